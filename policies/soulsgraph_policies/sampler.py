@@ -156,8 +156,9 @@ class _Collecting:
         self.parts: list[Transitions] = []
 
     def begin_streams(self, incarnation: int) -> None:
-        """Draw from the first number of an incarnation's stream on; numpy pads with zeros, so 0 is the plain one."""
-        self.random = np.random.default_rng([*self._entropy, incarnation])
+        """Draw from the first number of an incarnation's stream on; that of 0 is the plain one."""
+        # A zero behind four words would be another stream.
+        self.random = np.random.default_rng([*self._entropy, *([incarnation] if incarnation else [])])
 
     def receive(self, decisions: int) -> None:
         """Set the count of what the learner received; at its budget the module plays greedily."""

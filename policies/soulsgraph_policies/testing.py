@@ -113,7 +113,7 @@ class _Lanes:
 
     def begin_streams(self, incarnation: int) -> None:
         """Begin with first states that are drawn from streams of this number."""
-        self._random = np.random.default_rng([self._seed, self._index, incarnation])
+        self._random = np.random.default_rng([self._seed, self._index, *([incarnation] if incarnation else [])])
         self._states = self._draw(self.count)
         self._begun = np.full(self.count, incarnation << 24)
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from soulsgraph.domains import save_version
 from soulsgraph.plan import scenario_digest
-from soulsgraph.recordings.files import Recording, RecordingError, read_recording, recording_files
+from soulsgraph.recordings.files import Recording, RecordingError, read_header, read_recording, recording_files
+from soulsgraph.recordings.header import Header
 from soulsgraph.recordings.writing import Spans
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage_setup import StageSetup, keep_demonstrations, trained_artifact
@@ -27,7 +28,9 @@ from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.state import Column, StateRows, state_rows
 from soulsgraph_envs.skills import Skill, make_skill
 from soulsgraph_policies.cloning import check_cloning, clone
+from soulsgraph_policies.graph import PAPER_GRAPH
 from soulsgraph_policies.library import SkillCard
+from soulsgraph_policies.projects import find_graph, graph_names
 from soulsgraph_policies.sampler import Transitions
 
 
@@ -103,14 +106,17 @@ def read_shown(run: RunFolder, fights: Path) -> dict[str, Shown]:
     """Return what recorded fights of the run's scenario show of every skill of its graph.
 
     Raises:
-        RecordingError: if a file is damaged or no recording, of another scenario, or without controls.
+        RecordingError: if a file is damaged or no recording, of another scenario, without controls, or of agents whose
+            skills observe other values than those of another file.
     """
     plan, scenario = run.plan, load_scenario(run.plan.scenario)
     skills = [make_skill(name, plan.options) for name in plan.skill_graph.order]
     digest, parts = scenario_digest(plan.scenario), dict[str, list[Shown]]()
+    observed: dict[str, tuple[Path, tuple[str, ...]]] = {}
     for number, path in enumerate(recording_files(fights)):
         recording = read_recording(path)
         _check_fits(recording, plan.scenario, digest)
+        _check_alike(recording, observed)
         fight = _Fight(state_rows(recording.raw), recording.header.result.outcome, number)
         for skill, found in zip(skills, read_back(recording.controls[:-1], fight.rows, skills).values(), strict=True):
             shown = Shown(skill.name, fight.transitions(skill, scenario, found), found.ambiguous)
@@ -121,6 +127,33 @@ def read_shown(run: RunFolder, fights: Path) -> dict[str, Shown]:
     }
 
 
+def graph_of(fights: Path) -> str:
+    """Return the name of the graph whose skills fought; the paper's where they are its own, or people fought.
+
+    Raises:
+        RecordingError: if fights are of different skills, or no graph that is known, or more than one, has those.
+    """
+    found: dict[frozenset[str], Header] = {}
+    for path in recording_files(fights):
+        header = read_header(path)
+        if header.skills and header.source != "fleet":
+            found.setdefault(frozenset(skill.name for skill in header.skills), header)
+    if len(found) > 1:
+        kinds = " and ".join(", ".join(sorted(names)) for names in found)
+        raise RecordingError(fights, "fights of one graph's skills", f"those of {kinds}", "name the graph to clone")
+    if not found or {*found} == {frozenset(PAPER_GRAPH.order)}:
+        return PAPER_GRAPH.name
+    ((names, header),) = found.items()
+    fitting = [name for name in graph_names() if names == {*find_graph(name).order}]
+    if len(fitting) != 1:
+        owner = f" of the project {header.project.name}" if header.project else ""
+        known = ", ".join(fitting) or f"none of {', '.join(graph_names())}"
+        expected = f"the graph of {', '.join(skill.name for skill in header.skills)}{owner}"
+        remedy = "name the graph, and where it is a project's the project" if not fitting else "name one of them"
+        raise RecordingError(fights, expected, known, remedy)
+    return fitting[0]
+
+
 def _check_fits(recording: Recording, scenario: str, digest: str) -> None:
     header, remedy = recording.header, "leave it out"
     if header.source == "fleet":
@@ -129,6 +162,17 @@ def _check_fits(recording: Recording, scenario: str, digest: str) -> None:
     if header.scenario_digest != digest:
         remedy = f"{remedy}, or clone into a run of its scenario"
         raise RecordingError(recording.path, f"a fight of {scenario}", f"one of {header.scenario}", remedy)
+
+
+def _check_alike(recording: Recording, observed: dict[str, tuple[Path, tuple[str, ...]]]) -> None:
+    """Refuse a fight in which a skill observed other values than in those `observed` before, by skill."""
+    for skill in recording.header.skills:
+        first, names = observed.setdefault(skill.name, (recording.path, tuple(skill.observation)))
+        if names != tuple(skill.observation):
+            expected = f"fights in which {skill.name} observes the same {len(names)} values as in {first.name}"
+            others = [name for name in (*names, *skill.observation) if (name in names) != (name in skill.observation)]
+            found = f"{len(skill.observation)} values, another {others[0] if others else 'order'} among them"
+            raise RecordingError(recording.path, expected, found, "clone from a folder of one kind of agent")
 
 
 @dataclass(frozen=True)

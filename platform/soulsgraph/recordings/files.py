@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -30,6 +30,7 @@ from soulsgraph.recordings.schema import (
     TEXTS,
     PagesError,
     check_pages,
+    columns,
     schema_of,
 )
 from soulsgraph_envs.combat.episodes import Flags, Integers
@@ -88,8 +89,36 @@ def check_new(folder: Path, header: Header) -> None:
         SoulsGraphError: naming the field, or the file that is there.
     """
     free_path(folder, header.fight)
+    check_columns(folder, header)
     check_fields(header)
     _check_header(Where(None, remedy="choose another name"), header)
+
+
+def check_columns(folder: Path, header: Header) -> None:
+    """Refuse a fight whose columns are others than those of the fights in a folder.
+
+    Tools that read a folder as one table take the first file's columns, and drop the others without a word.
+
+    Raises:
+        RecordingError: naming a fight that is there, and a column that only one of the two has.
+    """
+    if (other := _first_readable(folder)) is None:
+        return
+    own, there = ({column.name: column.type for column in columns(one)} for one in (header, other))
+    if different := [name for name in {**own, **there} if own.get(name) != there.get(name)]:
+        raise RecordingError(
+            folder,
+            f"fights with the columns of this one of {header.player}",
+            f"{other.fight}, whose {different[0]} is another or missing",
+            "choose another folder: tools that read one as a table drop what its first file lacks",
+        )
+
+
+def _first_readable(folder: Path) -> Header | None:
+    for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else ():
+        with suppress(SoulsGraphError):
+            return read_header(path)
+    return None
 
 
 def free_path(folder: Path, fight: str) -> Path:
@@ -130,17 +159,23 @@ def _digest(text: str) -> bytes:
 
 
 def recording_files(folder: Path) -> list[Path]:
-    """Return the Parquet files of a folder, or the one file named, in the order of their names.
+    """Return the Parquet files of a folder and of those in it, or the one file named, in the order of their names.
 
     Raises:
         RecordingError: if there is none.
     """
     with reading(folder):
-        found = [folder] if folder.is_file() else sorted(folder.glob(f"*{SUFFIX}"))
+        found = [folder] if folder.is_file() else _files_of(folder)
     if not found:
         missing = "none" if folder.is_dir() else "no such folder"
         raise RecordingError(folder, f"a folder with recorded fights (*{SUFFIX})", missing, "record some first")
     return found
+
+
+def _files_of(folder: Path) -> list[Path]:
+    # Fights of other columns lie in folders of their own.
+    found = [*folder.glob(f"*{SUFFIX}"), *folder.glob(f"*/*{SUFFIX}")]
+    return sorted(found, key=lambda path: path.relative_to(folder).parts)
 
 
 def read_header(path: Path) -> Header:

@@ -234,10 +234,12 @@ def _write(header: Header, skill: Skill, folder: Path, whole: _Open, ended: Epis
     transitions, versions = Transitions.join(whole.parts), np.concatenate(whole.versions)
     played = replace(header.skills[0], version=int(versions.min()))
     header = replace(header, skills=(played,), result=_result(header, transitions, ended))
-    if is_written(folder, header, ("origin",)):
+    # Beside those of other stages their columns would be lost to tools that read a folder; earlier versions did that.
+    own = folder / skill.name
+    if any(is_written(place, header, ("origin",)) for place in (folder, own)):
         return None
     columns = _columns(header, versions, skill, transitions)
-    return write_table(folder, header, pa.table(columns, schema=schema_of(header)))
+    return write_table(own, header, pa.table(columns, schema=schema_of(header)))
 
 
 def _result(header: Header, transitions: Transitions, ended: Episodes) -> Result:

@@ -13,7 +13,7 @@ import numpy as np
 from soulsgraph.evaluate import Setting, load_artifacts, make_agent
 from soulsgraph.files import slug
 from soulsgraph.real_time import PlayedGame, play_in_games
-from soulsgraph.recordings.files import RecordingError, is_written
+from soulsgraph.recordings.files import RecordingError, check_columns, is_written
 from soulsgraph.recordings.header import (
     SIMULATOR,
     Header,
@@ -197,6 +197,7 @@ def _not_written(fighter: Fighter, seeds: Seeds, folder: Path, source: Origins) 
     """Return the seeds whose fights are not in a folder yet."""
     template = fighter.header(source)
     headers = [replace(template, fight=fighter.fight(int(seed)), seed=str(seed)) for seed in seeds]
+    check_columns(folder, template)
     left: Seeds = seeds[[not is_written(folder, header, _OF_ITS_TIME) for header in headers]]
     return left
 

@@ -70,7 +70,7 @@ _WHOLE = {
     "stage_config.py SkillDQNConfig._network_config": "the same",
     "cloning.py clone": "a cloning begins as a whole",
     "plan.py Plan.stage": "a stage's seed",
-    "env_runner.py SkillGraphEnvRunner.make_env": "a runner's seed, of whose streams the sampler counts the number",
+    "simulator_runner.py SkillGraphEnvRunner.make_env": "a runner's seed; the sampler has the number",
     "rllib.py SkillGraphEnv.__init__": "an environment's, from the caller's seed",
     "rllib.py SkillGraphEnv._own": "the same",
     "skill_env.py SkillEnv.__init__": "the same",

@@ -9,7 +9,8 @@ from soulsgraph.evaluate import Setting
 from soulsgraph.exchange import export_onnx
 from soulsgraph.paper.testing import pretend_training
 from soulsgraph.plan import Plan
-from soulsgraph.recordings.files import read_header, recording_files
+from soulsgraph.recordings.cloning import graph_of
+from soulsgraph.recordings.files import RecordingError, read_header, recording_files
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_policies.projects import forget_project, load_project
 
@@ -64,6 +65,14 @@ def test_decisions_of_an_own_skill_are_exported_and_cloned(fights, begun, duel, 
     shown = printed("clone", fights, "--run", tmp_path / "clone", *options)
     assert f"play them with: soulsgraph evaluate {tmp_path / 'clone'} --project {begun}" in shown
     assert RunFolder.open(tmp_path / "clone").library.versions("parry") == [1]
+    # Without its name the graph is that of the fights.
+    printed("clone", fights, "--run", tmp_path / "unnamed", *options[2:])
+    unnamed = RunFolder.open(tmp_path / "unnamed")
+    assert unnamed.plan.graph == "fencing/forked"
+    assert unnamed.library.versions("parry") == [1]
+    forget_project("fencing")
+    with pytest.raises(RecordingError, match=r"the graph of .*parry.* of the project fencing, found none of "):
+        graph_of(fights)
 
 
 def test_an_own_skill_becomes_a_model_that_chooses_as_we_do(run, tmp_path):

@@ -244,3 +244,14 @@ def test_bad_input_of_the_command_is_one_line(refuse, printed, fights, tmp_path)
         "data", "record", "oracle", "--delay=-1", *late[2:]
     )
     assert [*tmp_path.iterdir()] == []
+
+
+def test_fights_in_which_a_skill_observes_different_values_are_refused_by_name(fights, tmp_path):
+    run, mixed = begin(tmp_path / "run"), tmp_path / "mixed"
+    agent = Fighter.of_run(copy_agent("iudex-phase1-best-0", tmp_path / "agent"), Setting(HOME, HOME))
+    record(agent, evaluation_seeds(3, 1), mixed / "agent")
+    (mixed / "oracle").symlink_to(fights)
+    with pytest.raises(SoulsGraphError, match=r"expected fights in which dodge observes the same 24 values") as refused:
+        read_shown(run, mixed)
+    assert "found 7 values, another BOSS_ANIMATION" in str(refused.value)
+    assert "\n" not in str(refused.value)

@@ -15,8 +15,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from soulsgraph.evaluate import Setting, evaluation_seeds
 from soulsgraph.recordings.export import export_rllib, read_episodes
-from soulsgraph.recordings.files import Recording, read_recording, recording_files
+from soulsgraph.recordings.files import Recording, RecordingError, read_header, read_recording, recording_files
+from soulsgraph.recordings.recording import Fighter, record
+from soulsgraph.recordings.schema import columns
+from soulsgraph.zoo import open_run
 
 SKILL = "dodge"
 
@@ -70,6 +74,31 @@ def test_duckdb_reads_a_folder_of_fights(fights: Path, recordings: list[Recordin
     won, rows = json.loads(done.stdout)
     assert [tuple(row) for row in won] == wins(recordings)
     np.testing.assert_array_equal(np.array([row[0] for row in rows], np.float32), observations(recordings))
+
+
+def test_fights_of_other_columns_are_refused_in_a_folder_so_that_no_tool_drops_any(
+    fights: Path, tmp_path: Path
+) -> None:
+    run = open_run(Path("iudex-phase1-best-0"))
+    kinds = {
+        "agent": Fighter.of_run(run, Setting("iudex-phase1", "iudex-phase1")),
+        "random": Fighter.of_run(run, Setting("iudex-phase1", "iudex-phase1", randomize=("dodge",))),
+        "oracle": Fighter.oracle("iudex-phase1"),
+    }
+    seeds = evaluation_seeds(3, 1)
+    for first, fighter in kinds.items():
+        record(fighter, seeds, tmp_path / first)
+        for second, other in kinds.items():
+            if first != second:
+                with pytest.raises(RecordingError, match="choose another folder") as refused:
+                    record(other, seeds, tmp_path / first)
+                assert "\n" not in str(refused.value)
+        frame = pd.read_parquet(tmp_path / first)
+        (file,) = recording_files(tmp_path / first)
+        assert [*frame.columns] == [column.name for column in columns(read_header(file))]
+    assert len(recording_files(tmp_path)) == len(kinds)
+    # What is there of the same kind is no hindrance, whatever was drawn.
+    record(Fighter.oracle("iudex-phase1", random=0.1, delay=1), seeds, tmp_path / "oracle")
 
 
 @pytest.fixture(scope="module")
