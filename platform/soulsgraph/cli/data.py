@@ -281,16 +281,18 @@ def clone(
         fights: Folder with recorded fights of the run's scenario, or one file.
         run: Run folder, begun if it does not exist.
         skills: Skills to clone, separated by commas, or all.
-        graph: Skill graph of a new run: paper (the default), or a project's, as PROJECT/GRAPH.
+        graph: Skill graph of a new run: paper, or a project's, as PROJECT/GRAPH; that of the fights if not given.
     """
     # Imported here: it takes seconds.
     from soulsgraph.domains import named_skills
     from soulsgraph.precompile import precompile_playing
-    from soulsgraph.recordings.cloning import clone_fights
+    from soulsgraph.recordings.cloning import clone_fights, graph_of
     from soulsgraph.run_folder import RunFolder
     from soulsgraph_policies.cloning import UPDATES
 
     begun = (run / RunFolder.plan_file).exists()
+    if graph is None and not begun:
+        graph = graph_of(fights)
     given = plan if graph is None else {**plan, "graph": graph}
     folder = options.open_run(run, given) if begun else RunFolder.planned(run, Plan(**options.plan_values(given)))
     if (chosen := named_skills(folder, skills)) is None:

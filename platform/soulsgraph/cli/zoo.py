@@ -12,8 +12,10 @@ from tyro.conf import Positional, arg
 from soulsgraph.cli import options
 from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions, one_action
 from soulsgraph.cli.remedies import command_line
+from soulsgraph.files import slug
 from soulsgraph.plan import Plan, check_range, lasting_name
 from soulsgraph.progress import silence_advice, stage_progress
+from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import text_table
 from soulsgraph.zoo import AGENTS, PLANNED, agent_names, copy_agent, is_agent, open_agent, open_run
 from soulsgraph.zoo.card import EPISODES, HEADINGS, PAGE, AgentCard, agent_row, agents_table, read_card
@@ -39,16 +41,52 @@ def list_agents(output: OutputOptions = DEFAULT_OUTPUT, markdown: bool = False) 
 
 
 def show(name: Name, output: OutputOptions = DEFAULT_OUTPUT) -> None:
-    """Show an agent's card.
+    """Show an agent's card, or what a run folder of your own has.
 
     Args:
-        name: Name of an agent.
+        name: Name of an agent, or a run folder.
     """
     from rich.markdown import Markdown  # Imported here: it loads a highlighter of code.
 
-    run = open_agent(name)
+    run = open_run(Path(name)) if Path(name).is_dir() else open_agent(name)
+    if not (run.path / PAGE).exists():
+        _show_own(run, output)
+        return
     text = (run.path / PAGE).read_text(encoding="utf-8")
     output.show(to_table(read_card(run.path)), Markdown(text.split("---\n", 2)[2]))
+
+
+def _show_own(run: RunFolder, output: OutputOptions) -> None:
+    """Show every version of a run's skills: where it was trained, for how long, on top of what."""
+    from soulsgraph.domains import cards_of  # Imported here: it takes seconds.
+
+    plan, cards = run.plan, cards_of(run)
+    rows = [
+        {
+            "skill": card.skill,
+            "version": card.version,
+            "trained_on": card.training.scenario,
+            "decisions": card.training.budget,
+            "cloned": card.training.cloned,
+            "upstream": {one.skill: one.version for one in card.upstream},
+            "digest": card.digest,
+        }
+        for card in cards
+    ]
+    title = f"{run.path}: {plan.graph}, {slug(plan.scenario)}, preset {plan.preset}, seed {plan.seed}"
+    cells = [
+        (
+            card.skill,
+            f"v{card.version}",
+            slug(card.training.scenario),
+            f"{card.training.budget:,}",
+            ", ".join(f"{one.skill} v{one.version}" for one in card.upstream),
+        )
+        for card in cards
+    ]
+    headings = ("skill", "version", "trained on", "decisions", "upstream")
+    plain = {"run": str(run.path), "graph": plan.graph, "scenario": plan.scenario, "preset": plan.preset}
+    output.show(plain | {"seed": plan.seed, "skills": rows}, text_table(title, headings, cells))
 
 
 def copy(name: Name, run: Path, output: OutputOptions = DEFAULT_OUTPUT) -> None:

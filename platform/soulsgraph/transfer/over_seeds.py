@@ -157,12 +157,13 @@ def _share(name: str, rows: Records) -> dict[str, Any]:
 
 
 def controls_over_seeds(results: Mapping[int, Records]) -> SeedsTable:
-    """Count, for each control, the seeds whose recommendation is right, with the exact interval of their share."""
+    """Count, for each control that was asked, the seeds whose recommendation is right, with their share's interval."""
 
     def summarise(rows: Records) -> dict[str, Any]:
         return {"expected": rows[0]["expected"], **_share("right", rows)}
 
-    return _table("Controls of the recommendation, right or wrong", ("control",), results, summarise)
+    asked = {seed: [row for row in rows if row["right"] is not None] for seed, rows in results.items()}
+    return _table("Controls of the recommendation, right or wrong", ("control",), asked, summarise)
 
 
 def recommendations_over_seeds(reports: Mapping[int, TransferReport]) -> SeedsTable:

@@ -36,6 +36,15 @@ class KnownShift:
     scenario: str
     expected: tuple[tuple[str, ...], ...]
 
+    def expected_of(self, skills: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """Return what would be right of an agent of these skills; none where it lacks one that every answer names."""
+        return tuple(answer for answer in self.expected if {*answer} <= {*skills})
+
+    def counted(self, found: Sequence[str]) -> tuple[str, ...]:
+        """Return what of a recommendation counts: where nothing shifted every skill, else none of a project's own."""
+        named = {skill for control in CONTROLS for answer in control.expected for skill in answer}
+        return tuple(skill for skill in found if self.expected == ((),) or skill in named)
+
 
 #: The fight that every control is a shift of.
 HOME = "iudex-phase1"
@@ -54,7 +63,8 @@ def run_controls(
 ) -> list[dict[str, Any]]:
     """Measure every control from the same evaluation seeds; `question` holds home, episodes and seed.
 
-    Each control's own report and the table of all are written into the run's results; its rows are returned.
+    Each control's own report and the table of all are written into the run's results; its rows are returned. A control
+    that is about a skill which the run's graph does not have is neither measured nor right or wrong.
 
     Raises:
         SoulsGraphError: as `transfer`.
@@ -65,13 +75,16 @@ def run_controls(
             f"`run_controls`: expected versions trained on {HOME}, which the controls change, found {question.home}; "
             f"use a run of {HOME}."
         )
-    rows = []
+    rows: list[dict[str, Any]] = []
     for control in controls:
+        row = {"control": control.shift, "scenario": control.scenario}
+        if not (expected := control.expected_of(run.plan.skill_graph.order)):
+            rows.append(row | {"expected": _answers(control.expected), "found": "not asked", "right": None})
+            continue
         report = transfer(run, replace(question, scenario=control.scenario), display)
         save_transfer(run, report)
-        row = {"control": control.shift, "scenario": control.scenario}
-        row |= {"expected": " or ".join(map(_named, control.expected)), "found": _named(report.recommended)}
-        rows.append(row | {"right": report.recommended in control.expected})
+        row |= {"expected": _answers(expected), "found": _named(report.recommended)}
+        rows.append(row | {"right": control.counted(report.recommended) in expected})
     write_json(run.path / "results" / "transfer-controls.json", rows)
     write_rows(run.results("transfer-controls"), rows)
     return rows
@@ -79,12 +92,16 @@ def run_controls(
 
 def controls_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return the table for the terminal, right or wrong."""
-    right = sum(row["right"] for row in rows)
+    words = {True: "yes", False: "no", None: "-"}
     shown = [
-        {name: row[name] for name in ("control", "expected", "found")} | {"right": "yes" if row["right"] else "no"}
-        for row in rows
+        {name: row[name] for name in ("control", "expected", "found")} | {"right": words[row["right"]]} for row in rows
     ]
-    return cells_table(f"Controls of the recommendation: {right} of {len(rows)} right", shown)
+    counted = [row["right"] for row in rows if row["right"] is not None]
+    return cells_table(f"Controls of the recommendation: {sum(counted)} of {len(counted)} right", shown)
+
+
+def _answers(expected: Sequence[Sequence[str]]) -> str:
+    return " or ".join(map(_named, expected))
 
 
 def _named(skills: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from soulsgraph import zoo
 from soulsgraph.cli.remedies import folder_of
+from soulsgraph.domains import cards_of
 from soulsgraph.evaluate import Setting, evaluate
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.zoo.card import read_card
@@ -31,6 +32,17 @@ def test_show_prints_the_card(printed):
     shown = printed("zoo", "show", _ONE)
     assert "Lineage" in shown
     assert "model-index" not in shown
+
+
+def test_show_knows_an_agent_of_ones_own_folder(printed, tmp_path):
+    printed("zoo", "copy", _ONE, "--run", tmp_path / "own")
+    shown = json.loads(printed("zoo", "show", tmp_path / "own", "--json"))
+    assert (shown["run"], shown["graph"]) == (str(tmp_path / "own"), "paper")
+    agent = zoo.open_agent(_ONE)
+    digests = {card.skill: card.digest for card in cards_of(agent)}
+    assert {row["skill"]: row["digest"] for row in shown["skills"]} == digests
+    page = printed("zoo", "show", tmp_path / "own")
+    assert all(skill in page for skill in digests)
 
 
 def test_verify_plays_an_agent_again_and_writes_the_page(printed, tmp_path):

@@ -161,6 +161,24 @@ def test_the_trials_are_counted_before_they_are_played(run):
     assert len(told) == trials_of(run)
 
 
+def test_controls_count_a_graph_only_by_skills_that_it_has():
+    expected = {control.scenario: control.expected_of(("camera", "parry", "heal_attack")) for control in CONTROLS}
+    assert expected == {
+        "controls-no-shift": ((),),
+        "controls-camera-speed": (("camera",),),
+        "controls-lock-range": (),
+        "controls-blows": (("heal_attack",),),
+        "iudex-phase2": (),
+    }
+    assert all(control.expected_of(SKILL_NAMES) == control.expected for control in CONTROLS)
+    # Where nothing shifted no skill is to be adapted; elsewhere nobody knows what is right of an own one.
+    counted = [control.counted(("parry", "heal_attack")) for control in CONTROLS]
+    assert counted == [("parry", "heal_attack"), *[("heal_attack",)] * 4]
+    row = {"control": "a", "scenario": "b", "expected": "dodge", "found": "not asked"}
+    table = controls_table([row | {"right": None}, row | {"right": True}])
+    assert (table.row_count, table.title) == (2, "Controls of the recommendation: 1 of 1 right")
+
+
 def test_controls_show_the_whole_table_right_or_wrong(run):
     question = Question(HOME, home=HOME, episodes=2, seed=SEED)
     results = run_controls(run, question, CONTROLS[:2], "silent")
