@@ -326,3 +326,20 @@ def test_whatever_computes_with_torch_sets_its_threads_by_one_rule():
                 loading.add(file.name)
                 assert "    compute_on_one_thread()\n" in text or file.name in _COMPUTES_NOTHING, file
     assert loading > _COMPUTES_NOTHING
+
+
+def _commands(file):
+    """Yield the constant words behind `sys.executable` in every list or tuple that begins with it."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        first, *words = node.elts if isinstance(node, ast.List | ast.Tuple) and node.elts else (None,)
+        if isinstance(first, ast.Attribute) and ast.unparse(first) == "sys.executable":
+            yield [word.value for word in words if isinstance(word, ast.Constant)]
+
+
+def test_a_module_in_the_working_folder_is_not_executed_by_our_processes():
+    """With `-P` Python puts neither the working folder nor a script's own in front of what it imports from."""
+    files = [file for package, root in FLOORS.items() for file in (ROOT / root / package).rglob("*.py")]
+    found = {file.relative_to(ROOT).as_posix(): [*_commands(file)] for file in files}
+    assert sum(map(len, found.values())) >= 10
+    unsafe = [(name, words) for name, commands in found.items() for words in commands if words[:1] != ["-P"]]
+    assert not unsafe

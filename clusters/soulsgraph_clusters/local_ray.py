@@ -50,6 +50,8 @@ _ENVIRONMENT = {
     "RAY_agent_register_timeout_ms": "300000",
     # By this Ray stays on the loopback, as it does by default on Windows and macOS.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    # A module in the working folder by the name of one of ours, Ray's or the standard library's is not executed.
+    "PYTHONSAFEPATH": "1",
 }
 #: Files in which a node's agents report their ports: without one the raylet gives up after 15 s, a fixed limit.
 AGENT_PORTS = ("dashboard_agent_listen_port", "metrics_agent_port", "metrics_export_port")

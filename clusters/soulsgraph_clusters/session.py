@@ -7,6 +7,7 @@ import os
 import secrets
 import socket
 import ssl
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,6 +24,7 @@ from ray._private import ray_constants
 from ray._private.authentication.authentication_token_setup import _enable_token_auth
 from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
 from ray.exceptions import RayError
+from ray.job_config import JobConfig
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -101,7 +103,8 @@ def connect(
         # Under `uv run` it would upload the working folder, runs included, and build another environment of it.
         ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = uv and _UV in os.environ
         try:
-            ray.init(chosen, log_to_driver=False, logging_level=logging.ERROR)
+            job_config = _SafePath() if local else None
+            ray.init(chosen, log_to_driver=False, logging_level=logging.ERROR, job_config=job_config)
         except Exception as error:
             if not local:
                 raise
@@ -110,6 +113,16 @@ def connect(
             ray_constants.ENABLE_RAY_CLUSTER, ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = clusters, uv
         with carried_by_value(cloudpickle):
             yield Session(local)
+
+
+class _SafePath(JobConfig):
+    """Pass to workers no path that this process does not import from: Ray adds the working folder to theirs."""
+
+    def _serialize(self) -> bytes:
+        here = os.path.abspath(os.curdir)
+        self._py_driver_sys_path = [path for path in self._py_driver_sys_path if path != here or here in sys.path]
+        serialized: bytes = super()._serialize()
+        return serialized
 
 
 def chosen_address(address: str | None) -> str:

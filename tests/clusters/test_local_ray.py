@@ -277,3 +277,29 @@ for token in ("a" * 64, "b" * 64):
     command = [sys.executable, "-c", twice]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
     assert ended.stdout.split() == ["True", "True"], ended.stderr
+
+
+_SHADOWED = """
+import os, sys, torch
+from soulsgraph_clusters.session import connect
+import ray
+with connect("local", num_cpus=1):
+    @ray.remote
+    def found():
+        import queue, random, sys, torch
+        return [module.__file__ for module in (queue, random, torch)], [path for path in sys.path if "shadows" in path]
+    print(ray.get(found.remote()))
+"""
+
+
+@pytest.mark.slow
+def test_modules_in_the_working_folder_are_executed_nowhere(tmp_path):
+    folder = tmp_path / "shadows"
+    folder.mkdir()
+    for name in ("queue", "random", "torch", "ray", "select", "soulsgraph_clusters"):
+        (folder / f"{name}.py").write_text("open('executed', 'a').write(__name__ + chr(10)); raise SystemExit(9)")
+    command = [sys.executable, "-P", "-c", _SHADOWED]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stderr
+    assert not (folder / "executed").exists()
+    assert "shadows" not in done.stdout

@@ -271,7 +271,7 @@ class OwnMemory:
 @contextmanager
 def still_game(map_name: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run a process with a game's memory and no activity while the context lasts."""
-    command = [sys.executable, "-m", "soulsgraph_envs.standin.memory", map_name]
+    command = [sys.executable, "-P", "-m", "soulsgraph_envs.standin.memory", map_name]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None

@@ -125,7 +125,7 @@ def settings_of(options: StandInOptions, window: str) -> GameSettings:
         display=again.display,
         window=window,
         speed=options.speed,
-        launch=(sys.executable, "-m", "soulsgraph_envs.standin", *again.arguments()),
+        launch=(sys.executable, "-P", "-m", "soulsgraph_envs.standin", *again.arguments()),
     )
 
 
@@ -142,7 +142,7 @@ class StandInProcess:
 
     def __init__(self, options: StandInOptions) -> None:
         told = replace(options, json=True, until_eof=True)
-        self._command = [sys.executable, "-m", "soulsgraph_envs.standin", *told.arguments()]
+        self._command = [sys.executable, "-P", "-m", "soulsgraph_envs.standin", *told.arguments()]
         self._lock = threading.Lock()
         self._start()
 

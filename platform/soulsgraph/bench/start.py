@@ -36,7 +36,7 @@ def bench_start(code: str, lines: Sequence[tuple[str, ...]], rounds: int) -> Ite
 def start_cpu_s(words: Sequence[str]) -> float:
     """Return the CPU seconds, user's and system's, of a Python that runs code with words; what it prints is dropped."""
     silent = subprocess.DEVNULL
-    process = subprocess.Popen([sys.executable, "-c", *words], stdin=silent, stdout=silent, stderr=silent)
+    process = subprocess.Popen([sys.executable, "-P", "-c", *words], stdin=silent, stdout=silent, stderr=silent)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
@@ -74,7 +74,7 @@ def command_times(words: Sequence[str], folder: Path, environment: Mapping[str, 
     output = folder / "output"
     with output.open("w") as file:
         process = subprocess.Popen(
-            [sys.executable, "-u", "-c", *words],
+            [sys.executable, "-P", "-u", "-c", *words],
             cwd=folder, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
         )  # fmt: skip
         lines_s: list[float] = []

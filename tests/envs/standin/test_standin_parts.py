@@ -77,7 +77,7 @@ def test_settings_are_a_games_file_whose_launch_starts_a_well_behaved_stand_in(t
     save_game(file, settings_of(options, "SOULS STAND-IN"))
     (game,) = load_games(file)
     assert (game.map, game.display, game.window, game.speed) == ("stand-in", ":9", "SOULS STAND-IN", 3.0)
-    assert game.launch[1:3] == ("-m", "soulsgraph_envs.standin")
+    assert game.launch[1:4] == ("-P", "-m", "soulsgraph_envs.standin")
     again = tyro.cli(StandInOptions, args=list(game.launch[3:]))
     assert again == StandInOptions(map="stand-in", display=":9", speed=3.0, settings=file)
     assert list(tmp_path.iterdir()) == [file]

@@ -265,7 +265,7 @@ class GameProcess:
                 return 0, ""
             self._process = subprocess.Popen(
                 # A path that it prints may hold any character, of which Windows' own encodings lack most.
-                [sys.executable, "-X", "utf8", "-m", __name__],
+                [sys.executable, "-P", "-X", "utf8", "-m", __name__],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 encoding="utf-8",

@@ -160,7 +160,7 @@ def _check_pymeow(checks: Checks) -> None:
     if sys.platform != "win32":
         checks.skip("not needed here: Linux itself shows a process's memory", "pyMeow")
         return
-    probe = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True)
+    probe = subprocess.run([sys.executable, "-P", "-c", _PROBE], capture_output=True, text=True)
     with checks.failing("pyMeow", _PYMEOW_REMEDY):
         if probe.returncode:
             last = (probe.stderr.strip().splitlines() or ["without a word"])[-1]

@@ -90,7 +90,7 @@ class GuardedDevice:
 def _start_guard(opening: Sequence[str]) -> Any:
     """Return the guard's process, with pipes to it and from it."""
     guard: Any = subprocess.Popen(
-        [sys.executable, "-m", "soulsgraph_envs.drivers.keyboard.guarded_device", str(os.getpid()), *opening],
+        [sys.executable, "-P", "-m", "soulsgraph_envs.drivers.keyboard.guarded_device", str(os.getpid()), *opening],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,
