@@ -103,6 +103,8 @@ clean:
 .venv/ready: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "expected Python 3.11 as python3.11 or python3, found neither;" \
 		"install it or name it: make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2> /dev/null || { echo "expected Python 3.11," \
+		"found $$($(PYTHON) --version 2>&1 | head -n 1) as $(PYTHON); name another: make PYTHON=/path/to/python3.11" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet $(TORCH)
 	.venv/bin/python -m pip install --quiet -c constraints.txt -e '.[dev]'

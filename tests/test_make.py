@@ -56,6 +56,26 @@ def test_a_screen_that_is_there_is_left_alone(screen, tmp_path):
     assert not (tmp_path / "asked").exists()
 
 
+@pytest.mark.parametrize("found", ["Python 3.12.4", "Python 2.7.18", "no such file"])
+def test_another_python_is_refused_in_one_line_before_anything_is_installed(tmp_path, found):
+    python = tmp_path / "python"
+    if found.startswith("Python"):
+        # It says which it is, and fails whatever else it is asked, as ours does whether it is the right one.
+        python.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "{found}"\n[ "$1" = --version ]\n')
+        python.chmod(0o755)
+    for name in ("Makefile", "constraints.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    command = ["make", "--no-print-directory", "check", f"PYTHON={python}"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2
+    line, last = done.stderr.splitlines()
+    assert line.startswith("expected Python 3.11, found ")
+    assert line.endswith(f" as {python}; name another: make PYTHON=/path/to/python3.11")
+    assert found in line or "not found" in line
+    assert last.startswith("make: *** [Makefile:")
+    assert not (tmp_path / ".venv").exists()
+
+
 def test_ci_runs_what_everyone_runs():
     lines = (ROOT / ".ci" / "run").read_text().splitlines()
     assert lines == ["#!/usr/bin/env bash", "set -euo pipefail", 'cd "$(dirname "$0")/.."', "make check test"]
