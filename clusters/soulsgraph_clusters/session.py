@@ -120,7 +120,8 @@ class _SafePath(JobConfig):
 
     def _serialize(self) -> bytes:
         here = os.path.abspath(os.curdir)
-        self._py_driver_sys_path = [path for path in self._py_driver_sys_path if path != here or here in sys.path]
+        paths: list[str] = self._py_driver_sys_path
+        paths[:] = [path for path in paths if path != here or here in sys.path]
         serialized: bytes = super()._serialize()
         return serialized
 

@@ -83,6 +83,7 @@ _WHOLE = {
 _NAMED = {
     "evaluate.py evaluation_seeds": "held-out fights",
     "evaluation.py play_in_fleet": "the evaluation's seed",
+    "simulator_runner.py SkillGraphEnvRunner.evaluate": "the evaluation's seed",
     "loop.py Combat.begin": "within one fight",
     "scripted.py Uniform.begin": "within one fight",
     "recording.py Exploring.begin": "within one fight",
