@@ -2,6 +2,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from itertools import pairwise
 from pathlib import Path
 
@@ -343,3 +344,10 @@ def test_a_module_in_the_working_folder_is_not_executed_by_our_processes():
     assert sum(map(len, found.values())) >= 10
     unsafe = [(name, words) for name, commands in found.items() for words in commands if words[:1] != ["-P"]]
     assert not unsafe
+
+
+def test_every_dependency_has_a_lower_bound():
+    """Without one pip accepts versions by which nothing works, as numba 0.67."""
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    assert len(found) > 10
+    assert not [one for one in found if ">=" not in one and "==" not in one]
