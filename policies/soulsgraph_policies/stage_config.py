@@ -153,8 +153,10 @@ class SkillDQNConfig(DQNConfig):
         written = {"seed": self.seed, "num_envs_per_env_runner": usual_lanes}
         self._write(fields_of(self.hyperparameters) | written)
         for field, value in asked.items():
-            kept = {**self._written[field], **value} if isinstance(value, dict) and "type" not in value else value
-            setattr(self, field, kept)
+            was = self._written[field]
+            # Keys of a replay that were named; a dictionary in the place of a number is one of Tune's.
+            merges = isinstance(was, dict) and isinstance(value, dict) and "type" not in value
+            setattr(self, field, {**was, **value} if merges else value)
         usual = {"policies": set(names), "policy_mapping_fn": skill_of_agent, "policies_to_train": trained}
         super().multi_agent(**{field: value for field, value in usual.items() if field not in self._asked})
         self._check_modules()

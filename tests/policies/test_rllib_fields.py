@@ -280,6 +280,16 @@ def test_a_later_seed_is_another_training_and_exploring_can_be_turned_off() -> N
     assert greedy.training["heal_attack"].exploration_rate == 0.0
 
 
+def test_a_grid_of_tunes_may_come_before_a_stage() -> None:
+    grid = {"grid_search": [1e-4, 1e-3]}
+    config = SkillDQN.get_default_config().training(lr=grid, replay_buffer_config={"capacity": 70})
+    config.stage(SKILLS, NUMBERS, 128).multi_agent(policies_to_train=["dodge"])
+    assert (config.lr, config.replay_buffer_config["capacity"]) == (grid, 70)
+    assert config.training(lr=1e-3).hyperparameters_of("dodge") == replace(
+        NUMBERS, learning_rate=1e-3, replay_capacity=70
+    )
+
+
 def test_what_was_said_of_modules_before_a_stage_holds() -> None:
     config = SkillDQN.get_default_config().multi_agent(policies_to_train=["dodge"])
     config.stage(SKILLS, {"dodge": NUMBERS, "heal_attack": NUMBERS}, 128)
