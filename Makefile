@@ -7,8 +7,9 @@ SCALE ?= 1.0
 # How many faults `make chaos` lets happen in one run, and where its log and table are kept.
 CHAOS_FAULTS ?= 100
 CHAOS_OUT ?= docs/results/chaos
-# What draws the diagrams of the site.
+# What draws the diagrams of the site, and what lets it be searched where it is opened from a file.
 MERMAID := 11.9.0
+IFRAME_WORKER := 1.0.4
 # Which fight the pictures of the pages show.
 PICTURED ?= iudex-phase1-best-0 --seed 1000003
 
@@ -27,7 +28,7 @@ pictures: .venv/ready
 notebooks: .venv/ready
 	.venv/bin/python site/execute_notebooks.py
 
-.PHONY: curriculum test chaos check bench zoo docs docs-test clean screen
+.PHONY: curriculum test chaos check bench zoo docs docs-test docs-write clean screen
 
 curriculum: .venv/ready
 	.venv/bin/soulsgraph curriculum --run $(RUN) $(if $(RESUME),--resume,--scale $(SCALE))
@@ -83,19 +84,25 @@ zoo: .venv/ready
 docs-test: .venv/ready screen
 	.venv/bin/pytest -m docs -s tests/test_pages.py tests/test_two_machines.py $(if $(KEEP),--keep-results)
 
-# The pages as a site in build/site, which loads nothing from another host. Diagrams are drawn by mermaid, from npm.
-docs: .venv/ready build/mermaid-$(MERMAID).min.js
+# As docs-test, and rewrites what the pages show as printed.
+docs-write: .venv/ready screen
+	.venv/bin/pytest -m docs -s tests/test_pages.py --rewrite-pages $(if $(KEEP),--keep-results)
+
+# The pages as a site in build/site, which loads nothing from another host. Two of its scripts come from npm.
+docs: .venv/ready build/mermaid-$(MERMAID).min.js build/iframe-worker-$(IFRAME_WORKER).js
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --config-file site/mkdocs.yml
 	@echo "open build/site/index.html"
 
-build/mermaid-$(MERMAID).min.js:
-	@command -v npm > /dev/null || { echo "expected npm, which brings mermaid for the diagrams, found none;" \
+build/mermaid-$(MERMAID).min.js: PACKED := mermaid-$(MERMAID) dist/mermaid.min.js
+build/iframe-worker-$(IFRAME_WORKER).js: PACKED := iframe-worker-$(IFRAME_WORKER) shim/index.js
+build/mermaid-$(MERMAID).min.js build/iframe-worker-$(IFRAME_WORKER).js:
+	@command -v npm > /dev/null || { echo "expected npm, which brings scripts of the site, found none;" \
 		"install it: apt-get install npm" >&2; exit 2; }
 	mkdir -p build
-	npm pack --silent --pack-destination build mermaid@$(MERMAID) > /dev/null
-	tar -xzf build/mermaid-$(MERMAID).tgz -C build package/dist/mermaid.min.js
-	mv build/package/dist/mermaid.min.js $@
-	rm -r build/package build/mermaid-$(MERMAID).tgz
+	set -- $(PACKED); unpacked=build/$$1.unpacked; mkdir -p $$unpacked; \
+	npm pack --silent --pack-destination $$unpacked $${1%-*}@$${1##*-} > /dev/null && \
+	tar -xzf $$unpacked/$$1.tgz -C $$unpacked package/$$2 && \
+	mv $$unpacked/package/$$2 $@ && rm -r $$unpacked
 
 clean:
 	rm -rf build .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

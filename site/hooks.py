@@ -32,8 +32,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         text = _relinked((ROOT / source).read_text(encoding="utf-8"), ROOT, target)
         files.append(File.generated(config, target, content=text))
     files.append(File.generated(config, "commands.md", content=commands_page()))
-    (mermaid,) = (ROOT / "build").glob("mermaid-*.min.js")
-    files.append(File.generated(config, "assets/mermaid.min.js", abs_src_path=str(mermaid)))
+    for name, packed in (("mermaid.min.js", "mermaid-*.min.js"), ("iframe-worker.js", "iframe-worker-*.js")):
+        (script,) = (ROOT / "build").glob(packed)
+        files.append(File.generated(config, f"assets/{name}", abs_src_path=str(script)))
     for linked in sorted(_linked_sources(files)):
         path, target = ROOT / linked, _target(linked)
         if path.is_dir():

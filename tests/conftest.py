@@ -55,6 +55,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--keep-results", action="store_true", help="write what tests measure to docs/results")
+    parser.addoption("--rewrite-pages", action="store_true", help="rewrite what the pages show as printed")
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from statistics import median
 from types import ModuleType
 from typing import Any
 
-import pandas as pd
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -235,62 +234,12 @@ def _of_scripts() -> list[str]:
     ]
 
 
-def _won(name: str) -> str:
-    found = _read(f"first-run/{name}.json")
-    assert found["commit"] == _read("first-run/home.json")["commit"]
-    return f"{found['wins']} of {found['episodes']}"
-
-
-def _percent(name: str) -> str:
-    return f"{100.0 * _read(f'first-run/{name}.json')['rate']:.1f} %"
-
-
-def _of_adapting() -> list[str]:
-    home, again, vordt, adapted = (_won(name) for name in ("home", "home-adapted", "vordt", "vordt-adapted"))
-    assert home == again
-    skills = _read("first-run/transfer-vordt.json")["rows"]
-    rates = _read("first-run/transfer-vordt-win-rates.json")["rows"]
-    whole = [200 * row["win_percent"] / 100 for row in rates if row["replaced"] == "none"]
-    return [
-        f"It wins {vordt} fights, {_percent('vordt')} ({home} at home).",
-        f"{adapted}, {_percent('vordt-adapted')}: dodge v2, heal_attack v2",
-        f"{home} as before: dodge v1, heal_attack v1",
-        f"whole agent, wins: {whole[0]:.0f}/200 -> {whole[1]:.0f}/200",
-        f"adapt: {', '.join(row['skill'] for row in skills if row['seeds_adapt'] == '1 of 1')} ",
-    ]
-
-
-def test_what_a_shift_does_to_each_skill_is_what_transfer_wrote() -> None:
-    errors = pd.read_parquet(_RESULTS / "first-run" / "shift.parquet").set_index("skill")["effect_change_errors"]
-    for row in _read("first-run/transfer-vordt.json")["rows"]:
-        adapt = "yes" if row["seeds_adapt"] == "1 of 1" else "no"
-        kept, changed = (f"{row[f'{name}_percent']:.0f} %" for name in ("effect_kept", "changed_decisions"))
-        cells = row["skill"], kept, re.escape(f"{errors[row['skill']]:+.1f}"), changed, adapt
-        assert re.search(f"^ {' +'.join(cells)}$", _page("adapt.md"), re.M), row["skill"]
-
-
-def _of_a_harder_boss() -> list[str]:
-    return [f"wins {_won('hard')} fights against this one, {_percent('hard')}"]
-
-
-def _of_the_first_table() -> list[str]:
-    rows = []
-    for row in _read("first-run/table.json")["rows"]:
-        low, high = (f"{100.0 * row[end]:.1f}" for end in ("low", "high"))
-        share, paper = f"{100.0 * row['rate']:.1f} %", f"{row['paper_percent']:.1f} %"
-        rows.append(f"{row['setting']} {row['wins']}/{row['episodes']} {share} {low}-{high} % {paper}")
-    return rows
-
-
 _SENTENCES = [
     ("findings.md", _of_speed),
     ("findings.md", _of_starts),
     ("findings.md", _of_runners),
     ("findings.md", _of_a_fleet),
     ("calibration.md", _of_scripts),
-    ("first_run.md", _of_the_first_table),
-    ("adapt.md", _of_adapting),
-    ("own_boss.md", _of_a_harder_boss),
 ]
 
 

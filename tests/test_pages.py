@@ -3,10 +3,20 @@
 A comment on the line before a block says when: `<!-- quick -->` in every run of the tests, `<!-- not run: why -->`
 never; without a comment `make docs-test` runs it. Data is read in every run. Blocks run in the order of `PAGES` in one
 folder, where `runs/curriculum` is a trained run; a block whose first line ends in `title="NAME"` is that file.
+
+What a page shows as printed is what the block of code before it prints, and says so: `<!-- printed -->` before a block
+or a paragraph, `<!-- printed: training -->` where figures are of an agent that was just trained, `<!-- not printed: why
+-->` where no block prints it. `...` in such a block leaves lines out. So are comments behind a command with figures as
+`# 332 of 400, 83.0 %`, and those that begin with `# written:`. `make docs-test` compares all these with what comes out,
+`make docs-write` rewrites them, and keeps what was printed, with the processor, in `docs/results/pages/printed.json`.
+Figures of stored agents are compared exactly on the kind of processor that wrote them. Elsewhere, and where an agent
+was trained, a share has to lie within the printed interval, or within Wilson's of the printed counts; seconds and rates
+are not compared.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -21,6 +31,9 @@ from typing import Any
 import pytest
 import yaml
 
+from soulsgraph.files import describe_origin, write_json
+from soulsgraph.statistics import wilson_interval
+from soulsgraph.zoo.card import Origin
 from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_envs.testing.keys import virtual_screen
 
@@ -44,7 +57,7 @@ _BLOCK = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """A block of a page; `when` is its comment, `file` the name that it is to have."""
+    """A block of a page; `when` is its comment, `file` the name that it is to have, `start` where its text begins."""
 
     page: str
     line: int
@@ -52,6 +65,7 @@ class Block:
     when: str
     file: str
     text: str
+    start: int = 0
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
@@ -72,10 +86,25 @@ def _blocks_of(page: str, text: str) -> Iterator[Block]:
     for found in _BLOCK.finditer(text):
         title = re.search(r'title="([\w.-]+)"', found["info"])
         line = text.count("\n", 0, found.start("kind")) + 1
-        yield Block(page, line, found["kind"], found["when"] or "", title[1] if title else "", found["text"])
+        name = title[1] if title else ""
+        yield Block(page, line, found["kind"], found["when"] or "", name, found["text"], found.start("text"))
 
 
 ALL = list(blocks())
+#: What is run before all pages: its first command is what `make curriculum` runs.
+_TRAIN = Block(
+    "README.md",
+    0,
+    "sh",
+    "",
+    "",
+    "soulsgraph curriculum --run runs/curriculum --scale 1.0\nsoulsgraph curriculum --run runs/other --seed 1\n",
+)
+_PRINTED = ROOT / "docs" / "results" / "pages" / "printed.json"
+#: A command whose comment has figures of what it prints, and the figures.
+_COMMENTED = re.compile(r"^(?:\.venv/bin/)?soulsgraph .*# .*?\d+ of \d+")
+_FIGURES = re.compile(r"(?P<wins>\d+) of (?P<episodes>\d+)(?:(?P<between>[^\d%]{0,40}?)(?P<percent>\d+\.\d) %)?")
+_MARK = "@line "
 
 
 #: What makes commands of a written project's README small enough, and needs no window.
@@ -101,12 +130,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def _run(block: Block, folder: Path, display: str) -> None:
-    """Run a block, a shell's with an end at the first command that fails."""
+def _run(block: Block, folder: Path, display: str) -> str:
+    """Run a block, a shell's with an end at the first command that fails, and return what it printed."""
     if block.kind == "python":
         command = [sys.executable, "-c", block.text]
     else:
-        command = ["bash", "-euo", "pipefail", "-c", block.text]
+        command = ["bash", "-euo", "pipefail", "-c", _marked(block.text)]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         command,
@@ -118,6 +147,17 @@ def _run(block: Block, folder: Path, display: str) -> None:
         timeout=3.0 * PATIENCE_S,
     )
     assert done.returncode == 0, f"{block}\n{block.text}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    # Nobody else has these folders.
+    return done.stdout.replace(f"{folder}/", "").replace(f"{ROOT}/", "")
+
+
+def _marked(text: str) -> str:
+    """Return a shell's block that prints a mark before each command whose comment has figures, and after it."""
+    lines = []
+    for number, line in enumerate(text.splitlines()):
+        commented = _COMMENTED.match(line)
+        lines += [f"echo '{_MARK}{number}'", line, f"echo '{_MARK}'"] if commented else [line]
+    return "\n".join(lines)
 
 
 def test_every_block_has_a_known_kind_and_comment() -> None:
@@ -128,6 +168,8 @@ def test_every_block_has_a_known_kind_and_comment() -> None:
             assert re.fullmatch(r"|quick|not run: .{10,}", block.when), block
         if block.kind in _SHOWN:
             assert not re.search(r"^ *(\.venv/bin/)?soulsgraph ", block.text) or block.page == "README.md", block
+        if block.kind in ("", "text", "console") and block.page != "host/README.md":
+            assert re.fullmatch(r"printed(: training)?|not printed: .{5,}", block.when), block
 
 
 @pytest.mark.parametrize("block", [block for block in ALL if block.kind in _DATA], ids=str)
@@ -142,34 +184,337 @@ def test_a_quick_block_runs(block: Block, folder: Path) -> None:
     _run(block, folder, "")
 
 
-def _timed(block: Block, folder: Path, display: str) -> float:
-    """Run a block, and return the seconds that it took."""
+@dataclass(frozen=True)
+class Printed:
+    """Something a page shows as printed by `source`; its text begins at `start`.
+
+    `form` is "lines" for a block, "figures" for words with counts in them: those that the source's line `number`
+    printed, or without one the first. `trained` is whether they are of an agent that was just trained.
+    """
+
+    page: str
+    line: int
+    source: Block
+    form: str
+    text: str
+    start: int
+    trained: bool
+    number: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+    @property
+    def key(self) -> str:
+        """What printed it, by page and commands: lines of a page move."""
+        return _key(self.source)
+
+
+def _key(block: Block) -> str:
+    commands = [line.partition("  #")[0].strip() for line in block.text.splitlines() if not line.startswith("#")]
+    return f"{block.page}: {'; '.join(commands) if block.kind != 'python' else commands[0]}"
+
+
+def printed_parts() -> Iterator[Printed]:
+    """Yield everything that the pages show as printed, page by page."""
+    for page in PAGES:
+        text, source = (ROOT / page).read_text(encoding="utf-8"), _TRAIN
+        parts = [block for block in ALL if block.page == page]
+        prose = re.compile(r"^<!-- printed(?P<trained>: training)? -->\n(?! *```)(?P<text>.+?)\n\n", re.M | re.S)
+        paragraphs = list(prose.finditer(text))
+        for one in sorted([*parts, *paragraphs], key=_place):
+            if isinstance(one, re.Match):
+                line = text.count("\n", 0, one.start()) + 2
+                yield Printed(page, line, source, "figures", one["text"], one.start("text"), bool(one["trained"]))
+            elif one.when.startswith("printed"):
+                yield Printed(page, one.line, source, "lines", one.text, one.start, "training" in one.when)
+            elif one.run and not one.file:
+                source = one
+                yield from _inside(one)
+
+
+def _place(part: Block | re.Match[str]) -> int:
+    return part.start if isinstance(part, Block) else part.start("text")
+
+
+def _inside(block: Block) -> Iterator[Printed]:
+    """Yield the comments of a block of code that show what its commands print."""
+    at = block.start
+    for number, line in enumerate(block.text.splitlines(keepends=True)):
+        if _COMMENTED.match(line):
+            comment = line.index("# ")
+            text, trained = line[comment:], " runs/" in line
+            yield Printed(block.page, block.line + 1 + number, block, "figures", text, at + comment, trained, number)
+        elif line.startswith("# written:"):
+            yield Printed(block.page, block.line + 1 + number, block, "lines", line[2:], at + 2, False)
+        at += len(line)
+
+
+_NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
+_PROGRESS = re.compile(r"^(\S+): [\d,]+/[\d,]+ \w+ ")
+#: Seconds and rates, which no two runs have in common.
+_OF_TIME = re.compile(r"[\d.,]+ \w+/s\b|\bin [\d.,]+ s\b|\bleft [\d:-]+|\bcommit [0-9a-f]+")
+#: A share with its interval, and counts that have none.
+_SHARE = re.compile(r"([\d.]+) % +([\d.]+)-([\d.]+) %")
+_COUNTS = re.compile(r"(?<![\w/])([\d,]+)/([\d,]+)(?![\w/])")
+
+
+def _shape(line: str) -> str:
+    """Return a line without its figures and widths."""
+    text = re.sub(r"\b[0-9a-f]{16}\b", "DIGEST", line)
+    return re.sub("─+", "─", " ".join(_NUMBER.sub("0", text).split()))
+
+
+def _lines_of(text: str) -> list[str]:
+    """Return the lines of what was printed, without blank ones, marks, and progress that more of it follows."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip() and not line.startswith(_MARK)]
+    progress = [found[1] if (found := _PROGRESS.match(line)) else None for line in lines]
+    return [
+        line for line, now, then in zip(lines, progress, [*progress[1:], None], strict=True) if not now or now != then
+    ]
+
+
+def _aligned(shown: str, output: list[str]) -> list[tuple[int, str]] | None:
+    """Return the lines that came out in place of those of a block, by their numbers; None if one did not.
+
+    Lines that follow one another in the block do so in the output, but for progress.
+    """
+    wanted, after_gap = [], True
+    for number, line in enumerate(shown.splitlines()):
+        if line.strip() == "...":
+            after_gap = True
+        elif line.strip() and not line.startswith(("$ ", ".venv/bin/soulsgraph ")):
+            wanted.append((number, _shape(line), after_gap))
+            after_gap = False
+    shapes = [_shape(line) for line in output]
+
+    def place(first: int, at: int) -> list[int] | None:
+        if first == len(wanted):
+            return []
+        _, shape, anywhere = wanted[first]
+        for index in range(at, len(shapes)):
+            if _alike(shape, shapes[index]) and (rest := place(first + 1, index + 1)) is not None:
+                return [index, *rest]
+            if not anywhere and not _PROGRESS.match(output[index]):
+                return None
+        return None
+
+    found, lines = place(0, 0), shown.splitlines()
+    if found is None:
+        return None
+    numbers = [number for number, *_ in wanted]
+    return [(number, _cut(lines[number], output[at])) for number, at in zip(numbers, found, strict=True)]
+
+
+def _alike(shown: str, came: str) -> bool:
+    """Return whether a line has the shape that a page shows, which may leave its end out."""
+    return came.startswith(shown[:-3]) if shown.endswith("...") else came == shown
+
+
+def _cut(shown: str, came: str) -> str:
+    return f"{came[: len(shown) - 3]}..." if shown.endswith("...") else came
+
+
+def _holds(shown: str, came: str, exact: bool) -> bool:
+    """Return whether a line that came out says what the page does."""
+    if exact:
+        return " ".join(_OF_TIME.sub("", shown).split()) == " ".join(_OF_TIME.sub("", came).split())
+    shares = zip(_SHARE.findall(shown), _SHARE.findall(came), strict=True)
+    if not all(float(low) <= float(share) <= float(high) for (_, low, high), (share, *_) in shares):
+        return False
+    counts = zip(_COUNTS.findall(_OF_TIME.sub("", shown)), _COUNTS.findall(_OF_TIME.sub("", came)), strict=True)
+    return _PROGRESS.match(shown) is not None or all(_within(*both) for both in counts)
+
+
+def _with_times_of(shown: str, came: str) -> str:
+    """Return a line that came out with the seconds and rates that the page shows: how busy a machine was is no news."""
+    times = _OF_TIME.findall(shown)
+    same = len(times) == len(_OF_TIME.findall(came))
+    return _OF_TIME.sub(lambda _: times.pop(0), came) if same else came
+
+
+def _within(shown: tuple[str, str], came: tuple[str, str]) -> bool:
+    """Return whether counts of the same number lie within Wilson's interval of those that are shown."""
+    (wins, of), (now, now_of) = ([int(text.replace(",", "")) for text in one] for one in (shown, came))
+    low, high = wilson_interval(wins, of)
+    return of == now_of and low <= now / of <= high
+
+
+def _first_counts(output: str, number: int | None) -> tuple[str, str, str] | None:
+    """Return the first counts with their percentage that a block, or one line of it, printed."""
+    text = output if number is None else output.partition(f"{_MARK}{number}\n")[2].partition(_MARK)[0]
+    found = re.search(r"([\d,]+)/([\d,]+) +([\d.]+) %", text)
+    return (found[1], found[2], found[3]) if found else None
+
+
+def compared(part: Printed, output: str, exact: bool) -> tuple[str, str]:
+    """Return what is wrong with what a page shows, empty if nothing is, and the text that it should show."""
+    if part.form == "figures":
+        return _compared_figures(part, _first_counts(output, part.number), exact)
+    lines = _aligned(part.text, _lines_of(output))
+    shown = part.text.splitlines()
+    if lines is None:
+        came = "\n".join(_lines_of(output))
+        return (
+            f"{part}: expected the lines shown, one after another, found\n{came}\nin the place of\n{part.text}",
+            part.text,
+        )
+    wrong = [
+        f"{part}: shows\n{shown[at]}\nand out came\n{line}" for at, line in lines if not _holds(shown[at], line, exact)
+    ]
+    for at, line in lines:
+        shown[at] = _with_times_of(shown[at], line)
+    return "\n".join(wrong), "\n".join(shown) + "\n"
+
+
+def _compared_figures(part: Printed, came: tuple[str, str, str] | None, exact: bool) -> tuple[str, str]:
+    shown = _FIGURES.search(part.text)
+    if shown is None or came is None:
+        return (
+            f"{part}: expected counts as 332 of 400 here and in the output, found {part.text!r} and {came}",
+            part.text,
+        )
+    counts = shown["wins"], shown["episodes"]
+    same = counts == came[:2] and shown["percent"] in (None, came[2])
+    holds = same if exact else _within(counts, (came[0], came[1]))
+    figures = f"{came[0]} of {came[1]}" + ("" if shown["percent"] is None else f"{shown['between']}{came[2]} %")
+    text = part.text[: shown.start()] + figures + part.text[shown.end() :]
+    return "" if holds else f"{part}: shows {shown[0]!r}, and out came {' '.join(came)} %", text
+
+
+def _kept() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_PRINTED.read_text(encoding="utf-8"))
+    return found
+
+
+def compare_pages(outputs: Mapping[str, str], exact: bool) -> list[str]:
+    """Return what is wrong with what the pages show of some outputs; figures of trainings are not compared exactly."""
+    parts = [part for part in printed_parts() if part.key in outputs]
+    return [wrong for part in parts if (wrong := compared(part, outputs[part.key], exact and not part.trained)[0])]
+
+
+def rewrite_pages(outputs: Mapping[str, str]) -> list[str]:
+    """Rewrite what the pages show of some outputs, keep these with their origin, and return what is left to do."""
+    parts = [part for part in printed_parts() if part.key in outputs]
+    left = []
+    for page in {part.page for part in parts}:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for part in sorted((one for one in parts if one.page == page), key=lambda one: -one.start):
+            wrong, now = compared(part, outputs[part.key], True)
+            left += [wrong] if wrong and now == part.text else []
+            text = text[: part.start] + now + text[part.start + len(part.text) :]
+        (ROOT / page).write_text(text, encoding="utf-8")
+    kept = {part.key: "\n".join(_shortened(outputs[part.key])) for part in parts}
+    write_json(_PRINTED, {**describe_origin(), "kind": Origin.now().processor, "printed": kept})
+    return left
+
+
+def _shortened(output: str) -> list[str]:
+    """Return the lines of an output that pages may show: blank ones and much of the progress are left out."""
+    kept = set(_lines_of(output))
+    return [line.rstrip() for line in output.splitlines() if line.rstrip() in kept or line.startswith(_MARK)]
+
+
+def test_pages_show_what_was_printed_when_they_were_written() -> None:
+    kept = _kept()["printed"]
+    parts = [part for part in printed_parts() if part.key in kept]
+    # What was added since is compared by `make docs-test` alone, until it was written once.
+    assert len(parts) >= 10
+    wrong = [compared(part, kept[part.key], True)[0] for part in parts]
+    assert [one for one in wrong if one] == [], "type: make docs-write"
+
+
+_TABLE = """Win rates, iudex-phase1, 400 episodes a row
+
+ setting                                wins  win rate  95 % interval   paper
+ heal-attack trained, dodge trained  193/400    48.2 %    43.4-53.1 %  44.0 %
+
+results in runs/curriculum/results
+"""
+
+
+@pytest.mark.parametrize(
+    ("shown", "came", "exact", "elsewhere"),
+    [
+        ("193/400    48.2 %    43.4-53.1 %", "193/400    48.2 %    43.4-53.1 %", True, True),
+        ("193/400    48.2 %    43.4-53.1 %", "200/400    50.0 %    45.1-54.9 %", False, True),
+        ("193/400    48.2 %    43.4-53.1 %", "218/400    54.5 %    49.6-59.3 %", False, False),
+        ("wins: 198/200 -> 39/200", "wins: 197/200 -> 45/200", False, True),
+        ("wins: 198/200 -> 39/200", "wins: 198/200 -> 90/200", False, False),
+        ("camera v1: 20,000 steps in 9 s", "camera v1: 20,000 steps in 31 s", True, True),
+        ("20  4,804  100.0 %   83.9-100.0 %", "20  4,417   75.0 %    53.1-88.8 %", False, False),
+        ("value 1.5 of things", "value 1.6 of things", False, True),
+    ],
+)
+def test_figures_are_compared_exactly_or_within_the_printed_interval(
+    shown: str, came: str, exact: bool, elsewhere: bool
+) -> None:
+    assert (_holds(shown, came, True), _holds(shown, came, False)) == (exact, elsewhere)
+
+
+def test_lines_are_found_where_they_follow_one_another_and_rewritten_where_they_changed() -> None:
+    came = _TABLE.replace("193/400    48.2 %    43.4-53.1 %", "218/400    54.5 %    49.6-59.3 %")
+    part = Printed("p.md", 1, _TRAIN, "lines", _TABLE, 0, True)
+    assert compared(part, f"camera: 1/9 steps  3 steps/s\n{_TABLE}", False)[0] == ""
+    wrong, text = compared(part, f"some line\n{came}", False)
+    assert "218/400" in wrong
+    assert text == came
+    assert "one after another" in compared(part, _TABLE.replace("\nresults", "a new line\nresults"), False)[0]
+    gap = replace(part, text=_TABLE.replace("\nresults", "...\nresults"))
+    assert compared(gap, _TABLE.replace("\nresults", "a new line\nresults"), False)[0] == ""
+    figures = replace(part, form="figures", text="# 332 of 400, 83.0 %: dodge v2", number=3)
+    output = f"{_MARK}2\n 394/400  98.5 %\n{_MARK}\n{_MARK}3\n 330/400    82.5 %\n{_MARK}\n"
+    assert compared(figures, output, False) == ("", "# 330 of 400, 82.5 %: dodge v2")
+    assert "332 of 400" in compared(figures, output, True)[0]
+
+
+#: From how many seconds on a step has to say beforehand that it takes minutes.
+_LONG_S = 60.0
+
+
+def _says_so(block: Block) -> bool:
+    """Return whether the words before a block, or in it, say that it takes minutes."""
+    before = (ROOT / block.page).read_text(encoding="utf-8")[: block.start].rsplit("```", 2)[0].rsplit("\n\n", 2)
+    return "minute" in "\n".join([*before[1:], block.text])
+
+
+def _timed(block: Block, folder: Path, display: str) -> tuple[float, str]:
+    """Run a block, and return the seconds that it took and what it printed."""
     begun = time.monotonic()
-    _run(block, folder, display)
-    return time.monotonic() - begun
+    printed = _run(block, folder, display)
+    return time.monotonic() - begun, printed
 
 
 @pytest.mark.docs
-def test_every_block_that_can_be_run_runs_in_the_order_of_the_pages(folder: Path, keep_result: KeepResult) -> None:
-    """Print what each block takes; `--keep-results` keeps it."""
-    train = "soulsgraph curriculum --run runs/curriculum; soulsgraph curriculum --run runs/other --seed 1"
-    taken_s = {"the runs that pages open": _timed(Block("", 0, "sh", "", "", train), folder, "")}
-    failed, quicker = [], []
+def test_every_block_that_can_be_run_runs_in_the_order_of_the_pages(
+    folder: Path, keep_result: KeepResult, request: pytest.FixtureRequest
+) -> None:
+    """Print what each block takes; `--keep-results` keeps it, and `--rewrite-pages` what it printed."""
+    trained_s, outputs = _timed(_TRAIN, folder, "")
+    taken_s, outputs = {"the runs that pages open": trained_s}, {_key(_TRAIN): outputs}
+    failed, quicker, unsaid = [], [], []
     with virtual_screen() as display:
         for block in (*ALL, *_of_a_written_project("written")):
             if block.file:
                 (folder / block.file).write_text(block.text, encoding="utf-8")
             elif block.run:
                 try:
-                    taken_s[str(block)] = _timed(block, folder, display)
+                    taken_s[str(block)], outputs[_key(block)] = _timed(block, folder, display)
                 except (AssertionError, subprocess.TimeoutExpired) as error:
                     failed.append(str(error))
                     continue
                 print(f"{block}: {taken_s[str(block)]:.1f} s: {block.text.splitlines()[0]}", flush=True)
                 if taken_s[str(block)] < _QUICK_S and block.when != "quick":
                     quicker.append(str(block))
+                if taken_s[str(block)] > _LONG_S and block.page in PAGES and not _says_so(block):
+                    unsaid.append(str(block))
     total_s = sum(taken_s.values())
     print(f"{total_s:.0f} s in {len(taken_s)} blocks; under {_QUICK_S:.0f} s, not marked quick: {', '.join(quicker)}")
+    if request.config.getoption("rewrite_pages"):
+        failed += rewrite_pages(outputs)
+    else:
+        failed += compare_pages(outputs, _kept()["kind"] == Origin.now().processor)
     assert not failed, "\n\n".join(failed)
+    assert not unsaid, f"over {_LONG_S:.0f} s, and the page does not say beforehand that it takes minutes: {unsaid}"
     keep_result("pages/blocks.json", {"total_s": total_s, "taken_s": taken_s})
     assert total_s < _MOST_S, f"the blocks took {total_s:.0f} s"

@@ -70,3 +70,17 @@ def _requested_by(browser: Any, address: str) -> list[str]:
     drawn = "document.querySelectorAll('pre.mermaid').length === 0"
     until(lambda: browser.run(drawn), f"the diagrams of {address}")
     return list(browser.requests)
+
+
+@pytest.mark.parametrize("page", ["index.html", "notebooks/open_a_run/index.html"])
+def test_a_site_that_is_opened_from_a_file_is_searched(site: Path, browser: Any, page: str) -> None:
+    browser.open(site / page)
+    assert browser.run("location.protocol") == "file:"
+    browser.run(
+        "{const asked = document.querySelector('.md-search__input'); asked.focus(); asked.value = 'forgetting';"
+        "asked.dispatchEvent(new Event('keyup', {bubbles: true})); asked.dispatchEvent(new Event('input')); 1}"
+    )
+    results = "Array.from(document.querySelectorAll('.md-search-result__link'), link => link.href)"
+    until(lambda: browser.run(f"{results}.length > 0"), f"a result of the search on {page}")
+    (found, *_) = browser.run(results)
+    assert Path(found.partition("?")[0].partition("#")[0].removeprefix("file://")).is_relative_to(site)

@@ -24,7 +24,7 @@ from rich.progress import track
 
 import soulsgraph_envs
 import soulsgraph_policies
-from soulsgraph.progress import make_console
+from soulsgraph.terminal import OutputConsole
 from soulsgraph.worker_process import WorkerLostError, WorkerProcess
 from soulsgraph_envs.core.compiling import cache_folder, cache_remark, processor_kind
 from soulsgraph_envs.core.scenario import load_scenario
@@ -202,4 +202,4 @@ _PARTS = ((_fight,), (_learn, _play))
 _PLAYING = (_fight, _play)
 
 if __name__ == "__main__":
-    precompile(make_console())
+    precompile(OutputConsole())

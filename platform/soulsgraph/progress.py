@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import signal
-import sys
 import threading
 import time
 import warnings
@@ -14,13 +13,14 @@ from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn
 
+from soulsgraph.terminal import OutputConsole
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.terminal import go_on_unread, hangups
 from soulsgraph_policies.atomic import check_text, writing
@@ -71,11 +71,6 @@ def describe_pace(
     left = str(timedelta(seconds=round((total - done) / rate))) if rate > 0.0 else "-:--:--"
     shown = "" if mean_return is None else f"  return {mean_return:.2f}"
     return f"{done:,}/{total:,}{unit}  {rate:,.0f}{unit}/s{shown}  left {left}"
-
-
-def make_console(**options: Any) -> Console:
-    """Return a console on standard output by rich's options: whatever FORCE_COLOR says, a file gets no escapes."""
-    return Console(force_terminal=None if sys.stdout.isatty() else False, **options)
 
 
 def draws(console: Console) -> bool:
@@ -137,7 +132,7 @@ def stage_progress(
     A console that is no terminal gets plain lines.
     """
     go_on_unread()
-    console = Console(quiet=True) if display == "silent" else console or make_console()
+    console = Console(quiet=True) if display == "silent" else console or OutputConsole()
     shown = ShownProgress(console, name, total, done, unit, clock)
     # A bar that is disabled prints an empty line as it ends in some releases of rich.
     with nullcontext() if shown.bar.disable else shown.bar:

@@ -12,6 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from soulsgraph.statistics import Interval, wilson_interval
+from soulsgraph.terminal import TextTable
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading
 from soulsgraph_policies.atomic import whole_file
@@ -74,10 +75,9 @@ class WinRateTable:
 
 def text_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """Return a plain table for the terminal, the first column to the left."""
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table = TextTable(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for index, heading in enumerate(headings):
-        # Folded, not cut: a cell may hold the path of a scenario, or a figure that means nothing without its end.
-        table.add_column(heading, justify="right" if index else "left", overflow="fold")
+        table.add_column(heading, justify="right" if index else "left")
     for row in rows:
         table.add_row(*row)
     return table

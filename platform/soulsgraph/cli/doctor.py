@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
-from rich.table import Column, Table
 from rich.text import Text
 
 from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
+from soulsgraph.terminal import TextTable
 from soulsgraph_envs.core.compiling import cache_folder, cache_remark
 from soulsgraph_envs.core.distribution import is_host
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -94,9 +94,7 @@ def check_training() -> list[Check]:
 def show(checks: list[Check], console: Console) -> None:
     """Print one table for each topic, remedies below what failed, and the verdict."""
     for topic in dict.fromkeys(check.topic for check in checks):
-        # The last column is folded, not cut: a remedy may end with a path.
-        columns = "", "", Column(overflow="fold")
-        table = Table(*columns, title=topic, title_justify="left", box=None, show_header=False, pad_edge=False)
+        table = TextTable("", "", "", title=topic, box=None, show_header=False, pad_edge=False)
         for check in checks:
             if check.topic == topic:
                 # As text, in which brackets are not markup.

@@ -20,6 +20,7 @@ from tyro.conf import Positional, arg
 from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, OutputOptions, RunOptions, one_action
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.progress import draws, interruptible
+from soulsgraph.terminal import TextTable
 from soulsgraph.zoo import open_run
 from soulsgraph_clusters.fleet.certificates import HEAD_DAYS, make_certificates
 from soulsgraph_clusters.fleet.head.folder import set_drained
@@ -212,7 +213,7 @@ def _page(found: FleetStatus) -> Group:
     seen = "now" if age_s < _OLD_S else f"{age_s:,.0f} s ago: no head trains here now"
     count = sum(game.connected for game in found.games)
     title = f"{found.stage}: {count} game{'s' * (count != 1)}, {found.records:,} chunks in the journal; seen {seen}"
-    table = Table("game", "state", box=None, pad_edge=False)
+    table = TextTable("game", "state", box=None, pad_edge=False)
     for name in ("ticks/s of ideal", "late p99", "in resets", "weights age", "waiting"):
         table.add_column(name, justify="right")
     for game in found.games:
@@ -285,9 +286,7 @@ def plan(
 
 def _present(answers: Sequence[Answer], missing: Mapping[str, str]) -> Table:
     """Return a table of the games that answered and the PCs that did not, each with a verdict."""
-    table = Table(box=None)
-    for name in ("PC", "game", "driver", "soulsgraph", "projects", "verdict"):
-        table.add_column(name, overflow="fold")
+    table = TextTable("PC", "game", "driver", "soulsgraph", "projects", "verdict", box=None)
     for one in answers:
         driver = f"{one.driver} x {one.lanes}" if one.lanes > 1 else one.driver
         lacks = in_commands(f"can play, but not every own skill: {one.lacks}", "fleet") if one.lacks else ""

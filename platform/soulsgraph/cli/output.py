@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, g
 from rich.console import Console, RenderableType
 from tyro.conf import FlagCreatePairsOff, Positional, arg, subcommand
 
-from soulsgraph.progress import Display, make_console
+from soulsgraph.progress import Display
+from soulsgraph.terminal import OutputConsole
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 if TYPE_CHECKING:
@@ -221,9 +222,9 @@ class OutputOptions:
     def console(self) -> Console:
         """The console for people, silent with `--json`: standard output is then for programs.
 
-        Brackets and colons in a path are not markup.
+        Where standard output is no terminal its lines have any length.
         """
-        return make_console(quiet=self.json, markup=False, emoji=False, highlight=False)
+        return OutputConsole(quiet=self.json)
 
     @property
     def display(self) -> Display:
@@ -235,7 +236,7 @@ class OutputOptions:
         if self.json:
             print(json.dumps(plain, indent=2, allow_nan=False))
         for part in parts:
-            self.console.print(part, soft_wrap=isinstance(part, str))
+            self.console.print(part)
 
 
 DEFAULT_OUTPUT = OutputOptions()

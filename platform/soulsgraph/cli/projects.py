@@ -5,7 +5,9 @@ from __future__ import annotations
 import builtins
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
@@ -41,7 +43,14 @@ def init(folder: Annotated[Positional[Path], arg(metavar="NAME")], output: Outpu
     files = begin_project(folder)
     commands = [command_line(name, folder) for name in ("validate", "smoke")]
     plain = {"project": folder.name, "folder": str(folder), "files": [str(file) for file in files]}
-    output.show(plain, *map(str, files), f"check it with: {commands[0]}; then: {commands[1]}")
+    test = f"pytest {quote(str(folder))}"
+    missing = "" if find_spec("pytest") else ", after pip install pytest: none is installed here"
+    output.show(
+        plain,
+        *map(str, files),
+        f"check it with: {commands[0]}; then: {commands[1]}",
+        f"run its test with: {test}{missing}",
+    )
 
 
 def validate(project: Named, output: OutputOptions = DEFAULT_OUTPUT) -> None:

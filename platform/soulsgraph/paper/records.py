@@ -19,6 +19,7 @@ from soulsgraph.files import api_call
 from soulsgraph.plan import RENAMED_PRESETS
 from soulsgraph.statistics import SettingRates, Spread, WinCount
 from soulsgraph.tables import read_rows, seeds_text
+from soulsgraph.terminal import TextTable
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -155,9 +156,9 @@ class Reproduction:
 
     def to_rich(self) -> Table:
         """Return every seed's wins as a table for the terminal."""
-        table = Table(title=f"Win rates, {self.title}")
+        table = TextTable(title=f"Win rates, {self.title}")
         for heading in ("setting", "paper", "median", "each seed in %", "wins"):
-            table.add_column(heading, justify="left" if heading == "setting" else "right", overflow="fold")
+            table.add_column(heading, justify="left" if heading == "setting" else "right")
         for row in self.to_dict()["rows"]:
             table.add_row(*_cells(row))
         return table

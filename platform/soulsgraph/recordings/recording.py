@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 
@@ -49,6 +50,8 @@ ORACLE = "oracle"
 _EXPLORING_STREAM = 30
 #: Characters of a player or a scenario in the name of a fight.
 _LONGEST = 55
+#: Characters of a start, or of the skills that are replaced, in it.
+_SHORT = 24
 #: What of a header differs when the same fight is fought again.
 _OF_ITS_TIME = ("driver", "tick_s", "origin", "result")
 OnWritten = Callable[[Path], None]
@@ -103,10 +106,24 @@ class Fighter:
         return make_header(identity, self.agent.scenario, self.played, self.options, project=self.project)
 
     def fight(self, seed: int) -> str:
-        """Return the name of its fight from a seed."""
-        drawn = f"-random{self.random:g}" if self.random else ""
-        drawn += f"-delay{self.delay}" if self.delay else ""
-        return f"{slug(self.name)[:_LONGEST]}-{slug(self.scenario)[:_LONGEST]}{drawn}-{seed:016x}"
+        """Return the name of its fight from a seed: another for every other way in which it can be asked to fight."""
+        ways = []
+        if self.agent.scenario.start != load_scenario(self.scenario).start:
+            ways.append(_short(self.agent.scenario.start))
+        if replaced := sorted(name for name, by in self.agent.replaced.items() if by == "random"):
+            ways.append(_short(f"no-{'-'.join(replaced)}"))
+        # Half of what they take of each of the other two.
+        longest = _LONGEST - (len("-".join(ways)) + 2) // 2 if ways else _LONGEST
+        ways = [slug(self.name)[:longest], slug(self.scenario)[:longest], *ways]
+        ways += [f"random{self.random:g}"] if self.random else []
+        ways += [f"delay{self.delay}"] if self.delay else []
+        return "-".join([*ways, f"{seed:016x}"])
+
+
+def _short(name: str) -> str:
+    """Return a name as a part of a file's name; a long one by its first letters and a digest."""
+    text = slug(name)
+    return text if len(text) <= _SHORT else f"{text[: _SHORT - 9]}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _played(skill: Skill, agent: Agent, version: int = -1, digest: str = "") -> PlayedSkill:

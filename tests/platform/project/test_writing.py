@@ -1,8 +1,13 @@
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from soulsgraph.project import begin_project
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_policies.atomic import WriteError
 
 
@@ -37,3 +42,17 @@ def test_what_is_there_is_never_overwritten(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises((SoulsGraphError, WriteError)):
         begin_project(tmp_path / "file" / "fencing2")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", [("fencing",), ("-m", "fencing/tests/test_fencing.py"), ("in it",)], ids=" ".join)
+def test_its_test_runs_in_a_checkout_and_by_bare_pytest(tmp_path, way):
+    root = Path(__file__).parents[3]
+    (tmp_path / "pyproject.toml").write_text((root / "pyproject.toml").read_text(encoding="utf-8"), encoding="utf-8")
+    begin_project(tmp_path / "fencing")
+    program = [sys.executable, "-m", "pytest"] if "-m" in way else [str(Path(sys.executable).with_name("pytest"))]
+    words = [word for word in way if word not in ("-m", "in it")]
+    folder = tmp_path / "fencing" if way == ("in it",) else tmp_path
+    command = [*program, "-q", "-p", "no:cacheprovider", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -117,8 +118,10 @@ def test_fights_played_again_are_the_same_bit_for_bit(oracles: Path) -> None:
 
 def test_a_fight_that_is_there_is_never_overwritten(oracles: Path) -> None:
     before = {path: path.read_bytes() for path in recording_files(oracles)}
+    oracle = Fighter.oracle(SCENARIO, random=0.2)
+    other = replace(oracle, played=tuple(replace(one, player="random") for one in oracle.played))
     with pytest.raises(RecordingError, match="never overwritten"):
-        record(Fighter.oracle(SCENARIO, "long", random=0.2), SEEDS, oracles)
+        record(other, SEEDS, oracles)
     assert before == {path: path.read_bytes() for path in recording_files(oracles)}
 
 
@@ -131,6 +134,26 @@ def test_an_interrupted_recording_goes_on_with_the_fights_that_are_missing(oracl
     assert (tmp_path / first.name).read_bytes() == first.read_bytes()
     assert record(Fighter.oracle(SCENARIO, random=0.2), SEEDS, tmp_path) == 2
     assert record(Fighter.oracle(SCENARIO, random=0.3), SEEDS[:1], tmp_path) == 0
+
+
+def test_every_way_to_fight_has_names_of_its_own(fighter: Fighter, tmp_path: Path) -> None:
+    run, ways = open_agent("iudex-phase1-best-0"), dict[str, Fighter]()
+    skills = tuple(run.plan.skill_graph.order)
+    for start in (None, "long", "scattered"):
+        for randomize in ((), ("dodge",), ("movement", "dodge"), skills):
+            for random in (0.0, 0.25):
+                way = Fighter.of_run(run, Setting(SCENARIO, SCENARIO, start, randomize), random)
+                ways[way.fight(2**64 - 1)] = way
+        for delay in (0, 20):
+            way = Fighter.oracle(SCENARIO, start, 0.123, delay)
+            ways[way.fight(2**64 - 1)] = way
+    assert len(ways) == 3 * (4 * 2 + 2)
+    longest = replace(ways[max(ways, key=len)], name="n" * 200, scenario=SCENARIO)
+    assert max(len(name) for name in (*ways, longest.fight(2**64 - 1))) <= 150
+    assert fighter.fight(1) == "iudex-phase1-best-0-iudex-phase1-0000000000000001"
+    for randomize in ((), ("dodge",), ("dodge", "heal_attack")):
+        assert record(Fighter.of_run(run, Setting(SCENARIO, SCENARIO, "long", randomize)), SEEDS[:1], tmp_path) == 0
+    assert len(recording_files(tmp_path)) == 3
 
 
 def test_a_run_is_named_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
