@@ -22,15 +22,15 @@ CALLS = {
     "play": (("play", "--scenario", "nowhere"), 2),
     "replay": (("replay", "nothing.parquet", "--html", "page.html"), 2),
     "zoo": (("zoo", "copy", _AGENT, "--run", "agent"), 0),
-    "curriculum": (("curriculum", "--run", "first", "--scale", "0.001", "--episodes", "4"), 0),
-    "train": (("train", "camera", "--run", "second", "--scale", "0.001"), 0),
-    "baseline": (("baseline", "--run", "third", "--scale", "0.001", "--episodes", "4"), 0),
-    "supervise": (("supervise", "--", "train", "camera", "--run", "fourth", "--scale", "0.001"), 0),
+    "curriculum": (("curriculum", "--run", "first", "--scale", "0.01", "--episodes", "4"), 0),
+    "train": (("train", "camera", "--run", "second", "--scale", "0.01"), 0),
+    "baseline": (("baseline", "--run", "third", "--scale", "0.01", "--episodes", "4"), 0),
+    "supervise": (("supervise", "--", "train", "camera", "--run", "fourth", "--scale", "0.01"), 0),
     "clone": (("clone", "fights", "--run", "clones", "--skills", "camera"), 0),
     "evaluate": (("evaluate", "agent", "--episodes", "2"), 0),
     "table": (("table", "agent", "--episodes", "2"), 0),
     "skills": (("skills", "agent"), 0),
-    "adapt": (("adapt", "agent", "--skills", "heal_attack", "--budget", "100"), 0),
+    "adapt": (("adapt", "agent", "--skills", "heal_attack", "--budget", "1000"), 0),
     "transfer": (("transfer", "agent", "--episodes", "2"), 0),
     "recovery": (("recovery", "nowhere"), 2),
     "retention": (("retention", "nowhere"), 2),
@@ -130,7 +130,7 @@ def train(tmp_path):
     """Start a short training as a program, with its errors in a file; return it, its run folder and that file."""
     started = []
 
-    def start(scale="0.001", environment=None, **streams):
+    def start(scale="0.01", environment=None, **streams):
         words = ("train", "camera", "--run", str(tmp_path / "run"), "--scale", scale)
         with (tmp_path / "errors").open("w") as errors:
             streams = {"stderr": errors, "stdin": subprocess.DEVNULL} | streams
@@ -158,8 +158,8 @@ def test_a_dumb_terminal_and_a_log_get_plain_lines_without_escapes(train):
     program, _, _ = train(environment={"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1"}, stdout=subprocess.PIPE)
     logged = program.communicate(timeout=600)[0].decode()
     for text in (shown, logged):
-        assert "camera: 20/20 steps" in text
-        assert "camera v1: 20 steps" in text
+        assert "camera: 200/200 steps" in text
+        assert "camera v1: 200 steps" in text
         assert "\x1b" not in text
 
 
