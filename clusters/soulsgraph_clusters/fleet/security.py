@@ -69,14 +69,14 @@ class Tokens:
         """The PCs that have a token."""
         return tuple(self._read())
 
-    def issue(self, name: str) -> str:
-        """Make a PC's token, store its hash in place of an older one's, and return it.
+    def issue(self, name: str, token: str = "") -> str:
+        """Make a PC's token if it is not there yet, store its hash in place of an older one's, and return it.
 
         Raises:
             WriteError: if the file cannot be written.
         """
         check_name(name)
-        token = new_token()
+        token = token or new_token()
         with locked(self.path.parent):
             self._write({**self._read(), name: _hash(token)})
         return token
@@ -161,13 +161,13 @@ def read_token_file(path: Path) -> str:
     return read_token(path, FleetError)
 
 
-def write_token_file(path: Path, token: str) -> None:
+def write_token_file(path: Path, token: str, replace: bool = True) -> None:
     """Write a PC's token into a file of mode 600.
 
     Raises:
-        WriteError: if it cannot be written.
+        WriteError: if it cannot be written, or is there already and not to be replaced.
     """
-    write_file(path, f"{token}\n".encode(), PRIVATE)
+    write_file(path, f"{token}\n".encode(), PRIVATE, replace)
 
 
 def token_metadata(token: str) -> tuple[tuple[str, str], ...]:
@@ -181,13 +181,13 @@ def sent_token(metadata: Iterable[tuple[str, str | bytes]]) -> str:
     return sent.removeprefix(bearer("")) if isinstance(sent, str) and sent.startswith(bearer("")) else ""
 
 
-def write_file(path: Path, content: bytes, mode: int) -> None:
+def write_file(path: Path, content: bytes, mode: int, replace: bool = True) -> None:
     """Write a file whole or not at all; at no time it has a wider mode.
 
     Raises:
         WriteError: if it cannot be written.
     """
-    with whole_file(path) as temporary:
+    with whole_file(path, replace) as temporary:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

@@ -28,9 +28,9 @@ from soulsgraph_clusters.fleet.head.status import WRITTEN_WITHIN_S, FleetStatus,
 from soulsgraph_clusters.fleet.pc.spool import UNFINISHED
 from soulsgraph_clusters.fleet.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.settings import METRICS_READER, check_name, load_fleet
+from soulsgraph_envs.core.access import new_token
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.atomic import check_writable
 
 if TYPE_CHECKING:
     from soulsgraph_clusters.fleet.head.roll_call import Answer
@@ -77,12 +77,18 @@ def token(
 
 
 def _issue(tokens: Tokens, pc: str, file: Path) -> Path:
-    """Write a new token into a new file, whose place is checked before an older token ends."""
+    """Write a new token into a new file, which is there before an older token ends."""
     check_name(pc)
     if file.exists():
         raise SoulsGraphError(f"{file}: expected no such file yet, found one; delete it, or name another with --out.")
-    check_writable(file.parent)
-    write_token_file(file, tokens.issue(pc))
+    token = new_token()
+    # Of two commands at once the second finds the file of the first, whose token holds.
+    write_token_file(file, token, replace=False)
+    try:
+        tokens.issue(pc, token)
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
     return file
 
 

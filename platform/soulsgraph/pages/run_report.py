@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from soulsgraph.domains import cards_of, own_stages, scenarios_of
@@ -20,6 +19,7 @@ from soulsgraph.tables import WinRate, read_rows
 from soulsgraph.zoo.card import CARD, read_card
 from soulsgraph_envs.core.config import Where, read_file, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
+from soulsgraph_envs.core.temporary import temporary_folder
 from soulsgraph_policies.graph import SkillGraph
 from soulsgraph_policies.library import SkillCard
 
@@ -275,7 +275,7 @@ def fight_video(runs: Sequence[RunFolder]) -> Video:
         kind, ending = "video/mp4", "mp4"
     except SoulsGraphError:
         kind, ending = "image/gif", "gif"
-    with TemporaryDirectory(prefix="soulsgraph-") as folder:
+    with temporary_folder("soulsgraph-video-") as folder:
         while True:
             (fights,) = play_fights(sources, EVALUATION_SEED, 1, round(seconds / 0.1))
             path = Path(folder) / f"fight.{ending}"

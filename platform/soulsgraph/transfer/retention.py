@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -40,6 +39,7 @@ from soulsgraph.transfer.recovery import scratch_arm
 from soulsgraph.transfer.report import cells_table
 from soulsgraph_envs.combat.episodes import Doubles, Flags, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.temporary import temporary_folder
 from soulsgraph_policies.agent import Agent
 from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.library import SkillCard
@@ -178,7 +178,7 @@ def measure_retention(
         wins = np.array([[won[after, domain].sum() for domain in domains] for after in domains])
         kept = []
         for domain in domains[:-1]:
-            with TemporaryDirectory() as folder:
+            with temporary_folder("soulsgraph-retention-") as folder:
                 before = won_by(branch(run, Path(folder, "run"), domain), Setting(domain, domain))
             kept.append(Kept(domain, before, won[domain, domain]))
         training = tuple(counted(training_transfer(run, domain, seed)) for domain in domains[1:])

@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -28,6 +26,7 @@ from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_envs.combat.episodes import Episodes, Flags
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.core.temporary import temporary_folder
 from soulsgraph_policies.inference import Weights
 
 #: The stage's name, as games see it.
@@ -212,8 +211,8 @@ def play_in_fleet(
     """
     shared = {name: replace(pc, share=1.0) for name, pc in fleet.settings.pcs.items()}
     fleet = replace(fleet, settings=replace(fleet.settings, pcs=shared))
-    with TemporaryDirectory(prefix="soulsgraph-") as folder, ExitStack() as open_things:
-        journal = Journal(Path(folder) / STAGE, STAGE)
+    with temporary_folder("soulsgraph-evaluation-") as folder, ExitStack() as open_things:
+        journal = Journal(folder / STAGE, STAGE)
         open_things.callback(journal.close)
         intake = Intake(journal, task, int(derive_seeds(seed)[0]), fleet.settings)
         intake.freeze(weights)
