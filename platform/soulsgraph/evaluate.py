@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +25,7 @@ from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import WinRate, write_episodes, write_rows
 from soulsgraph.worker_process import WorkerLostError, WorkerProcess
 from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
 from soulsgraph_envs.core.streams import Seeds, derive_seeds, episode_seeds
@@ -67,7 +66,8 @@ class Row(Setting):
     start: str = "mid"
     label: str = ""
     part: str = ""
-    paper_percent: float = math.nan
+    #: None where the paper reports nothing.
+    paper_percent: float | None = None
     skill: str = "heal_attack"
     #: Skills that must have been adapted to `trained_on` for the row to mean what it says.
     adapted: tuple[str, ...] = ()
@@ -250,7 +250,7 @@ class Evaluation:
             WriteError: if the place cannot be written.
         """
         row = {
-            key: value if isinstance(value, str | int | float | None) else json.dumps(value)
+            key: value if isinstance(value, str | int | float | None) else to_json(value)
             for key, value in self.to_dict().items()
         }
         write_episodes(folder / "episodes.parquet", {self.win_rate.setting: self.episodes}, self.terms, self.origins)

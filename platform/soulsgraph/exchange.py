@@ -5,7 +5,6 @@ An ONNX file is compared with our own inference before it is written.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -21,7 +20,7 @@ from soulsgraph.plan import Stage, check_range, scenario_digest
 from soulsgraph.run_folder import RunFolder
 from soulsgraph_envs.combat.episodes import Doubles, Floats, Integers
 from soulsgraph_envs.combat.loop import Actions, Combat
-from soulsgraph_envs.core.config import Between, Where, load
+from soulsgraph_envs.core.config import Between, Where, load, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.state import STATE_SIZE, Column, StateRows
@@ -142,10 +141,10 @@ def _facts(agent: Agent, network: FrozenNetwork, card: SkillCard, setting: Setti
         "scenario": setting.scenario,
         "scenario_digest": scenario_digest(setting.scenario),
         "trained_on": card.training.scenario,
-        "observation": json.dumps(skill.observation.names),
-        "observation_offset": json.dumps(network.observation.offset.tolist()),
-        "observation_scale": json.dumps(network.observation.scale.tolist()),
-        "actions": json.dumps([action.name for action in skill.actions]),
+        "observation": to_json(skill.observation.names),
+        "observation_offset": to_json(network.observation.offset.tolist()),
+        "observation_scale": to_json(network.observation.scale.tolist()),
+        "actions": to_json([action.name for action in skill.actions]),
     }
 
 

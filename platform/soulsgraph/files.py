@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -11,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from soulsgraph_envs.core.config import to_json
 from soulsgraph_policies.atomic import whole_file
 from soulsgraph_policies.library import package_versions
 
@@ -37,7 +37,7 @@ def write_json(path: Path, value: Any) -> None:
     Raises:
         WriteError: as `write_text`.
     """
-    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+    write_text(path, to_json(value, indent=2) + "\n")
 
 
 def api_call(function: str, **arguments: object) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
+from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES
 
@@ -68,7 +68,7 @@ class SkillGraph:
     @property
     def digest(self) -> str:
         """Identify the graph by its content: sha256 over its skills and edges."""
-        content = json.dumps([self.skills, sorted(self.edges)])
+        content = to_json([self.skills, sorted(self.edges)])
         return hashlib.sha256(content.encode()).hexdigest()
 
 

@@ -6,7 +6,6 @@ Loading never unpickles.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -21,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save
 
-from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_text, read_value
+from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_text, read_value, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.skills import Skill
@@ -164,7 +163,7 @@ class SkillCard:
 
 
 def _sha256(values: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(to_json(values, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -295,7 +294,7 @@ class SkillLibrary:
         digest = hashlib.sha256(weights).hexdigest()
         card = replace(artifact.card, version=version, format_version=FORMAT_VERSION, sha256=digest)
         self._expect(card, card.skill, version, folder / _CARD)
-        text = json.dumps(card.to_dict(), indent=2, allow_nan=False) + "\n"
+        text = to_json(card.to_dict(), indent=2) + "\n"
         where = Where(folder / _CARD, remedy=RESTORE, saved=True)
         artifact_from(card_from(text, where), artifact.parameters, folder / _WEIGHTS)
         with whole_folder(folder) as temporary:

@@ -7,7 +7,6 @@ types that we never write, and reads infinities as numbers.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from io import BytesIO
 from math import prod
@@ -16,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.core.config import Where, parse
+from soulsgraph_envs.core.config import Where, parse, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -164,7 +163,7 @@ def write_tensor_file(file: BinaryIO, arrays: Mapping[str, npt.NDArray[Any]], me
     for name, array in ordered:
         begin, end = end, end + array.nbytes
         head[name] = {"dtype": names[array.dtype], "shape": array.shape, "data_offsets": (begin, end)}
-    text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
+    text = to_json(head, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNED)
     file.write(len(text).to_bytes(_SIZE_BYTES, "little") + text)
     for _, array in ordered:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_policies.atomic import whole_file
 from soulsgraph_policies.tensors import ANY, Arrays, TensorError, read_tensor_file, write_tensor_file
@@ -40,7 +41,7 @@ def write_training_state(folder: Path, state: Mapping[str, Any]) -> None:
         WriteError: if the place cannot be written; an older file stays as it was.
     """
     arrays: Arrays = {}
-    plain = json.dumps(_separate(state, "", arrays))
+    plain = to_json(_separate(state, "", arrays))
     metadata = {"format": _FORMAT, "state": plain, "sha256": _digest(plain, arrays)}
     with whole_file(folder / FILE_NAME) as temporary, temporary.open("wb") as file:
         write_tensor_file(file, arrays, metadata)

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.training_state import FILE_NAME, TrainingStateError, read_training_state, write_training_state
 
-_PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+_PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 _KINDS = st.sampled_from([np.float32, np.float64, np.int64, np.uint64, np.bool_, np.uint8])
 
 

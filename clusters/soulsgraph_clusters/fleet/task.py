@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,7 +11,7 @@ import numpy as np
 
 from soulsgraph_clusters.fleet import own_projects
 from soulsgraph_envs.combat.loop import Combat, Horizon
-from soulsgraph_envs.core.config import Where, parse, read_table, to_table
+from soulsgraph_envs.core.config import Where, parse, read_table, to_json, to_table
 from soulsgraph_envs.core.data_files import shipped_names
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.game import Game
@@ -149,7 +148,7 @@ class StageTask:
 
     def to_json(self) -> str:
         """Return the task as `from_json` reads it."""
-        return json.dumps(to_table(self))
+        return to_json(to_table(self))
 
     @classmethod
     def from_json(cls, text: str) -> StageTask:

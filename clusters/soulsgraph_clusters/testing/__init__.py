@@ -6,7 +6,6 @@ processes, so a test may kill a worker as a power cut would.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shlex
@@ -24,6 +23,7 @@ import psutil
 
 from soulsgraph_clusters.head import processes_of_session
 from soulsgraph_clusters.local_ray import AGENT_PORTS, free_port
+from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.testing import PATIENCE_S, until
 
@@ -234,7 +234,7 @@ class LocalCluster:
         Its environment has what is given beside the client's own. In the place of a `hidden` folder it sees an empty
         one of its own, which takes root on Linux.
         """
-        offered = json.dumps(dict(resources or {"game_pc": 1}))
+        offered = to_json(dict(resources or {"game_pc": 1}))
         command = [f"--address={self.address}", "--num-cpus=1", f"--resources={offered}"]
         mount = 'mount -t tmpfs none "$0" && exec "$@"'
         words = () if hidden is None else ("unshare", "-m", "sh", "-c", mount, str(hidden))

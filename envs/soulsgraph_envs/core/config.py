@@ -66,6 +66,8 @@ class Where:
             raise self.error(expected, actual)
 
 
+#: The place of what is written.
+_RESULT = Where(None, remedy="look at where it was computed: learning that diverged, or a reward that is no number")
 #: The place of what comes from no file.
 _ARGUMENT = Where(None, remedy="correct the value")
 
@@ -143,6 +145,29 @@ def _refuse_odd(table: dict[str, Any] | list[Any], where: Where, level: int, odd
             raise where.at(key).error("a finite number", shown(item))
         elif isinstance(item, int) and abs(item) > _LARGEST:
             raise where.at(key).error("a whole number of at most 64 bits", shown(item))
+
+
+def to_json(value: Any, **layout: Any) -> str:
+    """Return plain values as JSON, the one way in which any is written; `layout` is that of `json.dumps`.
+
+    Raises:
+        DataError: for a number that JSON does not have, NaN or infinite, naming its key: what has no value is None.
+    """
+    try:
+        return json.dumps(value, allow_nan=False, **layout)
+    except ValueError as error:
+        if not isinstance(value, dict | list | tuple):
+            raise _RESULT.error("a finite number", shown(value)) from error
+        _refuse_odd_numbers(value, _RESULT)
+        raise
+
+
+def _refuse_odd_numbers(values: Any, where: Where) -> None:
+    for key, item in values.items() if isinstance(values, dict) else enumerate(values):
+        if isinstance(item, dict | list | tuple):
+            _refuse_odd_numbers(item, where.at(key if isinstance(key, int) else str(key)))
+        elif isinstance(item, float) and not isfinite(item):
+            raise where.at(key if isinstance(key, int) else str(key)).error("a finite number", shown(item))
 
 
 def load(cls: type[T], where: Where) -> T:

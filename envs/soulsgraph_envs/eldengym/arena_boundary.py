@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.core.config import Where, read_file, read_value
+from soulsgraph_envs.core.config import Where, read_file, read_value, to_json
 from soulsgraph_envs.core.errors import DataError
 from soulsgraph_envs.eldengym.errors import OptionError, check_between
 
@@ -101,7 +100,7 @@ class ArenaBoundary:
     def save(self, path: str | Path) -> None:
         """Write the corners as JSON, which EldenGym reads too."""
         values = {"polygon": self.corners.tolist(), "resolution": self.resolution, "padding": self.padding}
-        Path(path).write_text(json.dumps(values), encoding="utf-8")
+        Path(path).write_text(to_json(values), encoding="utf-8")
 
     def query(self, x: float, y: float) -> BoundaryDistances:
         """Measure from a point to the edge, at its nearest and along the axes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -17,6 +16,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.pictures import import_pygame
 from soulsgraph_envs.core.scenario import load_scenario
@@ -238,7 +238,7 @@ class StandIn:
     def say(self, event: str, **values: object) -> None:
         """Print a line: the event and its values, for people or as JSON."""
         if self._options.json:
-            print(json.dumps({"event": event, **values}), flush=True)
+            print(to_json({"event": event, **values}), flush=True)
         else:
             print(f"{event}: {', '.join(f'{name} {value}' for name, value in values.items())}", flush=True)
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.pictures import Picture
 
 #: What Debian, others and Google call the program.
@@ -84,7 +85,7 @@ class Browser:
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": parameters}
         message |= {"sessionId": self._session} if self._session else {}
-        self._to.write(json.dumps(message).encode() + b"\0")
+        self._to.write(to_json(message).encode() + b"\0")
         self._to.flush()
         return self._wait(lambda one: one.get("id") == number)["result"]
 

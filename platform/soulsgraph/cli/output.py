@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from functools import reduce, wraps
@@ -17,6 +16,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg, subcommand
 
 from soulsgraph.progress import Display
 from soulsgraph.terminal import OutputConsole
+from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ class OutputOptions:
     def show(self, plain: Any, *parts: RenderableType) -> None:
         """Print results: plain values as one JSON document with `--json`, tables and lines for people otherwise."""
         if self.json:
-            print(json.dumps(plain, indent=2, allow_nan=False))
+            print(to_json(plain, indent=2))
         for part in parts:
             self.console.print(part)
 

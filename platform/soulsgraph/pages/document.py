@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
+
+from soulsgraph_envs.core.config import to_json
 
 _HERE = Path(__file__).parent
 _EMPTY = ("img", "meta", "input")
@@ -96,7 +97,7 @@ def page(title: str, *body: Part, data: Mapping[str, Any] | None = None, script:
     )
     parts: list[str] = [Html(_text(part)) for part in body]
     if data is not None:
-        text = json.dumps(data, allow_nan=False, separators=(",", ":")).translate(_IN_SCRIPTS)
+        text = to_json(data, separators=(",", ":")).translate(_IN_SCRIPTS)
         parts.append(Html(f'<script type="application/json" id="data">{text}</script>'))
     if code:
         parts.append(Html(f"<script>{code}</script>"))

@@ -57,6 +57,7 @@ def draw_win_rates(reproductions: Sequence[Reproduction]) -> Figure | None:
         if any(item.preset not in BEYOND_PAPER for item in reproductions):
             low, high = max(ROW_RANGES[row.label].low, 0.0), min(ROW_RANGES[row.label].high, 100.0)
             axes.fill_betweenx([place - 0.42, place + 0.42], low, high, color=LIGHT, alpha=0.6, linewidth=0.0, zorder=1)
+        assert row.paper_percent is not None, "every row of Table 1 has one"
         axes.plot(paper_rate(row.paper_percent).clopper_pearson, [place - 0.32] * 2, color=INK, linewidth=1.2, zorder=2)
         axes.plot(row.paper_percent, place - 0.32, "D", color=INK, markersize=5.0, zorder=3)
         for index, item in enumerate(reproductions):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +66,13 @@ def write_synthetic_records(
 def _rows(generator: np.random.Generator, episodes: int, lift: float) -> Records:
     wins = {}
     for row in TABLE_1:
+        assert row.paper_percent is not None, "every row of Table 1 has one"
         rate = np.clip(generator.normal(row.paper_percent + lift, 5.0), 0.0, 100.0) / 100.0
         wins[row] = int(generator.binomial(episodes, rate))
     for scenario, start in ((HOME, "mid"), (SHIFTED, "mid"), (SHIFTED, "long")):
-        oracle = replace(TABLE_1[0], label="scripted oracle", part=REFERENCE, paper_percent=nan)
+        oracle = replace(TABLE_1[0], label="scripted oracle", part=REFERENCE, paper_percent=None)
         wins[replace(oracle, scenario=scenario, start=start)] = int(0.97 * episodes)
-    extra = replace(TABLE_1[-1], label="long-range start, fine-tuned", part="extra", start="long", paper_percent=nan)
+    extra = replace(TABLE_1[-1], label="long-range start, fine-tuned", part="extra", start="long", paper_percent=None)
     wins[extra] = int(0.3 * episodes)
     outcome = {"episodes": episodes, "mean_return": 1.0, "mean_length": 200.0, "mean_seconds": 25.0}
     places = ("part", "label", "scenario", "start", "paper_percent")

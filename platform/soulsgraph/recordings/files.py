@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -34,7 +33,7 @@ from soulsgraph.recordings.schema import (
     schema_of,
 )
 from soulsgraph_envs.combat.episodes import Flags, Integers
-from soulsgraph_envs.core.config import Where, check_fields, parse, read_table, to_table
+from soulsgraph_envs.core.config import Where, check_fields, parse, read_table, to_json, to_table
 from soulsgraph_envs.core.controls import Controls
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
 from soulsgraph_envs.core.fighters import Window
@@ -69,7 +68,7 @@ def write_table(folder: Path, header: Header, table: pa.Table) -> Path:
     """
     check_new(folder, header)
     path = free_path(folder, header.fight)
-    text = json.dumps(to_table(header), allow_nan=False)
+    text = to_json(to_table(header))
     metadata = {HEADER_KEY: text.encode(), DIGEST_KEY: _digest(text)}
     try:
         with whole_file(path, replace=False) as temporary, temporary.open("wb") as file:

@@ -70,7 +70,9 @@ class Laboratory:
     question: Question
     domain: str
     on_played: OnFinished = lambda count: None
-    _played: dict[tuple[str, tuple[tuple[str, StandIn], ...], float], Episodes] = field(default_factory=dict)
+    _played: dict[tuple[tuple[str, ...], tuple[tuple[str, StandIn], ...], float], Episodes] = field(
+        default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         self.scenario = load_scenario(self.domain)
@@ -80,10 +82,13 @@ class Laboratory:
 
     def play(self, skill: str, stand_ins: Mapping[str, StandIn] | None = None, exploration: float = 0.0) -> Episodes:
         """Play a skill's own task, with stand-ins for it or for skills upstream of it, or exploring."""
-        replaced = stand_ins or {}
-        key = (skill, tuple(sorted(replaced.items())), exploration)
+        return self._play(self._players(skill), stand_ins or {}, exploration)
+
+    def _play(self, players: tuple[str, ...], replaced: Mapping[str, StandIn], exploration: float) -> Episodes:
+        """Play the last one's task with all of these skills."""
+        key = (players, tuple(sorted(replaced.items())), exploration)
         if key not in self._played:
-            skills = tuple(self.skills[name] for name in self._players(skill))
+            skills = tuple(self.skills[name] for name in players)
             agent = Agent(practice_ground(self.scenario, skills[-1]), skills, self.networks, replaced)
             self._played[key] = play_trial(agent, self._seeds, exploration)
             self.on_played(1)
@@ -136,7 +141,8 @@ class Laboratory:
         order, rows = self.run.plan.skill_graph.order, []
         replaced: list[dict[str, StandIn]] = [{}, *({skill: stand_in} for skill in order for stand_in in STAND_INS)]
         for stand_ins in replaced:
-            won = self.play(order[-1], stand_ins).won
+            # Of a graph with several leaves, the last one does not build on all others.
+            won = self._play(order, stand_ins, 0.0).won
             skill, stand_in = next(iter(stand_ins.items()), ("none", "trained"))
             row = {"setting": f"{name}: {skill} {stand_in}", **win_row(int(won.sum()), len(won))}
             rows.append(row | {"domain": name, "replaced": skill, "stand_in": stand_in})
@@ -185,7 +191,10 @@ def trials_of(run: RunFolder) -> int:
     """Return how many trials a transfer plays."""
     graph = run.plan.skill_graph
     own = len(graph.order) * (2 + len(STAND_INS))  # trained, exploring, and each stand-in
-    return 2 * (own + len(graph.upstream(graph.order[-1])) * len(STAND_INS))
+    others = len(graph.order) - 1
+    # The whole agent plays the last skill's task; where that builds on all others, it has played it.
+    again = 0 if len(graph.upstream(graph.order[-1])) == others else 1 + len(STAND_INS)
+    return 2 * (own + others * len(STAND_INS) + again)
 
 
 @cached()

@@ -5,7 +5,6 @@ As Markdown it has the header of a model hub; a table shows all agents.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ from soulsgraph.files import describe_run
 from soulsgraph.plan import Plan, scenario_digest
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.tables import WinRate, markdown_table
-from soulsgraph_envs.core.config import Between, Where, read_file, read_table
+from soulsgraph_envs.core.config import Between, Where, read_file, read_table, to_json
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.hyperparameters import DQNHyperparameters
@@ -139,7 +138,7 @@ def _skill_digest(name: str, plan: Plan) -> str:
 
 
 def _digest(values: object) -> str:
-    return sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
+    return sha256(to_json(values, sort_keys=True, default=str).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -302,4 +301,4 @@ def _header(card: AgentCard) -> str:
         "tags": [_TASK, "deep-reinforcement-learning", "dqn", card.scenario],
         "model-index": [{"name": card.name, "results": [result]}],
     }
-    return "\n".join(f"{key}: {json.dumps(value)}" for key, value in header.items())
+    return "\n".join(f"{key}: {to_json(value)}" for key, value in header.items())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 import time
@@ -27,7 +26,7 @@ from soulsgraph_clusters.fleet.settings import (
     REFUSED,
     RESET_S,
 )
-from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_text
+from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_text, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.machine import boot_id, uptime_s
 from soulsgraph_policies.atomic import WriteError, whole_file
@@ -201,7 +200,7 @@ class StatusWriter:
         status = self.describe(version)
         # A full disk is the journal's to report, and no reason to end the gateway.
         with suppress(WriteError), whole_file(self._intake.journal.folder / STATUS_FILE) as temporary:
-            temporary.write_text(f"{json.dumps(_table(status))}\n", encoding="utf-8")
+            temporary.write_text(f"{to_json(_table(status))}\n", encoding="utf-8")
         spent_s = time.thread_time() - spent_s
         self._next_s = now + min(max(WRITE_EVERY_S, spent_s / _MOST_SHARE), WRITTEN_WITHIN_S)
         return status

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Protocol, runtime_checkable
 
-from soulsgraph_envs.core.config import Between, Where, load, read_file, read_value, to_table
+from soulsgraph_envs.core.config import Between, Where, load, read_file, read_value, to_json, to_table
 from soulsgraph_envs.core.errors import DataError, GameError, shown
 from soulsgraph_envs.core.pictures import Picture
 from soulsgraph_envs.drivers.keyboard.device import KeyDevice
@@ -132,7 +131,7 @@ def save_game(path: Path, settings: GameSettings) -> None:
     # Driver and map are written in any case.
     default = to_table(GameSettings(driver="", map=""))
     lines = [
-        f"{name} = {json.dumps(value, ensure_ascii=False)}\n"
+        f"{name} = {to_json(value, ensure_ascii=False)}\n"
         for name, value in to_table(settings).items()
         if value != default[name]
     ]
