@@ -30,6 +30,7 @@ from ray._private.parameter import RayParams
 
 from soulsgraph_clusters.head import describe_end
 from soulsgraph_envs.core.access import family_of
+from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_envs.core.machine import usable_memory, usable_processors
 from soulsgraph_envs.core.temporary import temporary_folder
@@ -111,7 +112,7 @@ def local_ray(num_cpus: int | None = None, resources: Mapping[str, float] | None
         with (folder / "errors").open("wb") as errors:
             owned = subprocess.Popen(
                 # -P: what lies in the present folder is none of our modules, nor Ray's.
-                [sys.executable, "-P", "-m", __name__, str(folder), json.dumps([num_cpus, dict(resources or {})])],
+                [sys.executable, "-P", "-m", __name__, str(folder), to_json([num_cpus, dict(resources or {})])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -6,7 +6,6 @@ beside what it is of, or read from it, and compared with the key of what is aske
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,7 +15,7 @@ from typing import Any
 
 from soulsgraph.files import slug, write_json
 from soulsgraph.plan import Plan, Stage, scenario_digest
-from soulsgraph_envs.core.config import Where, read_file, read_value, to_table
+from soulsgraph_envs.core.config import Where, read_file, read_value, to_json, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 #: The file of a key in the folder of what it is of, where it lies there.
@@ -32,7 +31,7 @@ _CAME_LATER: Mapping[str, Any] = {}
 
 def digest_of(values: object) -> str:
     """Return the SHA-256 of plain values."""
-    return sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
+    return sha256(to_json(values, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def short(digest: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from soulsgraph.files import slug
-from soulsgraph_envs.core.config import Between, check_fields
+from soulsgraph_envs.core.config import Between, check_fields, to_json
 from soulsgraph_envs.core.data_files import files_of, find, read_data
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.scenario import load_player, load_scenario, supported_controls
@@ -297,7 +296,7 @@ def scenario_digest(name: str) -> str:
         owner.pop(key, None)
     parts = [("player", scenario.player), *(("boss", phase.boss) for phase in scenario.phases())]
     said = [fight, *(read_data(kind, find(kind, part)) for kind, part in parts)]
-    digest = sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
+    digest = sha256(to_json(said, sort_keys=True, default=str).encode()).hexdigest()
     _remember(name, digest, [file for kind, part in (("scenario", name), *parts) for file in _files(kind, part)])
     return digest
 

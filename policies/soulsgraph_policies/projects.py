@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType
 from typing import Any
 
@@ -30,6 +31,10 @@ from soulsgraph_policies.graph import GRAPHS, SkillGraph
 _SOURCE = "pyproject.toml"
 #: Bytes of a project's Python files together, far more than any project has.
 _MOST_BYTES = 10_000_000
+#: Characters of an error's message that are shown.
+_LONGEST_MESSAGE = 300
+#: Files that are code, and folders below `data` whose files are fights.
+_CODE, _FIGHTS = (".py", ".pyc", ".pyi"), ("scenarios", "bosses", "players")
 
 
 def is_name(name: str) -> bool:
@@ -84,7 +89,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A project whose code is imported, its package and the folder of it, and a digest of the code's meaning.
+    """A project whose code is imported, its package and the folder of it, and its `project_digest`.
 
     `named` is the folder by which a user named it; an installed one has none.
     """
@@ -166,10 +171,14 @@ class ProjectDigest:
         if self.name not in _LOADED:
             raise _missing(source, self.name, f" ({self.digest[:16]}) that it was begun with")
         found = _LOADED[self.name]
-        if found.digest != self.digest:
-            expected = f"the project {shown(self.name)} that it was begun with ({self.digest[:16]})"
-            changed = f"another state of its code in {found.folder} ({found.digest[:16]})"
-            raise ProjectError(source, expected, changed, "restore the code, or begin a new run")
+        for what, expected, there in zip(
+            ("code", "data files"), _parts(self.digest), _parts(found.digest), strict=True
+        ):
+            # An earlier version did not look at data files.
+            if expected != there and (what == "code" or expected):
+                begun_with = f"the project {shown(self.name)} that it was begun with ({expected[:16]})"
+                changed = f"another state of its {what} in {found.folder} ({there[:16] or 'none'})"
+                raise ProjectError(source, begun_with, changed, f"restore the {what}, or begin a new run")
 
 
 def _missing(source: object, name: str, which: str = "") -> ProjectError:
@@ -240,7 +249,9 @@ def _load(module: str, attribute: str, source: str, folder: Path | None = None) 
     except SoulsGraphError:
         raise
     except (Exception, SystemExit) as error:  # A project's code may fail in any way.
-        raise ProjectError(source, f"a module {module} that can be imported", _failure(error)) from error
+        raise ProjectError(
+            source, f"a module {module} that can be imported", fault(error, [folder] if folder else [])
+        ) from error
     if not isinstance(project, Project):
         raise ProjectError(source, f"a Project named {attribute} in {module}", shown(project))
     place = _folder_of(imported, source)
@@ -249,7 +260,7 @@ def _load(module: str, attribute: str, source: str, folder: Path | None = None) 
         raise ProjectError(source, f"its own package {module}", f"one of that name in {place}", remedy)
     if folder is not None:
         _check_inside(folder.resolve(), place, before, source)
-    return _add(Loaded(project, imported.__name__, place, code_digest(place), folder), source)
+    return _add(Loaded(project, imported.__name__, place, project_digest(place), folder), source)
 
 
 def _check_inside(folder: Path, package: Path, before: Collection[str], source: str) -> None:
@@ -267,8 +278,19 @@ def _check_inside(folder: Path, package: Path, before: Collection[str], source: 
         raise ProjectError(source, f"its modules in the package {package.name}", listed, "move them into it")
 
 
-def _failure(error: BaseException) -> str:
-    return shown(f"{type(error).__name__}: {error}").strip("'\"")
+def fault(error: BaseException, folders: Iterable[Path] = ()) -> str:
+    """Return an error of somebody's code in one line: file and line in a project, as far as it has one, kind, message.
+
+    The projects are those in `folders`, and all that are loaded.
+    """
+    within = [*(folder.resolve() for folder in folders), *(loaded.folder for loaded in _LOADED.values())]
+    frames = [(Path(frame.filename), frame.lineno) for frame in extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append((Path(error.filename), error.lineno))
+    own = [f"{file}:{line}: " for file, line in frames if any(file.is_relative_to(folder) for folder in within)]
+    message = " ".join(str(error).split())
+    cut = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}..."
+    return f"{own[-1] if own else ''}{type(error).__name__}{cut and f': {cut}'}"
 
 
 def _folder_of(module: ModuleType, source: str) -> Path:
@@ -345,6 +367,43 @@ def carried_by_value(*picklers: Any) -> Iterator[None]:
         for pickler in picklers:
             for module in modules:
                 pickler.unregister_pickle_by_value(module)
+
+
+def project_digest(folder: Path) -> str:
+    """Return the digest of a package's code, and behind a colon, if it has any, that of its data files.
+
+    Raises:
+        ProjectError: as `code_digest`.
+        ReadError: if a file cannot be read.
+    """
+    data = _data_digest(folder)
+    return f"{code_digest(folder)}:{data}" if data else code_digest(folder)
+
+
+def _parts(digest: str) -> tuple[str, str]:
+    code, _, data = digest.partition(":")
+    return code, data
+
+
+def _data_digest(folder: Path) -> str:
+    """Return a SHA-256 of a package's files that are no code; empty if there are none.
+
+    Fights have a digest of their own, in whatever names them: another one beside them changes no run.
+    """
+    digest, found = hashlib.sha256(), False
+    for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).parts):
+        parts = path.relative_to(folder).parts
+        hidden = any(part.startswith(".") or part == "__pycache__" for part in parts)
+        if hidden or path.suffix in _CODE or (parts[0] == "data" and parts[1:2] and parts[1] in _FIGHTS):
+            continue
+        with reading(path):
+            if not path.is_file():
+                continue
+            with path.open("rb") as file:
+                own = hashlib.file_digest(file, "sha256").hexdigest()
+        digest.update(f"{path.relative_to(folder).as_posix()}\n{own}\n".encode())
+        found = True
+    return digest.hexdigest() if found else ""
 
 
 def code_digest(folder: Path) -> str:

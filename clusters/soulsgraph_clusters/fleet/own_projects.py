@@ -15,7 +15,7 @@ from soulsgraph_policies.projects import is_name, loaded_projects, projects_of
 
 #: How the keys of a hello's digests begin that are of projects.
 _KEY = "project/"
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIGEST = re.compile(r"[0-9a-f]{64}(:[0-9a-f]{64})?")
 #: A digest is shown by its first digits.
 _SHOWN = 16
 _REMEDY = "copy the head's project to the PC, name its folder to the host there (`project`), and start the host anew"
@@ -46,8 +46,12 @@ def problem(needed: Mapping[str, str], there: Mapping[str, str]) -> str:
     """Return which needed project is missing or has other code, expected, found and remedy; empty if none."""
     for name, digest in needed.items():
         if there.get(name) != digest:
-            other = f"other code ({there[name][:_SHOWN]})" if name in there else "none of that name"
-            expected = f"the project {shown(name)} with the head's code ({digest[:_SHOWN]})"
+            code, _, data = digest.partition(":")
+            own_code, _, own_data = there.get(name, "").partition(":")
+            same = code == own_code
+            what, head, own = ("data files", data, own_data) if same else ("code", code, own_code)
+            other = f"other {what} ({own[:_SHOWN] or 'none'})" if name in there else "none of that name"
+            expected = f"the project {shown(name)} with the head's {what} ({head[:_SHOWN] or 'none'})"
             return f"expected {expected}, found {other}; {_REMEDY}"
     return ""
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hmac
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from soulsgraph_clusters.fleet.settings import FleetError, FleetSettings, check_name, split_address
 from soulsgraph_envs.core.access import PRIVATE, TOKEN_KEY, bearer, new_token, plain_host, read_private, read_token
-from soulsgraph_envs.core.config import Between, Where, parse, read_table, to_table
+from soulsgraph_envs.core.config import Between, Where, parse, read_table, to_json, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_policies.atomic import locked, whole_file
 
@@ -33,6 +32,9 @@ _VERSION = 1
 _HASH = re.compile(r"[0-9a-f]{64}")
 #: What a gateway proves by that it is the head's: a private key and its certificates, as PEM.
 Identity = tuple[bytes, bytes]
+
+#: A certificate that ends within so long is to be made anew.
+ENDS_SOON = timedelta(days=30)
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class Tokens:
             raise FleetError(str(error)) from error
 
     def _write(self, tokens: Mapping[str, str]) -> None:
-        text = json.dumps(to_table(_Hashes(tokens=tokens)), indent=2)
+        text = to_json(to_table(_Hashes(tokens=tokens)), indent=2)
         write_file(self.path, f"{text}\n".encode(), PRIVATE)
 
 
@@ -228,6 +230,21 @@ def read_identity(settings: FleetSettings, folder: Path, addresses: Iterable[str
                 f"listens, found one of {', '.join(known) or 'no host'}; {remedy}, for every address of the file."
             )
     return key_pem(key), _certificates_pem(chain)
+
+
+def ends_soon(settings: FleetSettings, folder: Path) -> str:
+    """Return a warning, in one line, where the head's certificate ends within `ENDS_SOON`; empty where it lasts.
+
+    Raises:
+        FleetError: as `read_identity`.
+    """
+    if not settings.certificate:
+        return ""
+    path, remedy = folder / settings.certificate, "make the head's certificate and key anew"
+    ends = _read_certificates(path, remedy)[0].not_valid_after_utc
+    if ends - datetime.now(UTC) >= ENDS_SOON:
+        return ""
+    return f"{path}: the head's certificate ends on {ends:%Y-%m-%d}, and no PC connects from then on; {remedy}"
 
 
 def certified_hosts(certificate: x509.Certificate) -> list[str]:

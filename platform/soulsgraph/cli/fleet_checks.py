@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import grpc
@@ -12,14 +12,19 @@ import grpc
 from soulsgraph.cli.remedies import command_line
 from soulsgraph_clusters.fleet.head.folder import read_drained
 from soulsgraph_clusters.fleet.head.serving import SERVER_OPTIONS, bind
-from soulsgraph_clusters.fleet.security import Tokens, certified_hosts, read_identity, read_pair, read_token_file
+from soulsgraph_clusters.fleet.security import (
+    ENDS_SOON,
+    Tokens,
+    certified_hosts,
+    read_identity,
+    read_pair,
+    read_token_file,
+)
 from soulsgraph_clusters.fleet.settings import METRICS_READER, Fleet, load_fleet, split_address
 from soulsgraph_envs.core.access import family_of, join_address, read_private
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.drivers.doctor.machine import Check, Checks
 
-#: A certificate that ends within so long is to be made anew.
-ENDS_SOON = timedelta(days=30)
 _CORRECT = "correct the fleet's file"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -26,7 +26,7 @@ from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, practice_gr
 from soulsgraph_envs.skills.paper_skills import Animations, Observations
 from soulsgraph_policies.graph import SkillGraph
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
-from soulsgraph_policies.projects import Loaded, find_graph, loaded_projects
+from soulsgraph_policies.projects import Loaded, fault, find_graph, loaded_projects
 
 if TYPE_CHECKING:
     from soulsgraph_policies.algorithm import SkillDQN
@@ -80,7 +80,14 @@ def validate(project: str) -> Iterator[Check]:
     Raises:
         KeyError: if it is not loaded.
     """
-    loaded = loaded_projects()[project]
+    first: dict[str, str] = {}
+    for check in _all_checks(loaded_projects()[project], project):
+        # What a file's line leads to everywhere is named once.
+        known = "" if check.holds else first.setdefault(check.found, check.name)
+        yield check if known in ("", check.name) else replace(check, found=f"as {known}")
+
+
+def _all_checks(loaded: Loaded, project: str) -> Iterator[Check]:
     yield Check("project", True, f"{project}, code {loaded.digest[:16]}")
     names, scenarios = [own.definition.name for own in loaded.project.skills], scenarios_of(loaded)
     for name in names:
@@ -129,7 +136,7 @@ def _checked(name: str, check: Callable[[], str]) -> Check:
     except SoulsGraphError as error:
         return Check(name, False, str(error))
     except Exception as error:  # A project's code may fail in any way.
-        return Check(name, False, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+        return Check(name, False, fault(error))
 
 
 def _observations(name: str) -> str:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from soulsgraph_clusters.fleet.certificates import HEAD_DAYS, make_certificates
-from soulsgraph_clusters.fleet.security import channel_credentials, key_pem, server_credentials, write_file
+from soulsgraph_clusters.fleet.security import channel_credentials, ends_soon, key_pem, server_credentials, write_file
 from soulsgraph_clusters.fleet.settings import FleetError, FleetSettings
 from soulsgraph_policies.atomic import WriteError
 
@@ -198,3 +198,13 @@ def test_a_key_with_a_password_is_refused(tmp_path: Path) -> None:
     write_file(made.key, locked, 0o600)
     with pytest.raises(FleetError, match=r"head\.key: expected a private key as PEM, without a password"):
         server_credentials(SETTINGS, tmp_path)
+
+
+def test_a_head_warns_of_a_certificate_that_ends_soon(tmp_path: Path) -> None:
+    settings = FleetSettings(certificate="head.pem", key="head.key")
+    assert ends_soon(FleetSettings(), tmp_path) == ""
+    for days, warns in ((31, False), (29, True), (1, True)):
+        made = make_certificates(tmp_path, HOSTS, days)
+        line = ends_soon(settings, tmp_path)
+        assert bool(line) == warns
+        assert not warns or f"ends on {made.ends:%Y-%m-%d}" in line

@@ -1,7 +1,7 @@
 import pytest
 
 from soulsgraph.project.checking import SMOKE_DECISIONS, smoke, validate
-from soulsgraph_policies.projects import load_project
+from soulsgraph_policies.projects import ProjectError, load_project
 
 
 @pytest.fixture
@@ -55,3 +55,31 @@ def test_a_smoke_test_plays_and_learns_a_thousand_decisions(fencing):
     assert smoked.decisions == SMOKE_DECISIONS
     assert smoked.updates > 0
     assert smoked.reference_return > smoked.random_return
+
+
+def test_an_error_of_the_authors_code_names_its_file_and_line_once(begun):
+    skill = begun / "fencing" / "parry.py"
+    text = skill.read_text(encoding="utf-8")
+    line = next(number for number, one in enumerate(text.splitlines(), 1) if one.strip().startswith("return "))
+    lines = text.splitlines()
+    indent = lines[line - 1][: len(lines[line - 1]) - len(lines[line - 1].lstrip())]
+    lines.insert(line - 1, f"{indent}raise KeyError('no such \"value\"')")
+    skill.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    load_project(begun)
+    failed = [check.found for check in validate("fencing") if not check.holds]
+    named = [found for found in failed if f"parry.py:{line}: KeyError: " in found]
+    assert len(named) == 1
+    assert named[0].endswith("""'no such "value"'""")
+    assert len(failed) > 1
+    assert all(found.startswith("as ") for found in failed if found not in named)
+
+
+def test_an_import_that_fails_names_file_and_line_and_ends_with_its_quote(begun):
+    (begun / "fencing" / "parry.py").write_text(
+        "x = 1\nfrom numpy import nothing_of_the_kind as 'x'\n", encoding="utf-8"
+    )
+    with pytest.raises(ProjectError, match=r"parry\.py:2: SyntaxError: "):
+        load_project(begun)
+    (begun / "fencing" / "parry.py").write_text("x = 1\nx = {}['a thing']\n", encoding="utf-8")
+    with pytest.raises(ProjectError, match=r"parry\.py:2: KeyError: 'a thing'"):
+        load_project(begun)

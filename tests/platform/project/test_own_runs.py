@@ -152,3 +152,23 @@ def test_a_worker_process_evaluates_rewards_of_code_that_it_never_imported(fenci
     with WorkerProcess() as worker:
         worker.submit(reward, make_skill("parry"), np.zeros((1, STATE_SIZE), np.float32), np.zeros(1, np.int64))
         assert worker.result() == pytest.approx(-0.3)
+
+
+def test_a_run_whose_projects_data_files_changed_says_so_and_one_from_before_they_counted_is_opened(begun, duel):
+    table = begun / "fencing" / "angles.csv"
+    table.write_text("1,2\n", encoding="utf-8")
+    digest = load_project(begun).digest
+    run = RunFolder.create(begun.parent / "run", Plan(scenario=duel, graph="fencing/forked", scale=0.01))
+    assert digest.count(":") == 1
+    # Fights have digests of their own.
+    (begun / "fencing" / "data" / "scenarios" / "second.toml").write_text("", encoding="utf-8")
+    RunFolder.open(run.path)
+    forget_project("fencing")
+    table.write_text("1,3\n", encoding="utf-8")
+    changed = load_project(begun).digest
+    assert changed.partition(":")[0] == digest.partition(":")[0]
+    with pytest.raises(ProjectError, match="found another state of its data files"):
+        RunFolder.open(run.path)
+    file = run.path / "plan.json"
+    file.write_text(file.read_text(encoding="utf-8").replace(digest, digest.partition(":")[0]), encoding="utf-8")
+    RunFolder.open(run.path)

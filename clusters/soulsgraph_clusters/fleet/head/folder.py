@@ -7,7 +7,6 @@ lets play no longer.
 from __future__ import annotations
 
 import errno
-import json
 import socket
 import time
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from soulsgraph_clusters.fleet.settings import Fleet, FleetError, check_name, split_address
-from soulsgraph_envs.core.config import Where, load, to_table
+from soulsgraph_envs.core.config import Where, load, to_json, to_table
 from soulsgraph_envs.core.locks import FileLock, HeldError
 from soulsgraph_policies.atomic import locked, whole_file, writing
 
@@ -118,6 +117,6 @@ def set_drained(folder: Path, pc: str, drained: bool) -> None:
             with writing(folder / _DRAINED_FILE):
                 (folder / _DRAINED_FILE).unlink(missing_ok=True)
             return
-        text = json.dumps(to_table(_Drained(tuple(sorted(names)))), indent=1)
+        text = to_json(to_table(_Drained(tuple(sorted(names)))), indent=1)
         with whole_file(folder / _DRAINED_FILE) as temporary:
             temporary.write_text(f"{text}\n", encoding="utf-8")

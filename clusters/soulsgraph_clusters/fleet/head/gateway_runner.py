@@ -20,6 +20,7 @@ from soulsgraph_clusters.fleet.head.intake import Intake
 from soulsgraph_clusters.fleet.head.journal import Journal, JournalError
 from soulsgraph_clusters.fleet.head.metrics import Exporter
 from soulsgraph_clusters.fleet.head.status import FleetStatus, StatusWriter
+from soulsgraph_clusters.fleet.security import ends_soon
 from soulsgraph_clusters.fleet.settings import Fleet, FleetError
 from soulsgraph_clusters.fleet.task import StageTask
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -131,6 +132,8 @@ class GatewayRunner(ChunkRunner):
         except BaseException:
             self.stop()
             raise
+        if warning := ends_soon(settings, stage.fleet.folder):
+            self._gateway.notes.add(warning)
         if self._journal.batch_shares != shares:
             kept = ", ".join(f"{name} {share:g}" for name, share in sorted(self._journal.batch_shares.items()))
             self._gateway.notes.add(

@@ -5,7 +5,6 @@ Only the gateway beside the journal decides; others ask it (`relay`).
 
 from __future__ import annotations
 
-import json
 import threading
 from bisect import bisect_right
 from collections import Counter
@@ -23,7 +22,7 @@ from soulsgraph_clusters.fleet.head.serving import to_bytes
 from soulsgraph_clusters.fleet.head.sessions import Elsewhere, Session
 from soulsgraph_clusters.fleet.settings import PC, FleetError, FleetSettings, rest_share
 from soulsgraph_clusters.fleet.task import StageTask
-from soulsgraph_envs.core.config import Where, read_file, read_value
+from soulsgraph_envs.core.config import Where, read_file, read_value, to_json
 from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_policies.atomic import whole_file
 from soulsgraph_policies.inference import Weights, weights_digest
@@ -363,6 +362,6 @@ class _BootTable:
 
 
 def _write_rows(path: Path, table: Mapping[str, Sequence[int | str]]) -> None:
-    rows = ",\n".join(f"  {json.dumps(key)}: {json.dumps(list(row))}" for key, row in table.items())
+    rows = ",\n".join(f"  {to_json(key)}: {to_json(list(row))}" for key, row in table.items())
     with whole_file(path) as temporary:
         temporary.write_text(f"{{\n{rows}\n}}\n", encoding="utf-8")

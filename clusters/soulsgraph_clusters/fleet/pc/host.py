@@ -6,7 +6,6 @@ every key released, when that closes, however its parent ended.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import threading
@@ -26,7 +25,7 @@ from soulsgraph_clusters.fleet.pc.stream import CHECK, NOBODY, PLAY, Head, descr
 from soulsgraph_clusters.fleet.security import channel_credentials, read_token_file, token_metadata
 from soulsgraph_clusters.fleet.settings import PROTOCOL, FleetError, digests
 from soulsgraph_envs.core.access import by_proxy, is_loopback, split_address
-from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_value, to_table
+from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_value, to_json, to_table
 from soulsgraph_envs.core.distribution import installed
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.machine import raise_open_files
@@ -277,7 +276,7 @@ class GameProcess:
             assert self._process.stdin is not None
             # A process that ended at once is reported with its code.
             with suppress(BrokenPipeError):
-                self._process.stdin.write(json.dumps(to_table(self._order)) + "\n")
+                self._process.stdin.write(to_json(to_table(self._order)) + "\n")
                 self._process.stdin.flush()
         assert self._process.stdout is not None
         error = ""
