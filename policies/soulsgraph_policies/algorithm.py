@@ -40,7 +40,7 @@ from ray.tune import Trainable
 
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
-from soulsgraph_policies.env_runners import ChunkRunner, LocalRunnerGroup, RemoteSampling, Saving
+from soulsgraph_policies.env_runners import ChunkRunner, LocalRunnerGroup, RemoteSampling, Saving, runner_failures
 from soulsgraph_policies.hyperparameters import check_memory
 from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.learner import ModuleTraining, SkillDQNLearner, as_multi_agent_batch
@@ -170,7 +170,8 @@ class SkillDQN(RelativePaths, DQN):
         if self._own_runners:
             # RLlib makes no runners where nothing is to be sampled.
             self.config = self._online(False)
-        super().setup(self.config)
+        with runner_failures():
+            super().setup(self.config)
 
     def _set_up_metrics(self) -> None:
         # RLlib calls this last of all before its first callback, which finds the algorithm whole.

@@ -6,11 +6,14 @@ Each remote runner has one call under way, and a round takes whichever is ready 
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import ray
@@ -18,6 +21,7 @@ from ray.exceptions import RayError
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
+from ray.rllib.env import env_runner_group
 from ray.rllib.env.env_context import EnvContext
 from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
@@ -26,10 +30,11 @@ from ray.rllib.utils.actor_manager import FaultTolerantActorManager
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
 from soulsgraph_envs.combat.episodes import Episodes, Floats
-from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
+from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnavailableError
 from soulsgraph_envs.core.state import StateRows
 from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.module import RelativePaths
+from soulsgraph_policies.projects import fault, loaded_projects
 from soulsgraph_policies.rllib_fields import overridden
 from soulsgraph_policies.sampler import Chunk
 from soulsgraph_policies.stage_config import SkillDQNConfig, Spaces
@@ -304,6 +309,20 @@ class LocalRunnerGroup(EnvRunnerGroup):
 
 
 @dataclass(frozen=True)
+class Failure:
+    """What a runner failed by in one line, and whether it may be over once the runner is started again."""
+
+    cause: str
+    passes: bool
+
+    @classmethod
+    def of(cls, error: Exception) -> Failure:
+        """Return an error as it is reported; games, machines and connections come back, faults of code do not."""
+        cause = str(error) if isinstance(error, SoulsGraphError) else fault(error)
+        return cls(cause.rstrip("."), isinstance(error, (GameError, UnavailableError, OSError, RayError)))
+
+
+@dataclass(frozen=True)
 class Answer:
     """What a runner answers: chunks, how long they took, and where it runs."""
 
@@ -312,17 +331,24 @@ class Answer:
     host: str
     #: What the runner's callbacks logged.
     metrics: Mapping[str, Any]
+    failure: Failure | None = None
 
 
 def sample_with(runner: ChunkRunner, state: dict[str, Any]) -> Answer:
     """Set a runner's newer weights and sample; called in the runner's process.
 
-    One call for both takes Ray half the time of two. A function of a module goes there by its name.
+    One call for both takes Ray half the time of two. A function of a module goes there by its name. An error is part of
+    the answer: RLlib would end the runner without a word.
     """
-    runner.set_state(state)
-    began = time.perf_counter()
-    chunks = [chunk for _ in range(CHUNKS_PER_CALL) for chunk in runner.collect()]
-    return Answer(chunks, time.perf_counter() - began, socket.gethostname(), runner.get_metrics())
+    chunks: list[Chunk] = []
+    began, failure = time.perf_counter(), None
+    try:
+        runner.set_state(state)
+        began = time.perf_counter()
+        chunks = [chunk for _ in range(CHUNKS_PER_CALL) for chunk in runner.collect()]
+    except Exception as error:
+        chunks, failure = [], Failure.of(error)
+    return Answer(chunks, time.perf_counter() - began, socket.gethostname(), runner.get_metrics(), failure)
 
 
 @dataclass
@@ -339,20 +365,79 @@ class _Remote:
     lost: bool = False
     silent: bool = False
     retry_s: float = 0.0
+    #: What it failed by last, until it samples.
+    failure: Failure | None = None
 
     @property
     def playing(self) -> bool:
         return not self.lost and not self.silent
 
+    @property
+    def missed(self) -> str:
+        """Its name, and what it failed by."""
+        return f"{self} ({self.failure.cause})" if self.failure else str(self)
+
     def __str__(self) -> str:
         return f"env runner {self.index}" + (self.host and f" on {self.host}")
+
+
+def _last_words(report: str) -> str:
+    """Return the error at the end of a remote traceback in one line: of ours the message, of others kind and place."""
+    lines = [line.strip() for line in report.splitlines() if line.strip()]
+    kind, _, message = lines[-1].partition(": ")
+    if kind.startswith("soulsgraph"):
+        return message.rstrip(".")
+    places = re.findall(r'^ *File "(.+)", line (\d+)', report, re.MULTILINE)
+    folders = [loaded.folder for loaded in loaded_projects().values()]
+    own = [place for place in places if any(Path(place[0]).is_relative_to(folder) for folder in folders)]
+    return "".join(f"{file}:{line}: " for file, line in (own or places)[-1:]) + lines[-1]
+
+
+class _Kept(logging.Handler):
+    """Keep what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one record's text."""
+        self.lines.append(record.getMessage())
+
+
+@contextmanager
+def runner_failures() -> Iterator[None]:
+    """Raise why the first remote runner could not be made: RLlib only logs it, and fails by an index after that.
+
+    Raises:
+        UnavailableError: with the cause.
+    """
+    log, kept = logging.getLogger(env_runner_group.__name__), _Kept()
+    level, propagates = log.level, log.propagate
+    log.addHandler(kept)
+    log.setLevel(logging.ERROR)
+    log.propagate = False
+    try:
+        yield
+    except IndexError as error:
+        if not kept.lines:
+            raise
+        found = _last_words(kept.lines[0])
+        raise UnavailableError(
+            f"env runners: expected env runners that start, found: {found}; correct that, and resume the run."
+        ) from error
+    finally:
+        log.removeHandler(kept)
+        log.setLevel(level)
+        log.propagate = propagates
 
 
 class RemoteSampling:
     """Keep one call to sample under way in every remote runner of a group.
 
     `state_of` returns the newest weights of some modules, and the counts of decisions: they go with the next call. A
-    runner that fails or does not answer is reported by name, and plays again from its next answer on. With
+    runner that fails or does not answer is reported by name and cause, and plays again from its next answer on; a fault
+    of code, and a failure of all runners before any has sampled, ends the stage at once. With
     `synchronous` chunks are returned when every runner has answered that is not lost, in the order of the runners.
     """
 
@@ -370,7 +455,7 @@ class RemoteSampling:
         self._runners = [_Remote(index, set(modules)) for index in self._manager.actor_ids()]
         #: Seconds that sampling what was returned so far took, summed over the runners.
         self.sampling_s = 0.0
-        self._last_chunk_s = time.monotonic()
+        self._last_chunk_s, self._sampled = time.monotonic(), False
         #: What the runners' callbacks logged, and who came back after it was lost, since the last `news`.
         self._metrics: list[Mapping[str, Any]] = []
         self._back: list[int] = []
@@ -397,6 +482,7 @@ class RemoteSampling:
         The runners that answered sample on before this returns: they do so while the driver learns.
 
         Raises:
+            SoulsGraphError: with the cause, if a runner failed by a fault of code, or all before any sampled.
             UnavailableError: if nobody has sampled anything for `ABANDONED_AFTER_S`.
         """
         self._ask()
@@ -405,10 +491,10 @@ class RemoteSampling:
         chunks = [chunk for answer in taken for chunk in answer.chunks]
         now = time.monotonic()
         if any(chunk.env_steps() for chunk in chunks):
-            self._last_chunk_s = now
+            self._last_chunk_s, self._sampled = now, True
         elif now - self._last_chunk_s > ABANDONED_AFTER_S:
             expected = "all" if self._synchronous else "one"
-            missing = ", ".join(str(runner) for runner in self._runners if not runner.playing) or "decisions"
+            missing = ", ".join(runner.missed for runner in self._runners if not runner.playing) or "decisions"
             raise UnavailableError(
                 f"env runners: expected {expected} to answer, found {ABANDONED_AFTER_S:g} s without {missing}; bring "
                 "them back and resume the run."
@@ -449,12 +535,19 @@ class RemoteSampling:
         call, runner.call = runner.call, None
         try:
             answer: Answer = ray.get(call)
-        except RayError:
-            # A runner that Ray restarts has no weights at all.
-            runner.unsent, runner.retry_s = set(self._modules), time.monotonic() + RETRY_AFTER_S
-            self._note(runner, "was lost", lost=True)
+        except RayError as error:
+            # Ray does not start again what could not be made.
+            unmade = getattr(error, "actor_init_failed", False)
+            self._lose(runner, Failure(_last_words(str(error)), passes=False) if unmade else None)
             return None
         runner.host = answer.host
+        if answer.failure is not None:
+            self._lose(runner, answer.failure)
+            if not answer.failure.passes:
+                raise self._failed(runner, answer.failure)
+            ray.kill(self._manager.actors()[runner.index], no_restart=False)
+            return None
+        runner.failure = None
         if answer.metrics:
             self._metrics.append(answer.metrics)
         if runner.lost:
@@ -462,6 +555,21 @@ class RemoteSampling:
         self._note(runner, "is back")
         self.sampling_s += answer.seconds
         return answer
+
+    def _lose(self, runner: _Remote, failure: Failure | None) -> None:
+        """Ask a runner again later, which has no weights then; raises where nobody is left who could sample."""
+        runner.unsent, runner.retry_s = set(self._modules), time.monotonic() + RETRY_AFTER_S
+        runner.failure = failure or runner.failure
+        self._note(runner, f"failed: {failure.cause}" if failure else "was lost", lost=True)
+        failures = [one.failure for one in self._runners]
+        if failure and all(failures) and not (self._sampled and any(one and one.passes for one in failures)):
+            raise self._failed(runner, failure)
+
+    def _failed(self, runner: _Remote, failure: Failure) -> SoulsGraphError:
+        kind = UnavailableError if failure.passes else SoulsGraphError
+        return kind(
+            f"{self._title}: expected {runner} to sample, found: {failure.cause}; correct that, and resume the run."
+        )
 
     def _report_silence(self, unanswered: Iterable[_Remote]) -> None:
         now = time.monotonic()

@@ -10,7 +10,7 @@ import pytest
 import ray
 
 from soulsgraph_clusters.session import connect
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import GameError, SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_policies import env_runners
@@ -194,3 +194,47 @@ def test_runners_that_save_no_time_are_told_once(wall_s, told, caplog):
         saving.add(12_000, 100.0 + wall_s, 4.0)
     line = "camera: sampling in 2 env runners saves no time: a decision takes 0.300 ms, without them 0.200 ms"
     assert caplog.messages == [line] * told
+
+
+def failing_runners():
+    """Return classes that workers get by value: they cannot import this module."""
+
+    class Unmade(LinearRunner):
+        def make_env(self):
+            if self.worker_index:
+                raise GameError("game: expected the window of the game, found none; start it.")
+            super().make_env()
+
+    class Faulty(LinearRunner):
+        def sample(self, **_):
+            return {}["no such value"]
+
+    class Interrupted(LinearRunner):
+        def sample(self, **_):
+            if self.worker_index == 1 and not self.config.env_config["mark"].exists():
+                self.config.env_config["mark"].touch()
+                raise GameError("game: expected an answer, found none.")
+            return super().sample()
+
+    return Unmade, Faulty, Interrupted
+
+
+@pytest.mark.parametrize(
+    ("which", "cause"),
+    [
+        (0, "found: game: expected the window of the game, found none; start it; correct that"),
+        (1, "expected env runner . on .* to sample, found: KeyError: 'no such value'; correct that"),
+    ],
+    ids=["constructor", "code"],
+)
+def test_what_all_runners_fail_by_ends_the_stage_at_once(which, cause, monkeypatch):
+    monkeypatch.setattr(env_runners, "ABANDONED_AFTER_S", 1e6)
+    with pytest.raises(SoulsGraphError, match=cause):
+        make_stage(200_000, runner=failing_runners()[which]).train()
+
+
+def test_a_runner_that_a_game_interrupts_is_told_with_the_cause_and_starts_again(tmp_path, caplog):
+    stage = make_stage(2_000_000, runner=failing_runners()[2], mark=tmp_path / "mark")
+    train_until(stage, r"env runner 1 on .* failed: game: expected an answer, found none, \d of 2 play", caplog)
+    train_until(stage, r"env runner 1 on .* is back, 2 of 2 play", caplog)
+    stage.stop()
