@@ -306,6 +306,14 @@ def test_a_learner_of_ones_own_has_to_be_one_of_ours() -> None:
         configured().learners(learner_class=str).build_algo()
 
 
+def test_no_folder_for_logs_that_nobody_writes_is_left_in_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ray.tune.trainable.trainable.DEFAULT_STORAGE_PATH", str(tmp_path / "ray_results"))
+    built(configured()).stop()
+    assert not list(tmp_path.iterdir())
+
+
 def test_iterations_are_as_long_as_rllib_was_told() -> None:
     stage = built(configured().reporting(min_sample_timesteps_per_iteration=500))
     assert 500 <= stage.train()["num_env_steps_sampled_lifetime"] < 628

@@ -75,9 +75,11 @@ def split_address(address: str, least_port: int = 0) -> tuple[str, int]:
         raise ValueError(f"no HOST:PORT, or a port that is not from {least_port} to 65535")
     if host != bare and host != f"[{bare}]":
         raise ValueError("half of the brackets around a host")
-    if host != bare or ":" in bare:
-        # Without brackets an address may end in what looks like a port.
+    if host != bare:
         IPv6Address(bare)
+    elif ":" in bare:
+        # It may end in what looks like a port, and gRPC takes it all for the host.
+        raise ValueError("an IPv6 address without brackets")
     return bare, int(port)
 
 
@@ -106,7 +108,7 @@ def is_loopback(host: str) -> bool:
     try:
         return ip_address(plain_host(host)).is_loopback
     except ValueError:
-        return host == "localhost"
+        return host.lower() == "localhost"
 
 
 #: Set to 1, addresses beyond this machine are reached by the proxy that the environment names.

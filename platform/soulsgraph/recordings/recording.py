@@ -117,7 +117,8 @@ class Fighter:
         ways = [slug(self.name)[:longest], slug(self.scenario)[:longest], *ways]
         ways += [f"random{self.random:g}"] if self.random else []
         ways += [f"delay{self.delay}"] if self.delay else []
-        return "-".join([*ways, f"{seed:016x}"])
+        # A file that begins with a dash is an option to every other program, and one with a dot is hidden.
+        return "-".join([*ways, f"{seed:016x}"]).lstrip("-.")
 
 
 def _short(name: str) -> str:

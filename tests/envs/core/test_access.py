@@ -67,7 +67,7 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 
 
 def test_the_loopback() -> None:
-    assert all(map(is_loopback, ("127.0.0.1", "127.0.0.5", "::1", "[::1]", "localhost")))
+    assert all(map(is_loopback, ("127.0.0.1", "127.0.0.5", "::1", "[::1]", "localhost", "LocalHost")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "[::]", "10.0.0.7", "pc", "localhost.pc", "")))
 
 
@@ -94,6 +94,8 @@ def test_an_address_is_read_as_it_is_written(host: str, port: int) -> None:
         "host:-1",
         "host:²",
         "::1",
+        "::1:7443",
+        "fd00::5:7443",
         "[::1]",
         "[::1]1",
         "[::1:1",

@@ -151,6 +151,9 @@ def test_every_way_to_fight_has_names_of_its_own(fighter: Fighter, tmp_path: Pat
     longest = replace(ways[max(ways, key=len)], name="n" * 200, scenario=SCENARIO)
     assert max(len(name) for name in (*ways, longest.fight(2**64 - 1))) <= 150
     assert fighter.fight(1) == "iudex-phase1-best-0-iudex-phase1-0000000000000001"
+    # A name that begins with a dash is an option to every other program, and one with a dot is hidden.
+    others = [replace(fighter, name=name).fight(1) for name in ("ägent", "агент", ".hidden", "--run")]
+    assert not [name for name in others if name.startswith(("-", "."))]
     for randomize in ((), ("dodge",), ("dodge", "heal_attack")):
         assert record(Fighter.of_run(run, Setting(SCENARIO, SCENARIO, "long", randomize)), SEEDS[:1], tmp_path) == 0
     assert len(recording_files(tmp_path)) == 3
