@@ -94,8 +94,12 @@ class _Output(io.RawIOBase):
                 self._close()
                 if self._number == 1 and not _going_on:
                     raise SystemExit(UNREAD) from None
-            elif error.errno not in _FULL or not _going_on:
+            elif error.errno not in _FULL:
                 raise
+            elif self._number == 1 and not _going_on:
+                # What is kept back would be written again at the end, by Python itself.
+                self._close()
+                raise OSError(error.errno, error.strerror, "standard output") from None
             self._say(error)
             return len(buffer)
 

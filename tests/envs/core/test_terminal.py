@@ -46,7 +46,17 @@ def test_a_full_disk_under_standard_output_ends_no_work():
         done = _run("on", stdout=full)
         assert done.returncode == 0
         assert done.stderr.splitlines()[1:] == ["to the end"]
-        assert "No space left" in _run(stdout=full).stderr
+        refused = _run(stdout=full)
+        # And nothing more: Python itself would try again at the end.
+        assert refused.returncode == 1
+        assert refused.stderr.endswith("OSError: [Errno 28] No space left on device: 'standard output'\n")
+
+
+def test_errors_that_find_no_place_are_none_of_their_own():
+    command = [sys.executable, "-c", _KEPT]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stderr=full, stdout=subprocess.PIPE, text=True, timeout=600)
+    assert (done.returncode, done.stdout) == (0, "text \\udcff\nmore\n")
 
 
 def test_characters_that_the_output_lacks_are_escapes():
