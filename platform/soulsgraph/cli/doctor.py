@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
+import psutil
 from rich.console import Console
 from rich.text import Text
 
@@ -17,6 +18,7 @@ from soulsgraph.terminal import TextTable
 from soulsgraph_envs.core.compiling import cache_folder, cache_remark
 from soulsgraph_envs.core.distribution import is_host
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.machine import usable_memory, usable_processors
 from soulsgraph_envs.core.user import home_folder
 from soulsgraph_envs.drivers.doctor.machine import Check, Checks
 from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games
@@ -44,7 +46,7 @@ def doctor(
     from soulsgraph_envs.drivers.doctor.examination import examine
 
     wanted = load_games(games) if games else (GameSettings(driver=driver),)
-    checks = examine(wanted) + check_user()
+    checks = check_machine() + examine(wanted) + check_user()
     if not is_host():  # A game PC does not train.
         checks += check_training()
     if fleet is not None:
@@ -63,6 +65,21 @@ def _check_fleet(file: Path) -> list[Check]:
     from soulsgraph.cli.fleet_checks import check_fleet
 
     return check_fleet(file)
+
+
+def check_machine() -> list[Check]:
+    """Show the memory and the processors that this process may use, and what of the machine's a limit keeps from it."""
+    checks, memory, machine = Checks("This machine"), usable_memory(), psutil.virtual_memory()
+    limit = f", of {_gib(machine.total)} in the machine" if memory.limit < machine.total else ""
+    checks.ok("memory", f"{_gib(memory.available)} free of {_gib(memory.limit)} that this process may use{limit}")
+    processors, all_processors = usable_processors(), os.cpu_count() or 1
+    further = f", of {all_processors} in the machine" if processors < all_processors else ""
+    checks.ok("processors", f"{processors} that this process may use{further}")
+    return checks.made
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"
 
 
 def check_user() -> list[Check]:
