@@ -409,7 +409,7 @@ def _own_values(run: RunFolder, stage: Stage) -> dict[str, object]:
         "budget": stage.budget,
         "seed": stage.seed,
         "parent": stage.parent or 0,
-        "project": _project_digest(ProjectDigest.of(run.plan.graph)),
+        **_project_values(ProjectDigest.of(run.plan.graph)),
     }
 
 
@@ -424,15 +424,17 @@ def _card_key(run: RunFolder, card: SkillCard) -> Key:
             "budget": training.budget,
             "seed": training.seed,
             "parent": card.parent or 0,
-            "project": _project_digest(training.project),
+            **_project_values(training.project),
             "jointly": training.jointly,
             "upstream": {one.skill: one.digest for one in card.upstream},
         }
     )
 
 
-def _project_digest(project: ProjectDigest | None) -> str:
-    return project.digest if project else ""
+def _project_values(project: ProjectDigest | None) -> dict[str, str]:
+    """Return what determines a project: an earlier version did not look at its data files."""
+    code, data = project.parts if project else ("", "")
+    return {"project": code, "data files": data} if data else {"project": code}
 
 
 def _digests(run: RunFolder, versions: Mapping[str, int]) -> dict[str, str]:
@@ -459,7 +461,8 @@ def made_key(run: RunFolder, cards: Sequence[SkillCard]) -> Key:
     values: dict[str, object] = {}
     for card in cards:
         known, beside = _card_key(run, card).values, card.training.jointly
-        own = {name: known[name] for name in ("fight", "learning", "budget", "seed", "project")}
+        own = {name: known[name] for name in ("fight", "learning", "budget", "seed")}
+        own |= _project_values(card.training.project)
         if card.parent is None or card.parent in run.library.versions(card.skill):
             own["parent"] = run.library.card(card.skill, card.parent).digest if card.parent else ""
         values |= {f"version of {one.skill}": one.digest for one in card.upstream if one.skill not in beside}

@@ -577,6 +577,14 @@ class SkillDQN(RelativePaths, DQN):
         # Not RLlib's own way, which puts the weights into a Ray: the state holds everything.
         self._take_up(absolute(path))
 
+    def set_state(self, state: Any) -> None:
+        """Refuse RLlib's state, which lacks replays, statistics and counts: a stage would begin anew in silence."""
+        raise _not_by("set_state", "restore_from_path, of what save_to_path wrote")
+
+    def set_weights(self, weights: Any) -> None:
+        """Refuse what would set the runners' weights alone, which the learner's replace at once."""
+        raise _not_by("set_weights", "load_weights, and load_normalizer where the module learns on")
+
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return what `from_checkpoint` makes the algorithm of: the configuration before an iteration was under way."""
         state = self.config.get_state()
@@ -621,6 +629,10 @@ class SkillDQN(RelativePaths, DQN):
 
 SkillDQNConfig.usual_algorithm = SkillDQN
 SkillDQNConfig.usual_runner, SkillDQNConfig.any_runner = SkillGraphEnvRunner, ChunkRunner
+
+
+def _not_by(called: str, instead: str) -> SoulsGraphError:
+    return SoulsGraphError(f"SkillDQN: expected a call of {instead}, found one of {called}; use the other.")
 
 
 def _require_local(path: Any, filesystem: Any) -> None:

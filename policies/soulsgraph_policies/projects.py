@@ -162,6 +162,12 @@ class ProjectDigest:
         owner = project_of(graph)
         return cls(owner, _LOADED[owner].digest) if owner else None
 
+    @property
+    def parts(self) -> tuple[str, str]:
+        """The digests of its code, and of its data files: empty where there are none, or where none were looked at."""
+        code, _, data = self.digest.partition(":")
+        return code, data
+
     def check(self, source: object) -> None:
         """Check that the project is loaded, as it was.
 
@@ -171,9 +177,8 @@ class ProjectDigest:
         if self.name not in _LOADED:
             raise _missing(source, self.name, f" ({self.digest[:16]}) that it was begun with")
         found = _LOADED[self.name]
-        for what, expected, there in zip(
-            ("code", "data files"), _parts(self.digest), _parts(found.digest), strict=True
-        ):
+        there_now = ProjectDigest(self.name, found.digest)
+        for what, expected, there in zip(("code", "data files"), self.parts, there_now.parts, strict=True):
             # An earlier version did not look at data files.
             if expected != there and (what == "code" or expected):
                 begun_with = f"the project {shown(self.name)} that it was begun with ({expected[:16]})"
@@ -378,11 +383,6 @@ def project_digest(folder: Path) -> str:
     """
     data = _data_digest(folder)
     return f"{code_digest(folder)}:{data}" if data else code_digest(folder)
-
-
-def _parts(digest: str) -> tuple[str, str]:
-    code, _, data = digest.partition(":")
-    return code, data
 
 
 def _data_digest(folder: Path) -> str:

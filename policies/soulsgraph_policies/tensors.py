@@ -132,17 +132,18 @@ def _read(file: BinaryIO, name: str, kind: str, shape: tuple[int, ...]) -> npt.N
     return array
 
 
-def _check(name: str, array: npt.NDArray[Any], finite: bool) -> None:
+def _check(name: str, array: npt.NDArray[Any], only_finite: bool) -> None:
     """Refuse bytes that are no value of their type, and numbers that are not finite where they are to be."""
     flat = array.reshape(-1)
     if array.dtype == np.bool_ and not (flat.view(np.uint8) <= 1).all():
         raise TensorError(f"{shown(name)} with values other than true and false")
-    if finite and array.dtype.kind == "f" and not _finite(flat):
+    if only_finite and array.dtype.kind == "f" and not finite(flat):
         raise TensorError(f"numbers in {shown(name)} that are not finite")
 
 
-def _finite(flat: npt.NDArray[Any]) -> bool:
-    """Return whether all numbers are finite as float32, without another array of their size."""
+def finite(array: npt.NDArray[Any]) -> bool:
+    """Return whether all numbers of a C-contiguous array are finite as float32, without another array of its size."""
+    flat = array.reshape(-1)
     limit, step = float(np.finfo(np.float32).max), _PART_BYTES // 8
     parts = (flat[begin : begin + step] for begin in range(0, len(flat), step))
     # NaN is neither.

@@ -17,7 +17,7 @@ import numpy as np
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_policies.atomic import whole_file
-from soulsgraph_policies.tensors import ANY, Arrays, TensorError, read_tensor_file, write_tensor_file
+from soulsgraph_policies.tensors import ANY, Arrays, TensorError, finite, read_tensor_file, write_tensor_file
 
 FILE_NAME = "training_state.safetensors"
 _FORMAT = "2"
@@ -38,10 +38,13 @@ def write_training_state(folder: Path, state: Mapping[str, Any]) -> None:
     """Write nested dictionaries of arrays and plain values whole, or not at all.
 
     Raises:
+        SoulsGraphError: if a number is none, or infinite: nothing could go on from it.
         WriteError: if the place cannot be written; an older file stays as it was.
     """
     arrays: Arrays = {}
     plain = to_json(_separate(state, "", arrays))
+    for name, array in arrays.items():
+        _expect_finite(name, array)
     metadata = {"format": _FORMAT, "state": plain, "sha256": _digest(plain, arrays)}
     with whole_file(folder / FILE_NAME) as temporary, temporary.open("wb") as file:
         write_tensor_file(file, arrays, metadata)
@@ -77,6 +80,14 @@ def read_training_state(folder: Path) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise TrainingStateError(path, "a training state", shown(state))
     return state
+
+
+def _expect_finite(name: str, array: np.ndarray[Any, Any]) -> None:
+    if array.dtype.kind == "f" and not finite(array):
+        raise SoulsGraphError(
+            f"training state {name.lstrip('0123456789/')}: expected finite numbers, found others; the training "
+            "diverged: lower its learning rate, or look for a reward or an observation that is no number."
+        )
 
 
 def _separate(value: Any, name: str, arrays: Arrays) -> Any:

@@ -478,6 +478,13 @@ def restoring(restore: Callable[[SkillDQN], None]) -> SkillDQN:
     return stage
 
 
+def test_what_would_restore_a_part_in_silence_is_refused_with_what_restores_all() -> None:
+    stage = built(configured())
+    for call, instead in ((stage.set_state, "restore_from_path"), (stage.set_weights, "load_weights")):
+        with pytest.raises(SoulsGraphError, match=f"expected a call of {instead}"):
+            call({})
+
+
 def test_a_checkpoint_elsewhere_than_on_this_machine_is_refused() -> None:
     stage = built(configured())
     for call in (stage.save_to_path, stage.restore_from_path):

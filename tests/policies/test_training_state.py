@@ -79,6 +79,14 @@ def test_any_damaged_byte_is_told(place: int, flip: int, tmp_path: Path) -> None
         read_training_state(tmp_path)
 
 
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 1e300])
+def test_what_could_not_be_read_again_is_not_written_and_the_older_file_stays(odd: float, tmp_path: Path) -> None:
+    write_training_state(tmp_path, {"weights": np.ones(3)})
+    with pytest.raises(SoulsGraphError, match="training state learner/weights: expected finite numbers"):
+        write_training_state(tmp_path, {"counts": np.arange(3), "learner": {"weights": np.array([1.0, odd])}})
+    np.testing.assert_array_equal(read_training_state(tmp_path)["weights"], np.ones(3))
+
+
 def test_failed_write_leaves_the_older_file(tmp_path: Path) -> None:
     write_training_state(tmp_path, {"count": 1})
     with pytest.raises(SoulsGraphError, match="rename them"):

@@ -217,12 +217,16 @@ def _require_decisions(module: str, found: Transitions, actions: int) -> None:
         # Who numbers a boot's episodes adds to them.
         (found.episodes >= 0).all() and (found.episodes <= MOST_COUNT).all(),
         all(_within(one) for one in (found.observations, found.next_observations, found.rewards, found.ticks)),
+        _within(found.terminated),
     )
     if not all(within):
         raise _refusal(f"decisions of {module}'s {actions} actions with values to {_MOST_VALUE:g}", "others")
 
 
 def _within(values: npt.NDArray[Any]) -> bool:
+    if values.dtype == _FLAG:
+        # Of a known form only the first file's flags were looked at when it was loaded.
+        return bool((values.view(np.uint8) <= 1).all())
     # NaN is not, either.
     return bool((values <= _MOST_VALUE).all() and (values >= -_MOST_VALUE).all())
 

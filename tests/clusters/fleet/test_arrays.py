@@ -98,6 +98,13 @@ def test_files_of_one_head_are_checked_by_their_values_each(task, chunk):
     for change in (_set("actions", 99), _set("rewards", np.nan), _set("ticks", 0)):
         with pytest.raises(FleetError, match="decisions of lock_on's"):
             decode_columns(_changed(chunk, change), task.spaces, task.terms)
+    whole = load(data)
+    for name in (name for name, array in whole.items() if array.dtype == np.bool_):
+        neither = save(whole | {name: np.full(whole[name].shape, 2, np.uint8).view(np.bool_)})
+        end = 8 + int.from_bytes(data[:8], "little")
+        assert neither[:end] == data[:end]
+        with pytest.raises(FleetError, match="with values to"):
+            decode_columns(neither, task.spaces, task.terms)
     for other in (data[:-1], data + b"\0"):
         with pytest.raises(FleetError, match="a safetensors file"):
             decode_columns(other, task.spaces, task.terms)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from soulsgraph.domains import check_target
+from soulsgraph.domains import check_target, finished_versions, made_key, stage_key
 from soulsgraph.evaluate import Setting, allowed_rows, evaluate_rows, make_agent
-from soulsgraph.paper.testing import pretend_training
+from soulsgraph.paper.testing import pretend_run, pretend_training
 from soulsgraph.plan import Plan
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.stage_setup import StageSetup, check_elsewhere
@@ -20,7 +20,7 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_envs.gym.skill_env import SkillEnv
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.projects import ProjectError, forget_project, load_project
+from soulsgraph_policies.projects import ProjectDigest, ProjectError, forget_project, load_project
 
 
 @pytest.fixture
@@ -172,3 +172,19 @@ def test_a_run_whose_projects_data_files_changed_says_so_and_one_from_before_the
     file = run.path / "plan.json"
     file.write_text(file.read_text(encoding="utf-8").replace(digest, digest.partition(":")[0]), encoding="utf-8")
     RunFolder.open(run.path)
+
+
+def test_a_version_from_before_data_files_counted_is_taken_and_one_of_other_data_files_is_not(begun, duel):
+    (begun / "fencing" / "angles.csv").write_text("1,2\n", encoding="utf-8")
+    project = load_project(begun)
+    run = pretend_run(begun.parent / "run", Plan(scenario=duel, graph="fencing/forked", scale=0.01))
+    first = run.plan.stages()[0]
+    (card,) = finished_versions(run, first)
+    assert card.training.project.digest == project.digest
+    file = run.library.folder / first.skill / "v1" / "card.json"
+    for digest, found in ((project.digest.partition(":")[0], 1), (f"{project.digest[:-4]}0000", 0)):
+        earlier = replace(card, training=replace(card.training, project=ProjectDigest("fencing", digest)))
+        file.write_text(json.dumps(earlier.to_dict()), encoding="utf-8")
+        assert len(finished_versions(run, first)) == found
+        differing = stage_key(run, first).differing(made_key(run, [earlier]))
+        assert differing == (() if found else (f"data files of {first.skill}",))
