@@ -298,6 +298,15 @@ def fault(error: BaseException, folders: Iterable[Path] = ()) -> str:
     return f"{own[-1] if own else ''}{type(error).__name__}{cut and f': {cut}'}"
 
 
+def authors_error(error: Exception) -> ProjectError | None:
+    """Return the one line of what failed in the code of a project that is loaded; None where that did not fail."""
+    for loaded in _LOADED.values():
+        if any(Path(frame.filename).is_relative_to(loaded.folder) for frame in extract_tb(error.__traceback__)):
+            source = f"project {loaded.project.name}"
+            return ProjectError(source, "code that runs", fault(error), "correct it, and see `validate`")
+    return None
+
+
 def _folder_of(module: ModuleType, source: str) -> Path:
     if module.__file__ is None or Path(module.__file__).name != "__init__.py":
         raise ProjectError(source, "a package, a folder with an __init__.py", module.__name__)

@@ -174,7 +174,7 @@ def _load_installed_projects(command: str) -> None:
 
 
 def _run(app: SubcommandApp) -> None:
-    """Run the command and write out what it printed."""
+    """Run the command and write out what it printed; a fault of a project's own code is one line that names it."""
     from soulsgraph.cli.output import registry
 
     try:
@@ -184,6 +184,14 @@ def _run(app: SubcommandApp) -> None:
             _suggest(app)
         sys.stdout.flush()  # As after a help text.
         raise
+    except SoulsGraphError:
+        raise
+    except Exception as error:
+        # Where nothing loaded a project, nothing of it can have failed.
+        projects = sys.modules.get("soulsgraph_policies.projects")
+        if projects is None or (authors := projects.authors_error(error)) is None:
+            raise
+        raise authors from error
     sys.stdout.flush()
 
 

@@ -37,10 +37,6 @@ def called(begun, monkeypatch, capsys):
     return call
 
 
-def _plan(graph, duel, own):
-    return Plan(graph=graph, scale=0.005, **({"scenario": duel} if own else {}))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("graph", "own"), [("leaves", False), ("forked", True)])
 def test_every_command_on_a_run_of_a_projects_graph(called, begun, duel, tmp_path, graph, own):
@@ -60,4 +56,16 @@ def test_every_command_on_a_run_of_a_projects_graph(called, begun, duel, tmp_pat
 @pytest.mark.slow
 def test_a_curriculum_of_a_projects_graph_in_the_default_scenario_ends_with_its_table(called, begun, tmp_path):
     load_project(begun)
-    assert called("curriculum", "--run", tmp_path / "run", "--graph", "fencing/leaves", "--scale", 0.005)
+    assert called("curriculum", "--run", tmp_path / "run", "--graph", "fencing/leaves", "--scale", 0.006)
+
+
+@pytest.mark.parametrize("fault", ["1 / 0", "open('none.csv')", "rows['no column']"])
+def test_a_fault_of_an_authors_code_is_one_line_that_names_file_and_line(begun, refuse, fault):
+    file = begun / "fencing" / "parry.py"
+    before = "    return (after == animation) & (before != animation)"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace(before, f"    rows = {{}}\n    {fault}\n{before}"), encoding="utf-8")
+    line = 2 + text[: text.index(before)].count("\n")
+    said = refuse("smoke", begun)
+    assert said.startswith(f"error: project fencing: expected code that runs, found {file.resolve()}:{line}: ")
+    assert said.count(str(file.resolve())) == 1
