@@ -28,7 +28,7 @@ pictures: .venv/ready
 notebooks: .venv/ready
 	.venv/bin/python site/execute_notebooks.py
 
-.PHONY: curriculum test chaos check bench zoo docs docs-test docs-write clean screen
+.PHONY: curriculum test oldest chaos check bench zoo docs docs-test docs-write clean screen
 
 curriculum: .venv/ready
 	.venv/bin/soulsgraph curriculum --run $(RUN) $(if $(RESUME),--resume,--scale $(SCALE))
@@ -36,6 +36,10 @@ curriculum: .venv/ready
 test: .venv/ready screen
 	.venv/bin/python -m soulsgraph.precompile
 	.venv/bin/pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+
+# Trains, evaluates and records by the oldest of each dependency that pyproject.toml admits, from PyPI: a few minutes.
+oldest: .venv/ready
+	.venv/bin/python tests/oldest_dependencies.py
 
 # Every test that is marked chaos, wherever it is: faults of a fleet one by one and in a row, messages of any bytes.
 chaos: SHELL := bash

@@ -93,7 +93,7 @@ def _keep_going(
             cluster.there()
         if ended.code == UNAVAILABLE:
             if not cluster.wait(ended, stopped):
-                report(f"{ended.why}; it is not waited for any longer")
+                report(f"{ended.why.rstrip('.')}; it is not waited for any longer")
                 break
             continue
         if ends.repeated(ended):
