@@ -21,6 +21,8 @@ from soulsgraph_policies import hyperparameters as dqn
 from soulsgraph_policies.graph import SkillGraph
 from soulsgraph_policies.projects import find_graph, project_of
 
+#: A run's budgets are this share of the preset's at least.
+LEAST_SCALE = 1e-3
 #: Decisions each adapted skill trains for in a new scenario.
 ADAPTATION_BUDGET = 40_000
 #: An adapted skill explores less from the start: it already knows the game.
@@ -106,7 +108,7 @@ class Plan:
     extended: best-1 with more to observe than the paper's Table 2 has."""
     seed: Annotated[int, Between(0, 2**31 - 1)] = 0
     """Seed of everything random: on one kind of processor the same seed gives the same weights."""
-    scale: Annotated[float, Between(1e-3, 1e3)] = 1.0
+    scale: Annotated[float, Between(LEAST_SCALE, 1e3)] = 1.0
     """Multiplies every skill's budget (in decisions of the skill)."""
     lanes: Annotated[int, Between(1, 65_536)] | None = None
     """Fights beside each other in an env runner; the preset's number if not given."""

@@ -18,7 +18,7 @@ from soulsgraph.evaluate import Setting, evaluate
 from soulsgraph.files import slug, write_json
 from soulsgraph.identity import Key, expect_fight, fight_label, plan_values, short
 from soulsgraph.paper.study import ADAPTED
-from soulsgraph.plan import Plan, Stage, check_range, scenario_digest
+from soulsgraph.plan import LEAST_SCALE, Plan, Stage, check_range, scenario_digest
 from soulsgraph.progress import Board
 from soulsgraph.run_folder import RunFolder
 from soulsgraph.statistics import Interval, mean_interval
@@ -165,6 +165,7 @@ def _check_learns(run: RunFolder, target: Target, arms: Sequence[Arm]) -> None:
             whole, plan = sum(map(budget_of, run.plan.skill_graph.skills)), run.plan
             parts = {skill: plan.hyperparameters(plan.stage(skill)).least_budget for skill in plan.skill_graph.skills}
             wanted = max(math.ceil(least * whole / budget_of(skill)) for skill, least in parts.items())
+            wanted = max(wanted, math.ceil(LEAST_SCALE * whole))
         if target.budget < wanted:
             raise SoulsGraphError(
                 f"budget: expected {wanted:,} steps or more, by which every skill of the arm {arm.label!r} learns, "
@@ -283,6 +284,8 @@ def _begin(run: RunFolder, target: Target, after: str, arm: Arm) -> tuple[RunFol
 
 def scratch_arm(run: RunFolder, scenario: str, budget: int) -> RunFolder | None:
     """Return the run of the arm that trains every skill anew by the run's plan, if it is there."""
+    if budget < LEAST_SCALE * sum(map(budget_of, run.plan.skill_graph.skills)):
+        return None  # No plan is so small; an adaptation may be.
     return _Begun(run, scenario, budget, run.plan.scenario, _FROM_NOTHING).existing()
 
 
