@@ -288,7 +288,7 @@ def test_who_sees_another_folder_or_holds_the_place_is_named_before_any_work(tmp
     (runs := tmp_path / "runs").mkdir()
     with LocalCluster(workers=0) as own:
         own.add_worker(hidden=runs)
-        study = ["--seeds", "1", "--scale", "0.001", "--episodes", "2", "--out", str(runs / "study")]
+        study = ["--seeds", "1", "--scale", "0.01", "--episodes", "2", "--out", str(runs / "study")]
         job = own.job_submit(["soulsgraph", "reproduce", *study])
         assert job.wait() == 1, job.logs()
         assert "found no such folder (No such file or directory) on node " in _error_of(job)
@@ -297,7 +297,7 @@ def test_who_sees_another_folder_or_holds_the_place_is_named_before_any_work(tmp
 
         holder = own.job_submit([sys.executable, "-c", _HOLD])
         until(lambda: "it holds the place" in holder.logs(), "a job that holds the only place")
-        train = ["soulsgraph", "train", "camera", "--scale", "0.001", "--env-runners", "1", "--run"]
+        train = ["soulsgraph", "train", "camera", "--scale", "0.01", "--env-runners", "1", "--run"]
         job = own.job_submit([*train, str(tmp_path / "run")])
         assert job.wait() == 1, job.logs()
         waits = "Ray: waiting for a place that offers CPU 1, game_pc 1, held by actor Game (process "

@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path, PurePosixPath
 
-import psutil
-
 _KIB = 1024
 _VERSION_1, _VERSION_2 = "cgroup", "cgroup2"
 #: Files of a limit, of what is in use, and of the memory.stat line that names files' pages the kernel can take back.
@@ -106,6 +104,9 @@ def _machine_memory(root: Path) -> Memory:
     lines = re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
     sizes: dict[str, str] = dict(lines)
     if "MemTotal" not in sizes:
+        # Only where there is no such file: elsewhere a game PC starts without it.
+        import psutil
+
         machine = psutil.virtual_memory()
         return Memory(machine.total, machine.available)
     total = _KIB * int(sizes["MemTotal"])

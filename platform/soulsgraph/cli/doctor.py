@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
-import psutil
 from rich.console import Console
 from rich.text import Text
 
@@ -69,6 +68,9 @@ def _check_fleet(file: Path) -> list[Check]:
 
 def check_machine() -> list[Check]:
     """Show the memory and the processors that this process may use, and what of the machine's a limit keeps from it."""
+    # Imported here: a game PC starts without it.
+    import psutil
+
     checks, memory, machine = Checks("This machine"), usable_memory(), psutil.virtual_memory()
     limit = f", of {_gib(machine.total)} in the machine" if memory.limit < machine.total else ""
     checks.ok("memory", f"{_gib(memory.available)} free of {_gib(memory.limit)} that this process may use{limit}")

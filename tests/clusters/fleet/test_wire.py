@@ -14,7 +14,7 @@ from soulsgraph_clusters.fleet import fleet_pb2
 ROOT = Path(__file__).parents[3]
 ROUND_TRIP = """
 import grpc
-from soulsgraph_clusters.fleet import fleet_pb2 as wire
+import fleet_pb2 as wire
 chunk = wire.Chunk(boot="0a", sequence=2**63, decisions={"camera": 2}, columns=bytes(range(256)))
 message = wire.FromGame(chunk=chunk)
 assert wire.FromGame.FromString(message.SerializeToString()) == message
@@ -27,7 +27,7 @@ def _oldest(name):
 
 
 def _round_trip(python):
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "clusters")}
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "clusters/soulsgraph_clusters/fleet")}
     done = subprocess.run([python, "-W", "error", "-c", ROUND_TRIP], env=environment, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 0, done.stderr
 

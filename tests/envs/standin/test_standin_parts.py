@@ -78,7 +78,7 @@ def test_settings_are_a_games_file_whose_launch_starts_a_well_behaved_stand_in(t
     (game,) = load_games(file)
     assert (game.map, game.display, game.window, game.speed) == ("stand-in", ":9", "SOULS STAND-IN", 3.0)
     assert game.launch[1:4] == ("-P", "-m", "soulsgraph_envs.standin")
-    again = tyro.cli(StandInOptions, args=list(game.launch[3:]))
+    again = tyro.cli(StandInOptions, args=list(game.launch[4:]))
     assert again == StandInOptions(map="stand-in", display=":9", speed=3.0, settings=file)
     assert list(tmp_path.iterdir()) == [file]
 
@@ -92,5 +92,5 @@ def test_launch_command_holds_in_any_folder_and_display(tmp_path: Path, monkeypa
     monkeypatch.setenv("DISPLAY", ":7")
     monkeypatch.chdir(tmp_path)
     game = settings_of(StandInOptions(scenario="mine.toml"), "window")
-    again = tyro.cli(StandInOptions, args=list(game.launch[3:]))
+    again = tyro.cli(StandInOptions, args=list(game.launch[4:]))
     assert (again.display, again.scenario) == (":7", str(tmp_path / "mine.toml"))

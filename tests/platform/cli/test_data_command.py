@@ -15,7 +15,9 @@ def test_fights_are_recorded_listed_checked_summarized_and_exported(printed: Run
     recorded = json.loads(
         printed("data", "record", "oracle", "--episodes", 2, "--seed", 3, "--out", "fights", "--json")
     )
-    printed("data", "record", "iudex-phase1-paper-0", "--episodes", 1, "--randomize", "dodge", "--out", "fights")
+    printed(
+        "data", "record", "iudex-phase1-paper-0", "--episodes", 1, "--randomize", "dodge", "--out", "fights/learned"
+    )
     listed = json.loads(printed("data", "list", "fights", "--json"))
     assert [one for one in listed["fights"] if one["player"] == "oracle"] == sorted(
         recorded["fights"], key=lambda one: one["fight"]
