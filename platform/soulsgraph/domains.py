@@ -394,6 +394,19 @@ def _finished(run: RunFolder, stage: Stage, jointly: tuple[str, ...]) -> SkillCa
     return None if _part_key(run, stage, jointly).differing(_card_key(run, card)) else card
 
 
+def clone_in_play(run: RunFolder, stage: Stage) -> SkillCard | None:
+    """Return the card of the version in play if it is a clone as one of the stage would be made now.
+
+    Of which fights it was cloned its card does not say: its decisions are kept beside the run's versions.
+    """
+    if not run.library.versions(stage.skill):
+        return None
+    card = run.library.card(stage.skill, version_in_play(run, stage.skill, stage.scenario))
+    # A clone decides nothing itself.
+    key = Key({**_part_key(run, stage, ()).values, "budget": 0})
+    return card if card.training.cloned and not key.differing(_card_key(run, card)) else None
+
+
 def _part_key(run: RunFolder, stage: Stage, jointly: tuple[str, ...]) -> Key:
     """Return the key of the version that a skill's stage makes, if it is made now."""
     return Key(

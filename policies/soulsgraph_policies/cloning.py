@@ -90,10 +90,21 @@ def clone(
             module.target_network.load_state_dict(module.q_network.state_dict())
         if on_update is not None:
             on_update()
+    weights = {name: values.copy() for name, values in (module.weights() | module.head_weights()).items()}
+    return Clone(weights, normalizer, _share_alike(module, shown))
+
+
+def share_alike(skill: Skill, weights: Weights, shown: Transitions, hyperparameters: DQNHyperparameters) -> float:
+    """Return the share of decisions, from 0 to 1, that a network with some weights, head included, makes alike."""
+    module = _module(skill.observation.size, len(skill.actions), hyperparameters, 0)
+    module.load_weights(weights)
+    return _share_alike(module, shown)
+
+
+def _share_alike(module: QNetworkModule, shown: Transitions) -> float:
     with torch.no_grad():
         values = module.quantiles(module.normalize(torch.as_tensor(shown.observations))).mean(dim=2)
-    weights = {name: values.copy() for name, values in (module.weights() | module.head_weights()).items()}
-    return Clone(weights, normalizer, float((values.argmax(dim=1).numpy() == shown.actions).mean()))
+    return float((values.argmax(dim=1).numpy() == shown.actions).mean())
 
 
 def _module(size: int, actions: int, numbers: DQNHyperparameters, seed: int) -> QNetworkModule:

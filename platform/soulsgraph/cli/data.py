@@ -275,7 +275,8 @@ def clone(
     """Clone skills from recorded fights, of people or of anybody else; training goes on from the clones.
 
     What every skill would have decided is read back from the fights' controls. Each clone becomes the next version of
-    its skill; `train` and `curriculum --resume` go on from the newest one, with the fights' decisions in the replay.
+    its skill, unless that in play is a clone of the same decisions; `train` and `curriculum --resume` go on from the
+    newest one, with the fights' decisions in the replay.
 
     Args:
         fights: Folder with recorded fights of the run's scenario, or one file.
@@ -308,6 +309,7 @@ def clone(
     output.show(
         rows,
         text_table("", headings, cells),
+        *(f"{one.card.skill}: already cloned, v{one.card.version}" for one in found if one.earlier),
         f"play them with: {command_line('evaluate', run, *output.repeated)}",
         f"learn on from them with: {command_line('curriculum', '--resume', '--run', run, *output.repeated)}",
     )

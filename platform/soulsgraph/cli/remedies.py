@@ -146,5 +146,5 @@ def stopped(how: str, command: str) -> str:
     if command == "data":
         return f"{how}; fights that are written stay, and the same command goes on with the others"
     if command == "clone":
-        return f"{how}; skills that are cloned stay: clone the others with --skills"
+        return f"{how}; skills that are cloned stay, and the same command goes on with the others"
     return f"{how}; the same command begins anew"

@@ -14,20 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph.domains import save_version
+from soulsgraph.domains import clone_in_play, save_version
 from soulsgraph.plan import scenario_digest
 from soulsgraph.recordings.files import Recording, RecordingError, read_header, read_recording, recording_files
 from soulsgraph.recordings.header import Header
 from soulsgraph.recordings.writing import Spans
 from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage_setup import StageSetup, keep_demonstrations, trained_artifact
+from soulsgraph.stage_setup import StageSetup, keep_demonstrations, kept_demonstrations, trained_artifact
 from soulsgraph_envs.combat.episodes import Flags, Outcome
 from soulsgraph_envs.core.controls import Control, Controls
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.state import Column, StateRows, state_rows
 from soulsgraph_envs.skills import Skill, make_skill
-from soulsgraph_policies.cloning import check_cloning, clone
+from soulsgraph_policies.cloning import check_cloning, clone, share_alike
 from soulsgraph_policies.graph import PAPER_GRAPH
 from soulsgraph_policies.library import SkillCard
 from soulsgraph_policies.projects import find_graph, graph_names
@@ -209,11 +209,15 @@ class _Fight:
 
 @dataclass(frozen=True)
 class Cloned:
-    """A skill's clone, what it was cloned from, and the share of those decisions that it makes itself, from 0 to 1."""
+    """A skill's clone, what it was cloned from, and the share of those decisions that it makes itself, from 0 to 1.
+
+    It is an `earlier` one where the same decisions had been cloned already.
+    """
 
     card: SkillCard
     shown: Shown
     same: float
+    earlier: bool = False
 
     def row(self) -> dict[str, Any]:
         """Return it as a row of a table."""
@@ -231,7 +235,8 @@ def clone_fights(
 ) -> list[Cloned]:
     """Clone skills from recorded fights, in graph order, each as the next version; a planned run is begun with them.
 
-    `on_update` is called after each of the `UPDATES` of a skill.
+    The version in play stays where it is a clone of the same decisions, learned alike. `on_update` is called after
+    each of the `UPDATES` of a skill that is cloned.
 
     Raises:
         UnknownNameError: if a skill is not of the run's graph.
@@ -269,6 +274,9 @@ def _cloned(run: RunFolder, shown: Shown, on_update: Callable[[], None] | None) 
     stage, transitions = replace(run.plan.stage(shown.skill), cloned=True), shown.transitions
     setup = StageSetup(run, stage)
     skill = setup.skills[-1]
+    if (earlier := clone_in_play(run, stage)) and _is_of(run, earlier, transitions):
+        weights = run.library.load(earlier.skill, earlier.version).weights
+        return Cloned(earlier, shown, share_alike(skill, weights, transitions, setup.hyperparameters), earlier=True)
     copied = clone(skill, transitions, setup.hyperparameters, stage.seed, on_update)
     artifact = trained_artifact(setup, copied.weights, copied.normalizer, 0)
     training = replace(artifact.card.training, budget=0, cloned=len(transitions))
@@ -277,3 +285,12 @@ def _cloned(run: RunFolder, shown: Shown, on_update: Callable[[], None] | None) 
     keep_demonstrations(run, shown.skill, version, transitions)
     card = save_version(run, stage, replace(artifact, card=replace(artifact.card, training=training)))
     return Cloned(card, shown, copied.same)
+
+
+def _is_of(run: RunFolder, card: SkillCard, transitions: Transitions) -> bool:
+    """Return whether a version was cloned from these decisions; without its own, whole, nobody knows."""
+    try:
+        kept = vars(kept_demonstrations(run, card.skill, card.version))
+    except SoulsGraphError:
+        return False
+    return all(np.array_equal(kept[name], values) for name, values in vars(transitions).items())

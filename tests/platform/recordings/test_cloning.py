@@ -127,6 +127,38 @@ def test_clones_play_and_training_goes_on_from_them(fights, tmp_path):
         algorithm.stop()
 
 
+def test_the_same_command_after_a_kill_clones_what_is_missing_and_nothing_twice(fights, tmp_path):
+    whole, run = begin(tmp_path / "whole"), begin(tmp_path / "run")
+    first = clone_fights(whole, fights, SKILL_NAMES)
+    made: list[None] = []
+
+    def killed() -> None:
+        made.append(None)
+        if len(made) == 2 * cloning.UPDATES + 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        clone_fights(run, fights, SKILL_NAMES, killed)
+    made.clear()
+    again = clone_fights(run, fights, SKILL_NAMES, lambda: made.append(None))
+    assert len(made) == 3 * cloning.UPDATES
+    assert [one.earlier for one in again] == [True, True, False, False, False]
+    assert [(one.card.digest, one.same) for one in again] == [(one.card.digest, one.same) for one in first]
+    assert all(one.earlier for one in clone_fights(run, fights, SKILL_NAMES))
+    # Other fights, another seed, or decisions that are gone make another clone.
+    fewer = tmp_path / "fewer"
+    fewer.mkdir()
+    for path in recording_files(fights)[:2]:
+        (fewer / path.name).symlink_to(path)
+    for folder, version in ((fewer, 2), (fewer, 2), (fights, 3)):
+        assert clone_fights(run, folder, ("camera",))[0].card.version == version
+    for file in (run.path / "demonstrations" / "camera-v3").iterdir():
+        file.write_bytes(file.read_bytes()[:100])
+    assert clone_fights(run, fights, ("camera",))[0].card.version == 4
+    other = RunFolder(run.path, replace(run.plan, seed=5), run.fight)
+    assert clone_fights(other, fights, ("camera",))[0].card.version == 5
+
+
 def test_a_clone_of_one_skill_joins_an_agent_and_what_is_built_on_it_is_to_be_trained_again(fights, tmp_path):
     run = copy_agent("iudex-phase1-best-0", tmp_path / "run")
     (found,) = clone_fights(run, fights, ("dodge",))
@@ -229,7 +261,8 @@ def test_the_command_clones_and_says_how_to_go_on(printed, fights):
     assert all(one["ambiguous_ticks"] == 0 for one in found)
     assert all(0.3 < one["same"] <= 1.0 for one in found)
     shown = printed("clone", fights, "--run", "mine")
-    assert "v2" in shown
+    assert "camera: already cloned, v1\nlock_on: already cloned, v1\nplay" in shown
+    assert "v2" not in shown
     assert "learn on from them with: soulsgraph curriculum --resume --run mine" in shown
 
 
