@@ -34,7 +34,7 @@ from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnavailableE
 from soulsgraph_envs.core.state import StateRows
 from soulsgraph_policies.inference import Weights
 from soulsgraph_policies.module import RelativePaths
-from soulsgraph_policies.projects import fault, loaded_projects
+from soulsgraph_policies.projects import authors_error, fault, loaded_projects
 from soulsgraph_policies.rllib_fields import overridden
 from soulsgraph_policies.sampler import Chunk
 from soulsgraph_policies.stage_config import SkillDQNConfig, Spaces
@@ -316,7 +316,7 @@ class Failure:
     passes: bool
 
     @classmethod
-    def of(cls, error: Exception) -> Failure:
+    def of(cls, error: BaseException) -> Failure:
         """Return an error as it is reported; games, machines and connections come back, faults of code do not."""
         cause = str(error) if isinstance(error, SoulsGraphError) else fault(error)
         return cls(cause.rstrip("."), isinstance(error, (GameError, UnavailableError, OSError, RayError)))
@@ -346,7 +346,9 @@ def sample_with(runner: ChunkRunner, state: dict[str, Any]) -> Answer:
         runner.set_state(state)
         began = time.perf_counter()
         chunks = [chunk for _ in range(CHUNKS_PER_CALL) for chunk in runner.collect()]
-    except Exception as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        if not isinstance(error, Exception) and authors_error(error) is None:
+            raise
         chunks, failure = [], Failure.of(error)
     return Answer(chunks, time.perf_counter() - began, socket.gethostname(), runner.get_metrics(), failure)
 

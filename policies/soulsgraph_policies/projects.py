@@ -8,10 +8,12 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+import signal
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from dis import opmap
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -298,13 +300,30 @@ def fault(error: BaseException, folders: Iterable[Path] = ()) -> str:
     return f"{own[-1] if own else ''}{type(error).__name__}{cut and f': {cut}'}"
 
 
-def authors_error(error: Exception) -> ProjectError | None:
-    """Return the one line of what failed in the code of a project that is loaded; None where that did not fail."""
+def authors_error(error: BaseException) -> ProjectError | None:
+    """Return the one line of what failed in the code of a project that is loaded; None where that did not fail.
+
+    Code that ends the program failed as well, unless a signal did that while it ran.
+    """
+    files = [Path(frame.filename) for frame in extract_tb(error.__traceback__)]
     for loaded in _LOADED.values():
-        if any(Path(frame.filename).is_relative_to(loaded.folder) for frame in extract_tb(error.__traceback__)):
+        own = [file.is_relative_to(loaded.folder) for file in files]
+        if any(own) and not (isinstance(error, SystemExit | KeyboardInterrupt) and _by_signal(error, own[-1])):
             source = f"project {loaded.project.name}"
             return ProjectError(source, "code that runs", fault(error), "correct it, and see `validate`")
     return None
+
+
+def _by_signal(error: SystemExit | KeyboardInterrupt, innermost: bool) -> bool:
+    """Return whether a signal ended the program, not code; `innermost` says whether a project's code ran then."""
+    if isinstance(error, SystemExit):
+        # As Ray answers a termination, in a handler of its own.
+        return error.code == signal.SIGTERM and not innermost
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    # Python's own handler leaves no frame, but never acts at a `raise`.
+    return step is None or not innermost or step.tb_frame.f_code.co_code[step.tb_lasti] != opmap["RAISE_VARARGS"]
 
 
 def _folder_of(module: ModuleType, source: str) -> Path:

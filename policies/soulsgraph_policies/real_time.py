@@ -54,7 +54,7 @@ class RealTimeSampling:
         self.finished, self.lost = 0, Counter[str]()
         #: Episodes that were broken off, by the kind of reason.
         self.lost_episodes = Counter[str]()
-        self._defect: Exception | None = None
+        self._defect: BaseException | None = None
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self._last_fight = False
@@ -131,7 +131,8 @@ class RealTimeSampling:
                     if not self._changes or self._changes[-1][1] != version:
                         self._changes.append((self._sampler.ticks, version))
                     self._play(self._sampler)
-        except Exception as defect:
+        # In a thread nothing but code exits, or interrupts; nobody would hear of it.
+        except (Exception, SystemExit, KeyboardInterrupt) as defect:
             with self._changed:
                 self._defect = defect
                 self._changed.notify()

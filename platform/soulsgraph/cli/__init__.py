@@ -180,19 +180,25 @@ def _run(app: SubcommandApp) -> None:
     try:
         app.cli(prog="soulsgraph", description=DESCRIPTION, registry=registry())
     except SystemExit as leaving:
+        _name_author(leaving)
         if leaving.code == _BAD_INPUT:
             _suggest(app)
         sys.stdout.flush()  # As after a help text.
         raise
     except SoulsGraphError:
         raise
-    except Exception as error:
-        # Where nothing loaded a project, nothing of it can have failed.
-        projects = sys.modules.get("soulsgraph_policies.projects")
-        if projects is None or (authors := projects.authors_error(error)) is None:
-            raise
-        raise authors from error
+    except (Exception, KeyboardInterrupt) as error:
+        _name_author(error)
+        raise
     sys.stdout.flush()
+
+
+def _name_author(error: BaseException) -> None:
+    """Raise the one line of what failed in a project's code, if it did."""
+    # Where nothing loaded a project, nothing of it can have failed.
+    projects = sys.modules.get("soulsgraph_policies.projects")
+    if projects is not None and (authors := projects.authors_error(error)) is not None:
+        raise authors from error
 
 
 def _suggest(app: SubcommandApp) -> None:

@@ -26,7 +26,7 @@ from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, practice_gr
 from soulsgraph_envs.skills.paper_skills import Animations, Observations
 from soulsgraph_policies.graph import SkillGraph
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
-from soulsgraph_policies.projects import Loaded, fault, find_graph, loaded_projects
+from soulsgraph_policies.projects import Loaded, authors_error, fault, find_graph, loaded_projects
 
 if TYPE_CHECKING:
     from soulsgraph_policies.algorithm import SkillDQN
@@ -135,7 +135,9 @@ def _checked(name: str, check: Callable[[], str]) -> Check:
         return Check(name, True, check())
     except SoulsGraphError as error:
         return Check(name, False, str(error))
-    except Exception as error:  # A project's code may fail in any way.
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # A project's code may fail in any way.
+        if not isinstance(error, Exception) and authors_error(error) is None:
+            raise
         return Check(name, False, fault(error))
 
 

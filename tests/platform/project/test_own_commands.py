@@ -5,11 +5,16 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from soulsgraph.cli import main
 from soulsgraph.paper.testing import pretend_run
 from soulsgraph.plan import Plan
+from soulsgraph.project.checking import validate
+from soulsgraph_envs.core.state import STATE_SIZE
+from soulsgraph_envs.skills import Decisions, make_skill
+from soulsgraph_policies.env_runners import sample_with
 from soulsgraph_policies.projects import load_project
 
 #: A graph whose last skill does not build on all others, beside the project's own, which needs the project's player.
@@ -76,13 +81,52 @@ def test_every_command_ends_on_a_run_of_a_projects_graph(called, duel, tmp_path,
         assert called(*words), words
 
 
-@pytest.mark.parametrize("fault", ["1 / 0", "open('none.csv')", "rows['no column']"])
-def test_a_fault_of_an_authors_code_is_one_line_that_names_file_and_line(begun, refuse, fault):
+def broken(begun, fault) -> str:
+    """Put a line into the reward of a project, and return its file and number."""
     file = begun / "fencing" / "parry.py"
     before = "    return (after == animation) & (before != animation)"
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace(before, f"    rows = {{}}\n    {fault}\n{before}"), encoding="utf-8")
     line = 2 + text[: text.index(before)].count("\n")
+    return f"{file.resolve()}:{line}"
+
+
+_FAULTS = ["1 / 0", "open('none.csv')", "rows['no column']"]
+#: What ends a program.
+_EXITS = ["raise SystemExit(3)", "raise SystemExit", "import sys; sys.exit(15)", "raise KeyboardInterrupt"]
+
+
+@pytest.mark.parametrize("fault", _FAULTS + _EXITS)
+def test_a_fault_of_an_authors_code_is_one_line_that_names_file_and_line(begun, refuse, fault):
+    place = broken(begun, fault)
     said = refuse("smoke", begun)
-    assert said.startswith(f"error: project fencing: expected code that runs, found {file.resolve()}:{line}: ")
-    assert said.count(str(file.resolve())) == 1
+    assert said.startswith(f"error: project fencing: expected code that runs, found {place}: ")
+    assert said.count(place) == 1
+
+
+@pytest.mark.parametrize("fault", _EXITS)
+def test_code_that_ends_the_program_fails_a_check_and_a_runner_by_name(begun, fault):
+    place = broken(begun, fault)
+    failed = [check.found for check in validate(load_project(begun).project.name) if not check.holds]
+    assert failed[0].startswith(f"{place}: ")
+    assert sample_with(Rewarding(), {}).failure.cause.startswith(f"{place}: ")
+
+
+class Rewarding:
+    """A runner whose sampling evaluates a project's reward, and nothing else."""
+
+    set_state = staticmethod(lambda state: None)
+    get_metrics = staticmethod(dict)
+
+    def collect(self):
+        rows, none = np.zeros((1, STATE_SIZE), np.float32), np.zeros(1, np.bool_)
+        make_skill("parry").reward.evaluate(Decisions(rows, rows, np.zeros(1, np.int64), none, none))
+
+
+def test_an_interrupt_while_an_authors_code_runs_is_the_users(begun, monkeypatch, capsys):
+    broken(begun, "import signal; signal.raise_signal(signal.SIGINT)")
+    monkeypatch.setattr(sys, "argv", ["soulsgraph", "smoke", str(begun)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 130
+    assert capsys.readouterr().err.startswith("interrupted")
