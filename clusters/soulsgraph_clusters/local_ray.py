@@ -32,7 +32,7 @@ from soulsgraph_clusters.head import describe_end
 from soulsgraph_envs.core.access import family_of
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
-from soulsgraph_envs.core.machine import usable_memory, usable_processors
+from soulsgraph_envs.core.machine import raise_open_files, usable_memory, usable_processors
 from soulsgraph_envs.core.temporary import temporary_folder
 
 #: A start takes two seconds of an idle processor, and as many times longer as others keep it busy.
@@ -62,6 +62,10 @@ _BECOME_SUBREAPER = 36
 _WAITED = re.compile(r"timed? ?out|took too long|within .* seconds", re.IGNORECASE)
 _LOGGED_ERROR = re.compile(r"^\[[^]]*\b[CEF] \d+ \d+[^]]*\] (?:\([^)]*\) )?\S+:\d+: +(.+)$", re.MULTILINE)
 _LONGEST_LINE, _SELF_WITHIN_S = 300, 5.0
+#: Open files of the raylet, measured: 50, and 3 for each processor that has a worker; a driver that trains has fewer.
+_OPEN_FILES, _OPEN_FILES_PER_PROCESSOR = 128, 4
+#: Ray's workers are started by this program, which is looked for in PATH.
+_SHELL = "bash"
 
 
 class SessionError(SoulsGraphError):
@@ -106,8 +110,10 @@ def local_ray(num_cpus: int | None = None, resources: Mapping[str, float] | None
     Raises:
         SessionError: if it does not start, and SlowSessionError if not in time; nothing of it is left then.
     """
-    _check_loopback()
     num_cpus = usable_processors() if num_cpus is None else num_cpus
+    _check_open_files(num_cpus)
+    environment = os.environ | _ENVIRONMENT | {"PATH": _path_with_shell()}
+    _check_loopback()
     with temporary_folder("soulsgraph-ray-", FOLDER) as folder:
         with (folder / "errors").open("wb") as errors:
             owned = subprocess.Popen(
@@ -116,7 +122,7 @@ def local_ray(num_cpus: int | None = None, resources: Mapping[str, float] | None
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=os.environ | _ENVIRONMENT,
+                env=environment,
                 # Ctrl-C is for the owner, which ends Ray in order.
                 start_new_session=True,
             )
@@ -125,6 +131,38 @@ def local_ray(num_cpus: int | None = None, resources: Mapping[str, float] | None
                 yield _address(owned, folder)
             finally:
                 _end(owned)
+
+
+def _check_open_files(num_cpus: int) -> None:
+    """Raise the limit of open files, which Ray's processes inherit, to what the system allows.
+
+    Raises:
+        SessionError: if it allows too few: Ray's servers would wait for each other in vain, and say nothing.
+    """
+    needed, allowed = _OPEN_FILES + _OPEN_FILES_PER_PROCESSOR * num_cpus, raise_open_files()
+    # Windows has no such limit (0), and the one of another system may be infinite (-1).
+    if 0 < allowed < needed:
+        raise SessionError(
+            f"that this process may open {allowed} files, where Ray needs at least {needed} for {num_cpus} processors",
+            f"raise the hard limit (ulimit -Hn {needed}, or LimitNOFILE= of the service), or train without env runners",
+        )
+
+
+def _path_with_shell() -> str:
+    """Return a PATH that leads to the shell by which Ray starts workers: this process's, with the system's if needed.
+
+    Raises:
+        SessionError: if there is none: every worker would end as it starts, and Ray would start others without end.
+    """
+    own = os.environ.get("PATH", os.defpath)
+    # An empty entry would be the working folder, whose programs are not executed.
+    for path in (own, os.pathsep.join(filter(None, (own, os.defpath)))):
+        if shutil.which(_SHELL, path=path):
+            return path
+    raise SessionError(
+        f"no {_SHELL}, by which Ray starts its workers, in PATH ({own}) nor in {os.defpath}",
+        f"install {_SHELL}, or add its folder to PATH",
+    )
 
 
 def _check_loopback() -> None:

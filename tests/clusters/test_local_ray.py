@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -228,6 +229,45 @@ def test_a_machine_without_a_loopback_is_named_before_anything_starts(folder, mo
         pass
     assert not isinstance(refused.value, UnavailableError), "to wait for it is of no use"
     assert not list(folder.iterdir())
+
+
+def test_a_limit_of_open_files_that_is_too_low_is_named_before_anything_starts(folder, monkeypatch):
+    monkeypatch.setattr(module, "raise_open_files", lambda: 40)
+    found = r"may open 40 files, where Ray needs at least 136 for 2 processors; raise the hard limit"
+    with pytest.raises(SessionError, match=found), local_ray(2):
+        pass
+    assert not list(folder.iterdir())
+
+
+def test_a_system_without_a_shell_for_rays_workers_is_named_before_anything_starts(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "defpath", str(tmp_path))
+    for path in ("", "/nowhere"):
+        monkeypatch.setenv("PATH", path)
+        found = rf"found no bash, by which Ray starts its workers, in PATH \({path}\) nor in .*; install bash"
+        with pytest.raises(SessionError, match=found), local_ray(1):
+            pass
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not any(Path(folder, "bash").exists() for folder in os.defpath.split(":")), reason="no bash there")
+def test_workers_start_by_a_path_that_leads_nowhere_and_may_open_what_the_system_allows(environment):
+    code = (
+        "import os, resource, torch, ray; from soulsgraph_clusters.session import connect\n"
+        "def found(): return os.environ['PATH'], *resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+        "with connect('local', num_cpus=1): print(*ray.get(ray.remote(found).remote()))"
+    )
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    ended = subprocess.run(
+        ["/bin/sh", "-c", 'ulimit -Sn 100; exec "$@"', "sh", sys.executable, "-c", code],
+        env=environment | {"PATH": "/nowhere"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    path, *limits = ended.stdout.split() or [ended.stderr]
+    assert path.endswith(f"/nowhere:{os.defpath}")
+    assert limits == [str(hard)] * 2
 
 
 def test_what_ray_says_to_this_process_is_the_cause_and_no_hook_of_uv_uploads_the_folder(monkeypatch):
