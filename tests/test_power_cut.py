@@ -23,7 +23,7 @@ from soulsgraph_policies import atomic
 from soulsgraph_policies.atomic import settle, whole_file, whole_folder
 from soulsgraph_policies.training_state import read_training_state, write_training_state
 
-#: Beside all forgotten and all names kept, so many mixtures of both are drawn at each step.
+#: How many mixtures are drawn at each step, beside all names forgotten and all kept.
 MIXTURES = 2
 _STEPS = ("rename", "replace", "mkdir", "rmdir", "unlink", "remove", "fsync")
 

@@ -193,11 +193,11 @@ def _check_certificates() -> None:
 GAME_PC = "game_pc"
 #: Whole seconds. A node that is alive grants a place at once; one that died may stay on Ray's list for a minute.
 RESERVATION_TIMEOUT_S = 30
-#: Whole seconds after which whoever waits for a place is told who holds it.
+#: Whole seconds after which a line says who holds the place that is waited for.
 _AT_ONCE_S = 2
 #: The name of what is reserved only to see whether it is free.
 _RESERVATION = "soulsgraph looks for a place"
-#: What Ray is asked about holders: at most so many of each kind, in so many whole seconds; and what is shown of them.
+#: What Ray is asked about holders: the most of each kind, the most whole seconds, and what is shown of them.
 _MOST_ASKED, _STATE_WITHIN_S, _MOST_SHOWN, _LONGEST_ENTRY = 1000, 5, 5, 80
 
 _PROCESSOR = {"CPU": 1.0}

@@ -164,7 +164,7 @@ class SkillDQN(RelativePaths, DQN):
         #: How many remote runners play.
         self.live_runners = int(config.num_env_runners)
         self._remote: RemoteSampling | None = None
-        #: Remote runners that came back, of which RLlib was not told yet.
+        #: Remote runners that came back, which RLlib does not know yet.
         self._back: list[int] = []
         self._own_runners = self.makes_runners or not config.num_env_runners
         if self._own_runners:

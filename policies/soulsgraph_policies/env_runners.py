@@ -238,7 +238,7 @@ class ChunkRunner(RelativePaths, EnvRunner):
 
 @dataclass(frozen=True)
 class FinishedEpisode:
-    """An episode as `on_episode_end` is told of it: of one skill, in one lane; its steps are the skill's decisions."""
+    """An episode as `on_episode_end` receives it: of one skill, in one lane; its steps are the skill's decisions."""
 
     skill: str
     lane: int
@@ -274,7 +274,7 @@ class FinishedEpisode:
 
     @property
     def is_done(self) -> bool:
-        """Always: an episode is told of at its end."""
+        """Always: an episode is reported at its end."""
         return True
 
 

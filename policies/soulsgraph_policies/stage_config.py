@@ -38,7 +38,7 @@ Spaces = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]
 
 #: One `train()` call ends at the next multiple of this number of decisions.
 DECISIONS_PER_ITERATION = 1000
-#: Lanes of a runner that is told no number, as far as a round has so many decisions.
+#: Lanes of a runner for which no number is set, as far as a round has so many decisions.
 LANES = 32
 #: Fields of a configuration that are not RLlib's.
 _OWN = frozenset(
@@ -213,7 +213,7 @@ class SkillDQNConfig(DQNConfig):
         return state
 
     def validate(self) -> None:
-        """Check everything that RLlib was told, and fill in what the env runners need.
+        """Check everything that was set, and fill in what the env runners need.
 
         Raises:
             SoulsGraphError: if there is no stage; for a setting or a callback that nothing would go by, naming it.
@@ -370,7 +370,7 @@ class SkillDQNConfig(DQNConfig):
         return numbers
 
     def _staged(self, module: str) -> DQNHyperparameters:
-        """Return what `stage` was told of a module: what RLlib was told may still be one of Tune's grids."""
+        """Return what `stage` received of a module: RLlib's field may still be one of Tune's grids."""
         return self.own_hyperparameters.get(module, self.hyperparameters)
 
     def clip_of(self, module: str) -> float:

@@ -215,7 +215,7 @@ def test_a_parameter_holds_for_every_module_and_an_override_for_one() -> None:
     own = {"dodge": replace(NUMBERS, learning_rate=1e-3, double=True), "heal_attack": NUMBERS}
     config = configured(own)
     assert [config.hyperparameters_of(name) for name in own] == list(own.values())
-    # The value that the last one has already, so that only the call tells that it was asked for.
+    # The value that the last one has already, so that only the call shows that it was asked for.
     config.training(lr=3e-4)
     assert [config.hyperparameters_of(name).learning_rate for name in own] == [3e-4, 3e-4]
     assert [config.hyperparameters_of(name).double for name in own] == [True, False]
@@ -267,8 +267,8 @@ def test_a_field_that_there_is_none_of_is_refused_by_name() -> None:
 
 def test_a_dictionary_or_a_general_configuration_is_as_good_as_ours() -> None:
     config = configured().training(lr=0.01)
-    for given in (config.to_dict(), DQNConfig.from_dict(config.to_dict())):
-        stage = SkillDQN(config=given)
+    for settings in (config.to_dict(), DQNConfig.from_dict(config.to_dict())):
+        stage = SkillDQN(config=settings)
         assert stage.training["heal_attack"].hyperparameters == replace(NUMBERS, learning_rate=0.01)
 
 

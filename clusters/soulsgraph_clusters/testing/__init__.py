@@ -231,7 +231,7 @@ class LocalCluster:
     ) -> Program:
         """Join one more node and wait until it has joined; by default it offers one `game_pc`.
 
-        Its environment has what is given beside the client's own. In the place of a `hidden` folder it sees an empty
+        Its environment is the client's, changed by `environment`. In the place of a `hidden` folder it sees an empty
         one of its own, which takes root on Linux.
         """
         offered = to_json(dict(resources or {"game_pc": 1}))

@@ -68,7 +68,7 @@ def usable_processors(root: Path = Path("/")) -> int:
 
 #: What OpenMP, OpenBLAS and oneMKL read as they are loaded.
 _THREADS_OF = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-#: What OpenBLAS calls the function by which it is told later, as numpy and scipy bring it and as systems do.
+#: Names of OpenBLAS's function that sets its threads later, as numpy and scipy bring it and as systems do.
 _OPENBLAS_SETTERS = [f"{vendor}openblas_set_num_threads{size}" for vendor in ("scipy_", "") for size in ("64_", "")]
 
 
@@ -188,7 +188,7 @@ def _text(file: Path) -> str:
 
 
 def boot_id() -> str:
-    """Return what tells this machine's present run from all others; empty where the system does not say it."""
+    """Return what distinguishes this machine's present run from all others; empty where the system does not say it."""
     return _text(Path("/proc/sys/kernel/random/boot_id")).strip()
 
 

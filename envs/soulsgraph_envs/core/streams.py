@@ -142,9 +142,9 @@ class EpisodeSeeds:
         alone = isinstance(seed, Sequence)
         each = seed if isinstance(seed, Sequence) else [seed] * len(self._streams)
         for lane in range(len(each)) if lanes is None else lanes.tolist():
-            given = each[lane]
-            if given is not None or self._episodes[lane] < 0:
-                drawn = int(random.integers(2**63)) if given is None else given
+            own = each[lane]
+            if own is not None or self._episodes[lane] < 0:
+                drawn = int(random.integers(2**63)) if own is None else own
                 self._streams[lane] = derive_seeds(drawn, 0 if alone else lane)[0]
                 self._episodes[lane] = 0
 

@@ -141,8 +141,8 @@ class StandInProcess:
     """
 
     def __init__(self, options: StandInOptions) -> None:
-        told = replace(options, json=True, until_eof=True)
-        self._command = [sys.executable, "-P", "-m", "soulsgraph_envs.standin", *told.arguments()]
+        as_child = replace(options, json=True, until_eof=True)
+        self._command = [sys.executable, "-P", "-m", "soulsgraph_envs.standin", *as_child.arguments()]
         self._lock = threading.Lock()
         self._start()
 

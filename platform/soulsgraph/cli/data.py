@@ -282,7 +282,7 @@ def clone(
         fights: Folder with recorded fights of the run's scenario, or one file.
         run: Run folder, begun if it does not exist.
         skills: Skills to clone, separated by commas, or all.
-        graph: Skill graph of a new run: paper, or a project's, as PROJECT/GRAPH; that of the fights if not given.
+        graph: Skill graph of a new run: paper, or a project's, as PROJECT/GRAPH; by default that of the fights.
     """
     # Imported here: it takes seconds.
     from soulsgraph.domains import named_skills

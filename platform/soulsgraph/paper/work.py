@@ -259,7 +259,7 @@ def follow(
 ) -> Iterator[tuple[str, Ending]]:
     """Do the units, one per processor, show the running ones and yield each as it ends.
 
-    Calling a unit submits it and returns Ray's reference to its ending; `confirm` looks at that before anyone is told.
+    Calling a unit submits it and returns Ray's reference to its ending; `confirm` checks that before it is reported.
     Once interrupted, the running ones are asked to stop and the waiting ones are not started.
     """
     waiting, at_work, stopping = dict(units), dict[Any, str](), False

@@ -129,7 +129,7 @@ def _certificate_problem(connection: socket.socket, host: str, ca: Path | None) 
     except ssl.SSLCertVerificationError as error:
         return _UNPROVEN.get(error.verify_code, f"its certificate does not hold: {error.verify_message}{CHECK}")
     except (ssl.SSLError, ConnectionError):
-        return f"what listens there does not speak TLS; name the head's port, or give the head a certificate{CHECK}"
+        return f"what listens there does not speak TLS; name the head's port, or set up its certificate{CHECK}"
     return ""
 
 
