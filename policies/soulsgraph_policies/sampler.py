@@ -17,6 +17,7 @@ from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.streams import Seeds, episode_seeds
 from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks, Weights
+from soulsgraph_policies.projects import expect_finite_rewards
 
 #: A sampler that takes the place of a lost one numbers its lanes' episodes from here on, times its own number: more
 #: than a lane ever plays.
@@ -200,6 +201,7 @@ class _Collecting:
         """Reward the decisions of one skill; each skill has lanes of its own, for each follows itself only."""
         log, observe = self.logs[index], self._observe[index]
         finished = log.collect()
+        expect_finite_rewards(log.skill, finished.terms)
         lanes, decisions = finished.lanes, finished.decisions
         return Transitions(
             observations=observe(decisions.before),

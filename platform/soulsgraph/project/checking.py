@@ -26,7 +26,14 @@ from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, practice_gr
 from soulsgraph_envs.skills.paper_skills import Animations, Observations
 from soulsgraph_policies.graph import SkillGraph
 from soulsgraph_policies.hyperparameters import skill_hyperparameters
-from soulsgraph_policies.projects import Loaded, authors_error, fault, find_graph, loaded_projects
+from soulsgraph_policies.projects import (
+    Loaded,
+    authors_error,
+    expect_finite_rewards,
+    fault,
+    find_graph,
+    loaded_projects,
+)
 
 if TYPE_CHECKING:
     from soulsgraph_policies.algorithm import SkillDQN
@@ -185,7 +192,9 @@ class _Ground:
 
     def play(self, name: str, at_random: bool, ticks: int | None = _TICKS) -> Episodes:
         """Play a skill at random or by its reference where it trains, those upstream by theirs."""
-        return self._play((*self.graph.upstream(name), name), name, at_random, ticks)
+        episodes = self._play((*self.graph.upstream(name), name), name, at_random, ticks)
+        expect_finite_rewards(make_skill(name), episodes.terms)
+        return episodes
 
     def _play(self, names: Sequence[str], trained: str, at_random: bool, ticks: int | None) -> Episodes:
         skills = [make_skill(name) for name in names]
@@ -213,7 +222,7 @@ class _Ground:
     def _rewards(self, name: str) -> str:
         episodes = self.play(name, at_random=True)
         rewards = episodes.taken.rewards
-        _finite("rewards", rewards, episodes.terms)
+        _finite(f"rewards of {name}", rewards)
         return f"{rewards.min():.2f} to {rewards.max():.2f} in {len(rewards)} random decisions"
 
     def _reference(self, name: str) -> str:
@@ -245,7 +254,7 @@ class _Ground:
         try:
             while not algorithm.finished:
                 algorithm.train()
-            _finite("weights", *algorithm.weights(name).values())
+            _finite(f"weights of {name}", *algorithm.weights(name).values())
             return algorithm.decisions, algorithm.updates
         finally:
             algorithm.stop()

@@ -1,6 +1,13 @@
+import re
+
 import pytest
 
+from soulsgraph.paper.testing import pretend_run
+from soulsgraph.plan import Plan
 from soulsgraph.project.checking import SMOKE_DECISIONS, smoke, validate
+from soulsgraph.stage_setup import StageSetup
+from soulsgraph_clusters.session import Session
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.projects import ProjectError, load_project
 
 
@@ -47,6 +54,25 @@ def test_what_does_not_hold_is_named(changed, file, old, new, name, found):
     failed = next(check for check in validate(changed(file, old, new)) if not check.holds)
     assert failed.name.endswith(name)
     assert found in failed.found
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+def test_a_reward_that_is_no_number_names_its_skill_term_and_place_wherever_it_is_found(changed, duel, tmp_path):
+    project = changed("parry.py", "lambda d: d.actions != WAIT", "lambda d: d.actions / 0")
+    file = tmp_path / "fencing" / "fencing" / "parry.py"
+    line = 1 + file.read_text(encoding="utf-8").partition("lambda d: d.actions / 0")[0].count("\n")
+    named = rf"^parry: expected finite rewards, found -?(nan|inf) of its term 'tried' \({file.resolve()}:{line}\)"
+    failed = next(check for check in validate(project) if not check.holds)
+    assert re.match(named, failed.found)
+    with pytest.raises(SoulsGraphError, match=named):
+        list(smoke(project))
+    run = pretend_run(tmp_path / "run", Plan(scenario=duel, graph="fencing/forked", scale=0.01))
+    stage = StageSetup(run, run.plan.stage("parry")).build(Session(local=False))
+    try:
+        with pytest.raises(SoulsGraphError, match=named):
+            stage.train()
+    finally:
+        stage.stop()
 
 
 @pytest.mark.slow
