@@ -38,7 +38,7 @@ Spaces = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]
 
 #: One `train()` call ends at the next multiple of this number of decisions.
 DECISIONS_PER_ITERATION = 1000
-#: Lanes of a runner for which no number is set, as far as a round has so many decisions.
+#: Lanes of a runner for which no number is set; fewer where a round has fewer decisions.
 LANES = 32
 #: Fields of a configuration that are not RLlib's.
 _OWN = frozenset(
