@@ -565,14 +565,14 @@ class SkillDQN(RelativePaths, DQN):
         return folder
 
     def restore_from_path(self, path: str | Path, *, component: str | None = None, **kwargs: Any) -> None:
-        """Continue exactly where `save_to_path` was called, as `from_checkpoint` does; or restore one component only.
+        """Continue exactly where `save_to_path` was called, as `from_checkpoint` does.
 
         Raises:
-            SoulsGraphError: as `load_checkpoint`, and for a folder that is not this machine's.
+            SoulsGraphError: as `load_checkpoint`, for a folder that is not this machine's, and for a `component`, which
+                would bring weights without their normaliser, replay and counts.
         """
         if component is not None:
-            super().restore_from_path(path, component=component, **kwargs)
-            return
+            raise _not_by(f"it for the component {shown(component)}", "restore_from_path without a component")
         _require_local(path, kwargs.get("filesystem"))
         # Not RLlib's own way, which puts the weights into a Ray: the state holds everything.
         self._take_up(absolute(path))

@@ -483,6 +483,11 @@ def test_what_would_restore_a_part_in_silence_is_refused_with_what_restores_all(
     for call, instead in ((stage.set_state, "restore_from_path"), (stage.set_weights, "load_weights")):
         with pytest.raises(SoulsGraphError, match=f"expected a call of {instead}"):
             call({})
+    before = stage.weights("heal_attack")
+    with pytest.raises(SoulsGraphError, match="a call of restore_from_path without a component, found one of it for"):
+        stage.restore_from_path("checkpoint", component="learner_group")
+    for name, values in stage.weights("heal_attack").items():
+        np.testing.assert_array_equal(values, before[name])
 
 
 def test_a_checkpoint_elsewhere_than_on_this_machine_is_refused() -> None:
