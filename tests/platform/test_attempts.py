@@ -128,7 +128,7 @@ def test_an_interrupt_stops_the_job_and_a_head_that_does_not_answer_is_reported(
 
 def test_the_job_of_a_supervisor_that_is_gone_is_ended_first_and_no_other(server, jobs, lines):
     host = describe_process().split()[0]
-    gone, elsewhere, lives = f"{host} 1 1.00", f"{host}-2 1 1.00", describe_process()
+    gone, elsewhere, lives = f"{host} 1 another-boot/1", f"{host}-2 1 another-boot/1", describe_process()
     left = {"left": (gone, FOLDER_OF_RUN), "other": (gone, "/data/second"), "far": (elsewhere, FOLDER_OF_RUN)}
     for name, (supervisor, folder) in (left | {"lives": (lives, FOLDER_OF_RUN)}).items():
         server.submit(name, WORDS, {SUPERVISOR: supervisor, FOLDER: folder}, {})

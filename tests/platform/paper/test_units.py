@@ -1,6 +1,7 @@
 """Units as Ray tasks: one to a processor, a stop begins no other, and a defect of one ends no other."""
 
 import re
+import sys
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -40,8 +41,11 @@ class Told:
 
 @pytest.fixture(scope="module", autouse=True)
 def _session() -> Iterator[None]:
+    # Ray's workers import from no folder of the tests.
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     with connect("local", num_cpus=1):
         yield
+    ray.cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
 def succeed() -> Ending:
