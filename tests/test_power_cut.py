@@ -311,6 +311,8 @@ def test_a_spool_has_every_chunk_that_was_synced_and_counts_and_reports_those_th
         assert named == sum(one.decisions["camera"] for one in found.values()) + spool.lost[DAMAGED]
         spool.close()
 
+    # Its own thread would sync between two lines of this test.
+    monkeypatch.setattr("soulsgraph_clusters.fleet.pc.spool.SYNC_EVERY_S", 3600.0)
     with watched(monkeypatch, root, check):
         for _ in range(2):
             spool = Spool(root / "pc" / "game-1")

@@ -1,6 +1,7 @@
 """One stage: its card, and that a changed frozen skill is detected."""
 
 import shutil
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import ray
 
 from soulsgraph.domains import adaptation_stages, finished_versions
 from soulsgraph.paper.testing import pretend_run, pretend_training
@@ -85,6 +87,8 @@ def test_a_remote_runner_that_plays_a_frozen_skill_by_other_weights_is_found_out
     run = RunFolder.create(tmp_path / "run", Plan(scale=0.06, env_runners=1))
     pretend_training(run, [PLAN.stage("camera")])
     setup = StageSetup(run, PLAN.stage("lock_on"))
+    # Ray's workers import from no folder of the tests.
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     algorithm = setup.build(session)
     try:
         # As where a stage is resumed whose budget is spent: no runner was asked to sample.
@@ -95,6 +99,7 @@ def test_a_remote_runner_that_plays_a_frozen_skill_by_other_weights_is_found_out
         with pytest.raises(SoulsGraphError, match="stage lock_on: expected camera v1 frozen, found"):
             setup.verify_frozen(algorithm)
     finally:
+        ray.cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
         algorithm.stop()
 
 
