@@ -34,7 +34,7 @@ curriculum: .venv/ready
 	.venv/bin/soulsgraph curriculum --run $(RUN) $(if $(RESUME),--resume,--scale $(SCALE))
 
 test: .venv/ready screen
-	.venv/bin/python -m soulsgraph.precompile
+	.venv/bin/python -m soulsgraph.runs.precompile
 	.venv/bin/pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 # Trains, evaluates and records by the oldest of each dependency that pyproject.toml admits, from PyPI: a few minutes.
@@ -45,7 +45,7 @@ oldest: .venv/ready
 chaos: SHELL := bash
 chaos: .SHELLFLAGS := -o pipefail -c
 chaos: .venv/ready
-	.venv/bin/python -m soulsgraph.precompile
+	.venv/bin/python -m soulsgraph.runs.precompile
 	mkdir -p build $(CHAOS_OUT)
 	CHAOS_FAULTS=$(CHAOS_FAULTS) CHAOS_OUT=$(CHAOS_OUT) .venv/bin/pytest -m chaos -v -s --durations=0 2>&1 \
 		| tee build/chaos.log; ended=$$?; mv build/chaos.log $(CHAOS_OUT)/chaos.log; exit $$ended

@@ -19,23 +19,23 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from soulsgraph.domains import own_stage
-from soulsgraph.evaluate import Setting, evaluation_seeds, make_agent, play
-from soulsgraph.files import describe_origin, write_json, write_text
 from soulsgraph.paper.unit import train_by
-from soulsgraph.plan import Plan
-from soulsgraph.progress import ShownProgress, interruptible, silence_advice, stage_progress
 from soulsgraph.recordings.cloning import clone_fights
 from soulsgraph.recordings.files import read_header, recording_files
 from soulsgraph.recordings.recording import Fighter, record
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.statistics import Spread, paired_difference
-from soulsgraph.tables import markdown_table, with_interval
-from soulsgraph.worker_process import WorkerProcess
+from soulsgraph.results.files import describe_origin, write_json, write_text
+from soulsgraph.results.statistics import Spread, paired_difference
+from soulsgraph.results.tables import markdown_table, with_interval
+from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, play
+from soulsgraph.runs.lineage import own_stage
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.progress import ShownProgress, interruptible, silence_advice, stage_progress
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.streams import Seeds
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.agent import Agent
+from soulsgraph_policies.agents.agent import Agent
 
 HOME = "iudex-phase1"
 DELAY_TICKS, RANDOM = 2, 0.1

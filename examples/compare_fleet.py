@@ -17,9 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.files import describe_origin, write_json, write_text
-from soulsgraph.statistics import Spread, paired_difference
-from soulsgraph.tables import markdown_table, with_interval
+from soulsgraph.results.files import describe_origin, write_json, write_text
+from soulsgraph.results.statistics import Spread, paired_difference
+from soulsgraph.results.tables import markdown_table, with_interval
 from soulsgraph_clusters.testing import free_port
 from soulsgraph_envs.core.machine import usable_processors
 

@@ -19,15 +19,15 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from soulsgraph.domains import save_version
-from soulsgraph.files import describe_origin, write_json, write_text
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage_setup import StageSetup, trained_artifact
-from soulsgraph.statistics import Spread, paired_difference
-from soulsgraph.tables import markdown_table, with_interval
-from soulsgraph_clusters.session import Session
-from soulsgraph_policies.env_runners import ChunkRunner
-from soulsgraph_policies.sampler import Chunk
+from soulsgraph.results.files import describe_origin, write_json, write_text
+from soulsgraph.results.statistics import Spread, paired_difference
+from soulsgraph.results.tables import markdown_table, with_interval
+from soulsgraph.runs.lineage import save_version
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.stage_setup import StageSetup, trained_artifact
+from soulsgraph_clusters.sessions.session import Session
+from soulsgraph_policies.learning.env_runners import ChunkRunner
+from soulsgraph_policies.learning.sampler import Chunk
 
 START = (sys.executable, "-c", "from soulsgraph.cli import main; main()")
 UPSTREAM, DELAYED = ("camera", "lock_on", "movement"), ("dodge", "heal_attack")

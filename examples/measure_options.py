@@ -19,16 +19,16 @@ from typing import Any
 
 from ray.rllib.utils.metrics import NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
-from soulsgraph.files import describe_run, write_json, write_text
-from soulsgraph.progress import silence_advice
-from soulsgraph.tables import markdown_table
+from soulsgraph.results.files import describe_run, write_json, write_text
+from soulsgraph.results.tables import markdown_table
+from soulsgraph.runs.progress import silence_advice
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.skill_env import upstream_of
 from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, practice_ground
-from soulsgraph_policies.algorithm import SkillDQN
-from soulsgraph_policies.hyperparameters import PRESETS, preset_with, skill_hyperparameters
-from soulsgraph_policies.learner import AUTOGRAD, as_multi_agent_batch
-from soulsgraph_policies.simulator_runner import SkillGraphEnvRunner
+from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.hyperparameters import PRESETS, preset_with, skill_hyperparameters
+from soulsgraph_policies.learning.learner import AUTOGRAD, as_multi_agent_batch
+from soulsgraph_policies.learning.simulator_runner import SkillGraphEnvRunner
 
 SKILL, BUDGET = "heal_attack", 90_000
 #: Updates of one call, as many as a round of 128 decisions owes.

@@ -16,7 +16,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbconvert import MarkdownExporter
 
-from soulsgraph_policies.atomic import whole_folder
+from soulsgraph_envs.core.files import whole_folder
 
 ROOT = Path(__file__).parents[1]
 #: What notebooks open, by the variable that names it to them, and the command that makes it.

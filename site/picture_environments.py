@@ -17,14 +17,15 @@ import gymnasium
 import numpy as np
 
 import soulsgraph_envs  # noqa: F401 - registers the environments
-from soulsgraph.evaluate import Setting, make_agent
+from soulsgraph.runs.evaluate import Setting, make_agent
 from soulsgraph.watch.showing import write_gif
 from soulsgraph.zoo import open_agent
-from soulsgraph_envs.core.pictures import Picture, scaled
+from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.render.pictures import scaled
 from soulsgraph_envs.simulator.scene import Scene
 from soulsgraph_envs.skills import END_TO_END
-from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
 
 _SIZE = (180, 320)
 #: Seconds of a film, and between its pictures.

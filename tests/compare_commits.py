@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file
 
-from soulsgraph.plan import RENAMED_PRESETS
+from soulsgraph.runs.plan import RENAMED_PRESETS
 
 ROOT = Path(__file__).parents[1]
 FLOORS = ("platform", "clusters", "policies", "envs")

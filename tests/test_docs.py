@@ -16,11 +16,11 @@ from soulsgraph.project.listing import markdown, toml_fields
 from soulsgraph.recordings.header import PlayedSkill
 from soulsgraph.recordings.schema import FIGHT_COLUMNS, skill_columns
 from soulsgraph_envs.core.data_files import shipped_names
-from soulsgraph_envs.drivers.keyboard.device import load_bindings
-from soulsgraph_envs.drivers.memory.address_map import load_address_map
-from soulsgraph_envs.drivers.realtime.link import GameSettings
-from soulsgraph_envs.drivers.realtime.operations import ELDENGYM_OPERATIONS, OPERATIONS, Operation
-from soulsgraph_envs.standin.program import KINDS
+from soulsgraph_envs.games.keyboard.device import load_bindings
+from soulsgraph_envs.games.memory.address_map import load_address_map
+from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.realtime.operations import ELDENGYM_OPERATIONS, OPERATIONS, Operation
+from soulsgraph_envs.games.standin.program import KINDS
 
 PageRows = Callable[[str, str], dict[str, list[str]]]
 _DOCS = Path(__file__).parents[1] / "docs"

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
-from soulsgraph.evaluate import TABLE_1
-from soulsgraph.run_folder import RunFolder
-from soulsgraph_policies import cloning
+from soulsgraph.runs.evaluate import TABLE_1
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph_policies.learning import cloning
 
 ROOT = Path(__file__).parents[1]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from soulsgraph.evaluate import TABLE_1
+from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph.zoo import AGENTS, agent_names
 from soulsgraph.zoo.card import agents_table, read_card
 

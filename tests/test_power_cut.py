@@ -12,16 +12,16 @@ from random import Random
 import numpy as np
 import pytest
 
-from soulsgraph import train
-from soulsgraph.plan import Plan
-from soulsgraph.run_folder import RunFolder
+from soulsgraph.runs import train
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo import open_agent
-from soulsgraph_clusters.fleet.fleet_pb2 import Chunk, Record
-from soulsgraph_clusters.fleet.head.journal import Journal
-from soulsgraph_clusters.fleet.pc.spool import DAMAGED, Spool, machine_id
-from soulsgraph_policies import atomic
-from soulsgraph_policies.atomic import settle, whole_file, whole_folder
-from soulsgraph_policies.training_state import read_training_state, write_training_state
+from soulsgraph_clusters.fleet.actor.spool import DAMAGED, Spool, machine_id
+from soulsgraph_clusters.fleet.gateway.journal import Journal
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
+from soulsgraph_envs.core import files
+from soulsgraph_envs.core.files import settle, whole_file, whole_folder
+from soulsgraph_policies.learning.training_state import read_training_state, write_training_state
 
 #: How many mixtures are drawn at each step, beside all names forgotten and all kept.
 MIXTURES = 2
@@ -186,7 +186,7 @@ def test_a_file_is_the_old_or_the_new_one_and_the_new_one_once_it_was_written(ro
 @pytest.mark.parametrize("exchange", [True, False])
 def test_a_folder_is_the_old_or_the_new_one_also_where_two_cannot_be_exchanged(root, monkeypatch, exchange):
     if not exchange:
-        monkeypatch.setattr(atomic, "_renamed", lambda *_: False)
+        monkeypatch.setattr(files, "_renamed", lambda *_: False)
     written = [None]
 
     def check(left):
@@ -312,7 +312,7 @@ def test_a_spool_has_every_chunk_that_was_synced_and_counts_and_reports_those_th
         spool.close()
 
     # Its own thread would sync between two lines of this test.
-    monkeypatch.setattr("soulsgraph_clusters.fleet.pc.spool.SYNC_EVERY_S", 3600.0)
+    monkeypatch.setattr("soulsgraph_clusters.fleet.actor.spool.SYNC_EVERY_S", 3600.0)
     with watched(monkeypatch, root, check):
         for _ in range(2):
             spool = Spool(root / "pc" / "game-1")

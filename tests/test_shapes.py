@@ -6,7 +6,7 @@ import pytest
 from soulsgraph_envs.combat.loop import Combat
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.inference import FusedNetworks
+from soulsgraph_policies.agents.inference import FusedNetworks
 
 
 def pick(rows, lanes, *, out=None):

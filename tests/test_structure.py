@@ -76,7 +76,7 @@ def _calls(file, methods, owner):
 
 #: Who ticks a rollout itself: training never ends, RLlib asks for every step, and a benchmark times ticks alone.
 _TICKING = {
-    "policies/soulsgraph_policies/sampler.py",
+    "policies/soulsgraph_policies/learning/sampler.py",
     "envs/soulsgraph_envs/gym/rllib.py",
     "platform/soulsgraph/bench/speed.py",
 }
@@ -117,15 +117,15 @@ def _imported_names(file):
 _TESTING = (
     "soulsgraph_envs/testing/",
     "soulsgraph_clusters/testing/",
-    "soulsgraph_policies/testing.py",
+    "soulsgraph_policies/learning/testing.py",
     "soulsgraph/paper/testing.py",
 )
 
 
 def test_stand_ins_fakes_and_benchmarks_are_off_the_products_path():
     testing = (place.removesuffix(".py").strip("/").replace("/", ".") for place in _TESTING)
-    apart = ("soulsgraph_envs.standin", "soulsgraph.bench", *testing)
-    allowed = ("soulsgraph/cli/", "soulsgraph/bench/", "soulsgraph_envs/standin/", *_TESTING)
+    apart = ("soulsgraph_envs.games.standin", "soulsgraph.bench", *testing)
+    allowed = ("soulsgraph/cli/", "soulsgraph/bench/", "soulsgraph_envs/games/standin/", *_TESTING)
     found = []
     for package, root in FLOORS.items():
         for file in sorted((ROOT / root / package).rglob("*.py")):
@@ -144,7 +144,7 @@ def _re_exports(tree):
 
 
 #: Packages whose import paths are those of the projects that they stand in for.
-_PROMISED = ("soulsgraph_envs/soulsgym/", "soulsgraph_envs/eldengym/")
+_PROMISED = "soulsgraph_envs/compat/"
 
 
 def test_no_module_re_exports_what_another_defines():
@@ -188,10 +188,10 @@ def _computed_commands(tree):
 
 #: Options of other programs: of Ray's in the cluster for tests, and those that a few texts name.
 _FOREIGN = {
-    "soulsgraph_clusters/head.py": {"--address", "--block", "--head", "--node-ip-address", "--port"},
-    "soulsgraph_clusters/submission.py": {"--head"},
-    "soulsgraph/files.py": {"--porcelain", "--untracked-files"},
-    "soulsgraph_envs/drivers/keyboard/user32.py": {"--force-reinstall"},
+    "soulsgraph_clusters/sessions/head.py": {"--address", "--block", "--head", "--node-ip-address", "--port"},
+    "soulsgraph_clusters/sessions/submission.py": {"--head"},
+    "soulsgraph/results/files.py": {"--porcelain", "--untracked-files"},
+    "soulsgraph_envs/games/keyboard/user32.py": {"--force-reinstall"},
 }
 #: The name by which the Siphon server answers its clients.
 _SERVER_NAME = "soulsgraph serve-siphon"
@@ -307,7 +307,7 @@ def test_platform_is_the_standard_librarys_beside_our_folder():
 
 
 def test_importing_the_world_loads_neither_ray_nor_torch():
-    modules = "core.scenario", "skills", "combat.loop", "drivers.opening", "gym.skill_env", "simulator", "testing"
+    modules = "core.scenario", "skills", "combat.loop", "games.opening", "gym.skill_env", "simulator", "testing"
     imports = "; ".join(f"import soulsgraph_envs.{module}" for module in modules)
     code = f"import sys, soulsgraph_envs; {imports}; print(sorted({{'ray', 'torch'}} & set(sys.modules)))"
     assert _fresh(code) == "[]"

@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from soulsgraph_envs.compat import allow_short_names
 from soulsgraph_envs.core.user import stand_in_for_home
 
 _SOULSGYM = {
@@ -58,9 +59,9 @@ def register_environments() -> None:
         module, name = "soulsgraph_envs.gym.skill_env", f"soulsgraph/{id}"
         spec = LanesSpec(name, f"{module}:{entry_point}", vector_entry_point=f"{module}:{lanes}")
         gymnasium.registry[name] = spec
-    _register_under_both("EldenGym-v0", "soulsgraph_envs.eldengym.env:EldenGymEnv")
+    _register_under_both("EldenGym-v0", "soulsgraph_envs.compat.eldengym.env:EldenGymEnv")
     for id, name in _SOULSGYM.items():
-        _register_under_both(id, f"soulsgraph_envs.soulsgym:{name}", max_episode_steps=3000)
+        _register_under_both(id, f"soulsgraph_envs.compat.soulsgym:{name}", max_episode_steps=3000)
 
 
 def _register_under_both(id: str, entry_point: str, max_episode_steps: int | None = None) -> None:
@@ -71,4 +72,5 @@ def _register_under_both(id: str, entry_point: str, max_episode_steps: int | Non
 
 
 stand_in_for_home()
+allow_short_names()
 register_environments()

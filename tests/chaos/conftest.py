@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from soulsgraph.files import describe_origin
-from soulsgraph.run_folder import RunFolder
-from soulsgraph_clusters.fleet.pc.stream import Head
-from soulsgraph_clusters.fleet.security import channel_credentials
+from soulsgraph.results.files import describe_origin
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph_clusters.fleet.actor.stream import Head
+from soulsgraph_clusters.fleet.protocol.security import channel_credentials
 from soulsgraph_clusters.testing.disturbing import Cable, Disk, Proxy, Relay
 from soulsgraph_clusters.testing.fleet_in_folder import SKILL, FleetInFolder, require_replay, settle
 from soulsgraph_envs.testing import until

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.testing.fleet_here import GatewayHere
-from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 pytestmark = pytest.mark.chaos
 GAMES, PCS = 1_500, 10
@@ -21,8 +21,8 @@ CLIENTS = """
 import asyncio, sys, time
 import grpc
 from soulsgraph_clusters.fleet import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.security import token_metadata
-from soulsgraph_clusters.fleet.settings import METHOD, PROTOCOL, SERVICE, digests
+from soulsgraph_clusters.fleet.protocol.security import token_metadata
+from soulsgraph_clusters.fleet.protocol.settings import METHOD, PROTOCOL, SERVICE, digests
 from soulsgraph_envs.core.machine import raise_open_files
 
 address, games, *tokens = sys.argv[1:]

@@ -1,1 +1,1 @@
-"""A fleet of game PCs that play for a head: what both ends share; `pc` and `head` hold what one of them runs."""
+"""A fleet of game PCs that play for a head: the protocol of both ends, actors of games, the gateway, the learner."""

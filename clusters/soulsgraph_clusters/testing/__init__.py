@@ -21,8 +21,8 @@ from pathlib import Path
 
 import psutil
 
-from soulsgraph_clusters.head import processes_of_session
-from soulsgraph_clusters.local_ray import AGENT_PORTS, free_port
+from soulsgraph_clusters.sessions.head import processes_of_session
+from soulsgraph_clusters.sessions.local_ray import AGENT_PORTS, free_port
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.testing import PATIENCE_S, until

@@ -19,10 +19,10 @@ from typing import Any
 
 import grpc
 
-from soulsgraph_clusters.fleet.fleet_pb2 import FromGame, ToGame
-from soulsgraph_clusters.fleet.head.serving import SERVER_OPTIONS, handler_of
-from soulsgraph_clusters.fleet.pc.stream import PLAY, Head
-from soulsgraph_clusters.fleet.security import token_metadata
+from soulsgraph_clusters.fleet.actor.stream import PLAY, Head
+from soulsgraph_clusters.fleet.gateway.serving import SERVER_OPTIONS, handler_of
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import FromGame, ToGame
+from soulsgraph_clusters.fleet.protocol.security import token_metadata
 
 _PIECE = 65_536
 _LOOK_EVERY_S = 0.05

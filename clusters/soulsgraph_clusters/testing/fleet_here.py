@@ -11,20 +11,20 @@ from pathlib import Path
 
 import numpy as np
 
-from soulsgraph_clusters.fleet.fleet_pb2 import Record
-from soulsgraph_clusters.fleet.head.gateway import Gateway
-from soulsgraph_clusters.fleet.head.intake import Intake
-from soulsgraph_clusters.fleet.head.journal import Journal
-from soulsgraph_clusters.fleet.head.status import StatusWriter
-from soulsgraph_clusters.fleet.pc.game_client import GameClient
-from soulsgraph_clusters.fleet.pc.spool import Spool, pause_file
-from soulsgraph_clusters.fleet.pc.stream import Head
-from soulsgraph_clusters.fleet.security import Tokens, write_token_file
-from soulsgraph_clusters.fleet.settings import Fleet, FleetSettings
-from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph_clusters.fleet.actor.game_client import GameClient
+from soulsgraph_clusters.fleet.actor.spool import Spool, pause_file
+from soulsgraph_clusters.fleet.actor.stream import Head
+from soulsgraph_clusters.fleet.gateway.admission import Intake
+from soulsgraph_clusters.fleet.gateway.gateway import Gateway
+from soulsgraph_clusters.fleet.gateway.journal import Journal
+from soulsgraph_clusters.fleet.gateway.status import StatusWriter
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
+from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
+from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.access import join_address
-from soulsgraph_envs.drivers.realtime.link import GameSettings
-from soulsgraph_policies.inference import DEVIATION, MEAN, Weights, layer_names_at
+from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_policies.agents.inference import DEVIATION, MEAN, Weights, layer_names_at
 
 
 def random_weights(task: StageTask, seed: int = 0) -> dict[str, Weights]:

@@ -14,14 +14,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from soulsgraph_clusters.fleet.fleet_pb2 import Health, Record
-from soulsgraph_clusters.fleet.head.gateway import Gateway
-from soulsgraph_clusters.fleet.head.intake import Intake
-from soulsgraph_clusters.fleet.head.journal import Journal
-from soulsgraph_clusters.fleet.head.status import FleetStatus, read_status
-from soulsgraph_clusters.fleet.settings import load_fleet
-from soulsgraph_clusters.fleet.task import StageTask
-from soulsgraph_clusters.local_ray import free_port
+from soulsgraph_clusters.fleet.gateway.admission import Intake
+from soulsgraph_clusters.fleet.gateway.gateway import Gateway
+from soulsgraph_clusters.fleet.gateway.journal import Journal
+from soulsgraph_clusters.fleet.gateway.status import FleetStatus, read_status
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Health, Record
+from soulsgraph_clusters.fleet.protocol.settings import load_fleet
+from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_clusters.testing import Program
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.testing import PATIENCE_S, until

@@ -8,19 +8,19 @@ from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from soulsgraph_clusters.fleet import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.arrays import decode_weights, encode_columns, encode_weights
-from soulsgraph_clusters.fleet.head.gateway_runner import read_chunk
-from soulsgraph_clusters.fleet.head.intake import Intake
-from soulsgraph_clusters.fleet.head.journal import Journal
-from soulsgraph_clusters.fleet.head.serving import bounded_chunk, check_hello, parse_message
-from soulsgraph_clusters.fleet.head.sessions import Session
-from soulsgraph_clusters.fleet.settings import PROTOCOL, FleetError, FleetSettings, digests
-from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph_clusters.fleet.gateway.admission import Intake
+from soulsgraph_clusters.fleet.gateway.gateway_runner import read_chunk
+from soulsgraph_clusters.fleet.gateway.journal import Journal
+from soulsgraph_clusters.fleet.gateway.serving import bounded_chunk, check_hello, parse_message
+from soulsgraph_clusters.fleet.gateway.sessions import Session
+from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.protocol.arrays import decode_weights, encode_columns, encode_weights
+from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, FleetSettings, digests
+from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.testing.fleet_here import random_weights
-from soulsgraph_envs.drivers.opening import make_game
-from soulsgraph_policies.hyperparameters import skill_hyperparameters
-from soulsgraph_policies.sampler import Chunk
+from soulsgraph_envs.games.opening import make_game
+from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
+from soulsgraph_policies.learning.sampler import Chunk
 
 _STAGE, _LANES, _BOOT = "lock_on", 2, "00000000000000b0"
 #: A journal keeps in memory what it has seen: after this many messages another is begun.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,9 @@ from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.state import RawValues
 from soulsgraph_envs.core.streams import Seeds
 
-if TYPE_CHECKING:
-    from soulsgraph_envs.core.pictures import Picture
-
 LaneIndices = npt.NDArray[np.int64]
+#: A picture of a game: (height, width, 3) of uint8.
+Picture = npt.NDArray[np.uint8]
 ActiveLanes = npt.NDArray[np.bool_]
 
 

@@ -20,11 +20,11 @@ from soulsgraph_envs.combat.loop import Combat, Controller, Horizon
 from soulsgraph_envs.combat.rollout import Finished, Rollout
 from soulsgraph_envs.combat.scripted import OracleDodge, ScriptedPlay, engaging
 from soulsgraph_envs.core.errors import GameError, ResetNeededError, SoulsGraphError, UnknownNameError, shown
-from soulsgraph_envs.core.game import RenderableGame
-from soulsgraph_envs.core.pictures import Picture, PictureWindow
+from soulsgraph_envs.core.game import Picture, RenderableGame
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.streams import EpisodeSeeds, checked_seed
-from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.games.opening import make_game
+from soulsgraph_envs.render.pictures import PictureWindow
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, SkillOptions, make_skill, practice_ground
 
 Floats = npt.NDArray[np.float32]

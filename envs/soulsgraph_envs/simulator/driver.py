@@ -13,8 +13,7 @@ import numpy.typing as npt
 from soulsgraph_envs.core.config import Where, read_table
 from soulsgraph_envs.core.controls import Control, Controls
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
-from soulsgraph_envs.core.game import ActiveLanes, Capabilities, LaneIndices
-from soulsgraph_envs.core.pictures import Picture
+from soulsgraph_envs.core.game import ActiveLanes, Capabilities, LaneIndices, Picture
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.state import RAW_SIZE, Raw, RawValues
 from soulsgraph_envs.core.streams import Seeds

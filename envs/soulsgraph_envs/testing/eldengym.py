@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from soulsgraph_envs.compat.eldengym.client.world import Answer, World, done
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
-from soulsgraph_envs.core.pictures import Picture
-from soulsgraph_envs.eldengym.client.world import Answer, World, done
+from soulsgraph_envs.core.game import Picture
 
 _LEVELS = {
     "HeroHp": 100.0,

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from soulsgraph_envs.core.config import to_json
-from soulsgraph_envs.core.pictures import Picture
+from soulsgraph_envs.core.game import Picture
 
 #: What Debian, others and Google call the program.
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")

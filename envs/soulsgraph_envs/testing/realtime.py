@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from soulsgraph_envs.core.controls import Control
-from soulsgraph_envs.core.pictures import Picture
+from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.state import RawValues
 from soulsgraph_envs.core.streams import derive_seeds
-from soulsgraph_envs.drivers.keyboard.device import load_bindings
-from soulsgraph_envs.drivers.realtime.cycle_timer import Clock
-from soulsgraph_envs.drivers.realtime.game import LiveGame
-from soulsgraph_envs.drivers.realtime.link import FIELDS, GameSettings, LinkError, Reading
-from soulsgraph_envs.standin.options import load_surroundings
-from soulsgraph_envs.standin.world import Stage, StandInWorld
+from soulsgraph_envs.games.keyboard.device import load_bindings
+from soulsgraph_envs.games.realtime.cycle_timer import Clock
+from soulsgraph_envs.games.realtime.game import LiveGame
+from soulsgraph_envs.games.realtime.link import FIELDS, GameSettings, LinkError, Reading
+from soulsgraph_envs.games.standin.options import load_surroundings
+from soulsgraph_envs.games.standin.world import Stage, StandInWorld
 from soulsgraph_envs.testing.keys import FakeDevice, KeyEvent
 
 _FRAME_S = 1.0 / 60.0

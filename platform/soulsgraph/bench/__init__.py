@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, Literal
 
-from soulsgraph.progress import Display
+from soulsgraph.runs.progress import Display
 from soulsgraph_envs.core.config import Between
 
 

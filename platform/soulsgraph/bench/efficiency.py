@@ -14,20 +14,20 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from soulsgraph.curves import CURVE_SEED, checkpoint_files, load_checkpoint, weights_by_skill, with_variants
-from soulsgraph.domains import curve_folder
-from soulsgraph.evaluate import evaluation_seeds, play_variants
-from soulsgraph.files import api_call, source_commit, write_json
 from soulsgraph.paper.figures import BLUE, GREY, styled
 from soulsgraph.paper.unit import train_by
-from soulsgraph.plan import Plan
-from soulsgraph.progress import Display, Interrupted, ShownProgress, interruptible, silence_advice, stage_progress
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage_setup import StageSetup
-from soulsgraph.worker_process import WorkerProcess
+from soulsgraph.results.files import api_call, source_commit, write_json
+from soulsgraph.runs.curves import CURVE_SEED, checkpoint_files, load_checkpoint, weights_by_skill, with_variants
+from soulsgraph.runs.evaluate import evaluation_seeds, play_variants
+from soulsgraph.runs.lineage import curve_folder
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.progress import Display, Interrupted, ShownProgress, interruptible, silence_advice, stage_progress
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.stage_setup import StageSetup
+from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_envs.core.config import Where, load
+from soulsgraph_envs.core.files import check_writable, whole_file
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_policies.atomic import check_writable, whole_file
 
 #: Learners by the names in a table: the preset, and the package that learns.
 LEARNERS = {

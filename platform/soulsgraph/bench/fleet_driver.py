@@ -11,15 +11,15 @@ from pathlib import Path
 import psutil
 
 from soulsgraph.bench.fleet_streams import PCS, STAGE, Server, bench_task
-from soulsgraph_clusters.fleet.head.gateway_process import Gateways
-from soulsgraph_clusters.fleet.head.gateway_runner import FLEET, FleetStage, GatewayRunner
-from soulsgraph_clusters.fleet.head.learning import FleetDQN
-from soulsgraph_clusters.fleet.security import Tokens, token_metadata
-from soulsgraph_clusters.fleet.settings import Fleet, FleetSettings
-from soulsgraph_clusters.local_ray import free_port
-from soulsgraph_clusters.session import connect
+from soulsgraph_clusters.fleet.gateway.gateway_process import Gateways
+from soulsgraph_clusters.fleet.gateway.gateway_runner import FLEET, FleetStage, GatewayRunner
+from soulsgraph_clusters.fleet.learner.learning import FleetDQN
+from soulsgraph_clusters.fleet.protocol.security import Tokens, token_metadata
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
+from soulsgraph_clusters.sessions.local_ray import free_port
+from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.skills import SkillOptions
-from soulsgraph_policies.hyperparameters import PRESETS
+from soulsgraph_policies.learning.hyperparameters import PRESETS
 
 
 class DriverServer(Server):

@@ -14,22 +14,22 @@ from typing import Any
 
 from soulsgraph.bench.fleet_streams import GatewayServer, call_here, open_server
 from soulsgraph.bench.limits import spread
-from soulsgraph.worker_process import WorkerProcess
-from soulsgraph_clusters.fleet.head.status import TICKS_PER_S, WINDOW_S, FleetStatus, GameStatus
-from soulsgraph_clusters.fleet.pc.game_client import GameClient
-from soulsgraph_clusters.fleet.pc.host import HostOptions, installed_version, play_games
-from soulsgraph_clusters.fleet.pc.spool import Spool, pause_file
-from soulsgraph_clusters.fleet.pc.stream import Head
-from soulsgraph_clusters.fleet.settings import SILENT_AFTER_S
+from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph_clusters.fleet.actor.game_client import GameClient
+from soulsgraph_clusters.fleet.actor.host import HostOptions, installed_version, play_games
+from soulsgraph_clusters.fleet.actor.spool import Spool, pause_file
+from soulsgraph_clusters.fleet.actor.stream import Head
+from soulsgraph_clusters.fleet.gateway.status import TICKS_PER_S, WINDOW_S, FleetStatus, GameStatus
+from soulsgraph_clusters.fleet.protocol.settings import SILENT_AFTER_S
 from soulsgraph_clusters.testing.fleet_in_folder import FleetInFolder
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.state import RawValues
 from soulsgraph_envs.core.streams import Seeds
-from soulsgraph_envs.drivers.realtime.cycle_timer import RECENT_TICKS, Clock, CycleTimer, TimedGame, timed_phase
-from soulsgraph_envs.drivers.realtime.link import GameSettings
-from soulsgraph_envs.drivers.realtime.paced import PacedSimulator
+from soulsgraph_envs.games.realtime.cycle_timer import RECENT_TICKS, Clock, CycleTimer, TimedGame, timed_phase
+from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.realtime.paced import PacedSimulator
 from soulsgraph_envs.testing import until
 
 #: Games, a process each, and their speed.

@@ -18,19 +18,19 @@ from typing import Any
 import grpc
 
 from soulsgraph.bench.limits import spread
-from soulsgraph.worker_process import WorkerProcess
-from soulsgraph_clusters.fleet import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.arrays import encode_columns, encode_weights
-from soulsgraph_clusters.fleet.head.journal import JOURNALED
-from soulsgraph_clusters.fleet.head.status import GameStatus
-from soulsgraph_clusters.fleet.security import token_metadata
-from soulsgraph_clusters.fleet.settings import METHOD, PROTOCOL, SERVICE, digests
-from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph_clusters.fleet.gateway.journal import JOURNALED
+from soulsgraph_clusters.fleet.gateway.status import GameStatus
+from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.protocol.arrays import encode_columns, encode_weights
+from soulsgraph_clusters.fleet.protocol.security import token_metadata
+from soulsgraph_clusters.fleet.protocol.settings import METHOD, PROTOCOL, SERVICE, digests
+from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.testing.fleet_here import GatewayHere, random_weights
 from soulsgraph_envs.core.access import channel_options
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.drivers.opening import make_game
-from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_envs.games.opening import make_game
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 BARE = "bare gRPC server"
 #: Of a chunk.

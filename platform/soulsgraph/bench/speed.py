@@ -28,18 +28,18 @@ from soulsgraph_envs.core.errors import EpisodeLostError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.core.streams import episode_seeds
-from soulsgraph_envs.drivers.memory.address_map import load_address_map
-from soulsgraph_envs.drivers.memory.link import attach_game
-from soulsgraph_envs.drivers.opening import make_game, open_live_game
-from soulsgraph_envs.drivers.realtime.game import LiveGame
-from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games
+from soulsgraph_envs.games.memory.address_map import load_address_map
+from soulsgraph_envs.games.memory.link import attach_game
+from soulsgraph_envs.games.opening import make_game, open_live_game
+from soulsgraph_envs.games.realtime.game import LiveGame
+from soulsgraph_envs.games.realtime.link import GameSettings, load_games
+from soulsgraph_envs.games.standin.memory import still_game
+from soulsgraph_envs.games.standin.options import StandInOptions
+from soulsgraph_envs.games.standin.process import StandInProcess
 from soulsgraph_envs.skills import SKILL_NAMES, Skill, make_skill
-from soulsgraph_envs.standin.memory import still_game
-from soulsgraph_envs.standin.options import StandInOptions
-from soulsgraph_envs.standin.process import StandInProcess
 from soulsgraph_envs.testing.keys import virtual_screen
-from soulsgraph_policies.agent import Agent
-from soulsgraph_policies.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names_at
+from soulsgraph_policies.agents.agent import Agent
+from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names_at
 
 HIDDEN = (64, 64)
 _SCENARIO = "iudex-phase1"

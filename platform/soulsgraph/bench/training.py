@@ -18,17 +18,17 @@ from ray.tune.registry import register_env
 from soulsgraph.bench.limits import UpdateProducts, spread
 from soulsgraph.bench.speed import Contender, interleave
 from soulsgraph.paper.stable_baselines import make_dqn
-from soulsgraph_clusters.session import connect
+from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv, upstream_of
 from soulsgraph_envs.skills import SkillOptions, make_skill, practice_ground
-from soulsgraph_policies.agent import NetworkController
-from soulsgraph_policies.algorithm import SkillDQN
-from soulsgraph_policies.hyperparameters import PRESETS, DQNHyperparameters, Preset, skill_hyperparameters
-from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
-from soulsgraph_policies.simulator_runner import SkillGraphEnvRunner
+from soulsgraph_policies.agents.agent import NetworkController
+from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.hyperparameters import PRESETS, DQNHyperparameters, Preset, skill_hyperparameters
+from soulsgraph_policies.learning.simulator_runner import SkillGraphEnvRunner
 
 _ENV = "soulsgraph-skill-graph"
 _FRAGMENT = 16

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 
 from soulsgraph.cli.front import COMMANDS, DESCRIPTION, HOST_COMMANDS, commands_here, front_page, suggestions
 from soulsgraph.cli.remedies import going_on, in_commands, stopped
-from soulsgraph.progress import Interrupted, silence_advice, terminable
-from soulsgraph.supervision import INTERRUPTED, UNAVAILABLE, begin_job, present_supervisor
+from soulsgraph.runs.progress import Interrupted, silence_advice, terminable
+from soulsgraph.runs.supervision import INTERRUPTED, UNAVAILABLE, begin_job, present_supervisor
 from soulsgraph_envs.core.distribution import HOST, PROJECTS, WHOLE, installed
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError, UnknownNameError
+from soulsgraph_envs.core.files import AccessError, EncodingError, WriteError
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.core.terminal import keep_streams
-from soulsgraph_policies.atomic import AccessError, EncodingError, WriteError
 
 if TYPE_CHECKING:
     from tyro.extras import SubcommandApp
@@ -148,8 +148,8 @@ def _announce_job() -> None:
     """Print which code a submitted job runs, and refuse one that brought other code along, which would not run."""
     if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
         return
-    from soulsgraph.files import source_commit
-    from soulsgraph_clusters.jobs import Job, describe_source
+    from soulsgraph.results.files import source_commit
+    from soulsgraph_clusters.sessions.jobs import Job, describe_source
 
     if job := Job.present():
         commit = source_commit() or "unknown: no git checkout"
@@ -167,7 +167,7 @@ def _load_installed_projects(command: str) -> None:
     """Import the projects that are installed, before anything is read: nothing that is read decides about it."""
     if command.replace("_", "-") in (*HOST_COMMANDS, "") or not entry_points(group=PROJECTS):
         return
-    from soulsgraph_policies.projects import load_installed
+    from soulsgraph_policies.agents.projects import load_installed
 
     for problem in load_installed():
         print(f"warning: {in_commands(str(problem), command)}", file=sys.stderr)
@@ -196,7 +196,7 @@ def _run(app: SubcommandApp) -> None:
 def _name_author(error: BaseException) -> None:
     """Raise the one line of what failed in a project's code, if it did."""
     # Where nothing loaded a project, nothing of it can have failed.
-    projects = sys.modules.get("soulsgraph_policies.projects")
+    projects = sys.modules.get("soulsgraph_policies.agents.projects")
     if projects is not None and (authors := projects.authors_error(error)) is not None:
         raise authors from error
 

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from soulsgraph import domains
 from soulsgraph.cli import options
 from soulsgraph.cli.output import DEFAULT_RUN, OutputOptions, RunOptions
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.paper.study import ADAPTED
-from soulsgraph.plan import check_learns, lasting_name
-from soulsgraph.progress import silence_advice
-from soulsgraph.run_folder import RunFolder
+from soulsgraph.runs import lineage
+from soulsgraph.runs.plan import check_learns, lasting_name
+from soulsgraph.runs.progress import silence_advice
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer import report as reports
 from soulsgraph.transfer.measures import Question, TransferOptions
 from soulsgraph.zoo import is_agent
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.drivers.realtime.link import load_games
-from soulsgraph_policies.atomic import check_writable
+from soulsgraph_envs.core.files import check_writable
+from soulsgraph_envs.games.realtime.link import load_games
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -55,14 +55,14 @@ def adapt(
         jointly: Adapt the skills in the same fights, each for its own steps, instead of one after another.
         copy: Run folder for a copy of the agent, which is adapted; the same command goes on with it.
     """
-    from soulsgraph.train import train_stages
-    from soulsgraph_clusters.session import check_session
+    from soulsgraph.runs.train import train_stages
+    from soulsgraph_clusters.sessions.session import check_session
 
     run = RunFolder.open(options.own_run(folder, copy, session))
     scenario, after = lasting_name(scenario), after and lasting_name(after)
-    domains.check_budget(budget)
-    source = domains.check_target(run, scenario, after)
-    chosen = domains.named_skills(run, skills)
+    lineage.check_budget(budget)
+    source = lineage.check_target(run, scenario, after)
+    chosen = lineage.named_skills(run, skills)
     if chosen is None:
         check_session(session.address)
         if session.games is not None:
@@ -71,8 +71,8 @@ def adapt(
         session.console.print(f"recommended: {', '.join(chosen) or 'no skill, nothing to do'}")
     cards = []
     if chosen or skills != "auto":
-        stages = domains.adaptation_stages(run, scenario, chosen, budget, source, jointly)
-        check_learns(run.plan, [stage for stage in stages if not domains.finished_versions(run, stage)])
+        stages = lineage.adaptation_stages(run, scenario, chosen, budget, source, jointly)
+        check_learns(run.plan, [stage for stage in stages if not lineage.finished_versions(run, stage)])
         with options.workplace(run, session) as place:
             cards = train_stages(place, stages, session.console)
     note = run.plan.budget_note if cards and budget is None else ""
@@ -141,16 +141,16 @@ def recovery(
         out: Folder for the results over all seeds.
         copy: Folder for copies of the agents, a run folder of its name each; results are written there.
     """
-    from soulsgraph.train import Workplace
+    from soulsgraph.runs.train import Workplace
+    from soulsgraph.runs.worker_process import WorkerProcess
     from soulsgraph.transfer import over_seeds
     from soulsgraph.transfer import recovery as recovering
-    from soulsgraph.worker_process import WorkerProcess
-    from soulsgraph_clusters.session import check_session, connect
+    from soulsgraph_clusters.sessions.session import check_session, connect
 
     runs = _open(_own_runs(folders, copy, session), out)
     kind = "recovery" if jointly is None else recovering.JOINTLY
     target = recovering.Target(**asdict(evaluation), budget=budget, kind=kind)
-    sources = {seed: domains.check_target(run, target.scenario, target.home) for seed, run in runs.items()}
+    sources = {seed: lineage.check_target(run, target.scenario, target.home) for seed, run in runs.items()}
     over_seeds.check_sources(sources)
     check_session(session.address)
     arms = {seed: _arms(run, sources[seed], target.scenario, session, jointly) for seed, run in runs.items()}
@@ -185,7 +185,7 @@ def retention(
     from soulsgraph.transfer.retention import measure_retention
 
     runs, console, found = _open(_own_runs(folders, None, output), out), output.console, {}
-    over_seeds.check_chains({seed: domains.domain_chain(run) for seed, run in runs.items()})
+    over_seeds.check_chains({seed: lineage.domain_chain(run) for seed, run in runs.items()})
     for seed, run in runs.items():
         with run.locked():
             found[seed] = single = measure_retention(run, evaluation.episodes, evaluation.seed, output.display)
@@ -251,7 +251,7 @@ def _arms(run: RunFolder, home: str, scenario: str, output: OutputOptions, joint
     """Return the arms of a recovery, or where skills are named those that adapt them jointly and one after another."""
     from soulsgraph.transfer.recovery import arms_of, joint_arms
 
-    named = None if jointly is None else domains.named_skills(run, jointly)
+    named = None if jointly is None else lineage.named_skills(run, jointly)
     skills = _recommended(run, home, scenario, output) if named is None else named
     if jointly is None:
         return arms_of(run, skills)

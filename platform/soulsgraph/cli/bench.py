@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 from soulsgraph.bench import DEFAULT_FLEET, FleetOptions
 from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
-from soulsgraph.plan import check_range
+from soulsgraph.runs.plan import check_range
 
 
 def bench(
@@ -40,8 +40,8 @@ def bench(
         fleet: What of a fleet is measured.
     """
     from soulsgraph.bench import describe, run_benchmark
-    from soulsgraph.files import describe_run
-    from soulsgraph.precompile import precompile
+    from soulsgraph.results.files import describe_run
+    from soulsgraph.runs.precompile import precompile
 
     check_range("rounds", rounds, 1, 1000)
     precompile(output.console)

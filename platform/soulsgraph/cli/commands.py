@@ -11,28 +11,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional
 
-from soulsgraph import evaluate as evaluating
 from soulsgraph.cli import options
 from soulsgraph.cli.output import DEFAULT_RUN, Flag, OutputOptions, RunOptions
 from soulsgraph.cli.pages import write_reproductions
 from soulsgraph.cli.remedies import command_line, in_commands
-from soulsgraph.domains import finished_versions, own_stage, own_stages, predecessors, scenarios_of, upstream_versions
-from soulsgraph.files import write_json
 from soulsgraph.paper.study import ReproductionFolder, Study
-from soulsgraph.plan import Plan, check_learns, check_range, lasting_name
-from soulsgraph.progress import stage_progress
-from soulsgraph.run_folder import RunFolder, check_given
-from soulsgraph.tables import WinRateTable, write_episodes, write_rows
+from soulsgraph.results.files import write_json
+from soulsgraph.results.tables import WinRateTable, write_episodes, write_rows
+from soulsgraph.runs import evaluate as evaluating
+from soulsgraph.runs.lineage import (
+    finished_versions,
+    own_stage,
+    own_stages,
+    predecessors,
+    scenarios_of,
+    upstream_versions,
+)
+from soulsgraph.runs.plan import Plan, check_learns, check_range, lasting_name
+from soulsgraph.runs.progress import stage_progress
+from soulsgraph.runs.run_folder import RunFolder, check_given
 from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.config import Where, parse
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
-from soulsgraph_envs.drivers.realtime.link import load_games
+from soulsgraph_envs.core.files import check_writable
+from soulsgraph_envs.games.realtime.link import load_games
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.atomic import check_writable
-from soulsgraph_policies.library import SkillCard
+from soulsgraph_policies.agents.library import SkillCard
 
 if TYPE_CHECKING:
-    from soulsgraph.train import Workplace
+    from soulsgraph.runs.train import Workplace
 
 #: The options of a study: what a new reproduction trains and evaluates.
 StudyOptions = Annotated[
@@ -107,7 +114,7 @@ def train(
         run: Run folder, begun if it does not exist.
         graph: Skill graph of a new run: paper (the default), or a project's, as PROJECT/GRAPH.
     """
-    from soulsgraph.train import train_stages
+    from soulsgraph.runs.train import train_stages
 
     begun = (run / "plan.json").exists()
     given = plan if graph is None else {**plan, "graph": graph}
@@ -200,7 +207,7 @@ def _place(games: Path | None, fleet: Path | None, seed: int) -> evaluating.Plac
     if seed != evaluating.EVALUATION_SEED:
         raise SoulsGraphError("--seed: expected none, for a fleet's games draw seeds of their own; leave it out.")
     # Imported here: nothing else of this needs a fleet's libraries.
-    from soulsgraph_clusters.fleet.settings import load_fleet
+    from soulsgraph_clusters.fleet.protocol.settings import load_fleet
 
     return load_fleet(fleet)
 
@@ -267,7 +274,7 @@ def reproduce(
         folder.plan.check_learns()
     # Imported when the options are known to hold: it takes seconds.
     from soulsgraph.paper.work import do_units
-    from soulsgraph_clusters.session import check_nodes
+    from soulsgraph_clusters.sessions.session import check_nodes
 
     with options.ray_session(folder, session, needed=bool(folder.left)) as joined:
         if folder.left:
@@ -284,16 +291,16 @@ def _train_and_evaluate(run: RunFolder, session: options.SessionOptions, *notes:
     for note in notes:
         session.console.print(note, soft_wrap=True)
     # Imported here: the other commands need none of it.
-    from soulsgraph.curves import CHECKPOINT_INTERVAL
-    from soulsgraph.precompile import load_playing
-    from soulsgraph.worker_process import WorkerProcess
+    from soulsgraph.runs.curves import CHECKPOINT_INTERVAL
+    from soulsgraph.runs.precompile import load_playing
+    from soulsgraph.runs.worker_process import WorkerProcess
 
     with WorkerProcess() as worker:
         if any(stage.steps >= CHECKPOINT_INTERVAL for stage in stages):
             worker.start(load_playing)
         # Imported after the first line, beside the worker's start: it takes seconds.
         with _uncollected():
-            from soulsgraph.train import train_stages
+            from soulsgraph.runs.train import train_stages
         with options.workplace(run, session, worker) as place:
             train_stages(place, stages, session.console)
             _evaluate_and_show(run, options.EvaluationOptions(run.plan.episodes), session, place)

@@ -16,12 +16,12 @@ from soulsgraph.cli import options
 from soulsgraph.cli.options import DEFAULT_FIGHT, FightOptions
 from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions, one_action
 from soulsgraph.cli.remedies import command_line, in_commands
-from soulsgraph.evaluate import EVALUATION_SEED, check_evaluation, evaluation_seeds
-from soulsgraph.plan import Plan, check_range
-from soulsgraph.progress import silence_advice, stage_progress
-from soulsgraph.tables import text_table
+from soulsgraph.results.tables import text_table
+from soulsgraph.runs.evaluate import EVALUATION_SEED, check_evaluation, evaluation_seeds
+from soulsgraph.runs.plan import Plan, check_range
+from soulsgraph.runs.progress import silence_advice, stage_progress
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_policies.atomic import check_writable
+from soulsgraph_envs.core.files import check_writable
 
 if TYPE_CHECKING:
     from soulsgraph.recordings.recording import Fighter
@@ -89,9 +89,9 @@ def record(
 
 def _record(fighter: Fighter, seeds: Seeds, out: Path, games: Path | None, output: OutputOptions) -> list[Path]:
     """Record fights with a line of progress, and return their files."""
-    from soulsgraph.precompile import precompile_playing
     from soulsgraph.recordings import recording
-    from soulsgraph_envs.drivers.realtime.link import load_games
+    from soulsgraph.runs.precompile import precompile_playing
+    from soulsgraph_envs.games.realtime.link import load_games
 
     places, written = None if games is None else load_games(games), list[Path]()
     precompile_playing(output.console)
@@ -130,8 +130,8 @@ def _record_journals(run: Path, out: Path, output: OutputOptions, given: Sequenc
 
 
 def _fighter(who: Path, fight: FightOptions, handicap: HandicapOptions) -> Fighter:
-    from soulsgraph.evaluate import Setting, source_of
     from soulsgraph.recordings.recording import ORACLE, Fighter
+    from soulsgraph.runs.evaluate import Setting, source_of
     from soulsgraph.zoo import open_run
 
     if str(who) == ORACLE and not who.exists():
@@ -285,11 +285,11 @@ def clone(
         graph: Skill graph of a new run: paper, or a project's, as PROJECT/GRAPH; by default that of the fights.
     """
     # Imported here: it takes seconds.
-    from soulsgraph.domains import named_skills
-    from soulsgraph.precompile import precompile_playing
     from soulsgraph.recordings.cloning import clone_fights, graph_of
-    from soulsgraph.run_folder import RunFolder
-    from soulsgraph_policies.cloning import UPDATES
+    from soulsgraph.runs.lineage import named_skills
+    from soulsgraph.runs.precompile import precompile_playing
+    from soulsgraph.runs.run_folder import RunFolder
+    from soulsgraph_policies.learning.cloning import UPDATES
 
     begun = (run / RunFolder.plan_file).exists()
     if graph is None and not begun:

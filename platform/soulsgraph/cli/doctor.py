@@ -13,14 +13,14 @@ from rich.console import Console
 from rich.text import Text
 
 from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
-from soulsgraph.terminal import TextTable
+from soulsgraph.results.terminal import TextTable
 from soulsgraph_envs.core.compiling import cache_folder, cache_remark
 from soulsgraph_envs.core.distribution import is_host
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.machine import usable_memory, usable_processors
 from soulsgraph_envs.core.user import home_folder
-from soulsgraph_envs.drivers.doctor.machine import Check, Checks
-from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games
+from soulsgraph_envs.games.doctor.machine import Check, Checks
+from soulsgraph_envs.games.realtime.link import GameSettings, load_games
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
 #: The releases that training is built on; others may have moved what it overrides.
@@ -42,7 +42,7 @@ def doctor(
         fleet: TOML file of a fleet whose head this machine is; `soulsgraph fleet plan` examines its game PCs.
     """
     # Imported here: no other command needs the drivers of real-time games.
-    from soulsgraph_envs.drivers.doctor.examination import examine
+    from soulsgraph_envs.games.doctor.examination import examine
 
     wanted = load_games(games) if games else (GameSettings(driver=driver),)
     checks = check_machine() + examine(wanted) + check_user()

@@ -19,21 +19,21 @@ from tyro.conf import Positional, arg
 
 from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, OutputOptions, RunOptions, one_action
 from soulsgraph.cli.remedies import in_commands
-from soulsgraph.progress import draws, interruptible
-from soulsgraph.terminal import TextTable
+from soulsgraph.results.terminal import TextTable
+from soulsgraph.runs.progress import draws, interruptible
 from soulsgraph.zoo import open_run
-from soulsgraph_clusters.fleet.certificates import HEAD_DAYS, make_certificates
-from soulsgraph_clusters.fleet.head.folder import set_drained
-from soulsgraph_clusters.fleet.head.status import WRITTEN_WITHIN_S, FleetStatus, GameStatus, read_status
-from soulsgraph_clusters.fleet.pc.spool import UNFINISHED
-from soulsgraph_clusters.fleet.security import Tokens, write_token_file
-from soulsgraph_clusters.fleet.settings import METRICS_READER, check_name, load_fleet
+from soulsgraph_clusters.fleet.actor.spool import UNFINISHED
+from soulsgraph_clusters.fleet.gateway.folder import set_drained
+from soulsgraph_clusters.fleet.gateway.status import WRITTEN_WITHIN_S, FleetStatus, GameStatus, read_status
+from soulsgraph_clusters.fleet.protocol.certificates import HEAD_DAYS, make_certificates
+from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
+from soulsgraph_clusters.fleet.protocol.settings import METRICS_READER, check_name, load_fleet
 from soulsgraph_envs.core.access import new_token
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 if TYPE_CHECKING:
-    from soulsgraph_clusters.fleet.head.roll_call import Answer
+    from soulsgraph_clusters.fleet.gateway.preflight import Answer
 
 _FLEET = Path("fleet.toml")
 _SHOW_EVERY_S = 1.0
@@ -161,9 +161,9 @@ def replay(
         skill: A skill that a fleet played for.
     """
     # Imported here: it takes seconds, and no other action needs it.
-    from soulsgraph.domains import finished_versions, own_stage
-    from soulsgraph.progress import silence_advice, stage_progress
-    from soulsgraph.stage_setup import StageSetup, trained_artifact
+    from soulsgraph.runs.lineage import finished_versions, own_stage
+    from soulsgraph.runs.progress import silence_advice, stage_progress
+    from soulsgraph.runs.stage_setup import StageSetup, trained_artifact
 
     silence_advice()
     folder = open_run(run)
@@ -266,10 +266,10 @@ def plan(
         fleet: The fleet's file.
         wait_s: How long to wait for PCs.
     """
-    from soulsgraph_clusters.fleet.head.folder import sole_head
-    from soulsgraph_clusters.fleet.head.roll_call import RollCall
-    from soulsgraph_clusters.fleet.own_projects import digests_here
-    from soulsgraph_policies.projects import load_project
+    from soulsgraph_clusters.fleet.gateway.folder import sole_head
+    from soulsgraph_clusters.fleet.gateway.preflight import RollCall
+    from soulsgraph_clusters.fleet.protocol.project_digests import digests_here
+    from soulsgraph_policies.agents.projects import load_project
 
     found = load_fleet(fleet)
     if not found.settings.pcs:

@@ -10,9 +10,9 @@ from pathlib import Path
 import grpc
 
 from soulsgraph.cli.remedies import command_line
-from soulsgraph_clusters.fleet.head.folder import read_drained
-from soulsgraph_clusters.fleet.head.serving import SERVER_OPTIONS, bind
-from soulsgraph_clusters.fleet.security import (
+from soulsgraph_clusters.fleet.gateway.folder import read_drained
+from soulsgraph_clusters.fleet.gateway.serving import SERVER_OPTIONS, bind
+from soulsgraph_clusters.fleet.protocol.security import (
     ENDS_SOON,
     Tokens,
     certified_hosts,
@@ -20,10 +20,10 @@ from soulsgraph_clusters.fleet.security import (
     read_pair,
     read_token_file,
 )
-from soulsgraph_clusters.fleet.settings import METRICS_READER, Fleet, load_fleet, split_address
+from soulsgraph_clusters.fleet.protocol.settings import METRICS_READER, Fleet, load_fleet, split_address
 from soulsgraph_envs.core.access import family_of, join_address, read_private
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.drivers.doctor.machine import Check, Checks
+from soulsgraph_envs.games.doctor.machine import Check, Checks
 
 _CORRECT = "correct the fleet's file"
 

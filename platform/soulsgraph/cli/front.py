@@ -13,7 +13,7 @@ from textwrap import fill
 
 from soulsgraph_envs.core.distribution import WHOLE, installed, is_host
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
-from soulsgraph_policies.atomic import writing
+from soulsgraph_envs.core.files import writing
 
 DESCRIPTION = "Train, compose, evaluate and adapt agents made of skills for Souls games."
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.drivers.memory.reader import find_process
-from soulsgraph_envs.drivers.realtime.link import save_game
-from soulsgraph_envs.standin.options import DEFAULT_STAND_IN, StandInOptions
-from soulsgraph_envs.standin.process import StandInProcess, ended_by_signals
-from soulsgraph_envs.standin.siphon.serving import DEFAULT_SERVING, Serving, settings_of
+from soulsgraph_envs.games.memory.reader import find_process
+from soulsgraph_envs.games.realtime.link import save_game
+from soulsgraph_envs.games.standin.options import DEFAULT_STAND_IN, StandInOptions
+from soulsgraph_envs.games.standin.process import StandInProcess, ended_by_signals
+from soulsgraph_envs.games.standin.siphon.serving import DEFAULT_SERVING, Serving, settings_of
 
 
 def serve_siphon(
@@ -40,7 +40,7 @@ def serve_siphon(
     if pid and process:
         raise SoulsGraphError("serve-siphon: expected --pid or --process, found both; leave one out.")
     serving.check()
-    from soulsgraph_envs.standin.siphon.server import SiphonServer
+    from soulsgraph_envs.games.standin.siphon.server import SiphonServer
 
     running = bool(pid or process)
     game: AbstractContextManager[Callable[[], int]] = _stand_in(map, speed, serving.display)
@@ -74,6 +74,6 @@ def standin(options: StandInOptions = DEFAULT_STAND_IN) -> None:
     commands, one a line: crash, move, hang [S], freeze [S], stall [S], drop [S], pause, speed N, die,
     state, quit.
     """
-    from soulsgraph_envs.standin.program import run
+    from soulsgraph_envs.games.standin.program import run
 
     run(options)

@@ -15,9 +15,9 @@ from tyro.conf import UseAppendAction, arg
 from soulsgraph.cli.doctor import show
 from soulsgraph.cli.output import DEFAULT_OUTPUT, Flag, OutputOptions
 from soulsgraph.cli.remedies import command_line, in_commands
-from soulsgraph.precompile import precompile_playing
-from soulsgraph.progress import interruptible
-from soulsgraph_clusters.fleet.pc.host import (
+from soulsgraph.runs.precompile import precompile_playing
+from soulsgraph.runs.progress import interruptible
+from soulsgraph_clusters.fleet.actor.host import (
     HostOptions,
     ask,
     check_spool,
@@ -26,11 +26,11 @@ from soulsgraph_clusters.fleet.pc.host import (
     play_games,
     state_folder,
 )
-from soulsgraph_clusters.fleet.pc.spool import AFTER_FIGHT, AT_ONCE, free_mb, in_use
-from soulsgraph_clusters.fleet.pc.spool import pause as pause_games
-from soulsgraph_clusters.fleet.pc.spool import resume as resume_games
-from soulsgraph_envs.drivers.doctor.machine import Check, Checks
-from soulsgraph_envs.drivers.realtime.link import GameSettings, load_games
+from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, AT_ONCE, free_mb, in_use
+from soulsgraph_clusters.fleet.actor.spool import pause as pause_games
+from soulsgraph_clusters.fleet.actor.spool import resume as resume_games
+from soulsgraph_envs.games.doctor.machine import Check, Checks
+from soulsgraph_envs.games.realtime.link import GameSettings, load_games
 
 #: Where a PC's games spool unless told otherwise.
 DEFAULT_SPOOL = state_folder()
@@ -97,8 +97,8 @@ def resume(output: OutputOptions = DEFAULT_OUTPUT, spool: Path = DEFAULT_SPOOL) 
 
 def _check(options: HostOptions, output: OutputOptions, projects: Sequence[Path]) -> None:
     # Imported here: playing needs nothing of it.
-    from soulsgraph_envs.drivers.doctor.examination import examine
-    from soulsgraph_policies.projects import loaded_projects
+    from soulsgraph_envs.games.doctor.examination import examine
+    from soulsgraph_policies.agents.projects import loaded_projects
 
     own = Checks("Projects")
     with own.failing("projects", "correct the project, or leave it out"):

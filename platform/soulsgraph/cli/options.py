@@ -16,24 +16,24 @@ from tyro.conf import arg
 
 from soulsgraph.cli.output import OutputOptions, RunOptions
 from soulsgraph.cli.remedies import command_line
-from soulsgraph.evaluate import EVALUATION_SEED
-from soulsgraph.plan import Plan, lasting_name
-from soulsgraph.progress import silence_advice
-from soulsgraph.run_folder import RunFolder, check_given
+from soulsgraph.runs.evaluate import EVALUATION_SEED
+from soulsgraph.runs.plan import Plan, lasting_name
+from soulsgraph.runs.progress import silence_advice
+from soulsgraph.runs.run_folder import RunFolder, check_given
 from soulsgraph.transfer.measures import TransferOptions
 from soulsgraph.zoo import copy_agent, is_agent, is_copy, open_own_run
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.drivers.opening import check_games
-from soulsgraph_envs.drivers.realtime.link import load_games
+from soulsgraph_envs.games.opening import check_games
+from soulsgraph_envs.games.realtime.link import load_games
 from soulsgraph_envs.skills import load_skill_options
 
 if TYPE_CHECKING:
     from soulsgraph.paper.study import ReproductionFolder
-    from soulsgraph.train import Workplace
-    from soulsgraph.worker_process import WorkerProcess
-    from soulsgraph_clusters.fleet.head.gateway_process import Gateways
-    from soulsgraph_clusters.fleet.settings import Fleet
-    from soulsgraph_clusters.session import Session
+    from soulsgraph.runs.train import Workplace
+    from soulsgraph.runs.worker_process import WorkerProcess
+    from soulsgraph_clusters.fleet.gateway.gateway_process import Gateways
+    from soulsgraph_clusters.fleet.protocol.settings import Fleet
+    from soulsgraph_clusters.sessions.session import Session
 
 #: Where an agent of the zoo is copied to, for a command that writes into its run folder.
 Copy = Annotated[Path | None, arg(name="run")]
@@ -230,11 +230,11 @@ def workplace(run: RunFolder, session: SessionOptions, worker: WorkerProcess | N
         SoulsGraphError: if Ray or a game of this machine cannot be used; a planned run is not begun then.
     """
     # Imported here: evaluation needs none of it, and it takes seconds.
-    from soulsgraph.progress import Board
-    from soulsgraph.train import Workplace
-    from soulsgraph.worker_process import WorkerProcess
-    from soulsgraph_clusters.fleet.settings import load_fleet
-    from soulsgraph_clusters.session import LOCAL, chosen_address
+    from soulsgraph.runs.progress import Board
+    from soulsgraph.runs.train import Workplace
+    from soulsgraph.runs.worker_process import WorkerProcess
+    from soulsgraph_clusters.fleet.protocol.settings import load_fleet
+    from soulsgraph_clusters.sessions.session import LOCAL, chosen_address
 
     games = () if session.games is None else load_games(session.games)
     if session.gateways != 1 and session.fleet is None:
@@ -246,7 +246,7 @@ def workplace(run: RunFolder, session: SessionOptions, worker: WorkerProcess | N
         _check_real_time(run.plan, fleet is not None)
     if fleet:
         # Imported here: gRPC takes a moment that a run in the simulator need not wait.
-        from soulsgraph_clusters.fleet.security import read_identity
+        from soulsgraph_clusters.fleet.protocol.security import read_identity
 
         read_identity(fleet.settings, fleet.folder, fleet.relays)
     if chosen_address(session.address) == LOCAL:
@@ -282,7 +282,7 @@ def _own_fleet(run: RunFolder, games: Path | None, session: Session) -> Abstract
     if games is None:
         return nullcontext()
     # Imported here: gRPC takes a moment that a run in the simulator need not wait.
-    from soulsgraph_clusters.games_as_fleet import games_as_fleet
+    from soulsgraph_clusters.fleet.learner.local_games import games_as_fleet
 
     return games_as_fleet(games, session, run.path.absolute() / "spool", run.plan.env_runners)
 
@@ -292,14 +292,14 @@ def _gateways(fleet: Fleet | None, session: Session) -> AbstractContextManager[G
     if fleet is None:
         return nullcontext()
     # Imported here: gRPC takes a moment that a run in the simulator need not wait.
-    from soulsgraph_clusters.fleet.head.gateway_process import Gateways
+    from soulsgraph_clusters.fleet.gateway.gateway_process import Gateways
 
     return closing(Gateways(fleet, session))
 
 
 def _sole_head(fleet: Fleet) -> AbstractContextManager[None]:
     # Imported here: it needs locks that only a head's system has.
-    from soulsgraph_clusters.fleet.head.folder import sole_head
+    from soulsgraph_clusters.fleet.gateway.folder import sole_head
 
     return sole_head(fleet)
 
@@ -316,8 +316,8 @@ def ray_session(
     A private Ray is started only if `needed`. `sole` is entered once the folder is locked: a training that outlived its
     supervisor is ended by then, and holds nothing else.
     """
-    from soulsgraph.precompile import precompile
-    from soulsgraph_clusters.session import connect
+    from soulsgraph.runs.precompile import precompile
+    from soulsgraph_clusters.sessions.session import connect
 
     silence_advice()
     with ExitStack() as stack:

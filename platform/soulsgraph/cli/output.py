@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, g
 from rich.console import Console, RenderableType
 from tyro.conf import FlagCreatePairsOff, Positional, arg, subcommand
 
-from soulsgraph.progress import Display
-from soulsgraph.terminal import OutputConsole
+from soulsgraph.results.terminal import OutputConsole
+from soulsgraph.runs.progress import Display
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -252,7 +252,7 @@ class RunOptions(OutputOptions):
     def __post_init__(self) -> None:
         if self.project is not None:
             # Imported here: few commands are given one.
-            from soulsgraph_policies.projects import load_project
+            from soulsgraph_policies.agents.projects import load_project
 
             load_project(self.project)
 

@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 
 from soulsgraph.cli.output import DEFAULT_RUN, OutputOptions, RunOptions
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.atomic import check_writable
+from soulsgraph_envs.core.files import check_writable
 
 
 def report(
@@ -66,7 +66,7 @@ def write_reproductions(out: Path, output: OutputOptions, folders: Sequence[Path
 
 def _write_page(path: Path, folders: Sequence[Path], beside: Path | None, output: OutputOptions) -> None:
     from soulsgraph.pages.run_report import fight_video, write_run_report
-    from soulsgraph.precompile import precompile_playing
+    from soulsgraph.runs.precompile import precompile_playing
     from soulsgraph.zoo import open_run
 
     if len(folders) != 1:
@@ -97,8 +97,8 @@ def replay(
     """
     from soulsgraph.pages.fight_page import write_fight_page
     from soulsgraph.pages.what_if import last_decision
-    from soulsgraph.precompile import precompile_playing
     from soulsgraph.recordings.files import read_recording
+    from soulsgraph.runs.precompile import precompile_playing
     from soulsgraph.zoo import agent_names, open_agent, open_run
 
     recording = read_recording(fight)

@@ -9,7 +9,7 @@ from typing import Any
 
 from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.atomic import check_writable
+from soulsgraph_envs.core.files import check_writable
 
 
 def play(
@@ -38,12 +38,12 @@ def play(
         player: Name of the person in what is recorded; any name will do.
     """
     # Imported here: a help text need not wait for it.
-    from soulsgraph.evaluate import check_evaluation
-    from soulsgraph.plan import Plan, lasting_name
-    from soulsgraph.precompile import precompile_playing
+    from soulsgraph.runs.evaluate import check_evaluation
+    from soulsgraph.runs.plan import Plan, lasting_name
+    from soulsgraph.runs.precompile import precompile_playing
     from soulsgraph.watch.playing import Play, Recorder, make_window, scenario_against
     from soulsgraph_envs.core.scenario import load_scenario, started_at
-    from soulsgraph_envs.drivers.keyboard.device import load_bindings
+    from soulsgraph_envs.games.keyboard.device import load_bindings
 
     if scenario is not None and boss is not None:
         raise SoulsGraphError("play: expected one of --scenario and --boss, found both; leave one out.")

@@ -15,12 +15,12 @@ from tyro.conf import Positional, arg
 from soulsgraph.cli import options
 from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions
 from soulsgraph.cli.remedies import command_line
-from soulsgraph.plan import Plan, check_range
-from soulsgraph.progress import silence_advice
 from soulsgraph.project import begin_project, listing
-from soulsgraph.tables import text_table
+from soulsgraph.results.tables import text_table
+from soulsgraph.runs.plan import Plan, check_range
+from soulsgraph.runs.progress import silence_advice
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_policies.projects import load_project, loaded_projects
+from soulsgraph_policies.agents.projects import load_project, loaded_projects
 
 #: The options of every agent's plan that is compared.
 ComparedOptions = Annotated[
@@ -79,8 +79,8 @@ def smoke(project: Named, output: OutputOptions = DEFAULT_OUTPUT) -> None:
     Args:
         project: Folder of a project, or the name of an installed one.
     """
-    from soulsgraph.precompile import precompile
     from soulsgraph.project.checking import smoke as smoked
+    from soulsgraph.runs.precompile import precompile
 
     silence_advice()
     name, began, found = _name_of(project), time.monotonic(), []
@@ -114,10 +114,10 @@ def compare(
     check_range("seeds", seeds, 1, 1000)
     if len(set(graphs)) < 2 or len(set(graphs)) < len(graphs):
         raise SoulsGraphError(f"compare: expected two graphs or more, each once, found {', '.join(graphs) or 'none'}.")
-    from soulsgraph.precompile import precompile
     from soulsgraph.project.comparing import HEADINGS, Comparison
-    from soulsgraph.worker_process import WorkerProcess
-    from soulsgraph_clusters.session import connect
+    from soulsgraph.runs.precompile import precompile
+    from soulsgraph.runs.worker_process import WorkerProcess
+    from soulsgraph_clusters.sessions.session import connect
 
     silence_advice()
     comparison = Comparison(Plan(**options.plan_values(plan)), graphs, range(seeds), out)

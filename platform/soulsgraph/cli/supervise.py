@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 from tyro.conf import Positional, arg
 
-from soulsgraph.attempts import Attempts, Command, Ended, Jobs, Processes, Stopped, pause
 from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
 from soulsgraph.cli.remedies import REPEATED, RESUMED, folder_of, option_of
-from soulsgraph.progress import interruptible
-from soulsgraph.supervision import INTERRUPTED, UNAVAILABLE
-from soulsgraph_clusters.head import RayHead, listens
+from soulsgraph.runs.attempts import Attempts, Command, Ended, Jobs, Processes, Stopped, pause
+from soulsgraph.runs.progress import interruptible
+from soulsgraph.runs.supervision import INTERRUPTED, UNAVAILABLE
+from soulsgraph_clusters.sessions.head import RayHead, listens
 from soulsgraph_envs.core.access import join_address, split_address
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.terminal import UNREAD
@@ -143,7 +143,7 @@ def _check_joins(address: str, head: RayHead) -> None:
 
 def _jobs(address: str, command: Command, report: Callable[[str], None]) -> Jobs:
     # Imported here: it takes seconds, and only jobs need it.
-    from soulsgraph_clusters.submission import JobServer
+    from soulsgraph_clusters.sessions.submission import JobServer
 
     folder = folder_of(command.words)
     if folder and not Path(folder).is_absolute():

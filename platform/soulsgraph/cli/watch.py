@@ -13,10 +13,10 @@ from tyro.conf import Positional
 
 from soulsgraph.cli.options import DEFAULT_FIGHT, FightOptions
 from soulsgraph.cli.output import DEFAULT_RUN, Flag, OutputOptions, RunOptions
-from soulsgraph.evaluate import EVALUATION_SEED, check_evaluation
-from soulsgraph.plan import check_range
+from soulsgraph.runs.evaluate import EVALUATION_SEED, check_evaluation
+from soulsgraph.runs.plan import check_range
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
-from soulsgraph_policies.atomic import check_writable
+from soulsgraph_envs.core.files import check_writable
 
 if TYPE_CHECKING:
     from soulsgraph.watch.fights import Fight
@@ -139,7 +139,7 @@ def _announced(fights: Fights, output: OutputOptions, shown: list[dict[str, Any]
 
 
 def _show(fights: Fights, beside: int, only_fight: bool, output: OutputOptions) -> None:
-    from soulsgraph.precompile import precompile_playing
+    from soulsgraph.runs.precompile import precompile_playing
     from soulsgraph.watch.showing import FIGHT_SIZE, SIZE, FightWindow
 
     height, width = FIGHT_SIZE if only_fight else SIZE
@@ -152,7 +152,7 @@ def _show(fights: Fights, beside: int, only_fight: bool, output: OutputOptions) 
 
 
 def _write(kind: str, path: Path, fights: Fights, only_fight: bool, output: OutputOptions) -> None:
-    from soulsgraph.precompile import precompile_playing
+    from soulsgraph.runs.precompile import precompile_playing
     from soulsgraph.watch.showing import WRITERS, frames, import_ffmpeg
 
     check_writable(path.parent)

@@ -12,16 +12,16 @@ from tyro.conf import Positional, arg
 from soulsgraph.cli import options
 from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions, one_action
 from soulsgraph.cli.remedies import command_line
-from soulsgraph.files import slug
-from soulsgraph.plan import Plan, check_range, lasting_name
-from soulsgraph.progress import silence_advice, stage_progress
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.tables import text_table
+from soulsgraph.results.files import slug
+from soulsgraph.results.tables import text_table
+from soulsgraph.runs.plan import Plan, check_range, lasting_name
+from soulsgraph.runs.progress import silence_advice, stage_progress
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo import AGENTS, PLANNED, agent_names, copy_agent, is_agent, open_agent, open_run
 from soulsgraph.zoo.card import EPISODES, HEADINGS, PAGE, AgentCard, agent_row, agents_table, read_card
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_policies.atomic import check_writable
+from soulsgraph_envs.core.files import check_writable
 
 Names = Annotated[Positional[tuple[str, ...]], arg(metavar="[NAME ...]")]
 Name = Annotated[Positional[str], arg(metavar="NAME")]
@@ -58,7 +58,7 @@ def show(name: Name, output: OutputOptions = DEFAULT_OUTPUT) -> None:
 
 def _show_own(run: RunFolder, output: OutputOptions) -> None:
     """Show every version of a run's skills: where it was trained, for how long, on top of what."""
-    from soulsgraph.domains import cards_of  # Imported here: it takes seconds.
+    from soulsgraph.runs.lineage import cards_of  # Imported here: it takes seconds.
 
     plan, cards = run.plan, cards_of(run)
     rows = [
@@ -180,10 +180,10 @@ def build(
         runs: Folder of the agents' runs; a finished run there is not trained again.
         out: Folder of the finished agents.
     """
-    from soulsgraph.precompile import precompile
-    from soulsgraph.worker_process import WorkerProcess
+    from soulsgraph.runs.precompile import precompile
+    from soulsgraph.runs.worker_process import WorkerProcess
     from soulsgraph.zoo.build import Workshop
-    from soulsgraph_clusters.session import connect
+    from soulsgraph_clusters.sessions.session import connect
 
     silence_advice()
     chosen, cards = _chosen(names, tuple(PLANNED)), []
@@ -252,10 +252,10 @@ def export(
     if not onnx:
         raise SoulsGraphError("export: expected a format to write, found none; ask for one with --onnx.")
     # Imported here: a help text need not wait for it.
-    from soulsgraph.evaluate import Setting, source_of
-    from soulsgraph.exchange import CHECK, Agreement, export_onnx
-    from soulsgraph.precompile import precompile_playing
-    from soulsgraph_policies.foreign_files import import_onnx
+    from soulsgraph.runs.evaluate import Setting, source_of
+    from soulsgraph.runs.precompile import precompile_playing
+    from soulsgraph.zoo.exchange import CHECK, Agreement, export_onnx
+    from soulsgraph_policies.agents.foreign_files import import_onnx
 
     run = open_run(folder)
     import_onnx()
@@ -300,8 +300,8 @@ def import_sb3(
         statistics: JSON file with mean, variance and clip of its VecNormalize; raw observations if not given.
     """
     # Imported here: a help text need not wait for it.
-    from soulsgraph.exchange import import_stable_baselines
-    from soulsgraph.run_folder import RunFolder
+    from soulsgraph.runs.run_folder import RunFolder
+    from soulsgraph.zoo.exchange import import_stable_baselines
     from soulsgraph_envs.skills import END_TO_END
 
     if (run / RunFolder.plan_file).exists() or is_agent(run):

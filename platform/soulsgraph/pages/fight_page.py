@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph.files import write_text
 from soulsgraph.pages.document import Html, page, tag
 from soulsgraph.pages.what_if import Search
 from soulsgraph.recordings.files import Recording
 from soulsgraph.recordings.header import Header, PlayedSkill
+from soulsgraph.results.files import write_text
 from soulsgraph.watch.showing import observed_lines
 from soulsgraph_envs.combat.episodes import Doubles
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.simulator import palette
+from soulsgraph_envs.render import palette
 
 
 @dataclass(frozen=True)

@@ -8,20 +8,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from soulsgraph.domains import cards_of, own_stages, scenarios_of
-from soulsgraph.evaluate import EVALUATION_SEED, table_key
-from soulsgraph.files import write_text
-from soulsgraph.identity import Key
 from soulsgraph.pages.document import Html, data_uri, page, section, table, tag
 from soulsgraph.recordings.header import run_name
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.tables import WinRate, read_rows
+from soulsgraph.results.files import write_text
+from soulsgraph.results.tables import WinRate, read_rows
+from soulsgraph.runs.evaluate import EVALUATION_SEED, table_key
+from soulsgraph.runs.identity import Key
+from soulsgraph.runs.lineage import cards_of, own_stages, scenarios_of
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo.card import CARD, read_card
 from soulsgraph_envs.core.config import Where, read_file, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_envs.core.temporary import temporary_folder
-from soulsgraph_policies.graph import SkillGraph
-from soulsgraph_policies.library import SkillCard
+from soulsgraph_policies.agents.graph import SkillGraph
+from soulsgraph_policies.agents.library import SkillCard
 
 #: A page is at most this large, and its video this much of it; a longer fight is cut until it fits.
 MOST_BYTES, _MOST_VIDEO_BYTES = 10_000_000, 6_000_000

@@ -12,19 +12,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from soulsgraph.plan import scenario_digest
 from soulsgraph.recordings.files import Recording
 from soulsgraph.recordings.header import Header
-from soulsgraph.run_folder import RunFolder
+from soulsgraph.runs.plan import scenario_digest
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.episodes import Flags, Integers
 from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.core.streams import Seeds
-from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.agent import Agent
+from soulsgraph_policies.agents.agent import Agent
 
 #: Game time by which the agent must live longer, how far an attempt is followed, and how far back they go.
 LONGER_S, _FOLLOWED_S, _BACK_S = 2.0, 10.0, 30.0

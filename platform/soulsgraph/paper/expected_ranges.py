@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from soulsgraph.evaluate import TABLE_1
 from soulsgraph.paper.records import REFERENCE, Reproduction
-from soulsgraph.statistics import SettingRates, Spread, WinCount, paired_difference, paired_ratio, seed_curves
-from soulsgraph.tables import seeds_text
+from soulsgraph.results.statistics import SettingRates, Spread, WinCount, paired_difference, paired_ratio, seed_curves
+from soulsgraph.results.tables import seeds_text
+from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import END_TO_END as END_TO_END_SKILL
 

@@ -19,13 +19,13 @@ from matplotlib.patches import Patch
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from soulsgraph.curves import EPISODES
-from soulsgraph.evaluate import TABLE_1
 from soulsgraph.paper.expected_ranges import BEYOND_PAPER, ROW_RANGES, paper_rate
 from soulsgraph.paper.records import Reproduction
-from soulsgraph.statistics import SeedCurves, Spread, moving_average, seed_curves
+from soulsgraph.results.statistics import SeedCurves, Spread, moving_average, seed_curves
+from soulsgraph.runs.curves import EPISODES
+from soulsgraph.runs.evaluate import TABLE_1
+from soulsgraph_envs.core.files import whole_file
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES
-from soulsgraph_policies.atomic import whole_file
 
 #: Height of a row's part that points take, of the whole row's 1.
 _LANE = 0.62

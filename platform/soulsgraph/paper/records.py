@@ -14,12 +14,12 @@ from typing import Any
 
 from rich.table import Table
 
-from soulsgraph.evaluate import TABLE_1
-from soulsgraph.files import api_call
-from soulsgraph.plan import RENAMED_PRESETS
-from soulsgraph.statistics import SettingRates, Spread, WinCount
-from soulsgraph.tables import read_rows, seeds_text
-from soulsgraph.terminal import TextTable
+from soulsgraph.results.files import api_call
+from soulsgraph.results.statistics import SettingRates, Spread, WinCount
+from soulsgraph.results.tables import read_rows, seeds_text
+from soulsgraph.results.terminal import TextTable
+from soulsgraph.runs.evaluate import TABLE_1
+from soulsgraph.runs.plan import RENAMED_PRESETS
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph.evaluate import TABLE_1
 from soulsgraph.paper import expected_ranges as ranges
 from soulsgraph.paper.records import TABLE_1_PARTS, Records, Reproduction
-from soulsgraph.statistics import (
+from soulsgraph.results.statistics import (
     Interval,
     SettingRates,
     Spread,
@@ -20,7 +19,8 @@ from soulsgraph.statistics import (
     interquartile_mean_interval,
     paired_difference,
 )
-from soulsgraph.tables import markdown_table, number, with_interval, yes_no
+from soulsgraph.results.tables import markdown_table, number, with_interval, yes_no
+from soulsgraph.runs.evaluate import TABLE_1
 
 _SHARE = "share of "
 #: What a description holds for programs, or is shown session by session.

@@ -13,22 +13,22 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-from soulsgraph.curves import CHECKPOINT_INTERVAL, CurveEvaluator, CurvePoint
-from soulsgraph.domains import curve_folder, save_version
 from soulsgraph.paper.study import check_stable_baselines
-from soulsgraph.plan import Stage
-from soulsgraph.progress import Interrupted
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage_setup import StageSetup, trained_artifact
-from soulsgraph.tables import GrowingTable
-from soulsgraph.worker_process import WorkerProcess
+from soulsgraph.results.tables import GrowingTable
+from soulsgraph.runs.curves import CHECKPOINT_INTERVAL, CurveEvaluator, CurvePoint
+from soulsgraph.runs.lineage import curve_folder, save_version
+from soulsgraph.runs.plan import Stage
+from soulsgraph.runs.progress import Interrupted
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.stage_setup import StageSetup, trained_artifact
+from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv
-from soulsgraph_policies.agent import NetworkController
-from soulsgraph_policies.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.inference import NETWORK, FusedNetworks
-from soulsgraph_policies.library import Artifact, SkillCard
-from soulsgraph_policies.normalizer import RunningNormalizer
+from soulsgraph_policies.agents.agent import NetworkController
+from soulsgraph_policies.agents.inference import NETWORK, FusedNetworks
+from soulsgraph_policies.agents.library import Artifact, SkillCard
+from soulsgraph_policies.agents.normalizer import RunningNormalizer
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 
 class SkillVecEnv(VecEnv):

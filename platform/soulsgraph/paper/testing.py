@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph.domains import save_version
-from soulsgraph.evaluate import TABLE_1
-from soulsgraph.files import write_json
 from soulsgraph.paper.records import COLUMNS, DESCRIPTION, REFERENCE, Records
 from soulsgraph.paper.study import ADAPTED, HOME, SHIFTED
-from soulsgraph.plan import ADAPTATION_BUDGET, Plan, Stage
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage_setup import StageSetup, trained_artifact
-from soulsgraph.tables import write_rows
+from soulsgraph.results.files import write_json
+from soulsgraph.results.tables import write_rows
+from soulsgraph.runs.evaluate import TABLE_1
+from soulsgraph.runs.lineage import save_version
+from soulsgraph.runs.plan import ADAPTATION_BUDGET, Plan, Stage
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.stage_setup import StageSetup, trained_artifact
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, budget_of
-from soulsgraph_policies.inference import NETWORK, Weights
-from soulsgraph_policies.library import SkillCard
-from soulsgraph_policies.normalizer import RunningNormalizer
+from soulsgraph_policies.agents.inference import NETWORK, Weights
+from soulsgraph_policies.agents.library import SkillCard
+from soulsgraph_policies.agents.normalizer import RunningNormalizer
 
 #: First and last mean return of each skill, means of the measures, and what describes the folder.
 _MADE_UP = read_file(Where(Path(__file__).with_name("testing.toml")))

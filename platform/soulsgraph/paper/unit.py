@@ -11,25 +11,25 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
-from soulsgraph import evaluate as evaluating
-from soulsgraph.domains import adaptation_stages, check_target, finished_versions
-from soulsgraph.evaluate import TABLE_1, Row, Setting
 from soulsgraph.paper.records import REFERENCE, TABLE_1_PARTS, Records
 from soulsgraph.paper.study import ADAPTED, HOME, REFERENCES, SHIFTED, ReproductionFolder, Tables, Unit, evaluation_seed
-from soulsgraph.plan import Stage, check_learns
-from soulsgraph.progress import Board, Interrupted, Supervisor
-from soulsgraph.real_time import OnFinished
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.tables import read_rows
-from soulsgraph.train import Workplace, train_stages
-from soulsgraph.worker_process import WorkerProcess
-from soulsgraph_clusters.session import Session
+from soulsgraph.results.tables import read_rows
+from soulsgraph.runs import evaluate as evaluating
+from soulsgraph.runs.evaluate import TABLE_1, Row, Setting
+from soulsgraph.runs.lineage import adaptation_stages, check_target, finished_versions
+from soulsgraph.runs.plan import Stage, check_learns
+from soulsgraph.runs.progress import Board, Interrupted, Supervisor
+from soulsgraph.runs.real_time import OnFinished
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.train import Workplace, train_stages
+from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.combat.scripted import OracleDodge, OracleEndToEnd, OracleFight, Script, engaging
 from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.core.streams import Seeds
 from soulsgraph_envs.skills import END_TO_END, make_skill, practice_ground
-from soulsgraph_policies.agent import Agent, StandIn
+from soulsgraph_policies.agents.agent import Agent, StandIn
 
 #: Points that are kept of each stage's training; the paper preset alone records tens of thousands.
 BINS = 200

@@ -14,11 +14,11 @@ import ray
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn
 
-from soulsgraph.files import api_call
 from soulsgraph.paper.study import ReproductionFolder, Unit
 from soulsgraph.paper.unit import do_rest
-from soulsgraph.progress import Interrupted, describe_pace, draws, interruptible, silence_advice
-from soulsgraph_clusters.session import Mark, check_folder, describe_wait, marked, other_folder, this_node
+from soulsgraph.results.files import api_call
+from soulsgraph.runs.progress import Interrupted, describe_pace, draws, interruptible, silence_advice
+from soulsgraph_clusters.sessions.session import Mark, check_folder, describe_wait, marked, other_folder, this_node
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 #: Seconds between two reports of a unit.

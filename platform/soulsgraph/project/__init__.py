@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
-from soulsgraph_policies.atomic import whole_folder
-from soulsgraph_policies.projects import is_name
+from soulsgraph_envs.core.files import whole_folder
+from soulsgraph_policies.agents.projects import is_name
 
 _TEMPLATE = Path(__file__).parent / "template"
 _OWN_NAME = "@NAME@"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph.plan import Plan, check_controls
-from soulsgraph.progress import silence_advice
+from soulsgraph.runs.plan import Plan, check_controls
+from soulsgraph.runs.progress import silence_advice
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.rollout import Rollout
@@ -21,12 +21,11 @@ from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_envs.core.streams import derive_seeds
-from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, practice_ground
 from soulsgraph_envs.skills.paper_skills import Animations, Observations
-from soulsgraph_policies.graph import SkillGraph
-from soulsgraph_policies.hyperparameters import skill_hyperparameters
-from soulsgraph_policies.projects import (
+from soulsgraph_policies.agents.graph import SkillGraph
+from soulsgraph_policies.agents.projects import (
     Loaded,
     authors_error,
     expect_finite_rewards,
@@ -34,9 +33,10 @@ from soulsgraph_policies.projects import (
     find_graph,
     loaded_projects,
 )
+from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 
 if TYPE_CHECKING:
-    from soulsgraph_policies.algorithm import SkillDQN
+    from soulsgraph_policies.learning.algorithm import SkillDQN
 
 
 #: Where a project without a scenario of its own is checked: its player has every action.
@@ -233,8 +233,8 @@ class _Ground:
     def stage(self, name: str, budget: int) -> SkillDQN:
         """Return an algorithm that trains a skill for some decisions, on top of untrained networks."""
         # Imported here: Ray and torch take seconds, which a project that does not hold need not wait for.
-        from soulsgraph_policies.algorithm import SkillDQN
-        from soulsgraph_policies.simulator_runner import SkillGraphEnvRunner
+        from soulsgraph_policies.learning.algorithm import SkillDQN
+        from soulsgraph_policies.learning.simulator_runner import SkillGraphEnvRunner
 
         # Again: Ray sets the level of its log as it is imported.
         silence_advice()

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from soulsgraph.evaluate import Setting, evaluate
-from soulsgraph.files import describe_origin, slug, write_json, write_text
-from soulsgraph.plan import Plan, check_learns, scenario_digest
-from soulsgraph.progress import Board, Display
-from soulsgraph.run_folder import RunFolder, RunFolderError
-from soulsgraph.statistics import mean_interval
-from soulsgraph.tables import markdown_table, number, with_interval, write_rows
-from soulsgraph.train import Workplace, train_stages
-from soulsgraph.worker_process import WorkerProcess
-from soulsgraph_clusters.session import Session
+from soulsgraph.results.files import describe_origin, slug, write_json, write_text
+from soulsgraph.results.statistics import mean_interval
+from soulsgraph.results.tables import markdown_table, number, with_interval, write_rows
+from soulsgraph.runs.evaluate import Setting, evaluate
+from soulsgraph.runs.plan import Plan, check_learns, scenario_digest
+from soulsgraph.runs.progress import Board, Display
+from soulsgraph.runs.run_folder import RunFolder, RunFolderError
+from soulsgraph.runs.train import Workplace, train_stages
+from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.config import Where, load
 
 #: In a run's folder: what its training took.

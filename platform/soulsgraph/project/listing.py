@@ -7,21 +7,21 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from soulsgraph.tables import markdown_table
-from soulsgraph_clusters.fleet.settings import FleetSettings
+from soulsgraph.results.tables import markdown_table
+from soulsgraph_clusters.fleet.protocol.settings import FleetSettings
 from soulsgraph_envs.core.config import ANY_NUMBER, expectation, split_hint, to_table
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.data_files import shipped_names
 from soulsgraph_envs.core.fighters import BossData, PlayerData
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, load_scenario
-from soulsgraph_envs.drivers.keyboard.device import Bindings
-from soulsgraph_envs.drivers.memory.address_map import AddressMap
-from soulsgraph_envs.drivers.realtime.link import GameSettings
-from soulsgraph_envs.drivers.realtime.readings import LiveArena
-from soulsgraph_envs.drivers.siphon.attributes import AttributeFile
+from soulsgraph_envs.games.keyboard.device import Bindings
+from soulsgraph_envs.games.memory.address_map import AddressMap
+from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.realtime.readings import LiveArena
+from soulsgraph_envs.games.siphon.attributes import AttributeFile
 from soulsgraph_envs.skills import SkillOptions, Task, definition_of, make_skill, skill_names
-from soulsgraph_policies import hyperparameters as dqn
-from soulsgraph_policies.projects import find_graph, graph_names, loaded_projects
+from soulsgraph_policies.agents.projects import find_graph, graph_names, loaded_projects
+from soulsgraph_policies.learning import hyperparameters as dqn
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from soulsgraph.plan import scenario_digest
 from soulsgraph.recordings.files import Recording, damaged, read_header, read_recording, recording_files
 from soulsgraph.recordings.header import Header, Origin
-from soulsgraph.tables import WinRate
+from soulsgraph.results.tables import WinRate
+from soulsgraph.runs.plan import scenario_digest
 from soulsgraph_envs.combat.episodes import Doubles
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
 from soulsgraph_envs.core.state import state_rows
-from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import make_skill
 
 LIST_HEADINGS = ("fight", "outcome", "seconds", "boss HP", "player HP", "flasks used")

@@ -14,24 +14,24 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph.domains import clone_in_play, save_version
-from soulsgraph.plan import scenario_digest
 from soulsgraph.recordings.files import Recording, RecordingError, read_header, read_recording, recording_files
 from soulsgraph.recordings.header import Header
 from soulsgraph.recordings.writing import Spans
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage_setup import StageSetup, keep_demonstrations, kept_demonstrations, trained_artifact
+from soulsgraph.runs.lineage import clone_in_play, save_version
+from soulsgraph.runs.plan import scenario_digest
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.stage_setup import StageSetup, keep_demonstrations, kept_demonstrations, trained_artifact
 from soulsgraph_envs.combat.episodes import Flags, Outcome
 from soulsgraph_envs.core.controls import Control, Controls
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.state import Column, StateRows, state_rows
 from soulsgraph_envs.skills import Skill, make_skill
-from soulsgraph_policies.cloning import check_cloning, clone, share_alike
-from soulsgraph_policies.graph import PAPER_GRAPH
-from soulsgraph_policies.library import SkillCard
-from soulsgraph_policies.projects import find_graph, graph_names
-from soulsgraph_policies.sampler import Transitions
+from soulsgraph_policies.agents.graph import PAPER_GRAPH
+from soulsgraph_policies.agents.library import SkillCard
+from soulsgraph_policies.agents.projects import find_graph, graph_names
+from soulsgraph_policies.learning.cloning import check_cloning, clone, share_alike
+from soulsgraph_policies.learning.sampler import Transitions
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from soulsgraph.recordings.writing import fixed_lists
 from soulsgraph_envs.combat.episodes import Flags, Floats, Integers
 from soulsgraph_envs.core.distribution import pip_install
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.atomic import whole_file, whole_folder
+from soulsgraph_envs.core.files import whole_file, whole_folder
 
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,100}-v[0-9]{1,6}")
 

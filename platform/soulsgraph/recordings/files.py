@@ -37,9 +37,9 @@ from soulsgraph_envs.core.config import Where, check_fields, parse, read_table, 
 from soulsgraph_envs.core.controls import Controls
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
 from soulsgraph_envs.core.fighters import Window
+from soulsgraph_envs.core.files import WriteError, whole_file
 from soulsgraph_envs.core.state import Raw, RawValues
 from soulsgraph_envs.simulator.scene import Area, Change, Doing, Scene, banner_of, progress_of
-from soulsgraph_policies.atomic import WriteError, whole_file
 
 T = TypeVar("T")
 

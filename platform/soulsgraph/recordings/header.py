@@ -10,14 +10,14 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from soulsgraph.files import describe_run
-from soulsgraph.plan import scenario_digest
+from soulsgraph.results.files import describe_run
+from soulsgraph.runs.plan import scenario_digest
 from soulsgraph_envs.combat.episodes import Outcome
 from soulsgraph_envs.core.config import Between
 from soulsgraph_envs.core.distribution import WHOLE, installed
 from soulsgraph_envs.core.scenario import Arena, Scenario, load_boss, load_player
 from soulsgraph_envs.skills import SkillOptions
-from soulsgraph_policies.projects import ProjectDigest
+from soulsgraph_policies.agents.projects import ProjectDigest
 
 FORMAT, FORMAT_VERSION = "soulsgraph fight", 1
 #: Where a fight comes from: skills in the simulator or in a running game, a fleet's journal, or a person.

@@ -11,9 +11,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from soulsgraph.domains import cards_by_stage, cards_of, own_stages, stage_of
-from soulsgraph.files import slug
-from soulsgraph.plan import Stage
 from soulsgraph.recordings.files import RecordingError, is_written, write_table
 from soulsgraph.recordings.header import Header, Identity, PlayedSkill, Result, make_header, run_name
 from soulsgraph.recordings.schema import CONTROLS, schema_of
@@ -26,17 +23,20 @@ from soulsgraph.recordings.writing import (
     reading_columns,
     seen_columns,
 )
-from soulsgraph.run_folder import RunFolder
-from soulsgraph_clusters.fleet.arrays import decode_columns, read_moments
-from soulsgraph_clusters.fleet.fleet_pb2 import Record
-from soulsgraph_clusters.fleet.head.journal import Journal
-from soulsgraph_clusters.fleet.own_projects import digests_of
-from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph.results.files import slug
+from soulsgraph.runs.lineage import cards_by_stage, cards_of, own_stages, stage_of
+from soulsgraph.runs.plan import Stage
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph_clusters.fleet.gateway.journal import Journal
+from soulsgraph_clusters.fleet.protocol.arrays import decode_columns, read_moments
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
+from soulsgraph_clusters.fleet.protocol.project_digests import digests_of
+from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.combat.episodes import Episodes, Flags, Floats, Integers, outcome_of
 from soulsgraph_envs.core.state import RAW_SIZE, Column, Raw, RawValues
 from soulsgraph_envs.skills import Skill
-from soulsgraph_policies.projects import ProjectDigest
-from soulsgraph_policies.sampler import Transitions
+from soulsgraph_policies.agents.projects import ProjectDigest
+from soulsgraph_policies.learning.sampler import Transitions
 
 _TICK_S = 0.1
 #: State columns that are a raw value as it is; the others are ratios, or made of several.

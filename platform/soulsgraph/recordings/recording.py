@@ -11,9 +11,6 @@ from threading import Lock
 
 import numpy as np
 
-from soulsgraph.evaluate import Setting, load_artifacts, make_agent
-from soulsgraph.files import slug
-from soulsgraph.real_time import PlayedGame, play_in_games
 from soulsgraph.recordings.files import RecordingError, check_columns, is_written
 from soulsgraph.recordings.header import (
     SIMULATOR,
@@ -26,24 +23,27 @@ from soulsgraph.recordings.header import (
     run_name,
 )
 from soulsgraph.recordings.writing import Choice, FightWriter, Seen
-from soulsgraph.run_folder import RunFolder
+from soulsgraph.results.files import slug
+from soulsgraph.runs.evaluate import Setting, load_artifacts, make_agent
+from soulsgraph.runs.real_time import PlayedGame, play_in_games
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.episodes import Doubles, Flags, outcome_of
 from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.combat.scripted import Delayed, OracleDodge, OracleFight, Script, engaging
+from soulsgraph_envs.core.files import make_folder, writing
 from soulsgraph_envs.core.game import Game, LaneIndices
 from soulsgraph_envs.core.locks import FileLock, HeldError, LockError
 from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.core.streams import Seeds, derive_seeds, uniforms
-from soulsgraph_envs.drivers.opening import make_game
-from soulsgraph_envs.drivers.realtime.link import GameSettings
+from soulsgraph_envs.games.opening import make_game
+from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.scene import AnimationWords
 from soulsgraph_envs.skills import SKILL_NAMES, Skill, SkillOptions, make_skill
-from soulsgraph_policies.agent import Agent
-from soulsgraph_policies.atomic import make_folder, writing
-from soulsgraph_policies.projects import ProjectDigest
+from soulsgraph_policies.agents.agent import Agent
+from soulsgraph_policies.agents.projects import ProjectDigest
 
 #: The player whose scripts know the boss's hit windows in advance.
 ORACLE = "oracle"

@@ -21,8 +21,8 @@ from soulsgraph_envs.core.state import Raw, RawValues, StateRows, state_rows
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.scene import Part, Scene
 from soulsgraph_envs.skills import Decisions, Skill
-from soulsgraph_policies.agent import Agent
-from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.agents.agent import Agent
+from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
 
 Columns = dict[str, Any]
 

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from soulsgraph.evaluate import EVALUATION_SEED, check_evaluation, evaluation_seeds, load_networks
-from soulsgraph.plan import lasting_name
-from soulsgraph.real_time import OnFinished
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.tables import WinRate
+from soulsgraph.results.tables import WinRate
+from soulsgraph.runs.evaluate import EVALUATION_SEED, check_evaluation, evaluation_seeds, load_networks
+from soulsgraph.runs.plan import lasting_name
+from soulsgraph.runs.real_time import OnFinished
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer.rule import Evidence, Experiments, compare_cues, compare_effects, experiments
 from soulsgraph_envs.combat.episodes import Doubles, Episodes, Flags, Integers
 from soulsgraph_envs.combat.loop import Actions, Combat
@@ -23,11 +23,11 @@ from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.core.streams import Seeds, derive_seeds, uniforms
-from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import make_skill, practice_ground
-from soulsgraph_policies.agent import STAND_INS, Agent, StandIn
-from soulsgraph_policies.hyperparameters import skill_hyperparameters
-from soulsgraph_policies.inference import FusedNetworks
+from soulsgraph_policies.agents.agent import STAND_INS, Agent, StandIn
+from soulsgraph_policies.agents.inference import FusedNetworks
+from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 
 #: Share of a skill's decisions that is drawn at random to see what its actions do; the rest keeps it on its course.
 EXPLORATION = 0.5

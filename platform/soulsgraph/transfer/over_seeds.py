@@ -9,10 +9,10 @@ from typing import Any
 
 from rich.table import Table
 
-from soulsgraph.files import describe_origin, write_json
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.statistics import Spread, clopper_pearson_interval, paired_difference
-from soulsgraph.tables import readable_table, seeds_text, text_table, write_rows
+from soulsgraph.results.files import describe_origin, write_json
+from soulsgraph.results.statistics import Spread, clopper_pearson_interval, paired_difference
+from soulsgraph.results.tables import readable_table, seeds_text, text_table, write_rows
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer.recovery import JOINTLY, NOTHING, RECOMMENDED, Target
 from soulsgraph.transfer.report import TransferReport
 from soulsgraph.transfer.retention import Retention

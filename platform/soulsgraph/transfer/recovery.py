@@ -13,24 +13,24 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from soulsgraph.domains import adaptation_stages, branch, cards_of, cards_trained_on, chain_fights, check_target
-from soulsgraph.evaluate import Setting, evaluate
-from soulsgraph.files import slug, write_json
-from soulsgraph.identity import Key, expect_fight, fight_label, plan_values, short
 from soulsgraph.paper.study import ADAPTED
-from soulsgraph.plan import LEAST_SCALE, Plan, Stage, check_range, scenario_digest
-from soulsgraph.progress import Board
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.statistics import Interval, mean_interval
-from soulsgraph.tables import write_rows
-from soulsgraph.train import Workplace, train_stages
+from soulsgraph.results.files import slug, write_json
+from soulsgraph.results.statistics import Interval, mean_interval
+from soulsgraph.results.tables import write_rows
+from soulsgraph.runs.evaluate import Setting, evaluate
+from soulsgraph.runs.identity import Key, expect_fight, fight_label, plan_values, short
+from soulsgraph.runs.lineage import adaptation_stages, branch, cards_of, cards_trained_on, chain_fights, check_target
+from soulsgraph.runs.plan import LEAST_SCALE, Plan, Stage, check_range, scenario_digest
+from soulsgraph.runs.progress import Board
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.train import Workplace, train_stages
 from soulsgraph.transfer.measures import TransferOptions, win_row
 from soulsgraph.transfer.report import cells_table
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.files import writing
 from soulsgraph_envs.skills import budget_of
-from soulsgraph_policies.atomic import writing
-from soulsgraph_policies.library import SkillCard
+from soulsgraph_policies.agents.library import SkillCard
 
 Row = Mapping[str, Any]
 #: Labels of the row without any step, and of two arms.

@@ -11,21 +11,21 @@ from typing import Any
 
 from rich.table import Table
 
-from soulsgraph.domains import expect_present
-from soulsgraph.evaluate import load_artifacts, was_trained_on
-from soulsgraph.files import api_call, write_json
-from soulsgraph.identity import Key, fight_label, in_words
-from soulsgraph.plan import scenario_digest
-from soulsgraph.progress import Display, stage_progress
-from soulsgraph.real_time import OnFinished
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.tables import text_table, write_rows
+from soulsgraph.results.files import api_call, write_json
+from soulsgraph.results.tables import text_table, write_rows
+from soulsgraph.runs.evaluate import load_artifacts, was_trained_on
+from soulsgraph.runs.identity import Key, fight_label, in_words
+from soulsgraph.runs.lineage import expect_present
+from soulsgraph.runs.plan import scenario_digest
+from soulsgraph.runs.progress import Display, stage_progress
+from soulsgraph.runs.real_time import OnFinished
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer import rule
 from soulsgraph.transfer.measures import Laboratory, Question, evidence_of, figures_of, trials_of
 from soulsgraph.transfer.rule import Evidence, Verdict, recommend
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
-from soulsgraph_policies.agent import STAND_INS
+from soulsgraph_policies.agents.agent import STAND_INS
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,13 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from soulsgraph import evaluate as evaluating
-from soulsgraph.curves import checkpoint_files, load_checkpoint, weights_by_skill, with_variants
-from soulsgraph.domains import (
+from soulsgraph.results.files import api_call, write_json
+from soulsgraph.results.tables import write_rows
+from soulsgraph.runs import evaluate as evaluating
+from soulsgraph.runs.curves import checkpoint_files, load_checkpoint, weights_by_skill, with_variants
+from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting
+from soulsgraph.runs.identity import KEY, read_key
+from soulsgraph.runs.lineage import (
     branch,
     cards_by_stage,
     chain_fights,
@@ -28,21 +32,17 @@ from soulsgraph.domains import (
     made_key,
     stage_of,
 )
-from soulsgraph.evaluate import EVALUATION_SEED, Setting
-from soulsgraph.files import api_call, write_json
-from soulsgraph.identity import KEY, read_key
-from soulsgraph.progress import Display, stage_progress
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.tables import write_rows
+from soulsgraph.runs.progress import Display, stage_progress
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer.measures import win_row
 from soulsgraph.transfer.recovery import scratch_arm
 from soulsgraph.transfer.report import cells_table
 from soulsgraph_envs.combat.episodes import Doubles, Flags, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.temporary import temporary_folder
-from soulsgraph_policies.agent import Agent
-from soulsgraph_policies.inference import Weights
-from soulsgraph_policies.library import SkillCard
+from soulsgraph_policies.agents.agent import Agent
+from soulsgraph_policies.agents.inference import Weights
+from soulsgraph_policies.agents.library import SkillCard
 
 
 @dataclass(frozen=True)

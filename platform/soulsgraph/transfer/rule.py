@@ -24,7 +24,7 @@ from soulsgraph_envs.combat.episodes import DecisionColumns, Doubles, Episodes, 
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.core.state import Column, StateRows
 from soulsgraph_envs.skills import Skill
-from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
 
 #: Columns that hold numbers of animations, whose order means nothing, and the columns of their progress.
 _PROGRESS = {Column.BOSS_ANIMATION: Column.BOSS_PROGRESS, Column.PLAYER_ANIMATION: Column.PLAYER_PROGRESS}

@@ -10,8 +10,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from soulsgraph.curves import checkpoint_files, load_checkpoint, weights_by_skill
-from soulsgraph.domains import (
+from soulsgraph.runs.curves import checkpoint_files, load_checkpoint, weights_by_skill
+from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, source_of
+from soulsgraph.runs.lineage import (
     curve_folder,
     finished_versions,
     frozen_versions,
@@ -19,20 +20,19 @@ from soulsgraph.domains import (
     own_stages,
     version_in_play,
 )
-from soulsgraph.evaluate import Setting, evaluation_seeds, make_agent, source_of
-from soulsgraph.plan import Stage
-from soulsgraph.run_folder import RunFolder
+from soulsgraph.runs.plan import Stage
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.episodes import Flags, Floats, Integers, Outcome, outcome_of
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.core.state import StateRows
 from soulsgraph_envs.core.streams import Seeds
-from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.simulator.scene import Scene
 from soulsgraph_envs.skills import Skill, make_skill, practice_ground
-from soulsgraph_policies.agent import Agent
-from soulsgraph_policies.inference import FrozenNetwork, FusedNetworks
-from soulsgraph_policies.library import LibraryError
+from soulsgraph_policies.agents.agent import Agent
+from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.agents.library import LibraryError
 
 
 @dataclass(frozen=True)

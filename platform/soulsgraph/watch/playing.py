@@ -13,21 +13,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from soulsgraph.evaluate import evaluation_seeds
 from soulsgraph.recordings.files import free_path
 from soulsgraph.recordings.header import SIMULATOR, Identity, make_header
 from soulsgraph.recordings.writing import FightWriter, Seen
+from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph_envs.combat.episodes import Outcome
-from soulsgraph_envs.core.canvas import Canvas, Colour, fitted
 from soulsgraph_envs.core.controls import Control, Controls
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.pictures import Picture, PictureWindow, import_pygame
+from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import Scenario, load_player, load_scenario, scenario_names, supported_controls
 from soulsgraph_envs.core.state import Raw, RawValues
-from soulsgraph_envs.drivers.keyboard.device import Bindings
-from soulsgraph_envs.drivers.keyboard.person import Inputs, Keyboard
-from soulsgraph_envs.drivers.realtime.cycle_timer import Clock, CycleTimer
-from soulsgraph_envs.simulator import palette
+from soulsgraph_envs.games.keyboard.device import Bindings
+from soulsgraph_envs.games.keyboard.person import Inputs, Keyboard
+from soulsgraph_envs.games.realtime.cycle_timer import Clock, CycleTimer
+from soulsgraph_envs.render import palette
+from soulsgraph_envs.render.canvas import Canvas, Colour, fitted
+from soulsgraph_envs.render.pictures import PictureWindow, import_pygame
 from soulsgraph_envs.simulator.driver import Simulator
 from soulsgraph_envs.simulator.render import render
 from soulsgraph_envs.simulator.scene import Scene

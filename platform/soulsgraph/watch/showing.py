@@ -16,14 +16,15 @@ import numpy as np
 from PIL import Image
 
 from soulsgraph.watch.fights import Fight, Mind
-from soulsgraph_envs.core.canvas import Canvas, Colour, fitted, text_width
 from soulsgraph_envs.core.distribution import pip_install
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.pictures import Picture, PictureWindow, import_pygame
-from soulsgraph_envs.drivers.keyboard.person import Inputs
-from soulsgraph_envs.simulator import palette
+from soulsgraph_envs.core.files import whole_file
+from soulsgraph_envs.core.game import Picture
+from soulsgraph_envs.games.keyboard.person import Inputs
+from soulsgraph_envs.render import palette
+from soulsgraph_envs.render.canvas import Canvas, Colour, fitted, text_width
+from soulsgraph_envs.render.pictures import PictureWindow, import_pygame
 from soulsgraph_envs.simulator.render import render
-from soulsgraph_policies.atomic import whole_file
 
 #: Height and width of a fight, of what is written above it, and of the skills below it.
 FIGHT_SIZE = (360, 640)

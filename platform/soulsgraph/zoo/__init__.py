@@ -10,12 +10,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.domains import branch, cards_of
-from soulsgraph.files import api_call
-from soulsgraph.plan import Plan
-from soulsgraph.run_folder import RunFolder, RunFolderError
+from soulsgraph.results.files import api_call
+from soulsgraph.runs.lineage import branch, cards_of
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph_envs.core.errors import UnknownNameError
-from soulsgraph_policies.atomic import WriteError
+from soulsgraph_envs.core.files import WriteError
 
 #: Where the agents lie, a folder each.
 AGENTS = Path(__file__).with_name("agents")

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from soulsgraph.domains import branch, finished_versions
-from soulsgraph.files import source_commit, write_json, write_text
-from soulsgraph.progress import Board, Display
-from soulsgraph.run_folder import RunFolder, RunFolderError
-from soulsgraph.train import Workplace, train_stages
-from soulsgraph.worker_process import WorkerProcess
+from soulsgraph.results.files import source_commit, write_json, write_text
+from soulsgraph.runs.lineage import branch, finished_versions
+from soulsgraph.runs.progress import Board, Display
+from soulsgraph.runs.run_folder import RunFolder, RunFolderError
+from soulsgraph.runs.train import Workplace, train_stages
+from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph.zoo import plan_of
 from soulsgraph.zoo.card import CARD, EPISODES, PAGE, AgentCard, Origin, card_page, make_card
-from soulsgraph_clusters.session import Session
+from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.config import Where, load, to_table
-from soulsgraph_policies.atomic import whole_folder
+from soulsgraph_envs.core.files import whole_folder
 
 _ORIGIN = "origin.json"
 

@@ -15,16 +15,16 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph.domains import cards_of
-from soulsgraph.evaluate import Setting, evaluate
-from soulsgraph.files import describe_run
-from soulsgraph.plan import Plan, scenario_digest
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.tables import WinRate, markdown_table
+from soulsgraph.results.files import describe_run
+from soulsgraph.results.tables import WinRate, markdown_table
+from soulsgraph.runs.evaluate import Setting, evaluate
+from soulsgraph.runs.lineage import cards_of
+from soulsgraph.runs.plan import Plan, scenario_digest
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.core.config import Between, Where, read_file, read_table, to_json
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 #: Seed of the evaluation episodes that are used for nothing but the cards of the zoo, and their number.
 ZOO_SEED, EPISODES = 7_000_000, 1_000

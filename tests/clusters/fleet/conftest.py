@@ -6,17 +6,17 @@ from queue import SimpleQueue
 import grpc
 import pytest
 
-from soulsgraph_clusters.fleet import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.arrays import encode_columns
-from soulsgraph_clusters.fleet.head import gateway, sessions
-from soulsgraph_clusters.fleet.pc.stream import PLAY
-from soulsgraph_clusters.fleet.security import token_metadata
-from soulsgraph_clusters.fleet.settings import PROTOCOL, digests
-from soulsgraph_clusters.fleet.task import StageTask
+from soulsgraph_clusters.fleet.actor.stream import PLAY
+from soulsgraph_clusters.fleet.gateway import gateway, sessions
+from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.protocol.arrays import encode_columns
+from soulsgraph_clusters.fleet.protocol.security import token_metadata
+from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, digests
+from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.testing.fleet_here import GatewayHere, random_weights
-from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.testing import PATIENCE_S, until
-from soulsgraph_policies.hyperparameters import skill_hyperparameters
+from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 
 STAGE, LANES, BOOT = "lock_on", 3, "00000000000000b0"
 

@@ -10,7 +10,7 @@ from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.core.streams import episode_seeds
-from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 
 PHASE_1 = load_scenario("iudex-phase1")

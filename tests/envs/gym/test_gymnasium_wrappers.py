@@ -330,7 +330,7 @@ _NOT_OF_ONE = {
     "NumpyToTorch": _CONVERTED,
     "JaxToNumpy": _JAX,
     "JaxToTorch": _JAX,
-    "HumanRendering": "the windows of tests/envs/simulator/test_rendering.py",
+    "HumanRendering": "the windows of tests/envs/render/test_rendering.py",
     "RecordVideo": "the same",
     "vector": "those of lanes",
 }

@@ -14,7 +14,8 @@ import pytest
 from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.simulator import Simulator, palette
+from soulsgraph_envs.render import palette
+from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import Pose, frames
 from soulsgraph_envs.simulator.render import panel_width, render, view_of
 from soulsgraph_envs.simulator.scene import Change, Goal

@@ -2,7 +2,7 @@
 
 from soulsgraph.bench import describe
 from soulsgraph.bench.speed import bench_reading
-from soulsgraph_envs.drivers.memory.address_map import load_address_map
+from soulsgraph_envs.games.memory.address_map import load_address_map
 
 
 def test_reading_is_measured_over_all_fields_of_the_map():

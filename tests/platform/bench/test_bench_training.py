@@ -7,8 +7,8 @@ import pytest
 
 from soulsgraph.bench import describe
 from soulsgraph.bench.training import StockDQN, bench_runners
-from soulsgraph_clusters.session import connect
-from soulsgraph_policies.hyperparameters import DQNHyperparameters
+from soulsgraph_clusters.sessions.session import connect
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 pytestmark = pytest.mark.slow
 

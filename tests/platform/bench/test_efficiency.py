@@ -9,9 +9,9 @@ import pytest
 from soulsgraph.bench import describe, efficiency
 from soulsgraph.bench.efficiency import FIRST_SEED, LEARNERS, Spent, bench_efficiency, measure
 from soulsgraph.cli.remedies import in_commands
-from soulsgraph.files import source_commit
-from soulsgraph.progress import Display, Interrupted
-from soulsgraph.worker_process import WorkerProcess
+from soulsgraph.results.files import source_commit
+from soulsgraph.runs.progress import Display, Interrupted
+from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 

@@ -5,9 +5,9 @@ import pytest
 from soulsgraph.bench import FleetOptions, describe, fleet_games, fleet_streams, run_benchmark
 from soulsgraph.bench.fleet_games import bench_paced, keep_time
 from soulsgraph.bench.fleet_streams import PCS, bench_task, open_clients
-from soulsgraph_clusters.fleet.head.intake import MOST_GAMES
-from soulsgraph_clusters.fleet.security import token_metadata
-from soulsgraph_clusters.fleet.settings import PC, FleetSettings
+from soulsgraph_clusters.fleet.gateway.admission import MOST_GAMES
+from soulsgraph_clusters.fleet.protocol.security import token_metadata
+from soulsgraph_clusters.fleet.protocol.settings import PC, FleetSettings
 from soulsgraph_clusters.testing.fleet_here import GatewayHere
 from soulsgraph_envs.core.errors import SoulsGraphError
 

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from soulsgraph.cli import main, options
-from soulsgraph.curves import CurveEvaluator
-from soulsgraph.plan import Plan
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.tables import GrowingTable, write_rows
+from soulsgraph.results.tables import GrowingTable, write_rows
+from soulsgraph.runs.curves import CurveEvaluator
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.core import scenario as catalogue
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.agent import Agent
+from soulsgraph_policies.agents.agent import Agent
 
 #: A camera and a lock-on of 200 steps each.
 _OLD_LIBRARY = Path(__file__).parents[2] / "policies" / "data" / "library_without_checksums"
@@ -210,7 +210,7 @@ def test_skills_lists_a_library_from_before_checksums(skilled, monkeypatch, caps
 
 
 def test_results_that_cannot_be_written_are_refused_before_anything_is_played(refuse, skilled, tmp_path, monkeypatch):
-    monkeypatch.setattr("soulsgraph.evaluate.evaluate", lambda *_: pytest.fail("played"))
+    monkeypatch.setattr("soulsgraph.runs.evaluate.evaluate", lambda *_: pytest.fail("played"))
     (tmp_path / "file").touch()
     assert "expected a place to write to" in refuse("evaluate", skilled, "--out", tmp_path / "file" / "results")
 

@@ -25,12 +25,12 @@ ABSENT = ("torch", "ray", "pandas", "scipy", "matplotlib", "pyarrow", "tensorboa
 PLAYING = (
     *("soulsgraph.cli", "soulsgraph.cli.host", "soulsgraph.cli.doctor", "soulsgraph.cli.games"),
     *(
-        "soulsgraph_clusters.fleet.pc.host",
-        "soulsgraph_clusters.fleet.pc.game_client",
-        "soulsgraph_clusters.fleet.pc.spool",
+        "soulsgraph_clusters.fleet.actor.host",
+        "soulsgraph_clusters.fleet.actor.game_client",
+        "soulsgraph_clusters.fleet.actor.spool",
     ),
-    *("soulsgraph_envs.drivers.doctor.examination", "soulsgraph_envs.drivers.realtime.game"),
-    *("soulsgraph_envs.drivers.memory.link", "soulsgraph_envs.drivers.siphon.link"),
+    *("soulsgraph_envs.games.doctor.examination", "soulsgraph_envs.games.realtime.game"),
+    *("soulsgraph_envs.games.memory.link", "soulsgraph_envs.games.siphon.link"),
 )
 _WITHOUT = f"""
 import sys

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from soulsgraph.cli.doctor import check_machine, check_training, check_user, show
 from soulsgraph_envs.core.machine import Memory
-from soulsgraph_envs.drivers.doctor.machine import Check
+from soulsgraph_envs.games.doctor.machine import Check
 from soulsgraph_envs.testing import PATIENCE_S
 
 PAGE = [

@@ -8,10 +8,10 @@ import pytest
 from soulsgraph.cli.doctor import doctor
 from soulsgraph.cli.fleet_checks import check_fleet
 from soulsgraph.cli.output import OutputOptions
-from soulsgraph_clusters.fleet.certificates import make_certificates
-from soulsgraph_clusters.fleet.head.folder import set_drained
-from soulsgraph_clusters.fleet.security import Tokens, write_token_file
-from soulsgraph_clusters.fleet.settings import METRICS_READER
+from soulsgraph_clusters.fleet.gateway.folder import set_drained
+from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
+from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
+from soulsgraph_clusters.fleet.protocol.settings import METRICS_READER
 from soulsgraph_clusters.testing import free_port
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -143,6 +143,6 @@ def test_the_doctor_shows_the_fleet_and_exits_1_where_it_is_not_ready(tmp_path, 
 
 def test_a_game_pc_is_no_head(tmp_path, monkeypatch):
     monkeypatch.setattr("soulsgraph.cli.doctor.is_host", lambda: True)
-    monkeypatch.setattr("soulsgraph_envs.drivers.doctor.examination.examine", lambda wanted: [])
+    monkeypatch.setattr("soulsgraph_envs.games.doctor.examination.examine", lambda wanted: [])
     with pytest.raises(SoulsGraphError, match="expected a fleet's head, found a game PC"):
         doctor(OutputOptions(json=True), fleet=tmp_path / "fleet.toml")

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from soulsgraph.cli import main
-from soulsgraph.plan import Plan
-from soulsgraph.run_folder import RunFolder
-from soulsgraph_clusters.fleet.certificates import make_certificates
-from soulsgraph_clusters.fleet.head.folder import read_drained
-from soulsgraph_clusters.fleet.security import Tokens, channel_credentials, read_token_file, server_credentials
-from soulsgraph_clusters.fleet.settings import load_fleet
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph_clusters.fleet.gateway.folder import read_drained
+from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
+from soulsgraph_clusters.fleet.protocol.security import Tokens, channel_credentials, read_token_file, server_credentials
+from soulsgraph_clusters.fleet.protocol.settings import load_fleet
 from soulsgraph_envs.testing import PATIENCE_S
 
 

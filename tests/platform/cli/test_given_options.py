@@ -8,8 +8,8 @@ import pytest
 
 from soulsgraph.cli import main
 from soulsgraph.paper.study import ReproductionFolder, Study
-from soulsgraph.plan import Plan
-from soulsgraph.run_folder import RunFolder
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
 
 
 @pytest.fixture

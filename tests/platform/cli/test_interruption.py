@@ -9,7 +9,7 @@ import pytest
 
 from soulsgraph.cli import main
 from soulsgraph.cli.remedies import stopped
-from soulsgraph.progress import Interrupted, interruptible, terminable
+from soulsgraph.runs.progress import Interrupted, interruptible, terminable
 
 
 @pytest.mark.parametrize("command", ["transfer", "retention", "table", "evaluate", "report", ""])

@@ -6,8 +6,8 @@ import pytest
 
 from soulsgraph_envs.core.data_files import shipped_names
 from soulsgraph_envs.skills import skill_names
-from soulsgraph_policies.hyperparameters import OPTION_NAMES, PRESETS
-from soulsgraph_policies.projects import graph_names
+from soulsgraph_policies.agents.projects import graph_names
+from soulsgraph_policies.learning.hyperparameters import OPTION_NAMES, PRESETS
 
 NAMES = {
     "scenarios": shipped_names("scenario"),

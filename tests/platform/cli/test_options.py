@@ -30,13 +30,13 @@ from soulsgraph.cli.output import JobFolder, OutputOptions, RunOptions, check_ke
 from soulsgraph.cli.projects import ComparedOptions
 from soulsgraph.cli.watch import PictureOptions
 from soulsgraph.paper.study import Study
-from soulsgraph.plan import Plan
+from soulsgraph.runs.plan import Plan
 from soulsgraph.transfer.measures import TransferOptions
-from soulsgraph_clusters.fleet.pc.host import HostOptions
+from soulsgraph_clusters.fleet.actor.host import HostOptions
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.drivers.realtime.link import DRIVERS
-from soulsgraph_envs.standin.options import StandInOptions
-from soulsgraph_envs.standin.siphon.serving import Serving
+from soulsgraph_envs.games.realtime.link import DRIVERS
+from soulsgraph_envs.games.standin.options import StandInOptions
+from soulsgraph_envs.games.standin.siphon.serving import Serving
 
 _GROUPS = {"data": data.ACTIONS, "fleet": fleet.ACTIONS, "zoo": zoo.ACTIONS}
 COMMANDS = {name: spec.target for name, spec in make_app(())._subcommands.items() if name not in _GROUPS} | {

@@ -10,12 +10,12 @@ import sys
 import pytest
 
 from soulsgraph.cli import main
-from soulsgraph.evaluate import Setting, evaluation_seeds
 from soulsgraph.pages import run_report
 from soulsgraph.paper.testing import pretend_run
-from soulsgraph.plan import Plan
 from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph.recordings.recording import Fighter, record
+from soulsgraph.runs.evaluate import Setting, evaluation_seeds
+from soulsgraph.runs.plan import Plan
 from soulsgraph_envs.testing.keys import virtual_screen
 
 

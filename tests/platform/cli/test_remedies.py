@@ -13,21 +13,21 @@ from soulsgraph.cli import commands, data, fleet, main, remedies, zoo
 from soulsgraph.cli.doctor import show
 from soulsgraph.cli.front import COMMANDS
 from soulsgraph.cli.remedies import in_commands
-from soulsgraph.curves import load_checkpoint
-from soulsgraph.evaluate import allowed_rows
-from soulsgraph.files import api_call
 from soulsgraph.paper.records import DESCRIPTION, load_reproductions
-from soulsgraph.plan import Plan
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.tables import WinRate, WinRateTable, read_rows
-from soulsgraph.terminal import OutputConsole
+from soulsgraph.results.files import api_call
+from soulsgraph.results.tables import WinRate, WinRateTable, read_rows
+from soulsgraph.results.terminal import OutputConsole
+from soulsgraph.runs.curves import load_checkpoint
+from soulsgraph.runs.evaluate import allowed_rows
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import ReadError, SoulsGraphError
-from soulsgraph_envs.drivers.doctor.machine import Check
-from soulsgraph_envs.standin.options import StandInOptions
-from soulsgraph_policies.graph import PAPER_GRAPH
-from soulsgraph_policies.library import SkillLibrary
-from soulsgraph_policies.training_state import read_training_state
+from soulsgraph_envs.games.doctor.machine import Check
+from soulsgraph_envs.games.standin.options import StandInOptions
+from soulsgraph_policies.agents.graph import PAPER_GRAPH
+from soulsgraph_policies.agents.library import SkillLibrary
+from soulsgraph_policies.learning.training_state import read_training_state
 
 _ROOT = Path(__file__).parents[3]
 _PACKAGES = ("platform", "policies", "clusters", "envs")

@@ -17,11 +17,11 @@ from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice
-from soulsgraph_envs.drivers.memory.reader import is_running
-from soulsgraph_envs.drivers.opening import open_live_game
-from soulsgraph_envs.drivers.realtime.link import load_games
-from soulsgraph_envs.standin.siphon.serving import Serving
+from soulsgraph_envs.games.keyboard.x11 import XTestDevice
+from soulsgraph_envs.games.memory.reader import is_running
+from soulsgraph_envs.games.opening import open_live_game
+from soulsgraph_envs.games.realtime.link import load_games
+from soulsgraph_envs.games.standin.siphon.serving import Serving
 from soulsgraph_envs.testing import PATIENCE_S, undisturbed
 from soulsgraph_envs.testing.keys import virtual_screen
 

@@ -10,9 +10,9 @@ import pyarrow.parquet as parquet
 import pytest
 
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.drivers.keyboard.x11 import XTestDevice
-from soulsgraph_envs.standin.options import StandInOptions
-from soulsgraph_envs.standin.process import StandInProcess
+from soulsgraph_envs.games.keyboard.x11 import XTestDevice
+from soulsgraph_envs.games.standin.options import StandInOptions
+from soulsgraph_envs.games.standin.process import StandInProcess
 from soulsgraph_envs.testing import PATIENCE_S, undisturbed
 from soulsgraph_envs.testing.keys import virtual_screen
 

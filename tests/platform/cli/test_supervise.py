@@ -8,11 +8,11 @@ import psutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from soulsgraph import supervision
-from soulsgraph.attempts import Ended
 from soulsgraph.cli import supervise as command
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.supervision import end_orphan
+from soulsgraph.runs import supervision
+from soulsgraph.runs.attempts import Ended
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.supervision import end_orphan
 from soulsgraph_clusters.testing import LocalCluster, free_port, over
 from soulsgraph_envs.testing import until
 

@@ -12,16 +12,16 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
-from soulsgraph import supervision
 from soulsgraph.cli.options import SessionOptions, workplace
 from soulsgraph.cli.supervise import supervise as run_supervise
-from soulsgraph.plan import Plan
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.supervision import describe_process, end_orphan, has_ended
-from soulsgraph_clusters.fleet.head.folder import sole_head
-from soulsgraph_clusters.fleet.settings import load_fleet
-from soulsgraph_clusters.head import ClusterAwayError, RayHead, listens, processes_of_session
-from soulsgraph_clusters.local_ray import free_port
+from soulsgraph.runs import supervision
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.supervision import describe_process, end_orphan, has_ended
+from soulsgraph_clusters.fleet.gateway.folder import sole_head
+from soulsgraph_clusters.fleet.protocol.settings import load_fleet
+from soulsgraph_clusters.sessions.head import ClusterAwayError, RayHead, listens, processes_of_session
+from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_clusters.testing import LocalCluster
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.testing import until
@@ -135,8 +135,9 @@ def _lose_drivers_heads_and_supervisors(supervise, cluster, command, environment
 def test_a_driver_that_outlived_its_job_is_ended_and_no_other(tmp_path, monkeypatch):
     (tmp_path / "run").mkdir()
     code = (
-        "import sys, time; from pathlib import Path; from soulsgraph.plan import Plan;"
-        "from soulsgraph.run_folder import RunFolder; from soulsgraph.supervision import begin_job; begin_job();"
+        "import sys, time; from pathlib import Path; from soulsgraph.runs.plan import Plan;"
+        "from soulsgraph.runs.run_folder import RunFolder;"
+        "from soulsgraph.runs.supervision import begin_job; begin_job();"
         "run = RunFolder.planned(Path(sys.argv[1]), Plan()); lock = run.locked(); lock.__enter__(); time.sleep(3600)"
     )
     # Ray's process for a job is the parent of the job's command.
@@ -196,7 +197,7 @@ def _listening():
 
 def test_what_listens_there_is_never_joined_by_a_second_head(monkeypatch):
     lines = []
-    monkeypatch.setattr("soulsgraph_clusters.head.HEALTH_CHECK_TIMEOUT_S", 5.0)
+    monkeypatch.setattr("soulsgraph_clusters.sessions.head.HEALTH_CHECK_TIMEOUT_S", 5.0)
     with _listening() as port:
         head = RayHead(f"ray start --head --port {port}", lines.append)
         found = head.ensure(lambda: False)
@@ -226,7 +227,7 @@ def test_a_head_that_ends_while_it_is_asked_is_reported_by_its_end(monkeypatch):
         head._process.kill()
         raise ClusterAwayError("no answer.")
 
-    monkeypatch.setattr("soulsgraph_clusters.head.check_cluster", lost)
+    monkeypatch.setattr("soulsgraph_clusters.sessions.head.check_cluster", lost)
     assert head.ensure(lambda: False) == f"127.0.0.1:{port}: the Ray head ended with code 3 as it started"
     assert lines == [f"127.0.0.1:{port}: the Ray head was ended by SIGKILL; a Ray head is started there"]
 

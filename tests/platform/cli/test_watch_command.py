@@ -14,9 +14,9 @@ from PIL import Image
 
 from soulsgraph.cli import main
 from soulsgraph.paper.testing import pretend_run
-from soulsgraph.plan import Plan
+from soulsgraph.runs.plan import Plan
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.drivers.keyboard.guarded_device import find_window
+from soulsgraph_envs.games.keyboard.guarded_device import find_window
 from soulsgraph_envs.testing.keys import virtual_screen
 from soulsgraph_envs.testing.programs import read_video
 

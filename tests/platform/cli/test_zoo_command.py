@@ -7,9 +7,9 @@ import pytest
 
 from soulsgraph import zoo
 from soulsgraph.cli.remedies import folder_of
-from soulsgraph.domains import cards_of
-from soulsgraph.evaluate import Setting, evaluate
-from soulsgraph.run_folder import RunFolder
+from soulsgraph.runs.evaluate import Setting, evaluate
+from soulsgraph.runs.lineage import cards_of
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo.card import read_card
 from soulsgraph.zoo.playing import SCENARIOS
 from soulsgraph_envs.core.config import to_table

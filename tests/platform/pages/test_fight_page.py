@@ -16,22 +16,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from soulsgraph.evaluate import Setting, evaluation_seeds
 from soulsgraph.pages.fight_page import largest_falls, write_fight_page
 from soulsgraph.pages.what_if import LONGER_S, Search, last_decision
 from soulsgraph.paper.testing import pretend_run
-from soulsgraph.plan import Plan
 from soulsgraph.recordings.files import Recording, read_recording
 from soulsgraph.recordings.header import Identity, make_header
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.recordings.schema import READINGS
 from soulsgraph.recordings.writing import FightWriter, Seen
-from soulsgraph.run_folder import RunFolder
+from soulsgraph.runs.evaluate import Setting, evaluation_seeds
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.streams import Seeds
-from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.testing import until
 
 HOSTILE = "<img src=x onerror=document.title='PWNED'>"

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from soulsgraph.domains import cards_of
-from soulsgraph.evaluate import EVALUATION_SEED
-from soulsgraph.files import write_text
 from soulsgraph.pages import run_report
 from soulsgraph.pages.run_report import ReportedRun, Video, fight_video, write_run_report
 from soulsgraph.paper.testing import pretend_run
-from soulsgraph.plan import Plan
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.tables import WinRate, write_rows
+from soulsgraph.results.files import write_text
+from soulsgraph.results.tables import WinRate, write_rows
+from soulsgraph.runs.evaluate import EVALUATION_SEED
+from soulsgraph.runs.lineage import cards_of
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.watch import showing
 from soulsgraph.watch.fights import Source, play_fights
 from soulsgraph.watch.showing import draw

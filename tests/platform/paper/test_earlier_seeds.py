@@ -7,7 +7,7 @@ from soulsgraph.paper import report
 from soulsgraph.paper.expected_ranges import BOTH
 from soulsgraph.paper.report import holm, write_report
 from soulsgraph.paper.testing import write_synthetic_records
-from soulsgraph.tables import read_rows
+from soulsgraph.results.tables import read_rows
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 

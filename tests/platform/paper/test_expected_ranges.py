@@ -2,7 +2,6 @@ import math
 
 import pytest
 
-from soulsgraph.evaluate import TABLE_1
 from soulsgraph.paper.expected_ranges import (
     BOTH,
     END_TO_END,
@@ -16,6 +15,7 @@ from soulsgraph.paper.expected_ranges import (
     verdicts_of,
 )
 from soulsgraph.paper.records import Reproduction
+from soulsgraph.runs.evaluate import TABLE_1
 
 _ROWS = {row.label: row for row in TABLE_1}
 

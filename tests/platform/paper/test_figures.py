@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 from PIL import Image
 
-from soulsgraph.evaluate import TABLE_1
 from soulsgraph.paper.figures import (
     draw_baseline,
     draw_dodge_lengths,
@@ -15,7 +14,8 @@ from soulsgraph.paper.figures import (
 )
 from soulsgraph.paper.records import Reproduction, load_reproductions
 from soulsgraph.paper.testing import write_synthetic_records
-from soulsgraph.statistics import moving_average, seed_curves
+from soulsgraph.results.statistics import moving_average, seed_curves
+from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph_envs.skills import budget_of
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from soulsgraph.progress import MEASURES, Board, stage_progress
-from soulsgraph.tables import GrowingTable, WinRate, WinRateTable, read_rows, write_episodes, write_rows
+from soulsgraph.results.tables import GrowingTable, WinRate, WinRateTable, read_rows, write_episodes, write_rows
+from soulsgraph.runs.progress import MEASURES, Board, stage_progress
 from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.core.files import WriteError
 from soulsgraph_envs.core.state import STATE_SIZE, Column
-from soulsgraph_policies.atomic import WriteError
 
 _TABLE = WinRateTable("Table 1 (a)", (WinRate("both trained", 11, 25, 44.0), WinRate("no dodge", 0, 400)))
 

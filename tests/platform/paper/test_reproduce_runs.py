@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph.evaluate import TABLE_1
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.tables import read_rows
+from soulsgraph.results.tables import read_rows
+from soulsgraph.runs.evaluate import TABLE_1
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.testing import PATIENCE_S
 
 pytestmark = pytest.mark.slow

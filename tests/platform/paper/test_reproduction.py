@@ -8,8 +8,6 @@ import pytest
 from rich.console import Console
 
 from soulsgraph.cli.remedies import in_commands
-from soulsgraph.evaluate import EVALUATION_SEED
-from soulsgraph.files import source_commit
 from soulsgraph.paper.records import _described, load_reproductions
 from soulsgraph.paper.study import (
     CALIBRATION,
@@ -24,8 +22,10 @@ from soulsgraph.paper.study import (
 )
 from soulsgraph.paper.unit import BINS, REFERENCE_ROWS, curve_rows, evaluate_references, training_rows
 from soulsgraph.paper.work import Noticeboard, Standing, do_units, units_display
-from soulsgraph.plan import Stage
-from soulsgraph.tables import read_rows, write_rows
+from soulsgraph.results.files import source_commit
+from soulsgraph.results.tables import read_rows, write_rows
+from soulsgraph.runs.evaluate import EVALUATION_SEED
+from soulsgraph.runs.plan import Stage
 from soulsgraph_envs.core.config import Where, read_table, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import END_TO_END

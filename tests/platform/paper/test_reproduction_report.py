@@ -2,14 +2,14 @@ import json
 
 import pytest
 
-from soulsgraph.evaluate import TABLE_1
 from soulsgraph.paper.expected_ranges import FINE_TUNED, MID
 from soulsgraph.paper.records import COLUMNS, load_reproductions
 from soulsgraph.paper.report import Attachment, write_report
 from soulsgraph.paper.testing import write_synthetic_records
-from soulsgraph.tables import read_rows, write_rows
+from soulsgraph.results.tables import read_rows, write_rows
+from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.atomic import WriteError
+from soulsgraph_envs.core.files import WriteError
 
 
 @pytest.fixture(scope="module")

@@ -6,20 +6,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from soulsgraph.curves import checkpoint_files, evaluate_checkpoints, load_checkpoint
-from soulsgraph.domains import adaptation_stages
-from soulsgraph.evaluate import evaluate_rows
 from soulsgraph.paper.stable_baselines import build_model, export, train_with_stable_baselines
 from soulsgraph.paper.study import Study
-from soulsgraph.plan import Plan
-from soulsgraph.progress import Interrupted
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage_setup import StageSetup
-from soulsgraph.tables import read_rows
+from soulsgraph.results.tables import read_rows
+from soulsgraph.runs.curves import checkpoint_files, evaluate_checkpoints, load_checkpoint
+from soulsgraph.runs.evaluate import evaluate_rows
+from soulsgraph.runs.lineage import adaptation_stages
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.progress import Interrupted
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.stage_setup import StageSetup
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 from soulsgraph_envs.skills import SKILL_NAMES
-from soulsgraph_policies.inference import FusedNetworks
+from soulsgraph_policies.agents.inference import FusedNetworks
 
 #: 400 to 1,800 decisions a skill: enough to update some hundred times.
 SCALE = 0.02

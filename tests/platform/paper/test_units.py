@@ -21,8 +21,8 @@ from soulsgraph.paper.work import (
     follow,
     open_noticeboard,
 )
-from soulsgraph.progress import Interrupted
-from soulsgraph_clusters.session import Mark, connect, marked
+from soulsgraph.runs.progress import Interrupted
+from soulsgraph_clusters.sessions.session import Mark, connect, marked
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from soulsgraph.project import begin_project
-from soulsgraph_policies.projects import forget_project, load_project, loaded_projects
+from soulsgraph_policies.agents.projects import forget_project, load_project, loaded_projects
 
 
 @pytest.fixture

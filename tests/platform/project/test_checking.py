@@ -3,12 +3,12 @@ import re
 import pytest
 
 from soulsgraph.paper.testing import pretend_run
-from soulsgraph.plan import Plan
 from soulsgraph.project.checking import SMOKE_DECISIONS, smoke, validate
-from soulsgraph.stage_setup import StageSetup
-from soulsgraph_clusters.session import Session
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.stage_setup import StageSetup
+from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.projects import ProjectError, load_project
+from soulsgraph_policies.agents.projects import ProjectError, load_project
 
 
 @pytest.fixture

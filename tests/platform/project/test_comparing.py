@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from soulsgraph.files import write_json
 from soulsgraph.paper.testing import pretend_run
-from soulsgraph.plan import Plan
 from soulsgraph.project.comparing import Comparison
-from soulsgraph.worker_process import WorkerProcess
-from soulsgraph_clusters.session import connect
+from soulsgraph.results.files import write_json
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph_clusters.sessions.session import connect
 
 
 @pytest.mark.parametrize("before", [None, {"cpu_s": 5.0, "wall_s": 70.0}])

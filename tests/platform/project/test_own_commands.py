@@ -10,12 +10,12 @@ import pytest
 
 from soulsgraph.cli import main
 from soulsgraph.paper.testing import pretend_run
-from soulsgraph.plan import Plan
 from soulsgraph.project.checking import validate
+from soulsgraph.runs.plan import Plan
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_envs.skills import Decisions, make_skill
-from soulsgraph_policies.env_runners import sample_with
-from soulsgraph_policies.projects import load_project
+from soulsgraph_policies.agents.projects import load_project
+from soulsgraph_policies.learning.env_runners import sample_with
 
 #: A graph whose last skill does not build on all others, beside the project's own, which needs the project's player.
 _LEAVES = """

@@ -5,14 +5,14 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from soulsgraph.evaluate import Setting
-from soulsgraph.exchange import export_onnx
 from soulsgraph.paper.testing import pretend_training
-from soulsgraph.plan import Plan
 from soulsgraph.recordings.cloning import graph_of
 from soulsgraph.recordings.files import RecordingError, read_header, recording_files
-from soulsgraph.run_folder import RunFolder
-from soulsgraph_policies.projects import forget_project, load_project
+from soulsgraph.runs.evaluate import Setting
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.zoo.exchange import export_onnx
+from soulsgraph_policies.agents.projects import forget_project, load_project
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from soulsgraph.paper.testing import pretend_training
-from soulsgraph.plan import Plan
-from soulsgraph.run_folder import RunFolder
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.testing.fleet_in_folder import FleetInFolder, read_records, require_once
 from soulsgraph_envs.testing import until
 

@@ -7,20 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from soulsgraph.domains import check_target, finished_versions, made_key, stage_key
-from soulsgraph.evaluate import Setting, allowed_rows, evaluate_rows, make_agent
 from soulsgraph.paper.testing import pretend_run, pretend_training
-from soulsgraph.plan import Plan
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage_setup import StageSetup, check_elsewhere
-from soulsgraph.worker_process import WorkerProcess
-from soulsgraph_clusters.session import Session
+from soulsgraph.runs.evaluate import Setting, allowed_rows, evaluate_rows, make_agent
+from soulsgraph.runs.lineage import check_target, finished_versions, made_key, stage_key
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.stage_setup import StageSetup, check_elsewhere
+from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_envs.gym.skill_env import SkillEnv
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.projects import ProjectDigest, ProjectError, forget_project, load_project
+from soulsgraph_policies.agents.projects import ProjectDigest, ProjectError, forget_project, load_project
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from soulsgraph.cli import main
 from soulsgraph_envs.testing import PATIENCE_S
-from soulsgraph_policies.projects import forget_project, loaded_projects
+from soulsgraph_policies.agents.projects import forget_project, loaded_projects
 
 PAGE = Path(__file__).parents[3] / "docs" / "own_skills.md"
 #: What makes each command small enough for a test.

@@ -6,9 +6,9 @@ import pytest
 
 from soulsgraph.project import begin_project
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.files import WriteError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.testing import PATIENCE_S
-from soulsgraph_policies.atomic import WriteError
 
 
 def test_a_project_has_a_skill_a_graph_a_boss_a_reward_a_test_and_a_readme(begun, duel):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph.evaluate import evaluation_seeds
 from soulsgraph.recordings.recording import Fighter, record
+from soulsgraph.runs.evaluate import evaluation_seeds
 
 
 @pytest.fixture(scope="session")

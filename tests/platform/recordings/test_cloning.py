@@ -7,26 +7,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from soulsgraph.domains import branch, cards_of, finished_versions, own_stage, own_stages, predecessors, stage_of
-from soulsgraph.evaluate import Setting, evaluate, evaluation_seeds
 from soulsgraph.paper.unit import train_by
-from soulsgraph.plan import Plan
 from soulsgraph.recordings import cloning as recorded
 from soulsgraph.recordings.cloning import clone_fights, read_shown
 from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph.recordings.header import SIMULATOR, Identity, make_header
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.recordings.writing import FightWriter
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.stage_setup import StageSetup, kept_demonstrations
+from soulsgraph.runs.evaluate import Setting, evaluate, evaluation_seeds
+from soulsgraph.runs.lineage import branch, cards_of, finished_versions, own_stage, own_stages, predecessors, stage_of
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.stage_setup import StageSetup, kept_demonstrations
 from soulsgraph.watch.fights import Source
 from soulsgraph.zoo import AGENTS, copy_agent
-from soulsgraph_clusters.session import Session
+from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES
-from soulsgraph_policies import cloning
-from soulsgraph_policies.library import SkillLibrary
+from soulsgraph_policies.agents.library import SkillLibrary
+from soulsgraph_policies.learning import cloning
 
 HOME = "iudex-phase1"
 

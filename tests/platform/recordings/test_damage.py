@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from soulsgraph.evaluate import evaluation_seeds
 from soulsgraph.recordings import files
 from soulsgraph.recordings.check import check_file, find_recordings
 from soulsgraph.recordings.files import RecordingError, read_header, read_recording, recording_files
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.recordings.schema import DIGEST_KEY, HEADER_KEY
+from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 

@@ -14,9 +14,9 @@ from soulsgraph.recordings.files import RecordingError, read_recording, recordin
 from soulsgraph.recordings.header import Identity, make_header
 from soulsgraph.recordings.writing import FightWriter
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.files import WriteError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import RAW_SIZE
-from soulsgraph_policies.atomic import WriteError
 
 SKILL = "heal_attack"
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from soulsgraph.evaluate import evaluation_seeds
 from soulsgraph.recordings.check import check_file
 from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph.recordings.recording import Fighter, record_in_games
+from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.drivers.realtime.link import GameSettings
+from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_envs.simulator.render import render
 from soulsgraph_envs.simulator.scene import AnimationWords
 from soulsgraph_envs.skills import SKILL_NAMES
@@ -42,8 +42,8 @@ def test_a_fight_in_a_game_is_recorded_as_it_was_read(tmp_path: Path, monkeypatc
         return raw
 
     monkeypatch.setattr(table.game, "step", kept)
-    monkeypatch.setattr("soulsgraph.real_time.check_games", lambda games: None)
-    monkeypatch.setattr("soulsgraph.real_time.open_live_game", lambda settings, clock: table.game)
+    monkeypatch.setattr("soulsgraph.runs.real_time.check_games", lambda games: None)
+    monkeypatch.setattr("soulsgraph.runs.real_time.open_live_game", lambda settings, clock: table.game)
     (report,) = record_in_games(random_fighter(), evaluation_seeds(4, 1), tmp_path, (GameSettings(),))
     assert report.replays == 0
     (path,) = recording_files(tmp_path)

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soulsgraph.evaluate import evaluation_seeds
 from soulsgraph.recordings import files
 from soulsgraph.recordings.check import check_file
 from soulsgraph.recordings.files import read_header, read_recording, recording_files
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.recordings.schema import DIGEST_KEY, HEADER_KEY, PART, PagesError, check_pages, schema_of
+from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 #: Entries of a list, 16 bytes each; their count is found in a file's bytes.

@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from soulsgraph.evaluate import Setting, evaluation_seeds
 from soulsgraph.recordings.export import export_rllib, read_episodes
 from soulsgraph.recordings.files import Recording, RecordingError, read_header, read_recording, recording_files
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.recordings.schema import columns
+from soulsgraph.runs.evaluate import Setting, evaluation_seeds
 from soulsgraph.zoo import open_run
 
 SKILL = "dodge"

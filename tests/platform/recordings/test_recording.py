@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from soulsgraph.evaluate import Setting, evaluation_seeds
 from soulsgraph.recordings.check import check_file
 from soulsgraph.recordings.files import Recording, RecordingError, read_header, read_recording, recording_files
 from soulsgraph.recordings.header import run_name
 from soulsgraph.recordings.recording import Fighter, record
+from soulsgraph.runs.evaluate import Setting, evaluation_seeds
 from soulsgraph.zoo import open_agent
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Raw, state_rows
-from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.simulator.render import render
 from soulsgraph_envs.simulator.scene import AnimationWords
-from soulsgraph_policies.inference import FusedNetworks
+from soulsgraph_policies.agents.inference import FusedNetworks
 
 SCENARIO = "iudex-phase1"
 SEEDS = evaluation_seeds(3, 2)

@@ -25,7 +25,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.fighters import Window
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import RAW_SIZE, Raw
-from soulsgraph_envs.drivers.opening import make_game
+from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.simulator.scene import AnimationWords, Area, Change, Doing, Scene
 
 SCENARIO = load_scenario("iudex-phase1")

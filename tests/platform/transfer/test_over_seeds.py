@@ -10,10 +10,10 @@ from rich.console import Console
 
 from soulsgraph.cli import main
 from soulsgraph.paper.testing import pretend_run
-from soulsgraph.plan import Plan
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.statistics import clopper_pearson_interval, mean_interval
-from soulsgraph.tables import read_rows
+from soulsgraph.results.statistics import clopper_pearson_interval, mean_interval
+from soulsgraph.results.tables import read_rows
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer.measures import Question
 from soulsgraph.transfer.over_seeds import controls_over_seeds, open_seeds, recovery_over_seeds
 from soulsgraph.transfer.recovery import FROM_SCRATCH, NOTHING, RECOMMENDED, Target, arm_row

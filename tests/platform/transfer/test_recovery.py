@@ -8,16 +8,16 @@ import pytest
 from rich.console import Console
 
 from soulsgraph.cli import adapting, main
-from soulsgraph.domains import adaptation_stages, branch, domain_chain
 from soulsgraph.paper.testing import pretend_run, pretend_training
-from soulsgraph.plan import Plan
-from soulsgraph.progress import Interrupted
-from soulsgraph.run_folder import RunFolder
-from soulsgraph.tables import read_rows
-from soulsgraph.train import Workplace
+from soulsgraph.results.tables import read_rows
+from soulsgraph.runs.lineage import adaptation_stages, branch, domain_chain
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.progress import Interrupted
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.train import Workplace
 from soulsgraph.transfer.measures import TransferOptions
 from soulsgraph.transfer.recovery import Arm, Target, arms_of, joint_arms, recover
-from soulsgraph_clusters.session import connect
+from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SKILL_NAMES
 
@@ -71,7 +71,7 @@ def test_a_branch_killed_on_its_way_is_whole_or_not_there(run, tmp_path, killed_
     adapted(run)
     path = tmp_path / "arm"
     with monkeypatch.context() as context:
-        context.setattr(f"soulsgraph.domains.{killed_in}", kill)
+        context.setattr(f"soulsgraph.runs.lineage.{killed_in}", kill)
         with pytest.raises(KeyboardInterrupt):
             branch(run, path, SECOND)
     if path.exists():

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from soulsgraph.domains import adaptation_stages
 from soulsgraph.paper.testing import pretend_run, pretend_training
-from soulsgraph.plan import Plan
-from soulsgraph.tables import read_rows
+from soulsgraph.results.tables import read_rows
+from soulsgraph.runs.lineage import adaptation_stages
+from soulsgraph.runs.plan import Plan
 from soulsgraph.transfer.over_seeds import chain_rates_over_seeds, check_chains, measures_over_seeds
 from soulsgraph.transfer.retention import (
     Kept,

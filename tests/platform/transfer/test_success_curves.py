@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from soulsgraph.curves import checkpoint_files, checkpoint_weights, save_checkpoint
-from soulsgraph.domains import adaptation_stages, cards_by_stage, domain_cards, stage_of
-from soulsgraph.evaluate import Setting, evaluate
 from soulsgraph.paper.testing import pretend_run, pretend_training
-from soulsgraph.plan import Plan
+from soulsgraph.runs.curves import checkpoint_files, checkpoint_weights, save_checkpoint
+from soulsgraph.runs.evaluate import Setting, evaluate
+from soulsgraph.runs.lineage import adaptation_stages, cards_by_stage, domain_cards, stage_of
+from soulsgraph.runs.plan import Plan
 from soulsgraph.transfer.recovery import SCRATCH, arm_path
 from soulsgraph.transfer.retention import (
     POINT_EPISODES,
@@ -20,8 +20,8 @@ from soulsgraph.transfer.retention import (
 )
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
-from soulsgraph_policies.agent import Agent
-from soulsgraph_policies.inference import DEVIATION, NETWORK, FrozenNetwork, layer_names
+from soulsgraph_policies.agents.agent import Agent
+from soulsgraph_policies.agents.inference import DEVIATION, NETWORK, FrozenNetwork, layer_names
 
 HOME, SECOND, SEED = "iudex-phase1", "iudex-phase2", 5
 

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from soulsgraph.evaluate import Setting, evaluate, evaluation_seeds
-from soulsgraph.files import slug
 from soulsgraph.paper.testing import pretend_run, pretend_training
-from soulsgraph.plan import Plan
-from soulsgraph.tables import read_rows
+from soulsgraph.results.files import slug
+from soulsgraph.results.tables import read_rows
+from soulsgraph.runs.evaluate import Setting, evaluate, evaluation_seeds
+from soulsgraph.runs.plan import Plan
 from soulsgraph.transfer.measures import (
     Laboratory,
     Question,
@@ -31,7 +31,7 @@ from soulsgraph.transfer.report import (
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
-from soulsgraph_policies.agent import Agent
+from soulsgraph_policies.agents.agent import Agent
 
 HOME, EPISODES, SEED = "iudex-phase1", 12, 7
 

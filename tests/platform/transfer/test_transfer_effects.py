@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soulsgraph.evaluate import evaluation_seeds
+from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph.transfer.measures import play_trial
 from soulsgraph.transfer.rule import (
     CERTAIN_ERRORS,
@@ -22,8 +22,8 @@ from soulsgraph_envs.combat.episodes import DecisionColumns
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import STATE_SIZE, Column
 from soulsgraph_envs.skills import make_skill, practice_ground
-from soulsgraph_policies.agent import Agent
-from soulsgraph_policies.inference import FrozenNetwork
+from soulsgraph_policies.agents.agent import Agent
+from soulsgraph_policies.agents.inference import FrozenNetwork
 
 EPISODES, DECISIONS = 100, 40
 CONTEXT = [Column.DISTANCE, Column.LOCKED]

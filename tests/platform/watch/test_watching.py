@@ -12,19 +12,20 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from soulsgraph.curves import checkpoint_weights, save_checkpoint
-from soulsgraph.evaluate import Setting, evaluation_seeds, make_agent, play
 from soulsgraph.paper.testing import pretend_run, pretend_training
-from soulsgraph.plan import Plan
-from soulsgraph.run_folder import RunFolder
+from soulsgraph.runs.curves import checkpoint_weights, save_checkpoint
+from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, play
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.watch import showing
 from soulsgraph.watch.fights import Fight, Source, play_fight
 from soulsgraph.watch.showing import FIGHT_SIZE, SIZE, FightWindow, draw, frames, line_sizes, write_gif, write_mp4
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.pictures import Picture, import_pygame
+from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.render.pictures import import_pygame
 from soulsgraph_envs.testing.programs import read_video
-from soulsgraph_policies.library import LibraryError
+from soulsgraph_policies.agents.library import LibraryError
 
 SEEDS = evaluation_seeds(7, 1)
 END_FRAMES = 15

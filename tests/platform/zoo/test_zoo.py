@@ -10,13 +10,13 @@ import pytest
 import yaml
 
 from soulsgraph import zoo
-from soulsgraph.curves import CURVE_SEED
-from soulsgraph.evaluate import EVALUATION_SEED, check_library, evaluation_seeds
-from soulsgraph.files import write_json
 from soulsgraph.paper.study import evaluation_seed
 from soulsgraph.paper.testing import pretend_run
-from soulsgraph.plan import Plan
-from soulsgraph.run_folder import RunFolder, RunFolderError
+from soulsgraph.results.files import write_json
+from soulsgraph.runs.curves import CURVE_SEED
+from soulsgraph.runs.evaluate import EVALUATION_SEED, check_library, evaluation_seeds
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.zoo.card import CARD, PAGE, ZOO_SEED, Digests, Origin, Reached, card_page, make_card, read_card
 from soulsgraph.zoo.playing import Verified, verify_agent
 from soulsgraph_envs.core.config import to_table

@@ -1,0 +1,326 @@
+"""The PC's end of a game's stream: connect, send what the spool holds, take what the head says, and connect again."""
+
+from __future__ import annotations
+
+import random
+import socket
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from soulsgraph_clusters.fleet.actor.spool import Spool
+from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.protocol.messages import parse
+from soulsgraph_clusters.fleet.protocol.security import read_token_file, token_metadata
+from soulsgraph_clusters.fleet.protocol.settings import METHOD, MOST_MESSAGE_BYTES, SERVICE, FleetError
+from soulsgraph_envs.core.access import USE_PROXY, by_proxy, channel_options, split_address
+
+PLAY = f"/{SERVICE}/{METHOD}"
+#: Called to learn whether a server answers: that it has no such method is an answer, too.
+_HEALTH = "/grpc.health.v1.Health/Check"
+HEALTH_EVERY_S = 1.0
+#: Waits between two streams: doubled after each that the head refused, up to the second. Where nobody answers, gRPC has
+#: waited between its own attempts, and a cable that is back must not find the PC asleep.
+BACK_OFF_S = 0.1, 2.0
+#: A head that does not answer by then is not there.
+CONNECT_WITHIN_S = 10.0
+#: A gateway that answers is dialled if none that is named before it has answered for this long: it may still start.
+PREFER_S = 10.0
+_LOOK_EVERY_S = 0.1
+_OPTIONS = [
+    ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MOST_MESSAGE_BYTES),
+    # A cut cable is noticed after so long; the connection would stand for many minutes otherwise.
+    ("grpc.keepalive_time_ms", 2000),
+    ("grpc.keepalive_timeout_ms", 3000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+
+
+@dataclass(frozen=True)
+class Head:
+    """Where a fleet's head is, and how a PC proves itself there; `address` has those of all its gateways, by commas."""
+
+    address: str
+    token_file: Path
+    credentials: Any = None
+    #: The file of the CA in the credentials, for who looks why no head answers.
+    ca: Path | None = None
+
+    @property
+    def token(self) -> str:
+        """The PC's token as its file has it now; raises FleetError if it cannot be used."""
+        return read_token_file(self.token_file)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Each gateway's address."""
+        return tuple(self.address.split(","))
+
+    def channel(self, address: str = "") -> Any:
+        """Open a channel to an address, by default the first, with TLS where there are credentials."""
+        address = address or self.addresses[0]
+        if self.credentials is None:
+            return grpc.insecure_channel(address, _OPTIONS + channel_options(address))
+        return grpc.secure_channel(address, self.credentials, _OPTIONS + channel_options(address))
+
+
+#: How long one step of the way to a head may take while somebody looks why it does not answer.
+_STEP_WITHIN_S = 5.0
+NOBODY = "nobody"
+#: How a line ends to which an examination of this PC adds something.
+CHECK = "; `check` examines the way"
+
+
+def why_silent(head: Head) -> str:
+    """Return in one line why none of a head's addresses answers, as far as this machine can see."""
+    found = {address: step_that_fails(address, head.ca) for address in head.addresses}
+    silent = [address for address, why in found.items() if why == NOBODY]
+    lines = [f"no head answers at {' or '.join(silent)}; it listens while a stage is trained"] if silent else []
+    others = {address: why or f"it answers, and takes no stream{CHECK}" for address, why in found.items()}
+    lines += [f"no head answers at {address}: {why}" for address, why in others.items() if why != NOBODY]
+    return "; ".join(lines)
+
+
+def step_that_fails(address: str, ca: Path | None) -> str:
+    """Return what is wrong on the way to an address: a proxy, its name, the network or its certificate; empty if none.
+
+    It is `NOBODY` where nothing listens.
+    """
+    host, port = split_address(address)
+    if proxy := by_proxy(address):
+        return f"it is asked{proxy}, which does not lead there; correct the proxy, or unset {USE_PROXY}{CHECK}"
+    try:
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        found = getattr(error, "strerror", None) or error
+        return f"its name is not known on this PC ({found}); correct `head`, or the name server{CHECK}"
+    try:
+        with socket.create_connection((host, port), _STEP_WITHIN_S) as connection:
+            return _certificate_problem(connection, host, ca)
+    except ConnectionRefusedError:
+        return NOBODY
+    except OSError as error:
+        found = "no answer" if isinstance(error, TimeoutError) else error.strerror or error
+        return f"{found}: the address may be another, or a firewall closed{CHECK}"
+
+
+def _certificate_problem(connection: socket.socket, host: str, ca: Path | None) -> str:
+    """Return why a server's certificate does not prove that it is the head; empty if it does, or none is asked for."""
+    if ca is None:
+        return ""
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        context.set_alpn_protocols(["h2"])
+        context.wrap_socket(connection, server_hostname=host).close()
+    except ssl.SSLCertVerificationError as error:
+        return _UNPROVEN.get(error.verify_code, f"its certificate does not hold: {error.verify_message}{CHECK}")
+    except (ssl.SSLError, ConnectionError):
+        return f"what listens there does not speak TLS; name the head's port, or set up its certificate{CHECK}"
+    return ""
+
+
+_OTHER_CA = f"its certificate is of another CA than `ca`; copy the head's ca.pem here{CHECK}"
+_OTHER_NAME = (
+    "its certificate is not made out to this address; name the head as its certificate does, or make that for this "
+    f"address too{CHECK}"
+)
+#: What OpenSSL's codes mean for people: dates, the chain's end, names and addresses.
+_UNPROVEN = {
+    **dict.fromkeys((18, 19, 20, 21, 7), _OTHER_CA),
+    **dict.fromkeys((62, 64), _OTHER_NAME),
+    9: f"its certificate is not valid yet; correct this PC's clock or the head's{CHECK}",
+    10: f"its certificate expired; make it anew on the head, or correct this PC's clock{CHECK}",
+}
+
+
+def describe(error: Any) -> str:
+    """Return why a call failed, in one line: Windows ends its own texts with line breaks."""
+    return " ".join(str(error.details() or error.code()).split())
+
+
+class Stream:
+    """Keep one game connected in a thread of its own; `take` gets every message, `report` what people should know.
+
+    Of the head's addresses the first that answers is taken, in their order. `health` is asked once a second. Chunks
+    wait in the spool until the head has acknowledged them: after each connection all of them are sent again.
+    """
+
+    def __init__(
+        self,
+        head: Head,
+        hello: wire.Hello,
+        spool: Spool,
+        health: Callable[[], wire.Health],
+        take: Callable[[wire.ToGame], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self._head, self._hello, self._spool = head, hello, spool
+        self._health, self._take, self._report = health, take, report
+        self._unsent: deque[tuple[str, int]] = deque()
+        self._more = threading.Condition()
+        self._stopping = threading.Event()
+        self._call: Any = None
+        self._left = self._answered = False
+        self._reported = ""
+        self._thread = threading.Thread(target=self._run, name="fleet stream", daemon=True)
+        #: Whether the head answers now.
+        self.connected = False
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._thread.start()
+
+    def send(self, boot: str, sequence: int) -> None:
+        """Send a chunk of the spool."""
+        with self._more:
+            self._unsent.append((boot, sequence))
+            self._more.notify()
+
+    def reconnect(self) -> None:
+        """End the connection, if there is one; the next one follows after the shortest wait."""
+        if self._call is not None:
+            self._left = True
+            self._call.cancel()
+
+    def stop(self) -> None:
+        """End the stream and its thread."""
+        self._stopping.set()
+        with self._more:
+            self._more.notify()
+        if self._call is not None:
+            self._call.cancel()
+        self._thread.join()
+
+    def _run(self) -> None:
+        wait_s, longest_s = BACK_OFF_S
+        while not self._stopping.is_set():
+            found = self._connect()
+            if self.connected or not self._answered:
+                wait_s = BACK_OFF_S[0]
+            self.connected = False
+            if self._stopping.is_set():
+                return
+            if found:
+                self._say(found)
+            # Many PCs that lost the same head do not come back in one moment.
+            self._stopping.wait(wait_s * random.uniform(0.5, 1.0))
+            wait_s = min(2 * wait_s, longest_s)
+
+    def _connect(self) -> str:
+        """Connect and serve the stream to its end; return why it ended."""
+        self._left = self._answered = False
+        channels = [self._head.channel(address) for address in self._head.addresses]
+        try:
+            channel = self._first_to_answer(channels)
+            self._answered = True
+            for other in channels:
+                if other is not channel:
+                    other.close()
+            play = channel.stream_stream(PLAY, wire.FromGame.SerializeToString)
+            over = threading.Event()
+            call = self._call = play(self._messages(over), metadata=token_metadata(self._head.token))
+            try:
+                return self._receive(call)
+            finally:
+                over.set()
+                call.cancel()
+        except FleetError as error:
+            return str(error)
+        except grpc.FutureTimeoutError:
+            return self._why_silent()
+        except grpc.RpcError as error:
+            return "" if self._left else describe(error)
+        finally:
+            for each in channels:
+                each.close()
+
+    def _why_silent(self) -> str:
+        # A name server may take long, and nobody waits for it who wants to end.
+        found: list[str] = []
+        looking = threading.Thread(target=lambda: found.append(why_silent(self._head)), daemon=True)
+        looking.start()
+        until_s = time.monotonic() + 2 * _STEP_WITHIN_S * len(self._head.addresses)
+        while looking.is_alive() and not self._stopping.is_set() and time.monotonic() < until_s:
+            looking.join(_LOOK_EVERY_S)
+        return found[0] if found else f"no head answers at {' or '.join(self._head.addresses)}"
+
+    def _first_to_answer(self, channels: Sequence[Any]) -> Any:
+        """Wait for the first channel on which a server answers and return it; a later one waits for those before it.
+
+        Raises:
+            grpc.FutureTimeoutError: if none of them does.
+        """
+        # Not `channel_ready_future`: its thread raises where the channel is closed while it looks at it.
+        asked = [channel.unary_unary(_HEALTH).future(b"", wait_for_ready=True) for channel in channels]
+        until_s = time.monotonic() + CONNECT_WITHIN_S
+        waits_s = 0.0
+        try:
+            while True:
+                with suppress(grpc.FutureTimeoutError):
+                    asked[0].exception(_LOOK_EVERY_S)
+                    return channels[0]
+                now_s = time.monotonic()
+                found = [channel for channel, one in zip(channels, asked, strict=True) if one.done()]
+                waits_s = (waits_s or now_s) if found else 0.0
+                if found and now_s - waits_s > PREFER_S:
+                    return found[0]
+                if self._stopping.is_set() or (not found and now_s >= until_s):
+                    raise grpc.FutureTimeoutError
+        finally:
+            for one in asked:
+                one.cancel()
+
+    def _receive(self, call: Any) -> str:
+        stopped = False
+        for data in call:
+            message = parse(wire.ToGame, data, "head")
+            # An older head's are messages of their own.
+            for answer in (*message.acknowledged, message.acknowledgement):
+                self._spool.acknowledge(answer.boot, answer.sequences)
+            kind = message.WhichOneof("message")
+            if kind == "stop":
+                stopped = True
+            elif kind == "task":
+                self.connected, stopped = True, False
+                if self._reported:
+                    # What was reported last is over.
+                    self._say("the head answers")
+                self._reported = ""
+            if kind in ("task", "weights", "stop"):
+                self._take(message)
+        return "" if stopped else "the head ended the stream"
+
+    def _messages(self, over: threading.Event) -> Iterator[wire.FromGame]:
+        with self._more:
+            self._unsent = deque(self._spool.pending())
+        yield wire.FromGame(hello=self._hello)
+        yield wire.FromGame(health=self._health())
+        while not (over.is_set() or self._stopping.is_set()):
+            with self._more:
+                self._more.wait_for(lambda: self._unsent or over.is_set(), HEALTH_EVERY_S)
+                if over.is_set():
+                    return  # What waits is the next connection's.
+                unsent, self._unsent = self._unsent, deque()
+            for boot, sequence in unsent:
+                if (chunk := self._spool.read(boot, sequence)) is not None:
+                    yield wire.FromGame(chunk=chunk)
+            yield wire.FromGame(health=self._health())
+
+    def _say(self, line: str) -> None:
+        if line != self._reported:
+            self._reported = line
+            self._report(line)

@@ -1,0 +1,367 @@
+"""What a gateway decides: who may play and what, which chunks are learned from, and why the others are refused.
+
+Only the gateway beside the journal decides; others ask it (`relay`).
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from soulsgraph_clusters.fleet.gateway.deduplication import MOST_RANGES
+from soulsgraph_clusters.fleet.gateway.journal import JOURNALED, Journal
+from soulsgraph_clusters.fleet.gateway.serving import to_bytes
+from soulsgraph_clusters.fleet.gateway.sessions import Elsewhere, Session
+from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.protocol.arrays import check_moments, decode_columns, encode_weights
+from soulsgraph_clusters.fleet.protocol.settings import PC, FleetError, FleetSettings, rest_share
+from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_envs.core.config import Where, read_file, read_value, to_json
+from soulsgraph_envs.core.files import whole_file
+from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_policies.agents.inference import Weights, weights_digest
+
+#: The verdicts on chunks that are not learned from.
+STALE, OTHER_STAGE, MALFORMED, SHARE, ALTERED = "stale", "other stage", "malformed", "over its share", "altered"
+#: Bytes of a digest of weights.
+_DIGEST = 32
+#: Decisions that a PC may be ahead of its share: a stage's first chunks come from somewhere.
+SHARE_SLACK = 256
+#: Games of one PC in a stage; each other number of lanes is another game.
+MOST_GAMES = 256
+#: Published versions whose time is kept.
+_MOST_VERSIONS = 10_000
+#: A PC plays beside others while their latest chunks are younger.
+_PLAYS_S = 10.0
+_TICK_S = 0.1
+
+
+#: An offer of weights: its version, the modules' weights, and the decisions received of each that learns.
+Offer = tuple[int, Mapping[str, Weights], Mapping[str, int]]
+
+
+class Offers:
+    """The weights that one gateway has offered to games of a task, and for how long."""
+
+    def __init__(self, task: StageTask) -> None:
+        self.task = task
+        self._versions: list[int] = []
+        self._published_s: list[float] = []
+        self._messages: dict[tuple[int, bool], bytes] = {}
+
+    def published(self, version: int, now_s: float) -> None:
+        """Note when a version of the weights went out."""
+        if not self._versions or version > self._versions[-1]:
+            self._versions.append(version)
+            self._published_s.append(now_s)
+            del self._versions[:-_MOST_VERSIONS], self._published_s[:-_MOST_VERSIONS]
+        self._messages = {}
+
+    def weights_message(self, offer: Offer, first: bool) -> bytes:
+        """Return the message of offered weights as it is sent to every game; any thread may ask.
+
+        It has all modules at first, then those that learn.
+        """
+        version, weights, decisions = offer
+        kept, key = self._messages, (version, first)
+        if key not in kept:
+            sent = weights if first else {name: own for name, own in weights.items() if name in self.task.learns}
+            message = wire.Weights(version=version, arrays=encode_weights(sent), decisions=decisions)
+            kept[key] = to_bytes(wire.ToGame(weights=message))
+        return kept[key]
+
+    def stale_ticks(self, version: int, now_s: float) -> float:
+        """Return for how many control ticks of a game at speed 1 newer weights than these have been out."""
+        # Versions from before this gateway began are as old as the first that it published.
+        newer = bisect_right(self._versions, version)
+        return (now_s - self._published_s[newer]) / _TICK_S if newer < len(self._versions) else 0.0
+
+
+class Takes(Protocol):
+    """What a gateway needs of whoever takes its chunks; `admit` and `write` may block, and are called in any thread."""
+
+    #: What the games play.
+    task: StageTask
+
+    @property
+    def stage(self) -> str:
+        """The stage's name."""
+
+    def admit(self, session: Session) -> None:
+        """Let a game play; raises SoulsGraphError if it may not, or cannot now."""
+
+    def task_for(self, session: Session) -> wire.Task:
+        """Return what a game that was admitted is to play."""
+
+    def require_room(self, session: Session, chunk: wire.Chunk) -> None:
+        """Refuse a chunk of a PC with endless processes or gaps; raises FleetError."""
+
+    def published(self, version: int, now_s: float) -> None:
+        """Note when a version of the weights went out."""
+
+    def weights_message(self, offer: Offer, first: bool) -> bytes:
+        """Return the message of offered weights as it is sent."""
+
+    def write(
+        self, group: Sequence[tuple[Session, wire.Chunk]], now_s: float
+    ) -> list[tuple[Session, wire.Acknowledgement]]:
+        """Write chunks to the journal; return the acknowledgements, or raise SoulsGraphError and be asked again."""
+
+
+_TOO_MANY_BOOTS = (
+    "{pc}: expected at most {most:,} processes of its games and gaps in their chunks in a stage, found more; look why "
+    "they are started so often, and issue a token of another name for this PC."
+)
+
+
+class Intake(Offers):
+    """Take chunks of one stage into its journal; `seed` is the stage's. Its methods may be called in any thread."""
+
+    def __init__(self, journal: Journal, task: StageTask, seed: int, settings: FleetSettings) -> None:
+        super().__init__(task)
+        self.journal, self._seed, self._settings = journal, seed, settings
+        self._description = task.to_json()
+        self._lanes = _LaneTable(journal.folder / "lanes.json")
+        self._boots = _BootTable(journal.folder / "boots.json")
+        #: When each PC's latest chunk came.
+        self._heard_s: dict[str, float] = {}
+        self._writing, self._closed = threading.Lock(), False
+        #: Of what frozen skills are to be played by; empty before it is known.
+        self._frozen = b""
+        #: Games that play through other gateways.
+        self.elsewhere = Elsewhere()
+
+    @property
+    def stage(self) -> str:
+        """The stage's name."""
+        return self.journal.stage
+
+    @property
+    def named_pcs(self) -> tuple[str, ...]:
+        """The PCs that the fleet's file names; none where every PC with a token may play."""
+        return tuple(self._settings.pcs)
+
+    def admit(self, session: Session, gateway: int = 0) -> None:
+        """Number a game's lanes and boots; `gateway` is the relay that it dialled, 0 for the one beside the journal.
+
+        Raises:
+            FleetError: if its PC has had too many games or processes, or another process plays as it elsewhere, or
+                another machine as its PC.
+            WriteError: if they cannot be written down.
+        """
+        self._require_room(session, session.hello.boot, 1)
+        self.elsewhere.claim(session.hello, gateway)
+        self._lanes.first(session.name, session.hello.lanes)
+        self._boots.number(session.name, session.hello.boot)
+        if not gateway:
+            # Writing takes a moment, in which another gateway may have let its like in.
+            self.elsewhere.claim(session.hello, gateway)
+
+    def require_room(self, session: Session, chunk: wire.Chunk) -> None:
+        """Refuse a chunk of a PC with endless processes or gaps; raises FleetError."""
+        # What came before it may not be in the journal yet.
+        if session.latest != (chunk.boot, chunk.sequence - 1):
+            self._require_room(session, chunk.boot, chunk.sequence)
+        session.latest = chunk.boot, chunk.sequence
+
+    def _require_room(self, session: Session, boot: str, sequence: int) -> None:
+        pc = session.hello.pc
+        # Nothing that was seen is forgotten instead: it would be taken a second time.
+        if not self.journal.seen.has_room(pc, session.hello.game, boot, sequence):
+            raise FleetError(_TOO_MANY_BOOTS.format(pc=pc, most=MOST_RANGES))
+
+    def task_for(self, session: Session) -> wire.Task:
+        """Return what a game that was admitted is to play."""
+        first = self._lanes.first(session.name, session.hello.lanes)
+        # A game that was started again has other fights than before.
+        boot = self._boots.number(session.name, session.hello.boot)
+        seed = derive_seeds(np.uint64(self._seed), first, *((boot,) if boot else ()))
+        allowed = self._settings.pcs.get(session.hello.pc, PC())
+        return wire.Task(
+            stage=self.journal.stage,
+            attempt=self.journal.attempt,
+            description=self._description,
+            first_lane=first,
+            seed=int(seed[0]) >> 1,
+            speed=allowed.most_speed,
+        )
+
+    def freeze(self, weights: Mapping[str, Weights]) -> None:
+        """Refuse what is played by other weights of frozen skills than these, if modules of all of them are there."""
+        frozen = self.task.frozen
+        if frozen and weights.keys() >= {*frozen.values()}:
+            self._frozen = weights_digest({skill: weights[module] for skill, module in frozen.items()})
+
+    def write(
+        self, group: Sequence[tuple[Session, wire.Chunk]], now_s: float
+    ) -> list[tuple[Session, wire.Acknowledgement]]:
+        """Write chunks to the journal, each with its verdict, and return the acknowledgements to send.
+
+        Raises:
+            WriteError: if the journal cannot be written; nothing is acknowledged then.
+            FleetError: if the stage is over.
+        """
+        taken: Counter[str] = Counter()
+        there: set[tuple[str, str, int]] = set()
+        with self._writing:
+            if self._closed:
+                raise FleetError("journal: expected a stage under way, found its end; the next one takes this.")
+            records = [self._record(session, chunk, now_s, taken, there) for session, chunk in group]
+            self.journal.append(records)
+        answers: dict[tuple[Session, str], wire.Acknowledgement] = {}
+        for (session, chunk), record in zip(group, records, strict=True):
+            answer = answers.setdefault((session, chunk.boot), wire.Acknowledgement(boot=chunk.boot))
+            answer.sequences.append(chunk.sequence)
+            if record.refused:
+                answer.refused[record.refused] += sum(chunk.decisions.values())
+        return [(session, answer) for (session, _), answer in answers.items()]
+
+    def close(self) -> None:
+        """Close the journal, once what is being written is there."""
+        with self._writing:
+            self._closed = True
+            self.journal.close()
+
+    def _record(
+        self,
+        session: Session,
+        chunk: wire.Chunk,
+        now_s: float,
+        taken: Counter[str],
+        there: set[tuple[str, str, int]],
+    ) -> wire.Record:
+        """Return a chunk's record.
+
+        `taken` counts the decisions of its group that are to be learned from, by PC; `there` are the group's chunks.
+        """
+        pc, game, decisions = session.hello.pc, session.hello.game, sum(chunk.decisions.values())
+        self._heard_s[pc] = now_s
+        first, verdict, key = 0, "", (session.name, chunk.boot, chunk.sequence)
+        if key not in there and (pc, game, chunk.boot, chunk.sequence) not in self.journal.seen:
+            verdict = self._verdict(session, chunk, now_s) or self._share_verdict(pc, decisions, now_s, taken)
+            try:
+                first = 0 if verdict else self._lanes.first(session.name, session.hello.lanes)
+            except FleetError:
+                # A game that was not let in: of one that was, the lanes have their number.
+                verdict = OTHER_STAGE
+            taken[pc] += 0 if verdict else decisions
+            there.add(key)
+        record = wire.Record(pc=pc, game=game, first_lane=first, refused=verdict, chunk=chunk)
+        if verdict:
+            for name in ("columns", "versions", "ticks", "frozen"):
+                record.chunk.ClearField(name)
+        return record
+
+    def _verdict(self, session: Session, chunk: wire.Chunk, now_s: float) -> str:
+        if (chunk.stage, chunk.attempt) != (self.journal.stage, self.journal.attempt):
+            return OTHER_STAGE
+        if self.stale_ticks(chunk.weights_version, now_s) > self._settings.most_stale_ticks:
+            return STALE
+        if len(chunk.frozen) not in (0, _DIGEST):
+            return MALFORMED
+        # Who sends none is not compared: a bare client, as benchmarks have.
+        if chunk.frozen and self._frozen not in (b"", chunk.frozen):
+            return ALTERED
+        try:
+            columns = decode_columns(chunk.columns, self.task.spaces, self.task.terms)
+            check_moments(chunk)
+        except FleetError:
+            return MALFORMED
+        found = columns.transitions
+        counts = {name: len(part) for name, part in found.items()}
+        # A lane beyond the game's own is another game's.
+        most = {name: session.hello.lanes * len(self.task.skills_of([name])) for name in found}
+        own = all(int(part.lanes.max()) < most[name] for name, part in found.items())
+        ended = [part.lanes for part in columns.episodes.values()]
+        own = own and all(lanes.min() >= 0 and lanes.max() < session.hello.lanes for lanes in ended)
+        return "" if found and own and counts == dict(chunk.decisions) else MALFORMED
+
+    def _share_verdict(self, pc: str, decisions: int, now_s: float, taken: Mapping[str, int]) -> str:
+        batch_shares = self.journal.batch_shares
+        # A PC that the fleet's file got since the stage began: nothing would be drawn of it.
+        if batch_shares and pc not in batch_shares and not rest_share(batch_shares):
+            return SHARE
+        share = self._settings.pcs.get(pc, PC()).share
+        others = any(now_s - heard_s < _PLAYS_S for other, heard_s in self._heard_s.items() if other != pc)
+        if share == 1.0 or not others:
+            return ""
+        journaled = {key: count for key, count in self.journal.decisions.items() if key.endswith(f"/{JOURNALED}")}
+        own = journaled.get(f"{pc}/{JOURNALED}", 0) + taken.get(pc, 0) + decisions
+        total = sum(journaled.values()) + sum(taken.values()) + decisions
+        return SHARE if own > share * total + SHARE_SLACK else ""
+
+
+class _LaneTable:
+    """Numbers the lanes of every game that ever joined the stage; kept beside the journal."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._access, where = path, threading.Lock(), Where(path)
+        kept = read_value(Mapping[str, tuple[int, int]], read_file(where), where) if path.exists() else {}
+        self._blocks: dict[str, tuple[int, int]] = dict(kept)
+
+    def first(self, name: str, lanes: int) -> int:
+        """Return the first of a game's lanes; a game of another number of lanes is another one.
+
+        Raises:
+            FleetError: if they are new, and its PC has too many games.
+            WriteError: if they are new, and cannot be written down.
+        """
+        with self._access:
+            return self._first(name, f"{name} {lanes}", lanes)
+
+    def _first(self, name: str, key: str, lanes: int) -> int:
+        if key not in self._blocks:
+            pc = name.partition("/")[0]
+            if sum(one.partition("/")[0] == pc for one in self._blocks) >= MOST_GAMES:
+                raise FleetError(
+                    f"{pc}: expected at most {MOST_GAMES} games of a PC in a stage, found another; let its games keep "
+                    "their names and lanes."
+                )
+            block = (sum(count for _, count in self._blocks.values()), int(lanes))
+            # First in the file: a block that is not there would be another game's after a restart.
+            self._write({**self._blocks, key: block})
+            self._blocks[key] = block
+        first: int = self._blocks[key][0]
+        return first
+
+    def _write(self, blocks: Mapping[str, tuple[int, int]]) -> None:
+        _write_rows(self._path, blocks)
+
+
+class _BootTable:
+    """Numbers the boots of every game in the order in which they joined the stage; kept beside the journal."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._access, where = path, threading.Lock(), Where(path)
+        kept = read_value(Mapping[str, tuple[str, ...]], read_file(where), where) if path.exists() else {}
+        self._boots: dict[str, tuple[str, ...]] = dict(kept)
+
+    def number(self, name: str, boot: str) -> int:
+        """Return the number of a game's boot, 0 for the first one.
+
+        Raises:
+            FleetError: if it is new, and its PC has had too many.
+            WriteError: if it is new, and cannot be written down.
+        """
+        with self._access:
+            known = self._boots.get(name, ())
+            if boot not in known:
+                pc = name.partition("/")[0]
+                if sum(len(own) for one, own in self._boots.items() if one.partition("/")[0] == pc) >= MOST_RANGES:
+                    raise FleetError(_TOO_MANY_BOOTS.format(pc=pc, most=MOST_RANGES))
+                # First in the file: a boot that is not there would have the next one's number after a restart.
+                _write_rows(self._path, {**self._boots, name: (*known, boot)})
+                self._boots[name] = known = (*known, boot)
+            return known.index(boot)
+
+
+def _write_rows(path: Path, table: Mapping[str, Sequence[int | str]]) -> None:
+    rows = ",\n".join(f"  {to_json(key)}: {to_json(list(row))}" for key, row in table.items())
+    with whole_file(path) as temporary:
+        temporary.write_text(f"{{\n{rows}\n}}\n", encoding="utf-8")

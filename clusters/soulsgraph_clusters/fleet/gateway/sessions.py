@@ -1,0 +1,325 @@
+"""The games that are connected, here or through other gateways: one live session for each, and what waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from soulsgraph_clusters.fleet.gateway.serving import to_bytes
+from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.protocol.settings import OUT_OF_PLAY, PLAYING, SILENT_AFTER_S, FleetError
+
+#: PCs that were refused, and notes that wait to be logged, at most.
+_MOST_REFUSALS, _MOST_NOTES = 200, 200
+#: Acknowledgements and messages that a game may leave unread; with more its stream ends, and its chunks come again.
+MOST_UNREAD = 4_096
+#: Acknowledgements wait so long for weights to ride on, which go out about once a second.
+RIDE_WITHIN_S = 1.5
+
+
+@dataclass(eq=False)
+class Session:
+    """One game's stream, from its hello on; used in the gateway's thread alone. Times are the gateway's own."""
+
+    hello: wire.Hello
+    heard_s: float
+    health: wire.Health = field(default_factory=wire.Health)
+    #: When it came.
+    health_s: float = 0.0
+    #: The message of the newest weights, until it is sent, and their version; -1 before there are any.
+    weights: bytes = b""
+    weights_version: int = -1
+    #: Why the stream ended, where the game did not end it.
+    reason: str = ""
+    closed: bool = False
+    #: Whether the gateway does not read on, because too much waits to be written.
+    held: bool = False
+    #: Whether the game was asked to play no longer.
+    drained: bool = False
+    #: Boot and sequence of the latest chunk that came.
+    latest: tuple[str, int] = ("", 0)
+    #: Why no more of its chunks are taken; set by whoever wrote a group of them.
+    refused: str = ""
+    #: Whoever let it play, the latest time.
+    admitted: object | None = None
+    #: What it proved its name by.
+    token: str = field(default="", repr=False)
+    #: Its machine's address, as the gateway sees it.
+    address: str = ""
+
+    def __post_init__(self) -> None:
+        self._outbox: list[bytes] = []
+        self._acknowledged: list[wire.Acknowledgement] = []
+        self._ride: asyncio.TimerHandle | None = None
+        self._unread = 0
+        self._changed = asyncio.Event()
+        self.over = asyncio.Event()
+        self._finishing = False
+
+    @property
+    def name(self) -> str:
+        """The PC and its game, as logs and metrics name them."""
+        return f"{self.hello.pc}/{self.hello.game}"
+
+    def send(self, message: wire.ToGame) -> None:
+        """Send a message after those that wait."""
+        self._outbox.append(to_bytes(message))
+        self._count_unread()
+        self._changed.set()
+
+    def _count_unread(self) -> None:
+        self._unread += 1
+        if self._unread > MOST_UNREAD and not self.closed:
+            self.reason = f"it read none of {MOST_UNREAD:,} messages"
+            self.close()
+
+    def acknowledge(self, answer: wire.Acknowledgement) -> None:
+        """Send an acknowledgement with the next weights; alone where none come soon or the game reads no other."""
+        if not self.hello.reads_acknowledged:
+            self.send(wire.ToGame(acknowledgement=answer))
+            return
+        if self._ride is None:
+            self._ride = asyncio.get_running_loop().call_later(RIDE_WITHIN_S, self._ride_no_longer)
+        self._acknowledged.append(answer)
+        self._count_unread()
+
+    def _ride_no_longer(self) -> None:
+        self._outbox.append(self._riders())
+        self._changed.set()
+
+    def _riders(self) -> bytes:
+        """Return the waiting acknowledgements as a message; behind another one's bytes they become a part of that."""
+        riders, self._acknowledged = self._acknowledged, []
+        self._cancel_ride()
+        return to_bytes(wire.ToGame(acknowledged=riders))
+
+    def _cancel_ride(self) -> None:
+        if self._ride is not None:
+            self._ride.cancel()
+            self._ride = None
+
+    def wake(self) -> None:
+        """Send newer `weights`, which replace those not yet sent."""
+        self._changed.set()
+
+    def finish(self) -> None:
+        """Close once everything is sent."""
+        self._finishing = True
+        self._changed.set()
+
+    def close(self) -> None:
+        """Close at once, and set `over`."""
+        self.closed = True
+        self._cancel_ride()
+        self.over.set()
+        self._changed.set()
+
+    async def waiting(self) -> list[bytes]:
+        """Wait for messages to send and return them."""
+        await self._changed.wait()
+        self._changed.clear()
+        messages, self._outbox = self._outbox, []
+        self._unread = len(self._acknowledged)
+        if self._finishing and self._acknowledged:
+            # A game may leave as soon as a stop has come.
+            messages.insert(0, self._riders())
+        if self.weights:
+            messages.append(self.weights + self._riders())
+            self.weights = b""
+        self.closed = self.closed or self._finishing
+        return messages
+
+
+_REMEDY = "end one of them, or issue a token of its own for the other PC"
+
+
+def check_alone(live: wire.Hello, new: wire.Hello) -> None:
+    """Refuse a game while another process plays as it, or another machine as its PC, as a live game says.
+
+    Raises:
+        FleetError: naming the game or the PC.
+    """
+    if live.pc != new.pc:
+        return
+    if live.machine and new.machine and live.machine != new.machine:
+        found = "another, whose games are live"
+        raise FleetError(f"{new.pc}: expected one machine of this name, found {found}; {_REMEDY}.")
+    if live.game == new.game and live.boot != new.boot:
+        found = "another process that plays as it"
+        raise FleetError(f"{new.pc}/{new.game}: expected one live game of this name, found {found}; {_REMEDY}.")
+
+
+class Notes(deque[str]):
+    """What happened to games since it was last taken, the latest at most; other threads may take it."""
+
+    def __init__(self) -> None:
+        super().__init__(maxlen=_MOST_NOTES)
+        self._latest = ""
+
+    def add(self, note: str) -> None:
+        """Add a note, unless the latest one was the same."""
+        if note != self._latest:
+            self._latest = note
+            self.append(note)
+
+    def add_change(self, game: str, before: wire.Health, now: wire.Health) -> None:
+        """Note when a game cannot play, is paused or drained, and when it plays again."""
+        if (now.state, now.note) == (before.state, before.note):
+            return
+        if now.state in OUT_OF_PLAY:
+            self.add(f"{game} is {now.state}{now.note and f': {now.note}'}")
+        elif now.state == PLAYING and before.state in OUT_OF_PLAY:
+            self.add(f"{game} plays again")
+
+    def take(self) -> list[str]:
+        """Return what waits to be logged, and forget it."""
+        return [self.popleft() for _ in range(len(self))]
+
+
+class Sessions:
+    """The live sessions by name; a game that connects again takes the place of its own earlier stream."""
+
+    def __init__(self) -> None:
+        self._live: dict[str, Session] = {}
+        self._latest: dict[str, Session] = {}
+        #: Why a PC was refused the latest time, and when; of a PC that plays again it is gone.
+        self.refusals: dict[str, tuple[str, float]] = {}
+
+    @property
+    def latest(self) -> Iterable[Session]:
+        """The latest session of every game that was connected in the stage; other threads may ask too."""
+        return [*self._latest.values()]
+
+    @property
+    def live(self) -> Iterable[Session]:
+        """The sessions that are not closed; other threads may ask too."""
+        return [session for session in [*self._live.values()] if not session.closed]
+
+    def refuse(self, who: str, reason: str, now_s: float) -> bool:
+        """Keep why a PC was refused, and return whether that is another reason than before."""
+        earlier, _ = self.refusals.get(who, ("", 0.0))
+        if who not in self.refusals and len(self.refusals) >= _MOST_REFUSALS:
+            self.refusals.clear()
+        self.refusals[who] = reason, now_s
+        return reason != earlier
+
+    def accept(self, *who: str) -> None:
+        """Forget why a PC was refused, by its names."""
+        for name in who:
+            self.refusals.pop(name, None)
+
+    def forget_closed(self) -> None:
+        """Keep the sessions that are live, and no refusal: another stage begins."""
+        self._latest = {session.name: session for session in self.live}
+        self.refusals.clear()
+
+    def begin(self, session: Session) -> Session | None:
+        """Add a session, and return the one of the same process that it replaces; raises as `check_alone`."""
+        for other in self.live:
+            check_alone(other.hello, session.hello)
+        earlier = self._live.get(session.name)
+        self._live[session.name] = self._latest[session.name] = session
+        return earlier
+
+    def end(self, session: Session) -> bool:
+        """Remove a session, and return whether no other has taken its place."""
+        if self._live.get(session.name) is not session:
+            return False
+        del self._live[session.name]
+        return True
+
+
+#: A game that was let in counts as live for this long, whatever its gateway reports: its stream may not stand yet.
+_CLAIM_S = 2.0
+
+
+@dataclass(frozen=True)
+class Player:
+    """Which process plays as a game, on which machine."""
+
+    boot: str
+    machine: str
+
+    @classmethod
+    def of(cls, hello: wire.Hello) -> Player:
+        """Return who said hello."""
+        return cls(hello.boot, hello.machine)
+
+    def hello(self, name: str) -> wire.Hello:
+        """Return what is known of its hello as a game of this name."""
+        pc, _, game = name.partition("/")
+        return wire.Hello(pc=pc, game=game, boot=self.boot, machine=self.machine)
+
+
+@dataclass
+class _Relay:
+    """What is known of another gateway: when it was heard, and who plays each live game by name."""
+
+    heard_s: float = 0.0
+    live: dict[str, Player] = field(default_factory=dict)
+    #: When games were let in.
+    claimed_s: dict[str, float] = field(default_factory=dict)
+
+
+class Elsewhere:
+    """The live games of other gateways by name; one that was silent for `SILENT_AFTER_S` has none.
+
+    Gateways are numbered; 0 is the one beside the journal, whose own sessions are not kept here. Any thread may ask.
+    """
+
+    def __init__(self) -> None:
+        self._relays: dict[int, _Relay] = {}
+        self._access = threading.Lock()
+
+    def claim(self, hello: wire.Hello, gateway: int) -> None:
+        """Let a game play through a gateway; its session at another one is over then.
+
+        Raises:
+            FleetError: as `check_alone`, of the games of other gateways.
+        """
+        name = f"{hello.pc}/{hello.game}"
+        with self._access:
+            others = [one for number, one in self._heard().items() if number != gateway]
+            for one in others:
+                for other, player in one.live.items():
+                    check_alone(player.hello(other), hello)
+            for one in others:
+                one.live.pop(name, None)
+            if gateway:
+                own = self._relays.setdefault(gateway, _Relay(heard_s=time.monotonic()))
+                own.live[name], own.claimed_s[name] = Player.of(hello), time.monotonic()
+
+    def report(self, gateway: int, live: Mapping[str, Player], here: Collection[str]) -> set[str]:
+        """Note the live games of a gateway, and return those that it is to end: they play through another one.
+
+        `here` are the names of those of the gateway beside the journal.
+        """
+        with self._access:
+            own = self._relays.setdefault(gateway, _Relay())
+            others = [one.live for number, one in self._heard().items() if number != gateway]
+            ended = {name for name in live if name in here or any(name in other for other in others)}
+            own.heard_s = now = time.monotonic()
+            own.claimed_s = {name: at_s for name, at_s in own.claimed_s.items() if now - at_s < _CLAIM_S}
+            kept = {name: player for name, player in own.live.items() if name in own.claimed_s}
+            own.live = kept | {name: player for name, player in live.items() if name not in ended}
+            return ended
+
+    @property
+    def heard(self) -> set[int]:
+        """The gateways that were heard recently."""
+        with self._access:
+            return {*self._heard()}
+
+    @property
+    def playing(self) -> int:
+        """The number of live games."""
+        with self._access:
+            return sum(len(one.live) for one in self._heard().values())
+
+    def _heard(self) -> dict[int, _Relay]:
+        now = time.monotonic()
+        return {number: one for number, one in self._relays.items() if now - one.heard_s < SILENT_AFTER_S}

@@ -1,0 +1,1 @@
+"""The learner's end of a fleet: rounds of what its games played, and evaluation by them."""

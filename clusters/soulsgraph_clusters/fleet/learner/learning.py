@@ -1,0 +1,356 @@
+"""The learner of a fleet's stage: rounds of whole chunks in the journal's order, whatever arrives together.
+
+What is learned depends on the journal alone: the same journal, read in one process by a `JournalRunner`, leads to the
+same weights.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from ray.rllib.env.env_runner_group import EnvRunnerGroup
+
+from soulsgraph_clusters.fleet.gateway.gateway import PUBLISH_EVERY_S, STOP_WITHIN_S
+from soulsgraph_clusters.fleet.gateway.gateway_process import GatewayGroup
+from soulsgraph_clusters.fleet.gateway.gateway_runner import FLEET, MOST_RECORDS, Fetched, FleetStage, read_chunk
+from soulsgraph_clusters.fleet.gateway.journal import JOURNALED, Journal
+from soulsgraph_clusters.fleet.gateway.status import FleetStatus, decisions_of
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
+from soulsgraph_clusters.fleet.protocol.settings import rest_share
+from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
+from soulsgraph_policies.agents.inference import weights_digest
+from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.env_runners import ChunkRunner
+from soulsgraph_policies.learning.replay import ReplayBuffer
+from soulsgraph_policies.learning.sampler import Chunk
+from soulsgraph_policies.learning.stage_config import SkillDQNConfig
+
+_logger = logging.getLogger("soulsgraph")
+#: A gateway that cannot be asked is asked again after so long.
+_RETRY_AFTER_S = 0.5
+#: A journal that was read to its end is read on after so long: a call costs driver and gateway some milliseconds, and
+#: games get new weights once a second.
+_FETCH_EVERY_S = 0.2
+#: At a stage's end the gateway is asked at intervals whether the others are done, and has so long to answer.
+_RELAYS_EVERY_S, _ANSWER_WITHIN_S = 0.1, 2.0
+#: After so long it is reported that no game is connected; an error names so many of those that do not play.
+_SAY_AFTER_S, _SHOWN = 5.0, 3
+#: A gateway that died is asked whether it is back at most this often: asking a dead one takes time.
+_PROBE_PERIOD_S = 1.0
+
+
+class FleetDQN(SkillDQN):
+    """Train from a fleet's journal: `position` is the record that the next round begins with.
+
+    A round is the shortest run of whole chunks that brings a module `decisions_per_round` decisions, or all that its
+    budget lacks. What is left of a budget's last chunk, and what comes after it, is surplus.
+    """
+
+    makes_runners = True
+
+    def setup(self, config: Any) -> None:
+        """Build the learner and its gateway, at the start of the journal."""
+        self.position, self.attempt = 0, ""
+        self._fetched: deque[tuple[Chunk | None, int]] = deque()
+        #: Bytes of the records since the latest checkpoint. The next is due at a quarter of the journal's size: records
+        #: between the two that are kept, those since and those not learned yet find room, so that the stage goes on.
+        self._unsaved_bytes = 0
+        self._sent_s, self._lost_gateway = -math.inf, False
+        self._next_fetch_s, self._next_probe_s, self._last_chunk_s = 0.0, 0.0, time.monotonic()
+        #: Whether it was reported that no game is connected.
+        self._waits = False
+        #: Positions of the latest checkpoints, at most two.
+        self._saved: tuple[int, ...] = (0,)
+        #: How the games did when it was last asked for.
+        self.status: FleetStatus | None = None
+        self._journaled: Mapping[str, int] = {}
+        #: The number of each PC that has a share of batches of its own; 0 are all others.
+        self._sources: dict[str, int] = {}
+        super().setup(config)
+        self._task = self._stage.task(self.config)
+        # As in the gateway; what is frozen is never collected, so as long as the stage lasts.
+        gc.collect()
+        gc.freeze()
+
+    def make_runners(self, config: SkillDQNConfig) -> EnvRunnerGroup:
+        """Return the gateway, in a process that goes on after the stage or in the driver's own."""
+        return GatewayGroup(config) if config.num_env_runners else super().make_runners(config)
+
+    def training_step(self) -> None:
+        """Run every round that is complete, at most to the end of the iteration; fetch first where none is."""
+        self._send_unsent()
+        received, fetched = 0, 0
+        if not (taken := self._next_round()):
+            fetched, taken = self._fetch(), self._next_round()
+        while taken:
+            received += self._round(taken)
+            more = self.decisions < self._iteration_end and not self.checkpoint_due
+            taken = self._next_round() if more else []
+        if self.finished and self._journaled and self._is_replay:
+            self._log_account()
+        self._wait_for_games(received + fetched > 0)
+        self._log_sampling(received)
+        if self.stop_requested() or self.checkpoint_due:
+            self._set_iteration(0)
+
+    def _fetch(self) -> int:
+        """Fetch what the journal has more, some time after it was at its end; return the count of records."""
+        time.sleep(max(self._next_fetch_s - time.monotonic(), 0.0))
+        position, began_s = self.position + len(self._fetched), time.monotonic()
+        answers: list[Fetched] = self.env_runner_group.foreach_env_runner(
+            lambda runner: runner.fetch(position),
+            local_env_runner=not self.config.num_env_runners,
+            timeout_seconds=self.config.sample_timeout_s,
+        )
+        self._log_gateway(bool(answers))
+        if not answers:
+            time.sleep(_RETRY_AFTER_S)
+            return 0
+        (answer,) = answers
+        if answer.failure:
+            raise SoulsGraphError(answer.failure)
+        self.live_runners, self._journaled = answer.playing, answer.decisions
+        self.status = answer.status or self.status
+        self._next_fetch_s = began_s + (_FETCH_EVERY_S if len(answer.records) < MOST_RECORDS else 0.0)
+        self._require_attempt(answer.attempt)
+        self._share_batches(answer.batch_shares)
+        for note in answer.notes:
+            _logger.warning("%s: %s", self._title, note)
+        for record in answer.records:
+            self._fetched.append((self._read(Record.FromString(record)), len(record)))
+        return len(answer.records)
+
+    def _share_batches(self, shares: Mapping[str, float]) -> None:
+        """Draw batches by the journal's shares, which it has had since its first record."""
+        if not shares or self._sources:
+            return
+        names = sorted(shares)
+        self._sources = {name: number for number, name in enumerate(names, 1)}
+        for one in self.training.values():
+            assert isinstance(one.replay, ReplayBuffer), "a stage without a replay has no shares of batches"
+            one.replay.share_batches(np.array([rest_share(shares), *(shares[name] for name in names)]))
+
+    @cached_property
+    def _frozen(self) -> bytes:
+        """The digest of what frozen skills are to be played by."""
+        return weights_digest({skill: self.weights(module) for skill, module in self._task.frozen.items()})
+
+    def _read(self, record: Record) -> Chunk | None:
+        # A stage that begins anew, for a skill upstream has another version, may find the journal of the earlier one.
+        same = record.chunk.frozen in (b"", self._frozen)
+        chunk = read_chunk(record, self._task) if same else None
+        return chunk and replace(chunk, source=self._sources.get(record.pc, 0))
+
+    def _log_account(self) -> None:
+        """Log the verdict on every decision that came: learned, surplus of the budget, or refused by name."""
+        counts: Counter[str] = Counter()
+        for key, count in self._journaled.items():
+            counts[key.rpartition("/")[2]] += count
+        surplus = counts.pop(JOURNALED, 0) - self.decisions
+        parts = [f"{self.decisions:,} learned", f"{surplus:,} surplus"]
+        parts += [f"{count:,} refused as {reason}" for reason, count in sorted(counts.items())]
+        _logger.warning("%s: of the decisions received %s", self._title, ", ".join(parts))
+
+    def _log_gateway(self, there: bool) -> None:
+        if there == self._lost_gateway:
+            _logger.warning("%s: the gateway %s", self._title, "is back" if there else "was lost")
+            self._prune()
+        self._lost_gateway = not there
+
+    def _send_unsent(self) -> None:
+        """Send weights on once a second, as games get them: a call for each round would take longer."""
+        now = time.monotonic()
+        if self._unsent and now - self._sent_s >= PUBLISH_EVERY_S:
+            state = self._state_of(sorted(self._unsent))
+            self._runner.set_state(state)
+            self.env_runner_group.foreach_env_runner(
+                "set_state", kwargs={"state": state}, local_env_runner=False, timeout_seconds=0.0
+            )
+            self._unsent.clear()
+            self._sent_s = now
+
+    def _remote_sampling(self) -> None:
+        """Return None: a gateway is asked for what comes after a position."""
+
+    def cleanup(self) -> None:
+        """End the stage for the further gateways before the one that writes the journal."""
+        gc.unfreeze()
+        if self._stage.fleet.relays:
+            self._end_relays()
+        super().cleanup()
+        if self.finished and self._journaled and not self._is_replay:
+            # What came while the stage ended is in the last status.
+            self._journaled = decisions_of(self._stage.journal, self.attempt) or self._journaled
+            self._log_account()
+
+    @property
+    def _is_replay(self) -> bool:
+        return self.config.env_runner_cls is JournalRunner
+
+    def _end_relays(self) -> None:
+        """Wait, not for long, until every further gateway has passed on what it received."""
+        group, until_s = self.env_runner_group, time.monotonic() + STOP_WITHIN_S
+        asked = {"local_env_runner": False, "timeout_seconds": _ANSWER_WITHIN_S}
+        group.foreach_env_runner("end_relays", **asked)
+        while time.monotonic() < until_s and group.foreach_env_runner("relays_over", **asked) == [False]:
+            time.sleep(_RELAYS_EVERY_S)
+
+    def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
+        """Ask a lost gateway at intervals whether it is back."""
+        now = time.monotonic()
+        if now < self._next_probe_s:
+            return []
+        self._next_probe_s = now + _PROBE_PERIOD_S
+        return super().restore_env_runners(env_runner_group)
+
+    def _require_attempt(self, found: str) -> None:
+        self.attempt = self.attempt or found
+        if found != self.attempt:
+            raise SoulsGraphError(
+                f"{self._title}: expected the journal of attempt {self.attempt}, found that of {found}; restore it, "
+                "or remove the stage's checkpoints and its journal to begin the stage anew."
+            )
+
+    def _next_round(self) -> list[Chunk]:
+        """Take the next round's chunks; none while it is not complete."""
+        counts = dict.fromkeys(self.training, 0)
+        needed = {
+            name: min(self.config.decisions_per_round, one.hyperparameters.budget - one.decisions)
+            for name, one in self.training.items()
+        }
+        for place, (chunk, _) in enumerate(self._fetched):
+            for name, part in (chunk.transitions if chunk else {}).items():
+                counts[name] = counts.get(name, 0) + len(part)
+            if any(counts[name] >= most > 0 for name, most in needed.items()) or not needed:
+                taken = [self._fetched.popleft() for _ in range(place + 1)]
+                self.position += len(taken)
+                self._unsaved_bytes += sum(size for _, size in taken)
+                self.checkpoint_due = self._unsaved_bytes > self._stage.fleet.settings.journal_bytes / 4
+                return [chunk for chunk, _ in taken if chunk is not None]
+        return []
+
+    def _require_size(self, chunk: Chunk) -> None:
+        """Take chunks of any size: the gateway has checked them."""
+
+    def _wait_for_games(self, something: bool) -> None:
+        now, alone_for_s = time.monotonic(), self._stage.fleet.settings.alone_for_s
+        games = () if self.status is None else self.status.games
+        if something or any(game.is_put_aside for game in games):
+            self._last_chunk_s, self._waits = now, False
+        elif now - self._last_chunk_s > alone_for_s:
+            found = "; ".join(f"{game.name} is {game.state}{game.note and f', {game.note}'}" for game in games[:_SHOWN])
+            raise UnavailableError(
+                f"fleet: expected a game that plays, found none for {alone_for_s:g} s{found and f' ({found})'}; start "
+                "the hosts on the PCs, or let their games play again, and resume the run."
+            )
+        elif now - self._last_chunk_s > _SAY_AFTER_S and not (self._waits or self.live_runners):
+            self._waits = True
+            _logger.warning("%s: no game is connected; one is waited for, for %g s at most", self._title, alone_for_s)
+
+    @property
+    def _stage(self) -> FleetStage:
+        stage: FleetStage = self.config.env_config[FLEET]
+        return stage
+
+    def runner_metrics(self) -> dict[str, dict[str, float]]:
+        """Return how every connected game does, and for each PC what became of the decisions that came."""
+        if self.status is None:
+            return {}
+        # Who sent no known token is named by an address, which no PC's name can be: it is on the page alone.
+        named = [game for game in self.status.games if not {".", ":"} & {*game.name.partition("/")[0]}]
+        metrics = {f"fleet/{game.name}": game.metrics for game in named}
+        for key, count in self.status.decisions.items():
+            pc, _, verdict = key.partition("/")
+            metrics.setdefault(f"fleet/{pc}", {})[f"decisions/{verdict}"] = float(count)
+        return metrics
+
+    def get_training_state(self) -> dict[str, Any]:
+        """Return everything that the rest of the stage depends on, the position in the journal included."""
+        return super().get_training_state() | {"journal": {"attempt": self.attempt, "position": self.position}}
+
+    def set_training_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_training_state`."""
+        state = dict(state)
+        if (journal := state.pop("journal", None)) is None:
+            raise SoulsGraphError(
+                f"{self._title}: expected a checkpoint of a stage that a fleet plays, found one without; resume it "
+                "without the fleet, or remove the stage's checkpoints to begin it anew."
+            )
+        self.attempt, self.position = journal["attempt"], int(journal["position"])
+        self._saved, self._sources = (self.position,), {}
+        self._fetched.clear()
+        self._unsaved_bytes, self.checkpoint_due = 0, False
+        super().set_training_state(state)
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Write a checkpoint, and forget what the journal holds before the checkpoint before it."""
+        super().save_checkpoint(checkpoint_dir)
+        self._saved = (*self._saved[-1:], self.position)
+        self._unsaved_bytes, self.checkpoint_due = 0, False
+        self._prune()
+
+    def _prune(self) -> None:
+        before, local = self._saved[0], not self.config.num_env_runners
+        self.env_runner_group.foreach_env_runner(
+            lambda runner: runner.prune(before), local_env_runner=local, timeout_seconds=0.0
+        )
+
+
+class JournalRunner(ChunkRunner):
+    """Return a stage's journal and nothing else: a replay of it in the driver's own process."""
+
+    CALLBACKS = frozenset(("on_environment_created",))
+
+    def make_env(self) -> None:
+        """Open the journal for reading."""
+        stage: FleetStage = self.config.env_config[FLEET]
+        self._journal = Journal.reading(stage.journal, stage.name)
+
+    def weights_changed(self, modules: Collection[str]) -> None:
+        """Do nothing: everything was played already."""
+
+    def sample(self, **_: Any) -> list[Chunk]:
+        """Return nothing: transitions are fetched by their position."""
+        return []
+
+    def fetch(self, position: int) -> Fetched:
+        """Return the journal's records from a position on.
+
+        Raises:
+            SoulsGraphError: at the end of the journal.
+        """
+        if position < self._journal.first:
+            raise SoulsGraphError(
+                f"journal: expected the stage's records from {position} on, found those from {self._journal.first} on: "
+                "older ones went when two checkpoints had come after them; restore the older of these, from which a "
+                "replay goes on."
+            )
+        records = tuple(self._journal.read_bytes(position, MOST_RECORDS))
+        if not records:
+            raise SoulsGraphError(f"journal: expected records from {position} on, found its end; replay fewer.")
+        journal = self._journal
+        return Fetched(journal.attempt, records, decisions=dict(journal.decisions), batch_shares=journal.batch_shares)
+
+    def prune(self, before: int) -> None:
+        """Do nothing: a replay changes no journal."""
+
+    def get_training_state(self) -> dict[str, Any]:
+        """Return nothing: the position is the driver's."""
+        return {}
+
+    def set_training_state(self, state: dict[str, Any]) -> None:
+        """Do nothing."""
+
+    def stop(self) -> None:
+        """Close the journal."""
+        if hasattr(self, "_journal"):
+            self._journal.close()

@@ -1,1 +1,0 @@
-"""What runs on a game PC: its games, each in a process of its own, and the way to the head."""

@@ -1,0 +1,173 @@
+"""What a fleet's games play in a stage: scenario, skills, who plays each of them, who learns and how it explores."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
+
+import numpy as np
+
+from soulsgraph_clusters.fleet.protocol import project_digests
+from soulsgraph_envs.combat.loop import Combat, Horizon
+from soulsgraph_envs.core.config import Where, parse, read_table, to_json, to_table
+from soulsgraph_envs.core.data_files import shipped_names
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.game import Game
+from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
+from soulsgraph_envs.skills import Skill, SkillOptions, make_skill, practice_ground
+from soulsgraph_envs.skills.definition import definition_of
+from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names_at
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.learning.sampler import Sampled, Sampler
+
+_REMEDY = "use the head's version of soulsgraph on the PC"
+
+
+@dataclass(frozen=True)
+class StageTask:
+    """One stage as its games play it; names only, nothing in it is a path or a program.
+
+    `plays` maps each skill, in graph order, to the module that plays it, `learns` each module that learns to its
+    hyperparameters. Where none learns, the last skill's module is sampled. With a `start` the scenario is fought as it
+    is, from there; else it is the last skill's practice ground. Modules in `random` have no weights: each of their
+    actions is drawn. `projects` maps each project that declares some of the skills to the digest of its code. What a
+    module's networks see is bounded by its own of `clips`, or by `observation_clip`.
+
+    Raises:
+        UnknownNameError: for a scenario or start that is not shipped, and for a skill that is not known here.
+        FleetError: if a project is not loaded here, or has other code.
+        SoulsGraphError: if a skill's project is not named, a module that learns or is random plays no skill, one is
+            both, or no skill takes part.
+    """
+
+    scenario: str
+    plays: Mapping[str, str]
+    learns: Mapping[str, DQNHyperparameters]
+    observation_clip: float
+    options: SkillOptions = field(default_factory=SkillOptions)
+    start: str = ""
+    random: Sequence[str] = ()
+    projects: Mapping[str, str] = field(default_factory=dict)
+    clips: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.scenario not in shipped_names("scenario"):
+            raise UnknownNameError("scenario of a fleet", self.scenario, shipped_names("scenario"))
+        self._check_skills()
+        sampled = {*self.learns, *self.random}
+        if not self.plays or not sampled <= set(self.plays.values()):
+            raise SoulsGraphError(
+                f"task: expected skills, and one that each of {', '.join(sorted(sampled)) or 'the modules'} plays, "
+                f"found {', '.join(self.plays) or 'none'}; {_REMEDY}."
+            )
+        if both := set(self.learns) & set(self.random):
+            raise SoulsGraphError(f"task: expected modules that learn or are random, found both of {both}; {_REMEDY}.")
+        if self.start:
+            started_at(load_scenario(self.scenario), self.start)
+
+    def _check_skills(self) -> None:
+        """Check that this process has the code of every skill as the head has it."""
+        project_digests.require(self.projects, project_digests.digests_here(), "skills")
+        for name in self.plays:
+            definition_of(name)
+        if unnamed := project_digests.digests_of(self.plays).keys() - self.projects.keys():
+            raise SoulsGraphError(
+                f"skills: expected the digest of every project whose skills it has, found none of "
+                f"{', '.join(sorted(unnamed))}; {_REMEDY}."
+            )
+
+    @cached_property
+    def skills(self) -> tuple[Skill, ...]:
+        """The skills that take part, in graph order."""
+        return tuple(make_skill(name, self.options) for name in self.plays)
+
+    @cached_property
+    def ground(self) -> Scenario:
+        """The scenario as the last skill trains on it, or as it is from `start`."""
+        scenario = load_scenario(self.scenario)
+        return started_at(scenario, self.start) if self.start else practice_ground(scenario, self.skills[-1])
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Every module that plays by weights."""
+        return tuple(module for module in dict.fromkeys(self.plays.values()) if module not in self.random)
+
+    @cached_property
+    def frozen(self) -> dict[str, str]:
+        """The skills that play by weights which do not change, each with its module."""
+        return {skill: module for skill, module in self.plays.items() if module not in {*self.learns, *self.random}}
+
+    @property
+    def sampled(self) -> tuple[str, ...]:
+        """The modules whose decisions are collected."""
+        last = self.plays[self.skills[-1].name]
+        wanted = {*self.learns, *self.random} | ({last} if not self.learns else set())
+        return tuple(module for module in dict.fromkeys(self.plays.values()) if module in wanted)
+
+    def skills_of(self, modules: Collection[str]) -> tuple[Skill, ...]:
+        """Return the skills that these modules play."""
+        return tuple(skill for skill in self.skills if self.plays[skill.name] in modules)
+
+    @cached_property
+    def spaces(self) -> dict[str, tuple[int, int]]:
+        """Observed values and actions of every module that is sampled."""
+        first = {module: self.skills_of([module])[0] for module in self.sampled}
+        return {module: (skill.observation.size, len(skill.actions)) for module, skill in first.items()}
+
+    @cached_property
+    def terms(self) -> dict[str, int]:
+        """The number of reward terms of every skill that is sampled."""
+        return {skill.name: len(skill.reward.names) for skill in self.skills_of(self.sampled)}
+
+    def sampler(self, game: Game, seed: int) -> Sampler:
+        """Return a sampler of the stage in a game."""
+        last = self.skills[-1]
+        combat = Combat(game, self.skills, self.ground, Horizon(last.name, last.horizon))
+        return Sampler(combat, seed, [self._sampled(module) for module in self.sampled])
+
+    def _sampled(self, module: str) -> Sampled:
+        names = tuple(skill.name for skill in self.skills_of([module]))
+        numbers = self.learns.get(module)
+        if numbers is None:
+            explored = 1.0 if module in self.random else 0.0
+            return Sampled(module, names, lambda _: explored, inf)
+        return Sampled(module, names, numbers.exploration_rate, numbers.budget)
+
+    def networks(self, weights: Mapping[str, Weights]) -> list[FrozenNetwork]:
+        """Return the networks of every skill that these modules play, and one without effect for each random skill.
+
+        Raises:
+            SoulsGraphError: if a weight is missing or does not fit its skill.
+        """
+        found = [(skill, weights[self.plays[skill.name]]) for skill in self.skills_of(weights)]
+        found += [(skill, _no_weights(skill)) for skill in self.skills_of(self.random)]
+        clips = {name: self.clips.get(module, self.observation_clip) for name, module in self.plays.items()}
+        return [FrozenNetwork.of(skill, self.ground, own, clips[skill.name]) for skill, own in found]
+
+    def to_json(self) -> str:
+        """Return the task as `from_json` reads it."""
+        return to_json(to_table(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> StageTask:
+        """Read a task.
+
+        Raises:
+            SoulsGraphError: if it is none, or names what this version does not have.
+        """
+        where = Where("task", remedy=_REMEDY)
+        return read_table(cls, parse(text, "JSON", where), where)
+
+
+def _no_weights(skill: Skill) -> Weights:
+    """Return weights by which every action is as good as any other."""
+    weight, bias = layer_names_at(0)
+    size, actions = skill.observation.size, len(skill.actions)
+    return {
+        MEAN: np.zeros(size),
+        DEVIATION: np.ones(size),
+        weight: np.zeros((actions, size), np.float32),
+        bias: np.zeros(actions, np.float32),
+    }

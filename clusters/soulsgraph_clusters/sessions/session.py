@@ -1,0 +1,553 @@
+"""Run inside a Ray session, a small local one or a cluster joined by its address; place env runners there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import ray
+
+# A driver that imports torch only after ray.init() may die in the loader of oneMKL.
+import torch  # noqa: F401
+from ray import cloudpickle
+from ray._private import ray_constants
+from ray._private.authentication.authentication_token_setup import _enable_token_auth
+from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
+from ray.exceptions import RayError
+from ray.job_config import JobConfig
+from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from soulsgraph_clusters.sessions import packages
+from soulsgraph_clusters.sessions.head import ClusterAwayError, ClusterError, check_cluster
+from soulsgraph_clusters.sessions.local_ray import failed_session, local_ray
+from soulsgraph_envs.core.access import is_loopback, split_address
+from soulsgraph_envs.core.files import whole_file
+from soulsgraph_envs.core.terminal import open_streams
+from soulsgraph_policies.agents.projects import carried_by_value
+
+T = TypeVar("T")
+
+#: The address that means a session of one's own, whatever RAY_ADDRESS says.
+LOCAL = "local"
+
+_MODE, _TOKEN = "RAY_AUTH_MODE", ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+_MODES = ("token", "disabled")
+_UV = "RAY_ENABLE_UV_RUN_RUNTIME_ENV"
+_CERTIFICATES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
+
+
+@dataclass(frozen=True)
+class Session:
+    """Where Ray runs, or would run if it were needed."""
+
+    local: bool
+    #: Nodes whose packages were found to be those that run here.
+    examined: set[str] = field(default_factory=set, compare=False)
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """The present resources by name; a cluster's nodes come and go."""
+        return dict(ray.cluster_resources())
+
+
+@contextmanager
+def connect(
+    address: str | None = None,
+    num_cpus: int | None = None,
+    resources: Mapping[str, float] | None = None,
+    needed: bool = True,
+) -> Iterator[Session]:
+    """Join or start Ray, and leave or stop it at the end.
+
+    Args:
+        address: `host:port` or `auto` joins a cluster; `local` starts a private session, and so
+            does None unless RAY_ADDRESS names a cluster, as it does inside a Ray job.
+        num_cpus: Processors the local session offers; a cluster knows its own.
+        resources: Further resources of the local session, such as `game_pc`.
+        needed: Whether a private session is started: training without remote env runners works without Ray.
+
+    Raises:
+        ClusterError: as `check_session`.
+        SessionError: if a private session does not start; nothing of it is left then.
+    """
+    if ray.is_initialized():
+        yield Session(local=False)
+        return
+    open_streams()
+    check_session(address)
+    chosen = chosen_address(address)
+    if chosen == LOCAL and not needed:
+        yield Session(local=True)
+        return
+    with ExitStack() as stack:
+        if local := chosen == LOCAL:
+            _make_token()
+            chosen = stack.enter_context(local_ray(num_cpus, resources))
+        # Ray keeps the token that this process read first, though the environment may name another one now.
+        AuthenticationTokenLoader.instance().reset_cache()
+        stack.callback(ray.shutdown)
+        # `ray.init` would replace the loopback address of a private session by another one of this machine.
+        clusters, uv = ray_constants.ENABLE_RAY_CLUSTER, ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV
+        ray_constants.ENABLE_RAY_CLUSTER = clusters and not local
+        # Under `uv run` it would upload the working folder, runs included, and build another environment of it.
+        ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = uv and _UV in os.environ
+        try:
+            job_config = _SafePath() if local else None
+            ray.init(chosen, log_to_driver=False, logging_level=logging.ERROR, job_config=job_config)
+        except Exception as error:
+            if not local:
+                raise
+            raise failed_session(error) from error
+        finally:
+            ray_constants.ENABLE_RAY_CLUSTER, ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = clusters, uv
+        with carried_by_value(cloudpickle):
+            yield Session(local)
+
+
+class _SafePath(JobConfig):
+    """Pass to workers no path that this process does not import from: Ray adds the working folder to theirs."""
+
+    def _serialize(self) -> bytes:
+        here = os.path.abspath(os.curdir)
+        paths: list[str] = self._py_driver_sys_path
+        paths[:] = [path for path in paths if path != here or here in sys.path]
+        serialized: bytes = super()._serialize()
+        return serialized
+
+
+def chosen_address(address: str | None) -> str:
+    """Return where Ray runs: at the address, else at RAY_ADDRESS, else in a private session."""
+    return address or os.environ.get("RAY_ADDRESS") or LOCAL
+
+
+def check_session(address: str | None = None) -> None:
+    """Check that `connect` can use the address, token and certificates it would get.
+
+    Raises:
+        ClusterError: if the cluster does not answer within seconds or refuses the token, or a file of the
+            environment's cannot be used.
+    """
+    _check_token()
+    _check_certificates()
+    if (chosen := chosen_address(address)) != LOCAL:
+        check_cluster(chosen, "`address`" if address else "RAY_ADDRESS")
+
+
+def _make_token() -> None:
+    if not any(os.environ.get(name) for name in _TOKEN):
+        # Ray would leave a token in the home folder, readable by everyone; this one dies with us.
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    if _MODE not in os.environ:
+        _enable_token_auth()
+
+
+def _check_token() -> None:
+    mode, path = os.environ.get(_MODE, "token"), os.environ.get("RAY_AUTH_TOKEN_PATH")
+    if mode.lower() not in _MODES:
+        raise ClusterError(
+            f"{_MODE}: expected {' or '.join(_MODES)}, found {mode!r}, with which Ray demands no token; "
+            "set it to token."
+        )
+    if mode.lower() == "disabled" or not path or os.environ.get("RAY_AUTH_TOKEN"):
+        return
+    try:
+        found = "" if Path(path).read_text(encoding="utf-8").strip() else "an empty file"
+    except (OSError, UnicodeDecodeError) as error:
+        found = str(error)
+    if found:
+        raise ClusterError(
+            f"RAY_AUTH_TOKEN_PATH: expected the file of a token, found {found}; copy the cluster's there, "
+            "or unset it for a Ray on this machine alone."
+        )
+
+
+def _check_certificates() -> None:
+    if os.environ.get("RAY_USE_TLS", "").lower() not in ("1", "true"):
+        return
+    certificate, key, authority = paths = [os.environ.get(name, "") for name in _CERTIFICATES]
+    found = ", ".join(f"{name}={path or 'nothing'}" for name, path in zip(_CERTIFICATES, paths, strict=True))
+    try:
+        if not all(paths):
+            raise FileNotFoundError("too few of them")
+        # Without a password OpenSSL would ask for that of an encrypted key, which Ray cannot use.
+        ssl.create_default_context(cafile=authority).load_cert_chain(certificate, key, password="")
+    except OSError as error:
+        raise ClusterError(
+            f"RAY_USE_TLS: expected a certificate, its key and its authority as PEM files, found {error} ({found}); "
+            "correct them or unset RAY_USE_TLS."
+        ) from error
+
+
+#: The resource a worker joins with (`ray start --resources '{"game_pc": 1}'`): one game, or one env runner.
+GAME_PC = "game_pc"
+#: Whole seconds. A node that is alive grants a place at once; one that died may stay on Ray's list for a minute.
+RESERVATION_TIMEOUT_S = 30
+#: Whole seconds after which a line says who holds the place that is waited for.
+_AT_ONCE_S = 2
+#: The name of what is reserved only to see whether it is free.
+_RESERVATION = "soulsgraph looks for a place"
+#: What Ray is asked about holders: the most of each kind, the most whole seconds, and what is shown of them.
+_MOST_ASKED, _STATE_WITHIN_S, _MOST_SHOWN, _LONGEST_ENTRY = 1000, 5, 5, 80
+
+_PROCESSOR = {"CPU": 1.0}
+
+_logger = logging.getLogger("soulsgraph")
+
+
+def place_env_runners(wanted: int, session: Session) -> dict[str, Any]:
+    """Return the keyword arguments of RLlib's `AlgorithmConfig.env_runners` that place remote runners.
+
+    With fewer places than `wanted` a stage continues with those available, so that a run survives the
+    loss of a machine. Without remote runners the driver samples itself; the learner always runs there.
+
+    Raises:
+        ClusterError: as `find_places`.
+    """
+    if not wanted:
+        return {"num_env_runners": 0}
+    count, resources = find_places(wanted, session)
+    if count < wanted:
+        _logger.warning("env runners: %d of %d have a place now; the stage goes on with those", count, wanted)
+    return {"num_env_runners": count, "num_cpus_per_env_runner": 1, "custom_resources_per_env_runner": resources}
+
+
+def find_places(wanted: int, session: Session) -> tuple[int, dict[str, float]]:
+    """Return how many of `wanted` places are free, and what each takes beside a processor: a game PC if there are any.
+
+    Raises:
+        ClusterError: if there is no place at all, or as `check_nodes`.
+    """
+    check_nodes(session)
+    offered = session.resources
+    game_pc = {GAME_PC: 1.0} if offered.get(GAME_PC, 0.0) else {}
+    one = _PROCESSOR | game_pc
+    most = min(wanted, *(int(offered.get(name, 0.0)) for name in one))
+    count = next((count for count in range(most, 0, -1) if _answer([one] * count)), 0)
+    if not count:
+        held = f", held by {holders}" if (holders := describe_holders(one)) else ""
+        raise ClusterAwayError(
+            f"env runners: expected a free place that offers {_describe(one)}, found none among {_describe(offered)}"
+            f"{held}; join a worker that offers it and go on with the run, or begin another without `env_runners` and "
+            "`games`."
+        )
+    return count, game_pc
+
+
+def place_gateway() -> dict[str, Any]:
+    """Return the options of a Ray actor that is a gateway beside the driver."""
+    # It waits for the network most of the time: a processor of its own would be kept from others.
+    return {"num_cpus": 0, "resources": {f"node:{ray.util.get_node_ip_address()}": 0.001}}
+
+
+def place_relays(addresses: Sequence[str], session: Session) -> dict[str, dict[str, float]]:
+    """Return what of Ray's resources each further gateway takes, by the address where it listens.
+
+    It is the node of that address, and a game PC if the cluster has any. Where that is taken, or was lost, the gateway
+    waits for it, and the stage goes on without. In a private session all addresses are this machine's.
+
+    Raises:
+        ClusterError: if the cluster never had a node of an address that offers this, or as `check_nodes`.
+    """
+    if session.local or not addresses:
+        return {address: {} for address in addresses}
+    check_nodes(session)
+    game_pc = {GAME_PC: 1.0} if session.resources.get(GAME_PC, 0.0) else {}
+    nodes = {
+        str(node["NodeManagerAddress"])
+        for node in ray.nodes()
+        if node["Alive"] and all(node["Resources"].get(name, 0.0) >= amount for name, amount in game_pc.items())
+    }
+    lost = {str(node["NodeManagerAddress"]) for node in ray.nodes() if not node["Alive"]} - nodes
+    places = {}
+    for address in addresses:
+        known = _addresses_of(split_address(address)[0])
+        if not (found := sorted(known & nodes) or sorted(known & lost)):
+            offering = f" that offers {GAME_PC}" if game_pc else ""
+            raise ClusterAwayError(
+                f"gateway: expected a node of the cluster{offering} at {address}, found those at "
+                f"{', '.join(sorted(nodes)) or 'none'}; join that machine and go on with the run, or correct `relays`."
+            )
+        places[address] = {f"node:{found[0]}": 0.001, **game_pc}
+    if not _answer([*places.values()]):
+        _logger.warning("gateways: not all of %s have a place now; the stage goes on with the others", [*places])
+    return places
+
+
+def _addresses_of(host: str) -> set[str]:
+    """Return a host's addresses, as Ray may know its node; the loopback's is this machine's."""
+    if is_loopback(host):
+        return {host, ray.util.get_node_ip_address()}
+    with suppress(OSError):
+        return {str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+    return set()
+
+
+def _answer(bundles: Sequence[Mapping[str, float]]) -> bool:
+    """Return whether these places are free now, and report at once who holds them where they are not.
+
+    RLlib would wait for a missing one forever.
+    """
+    reservation = placement_group([dict(one) for one in bundles], name=_RESERVATION)
+    try:
+        if reservation.wait(_AT_ONCE_S):
+            return True
+        _report_wait(bundles)
+        return bool(reservation.wait(RESERVATION_TIMEOUT_S))
+    finally:
+        remove_placement_group(reservation)
+
+
+def _report_wait(bundles: Sequence[Mapping[str, float]]) -> None:
+    wanted = max(bundles, key=len)
+    held = describe_holders(wanted) or "nobody that Ray knows: a node may have been lost"
+    number = f"{len(bundles)} places that offer" if len(bundles) > 1 else "a place that offers"
+    _logger.warning("Ray: waiting for %s %s, held by %s", number, _describe(wanted), held)
+
+
+def describe_wait(one: Mapping[str, float]) -> str:
+    """Return for what work waits and who holds it; empty if one place with these resources is free."""
+    free = ray.available_resources()
+    if all(free.get(name, 0.0) >= amount for name, amount in one.items()):
+        return ""
+    return f"waiting for a place that offers {_describe(one)}, held by {describe_holders(one) or 'others'}"
+
+
+def describe_holders(wanted: Mapping[str, float]) -> str:
+    """Return which jobs hold these resources, and by what: actors, tasks or placement groups; empty if none is known.
+
+    Ray's own state is asked, which only a cluster with a dashboard has.
+    """
+    # Imported here: it takes a moment, and only who waits needs it.
+    from ray.util.state import list_actors, list_jobs, list_placement_groups, list_tasks
+
+    holders = list[str]()
+    asked: dict[str, Any] = {"detail": True, "limit": _MOST_ASKED, "timeout": _STATE_WITHIN_S}
+    asked |= {"raise_on_missing_output": False}
+    with suppress(Exception):  # Of many kinds, where no dashboard answers: then nothing is known.
+        jobs = {job.job_id: job for job in list_jobs(**asked)}
+
+        def job_of(number: str | None) -> str:
+            job = jobs.get(number)
+            name = (job and job.submission_id) or f"driver {number}"
+            entry = " ".join(((job and job.entrypoint) or "").split())[:_LONGEST_ENTRY]
+            return f"job {name} ({entry})" if entry else f"job {name}"
+
+        for group in list_placement_groups(filters=[("state", "=", "CREATED")], **asked):
+            if group.name != _RESERVATION and _holds(wanted, *(one["unit_resources"] for one in group.bundles or ())):
+                holders.append(f"placement group {group.placement_group_id[:8]} of {job_of(group.creator_job_id)}")
+        for actor in list_actors(filters=[("state", "=", "ALIVE")], **asked):
+            if _holds(wanted, actor.required_resources or {}):
+                where = f"{actor.class_name} (process {actor.pid})"
+                holders.append(f"actor {where} of {job_of(actor.job_id)}")
+        for task in list_tasks(filters=[("state", "=", "RUNNING")], **asked):
+            if task.type == "NORMAL_TASK" and _holds(wanted, task.required_resources or {}):
+                holders.append(f"task {task.name} of {job_of(task.job_id)}")
+    return _shown([*dict.fromkeys(holders)])
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
+    return ", ".join(names[:_MOST_SHOWN]) + more
+
+
+def _holds(wanted: Mapping[str, float], *held: Mapping[str, float]) -> bool:
+    """Return whether resources, as Ray names them, have any of those wanted; within a group they have its id behind."""
+    return any(one.get(name, 0.0) > 0.0 for one in held for name in wanted)
+
+
+def _describe(resources: Mapping[str, float]) -> str:
+    shown = {name: amount for name, amount in resources.items() if name in (GAME_PC, *_PROCESSOR)}
+    return ", ".join(f"{name} {amount:g}" for name, amount in shown.items()) or "nothing"
+
+
+#: Seconds in which each node describes its packages; a busy machine starts a worker within half a minute.
+EXAMINED_WITHIN_S = 60.0
+
+
+def check_nodes(session: Session) -> None:
+    """Check that every node of a cluster has our packages, the same files as here; a private session is not asked.
+
+    A node that was found good is not asked again, one that does not answer in time is reported and left alone.
+
+    Raises:
+        ClusterError: naming each node, what it has and the remedy.
+    """
+    if session.local:
+        return
+    nodes = {node["NodeID"]: _name_of(node) for node in ray.nodes() if node["Alive"]}
+    new = [node for node in nodes if node not in session.examined]
+    here = packages.find_source()
+    answers = _ask(new, packages.find_source, packages.needed_distributions())
+    if silent := [nodes[node] for node in new if node not in answers]:
+        listed = ", ".join(silent)
+        _logger.warning("%s: no answer within %g s which soulsgraph is there", listed, EXAMINED_WITHIN_S)
+    problems = {node: _problem(here, there) for node, there in answers.items()}
+    session.examined.update(node for node, problem in problems.items() if not problem)
+    for node, there in answers.items():
+        if others := _other_versions(here, there):
+            _logger.warning(
+                "%s: %s; results may differ: install the versions of this machine there", nodes[node], others
+            )
+    if found := [f"{problem} on {nodes[node]}" for node, problem in problems.items() if problem]:
+        raise ClusterError(
+            f"soulsgraph: expected the files that run here ({here['version']} of {here['folders']['soulsgraph']}) on "
+            f"every node of the cluster, found {'; '.join(found)}: install the same there and start its Ray again, or "
+            "take it out of the cluster."
+        )
+
+
+#: A file system of a network may show what another machine wrote some seconds later.
+_SEEN_WITHIN_S = 10.0
+_MARK_FILE = ".mark"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A random word that the driver wrote into a folder: a node that reads it there has the same folder."""
+
+    folder: Path
+    word: str
+
+    @property
+    def file(self) -> Path:
+        """Where it is written."""
+        return self.folder / _MARK_FILE
+
+    def problem(self, within_s: float = _SEEN_WITHIN_S) -> str:
+        """Return what this machine finds in the folder's place, empty if it is the same one."""
+        until_s = time.monotonic() + within_s
+        while found := self._found():
+            if time.monotonic() > until_s:
+                return found
+            time.sleep(0.2)
+        return ""
+
+    def _found(self) -> str:
+        try:
+            same = self.file.read_text(encoding="ascii", errors="replace") == self.word
+        except OSError as error:
+            return f"another folder at {self.folder}" if self.folder.is_dir() else f"no such folder ({error.strerror})"
+        return "" if same else f"another folder at {self.folder}"
+
+
+@contextmanager
+def marked(folder: Path) -> Iterator[Mark]:
+    """Mark a folder in which other nodes are to write; raises WriteError where that cannot be done."""
+    mark = Mark(folder.resolve(), secrets.token_hex(16))
+    with whole_file(mark.file) as temporary:
+        temporary.write_text(mark.word, encoding="ascii")
+    try:
+        yield mark
+    finally:
+        with suppress(OSError):
+            mark.file.unlink(missing_ok=True)
+
+
+def check_folder(mark: Mark) -> None:
+    """Check that every other node that offers a processor sees the driver's folder, before it works there.
+
+    A node that does not answer in time is reported; it looks itself before it works.
+
+    Raises:
+        ClusterError: naming each node that sees another folder or none, and the remedy.
+    """
+    own = ray.get_runtime_context().get_node_id()
+    nodes = {
+        node["NodeID"]: _name_of(node)
+        for node in ray.nodes()
+        if node["Alive"] and node["NodeID"] != own and node["Resources"].get("CPU", 0.0) >= 1.0
+    }
+    answers = _ask([*nodes], Mark.problem, mark)
+    if silent := [name for node, name in nodes.items() if node not in answers]:
+        _logger.warning(
+            "%s: no answer within %g s whether %s is there", ", ".join(silent), EXAMINED_WITHIN_S, mark.folder
+        )
+    if found := [f"{problem} on {nodes[node]}" for node, problem in answers.items() if problem]:
+        raise other_folder(mark.folder, "; ".join(found))
+
+
+def other_folder(folder: Path, found: str) -> ClusterError:
+    """Return the error for nodes that see another folder than the driver's, or none; `found` names them."""
+    return ClusterError(
+        f"{folder}: expected every node of the cluster that works for this command to see this folder under this "
+        f"path, found {found}; let these nodes mount it there, take them out of the cluster, or work on this "
+        "machine alone: leave `address` out and unset RAY_ADDRESS."
+    )
+
+
+def this_node() -> str:
+    """Return the name and address of the node of this process, as errors name it."""
+    return f"node {socket.gethostname()} ({ray.util.get_node_ip_address()})"
+
+
+def check_own_node() -> None:
+    """Check that the Ray node of this process lives.
+
+    Raises:
+        ClusterAwayError: if it ended.
+    """
+    own = ray.get_runtime_context().get_node_id()
+    if any(node["NodeID"] == own and not node["Alive"] for node in ray.nodes()):
+        raise ClusterAwayError(
+            "Ray: expected this machine's node alive, found that it ended; where it is a cluster's, start its Ray "
+            "again, and resume the run."
+        )
+
+
+def _name_of(node: Mapping[str, Any]) -> str:
+    return f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']}:{node['NodeManagerPort']})"
+
+
+def _ask(nodes: Sequence[str], function: Callable[..., T], *words: Any) -> dict[str, T]:
+    """Return each node's answer, all asked at once; a node that is lost or too slow has none."""
+    # By value: a node that lacks our packages could not even read the question.
+    cloudpickle.register_pickle_by_value(packages)
+    try:
+        task = ray.remote(num_cpus=0, max_retries=0)(function)
+        asked = {node: task.options(scheduling_strategy=_at(node)).remote(*words) for node in nodes}
+    finally:
+        cloudpickle.unregister_pickle_by_value(packages)
+    ready, late = ray.wait([*asked.values()], num_returns=len(asked), timeout=EXAMINED_WITHIN_S) if asked else ([], [])
+    for reference in late:
+        ray.cancel(reference, force=True)
+    answers = {}
+    for node in (node for node, reference in asked.items() if reference in ready):
+        with suppress(RayError):
+            answers[node] = ray.get(asked[node])
+    return answers
+
+
+def _at(node: str) -> NodeAffinitySchedulingStrategy:
+    return NodeAffinitySchedulingStrategy(node, soft=False)
+
+
+def _other_versions(here: packages.Source, there: packages.Source) -> str:
+    """Return the versions in which a node differs from this machine, empty if in none; a missing one is an error."""
+    own = here["versions"]
+    found = {name: version for name, version in there["versions"].items() if version and version != own.get(name)}
+    return ", ".join(
+        f"{name} {version} where this machine has {own[name] or 'none'}" for name, version in found.items()
+    )
+
+
+def _problem(here: packages.Source, there: packages.Source) -> str:
+    """Return what a node lacks or has in another state, empty if nothing."""
+    if not there["folders"]:
+        return f"none in {there['python']}"
+    others = packages.differing(here["files"], there["files"])
+    if others and there["version"] != here["version"]:
+        return f"{there['version']} of {there['folders'].get('soulsgraph')}"
+    if others:
+        return f"{len(others)} other files, among them {others[0]},"
+    return f"no {', '.join(there['missing'])} in {there['python']}" if there["missing"] else ""

@@ -1,0 +1,393 @@
+"""EldenGym's environments, one fight in a world under a reward function: its documentation's, and version 0.6.0's."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from math import ceil, dist, hypot
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
+
+from soulsgraph_envs.compat.eldengym import errors
+from soulsgraph_envs.compat.eldengym.client.keys import load_keys, read_bindings
+from soulsgraph_envs.compat.eldengym.client.world import World, WorldOptions, axes
+from soulsgraph_envs.compat.eldengym.open_world import open_world
+from soulsgraph_envs.compat.eldengym.rewards import RewardFunction, ScoreDeltaReward
+from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError
+from soulsgraph_envs.core.game import Picture
+from soulsgraph_envs.core.streams import checked_seed
+from soulsgraph_envs.render.pictures import PictureWindow, is_size, scaled
+
+Info = dict[str, Any]
+Numbers = dict[str, float]
+
+#: 16:9 like the game's window, and large enough for the usual convolutional networks.
+FRAME_SIZE = (90, 160)
+#: Height and width of the window.
+_WINDOW_SIZE = (360, 640)
+#: What both environments read at every step, beside places.
+LEVELS = ("HeroHp", "HeroMaxHp", "NpcHp", "NpcMaxHp", "HeroAnimId", "NpcAnimId")
+#: The speed at which a frozen game stands.
+FROZEN_SPEED = 1e-5
+
+
+class FightEnv(gymnasium.Env[Any, Any]):
+    """Reset, step, reward, render and close; a subclass says how an action is played and what is observed.
+
+    The most steps of an episode have two names, `max_step` and `max_steps`: both are taken, None is no limit.
+    `render_mode` "human" shows the picture of every observation in a window.
+
+    Raises:
+        GameError: for "human" without pygame or a display.
+        OptionError: if a limit is below 1, the two differ, or `render_mode` is not offered.
+        RewardTypeError: if `reward_function` lacks a method of `RewardFunction`.
+    """
+
+    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 60}  # noqa: RUF012 - Gymnasium's own attribute
+    world: World
+    #: In a fight; a frozen game stands still between steps.
+    game_speed, freeze_game = 1.0, False
+
+    def __init__(
+        self, reward_function: RewardFunction, limits: tuple[int | None, int | None], render_mode: str | None
+    ) -> None:
+        errors.check_reward(reward_function)
+        max_steps = limits[1] if limits[0] is None else limits[0]
+        errors.check_at_least("max_steps", max_steps, 1)
+        errors.check_choice("max_steps", limits[1], (None, max_steps))
+        errors.check_choice("render_mode", render_mode, (*self.metadata["render_modes"], None))
+        self.reward_function, self.render_mode = reward_function, render_mode
+        self.max_step = self.max_steps = max_steps
+        self.step_count = 0
+        self._frame: Picture | None = None
+        self._info: Info = {}
+        self._window: PictureWindow | None = None
+        if render_mode == "human":
+            fps = self.metadata["render_fps"]
+            self._window = PictureWindow(f"soulsgraph: {type(self).__name__}", _WINDOW_SIZE, float(str(fps)))
+
+    @property
+    def client(self) -> World:
+        """Return the game itself, by EldenGym's names for what is read and written."""
+        return self.world
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
+        """Begin a fight; on the simulator the same seed gives the same sequence of fights.
+
+        Raises:
+            SeedError: for anything but a non-negative integer or None.
+        """
+        super().reset(seed=checked_seed(seed))
+        self.step_count = 0
+        self.world.set_game_speed(self.game_speed)
+        self.world.begin(int(self.np_random.integers(2**63)))
+        self._freeze()
+        observation, info = self._observe()
+        # A copy: the caller may change what it is given.
+        self._info = info.copy()
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:
+        """Play the action, read the game and compute the reward; truncated after exactly `max_steps` steps.
+
+        Raises:
+            OptionError: for an action outside the action space.
+            ResetNeededError: before the first reset; after its end a fight goes on, as in EldenGym.
+        """
+        if self._frame is None:
+            # Else the keys would go to whatever the game is doing.
+            raise ResetNeededError
+        assert self.action_space is not None
+        errors.check_action(self.action_space, action)
+        self._play(action)
+        self.step_count += 1
+        observation, info = self._observe()
+        reward = float(self.reward_function.calculate(observation, info, self._info))
+        terminated = bool(self.reward_function.is_done(observation, info))
+        truncated = self.max_steps is not None and self.step_count >= self.max_steps
+        self._info = info.copy()
+        return observation, reward, terminated, truncated, info
+
+    def render(self) -> Picture | None:  # type: ignore[override]
+        """Return the picture of the last observation, (height, width, 3) uint8; None where a window shows it.
+
+        Raises:
+            ResetNeededError: before the first reset.
+        """
+        if self._frame is None:
+            raise ResetNeededError
+        return self._frame if self._window is None else None
+
+    def close(self) -> None:
+        """Release every key, disconnect from the game and close the window."""
+        self.world.close()
+        if self._window is not None:
+            self._window.close()
+
+    def _shared_info(self, values: Mapping[str, float]) -> Info:
+        """Return what both environments' info has, by the `LEVELS` among the values."""
+        return {
+            "player_hp_normalized": _share_of(values["HeroHp"], values["HeroMaxHp"]),
+            "boss_hp_normalized": _share_of(values["NpcHp"], values["NpcMaxHp"]),
+            "simulated": self.world.simulated,
+        }
+
+    def _freeze(self) -> None:
+        if self.freeze_game:
+            self.world.set_game_speed(FROZEN_SPEED)
+
+    def _define_observation(self, frame_size: tuple[int, int], boxes: Mapping[str, Box]) -> None:
+        """Define what is observed: a picture of (height, width) and the numbers in `boxes`; without any, it alone.
+
+        Raises:
+            OptionError: for an invalid size.
+        """
+        if not is_size(frame_size):
+            raise errors.OptionError(f"frame_size: expected (height, width) in pixels, found {frame_size!r}.")
+        picture = Box(0, 255, (*frame_size, 3), np.uint8)
+        self._boxes = boxes
+        self.observation_space = Dict({"frame": picture, **boxes}) if boxes else picture
+
+    @abstractmethod
+    def _play(self, action: Any) -> None:
+        """Send the action's keys and let the game continue."""
+
+    @abstractmethod
+    def _look(self) -> tuple[Numbers, Info]:
+        """Read the game: the numbers to observe, among others, and the info."""
+
+    def _observe(self) -> tuple[Any, Info]:
+        """Take a picture and read the game; return the observation, which may be the picture alone, and the info."""
+        self._frame = self.world.get_frame()
+        if self._window is not None:
+            self._window.show(scaled(self._frame, _WINDOW_SIZE))
+        numbers, info = self._look()
+        shown = {name: np.full(box.shape, numbers[name], box.dtype) for name, box in self._boxes.items()}
+        return {"frame": self._frame, **shown} if shown else self._frame, info
+
+
+def _share_of(points: float, most: float) -> float:
+    """Return HP as a share of the full bar, in [0, 1]; 0 where there is no bar."""
+    return min(max(points / most, 0.0), 1.0) if most > 0 else 0.0
+
+
+_PLAYER, _TARGET = axes("HeroLocal"), axes("NpcGlobal")
+_IDS = np.iinfo(np.int32)
+
+
+def _boxes() -> dict[str, Box]:
+    share, distance = Box(0.0, 1.0, (1,), np.float32), Box(0.0, np.inf, (1,), np.float32)
+    # Whole numbers: the game's ids are beyond what float32 tells apart.
+    ids = Box(_IDS.min, _IDS.max, (1,), np.int64)
+    numbers = {"boss_hp": share, "player_hp": share, "distance": distance}
+    return {**numbers, **{f"{who}_animation_id": ids for who in ("boss", "player", "last")}}
+
+
+class EldenGymEnv(FightEnv):
+    """Fight an Elden Ring boss through its screen, its memory and its keys.
+
+    One step taps the action's keys, which takes as long as they are held, and then waits
+    `frame_skip` frames of `game_fps`. Without a Siphon server at `host` the boss is a simulated one:
+    a `SimulatedGameWarning` and `info["simulated"]` say so. `docs/eldengym.md` lists what differs from
+    the original.
+
+    Raises:
+        OptionError, RewardTypeError: for a value that is not offered.
+        UnknownNameError: for a driver or scenario that is not there.
+        GameError: if a Siphon server answers and its game does not.
+    """
+
+    def __init__(
+        self,
+        scenario_name: str = "margit",
+        host: str = "localhost:50051",
+        action_mode: str = "discrete",
+        reward_function: RewardFunction | None = None,
+        frame_skip: int = 4,
+        game_speed: float = 1.0,
+        freeze_game: bool = False,
+        game_fps: int = 60,
+        max_step: int | None = None,
+        config_filepath: str | None = None,
+        *,
+        observation_mode: str = "dict",
+        max_steps: int | None = None,
+        driver: str = "auto",
+        frame_size: tuple[int, int] = FRAME_SIZE,
+        render_mode: str | None = "rgb_array",
+        dry_run: bool = False,
+    ) -> None:
+        reward = ScoreDeltaReward("player_hp") if reward_function is None else reward_function
+        super().__init__(reward, (max_step, max_steps), render_mode)
+        errors.check_choice("action_mode", action_mode, ("discrete", "multi_binary"))
+        errors.check_choice("observation_mode", observation_mode, ("dict", "rgb"))
+        errors.check_at_least("frame_skip", frame_skip, 1)
+        errors.check_at_least("game_fps", game_fps, 1)
+        # The documentation asks for 0.1 to 1; the game takes more.
+        errors.check_between("game_speed", game_speed, 0.1, 3.0)
+        self.scenario_name, self.action_mode = scenario_name, action_mode
+        self.frame_skip, self.game_fps = frame_skip, game_fps
+        self.game_speed, self.freeze_game = game_speed, freeze_game
+        self._taps = list(load_keys().discrete.values())
+        every = load_keys().multi_binary
+        self._every = every if action_mode == "multi_binary" else None
+        self.action_space = MultiBinary(len(every.keys)) if self._every else Discrete(len(self._taps))
+        self._define_observation(frame_size, _boxes() if observation_mode == "dict" else {})
+        keys = [key for tap in ([every] if self._every else self._taps) for key in tap.keys]
+        self.world = open_world(WorldOptions(driver, scenario_name, host, config_filepath, frame_size, dry_run), keys)
+        self._player_animation_id = 0
+
+    def _play(self, action: Any) -> None:
+        if self.freeze_game:
+            self.world.set_game_speed(self.game_speed)
+        if self._every is None:
+            tap = self._taps[int(action)]
+        else:
+            pressed = zip(self._every.keys, action, strict=True)
+            tap = replace(self._every, keys=tuple(key for key, bit in pressed if bit))
+        if tap.keys:
+            self.world.input_key_tap(tap.keys, tap.hold_ms, tap.delay_ms)
+        self.world.wait(self.frame_skip / self.game_fps)
+        self._freeze()
+
+    def _look(self) -> tuple[Numbers, Info]:
+        values = self.world.read((*LEVELS, *_PLAYER, *_TARGET))
+        player_hp, player_most, boss_hp, boss_most, player_id, boss_id = (ceil(values[name]) for name in LEVELS)
+        last_id = self._player_animation_id if self.step_count else player_id
+        self._player_animation_id = player_id
+        info = {
+            "player_hp": player_hp,
+            "player_max_hp": player_most,
+            "boss_hp": boss_hp,
+            "target_hp": boss_hp,
+            "target_max_hp": boss_most,
+            "distance": dist([values[name] for name in _PLAYER], [values[name] for name in _TARGET]),
+            "player_animation_id": player_id,
+            "target_animation_id": boss_id,
+            "step_count": self.step_count,
+            **self._shared_info(values),
+        }
+        shares = {"player_hp": info["player_hp_normalized"], "boss_hp": info["boss_hp_normalized"]}
+        return {**info, **shares, "boss_animation_id": boss_id, "last_animation_id": last_id}, info
+
+
+_COORDINATES = tuple(f"{who}_{axis}" for who in ("player", "boss") for axis in "xyz")
+_DIFFERENCES = ("dist_to_boss", "boss_z_relative")
+#: Where the player is in the frame of the whole map, and where both are in that of its part.
+_PLACES = (axes("HeroGlobal"), axes("HeroLocal"), axes("NpcGlobal"))
+_BY_HAND = "nothing is started or copied on the game PC, do that by hand"
+#: Options of version 0.6.0 that have one value here, and why.
+_FIXED: Mapping[str, tuple[object, str]] = {
+    "launch_game": (False, _BY_HAND),
+    "save_file_name": (None, _BY_HAND),
+    "save_file_dir": (None, _BY_HAND),
+    "frame_format": ("jpeg", "pictures come as JPEG"),
+    "frame_quality": (85, "pictures come at this quality"),
+    "use_device": ("key", "actions are bound to keys; keybinds_filepath binds them to others"),
+}
+#: One frame of the game between the keys and the look.
+_STEP_S = 1 / 60
+
+
+class AttributeEnv(FightEnv):
+    """Hold down any of the chosen `actions`, one bit each, and observe the frame and the chosen attributes.
+
+    A step sends the keys down or up that change, waits one frame and looks. The observation holds
+    `frame`, each of `memory_attributes` under its Siphon name, the places of player and boss, their
+    distance in the plane (`dist_to_boss`) and how much higher the boss stands; numbers are float32 of
+    `number_shape`, EldenGym's () or (1,) for stable-baselines3. EldenGym's other options (`fixed`) are
+    known, but have one value: another is refused, or in a simulated fight ignored with a
+    warning.
+
+    Raises:
+        OptionError, RewardTypeError: for a value that is not offered.
+        UnknownNameError: for an action, attribute, driver or scenario that is not there.
+        DataError: for a file of key bindings that cannot be understood.
+    """
+
+    def __init__(
+        self,
+        scenario_name: str = "margit",
+        keybinds_filepath: str | Path | None = None,
+        siphon_config_filepath: str | None = None,
+        memory_attributes: Sequence[str] | None = None,
+        actions: Sequence[str] | None = None,
+        host: str = "localhost:50051",
+        reward_function: RewardFunction | None = None,
+        *,
+        max_steps: int | None = None,
+        max_step: int | None = None,
+        driver: str = "auto",
+        frame_size: tuple[int, int] = FRAME_SIZE,
+        number_shape: tuple[int, ...] = (),
+        render_mode: str | None = "rgb_array",
+        dry_run: bool = False,
+        **fixed: object,
+    ) -> None:
+        reward = ScoreDeltaReward() if reward_function is None else reward_function
+        super().__init__(reward, (max_steps, max_step), render_mode)
+        bindings = load_keys().toggled if keybinds_filepath is None else read_bindings(Path(keybinds_filepath))
+        self.scenario_name = scenario_name
+        self.action_keys = list(bindings if actions is None else actions)
+        self.memory_attributes = list(LEVELS if memory_attributes is None else memory_attributes)
+        for action in self.action_keys:
+            if action not in bindings:
+                raise errors.UnknownOptionError("action", action, bindings)
+        errors.check_at_least("actions, how many of them", len(self.action_keys), 1)
+        errors.check_choice("number_shape", number_shape, ((), (1,)))
+        self._keys = [bindings[action] for action in self.action_keys]
+        self.action_space = MultiBinary(len(self._keys))
+        number = Box(-np.inf, np.inf, number_shape, np.float32)
+        numbers = {name: number for name in (*self.memory_attributes, *_COORDINATES, *_DIFFERENCES)}
+        self._define_observation(frame_size, numbers)
+        options = WorldOptions(driver, scenario_name, host, siphon_config_filepath, frame_size, dry_run)
+        self.world = open_world(options, self._keys)
+        try:
+            self._check_offered(fixed)
+        except SoulsGraphError:
+            self.world.close()
+            raise
+        self._read = tuple(dict.fromkeys((*self.memory_attributes, *LEVELS, *chain(*_PLACES))))
+
+    def _check_offered(self, fixed: Mapping[str, object]) -> None:
+        for name in self.memory_attributes:
+            if name not in self.world.attributes:
+                raise errors.UnknownOptionError("memory attribute", name, sorted(self.world.attributes))
+        for name, value in fixed.items():
+            if name not in _FIXED:
+                raise errors.UnknownOptionError("option", name, _FIXED)
+            only, why = _FIXED[name]
+            told = f"{name}: expected {only!r}, found {value!r}: {why}."
+            if value != only and not self.world.simulated:
+                raise errors.OptionError(told)
+            if value != only:
+                # Two calls up: whoever made the environment.
+                told += " It has no effect in a simulated fight."
+                warnings.warn(told, errors.SimulatedGameWarning, stacklevel=3)
+
+    def _play(self, action: Any) -> None:
+        for key, bit in zip(self._keys, action, strict=True):
+            self.world.input_key_toggle(key, bool(bit))
+        self.world.wait(_STEP_S)
+
+    def _look(self) -> tuple[Numbers, Info]:
+        values = self.world.read(self._read)
+        player, local, near = (tuple(values[name] for name in place) for place in _PLACES)
+        boss = tuple(at + whole - part for at, whole, part in zip(near, player, local, strict=True))
+        differences = hypot(boss[0] - player[0], boss[1] - player[1]), boss[2] - player[2]
+        numbers = values | dict(zip((*_COORDINATES, *_DIFFERENCES), (*player, *boss, *differences), strict=True))
+        info = {
+            "player_animation": values["HeroAnimId"],
+            "boss_animation": values["NpcAnimId"],
+            "player_xyz": player,
+            "boss_xyz": boss,
+            **self._shared_info(values),
+        }
+        return numbers, info

@@ -1,0 +1,57 @@
+"""SoulsGym's environments, for agents written for them: on the simulator, or on a running game.
+
+`import soulsgraph_envs.soulsgym as soulsgym` in place of `import soulsgym` is all that changes; `install`
+makes even that unnecessary.
+"""
+
+import logging
+import pkgutil
+import sys
+from importlib import import_module
+
+from soulsgraph_envs.compat.soulsgym.core.game_state import GameState
+from soulsgraph_envs.compat.soulsgym.envs.darksouls3.iudex import IudexEnv, IudexEnvDemo, IudexImgEnv
+from soulsgraph_envs.compat.soulsgym.envs.darksouls3.vordt import VordtEnv
+from soulsgraph_envs.compat.soulsgym.envs.soulsenv import SoulsEnv, SoulsEnvDemo
+from soulsgraph_envs.compat.soulsgym.exception import SoulsGymException
+
+#: The ids under which an agent finds the environments.
+available_envs = ["SoulsGymIudex-v0", "SoulsGymIudexImg-v0", "SoulsGymIudexDemo-v0", "SoulsGymVordt-v0"]
+
+__all__ = [
+    "GameState",
+    "IudexEnv",
+    "IudexEnvDemo",
+    "IudexImgEnv",
+    "SoulsEnv",
+    "SoulsEnvDemo",
+    "VordtEnv",
+    "available_envs",
+    "install",
+    "set_log_level",
+]
+
+
+def set_log_level(level: int) -> None:
+    """Set the level, one of the standard library's `logging`, from which the environments and drivers log."""
+    logging.getLogger("soulsgraph_envs").setLevel(level)
+
+
+def install() -> None:
+    """Make `import soulsgym` and its submodules find this package, in this process; a second call changes nothing.
+
+    Both names mean the same modules, so a class is one class under either.
+
+    Raises:
+        SoulsGymException: if another `soulsgym` has been imported already; nothing is changed then.
+    """
+    ours = {"soulsgym": sys.modules[__name__]}
+    for found in pkgutil.walk_packages(__path__, f"{__name__}."):
+        ours[f"soulsgym{found.name.removeprefix(__name__)}"] = import_module(found.name)
+    for name, module in sys.modules.items():
+        if name.partition(".")[0] == "soulsgym" and ours.get(name) is not module:
+            raise SoulsGymException(
+                f"install: expected no other soulsgym imported, found {name} of "
+                f"{getattr(module, '__file__', 'no file')}: call install before the first import of soulsgym."
+            )
+    sys.modules.update(ours)

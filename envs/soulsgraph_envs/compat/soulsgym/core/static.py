@@ -1,0 +1,76 @@
+"""SoulsGym's static tables, each by game and then as SoulsGym has it, made of this package's own data.
+
+Names are SoulsGym's: a key's name to the key, a key to its Windows code, an action's number to key names, an
+animation to its number and times, a pointer chain to its offsets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from string import ascii_lowercase
+from typing import Any
+
+import numpy as np
+
+from soulsgraph_envs.compat.soulsgym.core.fights import STATIC, Fight, load_fight, player_table
+from soulsgraph_envs.games.keyboard.device import load_bindings
+from soulsgraph_envs.games.memory.address_map import AddressMap, load_address_map
+
+#: The game whose tables there are; every table is a dictionary with this one key.
+GAME_ID = "DarkSoulsIII"
+Table = dict[str, Any]
+
+
+def _keybindings() -> Table:
+    presses = {name: load_bindings("dark-souls-3").keys_for(press) for name, press in STATIC.presses.items()}
+    named = {name: "".join((*held, *tapped)) for name, (held, tapped) in presses.items()}
+    named["lockon"] = named["lock_on"]  # the name in 1.1.0
+    return {name: " " if key == "space" else key for name, key in named.items()}
+
+
+def _boss_animations(fight: Fight) -> Table:
+    kinds = {kind: list(names) for kind, names in vars(fight.animations).items()}
+    named = {name: {"ID": fight.boss_numbers[name], "type": kind} for kind, names in kinds.items() for name in names}
+    return {**kinds, "all": named}
+
+
+def _coordinates(fight: Fight) -> Table:
+    return {name: np.array(place) for name, place in asdict(fight.coordinates).items() if place}
+
+
+def _chains(found: AddressMap, fields: dict[str, str], prefix: str = "") -> Table:
+    return {f"{prefix}{name}": list(found.chain(field).offsets) for name, field in fields.items()}
+
+
+def _regex(pattern: str) -> str:
+    """Write a byte pattern such as "48 8B ??" as SoulsGym does: a regular expression."""
+    return "".join("." if byte == "??" else rf"\x{byte}" for byte in pattern.split())
+
+
+_IUDEX, _VORDT = (load_address_map(f"dark-souls-3-1.15.2{boss}") for boss in ("", "-vordt"))
+_FIGHTS = {name: load_fight(name) for name in ("iudex", "vordt")}
+_BASES = {name: _IUDEX.bases[base] for name, base in STATIC.bases.items()}
+
+keybindings = {GAME_ID: _keybindings()}
+keymap = {GAME_ID: {key: ord(key.upper()) for key in (*ascii_lowercase, " ")}}
+actions = {GAME_ID: {number: action.split() for number, action in enumerate(STATIC.actions)}}
+coordinates = {GAME_ID: {name: _coordinates(fight) for name, fight in _FIGHTS.items()}}
+player_animations = {
+    GAME_ID: {
+        name: {"timings": list(times), "ID": number}
+        for number, (name, times) in enumerate(player_table().animations.items())
+    }
+}
+critical_player_animations = {GAME_ID: {k: list(v) for k, v in STATIC.critical_player_animations.items()}}
+boss_animations = {GAME_ID: {name: _boss_animations(fight) for name, fight in _FIGHTS.items()}}
+player_stats = {GAME_ID: {name: list(stats) for name, stats in STATIC.player_stats.items()}}
+bonfires = {GAME_ID: STATIC.bonfires}
+address_bases = {GAME_ID: {name: base.rva for name, base in _BASES.items() if not base.pattern}}
+address_base_patterns = {GAME_ID: {name: {"pattern": _regex(b.pattern)} for name, b in _BASES.items() if b.pattern}}
+address_offsets = {
+    GAME_ID: {
+        **_chains(_IUDEX, STATIC.offsets),
+        **_chains(_IUDEX, STATIC.boss_offsets, "Iudex"),
+        **_chains(_VORDT, STATIC.boss_offsets, "Vordt"),
+    }
+}

@@ -1,0 +1,355 @@
+"""SoulsGym's abstract environments, over the simulator or a running game, and the base of those with one boss."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import inf
+from numbers import Real
+from pathlib import Path
+from typing import Any, ClassVar, TypedDict, Unpack
+
+import gymnasium
+import numpy as np
+
+from soulsgraph_envs.compat.soulsgym.core.fights import DATA, load_fight
+from soulsgraph_envs.compat.soulsgym.core.game_state import Floats, GameState
+from soulsgraph_envs.compat.soulsgym.exception import (
+    GameStateError,
+    InvalidGameSettings,
+    LockOnFailure,
+    ResetError,
+    ResetNeeded,
+    SoulsGymException,
+)
+from soulsgraph_envs.compat.soulsgym.fight import ACTIONS, NOTHING, LockOn, Observer, valid_actions
+from soulsgraph_envs.compat.soulsgym.worlds import SoulsGymWorld, make_world
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.errors import GameError, UnknownNameError
+from soulsgraph_envs.core.game import Picture
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.streams import checked_seed
+from soulsgraph_envs.games.realtime.link import SIMULATOR
+from soulsgraph_envs.render.pictures import PictureWindow
+
+#: The game has no lock during a throw.
+_THROWN = ("ThrowAtk", "ThrowDef")
+#: Height and width of a rendered frame.
+_RENDERED = (360, 640)
+
+
+class Options(TypedDict, total=False):
+    """What every environment takes beyond SoulsGym's own parameters.
+
+    `driver` is "simulator" or the name of a real-time driver, whose `games` file holds the game's
+    settings; `world` is an open world to use instead. `render_mode` is None, "rgb_array", or "human" for a window that
+    shows every tick.
+    """
+
+    driver: str
+    games: str | Path
+    world: SoulsGymWorld
+    render_mode: str | None
+
+
+class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
+    """One boss fight as a Gymnasium environment: a step is 0.1 s of the game, which stands still between.
+
+    An action that the player cannot begin yet is left out, as in SoulsGym; `current_valid_actions`
+    says which can. With `skip_steps`, steps in which nothing can be done pass at once, and their
+    reward is that of the whole span.
+
+    Raises:
+        InvalidGameSettings: for a speed or render mode that cannot be, or a driver that lacks one of the actions.
+    """
+
+    #: What the boss is called in the static tables.
+    ENV_ID = ""
+    #: Seconds of the game in a step.
+    step_size = 0.1
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"], "render_fps": 10}  # type: ignore[misc]
+    #: A running game's levels are restored after every step, and HP are counted here: nobody dies, no phase changes.
+    refills: ClassVar[bool] = True
+    #: The phases that an episode can begin in.
+    phases: ClassVar[tuple[int, ...]] = (1, 2)
+
+    def __init__(
+        self,
+        game_speed: float = 1.0,
+        skip_steps: bool = False,
+        *,
+        driver: str = SIMULATOR,
+        games: str | Path | None = None,
+        world: SoulsGymWorld | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        if not _is_factor(game_speed):
+            raise InvalidGameSettings(f"game_speed: expected a factor above 0, found {game_speed!r}: try 1.")
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise InvalidGameSettings(
+                f"render_mode: expected None, 'rgb_array' or 'human', found {render_mode!r}: choose one."
+            )
+        self.game_speed, self.skip_steps, self.render_mode = game_speed, skip_steps, render_mode
+        # Before the world: a game is not taken that cannot be shown.
+        self._window: PictureWindow | None = None
+        if render_mode == "human":
+            self._window = PictureWindow(f"soulsgraph: {type(self).__name__}", _RENDERED, self.metadata["render_fps"])
+        self.world = world or make_world(driver, games, game_speed, self.refills)
+        if render_mode is not None:
+            self._demand_frames()
+        self.action_space = gymnasium.spaces.Discrete(len(ACTIONS))
+        self.terminated = False
+        self._state: GameState | None = None
+        self._lock = LockOn()
+        self._queued = Control.NONE
+
+    @property
+    @abstractmethod
+    def game_id(self) -> str:
+        """Return the name of the game, such as DarkSoulsIII."""
+
+    @abstractmethod
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; on the simulator the same seed gives the same one.
+
+        Raises:
+            SeedError: for anything but a non-negative integer or None.
+        """
+        return super().reset(seed=checked_seed(seed))
+
+    @staticmethod
+    @abstractmethod
+    def compute_reward(game_state: GameState, next_game_state: GameState) -> float:
+        """Return the reward of going from one state to another."""
+
+    @property
+    @abstractmethod
+    def obs(self) -> Any:
+        """Return the observation of the present state."""
+
+    @property
+    @abstractmethod
+    def info(self) -> dict[str, Any]:
+        """Return the info of the present state."""
+
+    @property
+    def game_state(self) -> GameState:
+        """Return a copy of the present state, as `game_state()` does too: SoulsGym had both.
+
+        Raises:
+            ResetNeeded: before the first reset.
+        """
+        return self._present.copy()
+
+    @property
+    def _present(self) -> GameState:
+        if self._state is None:
+            raise ResetNeeded("expected an episode under way, found none: call reset first.")
+        return self._state
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Carry out an action of 0 to 19; `truncated` is left to Gymnasium's TimeLimit.
+
+        Raises:
+            ResetNeeded: before the first reset, and after an episode's end.
+            UnknownNameError: for any other action.
+            GameStateError: if the game broke the episode off; this step must not be learned from.
+        """
+        before = self._present
+        if self.terminated:
+            raise ResetNeeded("expected an episode under way, found it over: call reset first.")
+        try:
+            # To Gymnasium a bool is an integer.
+            known = not isinstance(action, bool) and self.action_space.contains(action)
+        except OverflowError:
+            known = False
+        if not known:
+            raise UnknownNameError("action", action, [f"0 to {NOTHING}"])
+        self._advance(int(action))
+        while self.skip_steps and not self.terminated and self.current_valid_actions() == [NOTHING]:
+            self._advance(NOTHING)
+        reward = self.compute_reward(before, self._present)
+        return self.obs, float(reward), self.terminated, False, self.info
+
+    def current_valid_actions(self) -> list[int]:
+        """List the actions the player can begin now, in rising order; none before the first reset."""
+        return [] if self._state is None else valid_actions(self._state)
+
+    def seed(self, seed: int | None = None) -> list[int]:
+        """Seed the coming episodes if the world can repeat a fight; else warn and return [0].
+
+        Raises:
+            SeedError: as `reset`.
+        """
+        seed = checked_seed(seed)
+        if not self.world.repeatable:
+            warnings.warn("a running game is random: a seed does not make its fights repeatable", stacklevel=2)
+            return [0]
+        super().reset(seed=seed)
+        return [self.np_random_seed]
+
+    def render(self) -> Picture | None:  # type: ignore[override]
+        """Draw the present state, (360, 640, 3), if the render mode is "rgb_array"; raises as `step` does."""
+        drawn = self.render_mode is not None and self._present is not None and self._window is None
+        return self._frame(_RENDERED) if drawn else None
+
+    def close(self) -> None:
+        """Close the world and its window, and leave the game playable; a second call does nothing."""
+        if self._window is not None:
+            self._window.close()
+        self.world.close()
+
+    def _show(self) -> None:
+        if self._window is not None:
+            self._window.show(self._frame(_RENDERED))
+
+    def _demand_frames(self) -> None:
+        if not self.world.draws:
+            raise InvalidGameSettings(
+                "frames: expected a driver that takes pictures of its game, found one that does not: take another."
+            )
+
+    def _frame(self, size: tuple[int, int]) -> Picture:
+        with self._losing():
+            return self.world.frame(*size)
+
+    @contextmanager
+    def _losing(self) -> Iterator[None]:
+        """Raise `GameStateError` for an episode that the world breaks off."""
+        try:
+            yield
+        except GameError as lost:
+            self.terminated = True
+            raise GameStateError(f"the episode was lost: {lost} Call reset to go on.") from lost
+
+    def _advance(self, action: int) -> None:
+        """Advance the world by one step."""
+        keys = self._queued | self._apply_action(action)
+        self._queued = Control.NONE
+        with self._losing():
+            self._state = self.world.advance(keys)
+        self.terminated = self._state.player_hp <= 0 or self._state.boss_hp <= 0
+        if not self._state.lock_on:
+            self._lock_on()
+        self._show()
+
+    def _apply_action(self, action: int) -> Control:
+        """Return the keys of an action; none while the player cannot begin it, as the game would queue it."""
+        return ACTIONS[action] if action in self.current_valid_actions() else Control.NONE
+
+    def _lock_on(self, target_pose: Floats | None = None) -> None:
+        """Queue for the next step the keys that turn the camera to the boss, or to a pose, and lock on."""
+        state = self._present
+        if state.player_animation not in _THROWN:
+            target = state.boss_pose if target_pose is None else np.asarray(target_pose, float)
+            self._queued |= self._lock.keys(state.camera_pose, target)
+
+
+def _is_factor(value: object) -> bool:
+    return isinstance(value, Real) and 0.0 < float(value) < inf
+
+
+class SoulsEnvDemo(SoulsEnv):
+    """A whole fight as the game has it: every phase, HP as it is, death and victory."""
+
+    refills = False
+    phases = (1,)
+
+    def __init__(self, game_speed: float = 1.0, **options: Unpack[Options]) -> None:
+        super().__init__(game_speed, **options)
+
+
+_ATTEMPTS = 3
+_STEPS_TO_LOCK_ON = 30
+_SEEDS = 2**63
+
+
+class BossEnv(SoulsEnv):
+    """A boss of Dark Souls III, fought by the Knight: one phase of it, the whole fight in a demonstration.
+
+    Raises:
+        InvalidGameSettings: for a phase outside `phases`, and as `SoulsEnv`.
+    """
+
+    game_id = "DarkSoulsIII"
+    #: Begin at any of the fight's poses, not at the first.
+    random_player_pose = False
+
+    def __init__(
+        self, game_speed: float = 1.0, phase: int = 1, skip_steps: bool = False, **options: Unpack[Options]
+    ) -> None:
+        if phase not in self.phases:
+            expected = " or ".join(map(str, self.phases))
+            raise InvalidGameSettings(f"phase: expected {expected}, found {phase!r}: choose one.")
+        super().__init__(game_speed, skip_steps, **options)
+        self._fight = load_fight(self.ENV_ID)
+        scenario = f"{self.ENV_ID}-phase{int(phase)}" if self.refills else f"{self.ENV_ID}-full"
+        self._scenario = load_scenario(DATA / "scenarios" / f"{scenario}.toml")
+        self._first_phase = int(phase)
+        self._observer = Observer(self._fight, self._scenario)
+        self.observation_space = self._observer.space
+        able = self.world.controls(self._scenario)
+        lacking = [number for number, keys in enumerate(ACTIONS) if keys & ~able]
+        if lacking:
+            raise InvalidGameSettings(
+                f"{type(self).__name__}: expected a driver for {len(ACTIONS)} actions, found none of {lacking}: "
+                "take another driver, bind their keys, or give the scenario another player."
+            )
+
+    @property
+    def phase(self) -> int:
+        """Return the phase that is fought, that of the first step before the first reset."""
+        return self._state.phase if self._state else self._first_phase
+
+    @classmethod
+    def compute_reward(cls, game_state: GameState, next_game_state: GameState) -> float:
+        """Return SoulsGym's reward, with a term for the place in an arena whose fight has a centre."""
+        return load_fight(cls.ENV_ID).reward(game_state, next_game_state)
+
+    @property
+    def obs(self) -> Any:
+        """Return the observation of the present state: SoulsGym's dictionary."""
+        return self._observer.observe(self._present)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Return the actions the player can begin: `action_mask` (20,) bool, and `allowed_actions`, a list."""
+        allowed = self.current_valid_actions()
+        mask = np.zeros(len(ACTIONS), np.bool_)
+        mask[allowed] = True
+        return {"action_mask": mask, "allowed_actions": allowed}
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode with the boss locked on; on the simulator the same seed gives the same one.
+
+        Raises:
+            ResetError: if that failed three times, for the reason of the last.
+        """
+        super().reset(seed=seed)
+        failure: GameError | SoulsGymException | None = None
+        for _ in range(_ATTEMPTS):
+            try:
+                self._begin()
+                return self.obs, self.info
+            except (GameError, SoulsGymException) as error:
+                self._state, failure = None, error
+        raise ResetError(f"no episode could be begun in {_ATTEMPTS} attempts: {failure}") from failure
+
+    def _begin(self) -> None:
+        places = self._fight.coordinates
+        anywhere = places.player_init_poses_random if self.random_player_pose else ()
+        starts = anywhere or (places.player_init_pose,)
+        start = starts[self.np_random.integers(len(starts))]
+        seed = int(self.np_random.integers(_SEEDS))
+        self._state = self.world.begin(self._fight, self._scenario, start, seed)
+        self._observer.check(self._state)
+        self.terminated, self._queued, self._lock = False, Control.NONE, LockOn()
+        self._show()
+        for _ in range(_STEPS_TO_LOCK_ON):
+            if self._state.lock_on:
+                return
+            self._lock_on()
+            self._advance(NOTHING)
+        raise LockOnFailure(f"expected a lock on {self._fight.name} within {_STEPS_TO_LOCK_ON} steps, found none.")

@@ -1,0 +1,299 @@
+"""The stand-in's memory: any address map, laid out as module, globals and blocks behind pointer chains.
+
+Run as a program, it is a process with a game's memory and no activity, to measure and test readers: it takes the
+name of an address map, prints when its memory is laid out, and ends with its input.
+"""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.games.memory.address_map import AddressMap, Entry, load_address_map
+from soulsgraph_envs.games.realtime.link import FIELDS
+from soulsgraph_envs.games.standin.image import Image
+from soulsgraph_envs.games.standin.options import Surroundings, surroundings_of
+from soulsgraph_envs.games.standin.process import PAGE, release, reserve, view
+
+#: Room behind a block's last known place; a reader may take a few neighbours along.
+_MARGIN = 0x100
+_ALIGNMENT = 0x10
+Value = float | str
+
+
+class Block:
+    """A piece of memory: values at some offsets, pointers to other blocks at others."""
+
+    def __init__(self) -> None:
+        self.pointers: dict[int, Block] = {}
+        self.size = 0
+        self.address = 0
+
+    def value(self, offset: int, entry: Entry) -> Place:
+        """Reserve room for a value of an entry's type; return its place, to be called once the block has its address.
+
+        Raises:
+            GameError: if a pointer lies there.
+        """
+        if [at for at in self.pointers if at < offset + entry.size and offset < at + 8]:
+            raise GameError(f"offset {offset:#x}: expected a value, found a pointer: correct the address map.")
+        self.size = max(self.size, offset + entry.size)
+        return lambda: Cell(entry, view(self.address + offset, entry.size))
+
+    def below(self, offset: int) -> Block:
+        """Return the block behind the pointer at an offset, a new one if there is none."""
+        return self.point(offset, self.pointers.get(offset) or Block())
+
+    def point(self, offset: int, block: Block) -> Block:
+        """Store a pointer to a block, and return the block."""
+        self.pointers[offset] = block
+        self.size = max(self.size, offset + 8)
+        return block
+
+    def walk(self, offsets: Sequence[int]) -> Block:
+        """Return the block at the end of a chain of pointers; missing blocks are made."""
+        block = self
+        for offset in offsets:
+            block = block.below(offset)
+        return block
+
+
+#: Returns a value's bytes in memory.
+Place = Callable[[], "Cell"]
+
+
+def _reachable(roots: Iterable[Block]) -> Iterator[Block]:
+    """Return every block that pointers lead to from `roots`, each once, roots included."""
+    waiting, seen = list(roots), set[int]()
+    while waiting:
+        block = waiting.pop()
+        if id(block) not in seen:
+            seen.add(id(block))
+            yield block
+            waiting.extend(block.pointers.values())
+
+
+class Cell:
+    """A field and the bytes that hold it.
+
+    `write` stores a value in the map's type and unit; `foreign` returns the present value if another
+    program has overwritten the stored one.
+    """
+
+    def __init__(self, entry: Entry, memory: memoryview) -> None:
+        self._entry, self._memory = entry, memory
+        self._mask = 1 << entry.bit if entry.type == "bit" else 0
+        self._stored = self._read()
+
+    def write(self, value: Value) -> None:
+        """Store a value, unless it is stored already."""
+        entry = self._entry
+        if entry.type == "utf16":
+            data = str(value).encode("utf-16-le")[: entry.room].ljust(entry.room, b"\0")
+        else:
+            data = entry.encode(float(value))
+        if self._mask:
+            data = bytes([data[0] << entry.bit])
+        if data != self._stored:
+            self._stored = data
+            self._memory[:] = bytes([self._memory[0] & ~self._mask | data[0]]) if self._mask else data
+
+    def foreign(self) -> Value | None:
+        """Return the value that another program wrote since the last `write` or `foreign`."""
+        before, self._stored = self._stored, self._read()
+        return None if self._stored == before else self._entry.decode(self._stored)
+
+    def _read(self) -> bytes:
+        data = bytes(self._memory)
+        return bytes([data[0] & self._mask]) if self._mask else data
+
+
+#: Another character, loaded before the boss, and an item beside the one that counts.
+_BYSTANDER, _OTHER_ITEM, _OTHER_QUANTITY = "c1100", 0x400001F4, 7
+_CAPACITY, _OTHER_PLACE, _ITEM_PLACE = 8, 1, 4
+_U32 = Entry("", (), type="u32")
+
+
+class _Layout:
+    """The blocks of an address map behind its bases, the places of its fields, and values that are written once."""
+
+    def __init__(self, address_map: AddressMap, surroundings: Surroundings) -> None:
+        self._map = address_map
+        self.roots = {name: Block() for name in address_map.bases}
+        self.fields = [(name, self._place(entry)) for name, entry in address_map.fields.items()]
+        self.constants: list[tuple[Place, Value]] = []
+        for copy in surroundings.copies.get(address_map.name, ()):
+            if copy.field:
+                self.fields.append((copy.field, self._place(copy.entry)))
+            else:
+                self.constants.append((self._place(copy.entry), copy.value))
+        self._load_crowd(surroundings.boss_name)
+        self._fill_inventories()
+
+    def _place(self, entry: Entry) -> Place:
+        chain = self._map.absolute(entry.base, entry.offsets)
+        return self.roots[chain.base].walk(chain.offsets[:-1]).value(chain.offsets[-1], entry)
+
+    def _fix(self, block: Block, offset: int, value: int) -> None:
+        self.constants.append((block.value(offset, _U32), value))
+
+    def _load_crowd(self, boss_name: str) -> None:
+        """Load the characters that a walk looks through: a bystander in one block, the boss in the next."""
+        for character in self._map.characters.values():
+            walk = character.walk
+            if walk.name:
+                boss, world = self.roots[character.base].walk(character.offsets), self.roots[walk.base]
+                self._fix(world, walk.count_at, 2)
+                *way, last = walk.name_offsets
+                for index, (person, name) in enumerate(((Block(), _BYSTANDER), (boss, boss_name))):
+                    block = world.below(walk.blocks_at + 8 * index)
+                    # The first entry stays empty: a place somebody left.
+                    block.below(walk.entries_at).point(walk.entry_size, person)
+                    self._fix(block, walk.capacity_at, 2)
+                    named = person.walk(way).value(last, Entry("", (), type="utf16", room=walk.name_bytes))
+                    self.constants.append((named, name))
+
+    def _fill_inventories(self) -> None:
+        """Put the counted item into the first list of each, something else before it, gaps between."""
+        for name, inventory in self._map.inventories.items():
+            chain = self._map.chain(name)
+            owner = self.roots[chain.base].walk(chain.offsets)
+            for number, one in enumerate(inventory.lists):
+                entries = owner.below(one.entries_at)
+                entries.size = max(entries.size, inventory.entry_size * _CAPACITY)
+                self._fix(owner, one.capacity_at, _CAPACITY)
+                other, counted = _OTHER_PLACE * inventory.entry_size, _ITEM_PLACE * inventory.entry_size
+                self._fix(entries, other + inventory.item_at, _OTHER_ITEM)
+                self._fix(entries, other + inventory.quantity_at, _OTHER_QUANTITY)
+                if number == 0:
+                    self._fix(entries, counted + inventory.item_at, inventory.items[0])
+                    self.fields.append((name, entries.value(counted + inventory.quantity_at, _U32)))
+
+
+_MODULE_AT, _MODULE_STEP = 0x140000000, 0x10000000
+# Between the program's own heap (below 0x57…) and what the system maps at random (0x7e… and above).
+_HEAP_AT, _HEAP_STEP = 0x600000000000, 0x1000000
+#: What a loading screen clears: everything of the world, nothing of the save file.
+_OF_THE_WORLD = ("player_", "boss_", "camera_")
+
+
+class OwnMemory:
+    """Everything that a reader of an address map finds in this process.
+
+    `write` stores values by field name; `foreign_writes` returns what others wrote to the fields that
+    may be written. `load` starts again with other blocks, as a loading screen does; `move` moves the
+    module too.
+    """
+
+    def __init__(self, address_map: AddressMap, folder: Path, surroundings: Surroundings) -> None:
+        self._map, self._surroundings = address_map, surroundings
+        self._image = Image(address_map.bases, address_map.version, folder / address_map.process)
+        #: Address and size of each.
+        self._heaps: list[tuple[int, int]] = []
+        self._loads = self._moves = 0
+        self._image.load(_MODULE_AT)
+        self.load()
+
+    @property
+    def base(self) -> int:
+        """Return the module's base address."""
+        return self._image.base
+
+    def load(self) -> None:
+        """Lay out all blocks at addresses never used before; the previous blocks stay until the next `load`."""
+        self._keep_heaps(1)
+        layout = _Layout(self._map, self._surroundings)
+        self._map_blocks(layout.roots)
+        self._cells = [(name, place()) for name, place in layout.fields]
+        self._writable = [(name, cell) for name, cell in self._cells if FIELDS[name].writable]
+        for place, value in layout.constants:
+            place().write(value)
+
+    def move(self) -> None:
+        """Move module and blocks to other addresses; nothing is left at the old ones."""
+        self._moves += 1
+        self._image.load(_MODULE_AT + self._moves * _MODULE_STEP)
+        self.load()
+        self._keep_heaps(1)
+
+    def unlink(self) -> None:
+        """Clear the pointers to the world, as in a loading screen."""
+        for name in self._map.readable():
+            if name.startswith(_OF_THE_WORLD):
+                self._image.point(self._map.chain(name).base, 0)
+
+    def write(self, values: Mapping[str, Value]) -> None:
+        """Store the values of the map's fields."""
+        for name, cell in self._cells:
+            cell.write(values[name])
+
+    def foreign_writes(self) -> dict[str, Value]:
+        """Return what other programs wrote since the last call, by field."""
+        found = ((name, cell.foreign()) for name, cell in self._writable)
+        return {name: value for name, value in found if value is not None}
+
+    def close(self) -> None:
+        """Free all of the memory."""
+        self._keep_heaps(0)
+        self._image.unload()
+
+    def _map_blocks(self, roots: Mapping[str, Block]) -> None:
+        """Assign addresses to the blocks, on a new heap or in the module, and write all pointers."""
+        for name, block in roots.items():
+            if not self._map.bases[name].dereference:
+                block.address = self._image.address(name)
+        start = end = _HEAP_AT + self._loads * _HEAP_STEP
+        for block in _reachable(roots.values()):
+            if not block.address:
+                block.address = end
+                end += -(-(block.size + _MARGIN) // _ALIGNMENT) * _ALIGNMENT
+        self._heaps.append((start, -(-(end - start) // PAGE) * PAGE))
+        reserve(*self._heaps[-1])
+        self._loads += 1
+        for block in _reachable(roots.values()):
+            for offset, target in block.pointers.items():
+                view(block.address + offset, 8)[:] = struct.pack("<Q", target.address)
+        for name, block in roots.items():
+            if self._map.bases[name].dereference:
+                self._image.point(name, block.address)
+
+    def _keep_heaps(self, most: int) -> None:
+        while len(self._heaps) > most:
+            release(*self._heaps.pop(0))
+
+
+@contextmanager
+def still_game(map_name: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a process with a game's memory and no activity while the context lasts."""
+    command = [sys.executable, "-P", "-m", "soulsgraph_envs.games.standin.memory", map_name]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _lie_still(map_name: str) -> None:
+    address_map = load_address_map(map_name)
+    surroundings = surroundings_of(address_map.name)
+    with tempfile.TemporaryDirectory() as folder:
+        memory = OwnMemory(address_map, Path(folder), surroundings)
+        names = [*address_map.fields, *address_map.inventories]
+        texts = {name: "Idle" for name in names if FIELDS[name].kind == "text"}
+        memory.write({name: 1.0 for name in names} | texts | {"boss_name": surroundings.boss_name})
+        print("laid out", flush=True)
+        sys.stdin.read()
+        memory.close()
+
+
+if __name__ == "__main__":
+    _lie_still(sys.argv[1])

@@ -1,0 +1,182 @@
+"""What a stand-in is started with, and what surrounds its fight: bonfire, fog gate, loading screen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
+from math import hypot
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import UseAppendAction
+
+from soulsgraph_envs.core.config import Between
+from soulsgraph_envs.core.data_files import load_data, shipped_names
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.streams import checked_seed
+from soulsgraph_envs.games.memory.address_map import Entry
+
+#: (x, y, z) in metres, z up, and the angle in radians.
+Pose = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places where the player wakes, of both sides of the fog gate, and where the boss rests."""
+
+    bonfire: Pose
+    gate_outside: Pose
+    gate_inside: Pose
+    boss: Pose
+
+    def ground_z(self, x: float, y: float) -> float:
+        """Return the height of the ground beside the way from the bonfire through the gate to the boss."""
+        way = (self.bonfire, self.gate_outside, self.gate_inside, self.boss)
+        legs = [_nearest(start, end, x, y) for start, end in pairwise(way)]
+        return min(legs)[1]
+
+
+@dataclass(frozen=True)
+class Interlude:
+    """A time in which the player acts by itself: its animation and its length."""
+
+    name: str
+    length_s: Annotated[float, Between(0.02, 60.0)]
+
+
+@dataclass(frozen=True)
+class Menu:
+    """The keys that lead from the fight to the title screen, and from there to the bonfire; empty without a menu."""
+
+    quit: tuple[str, ...] = ()
+    begin: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A further place in memory that holds a field, or a value that is no field; no address map names it."""
+
+    entry: Entry
+    field: str = ""
+    value: float = 0.0
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """One encounter of the stand-in game.
+
+    `maps` are the address maps of its memory, the first of them if none is named; `copies` are places
+    that other readers of such a game read besides.
+    """
+
+    name: str
+    maps: tuple[str, ...]
+    scenario: str
+    boss_name: str
+    #: The bits of the boss's flags without which it rests.
+    awake_flags: Annotated[int, Between(0, 127)]
+    places: Places
+    pass_gate: Interlude
+    die: Interlude
+    rise: Interlude
+    load: Interlude
+    #: Fields that the game only keeps, with what they are at first.
+    switches: dict[str, float]
+    #: Whether a loading screen takes the pointers to the world away; the title screen always does.
+    load_unlinks: bool = True
+    menu: Menu = Menu()
+    #: By address map.
+    copies: dict[str, tuple[Copy, ...]] = field(default_factory=dict)
+
+
+def load_surroundings(name_or_path: str | Path) -> Surroundings:
+    """Load the surroundings of an encounter, shipped or the user's own.
+
+    Raises:
+        UnknownNameError: if nothing of that name is shipped.
+        DataError: for a missing, misspelt, mistyped or out-of-range value.
+    """
+    return load_data("encounter", Surroundings, name_or_path)
+
+
+def surroundings_of(address_map: str) -> Surroundings:
+    """Load the shipped encounter of an address map, the first by name if there are several.
+
+    Raises:
+        UnknownNameError: if none does.
+    """
+    shown = {name: one for one in map(load_surroundings, reversed(shipped_names("encounter"))) for name in one.maps}
+    if address_map not in shown:
+        raise UnknownNameError("address map that an encounter is shown by", address_map, shown)
+    return shown[address_map]
+
+
+def _nearest(start: Pose, end: Pose, x: float, y: float) -> tuple[float, float]:
+    """Return (distance, height) of the point of a leg that lies nearest."""
+    dx, dy = end[0] - start[0], end[1] - start[1]
+    along = ((x - start[0]) * dx + (y - start[1]) * dy) / max(dx * dx + dy * dy, 1e-9)
+    along = min(max(along, 0.0), 1.0)
+    distance = hypot(start[0] + along * dx - x, start[1] + along * dy - y)
+    return distance, start[2] + along * (end[2] - start[2])
+
+
+@dataclass(frozen=True)
+class StandInOptions:
+    """One stand-in game: its encounter, its speed, and its misbehaviours."""
+
+    map: str = "dark-souls-3-1.15.2"
+    """Address map its memory is laid out by: stand-in, dark-souls-3-1.15.2, elden-ring-1.16.1, or a TOML file."""
+    encounter: str = ""
+    """Encounter to play: iudex, vordt, vordt-in-place, margit; the map's own if not given."""
+    scenario: str = ""
+    """Scenario that fights as the encounter's boss: a name or a TOML file; the encounter's own if not given."""
+    at: Literal["arena", "bonfire", "new-game"] = "arena"
+    """Where the player begins: in the fight, or at the bonfire before the fog gate; in a new game it has not met the
+    boss, whose sword must be pulled first."""
+    speed: float = 1.0
+    """Factor of the game's clock, 0.1 to 3."""
+    seed: int = 0
+    """Seed of the boss's random choices."""
+    display: str = ""
+    """X display of the window, such as :99; the environment's if not given."""
+    settings: Path | None = None
+    """File to write once it can be attached: a games file for other commands."""
+    seconds: float = 0.0
+    """End after this many seconds; 0 never."""
+    misbehave: Annotated[tuple[str, ...], UseAppendAction] = ()
+    """KIND@START or KIND@START+SECONDS, again and again: crash, move, hang, freeze, stall, drop."""
+    until_eof: bool = False
+    """End when standard input ends: with the program that started it."""
+    json: bool = False
+    """Print lines as JSON, for machines."""
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            SoulsGraphError: for one out of its range.
+        """
+        checked_seed(self.seed)
+        for name, least, most in (("speed", 0.1, 3.0), ("seconds", 0.0, 1e9)):
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise SoulsGraphError(f"`{name}`: expected a number from {least:g} to {most:g}, found {value:g}.")
+
+    def arguments(self) -> list[str]:
+        """Return the command-line arguments that mean these options."""
+        words: list[str] = []
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if value == option.default:
+                continue
+            flag = f"--{option.name.replace('_', '-')}"
+            if isinstance(value, bool):
+                words.append(flag)
+            elif isinstance(value, tuple):
+                words += [word for item in value for word in (flag, str(item))]
+            else:
+                words += [flag, str(value.resolve() if isinstance(value, Path) else value)]
+        return words
+
+
+DEFAULT_STAND_IN = StandInOptions()

@@ -1,0 +1,1 @@
+"""Results: intervals, tables, and where files come from."""

@@ -1,0 +1,102 @@
+"""Write text and JSON whole or not at all, and record where results come from."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from soulsgraph_envs.core.config import to_json
+from soulsgraph_envs.core.files import whole_file
+from soulsgraph_policies.agents.library import package_versions
+
+
+def slug(name: str) -> str:
+    """Return a name, or the stem of a TOML file's path, as a part of a file's name."""
+    stem = Path(name).stem if name.endswith(".toml") else name
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 text file.
+
+    Raises:
+        WriteError: if the place cannot be written; what was there before stays.
+    """
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write plain values as indented JSON.
+
+    Raises:
+        WriteError: as `write_text`.
+    """
+    write_text(path, to_json(value, indent=2) + "\n")
+
+
+def api_call(function: str, **arguments: object) -> str:
+    """Return a call of the library as a remedy names it: the function, and the arguments that matter, as literals."""
+    values = {name: value if isinstance(value, int) else str(value) for name, value in arguments.items()}
+    shown = ", ".join(f"{name}={value!r}" for name, value in values.items()).replace("`", r"\x60")
+    return f"`{function}({shown})`"
+
+
+_ROOT = Path(__file__).resolve().parents[3]
+
+
+def describe_origin() -> dict[str, Any]:
+    """Return what a result depends on besides its plan: commit, versions and machine."""
+    versions = {"python": platform.python_version(), **package_versions()}
+    return {"commit": source_commit(), "versions": versions, "machine": describe_machine()}
+
+
+def describe_run() -> dict[str, Any]:
+    """Return what figures depend on: commit, versions, machine, bits of its vectors, load of the last minute."""
+    # Imported here: nothing else of this needs LLVM.
+    from llvmlite import binding
+
+    features = binding.get_host_cpu_features()
+    vector_bits = 512 if features.get("avx512f") else 256 if features.get("avx2") else 128
+    return {**describe_origin(), "vector_bits": vector_bits, "load": os.getloadavg()[0]}
+
+
+@cache
+def source_commit() -> str | None:
+    """Return the commit of the tree that this package runs from, None outside a git checkout.
+
+    `-modified` follows where tracked files differ from the commit.
+    """
+    commit = _git("rev-parse", "HEAD") if (_ROOT / ".git").exists() else ""
+    if not commit:
+        return None
+    return f"{commit}-modified" if _git("status", "--porcelain", "--untracked-files=no") else commit
+
+
+def describe_machine() -> dict[str, Any]:
+    """Return the processor, its cores, and the system, as far as they are known."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    return {"processor": model, "cores": os.cpu_count() or 1, "system": platform.platform()}
+
+
+def _git(*arguments: str) -> str:
+    """Return what git prints of the source tree; nothing where git is missing or refuses."""
+    # In a hook these name the repository that is committed to, which comes before the folder's own.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ("git", "-C", str(_ROOT), *arguments)
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=20.0, check=True, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()

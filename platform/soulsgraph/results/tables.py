@@ -1,0 +1,304 @@
+"""Tables of results: rows that grow while a stage runs, Markdown, and wide tables made readable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from soulsgraph.results.statistics import Interval, wilson_interval
+from soulsgraph.results.terminal import TextTable
+from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading
+from soulsgraph_envs.core.files import whole_file
+
+_HEADINGS = ("setting", "wins", "win rate", "95 % interval", "paper")
+
+
+@dataclass(frozen=True)
+class WinRate:
+    """One row: the wins of a setting of the agent, and the paper's win rate in percent."""
+
+    setting: str
+    wins: int
+    episodes: int
+    paper_percent: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """Share of episodes won; 0 without an episode."""
+        return self.wins / self.episodes if self.episodes else 0.0
+
+    @property
+    def interval(self) -> Interval:
+        """Wilson 95 % interval of the rate."""
+        return wilson_interval(self.wins, self.episodes)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The row as text, one cell a heading."""
+        low, high = self.interval
+        paper = "" if self.paper_percent is None else f"{self.paper_percent:.1f} %"
+        interval = f"{100 * low:.1f}-{100 * high:.1f} %"
+        return (self.setting, f"{self.wins}/{self.episodes}", f"{100 * self.rate:.1f} %", interval, paper)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as plain values; rates and interval ends are ratios, the paper's is in percent."""
+        counts = {"setting": self.setting, "wins": self.wins, "episodes": self.episodes, "rate": self.rate}
+        return counts | self.interval.columns() | {"paper_percent": self.paper_percent}
+
+
+@dataclass(frozen=True)
+class WinRateTable:
+    """Rows under one title."""
+
+    title: str
+    rows: tuple[WinRate, ...]
+
+    def to_rich(self) -> Table:
+        """Return the table for the terminal."""
+        return text_table(self.title, _HEADINGS, [row.cells for row in self.rows])
+
+    def to_markdown(self) -> str:
+        """Return the table as Markdown, for TensorBoard's text and for notes."""
+        return f"**{self.title}**\n\n{markdown_table(_HEADINGS, (row.cells for row in self.rows))}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table as plain values, for machines."""
+        return {"title": self.title, "rows": [row.to_dict() for row in self.rows]}
+
+
+def text_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Return a plain table for the terminal, the first column to the left."""
+    table = TextTable(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for index, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if index else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> str:
+    """Return a table, its first column flush left and the others, which hold `numbers`, flush right."""
+    ruler = ("---",) + ("---:" if numbers else "---",) * (len(headings) - 1)
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in (headings, ruler, *rows))
+
+
+def number(value: float, digits: int = 1) -> str:
+    """Return a number with `digits` decimals, a dash where there is none."""
+    # z: what rounds to 0 has no sign.
+    return f"{value:z.{digits}f}" if math.isfinite(value) else "-"
+
+
+def with_interval(value: float, interval: Interval, digits: int = 1) -> str:
+    """Return `value (low to high)`; the value alone where the interval is unbounded."""
+    if not all(map(math.isfinite, interval)):
+        return number(value, digits)
+    return f"{number(value, digits)} ({number(interval.low, digits)} to {number(interval.high, digits)})"
+
+
+def seeds_text(count: int) -> str:
+    """Return `1 seed` or `10 seeds`."""
+    return f"{count} seed{'s' if count != 1 else ''}"
+
+
+def yes_no(value: bool | None) -> str:
+    """Return a verdict as a word; outside is printed bold."""
+    return "not measured" if value is None else "inside" if value else "**outside**"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+Row = Mapping[str, str | int | float | bool | None]
+#: What to do about a damaged table that a command writes.
+REWRITE = "remove it and write the results again"
+
+
+def write_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Write rows as Parquet; a name that a row lacks is a missing value there.
+
+    Raises:
+        WriteError: if the place cannot be written; what was there before stays.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = dict.fromkeys(name for row in rows for name in row)
+    table = pa.table({name: [row.get(name) for row in rows] for name in names})
+    # A file that is open: of a path Arrow takes text alone.
+    with whole_file(path) as temporary, temporary.open("wb") as file:
+        pq.write_table(table, file)
+
+
+def read_rows(path: Path, remedy: str = REWRITE) -> list[dict[str, Any]]:
+    """Read rows that `write_rows` wrote.
+
+    Raises:
+        ReadError: if the file cannot be read.
+        SoulsGraphError: if it is missing, or no Parquet file; the latter ends with `remedy`.
+    """
+    # Imported here, as above: a help text need not wait for it.
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with reading(path):
+            content = path.read_bytes()
+        rows: list[dict[str, Any]] = pq.read_table(pa.BufferReader(content)).to_pylist()
+    except FileNotFoundError as error:
+        raise SoulsGraphError(
+            f"{path}: expected a Parquet file of results, found none; correct the path, or write the results first."
+        ) from error
+    except (OSError, pa.ArrowException) as error:
+        raise SoulsGraphError(
+            f"{path}: expected a Parquet file of results, found: {str(error).splitlines()[0]}; {remedy}."
+        ) from error
+    return rows
+
+
+_EPISODE_COLUMNS = ("lengths", "seconds", "won", "died", "boss_hp", "player_hp")
+
+
+def write_episodes(
+    path: Path, settings: Mapping[str, Episodes], terms: Sequence[str], origins: Mapping[str, Iterable[Any]]
+) -> None:
+    """Write finished episodes, one row each, of every named setting.
+
+    `origins` are columns of where an episode came from, as its seed, alike in every setting. Reward terms
+    are columns named `term/<name>`.
+
+    Raises:
+        WriteError: if the place cannot be written.
+    """
+    rows: list[Row] = []
+    for setting, episodes in settings.items():
+        # Left as numpy's: a seed may need all 64 bits.
+        columns: dict[str, list[Any]] = {name: list(values) for name, values in origins.items()}
+        columns |= {name: getattr(episodes, name).tolist() for name in _EPISODE_COLUMNS}
+        columns |= {"return": episodes.returns.tolist()}
+        columns |= {f"term/{name}": episodes.terms[:, i].tolist() for i, name in enumerate(terms)}
+        rows += [
+            {"setting": setting, "episode": i, **dict(zip(columns, values, strict=True))}
+            for i, values in enumerate(zip(*columns.values(), strict=True))
+        ]
+    write_rows(path, rows)
+
+
+class GrowingTable:
+    """Rows kept beside a stage and written whole at each checkpoint, so that a resumed stage goes on.
+
+    Raises:
+        SoulsGraphError: if the file holds anything else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.rows: list[Row] = [*read_rows(path)] if path.exists() else []
+        for name in ("stage", "step"):
+            if self.rows and name not in self.rows[0]:
+                raise SoulsGraphError(
+                    f"{path}: expected rows that a stage wrote, found no column {name!r}; remove it: "
+                    "what was recorded before is missing then."
+                )
+
+    def add(self, row: Row) -> None:
+        """Add one row; it is on disk after the next `flush`."""
+        self.rows.append(row)
+
+    def forget(self, stage: str, after_step: int) -> None:
+        """Drop the rows of `stage` beyond a step: the checkpoint resumed from is older than they are."""
+        self.rows = [row for row in self.rows if row["stage"] != stage or int(row["step"] or 0) <= after_step]
+
+    def flush(self) -> None:
+        """Write every row.
+
+        Raises:
+            WriteError: if the place cannot be written.
+        """
+        write_rows(self._path, self.rows)
+
+
+#: Columns from which on a table says once what is the same in every row, and from which it is turned on its side.
+_MANY, _WIDE = 8, 10
+
+
+@dataclass(frozen=True)
+class ReadableTable:
+    """Headings, cells as text, and what every row has in common by heading."""
+
+    headings: tuple[str, ...]
+    cells: tuple[tuple[str, ...], ...]
+    common: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def common_line(self) -> str:
+        """Return what every row has in common; empty where that is nothing."""
+        return "In every row: " + ", ".join(f"{name} {value}" for name, value in self.common) if self.common else ""
+
+    def to_markdown(self) -> str:
+        """Return the table as Markdown, what is common in a line before it."""
+        return "\n\n".join(filter(None, [self.common_line, markdown_table(self.headings, self.cells)]))
+
+
+def readable_table(rows: Sequence[Row], columns: Sequence[str] = ()) -> ReadableTable:
+    """Make rows of plain values readable; `columns` are those to show, in order, by default all with a value.
+
+    `x` with `x_low` and `x_high` becomes one cell (`rate` with `low` and `high`), and so do `wins` and
+    `episodes`. A table with more columns than rows and than fit a page is transposed: its first column
+    becomes the headings.
+
+    Raises:
+        UnknownNameError: if a column asked for is not there.
+    """
+    if not rows:
+        return ReadableTable(("no rows",), ())
+    names = dict.fromkeys(name for row in rows for name in row)
+    for column in columns:
+        if column not in names:
+            raise UnknownNameError("column", column, names)
+    folded = {bound for name in names for bound in _bounds(name)} | ({"episodes"} if "wins" in names else set())
+    valued = {name for row in rows for name, value in row.items() if value not in (None, "")}
+    shown = list(columns) or [name for name in names if name in valued - folded]
+    texts = {name: [name.replace("_", " "), *(_shown_cell(row, name) for row in rows)] for name in shown}
+    alike = [name for name in shown[1:] if len({*texts[name][1:]}) == 1]
+    if columns or len(shown) <= _MANY or len(rows) == 1:
+        alike = []
+    left = [texts[name] for name in shown if name not in alike]
+    lines = [tuple(text[i] for text in left) for i in range(len(rows) + 1)]
+    if len(left) > max(_WIDE, len(rows)):
+        lines = [*map(tuple, left)]
+    return ReadableTable(lines[0], tuple(lines[1:]), tuple((texts[name][0], texts[name][1]) for name in alike))
+
+
+def _bounds(name: str) -> tuple[str, str]:
+    """Return the columns that hold the ends of a value's interval; those of the one `rate` are named without it."""
+    return ("low", "high") if name == "rate" else (f"{name}_low", f"{name}_high")
+
+
+def _shown_cell(row: Row, name: str) -> str:
+    value, low, high = (row.get(column) for column in (name, *_bounds(name)))
+    if name == "wins" and row.get("episodes") is not None:
+        return f"{_text(value)}/{_text(row['episodes'])}"
+    if value is None or low is None:
+        return _text(value)
+    return f"{_text(value)} ({f'at least {_text(low)}' if high is None else f'{_text(low)} to {_text(high)}'})"
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        # Three digits that count, those of large numbers without an exponent.
+        return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.1f}" if abs(value) >= 10.0 else f"{value:.3g}"
+    return str(value)

@@ -1,0 +1,620 @@
+"""The scenarios that a run went through: which versions play after each, and the stages that adapt to the next.
+
+`domains.json` in the run folder names, for each scenario adapted to, the one whose versions were continued.
+A scenario counts from its first trained version on. It is the fight that its files said then: where they say something
+else by now, it is called by the scenario and the first digits of the fight's digest, as `boss.toml#1a2b3c4d`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from soulsgraph.results.files import api_call, write_json
+from soulsgraph.runs.identity import KEY, Key, expect_fight, how_it_learns, marked, read_key, short, unmarked
+from soulsgraph.runs.plan import Stage, check_range, scenario_digest
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph_envs.core.config import Where, read_file, read_value
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.files import whole_folder
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_policies.agents.library import Artifact, LibraryError, SkillCard
+from soulsgraph_policies.agents.projects import ProjectDigest
+
+_FILE = "domains.json"
+_AUTO, _ALL = "auto", "all"
+
+
+class _Domains:
+    """The fights that a run went through, each by its digest; by its scenario alone where that is not known."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run, self.own, self.cards = run, run.fight, cards_of(run)
+        self._scenarios = {self.own: run.plan.scenario}
+        for card in self.cards:
+            self._scenarios.setdefault(self.of(card), card.training.scenario)
+
+    def of(self, card: SkillCard) -> str:
+        """Return the fight that a version was trained in; one that was not recorded is taken for the present one."""
+        scenario = card.training.scenario
+        own = self.own if scenario == self.run.plan.scenario else ""
+        return card.training.fight or own or _present(scenario) or scenario
+
+    def find(self, name: str) -> str:
+        """Return the fight that a scenario is, as somebody names it."""
+        scenario, digits = unmarked(name)
+        known = [fight for fight in self._scenarios if digits and fight.startswith(digits)]
+        if name == self.run.plan.scenario:
+            return self.own
+        fight = next(iter(known), name) if digits else _present(name) or name
+        self._scenarios.setdefault(fight, scenario)
+        return fight
+
+    def name(self, fight: str) -> str:
+        """Return the scenario that a fight is, with digits of its digest where that is another fight by now."""
+        scenario = self._scenarios[fight]
+        return scenario if fight in (self.own, scenario, _present(scenario)) else marked(scenario, fight)
+
+    def lasting(self, fight: str) -> str:
+        """Return a name of a fight that holds whatever its scenario's files say later."""
+        scenario = self._scenarios[fight]
+        return fight if fight == scenario or unmarked(fight)[1] else marked(scenario, fight)
+
+    def before(self) -> dict[str, str]:
+        """Return, for each fight adapted to in order of time, the one whose versions were continued.
+
+        Raises:
+            DataError: if the record is damaged.
+        """
+        # A fight that is not on record continued the run's own versions. A version that continues a clone is one of
+        # the run's own fight.
+        continued = [self.of(card) for card in self.cards if card.parent is not None]
+        adapted = {fight: self.own for fight in continued if fight != self.own}
+        path = self.run.path / _FILE
+        if not path.exists():
+            return adapted
+        where = Where(path, remedy="restore the file from a copy or begin a new run")
+        recorded: Mapping[str, str] = read_value(Mapping[str, str], read_file(where), where)
+        pairs = {self.find(name): self.find(after) for name, after in recorded.items()}
+        # An adaptation that was aborted before it trained anything may be on record.
+        trained = {fight: after for fight, after in pairs.items() if fight in adapted}
+        return {fight: after for fight, after in adapted.items() if fight not in trained} | trained
+
+    def chain(self, fight: str | None = None) -> tuple[str, ...]:
+        """Return the fights from the run's own to one, by default to the last one adapted to."""
+        before = self.before()
+        chain = [fight or next(reversed(before), self.own)]
+        while chain[-1] in before and before[chain[-1]] not in chain:
+            chain.append(before[chain[-1]])
+        return tuple(reversed(chain))
+
+    def names(self, fights: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of some fights."""
+        return tuple(map(self.name, fights))
+
+
+def _present(scenario: str) -> str:
+    """Return a digest of what a scenario's files say now; empty where there are none."""
+    with suppress(SoulsGraphError):
+        return scenario_digest(scenario)
+    return ""
+
+
+def predecessors(run: RunFolder) -> dict[str, str]:
+    """Return, for each scenario adapted to in order of time, the one whose versions were continued.
+
+    Raises:
+        DataError: if the record is damaged.
+    """
+    domains = _Domains(run)
+    return {domains.name(fight): domains.name(after) for fight, after in domains.before().items()}
+
+
+def cards_of(run: RunFolder, skills: Sequence[str] | None = None) -> list[SkillCard]:
+    """Return the cards of every version of some skills, by default of all, in training order, oldest first."""
+    library, names = run.library, run.plan.skill_graph.order if skills is None else skills
+    return [library.card(skill, number) for skill in names for number in library.versions(skill)]
+
+
+def domain_chain(run: RunFolder, scenario: str | None = None) -> tuple[str, ...]:
+    """Return the scenarios from the run's own to `scenario`, by default to the last one adapted to."""
+    domains = _Domains(run)
+    return domains.names(domains.chain(None if scenario is None else domains.find(scenario)))
+
+
+def chain_fights(run: RunFolder, scenario: str) -> dict[str, str]:
+    """Return the digests of the fights from the run's own to a scenario, by name."""
+    domains = _Domains(run)
+    return {domains.name(fight): fight for fight in domains.chain(domains.find(scenario))}
+
+
+def cards_trained_on(run: RunFolder, scenario: str) -> list[SkillCard]:
+    """Return the cards of the versions that were trained in the fight that a scenario is."""
+    domains = _Domains(run)
+    fight = domains.find(scenario)
+    return [card for card in domains.cards if domains.of(card) == fight]
+
+
+def scenarios_of(run: RunFolder) -> dict[tuple[str, int], str]:
+    """Return the scenario that each version was trained in, by skill and version."""
+    domains = _Domains(run)
+    return {(card.skill, card.version): domains.name(domains.of(card)) for card in domains.cards}
+
+
+def expect_unchanged(run: RunFolder, scenario: str) -> None:
+    """Refuse a scenario by whose name versions were trained in another fight than its files say now, and none in this.
+
+    Raises:
+        SoulsGraphError: naming the fights and what to do.
+    """
+    domains = _Domains(run)
+    fight = domains.find(scenario)
+    named = {domains.of(card): card for card in domains.cards if card.training.scenario == scenario}
+    if not named or fight in (*named, domains.own):
+        return
+    known, card = [*named.items()][-1]
+    older = api_call("evaluate", run=run.path, scenario=scenario, trained_on=domains.name(known))
+    remedy = f"restore it, rename it, adapt to it, or evaluate the older versions in it: {older}"
+    raise SoulsGraphError(
+        f"{scenario}: expected the fight that {card.skill} v{card.version} of {run.path} was trained in "
+        f"({short(known)}), found that it changed ({short(fight)}); {remedy}."
+    )
+
+
+def expect_present(run: RunFolder, scenarios: Sequence[str]) -> None:
+    """Refuse scenarios whose files no longer say what they did when the run was trained in them.
+
+    Raises:
+        SoulsGraphError: naming the first.
+    """
+    for name in scenarios:
+        scenario, digits = unmarked(name)
+        if digits:
+            raise SoulsGraphError(
+                f"{scenario}: expected the fight that {run.path} was trained in ({digits}), found that it changed "
+                "or is missing; restore it."
+            )
+
+
+def continued_domain(run: RunFolder, scenario: str, after: str | None = None) -> str:
+    """Return the scenario whose versions an adaptation to `scenario` continues.
+
+    It is `after` if given, else the one of an earlier adaptation to the same scenario, else the last.
+
+    Raises:
+        UnknownNameError: if the run was never adapted to the scenario asked for.
+        SoulsGraphError: if that would make a cycle.
+    """
+    domains = _Domains(run)
+    before, own, fight = domains.before(), run.plan.scenario, domains.find(scenario)
+    asked = None if after is None else domains.find(after)
+    if asked is not None and asked != domains.own and asked not in before:
+        raise UnknownNameError("scenario of the run", str(after), (own, *domains.names([*before])))
+    chosen = asked or before.get(fight) or domains.chain()[-1]
+    chain = domains.chain(chosen)
+    if fight in chain:
+        raise SoulsGraphError(
+            f"`scenario`: expected one that the run has not gone through, found {scenario!r} in "
+            f"{' -> '.join(domains.names(chain))}; name {own!r} as the one to continue with `after`."
+        )
+    return domains.name(chosen)
+
+
+def record_domain(run: RunFolder, scenario: str, after: str) -> None:
+    """Note that the versions of `after` are continued in `scenario`.
+
+    Raises:
+        WriteError: if the run folder cannot be written.
+    """
+    domains = _Domains(run)
+    before, fight, source = domains.before(), domains.find(scenario), domains.find(after)
+    if before.get(fight) != source:
+        named = {domains.lasting(one): domains.lasting(other) for one, other in (before | {fight: source}).items()}
+        write_json(run.path / _FILE, named)
+
+
+def branch(run: RunFolder, path: Path, after: str) -> RunFolder:
+    """Copy the run's plan and the versions of the chain up to `after` into a new folder, and open it.
+
+    The folder appears whole, its chain on record, or not at all.
+
+    Raises:
+        WriteError: if the folder exists or cannot be written.
+    """
+    domains = _Domains(run)
+    chain = domains.chain(domains.find(after))
+    with whole_folder(path) as temporary:
+        shutil.copy2(run.path / "plan.json", temporary / "plan.json")
+        for card in domains.cards:
+            if domains.of(card) in chain:
+                version = Path(card.skill, f"v{card.version}")
+                shutil.copytree(run.library.folder / version, temporary / "library" / version)
+                if card.training.cloned:
+                    kept = run.demonstrations(card.skill, card.version)
+                    shutil.copytree(kept, temporary / kept.relative_to(run.path))
+        copied = RunFolder(temporary, run.plan, run.fight)
+        for earlier, later in pairwise(chain):
+            record_domain(copied, domains.name(later), domains.name(earlier))
+    return RunFolder.open(path)
+
+
+def save_version(run: RunFolder, stage: Stage, artifact: Artifact) -> SkillCard:
+    """Save what a stage trained as the skill's next version; from then on its scenario counts as adapted to.
+
+    Raises:
+        DataError: if the card and the tensors contradict each other.
+        WriteError: if the run folder cannot be written.
+    """
+    if stage.parent is not None and stage.scenario != run.plan.scenario:
+        # Before the version: without it this record counts for nothing, but a version without it would
+        # count as continuing the run's own.
+        fight = artifact.card.training.fight
+        # Its file may have been edited while it was trained.
+        trained_in = marked(stage.scenario, fight) if fight else stage.scenario
+        record_domain(run, trained_in, stage.after or run.plan.scenario)
+    return run.library.save(artifact)
+
+
+def upstream_versions(run: RunFolder, stage: Stage) -> dict[str, int]:
+    """Return the version of each skill upstream that a stage trains on.
+
+    Raises:
+        LibraryError: if one was never trained.
+    """
+    names = run.plan.skill_graph.upstream(stage.skill)
+    return {name: version_in_play(run, name, stage.scenario, stage.after) for name in names}
+
+
+def frozen_versions(run: RunFolder, stage: Stage) -> dict[str, int]:
+    """Return the version of each skill that plays in a stage without learning; raises as `upstream_versions`."""
+    found = {name: number for part in stage.parts for name, number in upstream_versions(run, part).items()}
+    return {name: number for name, number in found.items() if name not in stage.skills}
+
+
+def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | None = None) -> int:
+    """Return the version of a skill that plays after training on a scenario.
+
+    It is the newest one trained on the scenario, else on the nearest one before it in the chain, and
+    finally on the run's own. `after` names the one before it if that is not recorded yet.
+
+    Raises:
+        LibraryError: if the skill was never trained.
+    """
+    domains = _Domains(run)
+    cards = [card for card in domains.cards if card.skill == skill]
+    if not cards:
+        names = (*run.plan.skill_graph.upstream(skill), skill)
+        first = next(name for name in names if not run.library.versions(name))
+        raise LibraryError(run.path, f"a trained {first}", "none", f"train it first: {training_call(run, first)}")
+    newest = {domains.of(card): card.version for card in cards}
+    fight = domains.find(trained_on)
+    chain = domains.chain(fight) if after is None else (*domains.chain(domains.find(after)), fight)
+    fights = reversed((domains.own, *chain))
+    return next((newest[fight] for fight in fights if fight in newest), cards[-1].version)
+
+
+def domain_cards(run: RunFolder, domain: str) -> tuple[SkillCard, ...]:
+    """Return the versions that play after a domain and were trained in it, in training order."""
+    domains = _Domains(run)
+    fight, order = domains.find(domain), run.plan.skill_graph.order
+    cards = (run.library.card(skill, version_in_play(run, skill, domain)) for skill in order)
+    return tuple(card for card in cards if domains.of(card) == fight)
+
+
+def cards_by_stage(cards: Sequence[SkillCard]) -> list[list[SkillCard]]:
+    """Return cards, in training order, by the stage that made them: those of skills that learned jointly are one's."""
+    stages: list[list[SkillCard]] = []
+    for card in cards:
+        names, upstream = card.training.jointly, {(one.skill, one.version) for one in card.upstream}
+        for made in stages:
+            built_on = {(one.skill, one.version) for one in made} <= upstream
+            if names and made[-1].training.jointly == names and built_on:
+                made.append(card)
+                break
+        else:
+            stages.append([card])
+    return stages
+
+
+def stage_of(run: RunFolder, cards: Sequence[SkillCard]) -> Stage:
+    """Return the stage that made some cards, by the name that it had."""
+    parts = []
+    for card in cards:
+        part = replace(run.plan.stage(card.skill, card.training.scenario, card.parent), budget=card.training.budget)
+        clone = _clone_behind(run, card)
+        made = _suffixed(run, part, {card.skill: card}, card.training.fight) if clone is None else None
+        parts.append(made or _from_clone(part, clone or 0))
+    return replace(parts[-1], jointly=tuple(parts[:-1]))
+
+
+def training_call(run: RunFolder, skill: str) -> str:
+    """Return the call that trains a skill of a run, as a remedy names it."""
+    return api_call("train_stage", run=run.path, skill=skill)
+
+
+def own_stage(run: RunFolder, skill: str) -> Stage:
+    """Return the stage that trains a skill in the run's own scenario: anew, or from its newest clone if there is one.
+
+    Raises:
+        UnknownNameError: if the skill is not of the run's graph.
+    """
+    stage = run.plan.stage(skill)
+    own = [card for card in cards_trained_on(run, stage.scenario) if card.skill == skill]
+    clones = [card.version for card in own if card.training.cloned]
+    return _from_clone(stage, clones[-1]) if clones else stage
+
+
+def _clone_behind(run: RunFolder, card: SkillCard) -> int | None:
+    """Return the clone that a version of the run's own scenario continues, None if it continues none."""
+    if card.parent is None or card.training.scenario != run.plan.scenario:
+        return None
+    return card.parent if run.library.card(card.skill, card.parent).training.cloned else None
+
+
+def _from_clone(stage: Stage, version: int) -> Stage:
+    return replace(stage, parent=version, cloned=True, suffix=f"-clone-v{version}")
+
+
+def own_stages(run: RunFolder) -> tuple[Stage, ...]:
+    """Return the curriculum in the run's own scenario, a stage each skill in training order."""
+    return tuple(own_stage(run, skill) for skill in run.plan.skill_graph.order)
+
+
+def finished_versions(run: RunFolder, stage: Stage) -> list[SkillCard]:
+    """Return the cards of the versions in play if the stage made them all, else none: it is still to be trained.
+
+    A version of another budget, on top of other upstream versions than play now, or trained with other skills in the
+    same fights, is another stage's.
+    """
+    cards = [_finished(run, part, jointly_with(stage)) for part in stage.parts]
+    return [card for card in cards if card is not None] if None not in cards else []
+
+
+def half_saved(run: RunFolder, stage: Stage) -> dict[str, SkillCard]:
+    """Return what a joint stage saved before it was killed, by skill: no version of its last skill is built on it."""
+    together = [card for card in cards_of(run, (stage.skill,)) if card.training.jointly == stage.skills]
+    followed = {(artifact.skill, artifact.version) for card in together for artifact in card.upstream}
+    cards = {part.skill: _finished(run, part, stage.skills) for part in stage.jointly}
+    return {skill: card for skill, card in cards.items() if card and (skill, card.version) not in followed}
+
+
+def jointly_with(stage: Stage) -> tuple[str, ...]:
+    """Return the skills that learn in the same fights, as their cards have them: none where one learns alone."""
+    return stage.skills if stage.jointly else ()
+
+
+def _finished(run: RunFolder, stage: Stage, jointly: tuple[str, ...]) -> SkillCard | None:
+    if not run.library.versions(stage.skill):
+        return None
+    card = run.library.card(stage.skill, version_in_play(run, stage.skill, stage.scenario, stage.after))
+    return None if _part_key(run, stage, jointly).differing(_card_key(run, card)) else card
+
+
+def clone_in_play(run: RunFolder, stage: Stage) -> SkillCard | None:
+    """Return the card of the version in play if it is a clone as one of the stage would be made now.
+
+    Of which fights it was cloned its card does not say: its decisions are kept beside the run's versions.
+    """
+    if not run.library.versions(stage.skill):
+        return None
+    card = run.library.card(stage.skill, version_in_play(run, stage.skill, stage.scenario))
+    # A clone decides nothing itself.
+    key = Key({**_part_key(run, stage, ()).values, "budget": 0})
+    return card if card.training.cloned and not key.differing(_card_key(run, card)) else None
+
+
+def _part_key(run: RunFolder, stage: Stage, jointly: tuple[str, ...]) -> Key:
+    """Return the key of the version that a skill's stage makes, if it is made now."""
+    return Key(
+        {**_own_values(run, stage), "jointly": jointly, "upstream": _digests(run, upstream_versions(run, stage))}
+    )
+
+
+def _own_values(run: RunFolder, stage: Stage) -> dict[str, object]:
+    """Return what determines a skill's stage beside the others that play and learn in it; no parent has version 0."""
+    return {
+        "fight": scenario_digest(stage.scenario),
+        "learning": how_it_learns(run.plan, stage),
+        "budget": stage.budget,
+        "seed": stage.seed,
+        "parent": stage.parent or 0,
+        **_project_values(ProjectDigest.of(run.plan.graph)),
+    }
+
+
+def _card_key(run: RunFolder, card: SkillCard) -> Key:
+    """Return the key of a version, as far as its card says it."""
+    training = card.training
+    own = run.fight if training.scenario == run.plan.scenario else None
+    return Key(
+        {
+            "fight": training.fight or own,
+            "learning": training.learning or None,
+            "budget": training.budget,
+            "seed": training.seed,
+            "parent": card.parent or 0,
+            **_project_values(training.project),
+            "jointly": training.jointly,
+            "upstream": {one.skill: one.digest for one in card.upstream},
+        }
+    )
+
+
+def _project_values(project: ProjectDigest | None) -> dict[str, str]:
+    """Return what determines a project: an earlier version did not look at its data files."""
+    code, data = project.parts if project else ("", "")
+    return {"project": code, "data files": data} if data else {"project": code}
+
+
+def _digests(run: RunFolder, versions: Mapping[str, int]) -> dict[str, str]:
+    return {name: run.library.card(name, version).digest for name, version in versions.items()}
+
+
+def stage_key(run: RunFolder, stage: Stage) -> Key:
+    """Return the key of what a stage leaves on its way: checkpoints, a learning curve, a fleet's journal.
+
+    Raises:
+        LibraryError: if a skill upstream was never trained, or a version that is continued is missing.
+    """
+    frozen = frozen_versions(run, stage)
+    values: dict[str, object] = {f"version of {name}": found for name, found in _digests(run, frozen).items()}
+    for part in stage.parts:
+        own = _own_values(run, part)
+        own["parent"] = run.library.card(part.skill, part.parent).digest if part.parent else ""
+        values |= {f"{name} of {part.skill}": value for name, value in own.items()}
+    return Key(values)
+
+
+def made_key(run: RunFolder, cards: Sequence[SkillCard]) -> Key:
+    """Return the `stage_key` that the stage had which made some cards, as far as they say it."""
+    values: dict[str, object] = {}
+    for card in cards:
+        known, beside = _card_key(run, card).values, card.training.jointly
+        own = {name: known[name] for name in ("fight", "learning", "budget", "seed")}
+        own |= _project_values(card.training.project)
+        if card.parent is None or card.parent in run.library.versions(card.skill):
+            own["parent"] = run.library.card(card.skill, card.parent).digest if card.parent else ""
+        values |= {f"version of {one.skill}": one.digest for one in card.upstream if one.skill not in beside}
+        values |= {f"{name} of {card.skill}": value for name, value in own.items()}
+    return Key(values)
+
+
+def curve_folder(run: RunFolder, stage: Stage) -> Path:
+    """Return the folder of the weights of a stage's learning curve."""
+    return run.path / "curves" / stage.name
+
+
+def is_of_stage(run: RunFolder, stage: Stage, folder: Path) -> bool:
+    """Return whether what is in a folder is of a stage as it would be trained now, for whatever budget.
+
+    Raises:
+        SoulsGraphError: as `stage_key`, or if what says it is damaged.
+    """
+    differing = stage_key(run, stage).differing(read_key(folder / KEY))
+    return all(name.startswith("budget of") for name in differing)
+
+
+def unrecorded(run: RunFolder, card: SkillCard) -> tuple[str, ...]:
+    """Return what of a version's key an earlier version of this package did not record."""
+    return Key(dict.fromkeys(("fight", "learning"))).unknown(_card_key(run, card))
+
+
+def expect_own_fight(run: RunFolder, scenario: str) -> None:
+    """Refuse to go on with a run in its own scenario where that is another fight by now; raises SoulsGraphError."""
+    if scenario == run.plan.scenario:
+        expect_fight(scenario, run.fight, str(run.path))
+
+
+def check_target(run: RunFolder, scenario: str, after: str | None = None) -> str:
+    """Check the scenario to adapt to and return the one whose versions are continued.
+
+    Raises:
+        UnknownNameError: for an unknown scenario.
+        SoulsGraphError: if the run went through the scenario already, or its player cannot do what a skill does.
+    """
+    load_scenario(scenario)
+    run.plan.check_fight(scenario)
+    if run.fight == scenario_digest(scenario) or scenario == run.plan.scenario:
+        raise SoulsGraphError(
+            f"`scenario`: expected another scenario than the run's own, found {scenario!r}; name the one to adapt to."
+        )
+    return continued_domain(run, scenario, after)
+
+
+def check_budget(budget: int | None) -> None:
+    """Check the number of decisions that each skill adapts for; None means the plan's own.
+
+    Raises:
+        SoulsGraphError: naming the range and the value.
+    """
+    if budget is not None:
+        check_range("budget", budget, 1, 100_000_000)
+
+
+def named_skills(run: RunFolder, text: str) -> tuple[str, ...] | None:
+    """Read `all` or names separated by commas; None for `auto`.
+
+    Raises:
+        SoulsGraphError: if `auto` or `all` stands among others.
+    """
+    order = run.plan.skill_graph.order
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if names == [_AUTO]:
+        return None
+    if names == [_ALL]:
+        return order
+    for word in (_AUTO, _ALL):
+        if word in names:
+            raise SoulsGraphError(f"`skills`: expected {word} by itself, found {text!r}; name skills or {word}.")
+    return tuple(names)
+
+
+def adaptation_stages(
+    run: RunFolder,
+    scenario: str,
+    skills: Sequence[str],
+    budget: int | None = None,
+    after: str | None = None,
+    jointly: bool = False,
+) -> tuple[Stage, ...]:
+    """Return the stages that adapt `skills` to a scenario, in graph order; `jointly` makes one stage of them.
+
+    Each continues the version in play after the domain before (`after`; the last one by default):
+    networks and normaliser are kept, the buffer is fresh, exploration starts lower. A skill adapts
+    with everything downstream of it absent, on top of what was adapted before it. Adapting once more,
+    with another `budget` (decisions for each skill) or on top of other versions, makes a further
+    version that continues the same one.
+
+    Raises:
+        UnknownNameError: for an unknown scenario or skill.
+        LibraryError: if a skill was never trained.
+        SoulsGraphError: if no skill is named, the scenario was gone through, or the budget is out of range.
+    """
+    order = run.plan.skill_graph.order
+    source = check_target(run, scenario, after)
+    check_budget(budget)
+    if not skills:
+        raise SoulsGraphError(f"`skills`: expected one or more of {', '.join(order)}, found none; name one.")
+    for skill in skills:
+        if skill not in order:
+            raise UnknownNameError("skill", skill, (*order, _AUTO, _ALL))
+    chosen = [skill for skill in order if skill in skills]
+    planned = (run.plan.stage(skill, scenario, version_in_play(run, skill, source)) for skill in chosen)
+    stages = tuple(replace(stage, after=source, budget=budget or stage.budget) for stage in planned)
+    if jointly:
+        stages = (replace(stages[-1], jointly=stages[:-1]),)
+    return tuple(_named_apart(run, stage) for stage in stages)
+
+
+def _named_apart(run: RunFolder, stage: Stage) -> Stage:
+    """Return the stage with its suffixes: no checkpoint of another fight, budget or version is taken for its own.
+
+    What an earlier version of this package left unfinished has the name without the fight.
+    """
+    saved, fight = half_saved(run, stage), scenario_digest(stage.scenario)
+    named, plain = (_all_suffixed(run, stage, saved, of) for of in (fight, ""))
+    older = run.checkpoints(plain.checkpoint_name)
+    return plain if older.is_dir() and not run.stage_key(plain.checkpoint_name).exists() else named
+
+
+def _all_suffixed(run: RunFolder, stage: Stage, saved: Mapping[str, SkillCard], fight: str) -> Stage:
+    jointly = tuple(_suffixed(run, part, saved, fight) for part in stage.jointly)
+    return replace(_suffixed(run, stage, saved, fight), jointly=jointly)
+
+
+def _suffixed(run: RunFolder, part: Stage, saved: Mapping[str, SkillCard], fight: str) -> Stage:
+    """Return a stage with its suffix: of a scenario of one's own the fight, and what makes it a further adaptation."""
+    suffix = f"-{short(fight)}" if fight and part.parent is not None and part.scenario.endswith(".toml") else ""
+    card, domains = saved.get(part.skill), _Domains(run)
+    # Where the stage saved this skill already, it is named by what it began with.
+    before = [one for one in cards_of(run, (part.skill,)) if card is None or one.version < card.version]
+    same = fight or domains.find(part.scenario)
+    further = any(domains.of(one) == same for one in before)
+    usual = run.plan.stage(part.skill, part.scenario, part.parent).budget
+    if further or part.budget != usual:
+        suffix += f"-v{before[-1].version + 1}-{part.budget}"
+    return replace(part, suffix=suffix)

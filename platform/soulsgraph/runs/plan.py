@@ -1,0 +1,345 @@
+"""The plan of a whole run: one frozen description, saved beside its results, run here or on a cluster."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from soulsgraph.results.files import slug
+from soulsgraph_envs.core.config import Between, check_fields, to_json
+from soulsgraph_envs.core.data_files import files_of, find, read_data
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, shown
+from soulsgraph_envs.core.scenario import load_player, load_scenario, supported_controls
+from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions, budget_of, make_skill
+from soulsgraph_policies.agents.graph import SkillGraph
+from soulsgraph_policies.agents.projects import find_graph, project_of
+from soulsgraph_policies.learning import hyperparameters as dqn
+
+#: A run's budgets are this share of the preset's at least.
+LEAST_SCALE = 1e-3
+#: Decisions each adapted skill trains for in a new scenario.
+ADAPTATION_BUDGET = 40_000
+#: An adapted skill explores less from the start: it already knows the game.
+ADAPTATION_EXPLORATION = 0.3
+#: By how many standard deviations of a player's rewards a clone values their actions higher than others.
+CLONING_MARGIN = 0.8
+#: A clone knows what somebody else knew; found on seeds 0 to 3.
+CLONING_EXPLORATION = 0.5
+#: The present names of presets in folders that were begun before the names changed: they go on as they began.
+RENAMED_PRESETS = {"best": "best-1"}
+
+_STAGE_STREAM = 10
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Train one skill for `budget` decisions with everything upstream frozen.
+
+    A stage with a `parent` continues that version of the skill: its networks and its normaliser,
+    with a fresh buffer and less exploration. `after` is the scenario whose versions play upstream where
+    the stage's own has none yet; the run's own if there is none. Stages in `jointly` are those of skills before this
+    one in graph order that learn in the same fights. A stage is `cloned` that continues a clone of recorded fights, and
+    goes on learning from them.
+    """
+
+    skill: str
+    scenario: str
+    budget: int
+    seed: int
+    parent: int | None = None
+    #: Distinguishes a further adaptation to a scenario from the first, and what continues a clone.
+    suffix: str = ""
+    after: str | None = None
+    jointly: tuple[Stage, ...] = ()
+    cloned: bool = False
+
+    @property
+    def parts(self) -> tuple[Stage, ...]:
+        """The stages of all skills that learn, in graph order; this one is the last."""
+        return (*self.jointly, self)
+
+    @property
+    def skills(self) -> tuple[str, ...]:
+        """The skills that learn, in graph order."""
+        return tuple(part.skill for part in self.parts)
+
+    @property
+    def steps(self) -> int:
+        """Decisions to learn from, of all skills that learn."""
+        return sum(part.budget for part in self.parts)
+
+    @property
+    def name(self) -> str:
+        """Identify the stage within its run."""
+        names, suffix = "+".join(self.skills), "".join(dict.fromkeys(part.suffix for part in self.parts))
+        return names if self.parent is None else f"{names}@{slug(self.scenario)}{suffix}"
+
+    @property
+    def checkpoint_name(self) -> str:
+        """Name the folder of its checkpoints: none that continues another version goes on from them."""
+        parents = [part.parent for part in self.parts]
+        first = all(parent in (None, 1) for parent in parents)
+        return self.name if first else f"{self.name}-from-v{'-'.join(map(str, parents))}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a new run trains and how. A run that exists keeps its own plan.
+
+    It is checked on construction. The end-to-end baseline takes nothing of a preset but its lanes.
+
+    Raises:
+        UnknownNameError: for an unknown graph, preset, scenario or option of a preset.
+        ProjectError: for a graph of a project that is not loaded.
+        SoulsGraphError: for a value of another type or out of its range.
+    """
+
+    scenario: str = "iudex-phase1"
+    """Scenario to train on: a name or a TOML file."""
+    preset: str = "fast"
+    """paper: one lane, as the paper; fast: 32 lanes at the same ratio of updates to decisions; best: fast with what
+    pays in the same budget; best-1: best before it took half the updates; pqn: no replay and no target network;
+    extended: best-1 with more to observe than the paper's Table 2 has."""
+    seed: Annotated[int, Between(0, 2**31 - 1)] = 0
+    """Seed of everything random: on one kind of processor the same seed gives the same weights."""
+    scale: Annotated[float, Between(LEAST_SCALE, 1e3)] = 1.0
+    """Multiplies every skill's budget (in decisions of the skill)."""
+    lanes: Annotated[int, Between(1, 65_536)] | None = None
+    """Fights beside each other in an env runner; the preset's number if not given."""
+    env_runners: Annotated[int, Between(0, 1000)] = 0
+    """Remote env runners, on nodes that offer the resource game_pc; 0 samples in this process."""
+    synchronous: bool = False
+    """Wait for every env runner and take their decisions in the order of the runners: the same run then leads to the
+    same weights, and a slow runner holds up the others. By default whichever has answered is learned from."""
+    episodes: Annotated[int, Between(1, 1_000_000)] = 400
+    """Evaluation episodes for each row of the table."""
+    graph: str = "paper"
+    """Skill graph to train: paper, end-to-end for the baseline, or one of a project, as PROJECT/GRAPH."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Single options of the preset to change, by name."""
+    skill_options: SkillOptions = field(default_factory=SkillOptions, metadata={"key": "options"})
+    """Reward weights and options as given; `options` are those that the preset observes with."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        object.__setattr__(self, "scenario", lasting_name(self.scenario))
+        load_scenario(self.scenario)
+        find_graph(self.graph)
+        if self.preset not in dqn.PRESETS:
+            raise UnknownNameError("preset", self.preset, dqn.PRESETS)
+        self.check_fight(self.scenario)
+        method = self.method
+        if self.lanes is not None:
+            check_range("lanes", self.lanes, 1, method.decisions_per_round)
+
+    @property
+    def method(self) -> dqn.Preset:
+        """Return the preset with the plan's overrides: how the run learns."""
+        preset = dqn.preset_with(dqn.PRESETS[self.preset], self.overrides)
+        return preset.vanilla if END_TO_END in self.skill_graph.skills else preset
+
+    @property
+    def options(self) -> SkillOptions:
+        """Return the skills' options, the preset's way of observing included."""
+        return self.method.skill_options(self.skill_options)
+
+    @property
+    def skill_graph(self) -> SkillGraph:
+        """Return the graph itself."""
+        return find_graph(self.graph)
+
+    @property
+    def own_settings(self) -> dict[str, tuple[str, ...]]:
+        """The rows of a project's table, each with the skills that play at random; none for a shipped graph.
+
+        They are every skill trained, and in turn each skill of the project's and each that nothing is built on.
+        """
+        if not project_of(self.graph):
+            return {}
+        graph = self.skill_graph
+        random = [name for name in graph.order if name in graph.leaves or name not in SKILL_NAMES]
+        return {"every skill trained": (), **{f"{name} random": (name,) for name in random}}
+
+    def check_fight(self, scenario: str) -> None:
+        """Refuse a scenario whose player takes no notice of what a project's skill sends; raises SoulsGraphError."""
+        if project_of(self.graph):
+            check_controls(self.skill_graph, scenario)
+
+    def budget(self, skill: str) -> int:
+        """Return the skill's budget in its own decisions."""
+        return max(1, round(budget_of(skill) * self.scale))
+
+    @property
+    def budget_note(self) -> str:
+        """A line that says how much less than the preset's budget it trains for; empty where it is not less."""
+        if self.scale >= 1.0:
+            return ""
+        skills = self.skill_graph.skills
+        planned, whole = sum(map(self.budget, skills)), sum(map(budget_of, skills))
+        return (
+            f"budget: {self.scale:g} of the preset's, {planned:,} of {whole:,} decisions (scale {self.scale:g}); "
+            "win rates of a whole training need scale 1"
+        )
+
+    def stage(self, skill: str, scenario: str | None = None, parent: int | None = None) -> Stage:
+        """Return the stage that trains `skill`, from scratch or continuing version `parent`.
+
+        Raises:
+            UnknownNameError: if the skill is not of the plan's graph.
+        """
+        order = self.skill_graph.order
+        if skill not in order:
+            raise UnknownNameError("skill", skill, order)
+        adapting = parent is not None
+        budget = max(1, round(ADAPTATION_BUDGET * self.scale)) if adapting else self.budget(skill)
+        seed = int(derive_seeds(self.seed, _STAGE_STREAM, order.index(skill), parent or 0)[0] >> 33)
+        return Stage(skill, lasting_name(scenario or self.scenario), budget, seed, parent)
+
+    def stages(self) -> tuple[Stage, ...]:
+        """Return the curriculum, one stage a skill in training order."""
+        return tuple(self.stage(skill) for skill in self.skill_graph.order)
+
+    def hyperparameters(self, stage: Stage) -> dqn.DQNHyperparameters:
+        """Return the paper's hyperparameters for a stage's budget, with the options of the preset."""
+        papers = dqn.baseline_hyperparameters if stage.skill == END_TO_END else dqn.skill_hyperparameters
+        numbers = self.method.hyperparameters(papers(stage.budget))
+        if stage.cloned:
+            return replace(numbers, margin=CLONING_MARGIN, exploration_initial=CLONING_EXPLORATION)
+        return numbers if stage.parent is None else replace(numbers, exploration_initial=ADAPTATION_EXPLORATION)
+
+    def check_memory(self) -> None:
+        """Refuse a plan one of whose replays fills more than half of the memory that this process may use.
+
+        Raises:
+            DataError: naming both sizes.
+        """
+        for stage in self.stages():
+            size = make_skill(stage.skill, self.options).observation.size
+            dqn.check_memory({stage.skill: self.hyperparameters(stage).replay_bytes(size)})
+
+
+def check_learns(plan: Plan, stages: Sequence[Stage]) -> None:
+    """Refuse stages in which a skill would take no update at all: their budgets are too small.
+
+    Raises:
+        SoulsGraphError: naming the skill and the smallest budget and scale that train every one of them.
+    """
+    parts = [part for stage in stages for part in stage.parts]
+    least = {part: plan.hyperparameters(part).least_budget for part in parts}
+    short = [part for part in parts if part.budget < least[part]]
+    if not short:
+        return
+    first, needed = short[0], max(least.values())
+    remedy = f"train for {needed:,} decisions or more (`budget`)"
+    planned = [(plan.stage(part.skill, part.scenario, part.parent).budget, part) for part in parts]
+    if all(budget == part.budget for budget, part in planned):
+        whole = {part: ADAPTATION_BUDGET if part.parent is not None else budget_of(part.skill) for part in parts}
+        remedy = f"train with a `scale` of {max(_scale(whole[part], least[part]) for part in parts):g} or more"
+    raise SoulsGraphError(
+        f"stage {first.name}: expected {least[first]:,} decisions or more, from which on preset {plan.preset} learns, "
+        f"found {first.budget:,}; {remedy}."
+    )
+
+
+def _scale(whole: int, least: int) -> float:
+    """Return the smallest scale, in thousandths, by which a whole budget holds the least decisions that teach."""
+    return next(scale / 1000 for scale in range(1, 1000 * (least + 1)) if round(whole * scale / 1000) >= least)
+
+
+def lasting_name(scenario: str) -> str:
+    """Return a scenario's name, or the path of its file such that it holds from any working folder.
+
+    Raises:
+        DataError: if there can be no file of that path.
+    """
+    try:
+        return str(Path(scenario).resolve()) if scenario.endswith(".toml") else scenario
+    except (OSError, ValueError, RuntimeError) as error:
+        raise DataError(None, "scenario", "a name or the path of a TOML file", shown(scenario)) from error
+
+
+def check_controls(graph: SkillGraph, scenario: str) -> None:
+    """Refuse a scenario whose player takes no notice of a control that a skill of the graph sends.
+
+    Raises:
+        SoulsGraphError: naming the skill, its controls and the player.
+    """
+    player = load_scenario(scenario).player
+    answered = supported_controls(load_player(player))
+    for name in graph.order:
+        if lost := make_skill(name).controls & ~answered:
+            names = ", ".join(str(control.name) for control in lost)
+            raise SoulsGraphError(
+                f"skill {name}: expected a player that answers to {names}, found {slug(player)!r} in the scenario "
+                f"{slug(scenario)!r}, who does not; fight in a `scenario` with another player, such as knight-full."
+            )
+
+
+def scenario_digest(name: str) -> str:
+    """Return a digest of everything that the files of a fight say: its scenario, player and bosses.
+
+    It depends neither on the files' place nor on keys that later versions of this package add.
+
+    Raises:
+        SoulsGraphError: if a file is missing or holds something else.
+    """
+    known = _DIGESTS.get(name)
+    if known is not None and _states(known.files) == known.states:
+        return known.digest
+    scenario = load_scenario(name)
+    fight = read_data("scenario", find("scenario", name))
+    for owner, key in ((fight, "boss"), (fight, "player"), (fight.get("transition", {}), "boss")):
+        owner.pop(key, None)
+    parts = [("player", scenario.player), *(("boss", phase.boss) for phase in scenario.phases())]
+    said = [fight, *(read_data(kind, find(kind, part)) for kind, part in parts)]
+    digest = sha256(to_json(said, sort_keys=True, default=str).encode()).hexdigest()
+    _remember(name, digest, [file for kind, part in (("scenario", name), *parts) for file in _files(kind, part)])
+    return digest
+
+
+class _Digested(NamedTuple):
+    """A fight's digest, its files, and how they were when it was made."""
+
+    digest: str
+    files: Sequence[Path]
+    states: Sequence[tuple[int, ...]]
+
+
+_DIGESTS: dict[str, _Digested] = {}
+#: A file that was written since may have been written again without another time.
+_SETTLED_NS = 2 * 10**9
+
+
+def _files(kind: str, name: str) -> list[Path]:
+    return files_of(kind, find(kind, name))
+
+
+def _states(files: Sequence[Path]) -> list[tuple[int, ...]]:
+    """Return times, size and number of files; none where one is missing."""
+    try:
+        return [(of.st_mtime_ns, of.st_ctime_ns, of.st_size, of.st_ino) for of in map(os.stat, files)]
+    except OSError:
+        return []
+
+
+def _remember(name: str, digest: str, files: Sequence[Path]) -> None:
+    """Keep a digest for as long as its files stay as they are: it takes ten milliseconds, and is asked for often."""
+    states = _states(files)
+    if states and max(max(state[:2]) for state in states) < time.time_ns() - _SETTLED_NS:
+        _DIGESTS[name] = _Digested(digest, [*files], states)
+
+
+def check_range(name: str, value: float, low: float, high: float) -> None:
+    """Refuse a number out of its range.
+
+    Raises:
+        SoulsGraphError: naming the option, the range and the value.
+    """
+    if not low <= value <= high:
+        raise SoulsGraphError(f"{name}: expected a value from {low:g} to {high:g}, found {shown(value)}.")

@@ -1,0 +1,281 @@
+"""What a run shows while it goes: one line in the terminal, and TensorBoard."""
+
+from __future__ import annotations
+
+import logging
+import re
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn
+
+from soulsgraph.results.terminal import OutputConsole
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.files import check_text, writing
+from soulsgraph_envs.core.terminal import go_on_unread, hangups
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard.writer import SummaryWriter
+
+
+def silence_advice() -> None:
+    """Silence deprecation warnings, and Ray's log below errors."""
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    logging.getLogger("ray.rllib").setLevel(logging.ERROR)
+
+
+#: Seconds between two lines where no live bar can be drawn.
+LINE_EVERY_S = 10.0
+
+Display = Literal["auto", "silent"]
+Clock = Callable[[], float]
+
+
+class StageProgress(Protocol):
+    """Receives the progress of a stage while it runs."""
+
+    def update(self, steps: int, mean_return: float | None = None) -> None:
+        """Report total steps and the recent mean return."""
+        ...
+
+
+class Supervisor(Protocol):
+    """Receives the reports of a stage that is one of many, in place of a terminal."""
+
+    def follow(self, name: str, total: int) -> StageProgress:
+        """Return the progress of the stage that begins now."""
+        ...
+
+    def stop_requested(self) -> bool:
+        """Return whether the stage is to save a checkpoint and stop."""
+        ...
+
+
+def describe_pace(
+    done: int, total: int, recent: int, elapsed_s: float, mean_return: float | None, unit: str = ""
+) -> str:
+    """Describe how far a stage is, its speed, and when it will finish; `recent` were done in the time that elapsed."""
+    rate = recent / elapsed_s if elapsed_s > 0.0 else 0.0
+    left = str(timedelta(seconds=round((total - done) / rate))) if rate > 0.0 else "-:--:--"
+    shown = "" if mean_return is None else f"  return {mean_return:.2f}"
+    return f"{done:,}/{total:,}{unit}  {rate:,.0f}{unit}/s{shown}  left {left}"
+
+
+def draws(console: Console) -> bool:
+    """Return whether bars are drawn on a console: not in a file, nor in a terminal that cannot move its cursor."""
+    return console.is_terminal and not console.is_dumb_terminal and not console.quiet
+
+
+class ShownProgress:
+    """Draw a live bar in a terminal, and print a line from time to time anywhere else.
+
+    The rate counts steps a second; steps done before (a resumed stage) do not count.
+    """
+
+    def __init__(self, console: Console, name: str, total: int, done: int, unit: str, clock: Clock) -> None:
+        self._console, self._name, self._total, self._first, self._unit = console, name, total, done, unit
+        self._clock, self._began_s, self._next_s = clock, clock(), clock() + LINE_EVERY_S
+        self._mean_return: float | None = None
+        self._steps, self._line = 0, ""
+        columns = "{task.description:<12}", BarColumn(24), TaskProgressColumn(), "{task.fields[text]}"
+        self.bar = Progress(*columns, console=console, disable=not draws(console))
+        self._task = self.bar.add_task(name, total=total, text="")
+
+    def advance(self, steps: int) -> None:
+        """Report that more steps are done."""
+        self.update(self._steps + steps)
+
+    def update(self, steps: int, mean_return: float | None = None) -> None:
+        """Report total steps and the recent mean return."""
+        self._steps = steps
+        # An iteration in which no episode ended has no return of its own: the last one stands.
+        self._mean_return = self._mean_return if mean_return is None else mean_return
+        elapsed_s = self._clock() - self._began_s
+        text = describe_pace(steps, self._total, steps - self._first, elapsed_s, self._mean_return, f" {self._unit}")
+        self.bar.update(self._task, completed=steps, text=text)
+        self._line = f"{self._name}: {text}"
+        if self._clock() >= self._next_s:
+            self._next_s = self._clock() + LINE_EVERY_S
+            self.print_line()
+
+    def print_line(self) -> None:
+        """Print the last line if it was not, nor drawn as a bar."""
+        if self._line and self.bar.disable:
+            self._console.print(self._line, highlight=False, soft_wrap=True)
+        self._line = ""
+
+
+@contextmanager
+def stage_progress(
+    name: str,
+    total: int,
+    display: Display = "auto",
+    done: int = 0,
+    unit: str = "steps",
+    console: Console | None = None,
+    clock: Clock = time.monotonic,
+) -> Iterator[ShownProgress]:
+    """Return the progress of `total` steps (or another unit), `done` of them before.
+
+    A console that is no terminal gets plain lines.
+    """
+    go_on_unread()
+    console = Console(quiet=True) if display == "silent" else console or OutputConsole()
+    shown = ShownProgress(console, name, total, done, unit, clock)
+    # A bar that is disabled prints an empty line as it ends in some releases of rich.
+    with nullcontext() if shown.bar.disable else shown.bar:
+        try:
+            yield shown
+        finally:
+            shown.print_line()
+
+
+class Interrupted(SoulsGraphError):  # noqa: N818 - a request, not an error
+    """The user asked to stop; what was done so far is saved."""
+
+
+@contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], None], *signals: signal.Signals) -> Iterator[None]:
+    """Handle signals in a block; in another thread than the main one, which alone gets them, they stay as they are."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in signals}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Raise `Interrupted` on SIGTERM or a closed terminal, as Ctrl-C raises KeyboardInterrupt, without a clean stop."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Interrupted("terminated" if number == signal.SIGTERM else "its terminal was closed")
+
+    with _handled_by(stop, signal.SIGTERM, *hangups()):
+        yield
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Yield a function that returns whether a stop was requested; a second Ctrl-C stops at once, saving nothing.
+
+    A closed terminal requests one, unless nohup had that ignored; where only the output is gone the work goes on.
+    """
+    go_on_unread()
+    asked = False
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        asked = True
+
+    with _handled_by(ask, signal.SIGINT, signal.SIGTERM, *hangups()):
+        yield lambda: asked
+
+
+#: What is logged of each skill, in the order of the side-by-side page; `reward/<term>` comes on top.
+MEASURES = ("return", "length", "seconds", "win_rate", "loss", "q", "exploration", "steps_per_s")
+
+
+class Board:
+    """Write the events of one run; close it, or use it in a `with`.
+
+    Values are written with `flush`, after a checkpoint: what a killed stage logged since then is not on disk, and the
+    stage that goes on from there writes every step once.
+
+    Raises:
+        EncodingError: if the folder's path is no text.
+        WriteError: if the folder cannot be written.
+    """
+
+    def __init__(self, folder: Path, skills: Sequence[str]) -> None:
+        # Takes a second to import, and most commands never write an event.
+        from torch.utils.tensorboard.writer import SummaryWriter
+
+        self._folder = folder
+        check_text(folder)
+        #: Values by tag, with their step and when they were logged, since the last `flush`.
+        self._pending: list[tuple[str, float, int, float]] = []
+        with writing(folder):
+            self._writer: SummaryWriter = SummaryWriter(str(folder), max_queue=1000, flush_secs=20)
+            self._writer.add_custom_scalars(_layout(skills))
+
+    def __enter__(self) -> Board:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            # What comes after the last checkpoint is done again.
+            self._pending.clear()
+        self.close()
+
+    def log(self, skill: str, step: int, values: Mapping[str, float]) -> None:
+        """Log values of a skill by measure or `reward/<term>`, at a count of its own steps."""
+        now_s = time.time()
+        self._pending += [(f"{skill}/{name}", value, step, now_s) for name, value in values.items()]
+
+    def text(self, name: str, markdown: str) -> None:
+        """Show Markdown, a table above all, on the text page."""
+        with writing(self._folder):
+            self._writer.add_text(name, markdown)
+
+    def image(self, name: str, pixels: npt.NDArray[np.float32]) -> None:
+        """Show a picture, (height, width, 3) in [0, 1], on the image page."""
+        with writing(self._folder):
+            self._writer.add_image(name, pixels, dataformats="HWC")
+
+    def hyperparameters(self, values: Mapping[str, str | int | float | bool], results: Mapping[str, float]) -> None:
+        """Show what the run was trained with, beside its results."""
+        from torch.utils.tensorboard.summary import hparams
+
+        with writing(self._folder):
+            writer = self._writer.file_writer
+            assert writer is not None, "an open board has a writer"
+            for summary in hparams(dict(values), dict(results)):
+                writer.add_summary(summary)
+            for name, value in results.items():
+                self._writer.add_scalar(name, value)
+
+    def flush(self) -> None:
+        """Write everything logged so far to disk."""
+        with writing(self._folder):
+            for tag, value, step, logged_s in self._pending:
+                self._writer.add_scalar(tag, value, step, logged_s)
+            self._pending.clear()
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Write everything to disk and close the file."""
+        self.flush()
+        with writing(self._folder):
+            self._writer.close()
+
+
+def _layout(skills: Sequence[str]) -> dict[str, dict[str, list[str | list[str]]]]:
+    # The page takes tags as regular expressions; a skill's reward terms share one chart.
+    charts = [
+        ("greedy return at checkpoints", "evaluation/return"),
+        *((measure, re.escape(measure)) for measure in MEASURES),
+        ("reward terms", "reward/.*"),
+    ]
+    return {
+        title: {skill: ["Multiline", [f"{re.escape(skill)}/{pattern}"]] for skill in skills}
+        for title, pattern in charts
+    }

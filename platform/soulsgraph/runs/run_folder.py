@@ -1,0 +1,308 @@
+"""The folder of one run: its plan, its skill library, checkpoints, TensorBoard events and results."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from soulsgraph.results.files import api_call, write_json
+from soulsgraph.runs.plan import RENAMED_PRESETS, Plan, scenario_digest
+from soulsgraph.runs.supervision import end_orphan, lock_owner
+from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
+from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
+from soulsgraph_envs.core.files import (
+    check_text,
+    check_writable,
+    is_unfinished,
+    make_folder,
+    settle,
+    settle_all,
+    writing,
+)
+from soulsgraph_envs.core.locks import FileLock, HeldError
+from soulsgraph_policies.agents.library import SkillLibrary
+from soulsgraph_policies.agents.projects import ProjectDigest
+
+_FORMAT, _FORMAT_VERSION, _READ_VERSIONS = "soulsgraph run", 5, (1, 2, 3, 4, 5)
+#: The file that whoever writes a folder locks.
+LOCK = ".lock"
+_ANOTHER, _ANY = "name another folder with `path`", "name the folder of a run"
+_REMEDY = "restore the file from a copy or begin a new run"
+
+
+class RunFolderError(SoulsGraphError):
+    """A folder is not the expected run, or another process writes it."""
+
+    def __init__(self, folder: Path, expected: str, found: str, remedy: str) -> None:
+        super().__init__(f"{folder}: expected {expected}, found {found}; {remedy}.")
+
+
+@dataclass(frozen=True)
+class _Graph:
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """What `plan.json` holds."""
+
+    format: str
+    format_version: int
+    created: str
+    graph: _Graph
+    #: Where the graph is a project's.
+    project: ProjectDigest | None
+    scenario_digest: str
+    plan: Plan
+
+
+P = TypeVar("P")
+
+
+class PlannedFolder(ABC, Generic[P]):
+    """A folder that is begun with a plan: make one with `create`, `open`, or `planned` and later `locked`.
+
+    A subclass names its `kind`, the file that holds the plan, and the method that opens it.
+    """
+
+    kind: ClassVar[str]
+    plan_file: ClassVar[str]
+    opening: ClassVar[str]
+
+    def __init__(self, path: Path, plan: P) -> None:
+        self.path, self.plan = path, plan
+        #: Whether its plan is written, by this process or before.
+        self.begun = True
+
+    @classmethod
+    def create(cls, path: Path, plan: P) -> Self:
+        """Begin a folder; raises as `planned` and `locked` do."""
+        folder = cls.planned(path, plan)
+        folder.begin()
+        return folder
+
+    @classmethod
+    def planned(cls, path: Path, plan: P) -> Self:
+        """Return a folder that `locked` begins, which is empty or does not exist yet; nothing is written before.
+
+        Raises:
+            RunFolderError: if something is in the folder already.
+            ReadError: if it cannot be read.
+            WriteError: if it cannot be written.
+            EncodingError: if its path is no text.
+            DataError: if the plan needs more memory than this machine may spare.
+        """
+        folder = cls(path, plan)
+        folder.begun = False
+        folder.require_empty()
+        check_text(path)
+        check_writable(path)
+        folder.check_memory()
+        return folder
+
+    def begin(self) -> None:
+        """Write the plan; raises as `locked`."""
+        with self.locked():
+            pass
+
+    @abstractmethod
+    def check_memory(self) -> None:
+        """Refuse a plan that needs more memory than this machine may spare; raises DataError."""
+
+    @abstractmethod
+    def description(self) -> object:
+        """Return the dataclass that the plan's file holds when the folder is begun."""
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep every other process from writing this folder; the lock dies with its process. A planned one is begun.
+
+        What killed writers left there is removed. Under supervision a process that outlived its own supervisor is ended
+        first.
+
+        Raises:
+            RunFolderError: if another process holds it, or something came into a planned one since then.
+            LockError: if its file system has no locks.
+            WriteError: if the folder cannot be written.
+        """
+        with writing(self.path):
+            if not self.begun:
+                make_folder(self.path)
+            lock = _take(self.path)
+        with lock:
+            settle_all(self.path)
+            if not self.begun:
+                self.require_empty()
+                write_json(self.path / self.plan_file, to_table(self.description()))
+                self.begun = True
+            yield
+
+    def make_room(self) -> None:
+        """Remove an empty folder's lock and what killed writers left there: a whole folder can be renamed to it then.
+
+        Raises:
+            RunFolderError: if something else is in the folder, or another process holds its lock.
+            WriteError: if it cannot be written.
+        """
+        if self.path.exists():
+            with writing(self.path), _take(self.path) as lock:
+                settle_all(self.path)
+                self.require_empty()
+                # Whoever makes another from now on is in the way of the rename.
+                lock.remove()
+
+    def require_empty(self) -> None:
+        """Refuse a folder in which something is, but for a lock and what killed writers left; raises RunFolderError."""
+        path = self.path
+        with reading(path):
+            if path.exists() and any(file.name != LOCK and not is_unfinished(file) for file in path.iterdir()):
+                go_on, there = f"go on with `{self.opening}`", (path / self.plan_file).is_file()
+                found, first = (f"a {self.kind}", go_on) if there else ("other files", "remove them")
+                raise RunFolderError(path, f"an empty folder for a new {self.kind}", found, f"{first} or {_ANOTHER}")
+
+
+class RunFolder(PlannedFolder[Plan]):
+    """Paths of a run and its plan.
+
+    Layout: `plan.json`, `library/<skill>/v<N>/`, `checkpoints/<stage>/`, `keys/<stage>.json`, `curves/<stage>/`,
+    `tensorboard/`, `results/<name>.parquet`.
+    """
+
+    kind, plan_file, opening = "run", "plan.json", "RunFolder.open"
+
+    def __init__(self, path: Path, plan: Plan, fight: str = "") -> None:
+        super().__init__(path, plan)
+        self._fight = fight
+        self.library = SkillLibrary(path / "library", plan.skill_graph)
+        self.tensorboard = path / "tensorboard"
+
+    @property
+    def fight(self) -> str:
+        """A digest of the fight that it was begun in; of the present one where an early version recorded none."""
+        self._fight = self._fight or scenario_digest(self.plan.scenario)
+        return self._fight
+
+    def check_memory(self) -> None:
+        """Refuse a plan that needs more memory than this machine may spare; raises DataError."""
+        self.plan.check_memory()
+
+    def description(self) -> _Begun:
+        """Return what `plan.json` holds."""
+        plan, now = self.plan, datetime.now(UTC).isoformat()
+        graph = _Graph(plan.graph, plan.skill_graph.digest)
+        self._fight = scenario_digest(plan.scenario)
+        return _Begun(_FORMAT, _FORMAT_VERSION, now, graph, ProjectDigest.of(plan.graph), self._fight, plan)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """Open a run that `create` began.
+
+        Raises:
+            RunFolderError: if it is no run, or one of another format or graph version.
+            ProjectError: if its graph is of a project that is not loaded or has changed; nothing is imported.
+            ReadError: if it cannot be read.
+            SoulsGraphError: if its plan does not hold.
+        """
+        file = path / cls.plan_file
+        with reading(path):
+            if not path.exists():
+                settle(path.parent)
+            begun, there = file.is_file(), path.exists()
+        if not begun:
+            found = "no plan.json in it" if there else "no such folder"
+            begin = f"begin one with: {api_call('RunFolder.create', path=path)}"
+            raise RunFolderError(path, "the folder of a run", found, _ANY if there else begin)
+        where = Where(file, remedy=_REMEDY, saved=True)
+        values = read_file(where)
+        if not isinstance(values, dict) or values.get("format") != _FORMAT:
+            raise RunFolderError(file, f"a plan of format {_FORMAT!r}", "another file", _ANY)
+        version = values.get("format_version")
+        if type(version) is not int or version not in _READ_VERSIONS:
+            remedy = "use the version of soulsgraph that wrote it"
+            raise RunFolderError(file, f"format version {_FORMAT_VERSION}", shown(version), remedy)
+        if version < 4 and isinstance(values.get("plan"), dict):
+            # The option came with version 4.
+            values["plan"] = {"synchronous": Plan.synchronous, **values["plan"]}
+        if version < 5:
+            values["project"] = None
+        if (project := values.get("project")) is not None:
+            read_table(ProjectDigest, project, where.at("project")).check(path)
+        read = read_table(_Begun, values, where)
+        plan, graph = read.plan, read.graph
+        if version < 3:
+            plan = replace(plan, preset=RENAMED_PRESETS.get(plan.preset, plan.preset))
+        if graph.digest != plan.skill_graph.digest:
+            expected = f"the graph {plan.graph!r} of this version ({plan.skill_graph.digest[:16]})"
+            raise RunFolderError(file, expected, f"{shown(graph.name)} ({graph.digest[:16]})", "begin a new run")
+        # A shipped scenario goes with the version of the package; a file of one's own may be edited. Version 1 had
+        # digests of another rule, which say nothing any more.
+        own = plan.scenario.endswith(".toml") and version > 1
+        if own and read.scenario_digest != scenario_digest(plan.scenario):
+            remedy = "restore it, or give the changed one another name and begin a new run"
+            raise RunFolderError(Path(plan.scenario), f"the scenario that {path} was begun with", "it changed", remedy)
+        return cls(path, plan, read.scenario_digest if version > 1 else "")
+
+    def checkpoints(self, stage: str) -> Path:
+        """Return the folder of a stage's checkpoints."""
+        return self.path / "checkpoints" / stage
+
+    def stage_key(self, stage: str) -> Path:
+        """Return the file of what determines a stage's checkpoints and journal."""
+        return self.path / "keys" / f"{stage}.json"
+
+    def journal(self, stage: str) -> Path:
+        """Return the folder of what a fleet played in a stage."""
+        return self.path / "journal" / stage
+
+    def demonstrations(self, skill: str, version: int) -> Path:
+        """Return the folder of the decisions that a version was cloned from."""
+        return self.path / "demonstrations" / f"{skill}-v{version}"
+
+    def results(self, name: str) -> Path:
+        """Return the Parquet file of results of that name."""
+        return self.path / "results" / f"{name}.parquet"
+
+
+def check_given(folder: Path, plan: object, given: Mapping[str, Any], another: str) -> None:
+    """Refuse a value that contradicts the plan in a folder.
+
+    `another` says how to begin another folder.
+
+    Raises:
+        SoulsGraphError: naming the field, the folder's value and the value given.
+    """
+    for name, value in given.items():
+        kept = getattr(plan, name)
+        if kept is None:
+            # What the plan's preset has in its place.
+            kept = getattr(getattr(plan, "method", None), name, None)
+        if value != kept:
+            kept, value = (item if isinstance(item, str) else shown(item) for item in (kept, value))
+            raise SoulsGraphError(
+                f"{folder}: its plan has {name} = {kept}, found {value}; leave it out of `given` or {another}."
+            )
+
+
+def _take(folder: Path) -> FileLock:
+    path = folder / LOCK
+    while True:
+        # The second look: whoever held it may have ended by itself meanwhile.
+        for _ in range(2):
+            with suppress(HeldError):
+                lock = FileLock(path)
+                os.ftruncate(lock.handle, 0)
+                os.pwrite(lock.handle, lock_owner().encode(), 0)
+                return lock
+            owner = path.read_text(errors="replace")[:40] if path.exists() else ""
+            if end_orphan(path, owner):
+                break
+        else:
+            found, remedy = f"process {owner.partition(' ')[0] or 'another'}", "wait for it or name another folder"
+            raise RunFolderError(folder, "no other process writing here", found, remedy)

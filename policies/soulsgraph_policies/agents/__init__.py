@@ -1,0 +1,1 @@
+"""Who plays: the skill graph, trained skills as files, and inference; nothing here loads torch."""

@@ -1,0 +1,141 @@
+"""Who plays each skill of a fight: a trained network, a script, random actions, or idling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from soulsgraph_envs.combat.loop import Actions, Combat, Controller, Horizon
+from soulsgraph_envs.combat.rollout import Rollout
+from soulsgraph_envs.combat.scripted import Always, Script, ScriptedPlay, Uniform
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.game import Game, LaneIndices
+from soulsgraph_envs.core.scenario import Scenario
+from soulsgraph_envs.core.streams import Seeds
+from soulsgraph_envs.skills import Skill
+from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
+
+#: What replaces a trained skill: uniform random actions with the skill's own step durations, or idling.
+StandIn = Literal["random", "idle"]
+STAND_INS: tuple[StandIn, ...] = ("random", "idle")
+
+
+class NetworkController:
+    """Play skills greedily by their Q-networks."""
+
+    def __init__(self, networks: FusedNetworks) -> None:
+        self.networks = networks
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Do nothing: networks have no state between decisions; `lanes` (n,), `seeds` (n,)."""
+
+    def act(self, combat: Combat, actions: Actions) -> None:
+        """Write the greedy `actions` (lanes, skills) of the due skills."""
+        self.networks.act(combat.rows, combat.due, actions)
+
+
+class Controllers:
+    """Several controllers as one; each writes the actions of its own skills."""
+
+    def __init__(self, controllers: Sequence[Controller]) -> None:
+        self._controllers = tuple(controllers)
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Begin episodes of `seeds` (n,) on `lanes` (n,) in every controller."""
+        for controller in self._controllers:
+            controller.begin(lanes, seeds)
+
+    def act(self, combat: Combat, actions: Actions) -> None:
+        """Let every controller write its skills' `actions` (lanes, skills), one after the other."""
+        for controller in self._controllers:
+            controller.act(combat, actions)
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A scenario, the skills in it in graph order, and what plays each of them.
+
+    `networks` maps a skill to its network, or to several: then the lanes are split evenly, and each part plays by
+    the next one. `replaced` maps a skill to a stand-in or a script, which overrides its network. The last skill is the
+    one whose return, length and horizon count.
+
+    Raises:
+        UnknownNameError: if a skill has neither network nor replacement, or a replacement is of an unknown skill.
+        SoulsGraphError: if a skill that should idle has no action that does nothing.
+    """
+
+    scenario: Scenario
+    skills: tuple[Skill, ...]
+    networks: Mapping[str, FrozenNetwork | Sequence[FrozenNetwork]] = field(default_factory=dict)
+    replaced: Mapping[str, StandIn | Script] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = [skill.name for skill in self.skills]
+        for name in self.replaced:
+            if name not in names:
+                raise UnknownNameError("skill to replace", name, names)
+        for name in names:
+            if name not in self.networks and name not in self.replaced:
+                raise UnknownNameError("network", name, self.networks)
+        for skill in self.skills:
+            if self.replaced.get(skill.name) == "idle":
+                _idle(skill)
+
+    def playing(self, networks: Mapping[str, FrozenNetwork | Sequence[FrozenNetwork]]) -> Agent:
+        """Return a copy of the agent in which these networks play their skills."""
+        others = {name: who for name, who in self.replaced.items() if name not in networks}
+        return replace(self, networks={**self.networks, **networks}, replaced=others)
+
+    def rollout(self, game: Game, *further: Controller) -> Rollout:
+        """Return a rollout of the agent in a game; `further` controllers act after its own."""
+        last = self.skills[-1]
+        combat = Combat(game, self.skills, self.scenario, Horizon(last.name, last.horizon))
+        own: list[Controller] = []
+        if len(self.replaced) < len(self.skills):
+            own.append(NetworkController(self._fused(game.lanes)))
+        if self.replaced:
+            scripts = {
+                skill.name: _script(self.replaced[skill.name], skill, position, game.lanes)
+                for position, skill in enumerate(self.skills)
+                if skill.name in self.replaced
+            }
+            own.append(ScriptedPlay(scripts))
+        return Rollout(combat, Controllers([*own, *further]))
+
+    def _fused(self, lanes: int) -> FusedNetworks:
+        distinct: list[FrozenNetwork] = []
+        columns: list[list[int]] = []
+        for skill in self.skills:
+            found = () if skill.name in self.replaced else self.networks[skill.name]
+            variants = [found] if isinstance(found, FrozenNetwork) else list(found)
+            columns.append([len(distinct) + i for i in range(len(variants))] or [-1])
+            distinct += variants
+        parts = max(len(column) for column in columns)
+        if parts == 1:
+            return FusedNetworks(distinct, [column[0] for column in columns])
+        if any(len(column) not in (1, parts) for column in columns) or lanes % parts:
+            raise SoulsGraphError(
+                f"agent: expected as many networks for each skill that has several, and lanes to share out evenly, "
+                f"found {parts} at most and {lanes} lanes."
+            )
+        plays = np.array([column * (parts // len(column)) for column in columns]).T
+        return FusedNetworks(distinct, np.repeat(plays, lanes // parts, axis=0))
+
+
+def _script(who: StandIn | Script, skill: Skill, position: int, lanes: int) -> Script:
+    if who == "random":
+        return Uniform(skill, lanes, stream=position)
+    return Always(_idle(skill)) if who == "idle" else who
+
+
+def _idle(skill: Skill) -> int:
+    """Return the index of the skill's action that holds and presses nothing."""
+    for index, action in enumerate(skill.actions):
+        if not (action.holds | action.presses):
+            return index
+    raise SoulsGraphError(
+        f"skill {skill.name}: expected an action that does nothing, found none; replace it by random instead."
+    )

@@ -1,0 +1,407 @@
+"""Trained skills as files: weights in safetensors and a JSON card with their origin, and the library of all versions.
+
+Loading never unpickles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from importlib.metadata import version
+from itertools import pairwise
+from math import inf
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import save
+
+from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_text, read_value, to_json
+from soulsgraph_envs.core.errors import SoulsGraphError, reading
+from soulsgraph_envs.core.files import whole_folder
+from soulsgraph_envs.core.scenario import Scenario
+from soulsgraph_envs.skills import Skill
+from soulsgraph_policies.agents.graph import SkillGraph
+from soulsgraph_policies.agents.inference import DEVIATION, HEAD, MEAN, FrozenNetwork, Weights, layer_names_at
+from soulsgraph_policies.agents.normalizer import RunningNormalizer
+from soulsgraph_policies.agents.projects import ProjectDigest
+from soulsgraph_policies.agents.tensors import WEIGHTS, TensorError, read_tensors
+
+FORMAT_VERSION = 2
+#: Its files name layers by their number and hold them as (inputs, outputs); they are read, and no longer written.
+_OLD_FORMAT = 1
+
+_WEIGHTS, _CARD = "weights.safetensors", "card.json"
+_OTHER_RUN = "use a run of this graph, or begin a new one"
+
+#: What to do about a damaged file of a library.
+RESTORE = "restore the file from a copy, or begin a new run"
+
+_NOT_NEGATIVE = Between(0.0, inf)
+
+
+class LibraryError(SoulsGraphError):
+    """An artifact is missing, damaged, or not the expected one."""
+
+    def __init__(self, source: object, expected: str, found: object, remedy: str = RESTORE) -> None:
+        super().__init__(f"{source}: expected {expected}, found {found}; {remedy}.")
+
+
+@dataclass(frozen=True)
+class NormalizerStatistics:
+    """Running statistics of the raw observations, one value per column; `count` is their weight (float64)."""
+
+    mean: tuple[float, ...]
+    variance: Annotated[tuple[float, ...], _NOT_NEGATIVE]
+    count: Annotated[float, _NOT_NEGATIVE]
+
+    @classmethod
+    def of(cls, normalizer: RunningNormalizer) -> NormalizerStatistics:
+        """Return a normaliser's statistics."""
+        return cls(tuple(normalizer.mean.tolist()), tuple(normalizer.variance.tolist()), float(normalizer.count))
+
+    def normalizer(self) -> RunningNormalizer:
+        """Return a normaliser that continues the statistics."""
+        normalizer = RunningNormalizer(len(self.mean))
+        normalizer.set_state({"mean": np.array(self.mean), "variance": np.array(self.variance), "count": self.count})
+        return normalizer
+
+
+@dataclass(frozen=True)
+class UpstreamArtifact:
+    """A frozen skill that a skill was trained on, and the digest of its artifact."""
+
+    skill: str
+    version: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a skill was trained: `budget` and `steps` count its decisions, `created` is UTC in ISO 8601.
+
+    `jointly` names all skills that learned in the same fights, if it was not alone; `project` whose graph it is of;
+    `cloned` counts the decisions of recorded fights that it was cloned from, if it did not learn by itself. `fight` and
+    `learning` are digests of the scenario's data and of all that it learned by, empty where nobody recorded them.
+    """
+
+    scenario: str
+    start: str
+    preset: str
+    budget: int
+    steps: int
+    seed: int
+    created: str
+    packages: Mapping[str, str]
+    jointly: Sequence[str] = ()
+    project: ProjectDigest | None = None
+    cloned: int = 0
+    fight: str = ""
+    learning: str = ""
+
+
+#: Values of a card's training that came later, and that a card has only where they say something.
+_CAME_LATER = {"jointly": (), "project": None, "cloned": 0, "fight": "", "learning": ""}
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of the packages that training depends on."""
+    return {name: version(name) for name in ("soulsgraph", "numba", "numpy", "ray", "torch")}
+
+
+@dataclass(frozen=True)
+class SkillCard:
+    """The description of one version of a skill.
+
+    `observation` names the State columns it reads; a normalised observation is clipped at
+    +-`observation_clip`. `layer_sizes` counts inputs, hidden units and actions; `sha256` is that
+    of the weights file; `results` holds figures of the last greedy checkpoint by name.
+    """
+
+    skill: str
+    version: int
+    graph: str
+    graph_skills: tuple[str, ...]
+    graph_edges: Sequence[tuple[str, str]]
+    graph_digest: str
+    observation: tuple[str, ...]
+    normalizer: NormalizerStatistics
+    layer_sizes: Annotated[tuple[int, ...], Between(1, 2**31)]
+    observation_clip: Annotated[float, Between(1e-12, inf)]
+    training: Training
+    upstream: Sequence[UpstreamArtifact] = ()
+    parent: int | None = None
+    results: Mapping[str, float] = field(default_factory=dict)
+    sha256: str = ""
+    format_version: int = FORMAT_VERSION
+
+    @property
+    def digest(self) -> str:
+        """Return a SHA-256 of everything that determines how the artifact plays: weights, inputs, graph and lineage."""
+        return _sha256({name: value for name, value in asdict(self).items() if name not in ("training", "results")})
+
+    @property
+    def checksum(self) -> str:
+        """Return a SHA-256 of everything the card says, how it was trained and evaluated included."""
+        return _sha256(self._values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the card as plain values for JSON, its digest and checksum among them."""
+        return self._values() | {"digest": self.digest, "checksum": self.checksum}
+
+    def _values(self) -> dict[str, Any]:
+        values = asdict(self)
+        # A card that an earlier version wrote has the checksum that it always had.
+        for name in _CAME_LATER:
+            if not values["training"][name]:
+                del values["training"][name]
+        return values
+
+
+def _sha256(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(to_json(values, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A skill's card, and its parameters by the names and in the layout of `QNetworkModule.weights`.
+
+    `parameters` holds the layers that play, float32, and those of the head that was trained, if that is another head.
+    """
+
+    card: SkillCard
+    parameters: Weights
+
+    @property
+    def weights(self) -> Weights:
+        """The parameters with the normaliser, as `QNetworkModule.load_weights` takes them."""
+        normalizer = self.card.normalizer.normalizer()
+        return {MEAN: normalizer.mean, DEVIATION: normalizer.deviation, **self.parameters}
+
+    @property
+    def playing(self) -> Weights:
+        """The weights that play, without a head."""
+        return {name: values for name, values in self.weights.items() if not name.startswith(f"{HEAD}.")}
+
+    def network(self, skill: Skill, scenario: Scenario) -> FrozenNetwork:
+        """Return the network that plays the skill in a scenario."""
+        return FrozenNetwork.of(skill, scenario, self.playing, self.card.observation_clip)
+
+
+def graph_fields(graph: SkillGraph) -> dict[str, Any]:
+    """Return the fields of a card that describe its graph."""
+    return {
+        "graph": graph.name,
+        "graph_skills": graph.skills,
+        "graph_edges": graph.edges,
+        "graph_digest": graph.digest,
+    }
+
+
+def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], source: object) -> Artifact:
+    """Put a card and the tensors of its weights file together.
+
+    Raises:
+        LibraryError: if a tensor is missing, not finite, or of another shape or type than the card says.
+    """
+    named = _renamed(card, tensors, source) if card.format_version == _OLD_FORMAT else dict(tensors)
+    for index, (inputs, outputs) in enumerate(pairwise(card.layer_sizes)):
+        for name, shape in zip(layer_names_at(index), ((outputs, inputs), (outputs,)), strict=True):
+            _check_tensor(named, name, shape, source)
+    expected = 2 * (len(card.layer_sizes) - 1)
+    others = sorted(name for name in named if not name.startswith(f"{HEAD}."))
+    if len(others) != expected:
+        raise LibraryError(source, f"{expected} tensors and those of a head", f"{len(named)}: {', '.join(others)}")
+    for name, values in named.items():
+        if not np.isfinite(values).all():
+            raise LibraryError(f"{source}: {name}", "finite weights", "others", "train the skill anew")
+    return Artifact(card, named)
+
+
+def _renamed(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], source: object) -> Weights:
+    """Return tensors of the old format with the present names and layout."""
+    named: Weights = {}
+    others = dict(tensors)
+    for index, (inputs, outputs) in enumerate(pairwise(card.layer_sizes)):
+        old = f"layer.{index}.weight", f"layer.{index}.bias"
+        for name, new, shape in zip(old, layer_names_at(index), ((inputs, outputs), (outputs,)), strict=True):
+            _check_tensor(tensors, name, shape, source)
+            named[new] = np.ascontiguousarray(others.pop(name).T)
+    return named | {name.removeprefix("extra."): values for name, values in others.items()}
+
+
+def _check_tensor(tensors: Mapping[str, npt.NDArray[Any]], name: str, shape: tuple[int, ...], source: object) -> None:
+    if name not in tensors:
+        raise LibraryError(f"{source}: {name}", f"a float32 tensor {shape}", "none")
+    tensor = tensors[name]
+    if tensor.shape != shape or tensor.dtype != np.float32:
+        raise LibraryError(f"{source}: {name}", f"a float32 tensor {shape}", f"{tensor.dtype} {tensor.shape}")
+
+
+# Cached, for every table asks for the same cards again and again.
+@lru_cache(maxsize=256)
+def card_from(text: str, where: Where) -> SkillCard:
+    """Read a card from its JSON, every value of it checked; one written before cards had a checksum has none.
+
+    Raises:
+        DataError: if a value is missing, misspelt, of another type, or at odds with another.
+    """
+    table: dict[str, Any] = dict(read_value(Mapping[str, Any], parse(text, "JSON", where), where))
+    written_as = read_value(int, table.get("format_version"), where.at("format_version"))
+    if written_as not in (_OLD_FORMAT, FORMAT_VERSION):
+        newer = replace(where, remedy="use the version of soulsgraph that wrote it")
+        raise newer.at("format_version").error(f"{_OLD_FORMAT} or {FORMAT_VERSION}", written_as)
+    sums = ("digest", "checksum") if written_as != _OLD_FORMAT or "checksum" in table else ("digest",)
+    written = {name: read_value(str, table.pop(name, None), where.at(name)) for name in sums}
+    if isinstance(training := table.get("training"), Mapping):
+        table["training"] = {**_CAME_LATER, "jointly": [], **training}
+    # Results stay as written: a checksum tells 5 from 5.0.
+    card = replace(read_table(SkillCard, table, where), results=table["results"])
+    size = len(card.observation)
+    if len(card.layer_sizes) < 2 or card.layer_sizes[0] != size:
+        raise where.at("layer_sizes").error(f"{size} inputs, then positive sizes", list(card.layer_sizes))
+    for name, statistics in (("mean", card.normalizer.mean), ("variance", card.normalizer.variance)):
+        if len(statistics) != size:
+            raise where.at("normalizer").at(name).error(f"{size} values", len(statistics))
+    for name, value in written.items():
+        if (found := getattr(card, name)) != value:
+            raise where.at(name).error(f"that of its content, {found[:16]}", value[:16])
+    return card
+
+
+class SkillLibrary:
+    """Artifacts of one graph in a folder: `<skill>/v<N>/weights.safetensors` and `card.json`, never overwritten."""
+
+    def __init__(self, folder: Path, graph: SkillGraph) -> None:
+        self.folder, self.graph = folder, graph
+
+    def save(self, artifact: Artifact) -> SkillCard:
+        """Save an artifact as the next version of its skill and return the finished card.
+
+        The card's version, format and sha256 are filled in here.
+
+        Raises:
+            LibraryError: if the artifact is of another graph, or the card and the tensors contradict each other.
+            WriteError: if the folder cannot be written; nothing half-written is left.
+        """
+        version = (self.versions(artifact.card.skill) or [0])[-1] + 1
+        folder = self._version_folder(artifact.card.skill, version)
+        weights = save({name: np.ascontiguousarray(values) for name, values in artifact.parameters.items()})
+        digest = hashlib.sha256(weights).hexdigest()
+        card = replace(artifact.card, version=version, format_version=FORMAT_VERSION, sha256=digest)
+        self._expect(card, card.skill, version, folder / _CARD)
+        text = to_json(card.to_dict(), indent=2) + "\n"
+        where = Where(folder / _CARD, remedy=RESTORE, saved=True)
+        artifact_from(card_from(text, where), artifact.parameters, folder / _WEIGHTS)
+        with whole_folder(folder) as temporary:
+            (temporary / _WEIGHTS).write_bytes(weights)
+            (temporary / _CARD).write_text(text, encoding="utf-8")
+        return card
+
+    def load(self, skill: str, version: int | None = None) -> Artifact:
+        """Load one version of a skill, the latest by default.
+
+        Raises:
+            LibraryError: if its weights are missing or damaged, or it is of another skill, version or graph.
+            DataError: if its card is missing or does not hold.
+            ReadError: if it cannot be read.
+        """
+        card = self.card(skill, self.latest(skill) if version is None else version)
+        path = self._version_folder(skill, card.version) / _WEIGHTS
+        try:
+            with reading(path):
+                content = path.read_bytes()
+        except FileNotFoundError as error:
+            raise LibraryError(path, "a file of a trained skill", "none") from error
+        found = hashlib.sha256(content).hexdigest()
+        if found != card.sha256:
+            raise LibraryError(path, f"sha256 {card.sha256[:16]}...", f"{found[:16]}... ({len(content)} bytes)")
+        try:
+            tensors = read_tensors(content, WEIGHTS)
+        except TensorError as error:
+            raise LibraryError(path, "the weights of a skill", error) from error
+        return artifact_from(card, tensors, path)
+
+    def card(self, skill: str, version: int) -> SkillCard:
+        """Read the card of one version, without its weights.
+
+        Raises:
+            SoulsGraphError: as `load`.
+        """
+        path = self._version_folder(skill, version) / _CARD
+        where = Where(path, remedy=RESTORE, saved=True)
+        card = deepcopy(card_from(read_text(where, "JSON"), where))
+        self._expect(card, skill, version, path)
+        return card
+
+    def versions(self, skill: str) -> list[int]:
+        """Return the versions of a skill, oldest first; none where its folder is missing.
+
+        Raises:
+            LibraryError: if its folder, or the library, is a link to one that is missing.
+            ReadError: if its folder cannot be read.
+        """
+        folder = self.folder / skill
+        try:
+            with reading(folder):
+                names = [path.name for path in folder.iterdir()]
+        except FileNotFoundError as error:
+            for path in (folder, self.folder):
+                if path.is_symlink() and not path.exists():
+                    raise LibraryError(path, "a folder", "a broken link", "restore the folder it leads to") from error
+            return []
+        return sorted(int(name[1:]) for name in names if name[0] == "v" and name[1:].isdecimal())
+
+    def latest(self, skill: str) -> int:
+        """Return the newest version of a skill.
+
+        Raises:
+            LibraryError: if there is none.
+        """
+        if versions := self.versions(skill):
+            return versions[-1]
+        remedy = "train it first, or open the library that holds it"
+        raise LibraryError(self.folder / skill, f"a trained {skill}", "none", remedy)
+
+    def lineage(self, skill: str, version: int) -> list[SkillCard]:
+        """Return the cards of a version and of all it continues, newest first.
+
+        Raises:
+            SoulsGraphError: as `card`; also if a card names itself or a later version as its parent.
+        """
+        cards = [self.card(skill, version)]
+        while (parent := cards[-1].parent) is not None:
+            if parent >= cards[-1].version:
+                path = self._version_folder(skill, cards[-1].version) / _CARD
+                raise LibraryError(path, "an earlier version as parent", f"v{parent}")
+            cards.append(self.card(skill, parent))
+        return cards
+
+    def check_upstream(self, card: SkillCard) -> None:
+        """Check that the skills a version was trained on are in the library, unchanged.
+
+        Raises:
+            LibraryError: if one is missing or has changed.
+        """
+        for upstream in card.upstream:
+            found = self.card(upstream.skill, upstream.version)
+            if found.digest != upstream.digest:
+                path = self._version_folder(upstream.skill, upstream.version) / _CARD
+                expected = f"the artifact {upstream.digest[:16]} that {card.skill} v{card.version} was trained on"
+                raise LibraryError(path, expected, found.digest[:16])
+
+    def _version_folder(self, skill: str, version: int) -> Path:
+        return self.folder / skill / f"v{version}"
+
+    def _expect(self, card: SkillCard, skill: str, version: int, path: Path) -> None:
+        if card.graph_digest != self.graph.digest:
+            expected = f"a skill of the graph {self.graph.name!r} ({self.graph.digest[:16]})"
+            raise LibraryError(path, expected, f"one of {card.graph!r} ({card.graph_digest[:16]})", _OTHER_RUN)
+        if (card.skill, card.version) != (skill, version):
+            raise LibraryError(path, f"{skill} v{version}", f"{card.skill} v{card.version}")
+        if skill not in self.graph.skills:
+            raise LibraryError(path, f"one of {', '.join(self.graph.skills)}", skill, _OTHER_RUN)

@@ -1,0 +1,1 @@
+"""How skills learn inside RLlib: configuration, module, learner, replay, sampler and env runners."""

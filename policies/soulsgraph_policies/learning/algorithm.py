@@ -1,0 +1,650 @@
+"""DQN for skills of a graph inside RLlib: chunks in, one round of updates, weights out."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+from pyarrow.fs import LocalFileSystem
+from ray._private import ray_constants
+from ray.rllib.algorithms.dqn.dqn import DQN
+from ray.rllib.callbacks.utils import make_callback
+from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
+from ray.rllib.env.env_runner_group import EnvRunnerGroup
+from ray.rllib.utils.metrics import (
+    ENV_RUNNER_RESULTS,
+    EPISODE_AGENT_RETURN_MEAN,
+    EPISODE_DURATION_SEC_MEAN,
+    EPISODE_LEN_MAX,
+    EPISODE_LEN_MEAN,
+    EPISODE_LEN_MIN,
+    EPISODE_MODULE_RETURN_MEAN,
+    EPISODE_RETURN_MAX,
+    EPISODE_RETURN_MEAN,
+    EPISODE_RETURN_MIN,
+    LEARNER_RESULTS,
+    NUM_ENV_STEPS_SAMPLED,
+    NUM_ENV_STEPS_SAMPLED_LIFETIME,
+    NUM_EPISODES,
+    NUM_EPISODES_LIFETIME,
+    NUM_MODULE_STEPS_SAMPLED_LIFETIME,
+)
+from ray.tune import Trainable
+
+from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.core.errors import SoulsGraphError, shown
+from soulsgraph_policies.agents.inference import Weights
+from soulsgraph_policies.learning.env_runners import (
+    ChunkRunner,
+    LocalRunnerGroup,
+    RemoteSampling,
+    Saving,
+    runner_failures,
+)
+from soulsgraph_policies.learning.hyperparameters import check_memory
+from soulsgraph_policies.learning.learner import ModuleTraining, SkillDQNLearner, as_multi_agent_batch
+from soulsgraph_policies.learning.module import RelativePaths, absolute
+from soulsgraph_policies.learning.sampler import Chunk
+from soulsgraph_policies.learning.simulator_runner import SkillGraphEnvRunner
+from soulsgraph_policies.learning.stage_config import SkillDQNConfig
+from soulsgraph_policies.learning.training_state import read_training_state, write_training_state
+
+_KEPT_OF_EPISODES = ("returns", "lengths", "seconds", "won")
+#: The share of fights that were won, beside RLlib's figures of episodes.
+WIN_RATE = "win_rate"
+
+
+class RecentEpisodes:
+    """The latest `kept` episodes of every skill, as RLlib's results show them."""
+
+    def __init__(self, kept: int) -> None:
+        self._by_skill: dict[str, dict[str, deque[float]]] = {}
+        self._kept = kept
+        #: Episodes that ended since this was set to 0; several skills' in one fight are one.
+        self.ended = 0
+
+    def add(self, skill: str, episodes: Episodes) -> None:
+        """Add a skill's episodes."""
+        kept = self._by_skill.setdefault(skill, {name: deque(maxlen=self._kept) for name in _KEPT_OF_EPISODES})
+        for name in _KEPT_OF_EPISODES:
+            kept[name].extend(getattr(episodes, name).tolist())
+
+    def metrics(self, skills: Mapping[str, str]) -> dict[tuple[str, ...], float]:
+        """Return RLlib's figures of episodes by their names; NaN where none ended yet.
+
+        `skills` maps skills to the modules that play them, in graph order: returns are summed over them, and the last
+        one's decisions, seconds and wins count.
+        """
+        none: dict[str, deque[float]] = {name: deque([math.nan], 1) for name in _KEPT_OF_EPISODES}
+        by_skill = {skill: self._by_skill.get(skill, none) for skill in skills}
+        last = by_skill[next(reversed(by_skill))]
+        returns = {skill: np.array(kept["returns"]) for skill, kept in by_skill.items()}
+        found: dict[tuple[str, ...], float] = {
+            (EPISODE_RETURN_MEAN,): sum(float(each.mean()) for each in returns.values()),
+            (EPISODE_RETURN_MIN,): sum(float(each.min()) for each in returns.values()),
+            (EPISODE_RETURN_MAX,): sum(float(each.max()) for each in returns.values()),
+            (EPISODE_LEN_MEAN,): float(np.mean(last["lengths"])),
+            (EPISODE_LEN_MIN,): float(min(last["lengths"])),
+            (EPISODE_LEN_MAX,): float(max(last["lengths"])),
+            (EPISODE_DURATION_SEC_MEAN,): float(np.mean(last["seconds"])),
+            (WIN_RATE,): float(np.mean(last["won"])),
+        }
+        for skill, each in returns.items():
+            found[EPISODE_AGENT_RETURN_MEAN, skill] = float(each.mean())
+            found[EPISODE_MODULE_RETURN_MEAN, skills[skill]] = float(each.mean())
+        return found
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what the next figures depend on."""
+        return {
+            skill: {name: np.array(values, np.float64) for name, values in kept.items()}
+            for skill, kept in self._by_skill.items()
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from `get_state`."""
+        self._by_skill = {
+            skill: {name: deque(values.tolist(), self._kept) for name, values in kept.items()}
+            for skill, kept in state.items()
+        }
+
+
+class SkillDQN(RelativePaths, DQN):
+    """Train the modules of `policies_to_train`, each on a budget of its decisions.
+
+    In one round a runner's chunk goes into the modules' replays, the updates owed are taken in one call of the
+    learner group, and the runners get the new weights: a remote one with the next call to sample. A module at its
+    budget keeps playing greedily and learns no more; the stage ends when all are there. `decisions` counts what was
+    received, `updates` what was learned, summed over modules. A training step goes on to the end of the iteration.
+    Where no module learns, an iteration samples the last skill's module.
+    """
+
+    config: SkillDQNConfig
+    #: Whether a checkpoint should be saved now, whenever the latest was.
+    checkpoint_due = False
+    #: Whether `make_runners` makes remote runners, too.
+    makes_runners = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # Without a session Ray would look for this machine's address on the internet, and warn where that is away.
+        clusters = ray_constants.ENABLE_RAY_CLUSTER
+        ray_constants.ENABLE_RAY_CLUSTER = clusters and ray.is_initialized()
+        try:
+            super().__init__(*args, **kwargs)
+        finally:
+            ray_constants.ENABLE_RAY_CLUSTER = clusters
+
+    def _setup_logdir(self) -> None:
+        """Make no folder in the home for logs that nobody writes; Tune's trials keep theirs."""
+        if self._storage:
+            super()._setup_logdir()
+
+    def __repr__(self) -> str:
+        # Ray asks for it where the constructor raised, too.
+        return str(super().__repr__()) if isinstance(self.config, SkillDQNConfig) else type(self).__name__
+
+    @classmethod
+    def get_default_config(cls) -> SkillDQNConfig:
+        """Return a configuration without a stage."""
+        return SkillDQNConfig(algo_class=cls)
+
+    def setup(self, config: SkillDQNConfig) -> None:
+        """Build learner, replays and runners, and send the runners the first weights."""
+        #: What learns, by module; empty where `policies_to_train` is.
+        self.training: dict[str, ModuleTraining] = {}
+        self._watched = self._iteration_end = 0
+        #: Modules whose newest weights the runner in this process does not have.
+        self._unsent: set[str] = set()
+        #: Asked while remote runners sample, which may take long: whether to end the iteration there.
+        self.stop_requested: Callable[[], bool] = lambda: False
+        self._episodes: dict[str, list[Episodes]] = {}
+        self._recent = RecentEpisodes(self.config.metrics_num_episodes_for_smoothing)
+        self._decisions_per_iteration = self.config.decisions_per_iteration
+        #: How many remote runners play.
+        self.live_runners = int(config.num_env_runners)
+        self._remote: RemoteSampling | None = None
+        #: Remote runners that came back, which RLlib does not know yet.
+        self._back: list[int] = []
+        self._own_runners = self.makes_runners or not config.num_env_runners
+        if self._own_runners:
+            # RLlib makes no runners where nothing is to be sampled.
+            self.config = self._online(False)
+        with runner_failures():
+            super().setup(self.config)
+
+    def _set_up_metrics(self) -> None:
+        # RLlib calls this last of all before its first callback, which finds the algorithm whole.
+        super()._set_up_metrics()
+        if self._own_runners:
+            self.config = self._online(True)
+            self.env_runner_group = self.make_runners(self.config)
+        self._set_up_training()
+
+    def _set_up_training(self) -> None:
+        config, trained = self.config, self.config.trained_modules
+        sizes = {name: config.skills_of(name)[0].observation.size for name in trained}
+        check_memory({name: config.hyperparameters_of(name).replay_bytes(size) for name, size in sizes.items()})
+        for place, name in enumerate(trained):
+            numbers, observation = config.hyperparameters_of(name), config.skills_of(name)[0].observation
+            # Counted from the last one, and numpy pads with zeros: it draws by the seed itself.
+            entropy = None if config.stage_seed is None else [config.stage_seed, len(trained) - 1 - place]
+            network, mirror = self.learner.q_module(name).q_network, config.mirror_of(name)
+            self.training[name] = ModuleTraining(name, numbers, observation, mirror, entropy, network)
+        sampled = config.sampled_modules
+        #: The module that plays each skill whose decisions are collected.
+        self._sampled_skills = {
+            skill: module for skill, module in config.modules_of_skills().items() if module in sampled
+        }
+        self._title = " + ".join(trained) or "nothing learns"
+        self._described = self.config.to_dict() | self._learned_by()
+        self._remote = self._remote_sampling() if config.num_env_runners else None
+        self._saving, self._rounds_wall_s, self._learning_s = Saving(self._title, self.live_runners), 0.0, 0.0
+        self._changed(config.module_spaces())
+
+    def _learned_by(self) -> dict[str, Any]:
+        """Return the hyperparameters that are learned by, in the place of those that RLlib's calls changed."""
+        own = {name: one.hyperparameters for name, one in self.training.items()}
+        last = next(reversed(own.values()), self.config.hyperparameters)
+        return {"own_hyperparameters": own, "hyperparameters": last}
+
+    def _remote_sampling(self) -> RemoteSampling | None:
+        """Return what keeps remote runners sampling; None where they are asked otherwise."""
+        modules = list(self.config.module_spaces())
+        return RemoteSampling(self.env_runner_group, modules, self._state_of, self.config.synchronous, self._title)
+
+    def make_runners(self, config: SkillDQNConfig) -> EnvRunnerGroup:
+        """Return the env runners where RLlib does not make them."""
+        return LocalRunnerGroup(config)
+
+    def _online(self, online: bool) -> SkillDQNConfig:
+        config: SkillDQNConfig = self.config.copy(copy_frozen=False)
+        config._is_online = online
+        config.freeze()
+        return config
+
+    def _create_local_replay_buffer_if_necessary(self, config: SkillDQNConfig) -> None:
+        # RLlib's buffers keep episodes, not columns: every module that learns has a replay of its own.
+        return None
+
+    @property
+    def learner(self) -> SkillDQNLearner:
+        """The one learner, in the driver's process."""
+        learner = self.learner_group._learner
+        assert isinstance(learner, SkillDQNLearner)
+        return learner
+
+    @property
+    def decisions(self) -> int:
+        """Decisions received, of all modules that learn; where none does, those of the last skill's module."""
+        return sum(one.decisions for one in self.training.values()) if self.training else self._watched
+
+    @property
+    def updates(self) -> int:
+        """Updates taken, of all modules."""
+        return sum(one.updates for one in self.training.values())
+
+    @property
+    def finished(self) -> bool:
+        """Whether every module that learns has received its whole budget; never where none learns."""
+        return bool(self.training) and all(one.finished for one in self.training.values())
+
+    def step(self) -> dict[str, Any]:
+        """Run training steps to the end of an iteration, by default the next thousand of decisions, or of the budgets.
+
+        Raises:
+            SoulsGraphError: if the budgets are spent.
+        """
+        budget = sum(one.hyperparameters.budget for one in self.training.values()) or math.inf
+        if self.finished:
+            raise SoulsGraphError(f"stage: expected decisions left to learn from, found none of {self.decisions}.")
+        # Whole iterations whatever came before: checkpoints of a learning curve must not drift.
+        each = self._decisions_per_iteration
+        next_stop = (self.decisions // each + 1) * each
+        self._iteration_end = int(min(next_stop, budget))
+        self._set_iteration(self._iteration_end - self.decisions)
+        results: dict[str, Any] = super().step()
+        return results
+
+    def _set_iteration(self, decisions: int) -> None:
+        # Not RLlib's own copy: skills and scenario would be copied in every iteration, which takes 2 % of it.
+        config = copy.copy(self.config)
+        config._is_frozen = False
+        self.config = config.reporting(min_sample_timesteps_per_iteration=decisions)
+        self.config.freeze()
+
+    def get_auto_filled_metrics(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return what Tune adds to a result; the configuration is that of `setup`, one dict for all results."""
+        filled: dict[str, Any] = Trainable.get_auto_filled_metrics(self, *args, **kwargs)
+        return filled | {"config": self._described}
+
+    def training_step(self) -> None:
+        """Run all rounds of the iteration."""
+        # RLlib's bookkeeping between two training steps would take longer than a short round.
+        left = self._iteration_end - self.decisions
+        if self._remote is not None:
+            received = self._remote_rounds(self._remote, left)
+        else:
+            received = 0
+            while not received or received < left:
+                self._send_unsent()
+                received += self._round(self._runner.collect())
+        self._send_unsent()
+        self._log_sampling(received)
+        # Without remote runners an iteration is short, and where it ends shows in the records.
+        if self._remote is not None and self.stop_requested():
+            self._set_iteration(0)
+
+    def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
+        """Play `evaluation_duration` greedy fights by what was learned so far; return their figures by RLlib's names.
+
+        They are the same fights with every call, on streams of their own: nothing that is trained depends on them.
+
+        Raises:
+            SoulsGraphError: if the env runners have no simulator.
+        """
+        self._before_evaluate()
+        found = {"algorithm": self, "metrics_logger": self.metrics}
+        make_callback("on_evaluate_start", self.callbacks, self.config.callbacks_on_evaluate_start, kwargs=found)
+        modules, count = self.config.modules_of_skills(), self.config.evaluation_duration
+        weights = {module: self.weights(module) for module in modules.values()}
+        episodes = self._runner.evaluate(weights, self.config.evaluation_env_config(), count)
+        skill, recent = self.config.skills[-1].name, RecentEpisodes(count)
+        recent.add(skill, episodes)
+        figures: dict[str, Any] = {NUM_EPISODES: count, NUM_ENV_STEPS_SAMPLED: int(episodes.lengths.sum())}
+        for (name, *inner), value in recent.metrics({skill: modules[skill]}).items():
+            figures[name] = {inner[0]: value} if inner else value
+        results = {ENV_RUNNER_RESULTS: figures}
+        found["evaluation_metrics"] = results
+        make_callback("on_evaluate_end", self.callbacks, self.config.callbacks_on_evaluate_end, kwargs=found)
+        return results
+
+    @classmethod
+    def _should_create_evaluation_env_runners(cls, eval_config: Any) -> bool:
+        # What is evaluated is played by `evaluate` itself.
+        return False
+
+    def _log_sampling(self, received: int) -> None:
+        """Log what was sampled, by RLlib's names, and what the runners' callbacks logged."""
+        remote, back = ([], []) if self._remote is None else self._remote.news()
+        self._back += back
+        local = [self._runner.get_metrics()] if self._runner.samples else []
+        if logged := [one for one in (*remote, *local) if one]:
+            self.metrics.aggregate(logged, key=ENV_RUNNER_RESULTS)
+        for name, value in self._recent.metrics(self._sampled_skills).items():
+            self.metrics.log_value((ENV_RUNNER_RESULTS, *name), value, reduce="item")
+        for name, count in ((NUM_ENV_STEPS_SAMPLED, received), (NUM_EPISODES, self._recent.ended)):
+            self.metrics.log_value((ENV_RUNNER_RESULTS, name), count, reduce="sum")
+            self.metrics.log_value((ENV_RUNNER_RESULTS, f"{name}_lifetime"), count, reduce="lifetime_sum")
+        self._recent.ended = 0
+
+    def _remote_rounds(self, remote: RemoteSampling, left: int) -> int:
+        """Run rounds with what remote runners sample, one a chunk, until `left` decisions or a wish to stop."""
+        received, began, going_on = 0, time.perf_counter(), True
+        while going_on:
+            chunks = remote.sample()
+            learning = time.perf_counter()
+            self.live_runners = remote.playing
+            received += sum(self._round([chunk]) for chunk in chunks)
+            self._learning_s += time.perf_counter() - learning
+            going_on = received < left and not self.stop_requested()
+        self._rounds_wall_s += time.perf_counter() - began
+        self._saving.add(self.decisions, self._rounds_wall_s, self._learning_s + remote.sampling_s)
+        return received
+
+    def _round(self, chunks: Sequence[Chunk]) -> int:
+        """Store what was sampled, learn, and send out the new weights; return the count of decisions received."""
+        learning = [one for one in self.training.values() if not one.finished]
+        received = self._receive(chunks)
+        if received and learning:
+            self._learn()
+            self._changed(one.name for one in learning)
+            for one in learning:
+                if (metrics := one.metrics()) is not None:
+                    self.metrics.log_dict(metrics, key=(LEARNER_RESULTS, one.name), window=1)
+        return received
+
+    def _receive(self, chunks: Sequence[Chunk]) -> int:
+        """Store chunks, each module's up to its budget; return the count of decisions received."""
+        received, watched = 0, 0
+        for chunk in chunks:
+            self._require_size(chunk)
+            for name, transitions in chunk.transitions.items():
+                if name in self.training:
+                    received += self.training[name].receive(transitions, chunk.source)
+                else:
+                    watched += len(transitions)
+            for skill, episodes in chunk.episodes.items():
+                if len(episodes):
+                    self._episodes.setdefault(skill, []).append(episodes)
+                    self._recent.add(skill, episodes)
+            self._recent.ended += max(map(len, chunk.episodes.values()), default=0)
+        for one in self.training.values():
+            self.learner.q_module(one.name).set_normalizer(one.normalizer.mean, one.normalizer.deviation)
+        self._watched += watched
+        return received if self.training else watched
+
+    def _require_size(self, chunk: Chunk) -> None:
+        counts, most = [len(part) for part in chunk.transitions.values()], self.config.decisions_per_round
+        if max(counts, default=0) > most or not any(counts):
+            raise SoulsGraphError(
+                f"env runner: expected 1 to {most} transitions a sample, found {max(counts, default=0)}; "
+                "use no more lanes than decisions in a round."
+            )
+
+    def _learn(self) -> None:
+        owed = {name: updates for name, one in self.training.items() if (updates := one.owed)}
+        if not owed:
+            return
+        (metrics,) = self.learner_group.update(
+            batch=as_multi_agent_batch({name: self.training[name].draw(updates) for name, updates in owed.items()}),
+            timesteps=self._counts(),
+        )
+        for name, updates in owed.items():
+            self.training[name].learned(metrics[name], updates)
+
+    def _counts(self) -> dict[str, Any]:
+        """Return the decisions received, of all modules that learn and of each, by RLlib's names."""
+        counts = {name: one.decisions for name, one in self.training.items()}
+        return {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions, NUM_MODULE_STEPS_SAMPLED_LIFETIME: counts}
+
+    def _changed(self, modules: Iterable[str]) -> None:
+        """Note whose weights changed: runners get the newest before they sample, however often they changed."""
+        self._unsent.update(changed := [*modules])
+        if self._remote is not None:
+            self._remote.changed(changed)
+
+    def _send_unsent(self) -> None:
+        if self._unsent:
+            self._runner.set_state(self._state_of(sorted(self._unsent)))
+            self._unsent.clear()
+
+    def _state_of(self, modules: Collection[str]) -> dict[str, Any]:
+        """Return what runners play by, as they take it: weights of some modules, and the counts of decisions."""
+        return {COMPONENT_RL_MODULE: {name: self._playing(name) for name in modules}, **self._counts()}
+
+    def _playing(self, module: str) -> Weights:
+        """Return what the runners play by: the newest weights, or of a module at its budget those that stay."""
+        learning = self.learner.learning.get(module)
+        if learning is None:
+            return self.learner.q_module(module).weights()
+        finished = module in self.training and self.training[module].finished
+        return learning.playing_weights() if finished else learning.newest_weights()
+
+    @property
+    def _runner(self) -> ChunkRunner:
+        runner = self.env_runner_group.local_env_runner
+        assert isinstance(runner, ChunkRunner)
+        return runner
+
+    def weights(self, module: str) -> Weights:
+        """Return a copy of the weights and normaliser that a module is to play by, by name."""
+        learning = self.learner.learning.get(module)
+        own = self.learner.q_module(module).weights() if learning is None else learning.playing_weights()
+        return {name: values.copy() for name, values in own.items()}
+
+    def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> Any:
+        """Return a module as the runner in this process plays it, by the newest weights."""
+        self._send_unsent()
+        return super().get_module(module_id)
+
+    def copies(self, skill: str) -> list[Weights]:
+        """Return a frozen skill's weights wherever they are: the learner's, and what every live runner plays it by.
+
+        A runner that was not asked to sample yet plays by none.
+        """
+        self._send_unsent()
+        played = self.env_runner_group.foreach_env_runner(
+            lambda runner: [runner.played_weights(skill)] if runner.has_weights else [],
+            timeout_seconds=self.config.sample_timeout_s,
+        )
+        return [self.weights(self.config.module_of(skill)), *(found for one in played for found in one)]
+
+    def head_weights(self, module: str) -> Weights:
+        """Return a copy of the head that a module trains, by name, if it is not the layer that plays."""
+        return {name: values.copy() for name, values in self.learner.learning[module].playing_head().items()}
+
+    def load_weights(self, weights: Mapping[str, Weights]) -> None:
+        """Put trained weights in, module by module: frozen ones, or those to continue from.
+
+        Raises:
+            SoulsGraphError: if a name or shape does not match.
+        """
+        for module, values in weights.items():
+            self.learner.q_module(module).load_weights(values)
+        self._changed(weights)
+
+    def load_normalizer(self, module: str, state: dict[str, Any]) -> None:
+        """Continue from a module's running statistics (`RunningNormalizer.get_state`)."""
+        normalizer = self.training[module].normalizer
+        normalizer.set_state(state)
+        self.learner.q_module(module).set_normalizer(normalizer.mean, normalizer.deviation)
+        self._changed([module])
+
+    def drain_episodes(self) -> dict[str, Episodes]:
+        """Return the episodes that ended since the last call, by the skill that they are counted for."""
+        drained, self._episodes = self._episodes, {}
+        return {skill: Episodes.join(parts) for skill, parts in drained.items()}
+
+    def runner_metrics(self) -> dict[str, dict[str, float]]:
+        """Return how whatever plays does, by its name and the figure's; nothing here."""
+        return {}
+
+    def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
+        """Return the remote runners that are back, for RLlib's callbacks; their calls brought them everything."""
+        if self._remote is None:
+            restored: list[int] = super().restore_env_runners(env_runner_group)
+            return restored
+        back, self._back = self._back, []
+        return back
+
+    def cleanup(self) -> None:
+        """Stop the runners and the learner; a runner that does not answer is killed."""
+        if self._remote is not None:
+            self._remote.kill_silent()
+        super().cleanup()
+
+    def get_training_state(self) -> dict[str, Any]:
+        """Return everything that the rest of the stage depends on, as nested arrays and plain values."""
+        self._send_unsent()
+        sampling = not self.config.num_env_runners
+        frozen = [module for module in self.config.module_spaces() if module not in self.training]
+        return {
+            "training": {name: one.get_state() for name, one in self.training.items()},
+            "learner": {name: one.get_training_state() for name, one in self.learner.learning.items()},
+            "frozen": {module: self.weights(module) for module in frozen},
+            "runner": self._runner.get_training_state() if sampling else {},
+            "recent": self._recent.get_state(),
+            "episodes": self._episodes_ended,
+            "iteration": self.iteration,
+        }
+
+    def set_training_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_training_state` of an algorithm of the same configuration.
+
+        Raises:
+            SoulsGraphError: if the state is that of a stage which a fleet plays.
+        """
+        if "journal" in state:
+            raise SoulsGraphError(
+                f"{self._title}: expected a checkpoint of a stage without a fleet, found one with a position in a "
+                "journal; resume it with the fleet, or remove the stage's checkpoints to begin it anew."
+            )
+        for name, one in self.training.items():
+            one.set_state(state["training"][name])
+            self.learner.learning[name].set_training_state(state["learner"][name])
+        for module, weights in state["frozen"].items():
+            self.learner.q_module(module).load_weights(weights)
+        self._recent.set_state(state.get("recent", {}))
+        self._count_on(int(state.get("episodes", 0)))
+        self._iteration = int(state.get("iteration", self.iteration) or 0)
+        self._changed(self.config.module_spaces())
+        self._send_unsent()
+        if state["runner"] and not self.config.num_env_runners:
+            self._runner.set_training_state(state["runner"])
+
+    def _count_on(self, episodes: int) -> None:
+        """Let RLlib's lifetime counts go on from a state's."""
+        for name, count in ((NUM_ENV_STEPS_SAMPLED_LIFETIME, self.decisions), (NUM_EPISODES_LIFETIME, episodes)):
+            before = self.metrics.peek((ENV_RUNNER_RESULTS, name), default=0)
+            self.metrics.log_value((ENV_RUNNER_RESULTS, name), count - before, reduce="lifetime_sum")
+
+    @property
+    def _episodes_ended(self) -> int:
+        return int(self.metrics.peek((ENV_RUNNER_RESULTS, NUM_EPISODES_LIFETIME), default=0)) + self._recent.ended
+
+    def save_to_path(self, path: str | Path | None = None, **kwargs: Any) -> str:
+        """Write RLlib's checkpoint, and beside it the exact training state; return the folder.
+
+        Raises:
+            SoulsGraphError: for a folder that is not this machine's.
+        """
+        _require_local(path, kwargs.get("filesystem"))
+        folder = super().save_to_path(path, **kwargs)
+        write_training_state(Path(folder), self.get_training_state())
+        return folder
+
+    def restore_from_path(self, path: str | Path, *, component: str | None = None, **kwargs: Any) -> None:
+        """Continue exactly where `save_to_path` was called, as `from_checkpoint` does.
+
+        Raises:
+            SoulsGraphError: as `load_checkpoint`, for a folder that is not this machine's, and for a `component`, which
+                would bring weights without their normaliser, replay and counts.
+        """
+        if component is not None:
+            raise _not_by(f"it for the component {shown(component)}", "restore_from_path without a component")
+        _require_local(path, kwargs.get("filesystem"))
+        # Not RLlib's own way, which puts the weights into a Ray: the state holds everything.
+        self._take_up(absolute(path))
+
+    def set_state(self, state: Any) -> None:
+        """Refuse RLlib's state, which lacks replays, statistics and counts: a stage would begin anew in silence."""
+        raise _not_by("set_state", "restore_from_path, of what save_to_path wrote")
+
+    def set_weights(self, weights: Any) -> None:
+        """Refuse what would set the runners' weights alone, which the learner's replace at once."""
+        raise _not_by("set_weights", "load_weights, and load_normalizer where the module learns on")
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return what `from_checkpoint` makes the algorithm of: the configuration before an iteration was under way."""
+        state = self.config.get_state()
+        return (state | {"min_sample_timesteps_per_iteration": self._decisions_per_iteration},), {}
+
+    def save(self, checkpoint_dir: str | Path | None = None) -> Any:
+        """Write a checkpoint, as `save_checkpoint` does."""
+        return super().save(None if checkpoint_dir is None else str(absolute(checkpoint_dir)))
+
+    def restore(self, checkpoint_path: Any) -> None:
+        """Continue from a checkpoint, as `load_checkpoint` does."""
+        path = isinstance(checkpoint_path, str | Path)
+        super().restore(str(absolute(checkpoint_path)) if path else checkpoint_path)
+
+    def load_checkpoint(self, checkpoint_dir: str) -> None:
+        """Continue exactly where `save_checkpoint` was called; nothing is unpickled.
+
+        Raises:
+            SoulsGraphError: if the state is missing, damaged or of another stage.
+        """
+        self._take_up(checkpoint_dir)
+        called = {"algorithm": self}
+        make_callback("on_checkpoint_loaded", self.callbacks, self.config.callbacks_on_checkpoint_loaded, kwargs=called)
+
+    def _take_up(self, folder: Any) -> None:
+        state = read_training_state(Path(folder))
+        found = " + ".join(map(str, state.get("training", ())))
+        if list(state.get("training", ())) != list(self.training):
+            raise SoulsGraphError(
+                f"{folder}: expected a checkpoint of {self._title}, found {found}; "
+                "remove it, or resume the stage it was written by."
+            )
+        try:
+            self.set_training_state(state)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            # Its digest holds: somebody else wrote it, or another version did.
+            raise SoulsGraphError(
+                f"{folder}: expected a checkpoint of this version of soulsgraph, found one without "
+                f"{shown(error)}; remove it to go on from the checkpoint before it."
+            ) from error
+
+
+SkillDQNConfig.usual_algorithm = SkillDQN
+SkillDQNConfig.usual_runner, SkillDQNConfig.any_runner = SkillGraphEnvRunner, ChunkRunner
+
+
+def _not_by(called: str, instead: str) -> SoulsGraphError:
+    return SoulsGraphError(f"SkillDQN: expected a call of {instead}, found one of {called}; use the other.")
+
+
+def _require_local(path: Any, filesystem: Any) -> None:
+    remote = "://" in str(path) and not str(path).startswith("file://")
+    if remote or not (filesystem is None or isinstance(filesystem, LocalFileSystem)):
+        raise SoulsGraphError(
+            f"checkpoint: expected a folder of this machine, found {path}; copy checkpoints from and to other storage, "
+            "as Tune does."
+        )

@@ -1,0 +1,118 @@
+"""Clone decisions that a player made: Q-values by which the network chooses as the player did.
+
+Behavioural cloning alone leaves values of no scale, and learning on from them loses what was cloned. So the network
+learns the player's decisions as DQfD does before its first own one (Hester et al. 2018): the temporal-difference loss
+makes its values those of the player's play, and a large-margin loss makes the player's action the best one by a margin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import gymnasium
+import numpy as np
+import torch
+from torch import nn
+
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.machine import compute_on_one_thread
+from soulsgraph_envs.skills import Skill
+from soulsgraph_policies.agents.inference import Weights
+from soulsgraph_policies.agents.normalizer import RunningNormalizer
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.learning.learner import Adam
+from soulsgraph_policies.learning.module import QNetworkModule, minibatch_loss
+from soulsgraph_policies.learning.replay import ReplayBuffer
+from soulsgraph_policies.learning.sampler import Transitions
+
+#: Updates, their learning rate, and those between two copies into the target network.
+UPDATES, _LEARNING_RATE, _TARGET_PERIOD = 2_000, 1e-3, 250
+
+
+@dataclass(frozen=True)
+class Clone:
+    """A network that chooses as a player did: its weights, head included, and its normaliser.
+
+    `same` is the share of the player's decisions that it makes itself.
+    """
+
+    weights: Weights
+    normalizer: RunningNormalizer
+    same: float
+
+
+def check_cloning(skill: str, decisions: int, hyperparameters: DQNHyperparameters) -> None:
+    """Refuse to clone a skill of which nothing is shown, or one that is to learn without a replay.
+
+    Raises:
+        SoulsGraphError: naming the remedy.
+    """
+    if not decisions or hyperparameters.rollout:
+        found = "none" if not decisions else "a preset without a replay"
+        raise SoulsGraphError(
+            f"{skill}: expected decisions to clone and a preset with a replay, found {found}; "
+            "record fights in which the skill decides, or choose another preset."
+        )
+
+
+def clone(
+    skill: Skill,
+    shown: Transitions,
+    hyperparameters: DQNHyperparameters,
+    seed: int,
+    on_update: Callable[[], None] | None = None,
+) -> Clone:
+    """Fit a network to the decisions that were shown, in `UPDATES`, each reported by `on_update`.
+
+    Raises:
+        SoulsGraphError: as `check_cloning`.
+    """
+    compute_on_one_thread()
+    check_cloning(skill.name, len(shown), hyperparameters)
+    size, actions = skill.observation.size, len(skill.actions)
+    module = _module(size, actions, hyperparameters, seed)
+    normalizer = RunningNormalizer(size, skill.observation.indicators)
+    normalizer.update(shown.observations)
+    module.set_normalizer(normalizer.mean, normalizer.deviation)
+    replay = ReplayBuffer(replace(hyperparameters, replay_capacity=1), size)
+    replay.show(shown)
+    optimizer = Adam(module.q_network.parameters(), lr=_LEARNING_RATE)
+    generator = np.random.default_rng(seed)
+    for update in range(UPDATES):
+        batch = replay.sample(hyperparameters.batch_size, generator, normalizer)
+        columns = [torch.as_tensor(values) for values in vars(batch).values()]
+        optimizer.zero_grad()
+        minibatch_loss(module, columns, hyperparameters).loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(module.q_network.parameters(), hyperparameters.max_gradient_norm)
+        optimizer.step()
+        if (update + 1) % _TARGET_PERIOD == 0:
+            module.target_network.load_state_dict(module.q_network.state_dict())
+        if on_update is not None:
+            on_update()
+    weights = {name: values.copy() for name, values in (module.weights() | module.head_weights()).items()}
+    return Clone(weights, normalizer, _share_alike(module, shown))
+
+
+def share_alike(skill: Skill, weights: Weights, shown: Transitions, hyperparameters: DQNHyperparameters) -> float:
+    """Return the share of decisions, from 0 to 1, that a network with some weights, head included, makes alike."""
+    module = _module(skill.observation.size, len(skill.actions), hyperparameters, 0)
+    module.load_weights(weights)
+    return _share_alike(module, shown)
+
+
+def _share_alike(module: QNetworkModule, shown: Transitions) -> float:
+    with torch.no_grad():
+        values = module.quantiles(module.normalize(torch.as_tensor(shown.observations))).mean(dim=2)
+    return float((values.argmax(dim=1).numpy() == shown.actions).mean())
+
+
+def _module(size: int, actions: int, numbers: DQNHyperparameters, seed: int) -> QNetworkModule:
+    model = {"hidden_sizes": numbers.hidden_sizes, "seed": seed, "head": (numbers.quantiles, numbers.dueling)}
+    module = QNetworkModule(
+        observation_space=gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32),
+        action_space=gymnasium.spaces.Discrete(actions),
+        model_config=model | {"observation_clip": numbers.observation_clip},
+    )
+    module.make_target_networks()
+    return module

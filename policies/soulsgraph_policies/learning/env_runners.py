@@ -1,0 +1,616 @@
+"""What samples for the algorithm: the base of env runners, one in the driver's process, and remote ones.
+
+Each remote runner has one call under way, and a round takes whichever is ready first.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import ray
+from ray.exceptions import RayError
+from ray.rllib.callbacks.utils import make_callback
+from ray.rllib.core import COMPONENT_RL_MODULE
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
+from ray.rllib.env import env_runner_group
+from ray.rllib.env.env_context import EnvContext
+from ray.rllib.env.env_runner import EnvRunner
+from ray.rllib.env.env_runner_group import EnvRunnerGroup
+from ray.rllib.utils import force_list
+from ray.rllib.utils.actor_manager import FaultTolerantActorManager
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_STEPS_SAMPLED_LIFETIME
+
+from soulsgraph_envs.combat.episodes import Episodes, Floats
+from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnavailableError
+from soulsgraph_envs.core.state import StateRows
+from soulsgraph_policies.agents.inference import Weights
+from soulsgraph_policies.agents.projects import authors_error, fault, loaded_projects
+from soulsgraph_policies.learning.module import RelativePaths
+from soulsgraph_policies.learning.rllib_fields import overridden
+from soulsgraph_policies.learning.sampler import Chunk
+from soulsgraph_policies.learning.stage_config import SkillDQNConfig, Spaces
+
+#: Chunks of one call: Ray takes as much of the driver's time for a call of one as for a call of these.
+CHUNKS_PER_CALL = 4
+#: A runner that has not answered for this time is not counted among those that play, until it does.
+SILENT_AFTER_S = 5.0
+#: A runner whose call failed is asked again after this time: until Ray has restarted it every call fails.
+RETRY_AFTER_S = 5.0
+#: The stage fails after this time without any live runner.
+ABANDONED_AFTER_S = 300.0
+#: Nobody waits longer than this for an answer before other things are looked after.
+_WAIT_S = 0.5
+
+_logger = logging.getLogger("soulsgraph")
+
+
+class ChunkRunner(RelativePaths, EnvRunner):
+    """Hold the skills' modules and answer RLlib; a subclass opens the game and samples.
+
+    `policy_mapping_fn` is asked once, here, which module plays each skill. Beside remote runners the driver keeps a
+    runner of its own that only holds the weights, so the game is opened in `make_env`, which is called where sampling
+    happens and nowhere else.
+    """
+
+    config: SkillDQNConfig
+    #: RLlib's callbacks that `collect` calls in the runner's process.
+    CALLBACKS: ClassVar[frozenset[str]] = frozenset(("on_environment_created", "on_sample_end", "on_episode_end"))
+    #: Whether the runner can `evaluate`.
+    evaluates: ClassVar[bool] = False
+
+    def __init__(self, *, config: SkillDQNConfig, **kwargs: Any) -> None:
+        super().__init__(config=config, **kwargs)
+        #: The module that plays each skill, by skill.
+        self.modules: Mapping[str, str] = self.config.modules_of_skills()
+        #: Decisions of each sampled module that the learner has received from all runners.
+        self.decisions: dict[str, int] = dict.fromkeys(self.config.sampled_modules, 0)
+        self._without_weights = set(self.get_spaces())
+        self.module: MultiRLModule = self.config.get_multi_rl_module_spec(inference_only=True).build()
+        self._weights: dict[str, Weights] = {
+            name: self.module[name].unwrapped().weights() for name in self.get_spaces()
+        }
+        self._callbacks = [one() for one in force_list(self.config.callbacks_class)]
+        #: Whether there is any callback to call for what is sampled.
+        self._calls = any(
+            getattr(self.config, f"callbacks_{name}", None) or overridden(self._callbacks, name)
+            for name in ("on_sample_end", "on_episode_end")
+        )
+        if self.samples:
+            self.make_env()
+            self._call("on_environment_created", env=self.env, env_context=self._env_context())
+
+    def _env_context(self) -> EnvContext:
+        place = {"worker_index": self.worker_index or 0, "num_workers": self.num_workers}
+        return EnvContext(self.config.env_config, **place)
+
+    def _call(self, name: str, **arguments: Any) -> None:
+        if name in self.CALLBACKS:
+            functions = getattr(self.config, f"callbacks_{name}", None)
+            arguments = {"env_runner": self, "metrics_logger": self.metrics, **arguments}
+            make_callback(name, self._callbacks, functions, kwargs=arguments)
+
+    @classmethod
+    def checked_env_config(cls, config: SkillDQNConfig, env_config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an `env_config` as the runner reads it, with what it leaves out; raises SoulsGraphError."""
+        return dict(env_config)
+
+    def collect(self) -> list[Chunk]:
+        """Sample, and call RLlib's callbacks for the chunks and for every episode that ended in them."""
+        chunks = self.sample()
+        if self._calls:
+            for chunk in chunks:
+                for skill, episodes in chunk.episodes.items():
+                    for episode in finished_episodes(skill, episodes):
+                        further = {"prev_episode_chunks": [], "env": self.env, "rl_module": self.module}
+                        self._call("on_episode_end", episode=episode, env_index=episode.lane, **further)
+            self._call("on_sample_end", samples=chunks)
+        return chunks
+
+    def evaluate(self, weights: Mapping[str, Weights], env_config: Mapping[str, Any], episodes: int) -> Episodes:
+        """Play greedy episodes by the modules' weights, the same fights with every call.
+
+        Raises:
+            SoulsGraphError: if the runner has no simulator to do so.
+        """
+        raise SoulsGraphError(
+            f"evaluate(): expected env runners of the simulator, found {type(self).__name__}; save what was learned "
+            "and evaluate that."
+        )
+
+    def get_metrics(self) -> dict[str, Any]:
+        """Return what callbacks logged since the last call, as RLlib merges it."""
+        logged: dict[str, Any] = self.metrics.reduce()
+        return logged
+
+    @property
+    def samples(self) -> bool:
+        """Whether this runner samples: every remote one does, the driver's own only without remote ones."""
+        return bool(self.worker_index) or not self.config.num_env_runners
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the runner was given every module's weights."""
+        return not self._without_weights
+
+    @abstractmethod
+    def make_env(self) -> None:
+        """Open the game and make everything that sampling needs; weights come later."""
+
+    @abstractmethod
+    def sample(self, **kwargs: Any) -> list[Chunk]:
+        """Return one chunk in a list: transitions, at most `config.decisions_per_round` of each module.
+
+        A runner whose decisions are fetched otherwise returns none.
+        """
+
+    @abstractmethod
+    def weights_changed(self, modules: Collection[str]) -> None:
+        """Play by the new `weights` of `modules` from now on, exploring as `decisions` tells.
+
+        The first call names every module: a runner that Ray has restarted plays by nothing but what it was given.
+        """
+
+    def begin_streams(self, incarnation: int) -> None:
+        """Draw from random streams of this number: what was lost with another runner of this index is not drawn again.
+
+        Called once, before the first `weights_changed`, with the decisions that the learner had received by then: a
+        counter that a runner in place of a lost one finds advanced, and 0 for the first ones of a stage. A state that
+        is set afterwards has streams of its own.
+        """
+
+    def get_training_state(self) -> dict[str, Any]:
+        """Return what the next chunk depends on, except networks and `decisions`, as nested arrays and plain values."""
+        raise NotImplementedError
+
+    def set_training_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_training_state`."""
+        raise NotImplementedError
+
+    def weights(self, module: str) -> Weights:
+        """Return a module's weights and normaliser; the arrays share its memory."""
+        return dict(self._weights[module])
+
+    def played_weights(self, skill: str) -> Weights:
+        """Return the weights by which a skill is played, wherever a subclass keeps its own copy of them."""
+        return self.weights(self.modules[skill])
+
+    def get_spaces(self) -> dict[str, Spaces]:
+        """Return the observation and action space of every module."""
+        return self.config.module_spaces()
+
+    def assert_healthy(self) -> None:
+        """Raise if the runner was not built."""
+        assert self.module is not None
+
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Return what RLlib brings another runner up to date with: modules and the counts of decisions."""
+        state: dict[str, Any] = {
+            NUM_ENV_STEPS_SAMPLED_LIFETIME: sum(self.decisions.values()),
+            NUM_MODULE_STEPS_SAMPLED_LIFETIME: dict(self.decisions),
+        }
+        if self._check_component(COMPONENT_RL_MODULE, components, not_components):
+            state[COMPONENT_RL_MODULE] = {module: self.weights(module) for module in self.get_spaces()}
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Set weights (all or some modules) and the counts of decisions."""
+        self.decisions |= state.get(NUM_MODULE_STEPS_SAMPLED_LIFETIME, {})
+        given = state.get(COMPONENT_RL_MODULE, {})
+        for module, weights in given.items():
+            own = self._weights[module]
+            fits = weights.keys() == own.keys()
+            if fits and all(own[name].shape == values.shape for name, values in weights.items()):
+                # Through torch it would take ten times as long, every few decisions.
+                for name, values in weights.items():
+                    own[name][...] = values
+            else:  # Which says what does not fit.
+                self.module[module].unwrapped().load_weights(weights)
+        incomplete = bool(self._without_weights)
+        self._without_weights -= given.keys()
+        if self.samples and not self._without_weights:
+            if incomplete:
+                self.begin_streams(max(sum(self.decisions.values()), state.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0)))
+            self.weights_changed(tuple(self._weights) if incomplete else tuple(given))
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the constructor's arguments."""
+        return (), {"config": self.config}
+
+    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
+        """Return the parts that RLlib checkpoints by themselves."""
+        return [(COMPONENT_RL_MODULE, self.module)]
+
+
+@dataclass(frozen=True)
+class FinishedEpisode:
+    """An episode as `on_episode_end` receives it: of one skill, in one lane; its steps are the skill's decisions."""
+
+    skill: str
+    lane: int
+    length: int
+    seconds: float
+    won: bool
+    died: bool
+    #: The sum of each reward term, (terms,).
+    terms: Floats
+    #: The State at the end, (25,).
+    row: StateRows
+
+    def __len__(self) -> int:
+        return self.length
+
+    def env_steps(self) -> int:
+        """Return the number of decisions."""
+        return self.length
+
+    def get_return(self) -> float:
+        """Return the undiscounted sum of rewards."""
+        return float(self.terms.sum())
+
+    @property
+    def is_terminated(self) -> bool:
+        """Whether the fight was won or lost."""
+        return self.won or self.died
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether the horizon ended it."""
+        return not self.is_terminated
+
+    @property
+    def is_done(self) -> bool:
+        """Always: an episode is reported at its end."""
+        return True
+
+
+def finished_episodes(skill: str, episodes: Episodes) -> Iterator[FinishedEpisode]:
+    """Yield a skill's episodes one by one."""
+    for index in range(len(episodes)):
+        yield FinishedEpisode(
+            skill,
+            int(episodes.lanes[index]),
+            int(episodes.lengths[index]),
+            float(episodes.seconds[index]),
+            bool(episodes.won[index]),
+            bool(episodes.died[index]),
+            episodes.terms[index],
+            episodes.rows[index],
+        )
+
+
+class LocalRunnerGroup(EnvRunnerGroup):
+    """One runner in the driver's process, and no Ray.
+
+    RLlib's own constructor puts the configuration into Ray's object store for remote runners, even if there are none.
+    """
+
+    def __init__(self, config: SkillDQNConfig) -> None:
+        self.env_runner_cls = config.env_runner_cls
+        self._remote_config = config
+        self._worker_manager = FaultTolerantActorManager(init_id=1)
+        self._ignore_ray_errors_on_env_runners = False
+        self._num_env_runners_dropped_lifetime = 0
+        self._local_env_runner = config.env_runner_cls(config=config, worker_index=0)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a runner failed by in one line, and whether it may be over once the runner is started again."""
+
+    cause: str
+    passes: bool
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """Return an error as it is reported; games, machines and connections come back, faults of code do not."""
+        cause = str(error) if isinstance(error, SoulsGraphError) else fault(error)
+        return cls(cause.rstrip("."), isinstance(error, (GameError, UnavailableError, OSError, RayError)))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a runner answers: chunks, how long they took, and where it runs."""
+
+    chunks: list[Chunk]
+    seconds: float
+    host: str
+    #: What the runner's callbacks logged.
+    metrics: Mapping[str, Any]
+    failure: Failure | None = None
+
+
+def sample_with(runner: ChunkRunner, state: dict[str, Any]) -> Answer:
+    """Set a runner's newer weights and sample; called in the runner's process.
+
+    One call for both takes Ray half the time of two. A function of a module goes there by its name. An error is part of
+    the answer: RLlib would end the runner without a word.
+    """
+    chunks: list[Chunk] = []
+    began, failure = time.perf_counter(), None
+    try:
+        runner.set_state(state)
+        began = time.perf_counter()
+        chunks = [chunk for _ in range(CHUNKS_PER_CALL) for chunk in runner.collect()]
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        if not isinstance(error, Exception) and authors_error(error) is None:
+            raise
+        chunks, failure = [], Failure.of(error)
+    return Answer(chunks, time.perf_counter() - began, socket.gethostname(), runner.get_metrics(), failure)
+
+
+@dataclass
+class _Remote:
+    """A remote runner as the driver knows it."""
+
+    index: int
+    #: Modules whose newest weights the runner has not been given.
+    unsent: set[str]
+    host: str = ""
+    call: ray.ObjectRef[Answer] | None = None
+    asked_s: float = 0.0
+    #: Whether its last call succeeded, and whether it answered in time.
+    lost: bool = False
+    silent: bool = False
+    retry_s: float = 0.0
+    #: What it failed by last, until it samples.
+    failure: Failure | None = None
+
+    @property
+    def playing(self) -> bool:
+        return not self.lost and not self.silent
+
+    @property
+    def missed(self) -> str:
+        """Its name, and what it failed by."""
+        return f"{self} ({self.failure.cause})" if self.failure else str(self)
+
+    def __str__(self) -> str:
+        return f"env runner {self.index}" + (self.host and f" on {self.host}")
+
+
+def _last_words(report: str) -> str:
+    """Return the error at the end of a remote traceback in one line: of ours the message, of others kind and place."""
+    lines = [line.strip() for line in report.splitlines() if line.strip()]
+    kind, _, message = lines[-1].partition(": ")
+    if kind.startswith("soulsgraph"):
+        return message.rstrip(".")
+    places = re.findall(r'^ *File "(.+)", line (\d+)', report, re.MULTILINE)
+    folders = [loaded.folder for loaded in loaded_projects().values()]
+    own = [place for place in places if any(Path(place[0]).is_relative_to(folder) for folder in folders)]
+    return "".join(f"{file}:{line}: " for file, line in (own or places)[-1:]) + lines[-1]
+
+
+class _Kept(logging.Handler):
+    """Keep what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one record's text."""
+        self.lines.append(record.getMessage())
+
+
+@contextmanager
+def runner_failures() -> Iterator[None]:
+    """Raise why the first remote runner could not be made: RLlib only logs it, and fails by an index after that.
+
+    Raises:
+        UnavailableError: with the cause.
+    """
+    log, kept = logging.getLogger(env_runner_group.__name__), _Kept()
+    level, propagates = log.level, log.propagate
+    log.addHandler(kept)
+    log.setLevel(logging.ERROR)
+    log.propagate = False
+    try:
+        yield
+    except IndexError as error:
+        if not kept.lines:
+            raise
+        found = _last_words(kept.lines[0])
+        raise UnavailableError(
+            f"env runners: expected env runners that start, found: {found}; correct that, and resume the run."
+        ) from error
+    finally:
+        log.removeHandler(kept)
+        log.setLevel(level)
+        log.propagate = propagates
+
+
+class RemoteSampling:
+    """Keep one call to sample under way in every remote runner of a group.
+
+    `state_of` returns the newest weights of some modules, and the counts of decisions: they go with the next call. A
+    runner that fails or does not answer is reported by name and cause, and plays again from its next answer on; a fault
+    of code, and a failure of all runners before any has sampled, ends the stage at once. With
+    `synchronous` chunks are returned when every runner has answered that is not lost, in the order of the runners.
+    """
+
+    def __init__(
+        self,
+        group: EnvRunnerGroup,
+        modules: Collection[str],
+        state_of: Callable[[Collection[str]], dict[str, Any]],
+        synchronous: bool,
+        title: str,
+    ) -> None:
+        self._modules, self._state_of = set(modules), state_of
+        self._synchronous, self._title = synchronous, title
+        self._manager = group._worker_manager
+        self._runners = [_Remote(index, set(modules)) for index in self._manager.actor_ids()]
+        #: Seconds that sampling what was returned so far took, summed over the runners.
+        self.sampling_s = 0.0
+        self._last_chunk_s, self._sampled = time.monotonic(), False
+        #: What the runners' callbacks logged, and who came back after it was lost, since the last `news`.
+        self._metrics: list[Mapping[str, Any]] = []
+        self._back: list[int] = []
+
+    def news(self) -> tuple[list[Mapping[str, Any]], list[int]]:
+        """Return what runners' callbacks logged, and the runners that Ray restarted, since the last call."""
+        metrics, self._metrics = self._metrics, []
+        back, self._back = self._back, []
+        return metrics, back
+
+    @property
+    def playing(self) -> int:
+        """How many runners play."""
+        return sum(runner.playing for runner in self._runners)
+
+    def changed(self, modules: Collection[str]) -> None:
+        """Send every runner the newest weights of these modules with its next call."""
+        for runner in self._runners:
+            runner.unsent.update(modules)
+
+    def sample(self) -> list[Chunk]:
+        """Return the chunks that are ready, at least one runner's; none if nobody answered in a while.
+
+        The runners that answered sample on before this returns: they do so while the driver learns.
+
+        Raises:
+            SoulsGraphError: with the cause, if a runner failed by a fault of code, or all before any sampled.
+            UnavailableError: if nobody has sampled anything for `ABANDONED_AFTER_S`.
+        """
+        self._ask()
+        taken = self._take()
+        self._ask()
+        chunks = [chunk for answer in taken for chunk in answer.chunks]
+        now = time.monotonic()
+        if any(chunk.env_steps() for chunk in chunks):
+            self._last_chunk_s, self._sampled = now, True
+        elif now - self._last_chunk_s > ABANDONED_AFTER_S:
+            expected = "all" if self._synchronous else "one"
+            missing = ", ".join(runner.missed for runner in self._runners if not runner.playing) or "decisions"
+            raise UnavailableError(
+                f"env runners: expected {expected} to answer, found {ABANDONED_AFTER_S:g} s without {missing}; bring "
+                "them back and resume the run."
+            )
+        return chunks
+
+    def kill_silent(self) -> None:
+        """End the runners that do not answer: whoever asks them to stop would wait for them."""
+        for runner in self._runners:
+            if runner.silent:
+                ray.kill(self._manager.actors()[runner.index])
+
+    def _ask(self) -> None:
+        now = time.monotonic()
+        for runner in self._runners:
+            if runner.call is None and now >= runner.retry_s:
+                state, runner.unsent = self._state_of(sorted(runner.unsent)), set()
+                runner.call = self._manager.actors()[runner.index].apply.remote(sample_with, state)
+                runner.asked_s = now
+
+    def _take(self) -> list[Answer]:
+        calls = {runner.call: runner for runner in self._runners if runner.call is not None}
+        if not calls:
+            time.sleep(_WAIT_S)
+            return []
+        awaited = [call for call, runner in calls.items() if not runner.lost] if self._synchronous else []
+        ready, _ = ray.wait(awaited or list(calls), num_returns=len(awaited) or 1, timeout=_WAIT_S)
+        complete = len(ready) >= len(awaited)
+        if len(ready) < len(calls):
+            ready, _ = ray.wait(list(calls), num_returns=len(calls), timeout=0)
+        self._report_silence(runner for call, runner in calls.items() if call not in ready)
+        if not complete:
+            return []
+        taken = sorted((calls[call] for call in ready), key=lambda runner: runner.index)
+        return [answer for runner in taken if (answer := self._answer(runner)) is not None]
+
+    def _answer(self, runner: _Remote) -> Answer | None:
+        call, runner.call = runner.call, None
+        try:
+            answer: Answer = ray.get(call)
+        except RayError as error:
+            # Ray does not start again what could not be made.
+            unmade = getattr(error, "actor_init_failed", False)
+            self._lose(runner, Failure(_last_words(str(error)), passes=False) if unmade else None)
+            return None
+        runner.host = answer.host
+        if answer.failure is not None:
+            self._lose(runner, answer.failure)
+            if not answer.failure.passes:
+                raise self._failed(runner, answer.failure)
+            ray.kill(self._manager.actors()[runner.index], no_restart=False)
+            return None
+        runner.failure = None
+        if answer.metrics:
+            self._metrics.append(answer.metrics)
+        if runner.lost:
+            self._back.append(runner.index)
+        self._note(runner, "is back")
+        self.sampling_s += answer.seconds
+        return answer
+
+    def _lose(self, runner: _Remote, failure: Failure | None) -> None:
+        """Ask a runner again later, which has no weights then; raises where nobody is left who could sample."""
+        runner.unsent, runner.retry_s = set(self._modules), time.monotonic() + RETRY_AFTER_S
+        runner.failure = failure or runner.failure
+        self._note(runner, f"failed: {failure.cause}" if failure else "was lost", lost=True)
+        failures = [one.failure for one in self._runners]
+        if failure and all(failures) and not (self._sampled and any(one and one.passes for one in failures)):
+            raise self._failed(runner, failure)
+
+    def _failed(self, runner: _Remote, failure: Failure) -> SoulsGraphError:
+        kind = UnavailableError if failure.passes else SoulsGraphError
+        return kind(
+            f"{self._title}: expected {runner} to sample, found: {failure.cause}; correct that, and resume the run."
+        )
+
+    def _report_silence(self, unanswered: Iterable[_Remote]) -> None:
+        now = time.monotonic()
+        for runner in unanswered:
+            if runner.playing and now - runner.asked_s > SILENT_AFTER_S:
+                self._note(runner, "does not answer", silent=True)
+
+    def _note(self, runner: _Remote, what: str, lost: bool = False, silent: bool = False) -> None:
+        """Note how a runner does; if that is new, log it, and let RLlib ask only those that play."""
+        changed = (lost, silent) != (runner.lost, runner.silent)
+        runner.lost, runner.silent = lost, silent
+        if changed:
+            self._manager.set_actor_state(runner.index, healthy=runner.playing)
+            _logger.warning("%s: %s %s, %d of %d play", self._title, runner, what, self.playing, len(self._runners))
+
+
+#: Decisions before it is measured whether runners save time, and decisions that it is measured by.
+_WARM_UP, _MEASURED = 2_000, 8_000
+#: What may be chance: runners that cost no more than this are not worth a line.
+_CHANCE = 1.1
+
+
+class Saving:
+    """Measure once whether remote runners save time, and log it where they do not."""
+
+    def __init__(self, title: str, runners: int) -> None:
+        self._title, self._runners = title, runners
+        self._from: tuple[int, float, float] | None = None
+        self._done = False
+
+    def add(self, decisions: int, wall_s: float, alone_s: float) -> None:
+        """Compare the wall time taken with that of sampling and learning in turn; all three count from the start."""
+        if self._done or decisions < _WARM_UP:
+            return
+        before, wall_before, alone_before = self._from = self._from or (decisions, wall_s, alone_s)
+        if (count := decisions - before) < _MEASURED:
+            return
+        self._done = True
+        taken, alone = 1e3 * (wall_s - wall_before) / count, 1e3 * (alone_s - alone_before) / count
+        if taken > _CHANCE * alone:
+            line = "%s: sampling in %d env runner%s saves no time: a decision takes %.3f ms, without them %.3f ms"
+            _logger.warning(line, self._title, self._runners, "s" * (self._runners > 1), taken, alone)

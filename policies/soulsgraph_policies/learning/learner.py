@@ -1,0 +1,402 @@
+"""What learns: the learner inside RLlib, by autograd or by the compiled CPU kernel, and the driver's side of a module.
+
+Both paths work on the same parameter and Adam memory and agree within float tolerance. A module's batch
+holds whole minibatches, already normalised by its replay.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MEAN_KEY, TD_ERROR_MEAN_KEY
+from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.learner.training_data import TrainingData
+from ray.rllib.core.learner.utils import update_target_network
+from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
+from ray.rllib.utils.metrics import NUM_MODULE_STEPS_SAMPLED_LIFETIME
+from torch import Tensor, nn
+
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.machine import compute_on_one_thread
+from soulsgraph_envs.skills import Mirror
+from soulsgraph_envs.skills.base import ObservationMap
+from soulsgraph_policies.agents.inference import Weights
+from soulsgraph_policies.agents.normalizer import RunningNormalizer
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.learning.module import QNetworkModule, RelativePaths, minibatch_loss
+from soulsgraph_policies.learning.on_policy import RecentDecisions
+from soulsgraph_policies.learning.replay import Batch, ReplayBuffer
+from soulsgraph_policies.learning.sampler import Transitions
+from soulsgraph_policies.learning.update_kernel import CpuUpdater, FlatMemory, UpdateMetrics
+
+#: The learner's two ways to compute the same update.
+AUTOGRAD, CPU_KERNEL = "autograd", "cpu"
+UPDATE_PATHS = (AUTOGRAD, CPU_KERNEL)
+
+#: RLlib's names of a `Batch`'s columns; the last three are ours.
+_COLUMNS = (Columns.OBS, Columns.NEXT_OBS, Columns.ACTIONS, Columns.REWARDS, "discounts", "weights", "margins")
+#: Updates over which loss and Q-values are averaged before they are logged.
+UPDATES_PER_LOG = 125
+_LEARNING = "learning"
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+def as_multi_agent_batch(batches: Mapping[str, Batch]) -> MultiAgentBatch:
+    """Return transitions sampled for each module as what RLlib's learner group takes."""
+    rows = {
+        module: SampleBatch(dict(zip(_COLUMNS, vars(batch).values(), strict=True))) for module, batch in batches.items()
+    }
+    return MultiAgentBatch(rows, env_steps=sum(len(batch.actions) for batch in batches.values()))
+
+
+def _flatten(tensors: Sequence[Tensor]) -> Tensor:
+    """Move tensors into one flat vector, in their order, each becoming a view of its part."""
+    flat = nn.utils.parameters_to_vector(tensors).detach()
+    nn.utils.vector_to_parameters(flat, tensors)
+    return flat
+
+
+class Adam(torch.optim.Adam):
+    """Adam that does not load torch's compiler."""
+
+    # torch wraps these in a decorator that loads its compiler, which takes as long as loading torch itself.
+    add_param_group = inspect.unwrap(torch.optim.Adam.add_param_group)
+    state_dict = inspect.unwrap(torch.optim.Adam.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.Adam.load_state_dict)
+
+
+class SkillDQNLearner(RelativePaths, DQNTorchLearner):
+    """Train the modules of `policies_to_train`; no other module has an optimizer or ever changes."""
+
+    def build(self) -> None:
+        """Build the modules and the optimizers of those that learn.
+
+        Raises:
+            SoulsGraphError: if the CPU path is asked for on a GPU, for other than two hidden layers, or for
+                a head that is trained in another form than it plays.
+        """
+        super().build()
+        compute_on_one_thread()
+        #: What learns, by module.
+        self.learning: dict[str, ModuleUpdates] = {name: self._updates_of(name) for name in self.config.trained_modules}
+
+    def q_module(self, module_id: str) -> QNetworkModule:
+        """Return a module by its name."""
+        module = self.module[module_id].unwrapped()
+        assert isinstance(module, QNetworkModule)
+        return module
+
+    def _updates_of(self, module_id: str) -> ModuleUpdates:
+        numbers, path = self.config.hyperparameters_of(module_id), self.config.update_path_of(module_id)
+        optimizer = self.get_optimizer(module_id)
+        return ModuleUpdates(self.q_module(module_id), optimizer, numbers, path, self._device)
+
+    def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
+        """Make an Adam with torch's defaults for each module that learns."""
+        if module_id not in self.config.trained_modules:
+            return
+        parameters = list(self.q_module(module_id).q_network.parameters())
+        rate = self.config.hyperparameters_of(module_id).learning_rate
+        optimizer = Adam(parameters, lr=rate)
+        # Zero moments exist from the start, so that they can be saved, restored and shared at any time.
+        for parameter in parameters:
+            optimizer.state[parameter] = {"step": torch.tensor(0.0)} | {
+                name: torch.zeros_like(parameter) for name in _MOMENTS
+            }
+        self.register_optimizer(module_id=module_id, optimizer=optimizer, params=parameters)
+
+    def _set_optimizer_state(self, state: dict[str, Any]) -> None:
+        super()._set_optimizer_state(state)
+        for learning in self.learning.values():
+            learning.bind()
+
+    def update(
+        self,
+        batch: MultiAgentBatch | None = None,
+        *,
+        training_data: TrainingData | None = None,
+        timesteps: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, UpdateMetrics]:
+        """Take one update of a module for every `batch_size` rows of its batch; modules without a batch stay.
+
+        `timesteps` holds the decisions of each module received so far: a target network is copied
+        between the updates where a target period ended. The metrics come back as they are, by
+        module: RLlib's reduction of logged values would take longer than the updates.
+
+        Raises:
+            SoulsGraphError: if there is no batch, or one of a module that does not learn.
+        """
+        data = batch if batch is not None else training_data.batch if training_data is not None else None
+        if data is None or not data.policy_batches or not set(data.policy_batches) <= set(self.learning):
+            found = sorted(data.policy_batches) if data is not None else "none"
+            raise SoulsGraphError(
+                f"learner: expected batches of {', '.join(self.learning) or 'nothing, for no module learns'}, "
+                f"found {found}; add what is to learn to policies_to_train."
+            )
+        self._weights_seq_no += 1
+        counts = (timesteps or {}).get(NUM_MODULE_STEPS_SAMPLED_LIFETIME, {})
+        return {
+            module: self.learning[module].learn(Batch(*(rows[name] for name in _COLUMNS)), counts.get(module))
+            for module, rows in data.policy_batches.items()
+        }
+
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return RLlib's state, and the counts and averages of the modules that learn."""
+        state: dict[str, Any] = super().get_state(*args, **kwargs)
+        return state | {_LEARNING: {module: learning.get_counts() for module, learning in self.learning.items()}}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_state`."""
+        super().set_state(state)
+        for module, counts in state.get(_LEARNING, {}).items():
+            self.learning[module].set_counts(counts)
+
+
+class ModuleUpdates:
+    """The updates of one module: its network and target network, Adam, average for play, and count of decisions.
+
+    Raises:
+        SoulsGraphError: as `SkillDQNLearner.build`.
+    """
+
+    def __init__(
+        self,
+        module: QNetworkModule,
+        optimizer: torch.optim.Optimizer,
+        hyperparameters: DQNHyperparameters,
+        path: str,
+        device: torch.device,
+    ) -> None:
+        self.module, self.optimizer, self._device = module, optimizer, device
+        self._hyperparameters, self._decisions = hyperparameters, 0
+        # Parameters of equal weights (Polyak & Juditsky 1992; Izmailov et al. 2018), and how many were added.
+        self._average, self._averaged = copy.deepcopy(module.q_network).requires_grad_(False), 0
+        self._compiled = path == CPU_KERNEL
+        if self._compiled and (device.type != "cpu" or not hyperparameters.compiles):
+            head = "a plain head" if hyperparameters.plain_head else "dueling streams or quantiles"
+            raise SoulsGraphError(
+                f"update path {CPU_KERNEL!r}: expected two hidden layers and a plain head on a CPU, found "
+                f"{len(hyperparameters.hidden_sizes)} and {head} on {device.type}; use update path {AUTOGRAD!r}."
+            )
+        self.bind()
+
+    def bind(self) -> None:
+        """Take up the optimizer's tensors: loading a state gives Adam new ones, and counts and kernel work on them."""
+        states = [self.optimizer.state[parameter] for parameter in self.module.q_network.parameters()]
+        #: Adam's count of steps; it keeps one for every parameter.
+        self._steps: Tensor = states[0]["step"]
+        self.updater: CpuUpdater | None = None
+        self._views: Weights | None = None
+        if self._compiled:
+            self.updater = self._make_updater()
+            for state in states:
+                state["step"] = self._steps
+            # The arrays share the parameters' memory, which has just moved.
+            self._views = self.module.weights()
+
+    def _make_updater(self) -> CpuUpdater:
+        module, optimizer = self.module, self.optimizer
+        network = list(module.q_network.parameters())
+        moments = [[optimizer.state[parameter][name] for parameter in network] for name in _MOMENTS]
+        groups = (network, list(module.target_network.parameters()), *moments)
+        memory = FlatMemory(*(_flatten(tensors).numpy() for tensors in groups))
+        first, second, actions = (parameter.shape[0] for parameter in network[::2])
+        return CpuUpdater(memory, (network[0].shape[1], first, second, actions), self._hyperparameters)
+
+    def learn(self, batch: Batch, decisions: int | None = None) -> UpdateMetrics:
+        """Take one update for every `batch_size` rows, at a count of decisions received (by default the last one)."""
+        numbers, rows = self._hyperparameters, len(batch.actions)
+        reached = self._decisions if decisions is None else decisions
+        copied, self._decisions = numbers.target_copy(self._decisions, reached), reached
+        if copied is None:
+            metrics = self._take_updates(batch)
+        else:
+            before = min(numbers.updates_before(copied, int(self._steps.item())) * numbers.batch_size, rows)
+            parts = [self._take_updates(batch.part(0, before))] if before else []
+            self._update_target(1.0)
+            if before < rows:
+                parts.append(self._take_updates(batch.part(before, rows)))
+            metrics = _mean(parts, [before, rows - before] if len(parts) > 1 else None)
+        if numbers.averages(reached):
+            self._add_to_average()
+        return metrics
+
+    @torch.no_grad()
+    def _add_to_average(self) -> None:
+        self._averaged += 1
+        for mean, value in zip(self._average.parameters(), self.module.q_network.parameters(), strict=True):
+            mean.add_((value - mean) / self._averaged)
+
+    def _update_target(self, share: float) -> None:
+        update_target_network(main_net=self.module.q_network, target_net=self.module.target_network, tau=share)
+
+    def _take_updates(self, batch: Batch) -> UpdateMetrics:
+        size = self._hyperparameters.batch_size
+        if self.updater is not None:
+            done = int(self._steps.item())
+            metrics = self.updater.update(batch, done)
+            self._steps.fill_(done + len(batch.actions) // size)
+            return metrics
+        tensors = [torch.as_tensor(values, device=self._device) for values in vars(batch).values()]
+        starts = range(0, len(batch.actions), size)
+        return _mean([self._autograd_update([part[start : start + size] for part in tensors]) for start in starts])
+
+    def _autograd_update(self, columns: Sequence[Tensor]) -> UpdateMetrics:
+        numbers, module, optimizer = self._hyperparameters, self.module, self.optimizer
+        result = minibatch_loss(module, columns, numbers)
+        optimizer.zero_grad()
+        result.loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(module.q_network.parameters(), numbers.max_gradient_norm)
+        optimizer.step()
+        if numbers.target_rate:
+            self._update_target(numbers.target_rate)
+        errors = result.errors.abs().cpu().numpy()
+        return UpdateMetrics(result.loss.item(), result.values.mean().item(), float(errors.mean()), errors)
+
+    def newest_weights(self) -> Weights:
+        """Return the module's weights as of the last update; on a CPU the arrays share its memory."""
+        return self.module.weights() if self._views is None else self._views
+
+    def playing_weights(self) -> Weights:
+        """Return the module's weights for greedy play: those of the average once there is one."""
+        return self.module.weights(self._average if self._averaged else None)
+
+    def playing_head(self) -> Weights:
+        """Return the trained head's parameters that go with `playing_weights`."""
+        return self.module.head_weights(self._average if self._averaged else None)
+
+    def get_counts(self) -> dict[str, Any]:
+        """Return what RLlib's own state lacks: the count that target copies go by, and the average for play."""
+        parameters = self._average.named_parameters() if self._averaged else ()
+        network = {name: value.cpu().numpy().copy() for name, value in parameters}
+        return {"decisions": self._decisions, "average": {"count": self._averaged, "network": network}}
+
+    @torch.no_grad()
+    def set_counts(self, state: dict[str, Any]) -> None:
+        """Continue from `get_counts`."""
+        self._decisions, self._averaged = int(state["decisions"]), int(state["average"]["count"])
+        for name, value in state["average"]["network"].items():
+            self._average.get_parameter(name).copy_(torch.from_numpy(value))
+
+    def get_training_state(self) -> dict[str, Any]:
+        """Return what the next update depends on, as arrays and numbers: network, target, Adam, counts."""
+        module, state = self.module, self.optimizer.state
+        parameters = list(module.q_network.parameters())
+        adam = {
+            f"{index}": {name: value.cpu().numpy().copy() for name, value in state[parameter].items()}
+            for index, parameter in enumerate(parameters)
+        }
+        weights = {name: value.cpu().numpy().copy() for name, value in module.state_dict().items()}
+        return {"weights": weights, "adam": adam, **self.get_counts()}
+
+    def set_training_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_training_state`, in place."""
+        module = self.module
+        with torch.no_grad():
+            for name, value in module.state_dict().items():
+                value.copy_(torch.from_numpy(state["weights"][name]))
+            for index, parameter in enumerate(module.q_network.parameters()):
+                for name, value in self.optimizer.state[parameter].items():
+                    value.copy_(torch.from_numpy(np.asarray(state["adam"][f"{index}"][name])))
+        self.set_counts(state)
+
+
+def _mean(metrics: Sequence[UpdateMetrics], weights: Sequence[int] | None = None) -> UpdateMetrics:
+    rows = np.array([(one.loss, one.q_mean, one.td_error) for one in metrics])
+    loss, q_mean, td_error = np.average(rows, axis=0, weights=weights).tolist()
+    return UpdateMetrics(loss, q_mean, td_error, np.concatenate([one.errors for one in metrics]))
+
+
+class ModuleTraining:
+    """What the driver keeps for a module that learns: replay, normaliser, generator and clocks of its own decisions.
+
+    Batches are drawn by `entropy`; `network` is the one that learns.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        hyperparameters: DQNHyperparameters,
+        observation: ObservationMap,
+        mirror: Mirror | None,
+        entropy: Sequence[int] | None,
+        network: nn.Module,
+    ) -> None:
+        self.name, self.hyperparameters = name, hyperparameters
+        recent = RecentDecisions(hyperparameters, network) if hyperparameters.rollout else None
+        self.replay = recent or ReplayBuffer(hyperparameters, observation.size, mirror)
+        self.normalizer = RunningNormalizer(observation.size, observation.indicators)
+        self._generator = np.random.Generator(np.random.PCG64(entropy))
+        self.decisions, self.updates = 0, 0
+        #: Sums of loss, Q-value and TD error over the updates since the last `metrics`.
+        self._sums, self._summed = np.zeros(3), 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether the whole budget was received."""
+        return self.decisions >= self.hyperparameters.budget
+
+    @property
+    def exploration_rate(self) -> float:
+        """The share of random actions at this count of decisions."""
+        return self.hyperparameters.exploration_rate(self.decisions)
+
+    @property
+    def owed(self) -> int:
+        """The number of updates owed."""
+        return max(self.hyperparameters.updates_owed(self.decisions, self.updates), 0)
+
+    def receive(self, transitions: Transitions, source: int = 0) -> int:
+        """Store transitions of one source up to the budget, drop the surplus, and return the count."""
+        received = transitions.first(self.hyperparameters.budget - self.decisions)
+        self.normalizer.update(received.observations)
+        self.replay.add(received, source)
+        self.decisions += len(received)
+        return len(received)
+
+    def draw(self, updates: int) -> Batch:
+        """Sample the transitions of this number of updates."""
+        count = updates * self.hyperparameters.batch_size
+        return self.replay.sample(count, self._generator, self.normalizer, self.decisions)
+
+    def learned(self, metrics: UpdateMetrics, updates: int) -> None:
+        """Count updates that were taken, with what the learner reports of them."""
+        self.updates += updates
+        self._sums += updates * np.array([metrics.loss, metrics.q_mean, metrics.td_error])
+        self._summed += updates
+        self.replay.learned(metrics.errors)
+
+    def metrics(self) -> dict[str, float] | None:
+        """Return means of the learner's metrics once there are enough updates, or at the end; else None."""
+        if not self.finished and self._summed < UPDATES_PER_LOG:
+            return None
+        means = (self._sums / max(self._summed, 1)).tolist()
+        self._sums, self._summed = np.zeros(3), 0
+        return dict(zip((QF_LOSS_KEY, QF_MEAN_KEY, TD_ERROR_MEAN_KEY), means, strict=True))
+
+    def get_state(self) -> dict[str, Any]:
+        """Return everything that later batches depend on, as nested arrays and plain values."""
+        return {
+            "decisions": self.decisions,
+            "updates": self.updates,
+            "generator": self._generator.bit_generator.state,
+            "normalizer": self.normalizer.get_state(),
+            "replay": self.replay.get_state(),
+            "sums": self._sums.copy(),
+            "summed": self._summed,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_state`."""
+        self.decisions, self.updates = int(state["decisions"]), int(state["updates"])
+        self._generator.bit_generator.state = state["generator"]
+        self.normalizer.set_state(state["normalizer"])
+        self.replay.set_state(state["replay"])
+        self._sums, self._summed = np.array(state.get("sums", np.zeros(3))), int(state.get("summed", 0))

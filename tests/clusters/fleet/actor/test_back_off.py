@@ -1,0 +1,72 @@
+"""How a game's stream waits between two attempts to connect."""
+
+import random
+
+import pytest
+
+from soulsgraph_clusters.fleet.actor import stream
+from soulsgraph_clusters.fleet.actor.spool import Spool
+from soulsgraph_clusters.fleet.actor.stream import BACK_OFF_S, Head, Stream
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Hello
+
+#: What a head did in an attempt.
+SILENT, REFUSED, PLAYED = "silent", "refused", "played"
+
+
+class Waits:
+    """In the place of an event: notes every wait and takes no time; it is set after the last of them."""
+
+    def __init__(self, most):
+        self.most, self.waits = most, []
+
+    def is_set(self):
+        return len(self.waits) >= self.most
+
+    def wait(self, seconds):
+        self.waits.append(seconds)
+
+
+@pytest.fixture
+def attempts(tmp_path, monkeypatch):
+    """Return a function that lets attempts to connect end so, as a head takes part in them; it returns the waits."""
+
+    def run(*ends, factor=1.0):
+        spool, left = Spool(tmp_path / "spool"), [*ends]
+        own = Stream(Head("127.0.0.1:1", tmp_path), Hello(), spool, lambda: None, lambda _: None, lambda _: None)
+        own._stopping = waits = Waits(len(ends))
+
+        def connect():
+            end = left.pop(0)
+            own._answered, own.connected = end != SILENT, end == PLAYED
+            return "no head"
+
+        monkeypatch.setattr(own, "_connect", connect)
+        monkeypatch.setattr(random, "uniform", lambda low, high: low + factor * (high - low))
+        own._run()
+        spool.close()
+        return waits.waits
+
+    return run
+
+
+def test_waits_for_a_head_that_refuses_double_from_a_tenth_of_a_second_to_two(attempts):
+    assert BACK_OFF_S == (0.1, 2.0)
+    assert attempts(*[REFUSED] * 8) == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0])
+
+
+def test_waits_of_many_pcs_differ_by_half(attempts):
+    assert attempts(*[REFUSED] * 6, factor=0.0) == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.0])
+
+
+def test_a_connection_that_stood_is_followed_by_the_shortest_wait(attempts):
+    assert attempts(REFUSED, REFUSED, REFUSED, PLAYED, REFUSED) == pytest.approx([0.1, 0.2, 0.4, 0.1, 0.2])
+
+
+def test_who_waited_for_an_answer_asks_again_after_the_shortest_wait(attempts):
+    assert attempts(REFUSED, REFUSED, *[SILENT] * 4, REFUSED) == pytest.approx([0.1, 0.2, *[0.1] * 4, 0.2])
+
+
+def test_grpc_itself_waits_no_longer():
+    options = dict(stream._OPTIONS)
+    assert options["grpc.max_reconnect_backoff_ms"] <= 1000 * BACK_OFF_S[1]
+    assert options["grpc.initial_reconnect_backoff_ms"] == 1000 * BACK_OFF_S[0]

@@ -1,0 +1,418 @@
+"""A game that plays for a gateway: paused by a person, drained by the head, broken, and back again."""
+
+import threading
+import time
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+from itertools import pairwise
+
+import grpc
+import numpy as np
+import pytest
+
+from soulsgraph_clusters.fleet.actor import game_client
+from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, AT_ONCE, pause, pause_file, read_pause, resume
+from soulsgraph_clusters.fleet.actor.stream import PLAY, Head
+from soulsgraph_clusters.fleet.gateway import preflight
+from soulsgraph_clusters.fleet.gateway.admission import SHARE, SHARE_SLACK
+from soulsgraph_clusters.fleet.gateway.folder import set_drained
+from soulsgraph_clusters.fleet.gateway.preflight import RollCall
+from soulsgraph_clusters.fleet.protocol.arrays import decode_columns
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import FromGame, Hello, ToGame
+from soulsgraph_clusters.fleet.protocol.security import Tokens, token_metadata, write_token_file
+from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetError, FleetSettings
+from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.testing.fleet_here import GatewayHere, playing, random_weights
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.games.opening import open_game
+from soulsgraph_envs.games.realtime.cycle_timer import Clock
+from soulsgraph_envs.games.realtime.game import LiveGame
+from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_envs.testing import until
+from soulsgraph_envs.testing.realtime import FakeLink
+from soulsgraph_policies.learning import real_time
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
+
+TASK = StageTask(
+    "iudex-phase1", {"camera": "camera"}, {"camera": DQNHyperparameters(budget=10**6, replay_capacity=1000)}, 10.0
+)
+#: Decisions of a fight: the camera has one every tick.
+HORIZON = make_skill("camera").horizon
+FAST = GameSettings(driver="simulator", speed=50.0)
+
+
+class Played(GatewayHere):
+    """A gateway with what its games are asked here."""
+
+    def state(self, pc="attic"):
+        return next((one.health.state for one in self.gateway.sessions.live if one.hello.pc == pc), "")
+
+    def health(self, pc="attic"):
+        return next(one.health for one in self.gateway.sessions.live if one.hello.pc == pc)
+
+    def until_further_chunks(self, count=2):
+        end = self.journal.end + count
+        until(lambda: self.journal.end >= end, "chunks")
+
+
+@pytest.fixture
+def head(tmp_path, request):
+    with Played(tmp_path, TASK, getattr(request, "param", None)) as head:
+        yield head
+
+
+def _keys(records):
+    """Return lane and episode of every decision, one set for all."""
+    parts = [decode_columns(one.chunk.columns, TASK.spaces, TASK.terms).transitions["camera"] for one in records]
+    return {key for part in parts for key in zip(part.lanes.tolist(), part.episodes.tolist(), strict=True)}
+
+
+def test_every_decision_carries_the_weights_that_made_it_and_its_tick(head):
+    head.play(replace(FAST, lanes=1))
+    head.until_further_chunks()
+    head.publish(7)
+    until(lambda: any(7 in one.chunk.versions for one in head.records()), "decisions of the newer weights")
+    chunks = sorted((one.chunk for one in head.records()), key=lambda chunk: chunk.sequence)
+    versions, ticks = ([value for one in chunks for value in getattr(one, name)] for name in ("versions", "ticks"))
+    assert set(versions) == {1, 7}
+    assert versions == sorted(versions)
+    # One lane: a camera's decision a tick, and no tick without one.
+    assert ticks == list(range(1, len(ticks) + 1))
+    assert [one.weights_version for one in chunks] == [min(one.versions) for one in chunks]
+    pause(head.folder / "attic", AT_ONCE)
+    until(lambda: head.state() == "paused" and not head.health().waiting_chunks, "a pause after the last chunk")
+    played = head.health().ticks
+    resume(head.folder / "attic")
+    head.until_further_chunks()
+    # Another play of the same boot goes on counting; the ticks that a pause broke off count, too.
+    assert max(head.records()[-1].chunk.ticks) > played
+    assert min(head.records()[-1].chunk.ticks) > max(ticks)
+
+
+@pytest.mark.parametrize("when", [AT_ONCE, AFTER_FIGHT])
+def test_a_person_pauses_the_game_and_lets_it_play_other_fights_afterwards(head, when):
+    head.play(FAST)
+    head.until_further_chunks()
+    pause(head.folder / "attic", when)
+    until(lambda: head.state() == "paused" and not head.health().waiting_chunks, "a pause after the last chunk")
+    until(lambda: any("attic/1 is paused" in note for note in head.gateway.notes), "a note")
+    before = head.records()
+    assert resume(head.folder / "attic")
+    head.until_further_chunks()
+    assert head.state() == "playing"
+    after = head.records()[len(before) :]
+    assert _keys(before).isdisjoint(_keys(after))
+    assert any("attic/1 plays again" in note for note in head.gateway.notes)
+
+
+def test_a_pause_at_once_ends_the_fight_that_an_earlier_one_let_play(head):
+    head.play(replace(FAST, speed=0.3))
+    until(lambda: head.state() == "playing", "play")
+    pause(head.folder / "attic", AFTER_FIGHT)
+    # Time to see the first one: a game that saw only the second would show nothing.
+    time.sleep(1.0)
+    pause(head.folder / "attic", AT_ONCE)
+    until(lambda: head.state() == "paused", "a pause")
+    assert head.health().finished_decisions < HORIZON
+
+
+def test_a_game_that_joins_in_a_pause_waits_for_its_end(head):
+    (head.folder / "attic").mkdir()
+    pause(head.folder / "attic", AT_ONCE)
+    lines = head.play(FAST)
+    until(lambda: head.state() == "paused", "a pause")
+    assert head.journal.end == 0
+    assert "playing" not in lines
+    resume(head.folder / "attic")
+    head.until_further_chunks()
+
+
+def test_a_pause_needs_the_folder_of_a_game_and_whatever_a_file_says_is_one(tmp_path):
+    with pytest.raises(FleetError, match="expected the spool of this PC's games"):
+        pause(tmp_path / "none", AT_ONCE)
+    pause_file(tmp_path).write_bytes(b"\xff")
+    assert read_pause(pause_file(tmp_path)) == AT_ONCE
+    assert resume(tmp_path)
+    assert not resume(tmp_path)
+    assert read_pause(pause_file(tmp_path)) == ""
+
+
+def test_a_drained_pc_ends_its_fight_and_plays_again_when_that_is_undone(head):
+    head.play(FAST)
+    head.until_further_chunks()
+    set_drained(head.folder, "attic", True)
+    until(lambda: head.state() == "drained", "the end of the fight")
+    until(lambda: any("attic/1 is drained" in note for note in head.gateway.notes), "a note")
+    head.play(FAST, "cellar")
+    head.until_further_chunks()
+    assert head.state() == "drained"
+    set_drained(head.folder, "attic", False)
+    until(lambda: head.state() == "playing", "play")
+
+
+def test_a_drained_game_loses_nothing_and_is_still_drained_when_it_connects_again(head):
+    head.play(FAST)
+    head.until_further_chunks()
+    set_drained(head.folder, "attic", True)
+    until(lambda: head.state() == "drained", "the end of the fight")
+    assert head.health().finished_decisions > 0
+    assert head.health().lost_decisions["unfinished"] == 0
+    journaled = head.journal.decisions
+    until(lambda: journaled["attic/journaled"] == head.health().finished_decisions, "every decision")
+    set_drained(head.folder, "den", True)
+    lines = head.play(FAST, "den")
+    until(lambda: head.state("den") == "drained", "a drained game")
+    assert not any(line.startswith("waiting for a task:") for line in lines)
+
+
+def test_a_game_that_the_task_refuses_is_closed(head, monkeypatch):
+    monkeypatch.setattr(real_time, "RETRY_AFTER_S", 0.01)
+    opened, closed = [], []
+
+    def open_poor(*words):
+        poor = open_game(*words)
+        poor.capabilities = replace(poor.capabilities, supplies=frozenset())
+        poor.close = lambda: closed.append(poor)
+        opened.append(poor)
+        return poor
+
+    monkeypatch.setattr(game_client, "open_game", open_poor)
+    head.play(FAST)
+    until(lambda: head.state() == "broken", "a game that is of no use")
+    until(lambda: len(opened) > 1 and opened[0] in closed, "the end of the first game")
+
+
+def test_a_damaged_file_of_drained_pcs_is_reported_and_nobody_stops_for_it(head):
+    head.play(FAST)
+    head.until_further_chunks()
+    (head.folder / "drained.json").write_text("[")
+    until(lambda: any("drained.json" in note for note in head.gateway.notes), "a note")
+    head.until_further_chunks()
+    with pytest.raises(SoulsGraphError, match=r"drained\.json"):
+        set_drained(head.folder, "attic", True)
+
+
+def test_a_game_that_cannot_be_opened_is_named_with_its_reason(head):
+    head.play(GameSettings(driver="memory", process="no-such-game"))
+    until(lambda: any("attic/1 is broken: " in note for note in head.gateway.notes), "a note")
+    assert head.state() == "broken"
+    head.play(FAST, "cellar")
+    head.until_further_chunks()
+
+
+_SHARES = FleetSettings(pcs={"attic": PC(share=0.25), "cellar": PC(), "den": PC()})
+
+
+@pytest.mark.parametrize("head", [_SHARES], indirect=True)
+def test_a_pc_over_its_share_is_refused_while_others_play(head):
+    head.play(replace(FAST, lanes=4))
+    head.play(FAST, "cellar")
+    until(lambda: head.journal.decisions[f"attic/{SHARE}"] > 0, "a refusal")
+    head.until_further_chunks(6)
+    learned, refused = Counter(), 0
+    for record in head.records():
+        decisions = sum(record.chunk.decisions.values())
+        over = learned["attic"] + decisions > 0.25 * (learned.total() + decisions) + SHARE_SLACK
+        if record.refused:
+            assert (record.pc, record.refused, over) == ("attic", SHARE, True)
+            refused += 1
+        learned[record.pc] += 0 if record.refused else decisions
+    assert refused > 0
+    assert learned["cellar"] > 0
+
+
+@pytest.mark.parametrize("head", [_SHARES], indirect=True)
+def test_a_pc_alone_may_exceed_its_share(head):
+    head.play(replace(FAST, lanes=4))
+    until(lambda: head.journal.decisions["attic/journaled"] > 4 * SHARE_SLACK, "decisions")
+    assert head.journal.decisions[f"attic/{SHARE}"] == 0
+
+
+def test_a_roll_call_goes_on_beside_streams_that_say_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(preflight, "HELLO_WITHIN_S", 0.3)
+    monkeypatch.setattr(preflight, "_MOST_STREAMS", 1)
+    settings = FleetSettings(listen="127.0.0.1:0", pcs={"attic": PC()})
+    token, call = Tokens(tmp_path / settings.tokens).issue("attic"), RollCall(Fleet(settings, tmp_path))
+    channel, over = grpc.insecure_channel(f"127.0.0.1:{call.port}"), threading.Event()
+
+    def nothing():
+        over.wait()
+        yield from ()
+
+    try:
+        silent = channel.stream_stream(PLAY)(nothing(), metadata=token_metadata(token))
+        with pytest.raises(grpc.RpcError, match="CANCELLED"):
+            next(silent)
+        assert call.answers == ()
+        monkeypatch.setattr(preflight, "HELLO_WITHIN_S", 60.0)
+        hello = FromGame(hello=Hello(protocol=1, game="1\n\x1b[2J", lanes=1, version="9\n"))
+        asked = channel.stream_stream(PLAY, FromGame.SerializeToString)(iter([hello]), metadata=token_metadata(token))
+        assert ToGame.FromString(next(asked)).stop.refused
+        assert (call.answers[0].game, call.answers[0].version) == ("1??[2J", "9?")
+        assert "expected a game's name" in call.answers[0].problem
+    finally:
+        over.set()
+        channel.close()
+        call.close()
+
+
+def test_a_roll_call_keeps_no_more_games_of_a_pc_than_a_stage_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(preflight, "MOST_GAMES", 2)
+    settings = FleetSettings(listen="127.0.0.1:0", pcs={"attic": PC(), "den": PC()})
+    tokens = Tokens(tmp_path / settings.tokens)
+    attic, den = tokens.issue("attic"), tokens.issue("den")
+    call = RollCall(Fleet(settings, tmp_path))
+    with closing(call), grpc.insecure_channel(f"127.0.0.1:{call.port}") as channel:
+        ask = channel.stream_stream(PLAY, FromGame.SerializeToString)
+        for token, game, lanes in (
+            (attic, "1", 1),
+            (attic, "2", 1),
+            (attic, "3", 1),
+            (attic, "1", 4),
+            (den, "1", 1),
+        ):
+            hello = FromGame(hello=Hello(protocol=1, game=game, lanes=lanes, version="9"))
+            next(ask(iter([hello]), metadata=token_metadata(token)))
+        assert [(one.pc, one.game, one.lanes) for one in call.answers] == [
+            ("attic", "1", 4),
+            ("attic", "2", 1),
+            ("den", "1", 1),
+        ]
+
+
+def test_a_roll_call_names_who_is_there_and_who_is_missing(tmp_path):
+    settings = FleetSettings(listen="127.0.0.1:0", pcs={"attic": PC(), "cellar": PC(), "den": PC()})
+    tokens = Tokens(tmp_path / settings.tokens)
+    write_token_file(tmp_path / "attic.token", tokens.issue("attic"))
+    tokens.issue("den")
+    set_drained(tmp_path, "den", True)
+    call = RollCall(Fleet(settings, tmp_path))
+    assert call.missing == {"attic": "has not answered", "cellar": "has no token"}
+    with (
+        closing(call),
+        playing(Head(f"127.0.0.1:{call.port}", tmp_path / "attic.token"), tmp_path / "spool", FAST, "7"),
+    ):
+        until(lambda: call.answers, "an answer")
+        (answer,) = call.answers
+        assert (answer.pc, answer.game, answer.driver, answer.lanes) == ("attic", "7", "simulator", 1)
+        assert answer.problem == ""
+        assert call.missing == {"cellar": "has no token"}
+
+
+def test_what_is_played_by_altered_weights_of_a_frozen_skill_is_refused_and_the_game_gets_them_anew(
+    tmp_path, monkeypatch
+):
+    samplers, sampler = [], StageTask.sampler
+
+    def kept(*arguments):
+        samplers.append(sampler(*arguments))
+        return samplers[-1]
+
+    monkeypatch.setattr(StageTask, "sampler", kept)
+    task = StageTask(
+        "iudex-phase1", {"camera": "camera", "lock_on": "lock_on"}, {"lock_on": TASK.learns["camera"]}, 10.0
+    )
+    with Played(tmp_path, task) as head:
+        head.play(replace(FAST, lanes=2))
+        head.until_further_chunks()
+        head.publish()
+        head.until_further_chunks()
+        assert not any(one.refused for one in head.records())
+        assert all(len(one.chunk.frozen) == 32 for one in head.records())
+        # Camera is the first network.
+        samplers[-1]._networks._parameters[0] += np.float32(1e-3)
+        until(lambda: head.journal.decisions["attic/altered"], "a verdict")
+        until(
+            lambda: any("attic/1: expected frozen skills to play by" in note for note in head.gateway.notes), "a note"
+        )
+        refused = head.journal.end
+        until(lambda: any(not one.refused for one in head.records()[refused:]), "decisions by the stage's weights")
+
+
+def _fail_times(monkeypatch, count):
+    """Let the first attempts to read weights fail; return the moments of all."""
+    tried, decode = [], game_client.decode_weights
+
+    def fails(data):
+        tried.append(time.monotonic())
+        if len(tried) <= count:
+            raise FleetError("weights: expected those of the task, found others; try again.")
+        return decode(data)
+
+    monkeypatch.setattr(game_client, "decode_weights", fails)
+    return tried
+
+
+def test_a_game_that_cannot_use_what_came_asks_for_it_again_and_plays(head, monkeypatch):
+    tried = _fail_times(monkeypatch, 1)
+    lines = head.play(FAST)
+    head.until_further_chunks()
+    assert head.state() == "playing"
+    assert len(tried) > 1
+    assert "cannot play: weights: expected those of the task, found others; try again." in lines
+    # Its own end of a stream is no news.
+    assert not any("ancel" in line for line in lines)
+
+
+def test_a_game_that_can_never_use_what_comes_asks_again_at_most_so_often(head, monkeypatch):
+    monkeypatch.setattr(game_client, "ASK_AGAIN_EVERY_S", 3.0)
+    asked_s, reconnect = [], game_client.Stream.reconnect
+
+    def asks(stream):
+        asked_s.append(time.monotonic())
+        reconnect(stream)
+
+    monkeypatch.setattr(game_client.Stream, "reconnect", asks)
+    tried = _fail_times(monkeypatch, 10**6)
+    head.play(FAST)
+    until(lambda: len(tried) >= 4, "further attempts")
+    assert len(asked_s) >= len(tried) - 1
+    assert all(later - earlier > 2.0 for earlier, later in pairwise(asked_s))
+    until(lambda: any("attic/1 is cannot play: weights: " in note for note in head.gateway.notes), "a note")
+    assert head.journal.end == 0
+
+
+def test_weights_of_a_module_that_takes_no_part_are_left_alone(head):
+    mine = random_weights(head.task)
+    head.publish(1, mine | {"another": next(iter(mine.values()))})
+    head.play(FAST)
+    head.until_further_chunks()
+    assert head.state() == "playing"
+
+
+class _RealTime:
+    """The machine's own clock, for a fake game that runs without a program."""
+
+    def __init__(self):
+        self.clock = Clock()
+
+    @property
+    def now_s(self):
+        return self.clock.now()
+
+    def pass_by(self, seconds):
+        self.clock.sleep(seconds)
+
+
+def test_a_game_in_real_time_and_simulators_of_another_speed_play_one_stage(head, monkeypatch):
+    def open_either(settings, clock):
+        if settings.driver == "simulator":
+            return open_game(settings, clock)
+        return LiveGame(FakeLink(_RealTime()), settings, clock)
+
+    monkeypatch.setattr(game_client, "open_game", open_either)
+    head.play(GameSettings(driver="memory", speed=3.0))
+    head.play(replace(FAST, lanes=4), "cellar")
+    until(lambda: all(head.journal.decisions[f"{pc}/journaled"] > 20 for pc in ("attic", "cellar")), "both")
+    games = {game.name: game for game in head.status.describe(1).games}
+    assert {name: (game.driver, game.lanes) for name, game in games.items()} == {
+        "attic/1": ("memory", 1),
+        "cellar/1": ("simulator", 4),
+    }
+    records = head.records()
+    assert not any(record.refused for record in records)
+    # Nobody plays another's lanes.
+    lanes = {(record.pc, record.first_lane) for record in records}
+    assert lanes == {("attic", 0), ("cellar", 1)} or lanes == {("attic", 4), ("cellar", 0)}

@@ -1,0 +1,177 @@
+"""A PC's games as processes: started again whatever ends them, and refused in one line where they cannot be."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import grpc
+import pytest
+
+from soulsgraph_clusters.fleet.actor import host
+from soulsgraph_clusters.fleet.actor.host import GameProcess, HostOptions, ask
+from soulsgraph_clusters.fleet.actor.spool import Spool
+from soulsgraph_clusters.fleet.gateway.folder import sole_head
+from soulsgraph_clusters.fleet.gateway.metrics import Exporter
+from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
+from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
+from soulsgraph_clusters.fleet.protocol.settings import METHOD, SERVICE, Fleet, FleetError, FleetSettings
+from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.testing.fleet_here import GatewayHere
+from soulsgraph_envs.core.config import to_table
+from soulsgraph_envs.testing import PATIENCE_S, until
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
+
+TASK = StageTask(
+    "iudex-phase1", {"camera": "camera"}, {"camera": DQNHyperparameters(budget=10**9, replay_capacity=1000)}, 10.0
+)
+
+
+def has_ipv6():
+    """Return whether this machine can listen at ::1."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+def _order(folder, game=1):
+    return host._Order(
+        "127.0.0.1:1", str(folder / "token"), str(folder / "games.toml"), "", str(folder), 1, game, "a" * 16
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a script stands in for Python")
+def test_a_game_that_cannot_be_started_or_read_is_tried_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(host, "RESTART_AFTER_S", (0.01, 0.05))
+    program, lines = tmp_path / "python", []
+    monkeypatch.setattr(sys, "executable", str(program))
+
+    def report(line):
+        lines.append(line)
+        if len(lines) % 2:
+            raise OSError("nobody reads this")
+
+    process = GameProcess(_order(tmp_path), report)
+    try:
+        until(lambda: len(lines) > 2, "further attempts")
+        assert "No such file" in lines[0]
+        # It reads nothing, and says what is no text.
+        whole = tmp_path / "whole"
+        whole.write_text("#!/bin/sh\nexec <&-\nprintf 'a\\377b\\n'\nexit 3\n")
+        whole.chmod(0o700)
+        whole.rename(program)
+        until(lambda: any("ended with code 3" in line for line in lines[3:]), "an end")
+        until(lambda: lines.count("a\N{REPLACEMENT CHARACTER}b") > 2, "further starts")
+    finally:
+        process.stop()
+        process.join()
+
+
+def test_a_spool_that_another_process_has_is_one_line_and_the_game_plays_when_it_is_free(tmp_path, monkeypatch):
+    monkeypatch.setattr(host, "RESTART_AFTER_S", (0.01, 0.1))
+    write_token_file(tmp_path / "token", Tokens(tmp_path / "tokens.json").issue("attic"))
+    (tmp_path / "games.toml").write_text('[[games]]\ndriver = "simulator"\n')
+    spool, lines, starts = Spool(tmp_path / "game-1"), [], []
+    play = GameProcess._play
+    monkeypatch.setattr(GameProcess, "_play", lambda self: starts.append(time.monotonic()) or play(self))
+    process = GameProcess(_order(tmp_path), lines.append)
+    try:
+        until(lambda: len(starts) > 2, "further attempts")
+        spool.close()
+        until(lambda: any("no head answers" in line for line in lines), "a game that looks for its head")
+        process._process.kill()
+        until(lambda: any("ended with code -9; it is started again in 0.01 s" in line for line in lines), "its end")
+    finally:
+        process.stop()
+        process.join()
+        spool.close()
+    refusals = [line for line in lines if "expected no other process that plays this game" in line]
+    assert len(refusals) == 1
+    assert refusals[0].endswith("for what is not yet sent; it is tried again every 0.1 s")
+    assert not any("code 2" in line for line in lines)
+
+
+def test_a_game_that_is_no_longer_in_the_file_is_refused_in_one_line(tmp_path):
+    (tmp_path / "games.toml").write_text('[[games]]\ndriver = "simulator"\n')
+    order = json.dumps(to_table(_order(tmp_path, game=2))) + "\n"
+    program = [sys.executable, "-m", host.__name__]
+    done = subprocess.run(program, input=order, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "expected game 2, found 1" in done.stdout
+    assert done.stdout.count("\n") == 1
+
+
+def _answer(folder, answer):
+    """Ask a head that answers so, and return the error's text."""
+    write_token_file(folder / "token", Tokens(folder / "tokens.json").issue("attic"))
+    server = grpc.server(ThreadPoolExecutor(1))
+    handler = grpc.stream_stream_rpc_method_handler(answer)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with pytest.raises(FleetError) as refused:
+            ask(HostOptions(f"127.0.0.1:{port}", folder / "token", folder / "games.toml"))
+    finally:
+        server.stop(0).wait()
+    return str(refused.value)
+
+
+def test_a_head_that_ends_the_stream_without_an_answer_is_an_error(tmp_path):
+    assert "a stream that ended without one" in _answer(tmp_path, lambda messages, context: iter(()))
+
+
+def test_a_reason_of_several_lines_as_windows_has_them_becomes_one(tmp_path):
+    def refuse(messages, context):
+        context.abort(grpc.StatusCode.UNAVAILABLE, "Connection refused.\r\n -- 10061")
+
+    assert "found: Connection refused. -- 10061; " in _answer(tmp_path, refuse)
+
+
+def test_any_character_that_a_game_prints_arrives(tmp_path, monkeypatch):
+    # As on Windows, where text that is no terminal's has an encoding of few characters.
+    for name, value in (("LC_ALL", "C"), ("PYTHONCOERCECLOCALE", "0"), ("PYTHONUTF8", "0")):
+        monkeypatch.setenv(name, value)
+    folder, lines = tmp_path / "渡辺", []
+    process = GameProcess(_order(folder), lines.append)
+    try:
+        until(lambda: lines, "a refusal")
+    finally:
+        process.stop()
+        process.join()
+    assert len(lines) == 1
+    assert str(folder / "games.toml") in lines[0]
+    assert lines[0].endswith("; it is tried again every 30 s")
+
+
+_IPV6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 on its loopback")
+
+
+@_IPV6
+@pytest.mark.slow
+def test_a_pc_that_has_ipv6_alone_plays_by_tls_and_is_shown_with_its_address(tmp_path):
+    made = make_certificates(tmp_path, ["::1"])
+    settings = FleetSettings(certificate=made.certificate.name, key=made.key.name, metrics="[::1]:0")
+    (tmp_path / "games.toml").write_text('[[games]]\ndriver = "simulator"\nspeed = 50.0\n')
+    with sole_head(Fleet(replace(settings, listen="[::1]:0"), tmp_path)):
+        pass  # What `train --fleet` asks first.
+    with GatewayHere(tmp_path, TASK, settings, host="::1") as here:
+        here.publish()
+        files = here.token_file(), tmp_path / "games.toml", tmp_path / "ca.pem"
+        options = HostOptions(here.address, *files, spool=tmp_path / "spool")
+        assert options.addresses == (f"[::1]:{here.gateway.port}",)
+        assert ask(options) == "stage"
+        with host.playing(options, lambda line: None):
+            until(lambda: len(here.records()) > 1, "chunks by IPv6")
+            (game,) = here.status.describe(1).games
+        exporter = Exporter(here.fleet, lambda: here.status.describe(1))
+        try:
+            socket.create_connection(("::1", exporter.port), PATIENCE_S).close()
+        finally:
+            exporter.close()
+    assert (game.name, game.address) == ("attic/1", "::1")

@@ -1,0 +1,245 @@
+"""One stage after another: games stay connected, and what comes between two stages is refused by the next one."""
+
+import errno
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from soulsgraph_clusters.fleet.gateway import admission, chunk_queue, sessions
+from soulsgraph_clusters.fleet.gateway.coordinator import Desk
+from soulsgraph_clusters.fleet.gateway.folder import set_drained
+from soulsgraph_clusters.fleet.gateway.relay import RelayGateway
+from soulsgraph_clusters.fleet.protocol.settings import WAITING
+from soulsgraph_clusters.sessions.local_ray import free_port
+from soulsgraph_clusters.testing.fleet_here import GatewayHere
+from soulsgraph_envs.core.files import WriteError
+from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.testing import PATIENCE_S, until
+
+NEXT = "the next one"
+
+
+def test_a_connected_game_gets_the_next_stage_and_all_of_its_weights(door):
+    client = door.joined()
+    for count in (1, 2):
+        door.publish()
+        client.wait("weights", count)
+    door.end_stage()
+    assert client.wait("stop").reason == "the stage is over"
+    first = door.journal.attempt
+    door.begin_stage(NEXT)
+    task = client.wait("task", 2)
+    assert (task.stage, task.attempt) == (NEXT, door.journal.attempt)
+    assert task.attempt != first
+    # A stage counts its versions anew, and frozen modules may have changed.
+    door.publish()
+    weights = client.wait("weights", 3)
+    assert weights.version == 1
+    assert weights.arrays == client.got("weights")[0].arrays
+    client.send(door.chunk(1, stage=NEXT))
+    assert client.acknowledged(1) == {}
+    assert door.verdicts() == [(1, "")]
+    assert door.notes() == ["attic/1 joined, playing by simulator"]
+    assert not client.ended.is_set()
+
+
+def test_a_chunk_that_comes_between_two_stages_is_refused_by_the_next_one(door):
+    client = door.joined()
+    old = door.chunk(2)
+    client.send(door.chunk(1))
+    client.acknowledged(1)
+    door.end_stage()
+    client.send(old, door.health(state="resting"))
+    (session,) = door.gateway.sessions.live
+    until(lambda: session.health.state == "resting", "what was sent behind the chunk")
+    time.sleep(0.2)
+    assert len(client.got("acknowledgement")) == 1
+    door.begin_stage(NEXT)
+    assert client.acknowledged(1, 2) == {"other stage": 30}
+    assert door.verdicts() == [(2, "other stage")]
+
+
+def test_what_a_stage_could_not_write_is_refused_by_the_next_one(door, monkeypatch):
+    monkeypatch.setattr(chunk_queue, "RETRY_AFTER_S", 0.05)
+    client = door.joined()
+
+    def full(records):
+        raise WriteError("journal", OSError(errno.ENOSPC, "full disk"))
+
+    with monkeypatch.context() as failing:
+        failing.setattr(door.journal, "append", full)
+        client.send(door.chunk(1))
+        door.wait_for_note("full disk")
+        door.end_stage()
+    time.sleep(0.2)
+    assert not client.got("acknowledgement")
+    door.begin_stage(NEXT)
+    assert client.acknowledged(1) == {"other stage": 30}
+    assert door.wait_for_note("is written again")
+    door.gateway.check()
+
+
+def test_what_is_being_written_as_a_stage_ends_is_in_its_journal_and_acknowledged(door, monkeypatch):
+    monkeypatch.setattr(chunk_queue, "WRITE_WITHIN_S", 0.1)
+    client, append, slow = door.joined(), door.journal.append, threading.Event()
+
+    def appended(records):
+        slow.set()
+        time.sleep(1.0)
+        return append(records)
+
+    monkeypatch.setattr(door.journal, "append", appended)
+    client.send(door.chunk(1))
+    assert slow.wait(PATIENCE_S)
+    door.end_stage()
+    assert client.acknowledged(1) == {}
+    assert door.verdicts() == [(1, "")]
+    door.begin_stage(NEXT)
+    assert client.wait("task", 2).stage == NEXT
+    door.gateway.check()
+
+
+def test_weights_that_a_game_did_not_read_are_not_sent_in_the_next_stage(door, monkeypatch):
+    client = door.joined()
+    with monkeypatch.context() as unread:
+        unread.setattr(sessions.Session, "wake", lambda self: None)
+        door.publish(version=5000)
+        (session,) = door.gateway.sessions.live
+        until(lambda: session.weights, "weights that wait")
+        door.end_stage()
+    door.begin_stage(NEXT)
+    client.wait("task", 2)
+    door.publish()
+    client.wait("weights")
+    assert [weights.version for weights in client.got("weights")] == [1]
+
+
+@pytest.fixture
+def waiting(door, monkeypatch):
+    """Return a client that came between two stages, whose hello the gateway has."""
+    came, admit = threading.Event(), door.gateway._admit
+
+    def admitted(session):
+        came.set()
+        return admit(session)
+
+    monkeypatch.setattr(door.gateway, "_admit", admitted)
+    door.end_stage()
+    client = door.client(door.hello())
+    assert came.wait(PATIENCE_S)
+    return client
+
+
+def test_a_game_that_waits_for_a_stage_learns_that_there_is_none(door, waiting):
+    client = waiting
+    door.gateway.stop("the run is over")
+    stop = client.wait("stop")
+    assert (stop.reason, stop.refused) == ("the run is over", False)
+    assert door.notes() == []
+
+
+def test_a_game_that_comes_between_two_stages_waits_for_the_next_one(door, waiting):
+    time.sleep(0.3)
+    assert not waiting.received
+    assert not waiting.ended.is_set()
+    door.begin_stage(NEXT)
+    assert waiting.wait("task").stage == NEXT
+
+
+def test_a_chunk_of_a_game_that_was_not_let_in_is_refused_by_name_and_holds_nobody_up(door, monkeypatch):
+    monkeypatch.setattr(admission, "MOST_GAMES", 1)
+    door.joined()
+    chunk = door.chunk(1).chunk
+    hello = door.hello(game="2").hello
+    hello.pc = "attic"
+    ((_, answer),) = door.admission.write([(sessions.Session(hello, 0.0), chunk)], 0.0)
+    assert dict(answer.refused) == {"other stage": 30}
+    door.check_that_it_serves()
+
+
+def test_a_game_whose_pc_lacks_what_the_next_stage_needs_is_refused_by_name(door, lock_on_task):
+    client, other = door.joined(), door.joined(game="2")
+    other.close()
+    door.wait_for_note("attic/2 left")
+    door.end_stage()
+    task = replace(lock_on_task)
+    # The head itself has no project of that name.
+    object.__setattr__(task, "projects", {"fencing": "0" * 64})
+    door.begin_stage(NEXT, task)
+    assert "expected the project 'fencing'" in client.refusal()
+    assert len(client.got("task")) == 1
+    # Who left in an earlier stage is none of this one's games.
+    assert [game.name for game in door.status.describe(1).games] == ["attic/1"]
+
+
+def test_a_drained_pc_stays_drained_in_the_next_stage(door):
+    client = door.joined()
+    set_drained(door.folder, "attic", True)
+    until(lambda: any(stop.after_fight for stop in client.got("stop")), "the end of its play")
+    door.end_stage()
+    door.begin_stage(NEXT)
+    until(lambda: client.got("stop")[-1].after_fight and len(client.got("stop")) >= 3, "the next one's word")
+    assert len(client.got("task")) == 1
+    set_drained(door.folder, "attic", False)
+    assert client.wait("task", 2).stage == NEXT
+
+
+@pytest.mark.parametrize("waits_s", [0.0, 0.5])
+def test_a_playing_game_fights_on_in_the_next_stage(lock_on_task, tmp_path, waits_s):
+    with GatewayHere(tmp_path, lock_on_task) as here:
+        lines = here.play(GameSettings(driver="simulator", speed=20.0, lanes=2))
+        until(lambda: len(here.records()) > 2, "chunks")
+        (session,) = here.gateway.sessions.live
+        here.end_stage()
+        until(lambda: session.health.state == WAITING, "a game that waits")
+        time.sleep(waits_s)
+        here.begin_stage(NEXT)
+        here.publish()
+        until(lambda: any(not record.refused for record in here.records()), "chunks of the next stage")
+        assert [*here.gateway.sessions.live] == [session]
+        assert {record.chunk.stage for record in here.records() if not record.refused} == {NEXT}
+        assert lines.count("playing") == 2
+
+
+def test_games_of_a_further_gateway_stay_connected_too(door, tmp_path):
+    door.desk = Desk(door.fleet, door.intake, door.gateway)
+
+    class Writer:
+        """Asks whichever desk the door has now."""
+
+        def __getattr__(self, question):
+            return getattr(door.desk, question)
+
+    folder, address = tmp_path / "relay", f"127.0.0.1:{free_port()}"
+    folder.mkdir(0o700)
+    relay = RelayGateway(2, address, Writer(), folder)
+
+    def until_reported(condition, what):
+        until(lambda: relay.exchange() or condition(), what)
+
+    try:
+        client = door.joined(address)
+        door.publish()
+        until_reported(lambda: client.got("weights"), "weights")
+        client.send(door.chunk(1))
+        client.acknowledged(1)
+        assert not door.desk.stage_over
+        door.desk.end_stage()
+        until_reported(lambda: door.desk.stage_over, "the end of the stage")
+        assert client.wait("stop").reason == "the stage is over"
+        door.end_stage()
+        door.begin_stage(NEXT)
+        door.desk = Desk(door.fleet, door.intake, door.gateway)
+        until_reported(lambda: len(client.got("task")) > 1, "the next stage's task")
+        assert client.got("task")[1].stage == NEXT
+        door.publish()
+        until_reported(lambda: len(client.got("weights")) > 1, "the next stage's weights")
+        assert client.got("weights")[1].arrays == client.got("weights")[0].arrays
+        client.send(door.chunk(2, stage=NEXT))
+        assert client.acknowledged(1, 2) == {}
+        assert door.verdicts() == [(2, "")]
+        assert door.desk.playing == 1
+    finally:
+        relay.close()

@@ -1,0 +1,84 @@
+"""Acknowledgements: they ride on weights where these come soon, each in its own time, and older games are served."""
+
+import asyncio
+import time
+
+from soulsgraph_clusters.fleet.gateway.sessions import Session
+from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
+from soulsgraph_envs.testing import until
+
+OTHER_BOOT = "00000000000000b1"
+
+
+def riding(client):
+    """Return the sequences that were acknowledged beside another message or none, and the kind of that."""
+    return [
+        (message.WhichOneof("message"), [one for answer in message.acknowledged for one in answer.sequences])
+        for message in [*client.received]
+        if message.acknowledged
+    ]
+
+
+def waits(door):
+    """Return whether an acknowledgement waits for weights: a chunk is in the journal a moment before."""
+    return any(session._acknowledged for session in door.gateway.sessions.live)
+
+
+def test_acknowledgements_ride_on_the_next_weights(door, monkeypatch):
+    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.sessions.RIDE_WITHIN_S", 3600.0)
+    client, older = door.joined(), door.joined(game="2", boot=OTHER_BOOT, reads_acknowledged=False)
+    client.send(*(door.chunk(sequence) for sequence in (1, 2)), door.chunk(9, boot="00000000000000b2"))
+    until(lambda: len(door.verdicts()) == 3, "the chunks")
+    older.send(door.chunk(1, boot=OTHER_BOOT))
+    older.acknowledged(1)
+    assert not riding(client)
+    door.publish()
+    until(lambda: riding(client), "acknowledgements")
+    assert [(kind, sorted(told)) for kind, told in riding(client)] == [("weights", [1, 2, 9])]
+    assert client.got("weights")[-1] == older.wait("weights")
+    assert riding(older) == []
+
+
+def test_each_acknowledgement_waits_its_own_time_for_weights(door, monkeypatch):
+    client = door.joined()
+    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.sessions.RIDE_WITHIN_S", 4.0)
+    client.send(door.chunk(1))
+    until(lambda: waits(door), "the first chunk's acknowledgement")
+    door.publish()
+    until(lambda: len(riding(client)) == 1, "its acknowledgement")
+    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.sessions.RIDE_WITHIN_S", 3600.0)
+    client.send(door.chunk(2))
+    until(lambda: waits(door), "the second chunk's acknowledgement")
+    # Beyond the time that the first would have waited.
+    time.sleep(5.0)
+    assert len(riding(client)) == 1
+    door.publish()
+    until(lambda: len(riding(client)) == 2, "the second acknowledgement")
+    assert riding(client) == [("weights", [1]), ("weights", [2])]
+
+
+def test_acknowledgements_are_sent_alone_where_no_weights_come(door, monkeypatch):
+    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.sessions.RIDE_WITHIN_S", 0.2)
+    client = door.joined()
+    client.send(door.chunk(1))
+    until(lambda: riding(client), "an acknowledgement")
+    assert riding(client) == [(None, [1])]
+
+
+def test_a_game_that_reads_nothing_keeps_a_bounded_part_of_the_head(monkeypatch):
+    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.sessions.MOST_UNREAD", 50)
+
+    async def fill(reads_acknowledged):
+        hello = wire.Hello(pc="attic", game="1", reads_acknowledged=reads_acknowledged)
+        session = Session(hello, 0.0)
+        for sequence in range(40):
+            session.acknowledge(wire.Acknowledgement(boot=OTHER_BOOT, sequences=[sequence]))
+        assert not session.closed
+        for sequence in range(40):
+            session.acknowledge(wire.Acknowledgement(boot=OTHER_BOOT, sequences=[sequence]))
+        return session
+
+    for reads_acknowledged in (True, False):
+        session = asyncio.run(fill(reads_acknowledged))
+        assert session.closed
+        assert "read none of 50" in session.reason

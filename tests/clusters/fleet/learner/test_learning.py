@@ -1,0 +1,352 @@
+import shutil
+import threading
+import time
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from soulsgraph_clusters.fleet.gateway.gateway_runner import FLEET, FleetStage, GatewayRunner
+from soulsgraph_clusters.fleet.gateway.journal import Journal, JournalError
+from soulsgraph_clusters.fleet.gateway.status import FleetStatus, GameStatus
+from soulsgraph_clusters.fleet.learner import learning
+from soulsgraph_clusters.fleet.learner.learning import FleetDQN, JournalRunner
+from soulsgraph_clusters.fleet.protocol.arrays import encode_columns
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
+from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.testing.fleet_here import random_weights
+from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
+from soulsgraph_envs.games.opening import make_game
+from soulsgraph_envs.skills import SkillOptions
+from soulsgraph_envs.testing import until
+from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.learning.simulator_runner import SkillGraphEnvRunner
+
+BUDGET, SEED = 1500, 11
+NUMBERS = DQNHyperparameters(budget=BUDGET, replay_capacity=500, n_step=3, target_period=400)
+TASK = StageTask("iudex-phase1", {"camera": "camera", "lock_on": "lock_on"}, {"lock_on": NUMBERS}, 10.0)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory):
+    """A journal of two games' chunks in turn, every fifth refused, with more decisions than the budget."""
+    folder = tmp_path_factory.mktemp("fleet")
+    journal = Journal(folder / "journal", "lock_on", segment_bytes=60_000)
+    samplers = [TASK.sampler(make_game(3), seed) for seed in (1, 2)]
+    for sampler in samplers:
+        sampler.set_networks(TASK.networks(random_weights(TASK)))
+    for number in range(60):
+        game, sampler = number % 2, samplers[number % 2]
+        played = sampler.sample(20 + number)
+        chunk = Chunk(
+            boot=f"{game:016x}",
+            sequence=number,
+            decisions={"lock_on": len(played.transitions["lock_on"])},
+            columns=encode_columns(played),
+        )
+        refused = "stale" if number % 5 == 4 else ""
+        journal.append([Record(pc="attic", game=str(game), first_lane=3 * game, refused=refused, chunk=chunk)])
+    journal.close()
+    return FleetStage(Fleet(FleetSettings(), folder), folder / "journal", "lock_on", TASK.scenario, SkillOptions())
+
+
+def _algorithm(stage, runner=JournalRunner):
+    config = FleetDQN.get_default_config().debugging(log_level="ERROR")
+    config = config.stage(TASK.skills, NUMBERS, decisions_per_round=64, seed=SEED)
+    return config.env_runners(env_runner_cls=runner).environment(env_config={FLEET: stage}).build_algo()
+
+
+def _trained(stage, until=BUDGET):
+    algorithm = _algorithm(stage)
+    while algorithm.decisions < until:
+        algorithm.train()
+    return algorithm
+
+
+def _weights(algorithm):
+    weights = algorithm.weights("lock_on")
+    algorithm.stop()
+    return weights
+
+
+def _equal(one, other):
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@pytest.fixture(scope="module")
+def weights(stage):
+    return _weights(_trained(stage))
+
+
+@pytest.mark.parametrize("most", [1, 7])
+def test_what_arrives_together_changes_no_weight(stage, weights, monkeypatch, most):
+    monkeypatch.setattr(learning, "MOST_RECORDS", most)
+    assert _equal(_weights(_trained(stage)), weights)
+
+
+def test_another_journal_leads_to_other_weights(stage, weights):
+    algorithm = _algorithm(stage)
+    algorithm.position = 4
+    while not algorithm.finished:
+        algorithm.train()
+    assert not _equal(_weights(algorithm), weights)
+
+
+def test_what_was_played_on_top_of_other_frozen_weights_is_not_learned(stage):
+    algorithm = _algorithm(stage)
+    frozen = algorithm._frozen
+    assert len(frozen) == 32
+    journal = Journal.reading(stage.journal, stage.name)
+    records = [record for _, record in journal.read(0, 3)]
+    journal.close()
+    for record, digest in zip(records, (frozen, b"", b"a" * 32), strict=True):
+        record.chunk.frozen = digest
+    assert [algorithm._read(record) is not None for record in records] == [True, True, False]
+    algorithm.stop()
+
+
+def test_a_checkpoint_goes_on_in_the_journal_to_the_same_weights(stage, weights, tmp_path):
+    first = _trained(stage, until=1000)
+    position = first.position
+    first.save_checkpoint(str(tmp_path))
+    first.stop()
+    algorithm = _algorithm(stage)
+    algorithm.load_checkpoint(str(tmp_path))
+    assert algorithm.position == position > 0
+    while not algorithm.finished:
+        algorithm.train()
+    assert _equal(_weights(algorithm), weights)
+
+
+def test_the_journal_keeps_what_comes_after_the_checkpoint_that_was_resumed(stage, tmp_path, monkeypatch):
+    first = _trained(stage, until=500)
+    resumed, pruned = first.position, []
+    first.save_checkpoint(str(tmp_path / "first"))
+    first.stop()
+    algorithm = _algorithm(stage)
+    monkeypatch.setattr(JournalRunner, "prune", lambda _, before: pruned.append(before), raising=False)
+    group = algorithm.env_runner_group
+    monkeypatch.setattr(
+        group,
+        "foreach_env_runner",
+        lambda call, **_: [call(group.local_env_runner)] if callable(call) else [],
+    )
+    algorithm.load_checkpoint(str(tmp_path / "first"))
+    monkeypatch.setattr(learning, "MOST_RECORDS", 5)
+    for name in ("second", "third"):
+        algorithm.training_step()
+        algorithm.training_step()
+        algorithm.save_checkpoint(str(tmp_path / name))
+    assert pruned[0] == resumed < pruned[1] < algorithm.position
+    algorithm.stop()
+
+
+def _saves(algorithm, folder):
+    """Train to the end as a stage is trained, saving what is due; return the positions of the checkpoints."""
+    positions = []
+    while not algorithm.finished:
+        algorithm.train()
+        if algorithm.checkpoint_due:
+            algorithm.save_checkpoint(str(folder / str(len(positions))))
+            positions.append(algorithm.position)
+            assert not algorithm.checkpoint_due
+    return positions
+
+
+def test_a_checkpoint_is_due_for_each_quarter_of_the_journal_and_changes_no_weight(stage, weights, tmp_path):
+    journal = Journal.reading(stage.journal, "lock_on")
+    sizes = [len(record) for record in journal.read_bytes(0, 1000)]
+    journal.close()
+    settings = FleetSettings(journal_mb=0.1)
+    algorithm = _algorithm(replace(stage, fleet=Fleet(settings, stage.fleet.folder)))
+    positions = _saves(algorithm, tmp_path)
+    between = [sum(sizes[before:after]) for before, after in pairwise([0, *positions])]
+    assert len(between) > 3
+    # A round goes on to its last whole chunk.
+    assert all(25_000 < each < 60_000 for each in between)
+    assert _equal(_weights(algorithm), weights)
+
+
+class GatewayInDriver(GatewayRunner):
+    """A gateway in the driver's process, where a checkpoint has the state of runners, too."""
+
+    def get_training_state(self):
+        return {}
+
+
+def test_a_stage_that_fills_its_journal_again_and_again_comes_to_its_end(stage, tmp_path):
+    settings = FleetSettings("127.0.0.1:0", journal_mb=0.06)
+    small = replace(stage, fleet=Fleet(settings, tmp_path), journal=tmp_path / "journal")
+    algorithm = _algorithm(small, GatewayInDriver)
+    journal, largest, full, over = algorithm.env_runner._journal, 0, 0, threading.Event()
+    copied = Journal.reading(stage.journal, "lock_on")
+    records = [record for _, record in copied.read(0, 1000)]
+    copied.close()
+
+    def write():
+        nonlocal largest, full
+        for record in records:
+            while not over.is_set():
+                try:
+                    journal.append([record])
+                    break
+                except JournalError:
+                    full += 1
+                    time.sleep(0.01)
+            largest = max(largest, journal.size_bytes)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        # Nothing is pruned before the first checkpoint, so that it must come.
+        until(lambda: full, "a full journal")
+        positions = _saves(algorithm, tmp_path)
+    finally:
+        over.set()
+        writer.join()
+        algorithm.stop()
+    assert 50_000 < largest <= 60_000
+    assert 0 < journal.first <= positions[-2]
+
+
+def test_a_stage_is_resumed_as_it_was_begun_with_a_fleet_or_without(stage, tmp_path):
+    first = _trained(stage, until=500)
+    first.save_checkpoint(str(tmp_path / "fleet"))
+    first.stop()
+    config = SkillDQN.get_default_config().debugging(log_level="ERROR")
+    config = config.stage(TASK.skills, NUMBERS, decisions_per_round=64, seed=SEED)
+    config.environment(env_config={"scenario": TASK.ground, "lanes": 4})
+    without = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=0).build_algo()
+    with pytest.raises(SoulsGraphError, match="resume it with the fleet"):
+        without.load_checkpoint(str(tmp_path / "fleet"))
+    without.save_checkpoint(str(tmp_path / "without"))
+    without.stop()
+    algorithm = _algorithm(stage)
+    with pytest.raises(SoulsGraphError, match="resume it without the fleet"):
+        algorithm.load_checkpoint(str(tmp_path / "without"))
+    algorithm.stop()
+
+
+def test_a_replay_of_a_pruned_journal_says_what_is_missing(stage, tmp_path):
+    shutil.copytree(stage.journal, tmp_path / "journal")
+    journal = Journal(tmp_path / "journal", "lock_on")
+    journal.prune(journal.end)
+    assert journal.first > 0
+    journal.close()
+    algorithm = _algorithm(replace(stage, journal=tmp_path / "journal"))
+    with pytest.raises(SoulsGraphError, match="restore the older of these"):
+        algorithm.train()
+    algorithm.stop()
+
+
+def test_every_decision_that_came_is_learned_surplus_or_refused(stage, caplog):
+    algorithm = _trained(stage)
+    journal = Journal.reading(stage.journal, "lock_on")
+    records = [record for _, record in journal.read(0, 1000)]
+    came = sum(sum(record.chunk.decisions.values()) for record in records)
+    refused = sum(sum(record.chunk.decisions.values()) for record in records if record.refused)
+    assert algorithm.decisions == BUDGET < came - refused
+    account = f"{BUDGET:,} learned, {came - refused - BUDGET:,} surplus, {refused:,} refused as stale"
+    # Ray writes lines of its own when a process builds its first algorithm.
+    ours = [line.getMessage() for line in caplog.records if line.name == "soulsgraph"]
+    assert ours == [f"lock_on: of the decisions received {account}"]
+    assert algorithm.updates == NUMBERS.updates_owed(BUDGET, 0)
+    journal.close()
+    algorithm.stop()
+
+
+def test_a_checkpoint_of_another_attempt_is_refused(stage, tmp_path):
+    first = _trained(stage, until=1000)
+    first.attempt = "another"
+    first.save_checkpoint(str(tmp_path))
+    first.stop()
+    algorithm = _algorithm(stage)
+    algorithm.load_checkpoint(str(tmp_path))
+    with pytest.raises(SoulsGraphError, match="expected the journal of attempt another"):
+        algorithm.train()
+    algorithm.stop()
+
+
+def test_a_journal_that_ends_before_the_budget_is_an_error(stage):
+    algorithm = _algorithm(stage)
+    algorithm.position = 50
+    with pytest.raises(SoulsGraphError, match="found its end"):
+        algorithm.train()
+    algorithm.stop()
+
+
+def _status(*games):
+    return FleetStatus("lock_on", "a1", 0.0, 1, 9, {}, games)
+
+
+def _game(name, state, connected=True, note=""):
+    numbers = {"ticks_per_s": 0.0, "ideal_ticks_per_s": 10.0, "stale_ticks": 0.0, "silent_s": 0.1, "waiting_chunks": 0}
+    return GameStatus(name, "memory", 1, state, note, finished=0, connected=connected, **numbers)
+
+
+def test_a_game_that_a_person_put_aside_is_waited_for_and_others_not_longer_than_said(stage, caplog):
+    algorithm = _algorithm(stage)
+
+    def waits(*games, since_s):
+        algorithm.status, algorithm.live_runners = _status(*games), sum(game.connected for game in games)
+        algorithm._last_chunk_s = time.monotonic() - since_s
+        algorithm._wait_for_games(False)
+
+    broken = _game("attic/1", "broken", note="no window")
+    for state in ("paused", "drained"):
+        waits(broken, _game("cellar/1", state), since_s=1e4)
+    waits(broken, since_s=200.0)
+    # One that was paused and is gone plays no more than others.
+    for games, named in (
+        ((broken, _game("cellar/1", "paused", connected=False)), "attic/1 is broken, no window; cellar/1 is paused"),
+        ((_game("cellar", "not seen", connected=False),), "cellar is not seen"),
+    ):
+        with pytest.raises(UnavailableError, match="found none for 300 s") as found:
+            waits(*games, since_s=301.0)
+        assert f"({named})" in str(found.value)
+    caplog.clear()
+    for _ in range(3):
+        waits(since_s=6.0)
+    lines = [line.getMessage() for line in caplog.records if line.name == "soulsgraph"]
+    assert lines == ["lock_on: no game is connected; one is waited for, for 300 s at most"]
+    algorithm.stop()
+
+
+def test_figures_of_every_game_and_of_its_pcs_decisions_are_drawn(stage):
+    algorithm = _algorithm(stage)
+    assert algorithm.runner_metrics() == {}
+    numbers = {"ticks_per_s": 15.0, "ideal_ticks_per_s": 30.0, "stale_ticks": 7.0, "silent_s": 0.1}
+    game = GameStatus(
+        name="attic/2",
+        driver="memory",
+        lanes=1,
+        state="playing",
+        note="",
+        waiting_chunks=3,
+        finished=100,
+        lost={"doubtful": 4},
+        lateness_p99_ms=1.5,
+        reset_share={"reload": 0.25},
+        lost_episodes={"gone": 2},
+        **numbers,
+    )
+    decisions = {"attic/journaled": 90, "attic/other stage": 6}
+    algorithm.status = FleetStatus("lock_on", "a1", 0.0, 1, 9, decisions, (game,))
+    metrics = algorithm.runner_metrics()
+    algorithm.stop()
+    assert metrics["fleet/attic"] == {"decisions/journaled": 90.0, "decisions/other stage": 6.0}
+    assert metrics["fleet/attic/2"] == {
+        "connected": 1.0,
+        "silent_s": 0.1,
+        "ticks_per_s": 15.0,
+        "share_of_ideal_ticks": 0.5,
+        "lateness_p99_ms": 1.5,
+        "stale_ticks": 7.0,
+        "waiting_chunks": 3.0,
+        "reset_share/reload": 0.25,
+        "lost/doubtful": 4.0,
+        "lost_episodes/gone": 2.0,
+    }

@@ -1,0 +1,293 @@
+import json
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load, save
+
+from soulsgraph_clusters.fleet.protocol.arrays import (
+    decode_columns,
+    decode_weights,
+    encode_columns,
+    encode_weights,
+    read_moments,
+    write_moments,
+)
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
+from soulsgraph_clusters.fleet.protocol.settings import FleetError
+from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.testing.fleet_here import random_weights
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.games.opening import make_game
+from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
+from soulsgraph_policies.learning.sampler import Moments, Transitions
+
+
+@pytest.fixture(scope="module")
+def task():
+    plays = {"camera": "camera", "lock_on": "lock_on"}
+    return StageTask("iudex-phase1", plays, {"lock_on": skill_hyperparameters(4000)}, 10.0)
+
+
+@pytest.fixture(scope="module")
+def chunk(task):
+    sampler = task.sampler(make_game(3), seed=5)
+    sampler.set_networks(task.networks(random_weights(task)))
+    return sampler.sample(900)
+
+
+def test_a_chunk_comes_back_as_it_was(task, chunk):
+    back = decode_columns(encode_columns(chunk), task.spaces, task.terms)
+    assert back.transitions.keys() == {"lock_on"}
+    for name in vars(chunk.transitions["lock_on"]):
+        sent, found = (getattr(one.transitions["lock_on"], name) for one in (chunk, back))
+        assert sent.dtype == found.dtype, name
+        assert np.array_equal(sent, found), name
+    assert np.array_equal(back.episodes["lock_on"].terms, chunk.episodes["lock_on"].terms)
+
+
+_WHOLE = st.integers(0, 2**31 - 1)
+
+
+@given(st.dictionaries(st.sampled_from(("dodge", "camera", "lock_on")), st.lists(_WHOLE, min_size=1), min_size=1))
+def test_every_transition_keeps_its_version_and_tick(played):
+    moments = {name: Moments(np.array(values), np.arange(len(values))) for name, values in played.items()}
+    chunk = Chunk(decisions={name: len(values) for name, values in played.items()})
+    write_moments(moments, chunk)
+    assert chunk.weights_version == min(min(values) for values in played.values())
+    back = read_moments(Chunk.FromString(chunk.SerializeToString()))
+    assert {name: own.versions.tolist() for name, own in back.items()} == played
+    assert all(own.ticks.tolist() == list(range(len(own.versions))) for own in back.values())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"versions": [2, 3, 4]},
+        {"ticks": [1]},
+        {"versions": [3, 4], "ticks": [1, 2]},
+        {"ticks": []},
+        {"versions": [4, 4, 4]},
+        {"versions": [3, 3, 2**31]},
+        {"ticks": [1, 2, 2**53 + 1]},
+        {"decisions": {}},
+    ],
+)
+def test_versions_that_are_not_the_decisions_own_are_refused_in_one_line(changes):
+    values = {"decisions": {"camera": 2, "dodge": 1}, "weights_version": 3, "versions": [3, 3, 5], "ticks": [1, 2, 2]}
+    assert len(read_moments(Chunk(**values))["camera"].ticks) == 2
+    with pytest.raises(FleetError, match=r"^chunk: expected versions .* found .*[^\n]$"):
+        read_moments(Chunk(**values | changes))
+
+
+def test_no_version_is_larger_than_a_column_of_it_holds():
+    with pytest.raises(FleetError, match="weights of a version to 2147483647, found 1099511627776"):
+        read_moments(Chunk(decisions={"camera": 2}, weights_version=2**40))
+
+
+def test_an_older_hosts_chunk_says_of_no_transition_when_it_was_played():
+    assert read_moments(Chunk(decisions={"camera": 2}, weights_version=3)) == {}
+
+
+def test_files_of_one_head_are_checked_by_their_values_each(task, chunk):
+    """The form of a file that was read before is known; its values and its size are not."""
+    data = encode_columns(chunk)
+    first = decode_columns(data, task.spaces, task.terms)
+    for change in (_set("actions", 99), _set("rewards", np.nan), _set("ticks", 0)):
+        with pytest.raises(FleetError, match="decisions of lock_on's"):
+            decode_columns(_changed(chunk, change), task.spaces, task.terms)
+    whole = load(data)
+    for name in (name for name, array in whole.items() if array.dtype == np.bool_):
+        neither = save(whole | {name: np.full(whole[name].shape, 2, np.uint8).view(np.bool_)})
+        end = 8 + int.from_bytes(data[:8], "little")
+        assert neither[:end] == data[:end]
+        with pytest.raises(FleetError, match="with values to"):
+            decode_columns(neither, task.spaces, task.terms)
+    for other in (data[:-1], data + b"\0"):
+        with pytest.raises(FleetError, match="a safetensors file"):
+            decode_columns(other, task.spaces, task.terms)
+    again = decode_columns(data, task.spaces, task.terms)
+    again.transitions["lock_on"].lanes[...] += 1
+    assert not np.array_equal(again.transitions["lock_on"].lanes, first.transitions["lock_on"].lanes)
+
+
+def test_a_known_head_fits_no_module_of_other_sizes(task, chunk):
+    data = encode_columns(chunk)
+    decode_columns(data, task.spaces, task.terms)
+    ((size, actions),) = task.spaces.values()
+    with pytest.raises(FleetError, match="observations as float32"):
+        decode_columns(data, {"lock_on": (size + 1, actions)}, task.terms)
+    with pytest.raises(FleetError, match="decisions of lock_on's 1 actions"):
+        decode_columns(data, {"lock_on": (size, 1)}, task.terms)
+
+
+def _with_head(data, change):
+    """Return a file whose head is another text, padded to a multiple of 8 bytes."""
+    size = int.from_bytes(data[:8], "little")
+    head = change(data[8 : 8 + size].decode().rstrip()).encode()
+    head += b" " * (-len(head) % 8)
+    return len(head).to_bytes(8, "little") + head + data[8 + size :]
+
+
+def _as_lists(head):
+    """Write each column's entry as a list, which the library that loads files reads as well."""
+    entries = json.loads(head)
+    return json.dumps({name: [one["dtype"], one["shape"], one["data_offsets"]] for name, one in entries.items()})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _as_lists,
+        lambda head: '{"x":["U8",[0],[0,0]],' + head[1:],
+        lambda head: '{"__metadata__":{"x":"' + "y" * 2**17 + '"},' + head[1:],
+    ],
+    ids=["lists", "one-list", "long"],
+)
+def test_a_head_that_no_host_writes_is_refused_in_one_line(task, chunk, change):
+    data = _with_head(encode_columns(chunk), change)
+    load(data)
+    with pytest.raises(FleetError, match=r"^chunk: expected .* found .*[^\n]$"):
+        decode_columns(data, task.spaces, task.terms)
+
+
+def test_columns_that_begin_beside_a_multiple_of_their_values_are_refused(task, chunk):
+    data = encode_columns(chunk)
+    size = int.from_bytes(data[:8], "little")
+    shifted = (size + 1).to_bytes(8, "little") + data[8 : 8 + size] + b" " + data[8 + size :]
+    load(shifted)
+    with pytest.raises(FleetError, match="each column at a multiple"):
+        decode_columns(shifted, task.spaces, task.terms)
+
+
+@pytest.mark.parametrize("twice", ["first", "last"])
+def test_a_name_that_is_there_twice_is_refused_or_read_as_the_library_reads_it(task, chunk, twice):
+    data = encode_columns(chunk)
+    other = '"transitions/lock_on/ticks":{"dtype":"I64","shape":[900],"data_offsets":[0,7200]}'
+    if twice == "first":
+        file = _with_head(data, lambda head: "{" + other + "," + head[1:])
+    else:
+        file = _with_head(data, lambda head: head[:-1] + "," + other + "}")
+    with suppress(FleetError):
+        found = decode_columns(file, task.spaces, task.terms)
+        assert np.array_equal(found.transitions["lock_on"].ticks, load(file)["transitions/lock_on/ticks"])
+
+
+@pytest.mark.parametrize("odd", ["1e999", "[" * 200 + "]" * 200, "NaN"])
+def test_a_head_that_only_the_reader_of_files_would_take_is_refused(task, chunk, odd):
+    file = _with_head(encode_columns(chunk), lambda head: head.replace('{"dtype"', f'{{"more":{odd},"dtype"', 1))
+    with pytest.raises(FleetError, match=r"^chunk: expected .* found .*[^\n]$"):
+        decode_columns(file, task.spaces, task.terms)
+
+
+def _changed(chunk, change):
+    arrays = load(encode_columns(chunk))
+    change(arrays)
+    return save(arrays)
+
+
+def _set(name, value, place=0):
+    def change(arrays):
+        arrays[f"transitions/lock_on/{name}"][place] = value
+
+    return change
+
+
+def _replaced(name, make):
+    def change(arrays):
+        arrays[name] = make(arrays[name])
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda arrays: arrays.pop("transitions/lock_on/ticks"),
+        lambda arrays: arrays.update({"transitions/lock_on/more": np.zeros(900, np.int64)}),
+        lambda arrays: arrays.update({"transitions/dodge/ticks": np.zeros(900, np.int64)}),
+        lambda arrays: arrays.update({"__import__": np.zeros(1)}),
+        _replaced("transitions/lock_on/actions", lambda values: values.astype(np.int32)),
+        _replaced("transitions/lock_on/observations", lambda values: values[:, 1:].copy()),
+        _replaced("transitions/lock_on/observations", lambda values: values[1:].copy()),
+        _replaced("transitions/lock_on/lanes", lambda values: values.reshape(-1, 1)),
+        _replaced("episodes/lock_on/terms", lambda values: values[:, :0].copy()),
+        _set("actions", 99),
+        _set("actions", -1),
+        _set("ticks", 0),
+        _set("lanes", -1),
+        _set("rewards", np.nan),
+        _set("observations", np.inf),
+        _set("next_observations", -np.inf),
+    ],
+)
+def test_columns_that_the_stage_cannot_have_are_refused_by_name(task, chunk, change):
+    with pytest.raises(FleetError, match=r"^chunk: expected .* found .*"):
+        decode_columns(_changed(chunk, change), task.spaces, task.terms)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_bytes_are_refused_in_one_line_or_read(task, chunk, data):
+    whole = bytearray(encode_columns(chunk))
+    if data.draw(st.booleans()):
+        whole = bytearray(data.draw(st.binary(max_size=400)))
+    for _ in range(data.draw(st.integers(0, 8))):
+        if whole:
+            whole[data.draw(st.integers(0, min(len(whole), 2000) - 1))] = data.draw(st.integers(0, 255))
+    del whole[data.draw(st.integers(0, len(whole))) :]
+    refusal = ""
+    try:
+        found = decode_columns(bytes(whole), task.spaces, task.terms).transitions.values()
+    except FleetError as error:
+        refusal, found = str(error), []
+    assert "\n" not in refusal
+    assert all(isinstance(part, Transitions) for part in found)
+
+
+def test_weights_come_back_as_they_were(task):
+    weights = random_weights(task)
+    back = decode_weights(encode_weights(weights))
+    assert {module: set(own) for module, own in back.items()} == {module: set(own) for module, own in weights.items()}
+    assert all(
+        np.array_equal(back[module][name], weights[module][name]) for module in weights for name in weights[module]
+    )
+
+
+def test_a_task_is_read_as_it_was_written(task):
+    assert StageTask.from_json(task.to_json()) == task
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"iudex-phase1"', '"/tmp/mine.toml"'),
+        ('"iudex-phase1"', '"nowhere"'),
+        ('"plays"', '"launch"'),
+        ('"lock_on": "lock_on"', '"lock_on": "other"'),
+        ("{", "["),
+    ],
+)
+def test_a_task_that_names_what_is_not_shipped_is_refused(task, old, new):
+    with pytest.raises(SoulsGraphError, match=r"^task: "):
+        StageTask.from_json(task.to_json().replace(old, new, 1))
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 3e38, -1.7e308, 2**62])
+def test_no_column_holds_numbers_that_learning_or_results_could_not_be_computed_from(task, chunk, odd):
+    whole = load(encode_columns(chunk))
+    refused = []
+    for name, array in whole.items():
+        # A game's own lanes are known to who takes the chunk in.
+        if array.dtype == np.bool_ or (array.dtype == np.int64 and odd != 2**62) or name.endswith("/lanes"):
+            continue
+        changed = array.copy()
+        with np.errstate(over="ignore"):
+            changed.reshape(-1)[-1] = odd
+        with suppress(FleetError):
+            decode_columns(save(whole | {name: changed}), task.spaces, task.terms)
+            pytest.fail(f"{name} with {odd} was taken")
+        refused.append(name)
+    assert len(refused) > 5

@@ -1,0 +1,167 @@
+"""Own skills in a fleet: a PC plays them by its own copy of the project, and is refused by name without it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from soulsgraph.project import begin_project
+from soulsgraph_clusters.fleet.actor.stream import Head
+from soulsgraph_clusters.fleet.gateway.preflight import RollCall
+from soulsgraph_clusters.fleet.protocol import project_digests
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Hello
+from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
+from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetSettings
+from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.testing.fleet_here import GatewayHere, playing
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.testing import until
+from soulsgraph_policies.agents.projects import forget_project, load_project, loaded_projects, take_over
+from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
+
+PLAYS = {name: name for name in ("camera", "lock_on", "movement", "parry")}
+FAST = GameSettings(driver="simulator", speed=50.0, lanes=2)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The folder of a new project that is loaded."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    begin_project(tmp_path / "fencing")
+    load_project(tmp_path / "fencing")
+    yield tmp_path / "fencing"
+    for name in loaded_projects():
+        forget_project(name)
+
+
+@pytest.fixture
+def task(folder):
+    learns = {"parry": skill_hyperparameters(4000)}
+    projects = {"fencing": loaded_projects()["fencing"].digest}
+    return StageTask("iudex-phase1-whole", PLAYS, learns, 10.0, projects=projects)
+
+
+def _change_code(folder):
+    skill = folder / "fencing" / "parry.py"
+    skill.write_text(skill.read_text().replace("tried: float = 0.3", "tried: float = 0.2"))
+    forget_project("fencing")
+    load_project(folder)
+
+
+def test_a_task_names_a_project_by_its_digest_and_by_no_place(task, folder):
+    text = task.to_json()
+    assert json.loads(text)["projects"] == {"fencing": project_digests.digests_here()["fencing"]}
+    assert str(folder) not in text
+    assert ".py" not in text
+    assert StageTask.from_json(text) == task
+
+
+def test_a_pc_without_the_code_or_with_other_code_refuses_a_task_by_the_projects_name(task, folder):
+    text, digest = task.to_json(), task.projects["fencing"][:16]
+    forget_project("fencing")
+    with pytest.raises(
+        SoulsGraphError, match=rf"task: skills: expected the project 'fencing' .*{digest}\), found none of that name"
+    ):
+        StageTask.from_json(text)
+    load_project(folder)
+    assert StageTask.from_json(text) == task
+    _change_code(folder)
+    with pytest.raises(SoulsGraphError, match=r"found other code \([0-9a-f]{16}\); copy the head's project to the PC"):
+        StageTask.from_json(text)
+
+
+def test_a_task_that_leaves_out_the_project_of_a_skill_is_refused(task):
+    values = json.loads(task.to_json())
+    with pytest.raises(SoulsGraphError, match=r"digest of every project .* found none of fencing"):
+        StageTask.from_json(json.dumps(values | {"projects": {}}))
+    with pytest.raises(SoulsGraphError, match="skill"):
+        StageTask.from_json(json.dumps(values | {"plays": {"hop": "hop"}, "learns": {}}))
+
+
+@pytest.mark.parametrize("name", ["hostile", "hostile:project", "../hostile", "os"])
+def test_a_hostile_task_causes_no_import(task, tmp_path, monkeypatch, name):
+    (tmp_path / "hostile").mkdir()
+    (tmp_path / "hostile" / "__init__.py").write_text("raise SystemExit('imported')\n")
+    sys.path.insert(0, str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    values = json.loads(task.to_json())
+    with pytest.raises(SoulsGraphError, match="expected the project"):
+        StageTask.from_json(json.dumps(values | {"projects": {name: "0" * 64}}))
+    assert "hostile" not in sys.modules
+
+
+def test_a_hello_names_what_is_loaded_and_what_is_no_name_or_digest_is_left_out(folder):
+    said = project_digests.in_hello()
+    hostile = {"project/": "0" * 64, "project/../x": "0" * 64, "project/other": "\x1b[2J", "data": "0" * 64}
+    assert project_digests.of_hello(Hello(digests=said | hostile)) == project_digests.digests_here()
+    assert str(folder) not in str(said)
+
+
+def test_pcs_without_the_code_are_refused_by_name_and_the_others_play(task, tmp_path, monkeypatch):
+    with GatewayHere(tmp_path, task) as head:
+        with monkeypatch.context() as absent:
+            absent.setattr(project_digests, "in_hello", dict)
+            without = head.play(FAST, "attic")
+        with monkeypatch.context() as other:
+            other.setattr(project_digests, "in_hello", lambda: {"project/fencing": "0" * 64})
+            changed = head.play(FAST, "cellar")
+        head.play(FAST, "shed")
+        until(lambda: head.journal.decisions["shed/journaled"] > 0, "decisions of the PC that has the code")
+        until(lambda: any("refused" in line for line in without), "a refusal")
+        until(lambda: any("refused" in line for line in changed), "a refusal")
+        notes = [*head.gateway.notes]
+    for pc, lines, found in (
+        ("attic", without, "none of that name"),
+        ("cellar", changed, "other code (0000000000000000)"),
+    ):
+        (said,) = {line for line in lines if "refused" in line}
+        assert f"{pc}: expected the project 'fencing'" in said
+        assert found in said
+        assert "start the host anew" in said
+        assert any(f"{pc}: refused: {pc}: expected the project 'fencing'" in note for note in notes)
+    assert {record.pc for record in head.records()} == {"shed"}
+
+
+def test_a_roll_call_compares_the_projects_of_every_game(folder, tmp_path):
+    settings, spool = FleetSettings(listen="127.0.0.1:0", pcs={"attic": PC()}), tmp_path / "spool"
+    write_token_file(tmp_path / "attic.token", Tokens(tmp_path / settings.tokens).issue("attic"))
+    here = project_digests.digests_here()
+    for needed, problem in (
+        (here, ""),
+        ({"fencing": "0" * 64}, "expected the project 'fencing' with the head's code (0000000000000000), found other"),
+        ({"riding": "0" * 64}, "expected the project 'riding' with the head's code (0000000000000000), found none"),
+    ):
+        call = RollCall(Fleet(settings, tmp_path), needed)
+        try:
+            with playing(Head(f"127.0.0.1:{call.port}", tmp_path / "attic.token"), spool, FAST):
+                until(lambda call=call: call.answers, "an answer")
+                (answer,) = call.answers
+        finally:
+            call.close()
+        assert answer.problem == ""
+        assert answer.projects == ("fencing",)
+        assert answer.lacks.startswith(problem)
+        assert bool(answer.lacks) == bool(problem)
+
+
+def test_a_process_takes_over_a_project_by_value_once_and_refuses_other_code(folder):
+    (loaded,) = loaded_projects().values()
+    take_over([loaded])
+    forget_project("fencing")
+    take_over([loaded])
+    assert project_digests.digests_here() == {"fencing": loaded.digest}
+    _change_code(folder)
+    with pytest.raises(SoulsGraphError, match="another state of its code"):
+        take_over([loaded])
+
+
+def test_a_game_pc_loads_projects_without_torch_and_ray(folder):
+    code = (
+        "import sys; from pathlib import Path; from soulsgraph_clusters.fleet.actor import game_client, host; "
+        f"host.load_projects([Path({str(folder)!r})], print); from soulsgraph_envs.skills import make_skill; "
+        "print(make_skill('parry').name, sorted({'torch', 'ray'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "parry []"

@@ -1,0 +1,256 @@
+"""A fleet's tokens and credentials: who gets in, over real connections, and what unusable files are refused by."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
+from soulsgraph_clusters.fleet.protocol.security import (
+    Tokens,
+    channel_credentials,
+    read_token_file,
+    sent_token,
+    server_credentials,
+    token_metadata,
+    write_token_file,
+)
+from soulsgraph_clusters.fleet.protocol.settings import FleetError, FleetSettings
+from soulsgraph_envs.testing import PATIENCE_S
+
+SETTINGS = FleetSettings(certificate="head.pem", key="head.key")
+HOSTS = ("localhost", "127.0.0.1")
+CALL = "/test/Name"
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+class Names(grpc.GenericRpcHandler):
+    """Answer every call with the name of its token."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self.tokens = tokens
+
+    def service(self, details: Any) -> Any:
+        name = self.tokens.name_of(sent_token(details.invocation_metadata))
+        return grpc.unary_unary_rpc_method_handler(lambda request, context: (name or "nobody").encode())
+
+
+@contextmanager
+def served(tokens: Tokens, credentials: Any, host: str = "127.0.0.1") -> Iterator[int]:
+    """Serve names on the loopback; yield the port."""
+    server = grpc.server(ThreadPoolExecutor(2), handlers=[Names(tokens)])
+    try:
+        if credentials is None:
+            port = server.add_insecure_port(f"{host}:0")
+        else:
+            port = server.add_secure_port(f"{host}:0", credentials)
+        server.start()
+        yield port
+    finally:
+        server.stop(None).wait(PATIENCE_S)
+
+
+def ask(address: str, credentials: Any, token: str | None = None) -> str:
+    """Return whom the server takes the token's holder for, or the name of the error."""
+    channel = grpc.insecure_channel(address) if credentials is None else grpc.secure_channel(address, credentials)
+    metadata = None if token is None else token_metadata(token)
+    with channel:
+        try:
+            return channel.unary_unary(CALL)(b"", timeout=PATIENCE_S, metadata=metadata).decode()
+        except grpc.RpcError as error:
+            return error.code().name
+
+
+def test_only_who_trusts_the_heads_ca_connects_and_only_a_token_has_a_name(tmp_path: Path) -> None:
+    make_certificates(tmp_path, HOSTS)
+    make_certificates(tmp_path / "other", HOSTS)
+    tokens = Tokens(tmp_path / "tokens.json")
+    token = tokens.issue("pc-1")
+    with served(tokens, server_credentials(SETTINGS, tmp_path)) as port:
+        trusting = channel_credentials(tmp_path / "ca.pem")
+        for host in HOSTS:
+            assert ask(f"{host}:{port}", trusting, token) == "pc-1"
+        assert ask(f"127.0.0.1:{port}", trusting) == "nobody"
+        assert ask(f"127.0.0.1:{port}", trusting, token + "x") == "nobody"
+        assert ask(f"127.0.0.1:{port}", channel_credentials(tmp_path / "other" / "ca.pem"), token) == "UNAVAILABLE"
+        assert ask(f"127.0.0.1:{port}", channel_credentials(None), token) == "UNAVAILABLE"
+
+
+def test_a_certificate_for_another_host_is_refused(tmp_path: Path) -> None:
+    make_certificates(tmp_path, ("head.lan",))
+    with served(Tokens(tmp_path / "tokens.json"), server_credentials(SETTINGS, tmp_path), "0.0.0.0") as port:
+        trusting = channel_credentials(tmp_path / "ca.pem")
+        assert ask(f"127.0.0.2:{port}", trusting) == "UNAVAILABLE"
+        # The head's own machine reads its metrics by these.
+        assert [ask(f"{host}:{port}", trusting) for host in HOSTS] == ["nobody", "nobody"]
+
+
+def test_a_copy_of_the_ca_stays_valid_when_the_head_gets_another_certificate(tmp_path: Path) -> None:
+    make_certificates(tmp_path, ("head.lan",))
+    copy = tmp_path / "copy.pem"
+    copy.write_bytes((tmp_path / "ca.pem").read_bytes())
+    make_certificates(tmp_path, HOSTS)
+    with served(Tokens(tmp_path / "tokens.json"), server_credentials(SETTINGS, tmp_path)) as port:
+        assert ask(f"127.0.0.1:{port}", channel_credentials(copy)) == "nobody"
+
+
+def test_without_a_certificate_the_loopback_still_asks_for_the_token(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path / "tokens.json")
+    token = tokens.issue("pc-1")
+    credentials = server_credentials(FleetSettings(), tmp_path)
+    assert credentials is None
+    with served(tokens, credentials) as port:
+        assert ask(f"127.0.0.1:{port}", None, token) == "pc-1"
+        assert ask(f"127.0.0.1:{port}", None) == "nobody"
+
+
+def test_a_running_head_sees_what_another_process_issued_and_revoked(tmp_path: Path) -> None:
+    running, other = Tokens(tmp_path / "tokens.json"), Tokens(tmp_path / "tokens.json")
+    assert running.names == ()
+    first, second = other.issue("pc-1"), other.issue("pc-2")
+    assert (running.names, running.name_of(first), running.name_of(second)) == (("pc-1", "pc-2"), "pc-1", "pc-2")
+    newer = other.issue("pc-1")
+    assert (running.name_of(first), running.name_of(newer)) == (None, "pc-1")
+    other.revoke("pc-1")
+    assert (running.names, running.name_of(newer), running.name_of(second)) == (("pc-2",), None, "pc-2")
+    with pytest.raises(FleetError, match=r"expected a PC with a token \(pc-2\), found 'pc-1'"):
+        other.revoke("pc-1")
+
+
+def issue_ten(path: Path, first: int) -> None:
+    for number in range(first, first + 10):
+        Tokens(path).issue(f"pc-{number}")
+
+
+def test_processes_that_issue_at_once_lose_no_token(tmp_path: Path) -> None:
+    path, context = tmp_path / "tokens.json", get_context("fork")
+    issuing = [context.Process(target=issue_ten, args=(path, first)) for first in (0, 10, 20)]
+    for process in issuing:
+        process.start()
+    for process in issuing:
+        process.join(PATIENCE_S)
+    assert set(Tokens(path).names) == {f"pc-{number}" for number in range(30)}
+
+
+def test_the_head_keeps_no_token_and_every_secret_has_mode_600(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path, HOSTS)
+    tokens = Tokens(tmp_path / "tokens.json")
+    token = tokens.issue("pc-1")
+    write_token_file(tmp_path / "pc-1.token", token)
+    assert read_token_file(tmp_path / "pc-1.token") == token
+    assert token not in tokens.path.read_text()
+    assert {mode(path) for path in (tokens.path, tmp_path / "pc-1.token", made.key, tmp_path / "ca.key")} == {0o600}
+    assert {mode(made.ca), mode(made.certificate)} == {0o644}
+
+
+@pytest.mark.parametrize("token", ["", " ", "ü", "\udcff", "x" * 10_000])
+def test_no_odd_token_has_a_name(tmp_path: Path, token: str) -> None:
+    tokens = Tokens(tmp_path / "tokens.json")
+    tokens.issue("pc-1")
+    assert tokens.name_of(token) is None
+
+
+@pytest.mark.parametrize("sent", ["Basic abc", "abc", "bearer abc", b"Bearer abc", ""])
+def test_only_a_bearer_is_a_token(sent: str | bytes) -> None:
+    assert sent_token([("other", "Bearer x"), ("authorization", sent)]) == ""
+
+
+@pytest.mark.parametrize("name", ["", "pc 1", "pc/1", "..", "pc.1", "ü", "p" * 41, "pc\n"])
+def test_a_pcs_name_is_a_plain_word(tmp_path: Path, name: str) -> None:
+    with pytest.raises(FleetError, match="expected a name of 1 to 40 letters"):
+        Tokens(tmp_path / "tokens.json").issue(name)
+    assert not list(tmp_path.iterdir())
+
+
+HASH = "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("{", "a readable JSON file"),
+        ("[]", "expected a table"),
+        ('{"format": "soulsgraph run", "version": 1, "tokens": {}}', "format: expected one of soulsgraph tokens"),
+        ('{"format": "soulsgraph tokens", "version": 2, "tokens": {}}', "version: expected"),
+        ('{"format": "soulsgraph tokens", "version": 1}', "tokens: expected a table, found no such key"),
+        ('{"format": "soulsgraph tokens", "version": 1, "tokens": {"pc": "x"}}', "hash of 'pc'"),
+        (f'{{"format": "soulsgraph tokens", "version": 1, "tokens": {{"p c": "{HASH}"}}}}', "expected a name"),
+        ("schön", "other characters than ASCII"),
+    ],
+)
+def test_a_damaged_file_of_hashes_is_one_line_for_every_question(tmp_path: Path, content: str, expected: str) -> None:
+    path = tmp_path / "tokens.json"
+    tokens = Tokens(path)
+    token = tokens.issue("pc-1")
+    path.write_text(content)
+    questions: list[Callable[[], object]] = [
+        lambda: Tokens(path),
+        lambda: tokens.names,
+        lambda: tokens.name_of(token),
+        lambda: tokens.issue("pc-2"),
+        lambda: tokens.revoke("pc-1"),
+    ]
+    for question in questions:
+        with pytest.raises(FleetError, match=expected) as caught:
+            question()
+        assert str(caught.value).startswith(f"{path}: ")
+        assert "\n" not in str(caught.value)
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize("readable", ["tokens.json", "pc.token", "head.key", "ca.key"])
+def test_a_secret_that_others_may_read_is_refused(tmp_path: Path, readable: str) -> None:
+    make_certificates(tmp_path, HOSTS)
+    write_token_file(tmp_path / "pc.token", Tokens(tmp_path / "tokens.json").issue("pc"))
+    (tmp_path / readable).chmod(0o644)
+    uses: dict[str, Callable[[], object]] = {
+        "tokens.json": lambda: Tokens(tmp_path / "tokens.json"),
+        "pc.token": lambda: read_token_file(tmp_path / "pc.token"),
+        "head.key": lambda: server_credentials(SETTINGS, tmp_path),
+        "ca.key": lambda: make_certificates(tmp_path, HOSTS),
+    }
+    with pytest.raises(FleetError, match=f"{readable}: expected mode 600, found 644"):
+        uses[readable]()
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (
+            replace(SETTINGS, key="other/head.key"),
+            "other/head.key: expected the key of .*head.pem, found another one's",
+        ),
+        (replace(SETTINGS, key="none.key"), "none.key: expected a readable private key, found: No such file"),
+        (replace(SETTINGS, key="tokens.json"), "tokens.json: expected a private key as PEM"),
+        (replace(SETTINGS, certificate="none.pem"), "none.pem: expected a certificate as PEM, found: No such file"),
+        (replace(SETTINGS, certificate="head.key"), "head.key: expected a certificate as PEM, found: none"),
+        (replace(SETTINGS, certificate="other"), "other: expected a certificate as PEM, found: Is a directory"),
+    ],
+)
+def test_unusable_certificates_are_refused_before_anything_listens(
+    tmp_path: Path, settings: FleetSettings, expected: str
+) -> None:
+    make_certificates(tmp_path, HOSTS)
+    make_certificates(tmp_path / "other", HOSTS)
+    Tokens(tmp_path / "tokens.json").issue("pc")
+    with pytest.raises(FleetError, match=expected):
+        server_credentials(settings, tmp_path)
+
+
+@pytest.mark.parametrize("wrong", ["head.pem", "ca.key", "none.pem"])
+def test_a_pc_trusts_nothing_but_a_ca(tmp_path: Path, wrong: str) -> None:
+    make_certificates(tmp_path, HOSTS)
+    with pytest.raises(FleetError, match=rf"{wrong}: expected .* certificate .*; copy the head's ca\.pem there\.$"):
+        channel_credentials(tmp_path / wrong)

@@ -1,0 +1,107 @@
+"""How many gateways a fleet has, and where they may listen."""
+
+import subprocess
+import sys
+
+import pytest
+
+from soulsgraph_clusters.fleet.protocol import settings as settings_module
+from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
+from soulsgraph_clusters.fleet.protocol.security import read_identity
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError, FleetSettings, deciding_files, load_fleet
+
+RELAYS = ("127.0.0.1:7444", "127.0.0.1:7445")
+
+
+def test_further_gateways_take_the_addresses_in_their_order(tmp_path):
+    settings = FleetSettings(relays=RELAYS)
+    assert [Fleet(settings, tmp_path, count).relays for count in (1, 2, 3)] == [(), RELAYS[:1], RELAYS]
+    assert Fleet(settings, tmp_path).gateways == 1
+
+
+def test_an_address_by_ipv6_is_a_setting_like_others(tmp_path):
+    made = make_certificates(tmp_path, ["fd00::5"])
+    files = {"certificate": made.certificate.name, "key": made.key.name}
+    settings = FleetSettings("[fd00:0::5]:7443", relays=("[::1]:7444",), metrics="[::1]:0", **files)
+    assert read_identity(settings, tmp_path, [settings.listen, *settings.relays]) is not None
+    assert FleetSettings("[::1]:7443").listen == "[::1]:7443"
+    with pytest.raises(FleetError, match="expected a certificate and its key to listen on fd00::5"):
+        FleetSettings("[fd00::5]:7443")
+    for address in ("fd00::5", "[::1]", "[::1:7443", "::1]:7443", "[head.lan]:7443", "[]:7443", ":7443"):
+        with pytest.raises(
+            FleetError, match=r"expected `listen` as HOST:PORT, found .* brackets around an IPv6 address"
+        ):
+            FleetSettings(address)
+
+
+@pytest.mark.parametrize("count", [0, -1, 4])
+def test_gateways_without_an_address_are_refused(tmp_path, count):
+    file = tmp_path / "fleet.toml"
+    file.write_text(f"relays = {[*RELAYS]}\n")
+    assert load_fleet(file, 3).relays == RELAYS
+    with pytest.raises(FleetError, match=f"gateways: expected 1 to 3, .* found {count}; add the address"):
+        load_fleet(file, count)
+
+
+@pytest.mark.parametrize(
+    ("relays", "expected"),
+    [
+        (("10.0.0.3:7443",), "expected a certificate and its key to listen on 10.0.0.3"),
+        (("127.0.0.1",), "expected `relays` as HOST:PORT, found '127.0.0.1'"),
+        (("127.0.0.1:7443",), "expected each address of `listen` and `relays` once"),
+        ((*RELAYS, RELAYS[0]), "expected each address of `listen` and `relays` once"),
+    ],
+)
+def test_an_address_that_no_gateway_can_have_is_refused(relays, expected):
+    with pytest.raises(FleetError, match=expected):
+        FleetSettings(relays=relays)
+
+
+def test_a_certificate_that_does_not_hold_for_a_gateway_is_refused_before_it_starts(tmp_path):
+    make_certificates(tmp_path, ["10.0.0.1", "head.lan"])
+    settings = FleetSettings("10.0.0.1:7443", ("10.0.0.3:7443",), certificate="head.pem", key="head.key")
+    assert read_identity(settings, tmp_path) is not None
+    assert read_identity(settings, tmp_path, ["head.lan:7443", "127.0.0.1:7443", "[::1]:7443"]) is not None
+    with pytest.raises(FleetError, match=r"holds for 10\.0\.0\.3, where a gateway listens, found one of head\.lan, "):
+        read_identity(settings, tmp_path, settings.relays)
+
+
+#: What a game's process loads that decides no transition: the wire, its secrets, and files written whole.
+_DECIDES_NOTHING = {
+    *("soulsgraph_clusters", "soulsgraph_policies", "soulsgraph_envs.core.files", "soulsgraph_clusters.fleet"),
+    *(f"soulsgraph_clusters.fleet.{name}" for name in ("fleet_pb2", "messages", "own_projects", "security")),
+    *(f"soulsgraph_clusters.fleet.{name}" for name in ("settings", "pc", "pc.stream")),
+}
+
+
+def test_all_that_a_games_process_plays_by_is_part_of_the_digest():
+    code = (
+        "import sys, pkgutil, soulsgraph_clusters.fleet.actor.game_client\n"
+        "from soulsgraph_envs.games.opening import make_game\n"
+        "make_game(1)\n"
+        "print(*(m.__name__ for m in sys.modules.values() if getattr(m, '__name__', '').startswith('soulsgraph')))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    # The skills have a digest of their own.
+    playing = {name for name in loaded if not name.startswith("soulsgraph_envs.skills")} - _DECIDES_NOTHING
+    covered = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in deciding_files()}
+    assert playing <= covered
+    assert {"soulsgraph_envs.combat.rollout", "soulsgraph_policies.agents.inference"} <= playing
+
+
+def test_the_digest_of_code_is_of_its_meaning(tmp_path):
+    file = tmp_path / "reward.py"
+
+    def digest(text):
+        file.write_text(text)
+        return settings_module._meaning({"reward.py": file})
+
+    plain = digest("class Reward:\n    scale: float = 1.0\n    def of(self, hit):\n        return -hit\n")
+    other_looks = (
+        '"""A module."""\nclass Reward:\n    """A reward."""\n    scale: float = 1.0\n    """A field."""\n\n'
+        '    # Why.\n    def of(self, hit):\n        """Return it."""\n        return (-hit)\n'
+    )
+    assert digest(other_looks) == digest(other_looks.replace("\n", "\r\n")) == plain
+    assert digest("class Reward:\n    scale: float = 1.0\n    def of(self, hit):\n        return hit\n") != plain
+    file.write_text("")
+    assert settings_module._meaning({"a.py": file}) != settings_module._meaning({"b.py": file})

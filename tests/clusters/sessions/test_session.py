@@ -1,0 +1,333 @@
+import os
+import shutil
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from soulsgraph_clusters.sessions.packages import find_source, package_folders
+from soulsgraph_clusters.sessions.session import ClusterError, _other_versions, check_cluster, check_session
+from soulsgraph_clusters.testing import LocalCluster, free_port
+from soulsgraph_envs.testing import PATIENCE_S, until
+
+
+@pytest.mark.parametrize("address", ["nonsense", "host:", "host:0", "host:65536", "127.0.0.1:port", "127.0.0.1:²", ""])
+def test_an_address_that_is_none_is_refused(address):
+    with pytest.raises(ClusterError, match="expected host:port"):
+        check_cluster(address)
+
+
+def test_a_dead_address_is_refused_before_ray_is_asked():
+    with pytest.raises(ClusterError, match=r"expected a Ray cluster to answer.*ray start --head"):
+        check_cluster(f"127.0.0.1:{free_port()}")
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """An environment without any setting of Ray."""
+    for name in [name for name in os.environ if name.startswith("RAY_")]:
+        monkeypatch.delenv(name)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"RAY_ADDRESS": "nonsense"}, "found 'nonsense'; correct RAY_ADDRESS"),
+        ({"RAY_ADDRESS": "127.0.0.1:70000"}, "correct RAY_ADDRESS"),
+        ({"RAY_AUTH_MODE": "tokens"}, "RAY_AUTH_MODE: expected token or disabled, found 'tokens'"),
+        ({"RAY_AUTH_TOKEN_PATH": "/no/such/token"}, "RAY_AUTH_TOKEN_PATH: expected the file of a token.*No such file"),
+        ({"RAY_AUTH_TOKEN_PATH": os.devnull}, "found an empty file"),
+        ({"RAY_USE_TLS": "1"}, "RAY_USE_TLS: expected a certificate, its key and its authority"),
+        ({"RAY_USE_TLS": "1", "RAY_TLS_SERVER_CERT": "/no/such.pem"}, "RAY_TLS_CA_CERT=nothing"),
+    ],
+)
+def test_an_environment_by_which_ray_cannot_start_is_refused_at_once(plain, settings, message):
+    for name, value in settings.items():
+        plain.setenv(name, value)
+    with pytest.raises(ClusterError, match=message):
+        check_session()
+
+
+def test_certificates_that_ray_could_use_are_taken_and_an_encrypted_key_is_refused(plain, tmp_path):
+    paths = {name: str(tmp_path / name) for name in ("cert", "key", "encrypted")}
+    make = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    make += ["-days", "2", "-subj", "/CN=a head", "-keyout", paths["key"], "-out", paths["cert"]]
+    subprocess.run(make, check=True, capture_output=True)
+    encrypt = ["openssl", "pkey", "-in", paths["key"], "-aes256", "-passout", "pass:secret", "-out", paths["encrypted"]]
+    subprocess.run(encrypt, check=True, capture_output=True)
+    plain.setenv("RAY_USE_TLS", "1")
+    plain.setenv("RAY_TLS_CA_CERT", paths["cert"])
+    plain.setenv("RAY_TLS_SERVER_CERT", paths["cert"])
+    plain.setenv("RAY_TLS_SERVER_KEY", paths["key"])
+    check_session("local")
+    plain.setenv("RAY_TLS_SERVER_KEY", paths["encrypted"])
+    with pytest.raises(ClusterError, match="expected a certificate, its key"):
+        check_session("local")
+
+
+def test_what_another_setting_overrides_is_not_asked_for(plain):
+    plain.setenv("RAY_AUTH_TOKEN_PATH", "/no/such/token")
+    plain.setenv("RAY_AUTH_MODE", "disabled")
+    check_session()
+    plain.setenv("RAY_AUTH_MODE", "token")
+    plain.setenv("RAY_AUTH_TOKEN", "0" * 64)
+    check_session()
+    plain.setenv("RAY_ADDRESS", "nonsense")
+    check_session("local")
+
+
+def test_a_host_that_cannot_be_a_name_is_refused():
+    with pytest.raises(ClusterError, match="expected a Ray cluster to answer"):
+        check_cluster("host..name:6379")
+
+
+@pytest.mark.slow
+def test_a_port_that_is_not_rays_is_refused(monkeypatch):
+    monkeypatch.setattr("soulsgraph_clusters.sessions.head.HEALTH_CHECK_TIMEOUT_S", 5.0)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        with pytest.raises(ClusterError, match=r"expected a (healthy cluster|Ray cluster to answer)"):
+            check_cluster(f"127.0.0.1:{silent.getsockname()[1]}")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with LocalCluster() as cluster:
+        yield cluster
+
+
+def _python(cluster, code, **changes):
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=cluster.environment | changes,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+
+
+@pytest.mark.slow
+def test_a_cluster_is_joined_by_its_address(cluster):
+    code = (
+        "from soulsgraph_clusters.sessions.session import connect\n"
+        f"with connect('{cluster.address}') as session:\n"
+        "    assert not session.local\n"
+        "    print(session.resources['game_pc'])"
+    )
+    answer = _python(cluster, code)
+    assert (answer.returncode, answer.stdout.strip()) == (0, "2.0"), answer.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [{"RAY_AUTH_TOKEN": "0" * 64}, {"RAY_AUTH_MODE": "disabled"}],
+    ids=["a wrong token", "no token"],
+)
+def test_a_cluster_that_refuses_the_token_is_told_as_such(cluster, changes):
+    code = f"from soulsgraph_clusters.sessions.session import check_cluster; check_cluster('{cluster.address}')"
+    answer = _python(cluster, code, **changes)
+    last = answer.stderr.strip().splitlines()[-1]
+    assert answer.returncode == 1
+    assert "ClusterError" in last
+    assert "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH" in last
+
+
+@pytest.mark.slow
+def test_a_job_of_the_cluster_runs_on_both_workers(cluster):
+    # Two actors that live together, each on a game PC of its own.
+    code = (
+        "import torch, ray; from soulsgraph_clusters.sessions.session import connect\n"
+        "class Player:\n"
+        "    def place(self):\n"
+        "        return ray.get_runtime_context().get_node_id()\n"
+        "with connect() as session:\n"
+        "    player = ray.remote(num_cpus=0, resources={'game_pc': 1})(Player)\n"
+        "    players = [player.remote(), player.remote()]\n"
+        "    print('nodes', session.local, len({*ray.get([one.place.remote() for one in players])}))"
+    )
+    job = cluster.job_submit(["python", "-c", code])
+    assert job.wait() == 0, job.logs()
+    assert "nodes False 2" in job.logs()
+
+
+@pytest.mark.slow
+def test_a_failing_job_fails_its_submission(cluster):
+    job = cluster.job_submit(["python", "-c", "raise SystemExit(3)"])
+    assert job.wait() == 1
+    assert "exit code 3" in job.logs()
+
+
+#: A node's Python that finds none of our packages, as where nobody installed them.
+_WITHOUT_OURS = """
+import sys
+
+class Path:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, *arguments):
+        ours = name.partition(".")[0].startswith("soulsgraph")
+        return None if ours else self.finder.find_spec(name, *arguments)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+for place, finder in enumerate(sys.meta_path):
+    if getattr(finder, "__name__", "") == "PathFinder":
+        sys.meta_path[place] = Path(finder)
+"""
+
+
+def _changed_copy(place):
+    """Copy one of our packages and change a file of it."""
+    folder = place / "soulsgraph_envs"
+    shutil.copytree(package_folders()["soulsgraph_envs"], folder, ignore=shutil.ignore_patterns("__pycache__"))
+    changed = folder / "core" / "errors.py"
+    changed.write_text(changed.read_text() + "\n# changed\n")
+
+
+@pytest.mark.slow
+def test_a_job_names_the_code_that_runs_and_refuses_another_copy(cluster, tmp_path):
+    show = ["soulsgraph", "skills", str(tmp_path / "no-run")]
+    job = cluster.job_submit(show)
+    assert job.wait() == 1
+    assert f"soulsgraph 0.1.0 of {package_folders()['soulsgraph']} runs, commit " in job.logs()
+    assert "expected the folder of a run" in job.logs()
+    _changed_copy(tmp_path / "repository" / "envs")
+    refused = cluster.job_submit(show, tmp_path / "repository")
+    assert refused.wait() == 1
+    assert "expected the uploaded envs/soulsgraph_envs to be what runs" in refused.logs()
+    assert "expected the folder of a run" not in refused.logs()
+
+
+@pytest.mark.slow
+def test_nodes_with_the_same_packages_are_asked_once(cluster):
+    code = (
+        "from soulsgraph_clusters import session as module\n"
+        f"with module.connect('{cluster.address}') as session:\n"
+        "    module.check_nodes(session)\n"
+        "    print(len(session.examined))\n"
+        "    module.EXAMINED_WITHIN_S = 0.0\n"
+        "    module.check_nodes(session)"
+    )
+    answer = _python(cluster, code)
+    assert (answer.returncode, answer.stdout.strip()) == (0, "3"), answer.stderr
+    assert "no answer within" not in answer.stderr
+
+
+@pytest.mark.slow
+def test_a_node_without_our_package_or_with_another_is_named_before_a_stage(tmp_path):
+    for name in ("without", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "without" / "sitecustomize.py").write_text(_WITHOUT_OURS)
+    _changed_copy(tmp_path / "other")
+    path = os.environ.get("PYTHONPATH", "")
+    with LocalCluster(workers=0) as own:
+        for name in ("without", "other"):
+            own.add_worker(environment={"PYTHONPATH": os.pathsep.join([str(tmp_path / name), path])})
+        command = ["soulsgraph", "train", "camera", "--run", str(tmp_path / "run"), "--env-runners", "2"]
+        job = own.job_submit(command)
+        code, logs = job.wait(), job.logs()
+    assert code == 1, logs
+    # Ray repeats the last lines of a job that failed.
+    (line,) = {line for line in logs.splitlines() if line.startswith("error: ")}
+    assert "on every node of the cluster, found " in line
+    assert f"none in {sys.executable} on node" in line
+    assert "1 other files, among them soulsgraph_envs/core/errors.py, on node" in line
+    assert line.endswith("install the same there and start its Ray again, or take it out of the cluster.")
+    assert "Traceback" not in logs
+
+
+def test_versions_on_which_results_depend_are_compared():
+    here, there = find_source(), find_source()
+    assert not _other_versions(here, there)
+    assert {"Python", "numpy", "numba", "torch", "ray"} <= here["versions"].keys()
+    there["versions"] |= {"numpy": "1.26.0", "torch": ""}
+    assert _other_versions(here, there) == f"numpy 1.26.0 where this machine has {here['versions']['numpy']}"
+
+
+def _error_of(job):
+    """Return the one line of errors in a job's log, of which Ray repeats the last lines."""
+    (line,) = {line for line in job.logs().splitlines() if line.startswith("error: ")}
+    assert "Traceback" not in job.logs()
+    return line
+
+
+_HOLD = """
+import time, torch, ray
+ray.init()
+@ray.remote(num_cpus=1, resources={"game_pc": 1})
+class Game:
+    def there(self): return True
+game = Game.remote()
+ray.get(game.there.remote())
+print("it holds the place", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_who_sees_another_folder_or_holds_the_place_is_named_before_any_work(tmp_path):
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
+        pytest.skip("a file system of a node's own takes root and unshare")
+    (runs := tmp_path / "runs").mkdir()
+    with LocalCluster(workers=0) as own:
+        own.add_worker(hidden=runs)
+        study = ["--seeds", "1", "--scale", "0.01", "--episodes", "2", "--out", str(runs / "study")]
+        job = own.job_submit(["soulsgraph", "reproduce", *study])
+        assert job.wait() == 1, job.logs()
+        assert "found no such folder (No such file or directory) on node " in _error_of(job)
+        assert "let these nodes mount it there, take them out of the cluster, or work on this machine" in _error_of(job)
+        assert not (runs / "study" / "seeds").exists()
+
+        holder = own.job_submit([sys.executable, "-c", _HOLD])
+        until(lambda: "it holds the place" in holder.logs(), "a job that holds the only place")
+        train = ["soulsgraph", "train", "camera", "--scale", "0.01", "--env-runners", "1", "--run"]
+        job = own.job_submit([*train, str(tmp_path / "run")])
+        assert job.wait() == 1, job.logs()
+        waits = "Ray: waiting for a place that offers CPU 1, game_pc 1, held by actor Game (process "
+        assert waits in job.logs()
+        assert f"of job {holder.name} (" in _error_of(job)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_gone_and_another_can_join():
+    with LocalCluster(workers=1) as own:
+        pids = own.workers[0].pids
+        own.kill_worker(0)
+        assert not any(_alive(pid) for pid in pids)
+        own.add_worker({"game_pc": 1, "pc_b": 1})
+        code = (
+            "import time; from soulsgraph_clusters.sessions.session import connect\n"
+            f"with connect('{own.address}'):\n"
+            "    import ray\n"
+            "    while ray.cluster_resources().get('game_pc') != 1.0: time.sleep(0.2)\n"
+            "    print(ray.cluster_resources()['pc_b'])"
+        )
+        answer = _python(own, code)
+        assert answer.stdout.strip() == "1.0", answer.stderr
+        every = [pid for node in own.workers for pid in node.pids]
+    assert not any(_alive(pid) for pid in every)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

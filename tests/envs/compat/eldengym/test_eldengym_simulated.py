@@ -1,0 +1,124 @@
+"""EldenGym's environment on the simulated Margit: the effect of keys, and repeatable fights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from soulsgraph_envs.compat.eldengym import AttributeEnv, EldenGymEnv
+from soulsgraph_envs.compat.eldengym.client.keys import DATA, load_keys
+from soulsgraph_envs.compat.eldengym.open_world import SimulatedWorld, load_attributes
+from soulsgraph_envs.core.errors import DataError
+
+pytestmark = pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.errors.SimulatedGameWarning")
+
+
+def make(**options: Any) -> EldenGymEnv:
+    return EldenGymEnv(**{"driver": "simulator", **options})
+
+
+def action_named(name: str) -> int:
+    return list(load_keys().discrete).index(name)
+
+
+def fight(env: Any, actions: list[Any], seed: int = 5) -> list[Any]:
+    env.reset(seed=seed)
+    return [env.step(action) for action in actions]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "expected"),
+    [
+        ('"STAMINA_MAX"', '"STAMNA_MAX"', r"shown\.HeroMaxSp: expected one of PLAYER_X.*, found 'STAMNA_MAX'"),
+        ('"boss_hp"', '"boss_health"', r"writable\.NpcHp: expected one of .*boss_hp.*, found 'boss_health'"),
+        ("[writable]", "[written]", "written: expected 'writable', found an unknown key"),
+    ],
+)
+def test_an_attribute_that_the_simulator_does_not_have_is_refused(
+    tmp_path: Path, right: str, wrong: str, expected: str
+) -> None:
+    path = tmp_path / "attributes.toml"
+    path.write_text((DATA / "attributes.toml").read_text(encoding="utf-8").replace(right, wrong), encoding="utf-8")
+    with pytest.raises(DataError, match=expected):
+        load_attributes(path)
+
+
+def test_same_seed_gives_the_same_fights_and_another_seed_others() -> None:
+    actions = [int(action) for action in np.random.default_rng(0).integers(0, 14, 25)]
+    courses = [[step[4] for step in fight(make(), actions, seed)] for seed in (5, 5, 6)]
+    assert courses[0] == courses[1]
+    assert courses[0] != courses[2]
+
+
+def test_half_the_speed_lets_half_the_time_pass() -> None:
+    def metres_walked(speed: float) -> float:
+        env = make(game_speed=speed)
+        env.reset(seed=1)
+        before = env.world.read(["HeroGlobalPosX", "HeroGlobalPosY"])
+        env.step(action_named("left"))
+        after = env.world.read(["HeroGlobalPosX", "HeroGlobalPosY"])
+        return float(np.hypot(*(after[name] - before[name] for name in before)))
+
+    whole, half = metres_walked(1.0), metres_walked(0.5)
+    assert whole > 1.0
+    assert half == pytest.approx(whole / 2, rel=0.15)
+
+
+def test_left_attacks_lightly_and_with_alt_heavily() -> None:
+    def animation(keys: list[str]) -> int:
+        env = make(action_mode="multi_binary")
+        order = ["W", "A", "S", "D", "SPACE", "LEFT_SHIFT", "E", "LEFT_ALT", "R", "F", "LEFT"]
+        return int(fight(env, [np.array([key in keys for key in order], np.int8)])[0][4]["player_animation_id"])
+
+    idle, light, heavy = animation([]), animation(["LEFT"]), animation(["LEFT_ALT", "LEFT"])
+    assert len({idle, light, heavy}) == 3
+    assert animation(["LEFT_ALT"]) == idle
+
+
+def test_every_key_does_something_but_those_that_are_told() -> None:
+    world = SimulatedWorld("margit", (36, 36))
+
+    def course(*keys: str) -> dict[str, float]:
+        world.begin(1)
+        world.input_key_tap(keys, 500, 0)
+        return world.read(sorted(world.attributes))
+
+    keys = ("W", "A", "S", "D", "SPACE", "LEFT_SHIFT", "E", "LEFT_ALT", "R", "F", "LEFT", "P", "L", "B", "C")
+    idle = course()
+    assert [key for key in keys if course(key) == idle] == ["E", "LEFT_ALT", "C"]
+
+
+def test_the_lock_on_key_lets_the_boss_go() -> None:
+    world = SimulatedWorld("margit", (36, 36))
+    world.begin(1)
+    headings = []
+    for keys in ((), ("B",)):
+        world.input_key_tap(keys, 100, 0)
+        world.input_key_tap(("A",), 500, 0)
+        values = world.read(["HeroAngle", "HeroGlobalPosX", "HeroGlobalPosY", "NpcGlobalPosX", "NpcGlobalPosY"])
+        away = np.array([values["NpcGlobalPosX"], values["NpcGlobalPosY"]])
+        away -= [values["HeroGlobalPosX"], values["HeroGlobalPosY"]]
+        faces = np.array([-np.sin(values["HeroAngle"]), -np.cos(values["HeroAngle"])])
+        headings.append(float(faces @ away / np.hypot(*away)))
+    assert headings[0] > 0.9 > headings[1]
+
+
+def test_a_player_who_only_stands_is_beaten_in_the_end() -> None:
+    env = make(max_step=5000, observation_mode="rgb")
+    env.reset(seed=0)
+    for _ in range(5000):
+        _, reward, terminated, truncated, info = env.step(0)
+        if terminated or truncated:
+            break
+    assert (terminated, truncated, info["player_hp"]) == (True, False, 0)
+    assert reward < -100.0
+
+
+def test_a_held_direction_covers_ground() -> None:
+    env = AttributeEnv(driver="simulator", actions=["move_left"])
+    walked = fight(env, [np.array([1])] * 60)[-1][0]
+    stood = fight(env, [np.array([0])] * 60)[-1][0]
+    assert np.hypot(walked["player_x"] - stood["player_x"], walked["player_y"] - stood["player_y"]) > 1.0

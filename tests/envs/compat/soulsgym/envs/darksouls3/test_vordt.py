@@ -1,0 +1,90 @@
+"""SoulsGym's environment of Vordt: its public figures, on the simulator and on a running game."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from soulsgraph_envs.compat.soulsgym import IudexEnv, VordtEnv
+from soulsgraph_envs.compat.soulsgym.core.fights import DATA, load_fight
+from soulsgraph_envs.compat.soulsgym.fight import NOTHING
+from soulsgraph_envs.compat.soulsgym.worlds import LiveWorld
+from soulsgraph_envs.core.scenario import load_boss
+from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.testing.realtime import FakeLink, FakeTime
+from soulsgraph_envs.testing.soulsgym import standing
+
+
+class VordtLink(FakeLink):
+    """A game with Vordt, at his place."""
+
+    encounter = "vordt-in-place"
+
+
+def test_vordts_shape_is_soulsgyms():
+    spaces = VordtEnv().observation_space.spaces
+    assert set(spaces) - set(IudexEnv().observation_space.spaces) == {"frost_resistance", "frost_effect"}
+    assert spaces["boss_animation"] == gymnasium.spaces.Discrete(28, start=-1)
+    assert spaces["boss_max_hp"] == gymnasium.spaces.Discrete(1, start=1328)
+    for frost in ("frost_resistance", "frost_effect"):
+        assert spaces[frost] == gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
+
+
+def test_a_fight_with_vordt_begins_at_the_published_poses_35_m_apart():
+    shown, _ = VordtEnv().reset(seed=0)
+    assert shown["player_pose"][:2] == pytest.approx([28.24, 37.0])
+    assert shown["boss_pose"][:2] == pytest.approx([27.0, 2.0])
+    assert (shown["lock_on"], shown["boss_hp"][0], shown["frost_resistance"][0]) == (1, 1328, 1)
+
+
+def test_every_simulated_move_of_vordt_has_a_number_of_its_own():
+    fight, boss = load_fight("vordt"), load_boss("vordt")
+    names = [*boss.moves, *boss.animations.known().values()]
+    numbers = [fight.boss_numbers[fight.in_game(animation.name)] for animation in names]
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_vordts_blows_use_up_the_share_of_the_resistance_that_is_left():
+    env = VordtEnv()
+    env.reset(seed=0)
+    env.world.game.override(0, boss_x=28.0, boss_y=34.0)
+    threshold, left = load_boss("vordt").status.threshold, []
+    for _ in range(150):
+        env.world.game.override(0, player_hp=454.0)
+        env.step(NOTHING)
+        left.append(env.obs["frost_resistance"][0])
+        assert left[-1] == pytest.approx(1 - env.world.game.values(0)["build_up"] / threshold)
+    assert min(left) < 0.9
+
+
+def test_vordts_reward_has_no_term_for_the_place():
+    near, far = (standing(player_pose=np.array([27.5, y, -26.0, 0.0])) for y in (19.5, 37.0))
+    assert VordtEnv.compute_reward(far, near) == 0
+    assert IudexEnv.compute_reward(far, near) != 0
+    assert VordtEnv.compute_reward(near, standing(boss_hp=0.0)) == pytest.approx(1.1)
+
+
+def test_the_walls_of_vordts_hall_hold_both_fighters_on_the_simulator():
+    env = VordtEnv()
+    env.reset(seed=0)
+    env.world.game.override(0, player_x=46.0, player_y=19.5, boss_x=9.0, boss_y=19.5)
+    env.step(NOTHING)
+    assert env.game_state.player_pose[:2] == pytest.approx([42.0, 19.5], abs=0.5)
+    assert env.game_state.boss_pose[0] == 13.0
+
+
+def test_vordt_is_fought_at_his_own_place_with_his_own_numbers():
+    time = FakeTime()
+    link = VordtLink(time, scenario=str(DATA / "scenarios" / "vordt-phase1.toml"))
+    env = VordtEnv(world=LiveWorld(link, GameSettings(), refills=True, clock=time.clock))
+    shown, _ = env.reset(seed=0)
+    assert shown["player_pose"][:3] == pytest.approx([28.24, 37.0, -26.0], abs=0.6)
+    assert shown["boss_pose"][:2] == pytest.approx([27.0, 2.0], abs=0.6)
+    assert (shown["boss_hp"][0], shown["frost_resistance"][0]) == (1328, 1)
+    numbers, attacks = set(), set(range(14))
+    while not numbers & attacks:
+        shown = env.step(0)[0]
+        assert env.observation_space.contains(shown)
+        numbers.add(int(shown["boss_animation"]))
+        assert -1 not in numbers
+    link.stray = {"frost_resistance": 20.0, "frost_resistance_max": 80.0}
+    assert env.step(NOTHING)[0]["frost_resistance"] == [0.25]

@@ -1,0 +1,112 @@
+"""SoulsGym's environment over a real program: memory read, keys pressed, its clock stopped between steps."""
+
+import sys
+import time
+from functools import partial
+
+import gymnasium
+import numpy as np
+import pytest
+
+import soulsgraph_envs.compat.soulsgym  # noqa: F401 - registers the environments
+from soulsgraph_envs.compat.soulsgym.core.fights import DATA
+from soulsgraph_envs.games.realtime.link import save_game
+from soulsgraph_envs.games.standin.options import StandInOptions
+from soulsgraph_envs.games.standin.process import StandInProcess
+from soulsgraph_envs.games.standin.siphon.server import served_stand_in
+from soulsgraph_envs.games.standin.siphon.serving import Serving
+from soulsgraph_envs.testing import undisturbed, until
+from soulsgraph_envs.testing.keys import virtual_screen
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads another process's memory as Linux gives it"),
+]
+
+
+SCENARIO = str(DATA / "scenarios" / "iudex-full.toml")
+IMAGES = "soulsgraph/SoulsGymIudexImg-v0"
+#: The first action: ahead, towards the boss.
+AHEAD = 0
+#: A game that stands still draws the same picture again after so long.
+DRAWN_S = 0.2
+
+
+def test_an_agent_plays_the_stand_in_through_memory_and_keys(tmp_path):
+    games = tmp_path / "games.toml"
+
+    def played(env):
+        shown, info = env.reset(seed=0)
+        assert (shown["lock_on"], shown["boss_hp"][0]) == (1, 1037)
+        seen = set()
+        rng = np.random.default_rng(0)
+        for _ in range(80):
+            action = rng.choice([0, 0, *info["allowed_actions"]])
+            shown, _, terminated, _, info = env.step(action)
+            assert env.observation_space.contains(shown)
+            seen.add(env.unwrapped.game_state.player_animation)
+            if terminated:
+                break
+        return seen
+
+    with virtual_screen() as display:
+        options = StandInOptions(map="stand-in", scenario=SCENARIO, display=display, settings=games)
+        with StandInProcess(options):
+            env = gymnasium.make("soulsgraph/SoulsGymIudex-v0", driver="memory", games=games, game_speed=2.0)
+            seen = undisturbed(lambda: played(env))
+            env.close()
+    moves = {"Move", "RollingMedium", "BackStepNomal", "AttackRightLight1", "AttackRightHeavy1Sta", "ParryLeftStart"}
+    assert len(seen & moves) > 2
+
+
+def test_vordt_is_reached_through_his_fog_gate_and_fought_at_his_place(tmp_path):
+    games = tmp_path / "games.toml"
+    vordt = {"map": "dark-souls-3-1.15.2-vordt", "encounter": "vordt-in-place", "at": "bonfire"}
+
+    def fought(env):
+        shown, _ = env.reset(seed=0)
+        assert shown["player_pose"][:2] == pytest.approx([28.24, 37.0], abs=0.6)
+        assert (shown["lock_on"], shown["boss_hp"][0], shown["frost_resistance"][0]) == (1, 1328, 1)
+        for _ in range(20):
+            shown = env.step(AHEAD)[0]
+            assert env.observation_space.contains(shown)
+            assert shown["boss_animation"] >= 0
+        assert shown["player_pose"][1] < 35
+
+    with virtual_screen() as display, StandInProcess(StandInOptions(**vordt, display=display, settings=games)):
+        env = gymnasium.make("soulsgraph/SoulsGymVordt-v0", driver="memory", games=games)
+        undisturbed(lambda: fought(env))
+        env.close()
+
+
+def test_its_pictures_follow_the_fight_through_either_driver(tmp_path):
+    games = {driver: tmp_path / f"{driver}.toml" for driver in ("memory", "siphon")}
+    with virtual_screen() as display:
+        options = StandInOptions(map="stand-in", scenario=SCENARIO, display=display, settings=games["memory"])
+        with served_stand_in(Serving("127.0.0.1:0", display=display), options) as served:
+            save_game(games["siphon"], served.settings)
+            for driver, file in games.items():
+                env = gymnasium.make(IMAGES, driver=driver, games=file, render_mode="rgb_array")
+                undisturbed(partial(watch, env))
+                env.close()
+
+
+def watch(env):
+    """Stand, then walk up to the boss, looking at the pictures."""
+    shown, _ = env.reset(seed=0)
+    assert env.observation_space.contains(shown)
+    pictures = [env.unwrapped.obs]
+
+    def stands_still():
+        time.sleep(DRAWN_S)
+        pictures.append(env.unwrapped.obs)
+        return np.array_equal(*pictures[-2:])
+
+    until(stands_still, "the same picture twice")
+    for _ in range(6):
+        env.step(AHEAD)
+    until(lambda: not np.array_equal(env.unwrapped.obs, pictures[-1]), "another picture")
+    until(stands_still, "the same picture twice")
+    frame = env.render()
+    assert frame.shape == (360, 640, 3)
+    assert frame.mean(axis=(0, 1)) == pytest.approx(env.unwrapped.obs.mean(axis=(0, 1)), abs=1)

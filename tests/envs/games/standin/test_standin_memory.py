@@ -1,0 +1,139 @@
+"""The stand-in's memory, read from outside as by a reader of a real game."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.games.memory.address_map import Base, Entry, load_address_map
+from soulsgraph_envs.games.memory.link import AttachedGame, attach_game
+from soulsgraph_envs.games.realtime.link import FIELDS, GameSettings, LinkError
+from soulsgraph_envs.games.standin.image import Image
+from soulsgraph_envs.games.standin.memory import Block, Cell, OwnMemory
+from soulsgraph_envs.games.standin.options import surroundings_of
+
+MAPS = ["stand-in", "dark-souls-3-1.15.2", "dark-souls-3-1.15.2-vordt", "elden-ring-1.16.1"]
+GAME = "dark-souls-3-1.15.2"
+
+
+def some_values() -> dict[str, float | str]:
+    """Return a distinct value for every field, one that fits any type."""
+    values: dict[str, float | str] = {name: float(number + 2) for number, name in enumerate(FIELDS)}
+    values |= {name: 1.0 for name, field in FIELDS.items() if "flag" in field.unit}
+    values |= {name: f"name {len(name)}" for name, field in FIELDS.items() if field.kind == "text"}
+    return values | {"boss_name": "c5110"}
+
+
+@pytest.fixture
+def memory(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[OwnMemory]:
+    address_map = load_address_map(getattr(request, "param", GAME))
+    own = OwnMemory(address_map, tmp_path, surroundings_of(address_map.name))
+    own.write(some_values())
+    yield own
+    own.close()
+
+
+def attach(name: str = GAME) -> AttachedGame:
+    return attach_game(GameSettings(pid=os.getpid()), load_address_map(name))
+
+
+def read(address: int, layout: str) -> int:
+    with open(f"/proc/{os.getpid()}/mem", "rb", 0) as file:
+        return int(struct.unpack("<" + layout, os.pread(file.fileno(), struct.calcsize(layout), address))[0])
+
+
+@pytest.mark.parametrize("memory", MAPS, indirect=True)
+def test_every_field_of_a_map_is_read_back(memory: OwnMemory, request: pytest.FixtureRequest) -> None:
+    address_map = load_address_map(request.node.callspec.params["memory"])
+    game, values = attach(address_map.name), some_values()
+    assert game.version == address_map.version
+    found = game.memory.read()
+    assert set(found) == address_map.readable()
+    assert found == {name: pytest.approx(values[name]) for name in found}
+
+
+@pytest.mark.parametrize("memory", ["stand-in", GAME], indirect=True)
+def test_what_others_write_is_noticed_once(memory: OwnMemory, request: pytest.FixtureRequest) -> None:
+    game = attach(request.node.callspec.params["memory"])
+    names = {name for name in game.memory.address_map.readable() if FIELDS[name].writable}
+    for name in sorted(names):
+        value = 0.0 if "flag" in FIELDS[name].unit else 77.0
+        game.memory.write({name: value})
+        assert memory.foreign_writes() == {name: value}
+        assert memory.foreign_writes() == {}
+
+
+def test_static_chain_and_walk_lead_to_the_same_boss_as_hand_worked(memory: OwnMemory) -> None:
+    enemies = read(memory.base + 0x475A7A8, "Q")
+    by_chain = read(read(read(enemies, "Q") + 0x320, "Q"), "Q")
+    world = read(memory.base + 0x477FDB8, "Q")
+    assert read(world + 0xC0, "i") == 2
+    second_block = read(world + 0xC8 + 8, "Q")
+    entries = read(second_block + 0x88, "Q")
+    assert read(entries, "Q") == 0
+    assert read(entries + 0x38, "Q") == by_chain
+    data = read(read(by_chain + 0x1F90, "Q") + 0x18, "Q")
+    assert read(data + 0xD8, "i") == some_values()["boss_hp"]
+
+
+def test_copy_is_kept_up_and_read_like_the_field_itself(memory: OwnMemory) -> None:
+    player = read(read(memory.base + 0x477FDB8, "Q") + 0x80, "Q")
+    physics = read(read(player + 0x1F90, "Q") + 0x68, "Q")
+    assert read(physics + 0x80, "f") == some_values()["player_x"]
+    with open(f"/proc/{os.getpid()}/mem", "r+b", 0) as file:
+        os.pwrite(file.fileno(), struct.pack("<f", 140.5), physics + 0x80)
+    assert memory.foreign_writes() == {"player_x": 140.5}
+
+
+def test_loading_screen_breaks_the_chains_then_moves_the_blocks(memory: OwnMemory) -> None:
+    game = attach()
+    before = game.memory.address("player_hp")
+    memory.unlink()
+    with pytest.raises(LinkError):
+        game.memory.read()
+    assert game.memory.look_up("play_time_s")[1] > 0
+    memory.load()
+    memory.write(some_values() | {"player_hp": 400.0})
+    assert game.memory.read()["player_hp"] == 400.0
+    assert game.memory.address("player_hp") != before
+    # Freed memory keeps for a while what lay there: a reader must not go by old addresses.
+    assert read(before, "i") == some_values()["player_hp"]
+
+
+def test_moved_module_leaves_nothing_behind(memory: OwnMemory) -> None:
+    game, base = attach(), memory.base
+    memory.move()
+    memory.write(some_values())
+    assert memory.base != base
+    with pytest.raises(LinkError):
+        game.memory.read()
+    assert attach().memory.read()["player_hp"] == some_values()["player_hp"]
+
+
+def test_bits_of_one_byte_do_not_disturb_each_other() -> None:
+    byte = bytearray(b"\x81")
+    low, high = (Cell(Entry("", (), type="bit", bit=bit), memoryview(byte)) for bit in (2, 6))
+    low.write(1.0)
+    high.write(1.0)
+    low.write(0.0)
+    assert byte == b"\xc1"
+    byte[0] |= 0x04
+    assert (low.foreign(), high.foreign()) == (1.0, None)
+
+
+def test_pattern_whose_fixed_bytes_forbid_its_global_is_refused(tmp_path: Path) -> None:
+    # The displacement's top byte is fixed at 4, which no global this near has.
+    with pytest.raises(GameError, match=r"'world'.*correct the address map"):
+        Image({"world": Base("48 8B 1D ?? ?? ?? 04 48 8B F9", rva=0x300000)}, "1.0", tmp_path / "game.exe")
+
+
+def test_value_where_a_pointer_lies_is_refused() -> None:
+    block = Block()
+    block.below(0x10)
+    with pytest.raises(GameError, match="0x14: expected a value, found a pointer"):
+        block.value(0x14, Entry("", (), type="u32"))

@@ -1,0 +1,343 @@
+import errno
+import fcntl
+import os
+import signal
+import stat
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from soulsgraph.results.files import write_json, write_text
+from soulsgraph.results.tables import read_rows, write_rows
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.progress import Board
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph_clusters.fleet.actor.spool import Spool, machine_id
+from soulsgraph_clusters.fleet.gateway.folder import set_drained, sole_head
+from soulsgraph_clusters.fleet.gateway.journal import Journal
+from soulsgraph_clusters.fleet.protocol.security import Tokens
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
+from soulsgraph_envs.core import files
+from soulsgraph_envs.core.config import Where, read_file
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.files import (
+    EncodingError,
+    WriteError,
+    check_writable,
+    remove_folder,
+    settle,
+    whole_file,
+    whole_folder,
+)
+from soulsgraph_envs.core.locks import LockError
+from soulsgraph_envs.core.temporary import temporary_folder
+from soulsgraph_envs.testing import PATIENCE_S
+
+_BEYOND_THE_LIMIT = """
+import resource, sys
+from pathlib import Path
+from soulsgraph.results.files import write_text
+from soulsgraph.results.tables import write_rows
+from soulsgraph_envs.core.files import WriteError
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+for write in (lambda p: write_text(p, "x" * 5000), lambda p: write_rows(p, [{"a": i} for i in range(5000)])):
+    try:
+        write(Path(sys.argv[1]) / "file")
+    except WriteError as error:
+        print(error)
+"""
+
+
+def test_what_is_written_comes_back(tmp_path):
+    write_json(tmp_path / "deep" / "a.json", {"b": [1, 2.5, None]})
+    assert read_file(Where(tmp_path / "deep" / "a.json")) == {"b": [1, 2.5, None]}
+    write_rows(tmp_path / "a.parquet", [{"x": 1, "y": "a"}, {"x": None, "y": "b"}])
+    assert read_rows(tmp_path / "a.parquet") == [{"x": 1, "y": "a"}, {"x": None, "y": "b"}]
+
+
+def test_a_file_that_grows_beyond_what_may_be_written_keeps_the_old_one(tmp_path):
+    write_text(tmp_path / "file", "old")
+    answer = subprocess.run(
+        [sys.executable, "-c", _BEYOND_THE_LIMIT, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    lines = answer.stdout.splitlines()
+    assert len(lines) == 2, answer.stderr
+    assert all("expected a place to write to" in line and "raise the file size limit" in line for line in lines)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "old"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a file system nobody may write to")
+def test_a_folder_nobody_may_write_to_is_told_in_one_line():
+    with pytest.raises(WriteError, match=r"expected a place to write to, found: .*; choose") as caught:
+        write_text(Path("/sys/soulsgraph/file"), "x")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_interrupted_write_leaves_nothing(tmp_path):
+    def interrupted():
+        with whole_folder(tmp_path / "folder") as temporary:
+            (temporary / "half").touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_is_replaced_only_by_a_whole_one(tmp_path):
+    def replaced(name, error=None):
+        with whole_folder(tmp_path / "folder", replace=True) as temporary:
+            (temporary / name).touch()
+            if error:
+                raise error
+
+    replaced("old")
+    with pytest.raises(KeyboardInterrupt):
+        replaced("half", KeyboardInterrupt())
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder", "old"]
+    replaced("new")
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder", "new"]
+
+
+def test_a_folder_is_never_overwritten_unless_asked(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "kept").touch()
+    with pytest.raises(WriteError, match="never overwritten"), whole_folder(tmp_path / "folder"):
+        pass
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder", "kept"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", None])
+def test_what_is_no_json_is_told(tmp_path, content):
+    path = tmp_path / "a.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SoulsGraphError, match=r"a.json: expected a readable JSON file.*; begin anew\."):
+        read_file(Where(path, remedy="begin anew"))
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 but no more", None])
+def test_what_is_no_parquet_is_told(tmp_path, content):
+    path = tmp_path / "a.parquet"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SoulsGraphError, match=r"a\.parquet: expected a Parquet file of results"):
+        read_rows(path)
+
+
+# Writers that are killed.
+
+
+def _killed(step, write):
+    """Run a function in a process that is killed before one of its steps; return whether it came to its end."""
+    child = os.fork()
+    if not child:
+        left = [step]
+
+        def before(real):
+            def one(*arguments, **named):
+                left[0] -= 1
+                if left[0] < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return real(*arguments, **named)
+
+            return one
+
+        for name in ("open", "mkdir", "rename", "replace", "unlink", "remove", "rmdir", "fsync", "close"):
+            setattr(os, name, before(getattr(os, name)))
+        files._renamed = before(files._renamed)
+        try:
+            write()
+        finally:
+            os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def _write_file(path):
+    with whole_file(path / "target") as temporary:
+        temporary.write_text("new")
+
+
+def _write_folder(path):
+    with whole_folder(path / "target", replace=True) as temporary:
+        (temporary / "one").write_text("new")
+        (temporary / "two").mkdir()
+
+
+def _write_in_two(path):
+    files._renamed = lambda *_: False
+    _write_folder(path)
+
+
+def _content(path):
+    file = path / "one" if path.is_dir() else path
+    return file.read_text() if file.exists() else None
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("write", [_write_file, _write_folder, _write_in_two])
+def test_a_writer_killed_at_any_step_leaves_the_old_or_the_new_one_alone(tmp_path, write, old):
+    for step in count():
+        (place := tmp_path / f"{step}").mkdir()
+        if old and write is _write_file:
+            (place / "target").write_text("old")
+        elif old:
+            (place / "target").mkdir()
+            (place / "target" / "one").write_text("old")
+        ended = _killed(step, lambda place=place: write(place))
+        if write is not _write_in_two:
+            assert _content(place / "target") in ("new", "old" if old else None)
+        write_text(place / "beside", "next")
+        assert {path.name for path in place.iterdir()} in ({"beside"}, {"beside", "target"})
+        assert _content(place / "target") in ("new", "old" if old else None)
+        if ended:
+            assert _content(place / "target") == "new"
+            assert step > 10
+            break
+
+
+def test_a_command_killed_at_any_step_of_beginning_a_run_leaves_a_run_or_room_for_one(tmp_path):
+    plan = Plan(scale=0.01)
+    for step in count():
+        place = tmp_path / f"{step}"
+        ended = _killed(step, lambda place=place: RunFolder.create(place, plan))
+        if not (place / "plan.json").exists():
+            RunFolder.create(place, plan)
+        with RunFolder.open(place).locked():
+            assert {path.name for path in place.iterdir()} == {"plan.json", ".lock"}
+        if ended:
+            break
+
+
+def test_what_an_earlier_version_left_in_a_run_folder_is_in_nobodys_way_and_goes(tmp_path):
+    left = tmp_path / "run" / ".plan.json.a1b2c3d4"
+    left.mkdir(parents=True)
+    (left / "plan.json").write_text("{")
+    (tmp_path / "run" / ".my.settings").mkdir()
+    (tmp_path / "run" / ".my.settings" / "mine").touch()
+    with pytest.raises(SoulsGraphError, match="found other files"):
+        RunFolder.create(tmp_path / "run", Plan())
+    (tmp_path / "run" / ".my.settings" / "mine").rename(tmp_path / "mine")
+    (tmp_path / "run" / ".my.settings").rmdir()
+    RunFolder.create(tmp_path / "run", Plan())
+    assert not left.exists()
+
+
+def test_a_living_writers_temporary_stays(tmp_path):
+    with whole_folder(tmp_path / "folder") as temporary:
+        (temporary / "half").touch()
+        assert _killed(10_000, lambda: write_text(tmp_path / "beside", "text"))
+        settle(tmp_path)
+        assert (tmp_path / "beside").exists()
+        assert (temporary / "half").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"folder", "beside"}
+
+
+def test_a_folder_is_removed_whole_whenever_its_remover_is_killed(tmp_path):
+    for step in count():
+        (folder := tmp_path / f"{step}" / "folder").mkdir(parents=True)
+        for name in "abc":
+            (folder / name).touch()
+        ended = _killed(step, lambda folder=folder: remove_folder(folder))
+        assert not folder.exists() or len([*folder.iterdir()]) == 3
+        if ended:
+            assert not [*folder.parent.iterdir()]
+            break
+
+
+# File systems of networks and of users' programs.
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EIO, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EACCES])
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_folder_that_cannot_be_synced_fails_no_writer(tmp_path, monkeypatch, number, opened):
+    real, open_ = os.fsync, os.open
+
+    def fsync(handle):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(number, os.strerror(number))
+        real(handle)
+
+    def opening(path, flags, *arguments, **named):
+        if Path(path).is_dir():
+            raise OSError(number, os.strerror(number))
+        return open_(path, flags, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", opening) if opened else monkeypatch.setattr(os, "fsync", fsync)
+    for times in range(2):
+        write_text(tmp_path / "deep" / "file", f"{times}")
+        with whole_folder(tmp_path / "folder", replace=True) as temporary:
+            (temporary / f"{times}").touch()
+    check_writable(tmp_path)
+    RunFolder.create(tmp_path / "run", Plan(scale=0.01))
+    Journal(tmp_path / "journal", "camera").close()
+    Spool(tmp_path / "spool").close()
+    assert (tmp_path / "deep" / "file").read_text() == "1"
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["1"]
+
+
+def test_a_file_that_cannot_be_synced_is_not_said_to_be_written(tmp_path, monkeypatch):
+    def fsync(handle):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(WriteError, match="Input/output error"):
+        write_text(tmp_path / "file", "text")
+    assert not [*tmp_path.iterdir()]
+
+
+def _use(manager):
+    with manager:
+        pass
+
+
+_LOCKING = {
+    "run": lambda path: RunFolder.create(path / "run", Plan(scale=0.01)),
+    "journal": lambda path: Journal(path / "journal", "camera"),
+    "spool": lambda path: Spool(path / "spool"),
+    "head": lambda path: _use(sole_head(Fleet(FleetSettings("127.0.0.1:0"), path))),
+    "token": lambda path: Tokens(path / "tokens.json").issue("attic"),
+    "drained": lambda path: set_drained(path, "attic", True),
+}
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_named_and_neither_a_process_nor_a_full_disk(tmp_path, monkeypatch, number):
+    def flock(handle, kind):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    for lock in _LOCKING.values():
+        with pytest.raises(
+            LockError, match="expected a file system that locks files, found that this one cannot"
+        ) as no:
+            lock(tmp_path)
+        assert os.strerror(number) in str(no.value)
+        assert "local_lock=flock; Lustre: mount it with flock" in str(no.value)
+        assert "process" not in str(no.value)
+        assert "\n" not in str(no.value)
+    # What needs no lock works.
+    write_text(tmp_path / "file", "text")
+    assert machine_id(tmp_path / "pc") != ""
+    with temporary_folder("some-", tmp_path) as folder:
+        assert folder.exists()
+    assert not folder.exists()
+    assert not [*tmp_path.glob(".unfinished-*")]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a file system whose names are bytes")
+def test_a_path_that_is_no_text_is_written_or_refused_before_anything_starts(tmp_path):
+    place = tmp_path / os.fsdecode(b"b\xffd")
+    write_rows(place / "a.parquet", [{"x": 1}])
+    assert read_rows(place / "a.parquet") == [{"x": 1}]
+    with pytest.raises(EncodingError, match=r"expected a path whose names are text \(UTF-8\), found other bytes"):
+        RunFolder.create(place / "run", Plan(scale=0.01))
+    assert [path.name for path in place.iterdir()] == ["a.parquet"]
+    run = RunFolder.create(tmp_path / "run", Plan(scale=0.01))
+    run.path.rename(place / "run")
+    with pytest.raises(EncodingError), Board(RunFolder.open(place / "run").tensorboard, ["camera"]):
+        pass

@@ -1,0 +1,73 @@
+"""Tables of other tools in a report: many columns, few that differ between rows."""
+
+from pathlib import Path
+
+import pytest
+
+from soulsgraph.paper.report import Attachment
+from soulsgraph.results.statistics import Interval
+from soulsgraph.results.tables import number, readable_table, with_interval, write_rows
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+
+SKILLS = ("camera", "lock_on", "movement")
+
+
+def wide_rows(columns=20):
+    return [
+        {"skill": skill, "scenario": "iudex-phase2", **{f"figure_{i}": float(i + row) for i in range(columns)}}
+        for row, skill in enumerate(SKILLS)
+    ]
+
+
+def test_bounds_and_counts_share_a_cell_with_what_they_belong_to():
+    row = {"arm": "dodge", "wins": 30, "episodes": 40, "rate": 0.75, "low": 0.6, "high": 0.86}
+    row |= {"gain": 12.34, "gain_low": -1.0, "gain_high": 25.5, "drop": 0.3, "drop_low": 0.1}
+    table = readable_table([row])
+    assert table.headings == ("arm", "wins", "rate", "gain", "drop")
+    assert table.cells == (("dodge", "30/40", "0.75 (0.6 to 0.86)", "12.3 (-1 to 25.5)", "0.3 (at least 0.1)"),)
+
+
+def test_what_says_nothing_is_left_out_and_what_is_the_same_everywhere_said_once():
+    rows = [{"a": i, **dict.fromkeys("bcdefgh", 7), "i": i, "empty": None} for i in range(12)]
+    table = readable_table(rows)
+    assert table.headings == ("a", "i")
+    assert table.common_line.startswith("In every row: b 7, c 7")
+    assert table.to_markdown().count("\n| ") == 1 + 1 + 12
+    few = readable_table([{"a": 1, "b": 7}, {"a": 2, "b": 7}])
+    assert few.headings == ("a", "b"), "a small table is left as it is"
+
+
+def test_more_columns_than_fit_become_rows():
+    table = readable_table(wide_rows())
+    assert table.headings == ("skill", *SKILLS)
+    assert table.common == (("scenario", "iudex-phase2"),)
+    assert table.cells[3] == ("figure 3", "3", "4", "5")
+
+
+def test_columns_that_are_chosen_are_shown_in_that_order(tmp_path):
+    write_rows(tmp_path / "transfer.parquet", wide_rows())
+    text = f"Transfer = effects={tmp_path}/transfer.parquet:figure_2, skill"
+    with pytest.raises(SoulsGraphError, match="expected a Parquet file of results"):
+        Attachment.parse(text).to_markdown()
+    chosen = Attachment.parse(f"Transfer={tmp_path}/transfer.parquet:figure_2, skill")
+    assert chosen.to_markdown().splitlines()[:3] == ["## Transfer", "", "| figure 2 | skill |"]
+    with pytest.raises(UnknownNameError, match="figure_2"):
+        readable_table(wide_rows(), ["figure_22"])
+
+
+def test_an_attachment_is_a_title_and_a_parquet_file():
+    assert Attachment.parse("Kept=a/b.parquet") == Attachment("Kept", Path("a/b.parquet"))
+    for text in ("a/b.parquet", "=b.parquet", "Kept=b.csv", "Kept=.parquet", "Kept=b.parquetskill"):
+        with pytest.raises(SoulsGraphError, match="`attachments`: expected TITLE="):
+            Attachment.parse(text)
+
+
+def test_an_empty_table_says_so():
+    assert "no rows" in readable_table([]).to_markdown()
+
+
+def test_what_rounds_to_zero_has_no_sign():
+    assert with_interval(0.02, Interval(-0.011, -0.06)) == "0.0 (0.0 to -0.1)"
+    assert number(-0.004, 2) == "0.00"
+    assert number(float("nan")) == "-"
+    assert with_interval(1.25, Interval(float("-inf"), float("inf")), 2) == "1.25"

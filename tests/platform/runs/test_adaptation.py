@@ -1,0 +1,246 @@
+"""Adaptation: which versions it continues, further versions, and chains of scenarios."""
+
+import json
+from contextlib import nullcontext
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from soulsgraph.cli import main
+from soulsgraph.paper.testing import pretend_run, pretend_training
+from soulsgraph.runs.evaluate import Setting, evaluate
+from soulsgraph.runs.lineage import (
+    adaptation_stages,
+    check_target,
+    continued_domain,
+    domain_chain,
+    finished_versions,
+    half_saved,
+    named_skills,
+    predecessors,
+    version_in_play,
+)
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.progress import Interrupted
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.transfer.retention import measure_retention
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.skills import SKILL_NAMES
+from soulsgraph_policies.agents.library import LibraryError
+
+HOME, SECOND, THIRD = "iudex-phase1", "iudex-phase2", "vordt"
+BOTH = ("dodge", "heal_attack")
+
+
+@pytest.fixture
+def run(tmp_path):
+    return pretend_run(tmp_path / "run", Plan(scale=0.01))
+
+
+def adapt(run, scenario, skills=BOTH, budget=None, after=None):
+    stages = adaptation_stages(run, scenario, skills, budget, after)
+    missing = [stage for stage in stages if not finished_versions(run, stage)]
+    return pretend_training(run, missing)
+
+
+def test_a_chain_continues_the_adapted_versions(run):
+    adapt(run, SECOND)
+    cards = adapt(run, THIRD)
+    assert [(card.skill, card.version, card.parent) for card in cards] == [("dodge", 3, 2), ("heal_attack", 3, 2)]
+    assert domain_chain(run) == (HOME, SECOND, THIRD)
+    assert {u.skill: u.version for u in cards[1].upstream} == {"camera": 1, "lock_on": 1, "movement": 1, "dodge": 3}
+
+
+def test_a_skill_not_adapted_to_the_last_domain_plays_as_the_one_before_left_it(run):
+    adapt(run, SECOND)
+    (card,) = adapt(run, THIRD, ("camera",))
+    assert (card.skill, card.parent) == ("camera", 1)
+    in_play = {skill: version_in_play(run, skill, THIRD) for skill in SKILL_NAMES}
+    assert in_play == {"camera": 2, "lock_on": 1, "movement": 1, "dodge": 2, "heal_attack": 2}
+    assert {version_in_play(run, skill, HOME) for skill in SKILL_NAMES} == {1}
+
+
+def test_two_adaptations_can_both_continue_the_runs_own_versions(run):
+    adapt(run, SECOND)
+    cards = adapt(run, THIRD, after=HOME)
+    assert [card.parent for card in cards] == [1, 1]
+    assert domain_chain(run) == (HOME, THIRD)
+    assert domain_chain(run, SECOND) == (HOME, SECOND)
+
+
+def test_another_budget_makes_a_further_version_of_the_same_parent(run):
+    adapt(run, SECOND, ("dodge",))
+    (further,) = adapt(run, SECOND, ("dodge",), budget=77)
+    assert (further.version, further.parent, further.training.budget) == (3, 1, 77)
+    assert adapt(run, SECOND, ("dodge",), budget=77) == [], "done already"
+    names = {stage.name for budget in (None, 77, 78) for stage in adaptation_stages(run, SECOND, ("dodge",), budget)}
+    assert len(names) == 3, "no stage goes on from the checkpoint of another budget"
+
+
+def test_a_skill_is_adapted_again_once_another_version_plays_upstream(run):
+    adapt(run, SECOND)
+    adapt(run, SECOND, ("dodge",), budget=77)
+    (again,) = adapt(run, SECOND, ("heal_attack",))
+    assert {u.skill: u.version for u in again.upstream}["dodge"] == 3
+
+
+def test_earlier_versions_play_exactly_as_before_an_adaptation(run):
+    before = evaluate(run, Setting(HOME, HOME), 10, 3).episodes
+    adapt(run, SECOND, SKILL_NAMES)
+    after = evaluate(run, Setting(HOME, HOME), 10, 3).episodes
+    for name, values in vars(before).items():
+        np.testing.assert_array_equal(values, getattr(after, name))
+    adapted = evaluate(run, Setting(HOME, SECOND), 10, 3).episodes
+    assert not np.array_equal(before.terms, adapted.terms), "the adapted versions are others"
+
+
+def test_the_first_adaptation_keeps_its_plain_name(run):
+    assert [stage.name for stage in adaptation_stages(run, SECOND, BOTH)] == [
+        "dodge@iudex-phase2",
+        "heal_attack@iudex-phase2",
+    ]
+
+
+def test_skills_are_named_one_by_one_or_all_or_left_to_the_recommendation(run):
+    assert named_skills(run, "heal_attack, dodge") == ("heal_attack", "dodge")
+    assert named_skills(run, "all") == SKILL_NAMES
+    assert named_skills(run, "auto") is None
+    with pytest.raises(UnknownNameError, match="Did you mean 'dodge'"):
+        adaptation_stages(run, SECOND, ("doge",))
+    with pytest.raises(SoulsGraphError, match="`skills`: expected"):
+        adaptation_stages(run, SECOND, ())
+
+
+def test_a_circle_is_refused_with_a_remedy_that_works(run):
+    adapt(run, SECOND)
+    adapt(run, THIRD)
+    with pytest.raises(SoulsGraphError, match=f"name '{HOME}' as the one to continue with `after`"):
+        continued_domain(run, SECOND, THIRD)
+    assert continued_domain(run, SECOND, HOME) == HOME
+    with pytest.raises(SoulsGraphError, match="another scenario than the run's own"):
+        check_target(run, HOME)
+    with pytest.raises(UnknownNameError, match="scenario of the run"):
+        check_target(run, "controls-blows", "controls-lock-range")
+
+
+def test_a_run_without_a_record_went_straight_to_what_it_was_adapted_to(run):
+    adapt(run, SECOND, ("dodge",))
+    (run.path / "domains.json").unlink()
+    assert predecessors(run) == {SECOND: HOME}
+
+
+def test_a_scenario_counts_from_its_first_trained_version_on(run):
+    adapt(run, SECOND)
+    first, second = adaptation_stages(run, THIRD, BOTH)
+    assert domain_chain(run) == (HOME, SECOND), "planned is not trained"
+    pretend_training(run, [first])
+    assert domain_chain(run) == (HOME, SECOND, THIRD)
+    assert finished_versions(run, first)
+    assert not finished_versions(run, second)
+
+
+def test_an_adaptation_on_record_that_trained_nothing_counts_for_nothing(run):
+    adapt(run, SECOND)
+    (run.path / "domains.json").write_text(json.dumps({SECOND: HOME, THIRD: SECOND}))
+    assert predecessors(run) == {SECOND: HOME}
+    assert domain_chain(run) == (HOME, SECOND)
+    with pytest.raises(UnknownNameError, match="scenario of the run"):
+        continued_domain(run, "controls-blows", THIRD)
+    assert adapt(run, THIRD, ("dodge",), after=HOME)[0].parent == 1
+    assert domain_chain(run, THIRD) == (HOME, THIRD)
+
+
+def test_an_aborted_command_leaves_a_run_as_if_it_had_not_been_given(run, monkeypatch, capsys):
+    def abort(place, stages, console):
+        raise Interrupted("stopped")
+
+    monkeypatch.setattr("soulsgraph.runs.train.train_stages", abort)
+    monkeypatch.setattr("soulsgraph.cli.options.workplace", lambda run, session: nullcontext())
+    monkeypatch.setattr("sys.argv", ["soulsgraph", "adapt", str(run.path), "--scenario", SECOND])
+    with pytest.raises(SystemExit):
+        main()
+    assert "stopped" in capsys.readouterr().err
+    assert domain_chain(run) == (HOME,)
+    with pytest.raises(SoulsGraphError, match="adapt it first"):
+        measure_retention(run, 5, display="silent")
+
+
+def test_what_continues_another_version_goes_on_from_no_foreign_checkpoint(run):
+    adapt(run, SECOND)
+    stages = [adaptation_stages(run, THIRD, ("dodge",), after=after)[0] for after in (HOME, SECOND)]
+    assert [stage.parent for stage in stages] == [1, 2]
+    assert len({stage.checkpoint_name for stage in stages}) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('["vordt"]', r"expected a table, found \['vordt'\]"),
+        ('{"vordt": 3}', "vordt: expected a text, found 3"),
+        ('{"vordt": 1e400}', "vordt: expected a finite number, found inf"),
+        ("[" * 100_000, "expected at most 32 tables or lists within each other"),
+        ("{", "expected a readable JSON file"),
+    ],
+)
+def test_a_damaged_record_is_refused(run, text, message):
+    (run.path / "domains.json").write_text(text)
+    with pytest.raises(DataError, match=rf"domains\.json: {message}.*; restore the file") as caught:
+        predecessors(run)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_stage_of_another_origin_is_not_taken_for_finished(run):
+    stage = run.plan.stage("camera")
+    assert finished_versions(run, stage)
+    assert not finished_versions(run, replace(stage, budget=stage.budget + 1))
+    assert not finished_versions(run, replace(stage, scenario=SECOND))
+
+
+def test_an_untrained_skill_is_refused_with_the_first_to_train_in_this_run(tmp_path):
+    run = RunFolder.create(tmp_path / "empty", Plan(scale=0.01))
+    with pytest.raises(LibraryError, match=f"train it first: `train_stage.run='{run.path}', skill='camera'"):
+        adaptation_stages(run, SECOND, ("dodge",))
+
+
+@pytest.mark.parametrize("text", ["auto,dodge", "dodge, all"])
+def test_auto_and_all_stand_by_themselves(run, text):
+    with pytest.raises(SoulsGraphError, match="by itself"):
+        named_skills(run, text)
+
+
+def test_skills_that_adapt_jointly_are_one_stage_and_other_versions_than_one_after_another(run):
+    (stage,) = adaptation_stages(run, SECOND, BOTH, jointly=True)
+    alone = adaptation_stages(run, SECOND, BOTH)
+    assert (stage.name, stage.skills) == (f"dodge+heal_attack@{SECOND}", BOTH)
+    assert stage.steps == sum(one.budget for one in alone)
+    assert not finished_versions(run, stage)
+    dodge, heal = pretend_training(run, [stage])
+    assert finished_versions(run, stage) == [dodge, heal]
+    assert {one.skill: one.version for one in heal.upstream}["dodge"] == dodge.version == 2
+    assert run.library.card("heal_attack", 2) == heal
+    assert not any(finished_versions(run, one) for one in adaptation_stages(run, SECOND, BOTH))
+    adapt(run, SECOND)
+    (again,) = adaptation_stages(run, SECOND, BOTH, jointly=True)
+    assert not finished_versions(run, again)
+    assert again.checkpoint_name != stage.checkpoint_name
+
+
+def test_a_stage_whose_upstream_adapts_first_has_checkpoints_of_its_own(run):
+    (alone,) = adaptation_stages(run, SECOND, ("heal_attack",))
+    pretend_training(run, [alone])
+    _, again = adaptation_stages(run, SECOND, BOTH)  # named before dodge adapts, which it is to learn on top of
+    assert again.checkpoint_name != alone.checkpoint_name
+
+
+def test_a_joint_stage_is_named_apart_from_one_that_was_finished(run):
+    (first,) = adaptation_stages(run, SECOND, BOTH, jointly=True)
+    pretend_training(run, [first])
+    pretend_training(run, adaptation_stages(run, SECOND, ("heal_attack",)))
+    (again,) = adaptation_stages(run, SECOND, BOTH, jointly=True)
+    assert not half_saved(run, again), "the first one's dodge belongs to the first one's heal-attack"
+    assert again.checkpoint_name != first.checkpoint_name
+
+
+def test_a_card_of_a_skill_that_learned_alone_says_nothing_of_others(run):
+    assert "jointly" not in run.library.card("dodge", 1).to_dict()["training"]

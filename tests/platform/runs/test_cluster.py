@@ -1,0 +1,223 @@
+"""Training as jobs of a Ray cluster: a head and two workers that stand in for game PCs."""
+
+import re
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from threading import Event, Thread
+
+import numpy as np
+import psutil
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from soulsgraph.results.tables import read_rows
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph_clusters.fleet.gateway.status import read_status
+from soulsgraph_clusters.testing import LocalCluster, Program, command_of
+from soulsgraph_envs.testing import until
+from soulsgraph_policies.learning.env_runners import CHUNKS_PER_CALL
+
+pytestmark = pytest.mark.slow
+
+#: Twenty times its usual budget: a lost game PC has to come back within the stage, on a fast machine too.
+CAMERA_BUDGET = 400_000
+
+
+@dataclass(frozen=True)
+class Story:
+    """The course of the camera's stage: a game PC lost and back, the job stopped, and submitted again."""
+
+    run: RunFolder
+    runners_at_first: list[int]
+    runners_after_return: list[int]
+    steps_when_lost: int
+    steps_when_stopped: int
+    stopped: Program
+    resumed: Program
+
+
+def env_runners(node: Program) -> int:
+    """Count the env runners among a node's processes."""
+    return sum("SkillGraphEnvRunner" in word for pid in node.pids for word in command_of(pid)[:1])
+
+
+def newest_step(folder) -> int:
+    """Return the step of the newest file or folder named after a step."""
+    return max((int(path.stem.removeprefix("step-")) for path in folder.glob("step-*")), default=0)
+
+
+def process_of(command: list[str]) -> psutil.Process:
+    """Return the process of a job's command."""
+    [process] = [psutil.Process(pid) for pid in psutil.pids() if command_of(pid)[2:] == command[1:]]
+    return process
+
+
+@contextmanager
+def paused(command: list[str]):
+    """Suspend the process of a job's command: a fast machine would finish the stage meanwhile."""
+    trainer = process_of(command)
+    trainer.suspend()
+    try:
+        yield
+    finally:
+        trainer.resume()
+
+
+@contextmanager
+def slowed(command: list[str]):
+    """Suspend the process of a job's command most of the time, so that Ray's slow restarts fit into the stage."""
+    ended, trainer = Event(), process_of(command)
+
+    def slow_down():
+        with suppress(psutil.NoSuchProcess):
+            while not ended.wait(0.05):
+                trainer.suspend()
+                ended.wait(0.45)
+                trainer.resume()
+
+    thread = Thread(target=slow_down)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def wait_for_log(job: Program, words: str) -> None:
+    until(lambda: words in job.logs() or not job.running, f"{words!r} in the log")
+    assert words in job.logs(), job.logs()
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with LocalCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def story(cluster, tmp_path_factory):
+    path = tmp_path_factory.mktemp("cluster") / "run"
+    train = ["soulsgraph", "train", "camera", f"--run={path}"]
+    curves = path / "curves" / "camera"
+    first = [*train, "--env-runners=2", f"--scale={CAMERA_BUDGET / 20_000}"]
+    job = cluster.job_submit(first)
+    until(lambda: newest_step(curves) > 0 or not job.running, "a checkpoint")
+    assert job.running, job.logs()
+    at_first = [env_runners(node) for node in cluster.workers]
+    with slowed(first):
+        cluster.kill_worker(0)
+        steps_when_lost = newest_step(curves)
+        wait_for_log(job, "was lost, ")
+        lost = re.search(r"(env runner \d)[^\n]* was lost, ", job.logs())
+    with paused(first):
+        returned = cluster.add_worker()
+    with slowed(first):
+        until(lambda: env_runners(returned) == 1 or not job.running, "an env runner on the new node")
+        back = re.compile(rf"{lost[1]}[^\n]* is back, ")
+        until(lambda: back.search(job.logs(), lost.end()) or not job.running, "its return in the log")
+    with paused(first):
+        after_return = [env_runners(node) for node in (cluster.workers[1], returned)]
+        cluster.stop_job(job)
+    job.wait()
+    run = RunFolder.open(path)
+    steps_when_stopped = newest_step(run.checkpoints("camera"))
+    assert not run.library.versions("camera")
+    resumed = cluster.job_submit(train)
+    resumed.wait()
+    return Story(run, at_first, after_return, steps_when_lost, steps_when_stopped, job, resumed)
+
+
+def test_each_game_pc_runs_one_env_runner(story):
+    assert story.runners_at_first == [1, 1]
+    assert story.runners_after_return == [1, 1]
+
+
+def test_a_stopped_job_leaves_a_checkpoint_and_goes_on_from_it(story):
+    assert story.steps_when_lost < story.steps_when_stopped < CAMERA_BUDGET
+    assert f"stopped in stage camera after {story.steps_when_stopped} of {CAMERA_BUDGET}" in story.stopped.logs()
+    assert story.resumed.wait() == 0, story.resumed.logs()
+
+
+def test_the_stage_finishes_its_exact_budget(story):
+    card = story.run.library.load("camera").card
+    assert card.training.steps == CAMERA_BUDGET
+    assert card.normalizer.count == pytest.approx(CAMERA_BUDGET, abs=1)
+
+
+def test_tensorboard_counts_steps_of_the_skill(story):
+    events = EventAccumulator(str(story.run.tensorboard)).Reload()
+    tags = events.Tags()["scalars"]
+    assert {"camera/return", "camera/loss", "camera/exploration", "camera/evaluation/return"} <= set(tags)
+    steps = sorted({event.step for event in events.Scalars("camera/exploration")})
+    assert steps[-1] == CAMERA_BUDGET
+    assert max(after - before for before, after in pairwise(steps)) <= 1_000 + 2 * CHUNKS_PER_CALL * 128
+    runners = [round(event.value) for event in events.Scalars("camera/env_runners")]
+    changes = [now for before, now in pairwise([0, *runners]) if now != before]
+    # On a busy machine the other one may be silent for a moment, too.
+    assert changes[0] == 2
+    assert 2 in changes[2:]
+
+
+def test_exploration_goes_by_the_decisions_received(story):
+    rows = read_rows(story.run.results("training"))
+    steps = np.array([row["step"] for row in rows])
+    expected = np.interp(steps / CAMERA_BUDGET, [0.0, 0.1], [1.0, 0.05])
+    np.testing.assert_allclose([row["exploration"] for row in rows], expected, atol=1e-9)
+    assert (np.diff(steps) >= 0).all()
+
+
+def test_the_learning_curve_has_every_checkpoint_once(story):
+    steps = [row["step"] for row in read_rows(story.run.results("curves"))]
+    assert len(steps) == len(set(steps)) >= CAMERA_BUDGET // 1_000 * 0.9
+    assert steps[-1] == CAMERA_BUDGET
+
+
+def test_a_curriculum_runs_as_a_job_and_keeps_frozen_skills(cluster, story, tmp_path):
+    path = tmp_path / "run"
+    options = ["--env-runners=1", "--scale=0.02", "--episodes=8"]
+    job = cluster.job_submit(["soulsgraph", "curriculum", f"--run={path}", *options])
+    assert job.wait() == 0, job.logs()
+    run = RunFolder.open(path)
+    cards = {name: run.library.load(name, 1).card for name in run.plan.skill_graph.order}
+    assert [card.training.steps for card in cards.values()] == [400, 400, 400, 1_600, 1_800]
+    for card in cards.values():
+        assert {(up.skill, up.digest) for up in card.upstream} == {
+            (name, cards[name].digest) for name in run.plan.skill_graph.upstream(card.skill)
+        }
+    assert "frozen skills bit-identical: camera v1, lock_on v1, movement v1, dodge v1" in job.logs()
+    assert (path / "results" / "table.json").exists()
+
+
+def hosts(node: Program) -> list[int]:
+    """Return the ids of a node's processes that play a game."""
+    module = "soulsgraph_clusters.fleet.actor.host"
+    return [pid for pid in node.pids if module in command_of(pid)]
+
+
+def test_games_of_game_pcs_train_a_stage_and_another_takes_the_place_of_a_lost_one(cluster, tmp_path):
+    games = tmp_path / "games.toml"
+    games.write_text('[[games]]\ndriver = "simulator"\nspeed = 10.0\n')
+    path, alive = tmp_path / "run", [node for node in cluster.workers if node.running]
+    train = ["soulsgraph", "train", "camera", f"--run={path}", f"--games={games}", "--env-runners=2", "--scale=10"]
+    job = cluster.job_submit(train)
+    for name in ("game-pc-1/1", "game-pc-2/1"):
+        wait_for_log(job, f"{name} joined, playing by simulator")
+    assert [len(hosts(node)) for node in alive] == [1, 1]
+    alive[0].kill()
+    wait_for_log(job, "/1 left")
+    returned = cluster.add_worker()
+    until(lambda: len(hosts(returned)) == 1 or not job.running, "the place taken")
+    before = read_status(path / "journal").decisions
+
+    def both_play_on():
+        decisions, pcs = read_status(path / "journal").decisions, ("game-pc-1/journaled", "game-pc-2/journaled")
+        return all(decisions.get(pc, 0) > before.get(pc, 0) for pc in pcs)
+
+    until(lambda: both_play_on() or not job.running, "play of both")
+    assert job.running, job.logs()
+    cluster.stop_job(job)
+    job.wait()
+    assert "stopped in stage camera after" in job.logs()
+    until(lambda: not [pid for node in cluster.workers for pid in hosts(node)], "no game left")

@@ -1,0 +1,182 @@
+"""An evaluation reports what it evaluated, on the screen and in files."""
+
+import json
+import os
+import re
+import signal
+
+import numpy as np
+import pytest
+
+from soulsgraph.cli import main
+from soulsgraph.paper.testing import pretend_training
+from soulsgraph.results.files import describe_origin, source_commit
+from soulsgraph.results.tables import read_rows
+from soulsgraph.runs.evaluate import Setting, evaluate, evaluate_rows, evaluation_seeds
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph_clusters.fleet.protocol.settings import load_fleet
+from soulsgraph_clusters.sessions.local_ray import free_port
+from soulsgraph_clusters.testing.fleet_here import played_for
+from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.testing.realtime import FakeTable
+
+#: More than a console's width: what is told of it must stay whole.
+_LONG = "run-[fast]-" + "x" * 90
+_FEW = ("--randomize", "dodge", "--episodes", "2")
+_WHAT = {
+    "scenario": "iudex-phase1",
+    "start": "long",
+    "trained_on": "iudex-phase1",
+    "randomized": ["dodge"],
+    "versions": dict.fromkeys(("camera", "lock_on", "movement", "heal_attack"), 1),
+    "preset": "paper",
+    "training_seed": 3,
+    "seed": 9,
+    "played_in": "the simulator",
+    "commit": source_commit(),
+    "packages": describe_origin()["versions"],
+    "machine": describe_origin()["machine"],
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> RunFolder:
+    plan = Plan(preset="paper", seed=3, scale=0.01)
+    begun = RunFolder.create(tmp_path_factory.mktemp("runs") / _LONG, plan)
+    pretend_training(begun, plan.stages())
+    return begun
+
+
+def _evaluate(monkeypatch, *words):
+    fixed = ("--start", "long", "--randomize", "dodge", "--episodes", "6", "--seed", "9")
+    monkeypatch.setattr("sys.argv", ["soulsgraph", "evaluate", *map(str, words), *fixed])
+    main()
+
+
+def test_evaluate_saves_what_it_evaluated_and_every_episode_with_its_seed(run, tmp_path, monkeypatch, capsys):
+    _evaluate(monkeypatch, run.path, "--json", "--out", tmp_path / "out")
+    printed = json.loads(capsys.readouterr().out)
+    assert {**_WHAT, "run": str(run.path)}.items() <= printed.items()
+    assert printed["episodes"] == 6
+    assert json.loads((tmp_path / "out" / "evaluation.json").read_text()) == printed
+    (row,) = read_rows(tmp_path / "out" / "evaluation.parquet")
+    tables = ("randomized", "versions", "packages", "machine")
+    assert row | {name: json.loads(row[name]) for name in tables} == printed
+    episodes = read_rows(tmp_path / "out" / "episodes.parquet")
+    assert [row["seed"] for row in episodes] == evaluation_seeds(9, 6).tolist()
+    assert sum(row["won"] for row in episodes) == printed["wins"]
+    assert np.isclose(np.mean([row["seconds"] for row in episodes]), printed["mean_seconds"])
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "episodes.parquet", "evaluation.json", "evaluation.parquet",
+    ]  # fmt: skip
+
+
+def test_evaluate_shows_what_it_evaluated_on_whole_lines(run, tmp_path, monkeypatch, capsys):
+    out = tmp_path / ("results-" * 12)
+    _evaluate(monkeypatch, run.path, "--out", out)
+    lines = capsys.readouterr().out.splitlines()
+    versions = "camera v1, lock_on v1, movement v1, heal_attack v1"
+    assert lines[0] == f"{run.path}: preset paper, training seed 3, {versions}"
+    assert lines[1] == f"6 episodes of seed 9, start long, in the simulator; commit {source_commit()}"
+    assert lines[-1] == f"results in {out}"
+    table = " ".join(" ".join(lines[2:-1]).split())
+    for part in ("iudex-phase1 (long), skills of", "random:"):
+        assert part in table
+
+
+def test_an_evaluation_in_a_game_says_so(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("soulsgraph.runs.real_time.check_games", lambda games: None)
+    monkeypatch.setattr("soulsgraph.runs.real_time.open_live_game", lambda settings, clock: FakeTable().game)
+    randomize = ("camera", "lock_on", "movement", "dodge", "heal_attack")
+    setting = Setting("iudex-phase1", "iudex-phase1", None, randomize)
+    evaluate(run, setting, 1, 4, (GameSettings(),)).save(tmp_path)
+    saved = json.loads((tmp_path / "evaluation.json").read_text())
+    assert (saved["played_in"], saved["start"], saved["versions"]) == ("1 real-time game", "mid", {})
+    (row,) = read_rows(tmp_path / "evaluation.parquet")
+    assert json.loads(row["games"]) == saved["games"]
+    assert len(saved["games"]) == 1
+
+
+def _fleet_file(folder):
+    file = folder / "fleet.toml"
+    file.write_text(f'listen = "127.0.0.1:{free_port()}"\n[pcs.attic]\n')
+    return file
+
+
+def test_an_evaluation_on_a_fleet_says_which_game_fought_and_invents_no_seed(run, tmp_path, monkeypatch, capsys):
+    file, out = _fleet_file(tmp_path), tmp_path / "out"
+    words = ("--fleet", file, "--episodes", "5", "--start", "long", "--randomize", "dodge", "--out", out)
+    with played_for(load_fleet(file), lanes=(4,)):
+        monkeypatch.setattr("sys.argv", ["soulsgraph", "evaluate", *map(str, (run.path, *words, "--json"))])
+        main()
+    printed = json.loads(capsys.readouterr().out)
+    told = {**_WHAT, "run": str(run.path), "seed": None, "played_in": "attic/1 (simulator x 4)", "asked": 5, "lost": 0}
+    assert told.items() <= printed.items()
+    assert 5 <= printed["episodes"] <= 5 + 3
+    (game,) = printed["games"]
+    assert game == {
+        "name": "attic/1", "driver": "simulator", "lanes": 4, "fights": printed["episodes"], "won": printed["wins"],
+    }  # fmt: skip
+    assert json.loads((out / "evaluation.json").read_text()) == printed
+    (row,) = read_rows(out / "evaluation.parquet")
+    assert (row["seed"], row["played_in"]) == (None, "attic/1 (simulator x 4)")
+    episodes = read_rows(out / "episodes.parquet")
+    assert len(episodes) == printed["episodes"]
+    assert {(one["game"], one["lane"]) for one in episodes} == {("attic/1", lane) for lane in range(4)}
+    assert not [one for one in episodes if "seed" in one]
+    assert sum(one["won"] for one in episodes) == printed["wins"]
+
+
+def test_an_evaluation_on_a_fleet_says_how_many_fights_were_asked_for(run, tmp_path, monkeypatch, capsys):
+    file = _fleet_file(tmp_path)
+    with played_for(load_fleet(file), lanes=(2, 2)):
+        monkeypatch.setattr("sys.argv", ["soulsgraph", "evaluate", str(run.path), "--fleet", str(file), *_FEW])
+        main()
+    lines = capsys.readouterr().out.splitlines()
+    told = next(line for line in lines if "asked for" in line)
+    assert re.match(
+        r"[2-5] episodes, 2 asked for and those under way when they had ended, seeds of the games' own", told
+    )
+    assert re.search(r"game 1: attic/[12] \(simulator x 2\): [1-5] fights, \d won", "\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--games", "games.toml"), "expected --games or --fleet, found both"),
+        (("--seed", "5"), "--seed: expected none, for a fleet's games draw seeds of their own"),
+        (("--scenario", "some.toml"), "some.toml"),
+        (("--start", "afar"), "afar"),
+    ],
+)
+def test_what_a_fleet_cannot_evaluate_is_refused_before_it_listens(run, tmp_path, monkeypatch, capsys, words, told):
+    monkeypatch.setattr(
+        "sys.argv", ["soulsgraph", "evaluate", str(run.path), "--fleet", str(_fleet_file(tmp_path)), *words]
+    )
+    with pytest.raises(SystemExit) as leaving:
+        main()
+    assert leaving.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+def _counts(episodes):
+    return episodes.won.tolist(), episodes.lengths.tolist(), episodes.returns.tolist()
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["the worker answers", "the worker is lost"])
+def test_a_worker_plays_half_of_the_table_and_the_fights_are_the_same(run, lost):
+    alone = evaluate_rows(run, 3, 9)
+    ended = []
+    with WorkerProcess() as worker:
+        assert worker.running is False
+        worker.submit(os.getpid)
+        pid = worker.result()
+        if lost:
+            os.kill(pid, signal.SIGKILL)
+        beside = evaluate_rows(run, 3, 9, ended.append, worker)
+        assert worker.running is not lost
+    assert list(beside) == list(alone)
+    assert [_counts(one) for one in beside.values()] == [_counts(one) for one in alone.values()]
+    assert sum(ended) == 3 * len(alone)

@@ -1,0 +1,478 @@
+"""What is already there: whatever is found again is of the same fight, versions and learner, or not taken."""
+
+import json
+from dataclasses import replace
+from io import StringIO
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from soulsgraph import zoo
+from soulsgraph.pages.run_report import ReportedRun
+from soulsgraph.paper.study import REFERENCES, ReproductionFolder, Study, Unit
+from soulsgraph.paper.testing import pretend_run, pretend_training
+from soulsgraph.runs.curves import save_checkpoint
+from soulsgraph.runs.evaluate import Setting, evaluate, source_of, table_key
+from soulsgraph.runs.identity import KEY, Key, how_it_learns, read_key, short, write_key
+from soulsgraph.runs.lineage import (
+    adaptation_stages,
+    branch,
+    cards_of,
+    cards_trained_on,
+    curve_folder,
+    domain_chain,
+    finished_versions,
+    own_stages,
+    predecessors,
+    scenarios_of,
+    stage_key,
+    stage_of,
+    unrecorded,
+    version_in_play,
+)
+from soulsgraph.runs.plan import Plan, check_learns, scenario_digest
+from soulsgraph.runs.progress import Board
+from soulsgraph.runs.run_folder import RunFolder, RunFolderError
+from soulsgraph.runs.stage_setup import StageSetup
+from soulsgraph.runs.train import Workplace, _take_up, train_stages
+from soulsgraph.transfer import recovery, report, retention
+from soulsgraph.transfer.measures import Question
+from soulsgraph_clusters.sessions.session import Session
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.skills import SKILL_NAMES
+from soulsgraph_policies.learning.hyperparameters import PRESETS
+
+HOME, SECOND, THIRD = "iudex-phase1", "iudex-phase2", "vordt"
+DODGE = ("dodge",)
+
+
+def write_fight(path, flasks=3, base=SECOND):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'based_on = "{base}"\nname = "boss"\nflasks = {flasks}\n')
+    return str(path)
+
+
+@pytest.fixture
+def run(tmp_path):
+    return pretend_run(tmp_path / "run", Plan(scale=0.01))
+
+
+@pytest.fixture
+def fight(tmp_path):
+    return write_fight(tmp_path / "a" / "boss.toml")
+
+
+def replanned(run, **values):
+    """Write other values into the run's plan, as an edited file or another version of the package has them."""
+    file = run.path / "plan.json"
+    begun = json.loads(file.read_text())
+    begun["plan"] |= values
+    file.write_text(json.dumps(begun))
+    return RunFolder.open(run.path)
+
+
+def edited(run, fight, tmp_path):
+    return run, write_fight(tmp_path / "a" / "boss.toml", flasks=7)
+
+
+def edited_boss(run, fight, tmp_path):
+    (tmp_path / "a" / "own.toml").write_text('based_on = "vordt"\nname = "own"\n')
+    (tmp_path / "a" / "boss.toml").write_text(f'based_on = "{SECOND}"\nname = "boss"\nflasks = 3\nboss = "own.toml"\n')
+    return run, fight
+
+
+def same_stem(run, fight, tmp_path):
+    return run, write_fight(tmp_path / "b" / "boss.toml", flasks=7)
+
+
+def other_parents(run, fight, tmp_path):
+    pretend_training(run, adaptation_stages(run, fight, ("movement",), after=HOME))
+    return run, fight
+
+
+def other_learner(run, fight, tmp_path):
+    return replanned(run, overrides={"learning_rate": 0.01}), fight
+
+
+def other_rewards(run, fight, tmp_path):
+    options = json.loads((run.path / "plan.json").read_text())["plan"]["options"]
+    name = next(iter(options["dodge"]))
+    return replanned(run, options=options | {"dodge": options["dodge"] | {name: 0.123}}), fight
+
+
+def other_budget(run, fight, tmp_path):
+    return replanned(run, scale=0.02), fight
+
+
+def other_seed(run, fight, tmp_path):
+    return replanned(run, seed=9), fight
+
+
+CHANGES = (
+    edited, edited_boss, same_stem, other_parents, other_learner, other_rewards, other_budget, other_seed,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_no_stage_takes_what_another_one_left(run, fight, tmp_path, change):
+    (first,) = adaptation_stages(run, fight, DODGE, after=HOME)
+    key = stage_key(run, first)
+    (card,) = pretend_training(run, [first])
+    assert finished_versions(run, first) == [card]
+    assert finished_versions(run, adaptation_stages(run, fight, DODGE, after=HOME)[0]) == [card], "the same again"
+    save_checkpoint(curve_folder(run, first), 100, {"weight": np.ones(2)})
+    write_key(curve_folder(run, first) / KEY, key)
+    checkpoint = run.checkpoints(first.checkpoint_name) / "step-000000100"
+    checkpoint.mkdir(parents=True)
+    write_key(run.stage_key(first.checkpoint_name), key)
+
+    run, scenario = change(run, fight, tmp_path)
+    (stage,) = adaptation_stages(run, scenario, DODGE, after=HOME)
+    assert not finished_versions(run, stage)
+    assert stage_key(run, stage).differing(key)
+    setup = StageSetup(run, stage)
+    assert _take_up(setup) is None, "a checkpoint of another stage"
+    assert checkpoint.exists() == (stage.checkpoint_name != first.checkpoint_name)
+    left = [*curve_folder(run, stage).glob("*.safetensors")]
+    assert not left, "nor its learning curve"
+    assert read_key(run.stage_key(stage.checkpoint_name)) == Key(dict(stage_key(run, stage).values))
+
+
+def test_a_checkpoint_of_the_same_stage_is_gone_on_from(run, fight, monkeypatch):
+    (stage,) = adaptation_stages(run, fight, DODGE)
+    assert _take_up(StageSetup(run, stage)) is None
+    checkpoint = run.checkpoints(stage.checkpoint_name) / "step-000000100"
+    checkpoint.mkdir(parents=True)
+    monkeypatch.setattr("soulsgraph.runs.train.read_training_state", lambda path: {})
+    assert _take_up(StageSetup(run, stage)) == checkpoint
+
+
+def test_a_checkpoint_that_does_not_say_its_fight_is_gone_on_from_and_says_so(run, fight, monkeypatch, caplog):
+    (stage,) = adaptation_stages(run, fight, DODGE)
+    older = run.checkpoints("dodge@boss") / "step-000000100"
+    older.mkdir(parents=True)
+    monkeypatch.setattr("soulsgraph.runs.train.read_training_state", lambda path: {})
+    (again,) = adaptation_stages(run, fight, DODGE)
+    assert (stage.name, again.name) == (f"dodge@boss-{short(scenario_digest(fight))}", "dodge@boss")
+    setup = StageSetup(run, again)
+    assert _take_up(setup) == older
+    assert setup.fight == "", "what nobody knows is not put on record"
+    assert "do not say of which fight they are" in caplog.text
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_no_arm_of_a_recovery_goes_on_with_another_one(run, fight, tmp_path, change):
+    arms = recovery.Arm("dodge", DODGE), recovery.Arm("all", ("dodge", "heal_attack"), jointly=True)
+
+    def begin(run, scenario, arm):
+        folder, stages = recovery._begin(run, recovery.Target(scenario, budget=1_000), HOME, arm)
+        return folder, stages, [bool(finished_versions(folder, stage)) for stage in stages]
+
+    for arm in arms:
+        folder, stages, _ = begin(run, fight, arm)
+        pretend_training(folder, stages)
+        assert begin(run, fight, arm)[2] == [True]
+    run, scenario = change(run, fight, tmp_path)
+    if change is other_parents:
+        # What changed in the fight itself is no parent of an arm's.
+        pretend_training(run, [replace(run.plan.stage("dodge"), seed=5)])
+    for arm in arms:
+        folder, _, finished = begin(run, scenario, arm)
+        assert finished == [False]
+        assert {card.digest for card in cards_of(folder)} == {card.digest for card in cards_trained_on(run, HOME)}
+
+
+@pytest.mark.parametrize("change", [one for one in CHANGES if one is not other_parents])
+def test_no_arm_from_scratch_goes_on_with_another_one(run, fight, tmp_path, change):
+    target = recovery.Target(fight, budget=2_000)
+    (_, *_, scratch) = recovery.arms_of(run, ())
+    folder, stages = recovery._begin(run, target, HOME, scratch)
+    pretend_training(folder, stages)
+    assert recovery.scratch_arm(run, fight, 2_000).path == folder.path
+    changed, scenario = change(run, fight, tmp_path)
+    if change is other_budget:
+        return  # Its budget is the recovery's.
+    assert recovery.scratch_arm(changed, scenario, 2_000) is None
+    again, _ = recovery._begin(changed, recovery.Target(scenario, budget=2_000), HOME, scratch)
+    assert not cards_of(again)
+
+
+def test_an_arm_of_another_home_is_kept_aside_and_found_again(run):
+    pretend_training(run, adaptation_stages(run, SECOND, ("heal_attack",)))
+    target, arm, versions = recovery.Target(THIRD, budget=1_000), recovery.Arm("dodge", DODGE), {}
+    for after in (SECOND, HOME, SECOND, HOME):
+        folder, stages = recovery._begin(run, target, after, arm)
+        assert folder.path == recovery.arm_path(run, THIRD, 1_000, "dodge"), (
+            "the usual one is the last that was asked for"
+        )
+        for skill in SKILL_NAMES:
+            played = run.library.card(skill, version_in_play(run, skill, after)).digest
+            frozen = folder.library.card(skill, version_in_play(folder, skill, after)).digest
+            assert frozen == played, "before any step both are one agent"
+        done = [card for stage in stages for card in finished_versions(folder, stage)]
+        assert bool(done) == (after in versions)
+        cards = done or pretend_training(folder, stages)
+        assert versions.setdefault(after, cards) == cards
+    names = [recovery.results_name(target, HOME, after) for after in (HOME, SECOND)]
+    assert names == [f"recovery-{THIRD}-1000", f"recovery-{THIRD}-1000-from-{SECOND}"]
+
+
+def test_a_fight_that_changes_while_a_recovery_runs_ends_it(run, fight, tmp_path, monkeypatch):
+    def train(place, stages, console):
+        write_fight(tmp_path / "a" / "boss.toml", flasks=9)
+        return pretend_training(place, stages)
+
+    monkeypatch.setattr("soulsgraph.transfer.recovery.train_stages", train)
+    target = recovery.Target(fight, episodes=2, budget=1_000)
+    with pytest.raises(
+        SoulsGraphError, match=r"boss\.toml: expected the fight that this recovery of .* was begun with"
+    ):
+        recovery.recover(run, target, [recovery.Arm("dodge", DODGE)], lambda folder, board: folder, Console(quiet=True))
+    assert not (run.path / "results").exists()
+
+
+def test_a_recommendation_serves_one_fight_and_its_versions(run, fight, tmp_path):
+    report.save_transfer(run, report.transfer(run, Question(fight, home=HOME, episodes=2), "silent"))
+    for change in (edited, edited_boss, same_stem):
+        _, scenario = change(run, fight, tmp_path)
+        assert report.saved_recommendation(run, HOME, scenario) is None
+        write_fight(tmp_path / "a" / "boss.toml")
+        assert report.saved_recommendation(run, HOME, fight) is not None, "restored"
+    pretend_training(run, [replace(run.plan.stage("camera"), seed=5)])
+    assert report.saved_recommendation(run, HOME, fight) is None
+
+
+def test_recommendations_of_two_homes_and_of_an_earlier_version(run, caplog):
+    assert report.transfer_name(run, HOME, SECOND) == f"transfer-{SECOND}"
+    assert report.transfer_name(run, SECOND, THIRD) == f"transfer-{THIRD}-from-{SECOND}"
+    path = report.save_transfer(run, report.transfer(run, Question(SECOND, home=HOME, episodes=2), "silent"))
+    values = json.loads(path.read_text())
+    del values["fights"]
+    path.write_text(json.dumps(values))
+    assert report.saved_recommendation(run, HOME, SECOND) is None
+    assert "an earlier version did not record its fights; it is measured anew" in caplog.text
+
+
+def test_a_scenario_that_was_edited_is_called_by_the_fight_that_it_was(run, fight, tmp_path, refuse):
+    before = f"{fight}#{short(scenario_digest(fight))}"
+    (old,) = pretend_training(run, adaptation_stages(run, fight, DODGE))
+    assert domain_chain(run) == (HOME, fight)
+    assert source_of(run, fight) == fight
+    write_fight(tmp_path / "a" / "boss.toml", flasks=8)
+    assert domain_chain(run) == (HOME, before)
+    with pytest.raises(SoulsGraphError, match=r"expected the fight that dodge v2 of .* was trained in"):
+        source_of(run, fight)
+    said = refuse("evaluate", run.path, "--scenario", fight, "--episodes", 1)
+    assert f"soulsgraph evaluate {run.path} --scenario {fight} --trained-on '{before}'." in said
+    asked = evaluate(run, Setting(fight, before), 2)
+    assert (asked.origin["trained_on"], asked.origin["versions"]["dodge"]) == (before, old.version)
+    with pytest.raises(SoulsGraphError, match="found that it changed or is missing; restore it"):
+        retention.measure_retention(run, 2, display="silent")
+    (new,) = pretend_training(run, adaptation_stages(run, fight, DODGE))
+    assert (new.parent, domain_chain(run)) == (old.version, (HOME, before, fight))
+    assert predecessors(run) == {before: HOME, fight: before}
+    assert version_in_play(run, "dodge", fight) == new.version
+    assert version_in_play(run, "dodge", before) == old.version
+    assert [scenarios_of(run)["dodge", number] for number in (1, 2, 3)] == [HOME, before, fight]
+    copied = branch(run, tmp_path / "copy", before)
+    assert (copied.library.versions("dodge"), domain_chain(copied)) == ([1, 2], (HOME, before))
+    write_fight(tmp_path / "a" / "boss.toml")
+    assert domain_chain(run, fight) == (HOME, fight), "restored, it has its name again"
+    assert source_of(run, fight) == fight
+    assert version_in_play(run, "dodge", fight) == old.version
+
+
+def test_a_fight_is_the_same_wherever_its_file_lies(run, fight, tmp_path):
+    (card,) = pretend_training(run, adaptation_stages(run, fight, DODGE))
+    moved = write_fight(tmp_path / "elsewhere" / "renamed.toml")
+    assert version_in_play(run, "dodge", moved) == card.version
+    (stage,) = adaptation_stages(run, moved, DODGE)
+    assert finished_versions(run, stage) == [card]
+    own = write_fight(tmp_path / "copy.toml", base=HOME)
+    other = pretend_run(tmp_path / "other", Plan(scenario=own, scale=0.01))
+    with pytest.raises(SoulsGraphError, match="expected another scenario than the run's own"):
+        adaptation_stages(other, write_fight(tmp_path / "again" / "copy.toml", base=HOME), DODGE)
+
+
+def test_a_stage_has_the_name_of_its_curves_whatever_came_later(run, fight, tmp_path):
+    (first,) = adaptation_stages(run, fight, DODGE)
+    pretend_training(run, [first])
+    write_fight(tmp_path / "a" / "boss.toml", flasks=8)
+    (second,) = adaptation_stages(run, fight, DODGE)
+    pretend_training(run, [second])
+    (third,) = adaptation_stages(run, fight, DODGE, budget=150)
+    pretend_training(run, [third])
+    made = [stage_of(run, [run.library.card("dodge", number)]).name for number in (2, 3, 4)]
+    assert made == [first.name, second.name, third.name]
+    assert len({*made}) == 3
+
+
+def test_a_learning_curve_is_that_of_the_version_it_is_shown_for(run):
+    card = run.library.card("dodge", 1)
+    folder = curve_folder(run, stage_of(run, [card]))
+    save_checkpoint(folder, 100, run.library.load("dodge", 1).playing)
+    assert [*retention._points(run, [card])] == [100, 800], "an earlier version kept no key"
+    write_key(folder / KEY, stage_key(run, run.plan.stage("dodge")))
+    assert [*retention._points(run, [card])] == [100, 800]
+    other = replanned(run, overrides={"learning_rate": 0.01})
+    write_key(folder / KEY, stage_key(other, other.plan.stage("dodge")))
+    assert [*retention._points(run, [card])] == [800]
+
+
+def test_a_version_that_does_not_say_how_it_was_trained_is_taken_and_says_so(tmp_path):
+    run = zoo.copy_agent("iudex-phase1-best-0", tmp_path / "run")
+    assert {unrecorded(run, card) for card in cards_of(run)} == {("learning",)}, "its plan says the fight"
+    console = Console(record=True, width=200, file=StringIO())
+    with Board(run.tensorboard, run.plan.skill_graph.order) as board:
+        cards = train_stages(Workplace(run, Session(local=True), board, "silent"), own_stages(run), console)
+    assert [card.version for card in cards] == [1] * len(SKILL_NAMES)
+    assert console.export_text().count("already trained, v1 (its learning was not recorded: taken for the same)") == 5
+    assert not any(unrecorded(run, card) for card in pretend_training(run, adaptation_stages(run, THIRD, DODGE)))
+
+
+def test_a_run_is_not_gone_on_with_in_another_version_of_its_own_fight(run):
+    begun = json.loads((run.path / "plan.json").read_text()) | {"scenario_digest": "0" * 64}
+    (run.path / "plan.json").write_text(json.dumps(begun))
+    changed = RunFolder.open(run.path)
+    assert evaluate(changed, Setting(HOME, HOME), 1).episodes.won.shape == (1,), "but it plays"
+    stages = (replace(own_stages(changed)[0], budget=300),)
+    with Board(changed.tensorboard, SKILL_NAMES) as board:
+        place = Workplace(changed, Session(local=True), board, "silent")
+        with pytest.raises(SoulsGraphError, match=rf"^{HOME}: expected the fight that .* begun with \(00000000\)"):
+            train_stages(place, stages, Console(quiet=True))
+
+
+def test_a_copy_of_an_agent_holds_its_very_versions(tmp_path, refuse):
+    name = "iudex-phase1-best-0"
+    assert zoo.is_copy(zoo.copy_agent(name, tmp_path / "copy"), name)
+    pretend_run(tmp_path / "own", zoo.plan_of(name))
+    assert not zoo.is_copy(RunFolder.open(tmp_path / "own"), name)
+    found = refuse("table", name, "--run", tmp_path / "own")
+    assert f"expected a copy of {name}, found another run" in found
+
+
+STUDY = Study(seeds=(100,), episodes=4, scale=0.01)
+
+
+@pytest.mark.parametrize(
+    "plan", [{"scale": 0.02}, {"episodes": 5}, {"preset": "best"}, {"overrides": {"double": True}}]
+)
+def test_a_study_takes_no_record_of_another_one(tmp_path, plan):
+    folder = ReproductionFolder.create(tmp_path / "study", STUDY)
+    unit = Unit(100, "skills")
+    for piece in unit.pieces:
+        folder.record(unit, piece, lambda: {"rows": []})
+    assert unit not in folder.left
+    file = folder.path / "reproduction.json"
+    begun = json.loads(file.read_text())
+    file.write_text(json.dumps(begun | {"plan": begun["plan"] | plan}))
+    other = ReproductionFolder.open(folder.path)
+    with pytest.raises(
+        SoulsGraphError, match=r"expected a record of this reproduction, found one of another .*of the plan"
+    ):
+        _ = other.left
+    folder.run(unit)
+    with pytest.raises(RunFolderError, match="expected a run by the plan of this reproduction"):
+        other.run(unit)
+
+
+def test_records_of_an_earlier_version_are_taken_and_counted(tmp_path):
+    folder = ReproductionFolder.create(tmp_path / "study", STUDY)
+    folder.record(REFERENCES, "rows", lambda: {"rows": []})
+    assert folder.unkeyed == []
+    (folder.path / "references.json").write_text('{"rows": []}')
+    assert REFERENCES not in folder.left
+    assert folder.unkeyed == [folder.path / "references.json"]
+
+
+def test_a_page_says_where_other_versions_play_than_were_evaluated(run, printed, fight):
+    printed("table", run.path, "--episodes", 2)
+    table = run.path / "results" / "table.json"
+    assert json.loads(table.read_text())["key"] == json.loads(json.dumps(dict(table_key(run).values)))
+    assert ReportedRun(run).note == ""
+    pretend_training(run, [replace(run.plan.stage("camera"), seed=5)])
+    assert ReportedRun(run).note.startswith("Other versions play by now")
+    values = json.loads(table.read_text())
+    del values["key"]
+    table.write_text(json.dumps(values))
+    assert "did not record which versions played" in ReportedRun(run).note
+
+
+def test_agents_are_compared_by_the_versions_that_an_evaluation_plays(run):
+    from soulsgraph.zoo.playing import compare_agents
+
+    pretend_training(run, adaptation_stages(run, SECOND, SKILL_NAMES))
+    (standing,) = compare_agents([run.path], 4)
+    assert standing.adapted_to == (SECOND,)
+    for scenario, rate in standing.rates.items():
+        assert rate == evaluate(run, Setting(scenario, source_of(run, scenario)), 4).win_rate
+    assert "skills of iudex-phase2" in standing.rates[SECOND].setting
+    assert [cell[-1] for cell in standing.cells[1:3]] == ["*", "+"]
+
+
+def test_what_teaches_nothing_is_refused_for_every_preset_and_skill():
+    for preset, graph in [*((name, "paper") for name in PRESETS), ("pqn", "end-to-end"), ("fast", "end-to-end")]:
+        plan = Plan(preset=preset, graph=graph)
+        for stage in (*plan.stages(), *(plan.stage(one.skill, SECOND, 1) for one in plan.stages())):
+            numbers = plan.hyperparameters(stage)
+            least = numbers.least_budget
+            assert numbers.updates_owed(least - 1, 0) == 0 < numbers.updates_owed(least, 0)
+            check_learns(plan, [replace(stage, budget=least)])
+            with pytest.raises(SoulsGraphError, match=f"expected {least} decisions or more.*found {least - 1}"):
+                check_learns(plan, [replace(stage, budget=least - 1)])
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_smallest_scale_that_is_named_is_the_smallest_that_trains(tmp_path, refuse, preset):
+    found = refuse("curriculum", "--preset", preset, "--scale", 0.002, "--run", tmp_path / "new")
+    assert not (tmp_path / "new").exists(), "nothing is begun"
+    least = float(found.partition("--scale of ")[2].split()[0])
+    plan = Plan(preset=preset, scale=least)
+    check_learns(plan, plan.stages())
+    below = replace(plan, scale=least - 0.001)
+    with pytest.raises(SoulsGraphError, match="decisions or more"):
+        check_learns(below, below.stages())
+
+
+def test_a_budget_that_teaches_an_arm_nothing_is_refused_before_any_is_trained(run):
+    arms = recovery.arms_of(run, ())
+    with pytest.raises(
+        SoulsGraphError, match=r"budget: expected 1,196 steps or more, by which .* 'from scratch' learns"
+    ):
+        recovery.recover(run, recovery.Target(SECOND, episodes=2, budget=1_000), arms, None, Console(quiet=True))
+    assert not (run.path / "recovery").exists()
+
+
+def test_a_table_says_how_small_the_budget_was(tmp_path, printed):
+    run = pretend_run(tmp_path / "run", Plan(scale=0.1))
+    found = " ".join(printed("table", run.path, "--episodes", 1).split())
+    assert "budget: 0.1 of the preset's, 23,000 of 230,000 decisions (scale 0.1)" in found
+    assert Plan().budget_note == ""
+
+
+def test_a_digest_of_how_a_skill_learns_outlives_options_that_come_later():
+    # An option that comes later goes into `_CAME_LATER` of identity.py with the value that learns as before.
+    plan = Plan(scale=0.01)
+    assert how_it_learns(plan, plan.stage("dodge")) == PINNED
+
+
+PINNED = "3ef98968659e19daea1cede99459cf181eb36838c1f240f60b5b76d792bd4a9a"
+
+
+def test_a_key_stays_the_same_when_values_are_added_later():
+    older, newer = Key({"fight": "a", "budget": (1, 2)}), Key({"fight": "a", "budget": [1, 2], "weather": "rain"})
+    assert not newer.differing(older)
+    assert not older.differing(newer)
+    assert (newer.unknown(older), older.unknown(newer)) == (("weather",), ())
+    assert newer.differing(Key({"fight": "b", "budget": [1, 3]})) == ("fight", "budget")
+
+
+def test_a_journal_of_another_stage_is_not_replayed(run):
+    stage = run.plan.stage("dodge")
+    write_key(run.stage_key(stage.checkpoint_name), stage_key(run, stage))
+    pretend_training(run, [replace(run.plan.stage("movement"), seed=5)])
+    with pytest.raises(
+        SoulsGraphError, match=r"expected the journal of dodge .* found one of another version of movement"
+    ):
+        StageSetup(run, stage).replay()

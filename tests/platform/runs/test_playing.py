@@ -1,0 +1,53 @@
+"""Playing an agent: the same episodes for every setting, whatever the number of lanes."""
+
+import numpy as np
+import pytest
+
+from soulsgraph.bench.speed import untrained_network
+from soulsgraph.runs import evaluate as evaluation
+from soulsgraph.runs.evaluate import evaluation_seeds, play
+from soulsgraph_envs.core.errors import UnknownNameError
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.skills import SKILL_NAMES, make_skill
+from soulsgraph_policies.agents.agent import Agent
+
+PHASE_1 = load_scenario("iudex-phase1")
+SKILLS = tuple(make_skill(name) for name in SKILL_NAMES)
+
+
+def agent(randomize=(), seed=0) -> Agent:
+    random = np.random.default_rng(seed)
+    networks = {skill.name: untrained_network(skill, PHASE_1, random) for skill in SKILLS}
+    return Agent(PHASE_1, SKILLS, networks, dict.fromkeys(randomize, "random"))
+
+
+@pytest.mark.parametrize("randomize", [(), ("dodge",), ("heal_attack", "dodge")])
+def test_episodes_do_not_depend_on_the_number_of_lanes(monkeypatch, randomize):
+    seeds = evaluation_seeds(7, 20)
+    together = play(agent(randomize), seeds)
+    monkeypatch.setattr(evaluation, "LANES", 3)
+    apart = play(agent(randomize), seeds)
+    for name in ("lengths", "seconds", "won", "died", "boss_hp", "player_hp", "terms"):
+        assert np.array_equal(getattr(together, name), getattr(apart, name)), name
+
+
+def test_every_episode_ends_by_win_death_or_horizon_and_is_counted_once():
+    told = []
+    episodes = play(agent(), evaluation_seeds(1, 30), told.append)
+    assert sum(told) == len(episodes) == 30
+    assert not (episodes.won & episodes.died).any()
+    undecided = ~(episodes.won | episodes.died)
+    assert (episodes.lengths[undecided] == 1024).all()
+    assert (episodes.lengths <= 1024).all()
+
+
+def test_randomising_changes_the_play_and_only_skills_that_take_part_can_be_named():
+    seeds = evaluation_seeds(1, 30)
+    assert not np.array_equal(play(agent(), seeds).seconds, play(agent(("dodge",)), seeds).seconds)
+    with pytest.raises(UnknownNameError, match="Did you mean 'dodge'"):
+        agent(("doge",))
+
+
+def test_evaluation_seeds_are_disjoint_for_different_seeds_and_equal_for_equal_ones():
+    assert not set(evaluation_seeds(1, 500).tolist()) & set(evaluation_seeds(2, 500).tolist())
+    assert np.array_equal(evaluation_seeds(1, 10), evaluation_seeds(1, 20)[:10])

@@ -1,0 +1,149 @@
+"""One reader takes every safetensors file: types, shapes, sizes and numbers are checked wherever weights are read."""
+
+import hashlib
+import json
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load, save
+
+from soulsgraph.paper.testing import pretend_run
+from soulsgraph.runs.curves import load_checkpoint
+from soulsgraph.runs.plan import Plan
+from soulsgraph_clusters.fleet.protocol.arrays import decode_columns, decode_weights
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_policies.agents.tensors import ANY, TensorError, read_tensor_file, read_tensors, write_tensor_file
+from soulsgraph_policies.learning.training_state import FILE_NAME, read_training_state
+
+ROOT = Path(__file__).parents[3]
+
+
+def _file(head: object, values: bytes = b"") -> bytes:
+    text = head if isinstance(head, bytes) else json.dumps(head).encode()
+    return len(text).to_bytes(8, "little") + text + values
+
+
+def _one(kind: object, values: bytes, shape: object = None, offsets: object = None) -> bytes:
+    entry = {"dtype": kind, "shape": [len(values)] if shape is None else shape}
+    return _file({"a": entry | {"data_offsets": offsets or [0, len(values)]}}, values)
+
+
+_FOREIGN = ("F16", "BF16", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F4", "C64", "U16", "odd", 7, None, [], {})
+_F32 = {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}
+_HOSTILE = [
+    *(_one(kind, bytes(16), [8 if kind in ("F16", "BF16", "U16") else 16]) for kind in _FOREIGN),
+    *(
+        save({"a": np.array([1.0, odd], kind)})
+        for odd in (np.nan, np.inf, -np.inf)
+        for kind in (np.float32, np.float64)
+    ),
+    save({"a": np.array([1e300])}),
+    *(_file(head, bytes(16)) for head in ([], 5, "x", {"a": 1}, {"a": []}, {"a": {}}, {"a": _F32 | {"more": 1}})),
+    *(
+        _one("F32", bytes(16), shape)
+        for shape in ([3], [5], [-4], [4.0], "4", [True] * 4, [2**62, 0], [10**30], 4, [[4]])
+    ),
+    *(
+        _one("F32", bytes(16), [4], place)
+        for place in ([0, 8], [8, 16], [16, 0], [-16, 0], [0], [0, 1, 2], "x", [0, 1e9])
+    ),
+    _one("F32", bytes(16), [0, 2**62], [0, 0]),
+    _file({"a": _F32, "b": _F32}, bytes(16)),
+    _file({"a": _F32}, bytes(20)),
+    _file({"a": _F32}, bytes(12)),
+    _file({"a": _F32, "__metadata__": {"x": 5}}, bytes(16)),
+    _file(b"\xff\xfe"),
+    _file(b"[" * 100_000),
+    _file(b'{"a":' * 5_000),
+    b"",
+    b"\0" * 7,
+    b"\xff" * 8,
+    (2**63).to_bytes(8, "little") + b"{}",
+    b"PK\x03\x04" + bytes(100),
+]
+
+
+def _library(folder: Path):
+    """Return a way to load a skill whose weights are some content, with a card that has its digest."""
+    run = pretend_run(folder / "run", Plan(scale=0.01))
+    card, place = run.library.card("camera", 1), run.path / "library" / "camera" / "v1"
+
+    def read(content):
+        (place / "weights.safetensors").write_bytes(content)
+        changed = replace(card, sha256=hashlib.sha256(content).hexdigest())
+        (place / "card.json").write_text(json.dumps(changed.to_dict()), encoding="utf-8")
+        return run.library.load("camera", 1)
+
+    return read
+
+
+def _readers(folder: Path):
+    """Return every reader of tensors, by name, as a function of a file's content."""
+
+    def checkpoint(content):
+        (file := folder / "step-000000001.safetensors").write_bytes(content)
+        return load_checkpoint(file)
+
+    def state(content):
+        (folder / FILE_NAME).write_bytes(content)
+        return read_training_state(folder)
+
+    return {
+        "library": _library(folder),
+        "curve": checkpoint,
+        "training state": state,
+        "weights of a head": decode_weights,
+        "chunk of a PC": lambda content: decode_columns(content, {"camera": (3, 2)}, {"camera": 1}),
+    }
+
+
+def test_no_reader_takes_what_it_is_not_made_for_and_all_say_so_in_one_line(tmp_path):
+    lines = []
+    for name, read in _readers(tmp_path).items():
+        for content in _HOSTILE:
+            with pytest.raises(SoulsGraphError) as refusal:
+                read(content)
+            lines.append((name, str(refusal.value)))
+    assert [(name, line) for name, line in lines if "\n" in line or len(line) > 1_000] == []
+
+
+def test_what_the_library_writes_is_read_as_it_reads_it_and_the_other_way_round():
+    rng = np.random.default_rng(3)
+    arrays = {
+        "a": rng.random((3, 5), np.float32),
+        "ü": rng.random((2, 0, 4)),
+        "flags": rng.random(7) < 0.5,
+        "one": np.array(5, np.int64),
+        "bytes": np.arange(9, dtype=np.uint8),
+    }
+    file = BytesIO()
+    write_tensor_file(file, arrays, {"text": "ä\n"})
+    content = file.getvalue()
+    found, metadata = read_tensor_file(BytesIO(content), len(content), ANY)
+    assert metadata == {"text": "ä\n"}
+    for other in (found, load(content), read_tensors(save(arrays), ANY)):
+        assert other.keys() == arrays.keys()
+        for name, values in arrays.items():
+            assert other[name].dtype == values.dtype
+            np.testing.assert_array_equal(other[name], values, strict=True)
+
+
+def test_a_skill_that_learned_to_infinity_is_not_saved(tmp_path):
+    run = pretend_run(tmp_path / "run", Plan(scale=0.01))
+    artifact = run.library.load("camera", 1)
+    first, *_ = artifact.parameters
+    artifact.parameters[first][...] = np.nan
+    with pytest.raises(SoulsGraphError, match="expected finite weights"):
+        run.library.save(artifact)
+    assert run.library.versions("camera") == [1]
+
+
+def test_no_other_module_reads_the_format():
+    sources = [file for root in ("platform", "clusters", "policies", "envs") for file in (ROOT / root).rglob("*.py")]
+    reading = ("safetensors.numpy import load", "safe_open", "safetensors.torch", "deserialize(", "import load_file")
+    assert not [file.name for file in sources if any(word in file.read_text(encoding="utf-8") for word in reading)]
+    with pytest.raises(TensorError):
+        read_tensors(b"", ANY)

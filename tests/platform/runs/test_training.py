@@ -1,0 +1,227 @@
+"""One stage: its card, and that a changed frozen skill is detected."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import ray
+
+from soulsgraph.paper.testing import pretend_run, pretend_training
+from soulsgraph.results.tables import read_rows
+from soulsgraph.runs.lineage import adaptation_stages, finished_versions
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.progress import Board
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.stage_setup import StageSetup
+from soulsgraph.runs.train import CheckpointClock, Workplace, train_stage
+from soulsgraph_clusters.sessions.session import ClusterError, Session, connect
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_policies.agents.inference import _INVERSE, NETWORK
+from soulsgraph_policies.agents.library import SkillCard
+from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.simulator_runner import SkillGraphEnvRunner
+from soulsgraph_policies.learning.training_state import FILE_NAME, TrainingStateError
+
+#: 1,200 decisions of camera and lock-on: one checkpoint on their learning curves.
+PLAN = Plan(scale=0.06)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def session() -> Iterator[Session]:
+    with connect("local", num_cpus=1) as joined:
+        yield joined
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    begun = RunFolder.create(tmp_path / "run", PLAN)
+    pretend_training(begun, [PLAN.stage("camera")])
+    return begun
+
+
+def _train(run: RunFolder, skill: str, session: Session) -> SkillCard:
+    with Board(run.tensorboard, run.plan.skill_graph.order) as board:
+        (card,) = train_stage(Workplace(run, session, board, "silent"), run.plan.stage(skill))
+        return card
+
+
+def in_the_learner(algorithm: SkillDQN) -> np.ndarray:
+    return algorithm.learner.module["camera"].unwrapped().weights()[f"{NETWORK}.0.bias"]
+
+
+def in_what_is_played(algorithm: SkillDQN) -> np.ndarray:
+    return algorithm.env_runner_group.local_env_runner._sampler._networks._parameters
+
+
+@pytest.mark.parametrize("place", [in_the_learner, in_what_is_played])
+def test_a_changed_weight_of_a_frozen_skill_is_found_out_wherever_it_is(place, run, session):
+    setup = StageSetup(run, PLAN.stage("lock_on"))
+    algorithm = setup.build(session)
+    try:
+        algorithm.training_step()
+        setup.verify_frozen(algorithm)
+        # Camera is the first network; the arrays share the memory that is computed with.
+        place(algorithm)[0] += np.float32(1e-3)
+        with pytest.raises(SoulsGraphError, match=f"stage lock_on: expected camera v1 frozen, found {NETWORK}"):
+            setup.verify_frozen(algorithm)
+    finally:
+        algorithm.stop()
+
+
+def alter(runner: SkillGraphEnvRunner, packed: str) -> None:
+    # Camera is the first network; the arrays share the memory that is computed with.
+    networks = runner._sampler._networks
+    if packed == "_affine":
+        networks._affine[_INVERSE, 0] *= 1.01
+    else:
+        networks._parameters[0] += np.float32(1e-3)
+
+
+@pytest.mark.parametrize("packed", ["_parameters", "_affine"])
+def test_a_remote_runner_that_plays_a_frozen_skill_by_other_weights_is_found_out(packed, tmp_path, session):
+    run = RunFolder.create(tmp_path / "run", Plan(scale=0.06, env_runners=1))
+    pretend_training(run, [PLAN.stage("camera")])
+    setup = StageSetup(run, PLAN.stage("lock_on"))
+    # Ray's workers import from no folder of the tests.
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    algorithm = setup.build(session)
+    try:
+        # As where a stage is resumed whose budget is spent: no runner was asked to sample.
+        setup.verify_frozen(algorithm)
+        algorithm.training_step()
+        setup.verify_frozen(algorithm)
+        algorithm.env_runner_group.foreach_env_runner(lambda runner: alter(runner, packed), local_env_runner=False)
+        with pytest.raises(SoulsGraphError, match="stage lock_on: expected camera v1 frozen, found"):
+            setup.verify_frozen(algorithm)
+    finally:
+        ray.cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+        algorithm.stop()
+
+
+def test_a_synchronous_plan_needs_a_place_for_each_of_its_runners(tmp_path, session):
+    stages = {}
+    for runners in (1, 2):
+        run = RunFolder.create(tmp_path / str(runners), Plan(scale=0.06, env_runners=runners, synchronous=True))
+        stages[runners] = StageSetup(run, PLAN.stage("camera"))
+    with pytest.raises(ClusterError, match=r"expected a place for each of 2, by which .* found 1; join the missing"):
+        stages[2].build(session)
+    algorithm = stages[1].build(session)
+    assert algorithm.config.synchronous
+    algorithm.stop()
+
+
+def test_where_the_latest_checkpoint_is_damaged_the_one_before_leads_to_the_same_weights(
+    tmp_path, session, monkeypatch
+):
+    monkeypatch.setattr("soulsgraph.runs.train.SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr("soulsgraph.runs.train.MOST_SAVING", 1.0)
+    first, second = (RunFolder.create(tmp_path / name, Plan(scale=0.11)) for name in ("first", "second"))
+    wanted = _train(first, "camera", session).sha256
+    kept = sorted(path.name for path in first.checkpoints("camera").iterdir())
+    assert kept == ["step-000002048", "step-000002200"]
+
+    shutil.copytree(first.checkpoints("camera"), second.checkpoints("camera"))
+    latest = second.checkpoints("camera") / kept[-1]
+    (latest / FILE_NAME).write_bytes(b"nothing of the kind")
+    with monkeypatch.context() as patched:
+        patched.setattr(StageSetup, "build", lambda *_: pytest.fail("something was started"))
+        with pytest.raises(TrainingStateError, match=f"remove the folder {latest} to go on from the checkpoint before"):
+            _train(second, "camera", session)
+    shutil.rmtree(latest)
+    assert _train(second, "camera", session).sha256 == wanted
+
+
+def test_a_card_tells_the_last_checkpoint_of_the_learning_curve(run, session):
+    card = _train(run, "lock_on", session)
+    (point,) = (row for row in read_rows(run.results("curves")) if row["stage"] == "lock_on")
+    assert card.results["step"] == point["step"] >= 1_000
+    assert card.results["return"] == point["return"]
+    assert card.results["episodes"] == 5
+    assert run.library.card("lock_on", 1) == card
+
+
+def test_skills_that_adapt_jointly_become_versions_of_one_another(tmp_path, session):
+    run = pretend_run(tmp_path / "run", Plan(scale=0.01))
+    (stage,) = adaptation_stages(run, "iudex-phase2", ("dodge", "heal_attack"), 600, jointly=True)
+    with Board(run.tensorboard, run.plan.skill_graph.order) as board:
+        dodge, heal = train_stage(Workplace(run, session, board, "silent"), stage)
+    assert [(card.skill, card.version, card.parent, card.training.steps) for card in (dodge, heal)] == [
+        ("dodge", 2, 1, 600),
+        ("heal_attack", 2, 1, 600),
+    ]
+    upstream = {one.skill: one.version for one in heal.upstream}
+    assert upstream == {"camera": 1, "lock_on": 1, "movement": 1, "dodge": 2}
+    assert [one.skill for one in dodge.upstream] == ["camera", "lock_on", "movement"]
+    run.library.check_upstream(heal)
+    assert finished_versions(run, stage) == [dodge, heal]
+    for card in (dodge, heal):  # both continued what they had learned: neither began anew, and both changed
+        before, after = (run.library.load(card.skill, version) for version in (1, 2))
+        assert any((before.parameters[name] != after.parameters[name]).any() for name in after.parameters)
+        assert card.training.jointly == ("dodge", "heal_attack")
+    rows = [row for row in read_rows(run.results("training")) if row["stage"] == stage.name]
+    assert {row["skill"] for row in rows} == {"dodge", "heal_attack"}
+    assert max(row["step"] for row in rows) == 1_200
+    (point,) = (row for row in read_rows(run.results("curves")) if row["stage"] == stage.name)
+    assert point["step"] >= 1_000
+    shutil.rmtree(run.path / "library" / "heal_attack" / "v2")  # as if killed between the two saves
+    (again,) = adaptation_stages(run, "iudex-phase2", ("dodge", "heal_attack"), 600, jointly=True)
+    assert again == stage
+    with Board(run.tensorboard, run.plan.skill_graph.order) as board:
+        assert train_stage(Workplace(run, session, board, "silent"), again)[0] == dodge
+    assert run.library.versions("dodge") == run.library.versions("heal_attack") == [1, 2]
+    assert run.library.card("heal_attack", 2).digest == heal.digest
+
+
+def test_checkpoints_are_spaced_by_what_they_cost(monkeypatch):
+    now_s, written, spent_s = 0.0, 0, 0.0
+    monkeypatch.setattr("soulsgraph.runs.train.time", SimpleNamespace(monotonic=lambda: now_s))
+    for took_s, expected in ((0.01, 1000), (2.0, 100), (50.0, 4)):
+        clock, begun_s, written, spent_s = CheckpointClock(), now_s, 0, 0.0
+        while now_s < begun_s + 10_000.0:
+            now_s += 1.0
+            if clock.due():
+                with clock.measured():
+                    now_s += took_s
+                written, spent_s = written + 1, spent_s + took_s
+        # The first is written before anybody knows what one takes.
+        assert (spent_s - took_s) / (now_s - begun_s) <= 0.02
+        assert written == pytest.approx(expected, rel=0.15)
+
+
+class Killed(Exception):  # noqa: N818 - what a test raises
+    """The process ends here."""
+
+
+class Killing:
+    """A supervisor under which a process is killed at the end of its first iteration."""
+
+    def follow(self, name: str, total: int) -> "Killing":
+        return self
+
+    def update(self, steps: int, mean_return: float | None) -> None:
+        raise Killed
+
+    def stop_requested(self) -> bool:
+        return False
+
+
+def test_a_killed_stage_goes_on_in_another_thread_and_no_step_has_two_values_on_the_board(run, session):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    with pytest.raises(Killed), Board(run.tensorboard, run.plan.skill_graph.order) as board:
+        train_stage(Workplace(run, session, board, "silent", Killing()), run.plan.stage("lock_on"))
+    left = Board(run.tensorboard, run.plan.skill_graph.order)  # of a process that gets no chance to close it
+    left.log("lock_on", 1_000, {"return": -1.0})
+    with ThreadPoolExecutor(1) as threads:  # Signals are the main thread's alone.
+        card = threads.submit(_train, run, "lock_on", session).result()
+    assert card.training.steps == 1_200
+    events = EventAccumulator(str(run.tensorboard), purge_orphaned_data=False).Reload()
+    for tag in events.Tags()["scalars"]:
+        steps = [event.step for event in events.Scalars(tag)]
+        assert len(steps) == len({*steps}), tag
+    assert max(event.step for event in events.Scalars("lock_on/exploration")) == 1_200

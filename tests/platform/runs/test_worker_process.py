@@ -1,0 +1,131 @@
+"""The process beside training: it answers in order, survives nobody, and its loss loses no work."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+
+import psutil
+import pytest
+
+from soulsgraph.paper.testing import pretend_training
+from soulsgraph.runs.curves import CurveEvaluator
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.stage_setup import StageSetup
+from soulsgraph.runs.worker_process import WorkerLostError, WorkerProcess
+from soulsgraph_envs.testing import until
+
+
+def test_it_answers_in_order_and_raises_what_was_raised():
+    with WorkerProcess() as worker:
+        assert not worker.answered
+        worker.submit(divmod, 7, 2)
+        worker.submit(divmod, 1, 0)
+        worker.submit(os.getpid)
+        assert worker.result() == (3, 1)
+        with pytest.raises(ZeroDivisionError):
+            worker.result()
+        until(lambda: worker.answered, "the third answer")
+        pid = worker.result()
+        assert pid != os.getpid()
+        assert psutil.pid_exists(pid)
+    assert not psutil.pid_exists(pid)
+
+
+def test_an_interrupt_from_the_keyboard_reaches_the_other_process_alone():
+    code = (
+        "import os, signal; from soulsgraph.runs.worker_process import WorkerProcess;"
+        "signal.signal(signal.SIGINT, lambda *_: None); worker = WorkerProcess(); worker.start();"
+        "os.killpg(0, signal.SIGINT);"  # as a terminal does: while the worker loads
+        "worker.submit(divmod, 7, 2); print(worker.result()); worker.close()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, start_new_session=True)
+    assert (done.stdout, done.stderr) == ("(3, 1)\n", "")
+
+
+def test_a_killed_one_is_noticed_and_the_next_call_starts_another():
+    with WorkerProcess() as worker:
+        worker.submit(os.getpid)
+        os.kill(worker.result(), signal.SIGKILL)
+        worker.submit(os.getpid)
+        with pytest.raises(WorkerLostError):
+            worker.result()
+        worker.submit(divmod, 7, 2)
+        assert worker.result() == (3, 1)
+
+
+def test_answers_that_nobody_waits_for_reach_nobody_else():
+    with WorkerProcess() as worker:
+        worker.submit(divmod, 7, 2)
+        worker.forget()
+        worker.submit(divmod, 9, 2)
+        assert worker.result() == (4, 1)
+
+
+def test_where_no_process_can_be_started_the_call_is_lost(monkeypatch):
+    with WorkerProcess() as worker, monkeypatch.context() as patched:
+        patched.setattr(subprocess, "Popen", raise_no_memory)
+        worker.submit(divmod, 7, 2)
+        assert worker.answered
+        with pytest.raises(WorkerLostError):
+            worker.result()
+        assert not worker.answered
+
+
+def raise_no_memory(*_, **__):
+    raise OSError(errno.ENOMEM, "no memory")
+
+
+def test_it_ends_with_the_process_that_started_it():
+    code = (
+        "import os, time; from soulsgraph.runs.worker_process import WorkerProcess; worker = WorkerProcess();"
+        "worker.submit(os.getpid); print(worker.result(), flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as owner:
+        pid = int(owner.stdout.readline())
+        owner.kill()
+    until(lambda: not psutil.pid_exists(pid), "the end of the worker")
+
+
+def test_it_loads_neither_torch_nor_ray():
+    with WorkerProcess() as worker:
+        for module in ("soulsgraph.runs.curves", "torch", "ray"):
+            worker.submit(eval, f"{module!r} in __import__('sys').modules")
+        assert [worker.result() for _ in range(3)] == [True, False, False]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_curve_is_the_same_with_a_worker_without_one_and_with_one_that_dies(tmp_path, killed):
+    run = RunFolder.create(tmp_path / "run", Plan(scale=0.01))
+    stage = run.plan.stage("camera")
+    pretend_training(run, [replace(stage, budget=budget) for budget in (1, 2, 3)])
+    checkpoints = {1_000 * version: run.library.load("camera", version).playing for version in (1, 2, 3)}
+    agent = StageSetup(run, stage).agent
+    with WorkerProcess() as worker:
+        points = []
+        for beside in (None, worker):
+            evaluator = CurveEvaluator(tmp_path, agent, clip=10.0, worker=beside)
+            for step, weights in checkpoints.items():
+                evaluator.add(step, weights)
+            if killed and beside:
+                beside._process.kill()
+            points.append(evaluator.finish())
+    assert points[0] == points[1]
+    assert [point.step for point in points[1]] == [1_000, 2_000, 3_000]
+
+
+def test_it_prepares_itself_first_and_nobody_asks_how_that_ended(tmp_path):
+    file = tmp_path / "ready"
+    with WorkerProcess() as worker:
+        worker.start(partial(file.write_text, "prepared"))
+        worker.submit(file.read_text)
+        assert worker.result() == "prepared"
+        assert not worker.answered
+    with WorkerProcess() as worker:
+        worker.start(partial(divmod, 1, 0))
+        worker.submit(divmod, 7, 2)
+        assert worker.result() == (3, 1)

@@ -1,0 +1,214 @@
+"""Skills as ONNX files: they choose what our own inference chooses, say what they are, and are written whole or not."""
+
+import json
+import re
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from soulsgraph.cli import main
+from soulsgraph.runs.evaluate import Setting, make_agent
+from soulsgraph.zoo import AGENTS, open_agent
+from soulsgraph.zoo import exchange as exporting
+from soulsgraph.zoo.exchange import both_values, compare_model, drawn_rows, export_onnx, recorded_rows
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.skills import SKILL_NAMES, make_skill
+from soulsgraph_policies.agents.foreign_files import onnx_model
+from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, FusedNetworks, layer_names
+
+_AGENT, _PHASE_1 = "iudex-phase1-best-0", Setting("iudex-phase1", "iudex-phase1")
+
+
+@pytest.fixture(scope="module")
+def agent():
+    return make_agent(open_agent(_AGENT), _PHASE_1)
+
+
+@pytest.fixture(scope="module")
+def rows(agent):
+    return recorded_rows(agent, 2_000)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("onnx")
+    return folder, export_onnx(open_agent(_AGENT), folder, _PHASE_1, 2_000)
+
+
+def _session(folder, skill):
+    return onnxruntime.InferenceSession(folder / f"{skill}.onnx")
+
+
+def test_every_skill_of_an_agent_is_a_file_that_chooses_as_we_do(exported):
+    folder, found = exported
+    assert sorted(path.name for path in folder.iterdir()) == sorted(["check.json", *(f"{s}.onnx" for s in SKILL_NAMES)])
+    assert [(one.skill, one.source) for one in found] == [(s, o) for s in SKILL_NAMES for o in ("recorded", "drawn")]
+    assert all((one.observations, one.clear_differing) == (2_000, 0) for one in found)
+    assert all(one.near < 20 and one.largest_difference < 1e-5 for one in found)
+    written = json.loads((folder / "check.json").read_text())
+    assert written["skills"] == [one.to_dict() for one in found]
+    assert {"commit", "machine", "scenario", "margin"} <= written.keys()
+
+
+def test_the_batch_axis_is_free_and_an_answer_does_not_depend_on_it(exported, agent, rows):
+    dodge, network = _session(exported[0], "dodge"), agent.networks["dodge"]
+    observations = network.observation(rows["dodge"])
+    together = dodge.run(["q_values", "action"], {"observation": observations})
+    assert together[0].shape == (2_000, len(make_skill("dodge").actions))
+    assert (together[1].dtype, together[1].shape) == (np.int64, (2_000,))
+    for n in (0, 7):
+        alone, action = dodge.run(["q_values", "action"], {"observation": observations[n : n + 1]})
+        np.testing.assert_allclose(alone[0], together[0][n], rtol=1e-5)
+        assert action == [together[1][n]]
+    assert dodge.run(["action"], {"observation": observations[:0]})[0].shape == (0,)
+
+
+def test_a_file_says_what_it_is(exported, agent):
+    card = open_agent(_AGENT).library.card("heal_attack", 1)
+    facts = _session(exported[0], "heal_attack").get_modelmeta().custom_metadata_map
+    assert (facts["skill"], facts["skill_version"], facts["scenario"]) == ("heal_attack", "1", "iudex-phase1")
+    assert (facts["card_digest"], facts["weights_sha256"]) == (card.digest, card.sha256)
+    assert facts["graph_digest"] == card.graph_digest
+    assert tuple(json.loads(facts["observation"])) == card.observation
+    observation = agent.networks["heal_attack"].observation
+    assert json.loads(facts["observation_offset"]) == observation.offset.tolist()
+    assert json.loads(facts["observation_scale"]) == observation.scale.tolist()
+    assert json.loads(facts["actions"]) == [action.name for action in make_skill("heal_attack").actions]
+
+
+def test_the_same_skill_makes_the_same_bytes(exported, tmp_path):
+    export_onnx(open_agent(_AGENT), tmp_path, _PHASE_1, 100)
+    for skill in SKILL_NAMES:
+        assert (tmp_path / f"{skill}.onnx").read_bytes() == (exported[0] / f"{skill}.onnx").read_bytes()
+
+
+def test_what_is_recorded_is_what_the_skill_decided_on_and_what_is_drawn_fills_the_ranges(rows):
+    drawn = drawn_rows(rows.values(), 5_000)
+    assert drawn.shape == (5_000, 25)
+    assert len(np.unique(rows["camera"], axis=0)) > 1_000
+    whole = [0, 2, 9, 24]
+    np.testing.assert_array_equal(drawn[:, whole], np.round(drawn[:, whole]))
+    assert drawn[:, 4].min() < 0.01 < 0.99 < drawn[:, 4].max()
+    recorded = np.concatenate([*rows.values()])
+    assert (drawn[:, 17:23] <= recorded[:, 17:23].max(axis=0)).all()
+
+
+@st.composite
+def _networks(draw):
+    """A network of any weights, normaliser and layers for a skill."""
+    generator = np.random.default_rng(draw(st.integers(0, 2**32)))
+    skill = make_skill(draw(st.sampled_from(SKILL_NAMES)))
+    hidden = draw(st.lists(st.integers(1, 70), max_size=3))
+    sizes = [skill.observation.size, *hidden, len(skill.actions)]
+    weights = {MEAN: generator.normal(size=sizes[0]), DEVIATION: generator.uniform(1e-4, 3.0, sizes[0])}
+    for index, (inputs, outputs) in enumerate(pairwise(sizes)):
+        weights[f"q_network.{2 * index}.weight"] = generator.normal(size=(outputs, inputs)).astype(np.float32)
+        weights[f"q_network.{2 * index}.bias"] = generator.normal(size=outputs).astype(np.float32)
+    clip = draw(st.sampled_from([0.5, 10.0, 1e9]))
+    return FrozenNetwork.of(skill, load_scenario("iudex-phase2"), weights, clip)
+
+
+#: Two sums of 25 and 3 times 70 products and a bias, each in float32 and an order of its own, differ by at most this
+#: share of the sum of their terms' sizes.
+_ROUNDING = 2 * (26 + 3 * 71) * 2.0**-24
+
+
+def _sizes_of_terms(network, rows):
+    """The values that rows would have if no two terms cancelled, the largest of each row, (rows,)."""
+    weights = network.weights
+    sizes = (np.abs(network.observation(rows)) + np.abs(weights[MEAN])) / weights[DEVIATION]
+    sizes = np.minimum(sizes, network.clip)
+    for weight, bias in layer_names(weights):
+        sizes = sizes @ np.abs(weights[weight].astype(np.float64)).T + np.abs(weights[bias])
+    return sizes.max(axis=1)
+
+
+@given(_networks())
+def test_any_network_agrees_with_its_file(network):
+    rows = np.random.default_rng(1).normal(0.0, 5.0, (300, 25)).astype(np.float32)
+    ((ours, theirs, actions),) = both_values(network, onnx_model(network, {}), rows)
+    rounding = _ROUNDING * _sizes_of_terms(network, rows)
+    assert (np.abs(ours - theirs).max(axis=1) <= rounding).all()
+    second, best = np.sort(ours, axis=1)[:, -2:].T
+    clear = best - second > 2 * rounding
+    np.testing.assert_array_equal(actions[clear], ours.argmax(axis=1)[clear])
+
+
+def test_equal_values_are_near_ties_and_the_first_is_chosen(agent):
+    network = agent.networks["camera"]
+    flat = {name: values if name in (MEAN, DEVIATION) else 0 * values for name, values in network.weights.items()}
+    same = FrozenNetwork("camera", network.observation, flat, network.clip)
+    found = compare_model(same, onnx_model(same, {}), np.ones((10, 25), np.float32), "drawn")
+    assert (found.near, found.near_differing, found.clear) == (10, 0, 0)
+
+
+def test_a_file_that_chooses_otherwise_is_refused_and_nothing_is_written(agent, monkeypatch, tmp_path):
+    other = make_agent(open_agent("iudex-phase1-best-1"), _PHASE_1).networks
+    monkeypatch.setattr(exporting, "onnx_model", lambda network, facts: onnx_model(other[network.skill], facts))
+    with pytest.raises(SoulsGraphError, match=r"^camera: expected the model to choose our action, found another one"):
+        export_onnx(open_agent(_AGENT), tmp_path / "out", _PHASE_1, 500)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["onnx", "onnxruntime"])
+def test_a_missing_extra_is_one_line_with_its_remedy(refuse, monkeypatch, tmp_path, name):
+    monkeypatch.setitem(sys.modules, name, None)
+    message = refuse("export", _AGENT, "--onnx", "--out", tmp_path / "out")
+    assert "pip install 'soulsgraph[onnx]'" in message
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_input_of_an_export(refuse, tmp_path):
+    out = tmp_path / "out"
+    assert "ask for one with --onnx" in refuse("export", _AGENT, "--out", out)
+    assert "Did you mean 'vordt'" in refuse("export", _AGENT, "--onnx", "--scenario", "vordd", "--out", out)
+    assert "check: expected a value from 1" in refuse("export", _AGENT, "--onnx", "--check", 0, "--out", out)
+    assert "no plan.json" in refuse("export", AGENTS, "--onnx", "--out", out)
+    assert not out.exists()
+    (tmp_path / "file").touch()
+    assert "expected a place to write to" in refuse("export", _AGENT, "--onnx", "--out", tmp_path / "file" / "out")
+
+
+def test_a_single_agent_and_another_scenario(exported, tmp_path):
+    export_onnx(open_agent("iudex-phase1-end-to-end-0"), tmp_path / "single", _PHASE_1, 300)
+    assert (tmp_path / "single" / "end_to_end.onnx").is_file()
+    zero_shot = Setting("iudex-phase2", "iudex-phase1")
+    export_onnx(open_agent(_AGENT), tmp_path / "zero-shot", zero_shot, 300)
+    facts = _session(tmp_path / "zero-shot", "dodge").get_modelmeta().custom_metadata_map
+    assert (facts["scenario"], facts["trained_on"]) == ("iudex-phase2", "iudex-phase1")
+    rows = np.random.default_rng(0).normal(size=(5, 25)).astype(np.float32)
+    agent = make_agent(open_agent(_AGENT), zero_shot)
+    ours = FusedNetworks([agent.networks["dodge"]]).q_values(0, rows)
+    theirs = _session(tmp_path / "zero-shot", "dodge").run(
+        ["q_values"], {"observation": agent.networks["dodge"].observation(rows)}
+    )[0]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+
+
+def test_the_page_exports_and_plays_by_onnxruntime_alone(monkeypatch, tmp_path, capsys):
+    page = (Path(__file__).parents[3] / "docs" / "exchange.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^soulsgraph (export .+)$", page, re.MULTILINE)
+    (code,) = (block for block in re.findall(r"```python\n(.+?)```", page, re.DOTALL) if "onnxruntime" in block)
+    assert code.count("\n") <= 11
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["soulsgraph", *command.split(), "--check", "500"])
+    main()
+    assert "written: onnx/*.onnx" in capsys.readouterr().out
+    played = {}
+    exec(code, played)
+    assert played["ended"]
+    assert {"died", "won"} & played["info"].keys()
+
+
+def test_the_files_say_what_the_page_lists(exported):
+    page = (Path(__file__).parents[3] / "docs" / "exchange.md").read_text(encoding="utf-8")
+    table = page.split("| key | what |", 1)[1].split("\n\n", 1)[0]
+    told = {key for line in table.splitlines() for key in re.findall(r"`(\w+)`", line.split(" | ")[0])}
+    assert told == set(_session(exported[0], "camera").get_modelmeta().custom_metadata_map)

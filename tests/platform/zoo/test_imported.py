@@ -1,0 +1,174 @@
+"""A DQN of stable-baselines3 in a run: it plays as there, is evaluated like any other skill, and fits or is refused."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from stable_baselines3 import DQN
+
+import soulsgraph_envs  # noqa: F401 - registers the environments
+from soulsgraph.runs.evaluate import Setting, evaluate, make_agent
+from soulsgraph.runs.lineage import finished_versions
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.stage_setup import StageSetup
+from soulsgraph.zoo import copy_agent
+from soulsgraph.zoo.exchange import import_stable_baselines
+from soulsgraph_clusters.fleet.gateway.gateway_runner import FleetStage
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
+from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.sessions.session import Session
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.skills import SkillOptions, make_skill
+from soulsgraph_policies.agents.inference import FusedNetworks
+
+_SETTING = Setting("iudex-phase1", "iudex-phase1")
+
+
+def _env():
+    return gymnasium.make("soulsgraph/Skill-v0", skill="camera")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A camera trained for a moment on raw observations, and its file."""
+    path, model = tmp_path_factory.mktemp("sb3") / "camera.zip", DQN("MlpPolicy", _env(), learning_starts=50, seed=0)
+    model.learn(150)
+    model.save(path)
+    return path, model
+
+
+@pytest.fixture
+def run(tmp_path):
+    return copy_agent("iudex-phase1-paper-0", tmp_path / "run")
+
+
+def _values(model, observations):
+    with torch.no_grad():
+        return model.q_net(torch.from_numpy(observations)).numpy()
+
+
+def _rows():
+    return np.random.default_rng(0).normal(0.0, 20.0, (100, 25)).astype(np.float32)
+
+
+def test_an_imported_camera_plays_as_it_did_there_and_the_agent_is_evaluated(trained, run):
+    path, model = trained
+    card = import_stable_baselines(run, "camera", path)
+    assert (card.version, card.training.steps, card.parent, card.observation_clip) == (
+        2,
+        model.num_timesteps,
+        None,
+        1e30,
+    )
+    assert card.training.packages["stable-baselines3"].count(".") == 2
+    agent, skill = make_agent(run, _SETTING), make_skill("camera")
+    rows = _rows()
+    ours = FusedNetworks([agent.networks["camera"]]).q_values(0, rows)
+    theirs = _values(model, skill.observation(rows, load_scenario("iudex-phase1")))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    found = evaluate(run, _SETTING, 8)
+    assert found.origin["versions"] == {"camera": 2, "lock_on": 1, "movement": 1, "dodge": 1, "heal_attack": 1}
+    assert len(found.episodes) == 8
+
+
+def test_normalised_observations_come_with_their_statistics_as_the_page_writes_them(run, tmp_path, monkeypatch):
+    page = (Path(__file__).parents[3] / "docs" / "exchange.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(import json.+?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    made = {}
+    exec(code.replace("VecNormalize(fights)", "VecNormalize(fights, clip_obs=5.0)").replace("5_000", "150"), made)
+    model, normalised = made["model"], made["normalised"]
+    files = tmp_path / "normalised.zip", tmp_path / "statistics.json"
+    assert import_stable_baselines(run, "camera", *files).observation_clip == 5.0
+    rows = _rows()
+    ours = FusedNetworks([make_agent(run, _SETTING).networks["camera"]]).q_values(0, rows)
+    observations = normalised.normalize_obs(make_skill("camera").observation(rows, load_scenario("iudex-phase1")))
+    np.testing.assert_allclose(ours, _values(model, observations.astype(np.float32)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.fixture
+def clipped(trained, run, tmp_path):
+    """A run whose newest camera sees at most 5 deviations, where the skills of the run see 10."""
+    statistics, size = tmp_path / "statistics.json", make_skill("camera").observation.size
+    statistics.write_text(json.dumps({"mean": [0.0] * size, "variance": [1.0] * size, "clip": 5.0}))
+    assert import_stable_baselines(run, "camera", trained[0], statistics).observation_clip == 5.0
+    return run
+
+
+def _inputs(networks):
+    return FusedNetworks(networks).inputs(0, _rows())
+
+
+def test_what_is_trained_on_top_of_an_imported_camera_meets_it_as_it_is_evaluated(clipped):
+    setup = StageSetup(clipped, clipped.plan.stage("lock_on"))
+    evaluated = _inputs([make_agent(clipped, _SETTING).networks["camera"]])
+    assert np.abs(evaluated).max() == 5.0
+    algorithm = setup.build(Session(local=True))
+    try:
+        algorithm.training_step()
+        played = algorithm.env_runner_group.local_env_runner._sampler._networks.inputs(0, _rows())
+        np.testing.assert_array_equal(played, evaluated)
+        stage = FleetStage(
+            Fleet(FleetSettings(), clipped.path), clipped.path, "lock_on", "iudex-phase1", SkillOptions()
+        )
+        sent = StageTask.from_json(stage.task(algorithm.config).to_json())
+        in_a_fleet = sent.networks({name: algorithm.weights(name) for name in sent.modules})
+        np.testing.assert_array_equal(_inputs(in_a_fleet[:1]), evaluated)
+        assert in_a_fleet[1].clip == 10.0
+    finally:
+        algorithm.stop()
+
+
+def test_an_imported_camera_that_is_adapted_goes_on_with_its_own_clip(clipped):
+    stage = clipped.plan.stage("camera", "vordt", parent=2)
+    assert StageSetup(clipped, stage).hyperparameters.observation_clip == 5.0
+    assert clipped.plan.hyperparameters(stage).observation_clip == 10.0
+    together = replace(clipped.plan.stage("lock_on", "vordt", parent=1), jointly=(stage,))
+    with pytest.raises(SoulsGraphError, match="expected versions of one observation clip to learn together"):
+        StageSetup(clipped, together)
+
+
+def test_a_run_is_begun_with_a_skill_that_needs_no_other_and_goes_on_with_the_others(trained, tmp_path):
+    import_stable_baselines(RunFolder.planned(tmp_path / "new", Plan(preset="paper")), "camera", trained[0])
+    run = RunFolder.open(tmp_path / "new")
+    assert run.library.versions("camera") == [1]
+    finished = [bool(finished_versions(run, stage)) for stage in run.plan.stages()[:2]]
+    assert finished == [True, False]
+
+
+def test_the_command_imports_and_refuses_in_one_line(refuse, trained, run, tmp_path):
+    path, new = trained[0], tmp_path / "new"
+    words = ("import-sb3", path, "--skill", "camera", "--run")
+    assert "its plan has preset = paper, found best" in refuse(*words, run.path, "--preset", "best")
+    assert "copy it first: soulsgraph zoo copy" in refuse(*words, "iudex-phase1-paper-0")
+    assert "Did you mean 'camera'" in refuse("import-sb3", path, "--skill", "camra", "--run", run.path)
+    assert "expected layers of 2 x 64" in refuse("import-sb3", path, "--skill", "lock_on", "--run", run.path)
+    assert "expected a run with camera" in refuse("import-sb3", path, "--skill", "dodge", "--run", new)
+    assert "found none" in refuse("import-sb3", tmp_path / "no.zip", "--skill", "camera", "--run", new)
+    assert not new.exists()
+    assert run.library.versions("camera") == [1]
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"mean": [0.0], "variance": [1.0]}, "mean: expected 7 values, found 1"),
+        ({"mean": [0.0] * 7, "variance": [-1.0] * 7}, "variance[0]: expected"),
+        ({"mean": [0.0] * 7, "variance": [1.0] * 7, "clip": 0}, "clip: expected"),
+        ({"mean": [0.0] * 7}, "variance: expected"),
+        ({"mean": [0.0] * 200_000, "variance": [1.0] * 200_000}, "expected at most 1,048,576 bytes"),
+    ],
+)
+def test_statistics_that_do_not_fit(refuse, trained, run, tmp_path, said, message):
+    file = tmp_path / "statistics.json"
+    file.write_text(json.dumps(said))
+    words = ("import-sb3", trained[0], "--skill", "camera", "--run", run.path, "--statistics", file)
+    assert message in refuse(*words)
+    assert run.library.versions("camera") == [1]

@@ -1,0 +1,38 @@
+"""The directed skill graph."""
+
+import pytest
+
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_policies.agents.graph import PAPER_GRAPH, SkillGraph
+
+
+def test_the_papers_chain_is_equation_2():
+    assert PAPER_GRAPH.order == ("camera", "lock_on", "movement", "dodge", "heal_attack")
+    assert PAPER_GRAPH.upstream("camera") == ()
+    assert PAPER_GRAPH.upstream("dodge") == ("camera", "lock_on", "movement")
+
+
+def test_upstream_follows_every_path_of_a_branching_graph():
+    graph = SkillGraph("y", ("a", "b", "c", "d"), (("a", "c"), ("b", "c"), ("c", "d")))
+    assert set(graph.upstream("d")) == {"a", "b", "c"}
+    assert graph.upstream("b") == ()
+    assert graph.leaves == ("d",)
+    assert graph.order.index("c") > max(graph.order.index("a"), graph.order.index("b"))
+
+
+def test_a_cycle_is_refused_by_name():
+    with pytest.raises(SoulsGraphError, match="no cycle"):
+        SkillGraph("loop", ("a", "b"), (("a", "b"), ("b", "a")))
+
+
+def test_an_edge_or_a_question_about_an_unknown_skill_is_refused():
+    with pytest.raises(UnknownNameError):
+        SkillGraph("typo", ("a",), (("a", "b"),))
+    with pytest.raises(UnknownNameError):
+        PAPER_GRAPH.upstream("parry")
+
+
+def test_digest_tells_graphs_apart_by_content_not_by_name():
+    edges = (("a", "b"),)
+    assert SkillGraph("x", ("a", "b"), edges).digest == SkillGraph("y", ("a", "b"), edges).digest
+    assert SkillGraph("x", ("a", "b"), edges).digest != SkillGraph("x", ("a", "b"), ()).digest

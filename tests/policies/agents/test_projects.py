@@ -1,0 +1,266 @@
+"""Projects of users: where they are loaded from, what they are held to, and that nothing else leads to an import."""
+
+import sys
+import textwrap
+from importlib.metadata import EntryPoint, EntryPoints
+
+import cloudpickle
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from soulsgraph_envs.combat.scripted import REFERENCES
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.skills import make_skill, skill_names
+from soulsgraph_policies.agents import projects
+from soulsgraph_policies.agents.graph import PAPER_GRAPH
+from soulsgraph_policies.agents.projects import (
+    Project,
+    ProjectDigest,
+    ProjectError,
+    carried_by_value,
+    code_digest,
+    find_graph,
+    forget_project,
+    graph_names,
+    is_name,
+    load_installed,
+    load_project,
+    loaded_projects,
+)
+
+CODE = """
+from soulsgraph_envs.combat.scripted import Always
+from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.state import Column
+from soulsgraph_envs.skills import Action, Practice, RewardTerm, SkillDefinition, Task
+from soulsgraph_policies.agents.graph import SkillGraph
+from soulsgraph_policies.agents.projects import OwnSkill, Project
+
+
+class Still:
+    def terms(self):
+        return (RewardTerm("still", 1.0, lambda d: d.actions == 1),)
+
+
+HOP = SkillDefinition(
+    "hop",
+    Task(
+        symbol="J", horizon=8, budget=100, practice=Practice("mid", True), columns=(Column.DISTANCE,),
+        actions=(Action("hop", presses=Control.JUMP), Action("stand")), wins_over=Control.ROLL,
+    ),
+    Still(),
+)
+project = Project(
+    "hops",
+    (OwnSkill(HOP, lambda scenario: Always(1)),),
+    (SkillGraph("pair", ("camera", "hop"), (("camera", "hop"),)),),
+)
+"""
+POINT = '[project.entry-points."soulsgraph.projects"]\nhops = "hops:project"\n'
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a project that is not loaded; whatever is loaded is forgotten at the end."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    _write(tmp_path, CODE)
+    yield tmp_path
+    for name in loaded_projects():
+        forget_project(name)
+    sys.modules.pop("hops", None)
+
+
+def _write(folder, code, point=POINT):
+    (folder / "hops").mkdir(exist_ok=True)
+    (folder / "hops" / "__init__.py").write_text(textwrap.dedent(code))
+    (folder / "pyproject.toml").write_text(point)
+
+
+def test_a_project_adds_its_skills_and_graphs_as_the_shipped_ones_are_there(folder):
+    with pytest.raises(UnknownNameError):
+        make_skill("hop")
+    assert load_project(folder).project.name == "hops"
+    skill = make_skill("hop")
+    assert [action.name for action in skill.actions] == ["hop", "stand"]
+    assert skill_names()[-1] == "hop"
+    assert "hop" in REFERENCES
+    assert graph_names() == ("paper", "end-to-end", "hops/pair")
+    graph = find_graph("hops/pair")
+    assert graph.name == "hops/pair"
+    assert graph.order == ("camera", "hop")
+    assert find_graph("paper") is PAPER_GRAPH
+    forget_project("hops")
+    assert "hop" not in (*skill_names(), *REFERENCES)
+
+
+def test_a_project_loaded_twice_is_one(folder):
+    assert load_project(folder).project is load_project(folder).project
+
+
+def test_an_installed_project_is_found_by_its_entry_point_and_a_broken_one_reported(folder, monkeypatch):
+    points = [
+        EntryPoint("broken", "no_such_module:project", projects.PROJECTS),
+        EntryPoint("hops", "hops:project", projects.PROJECTS),
+    ]
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(projects, "entry_points", lambda group: EntryPoints(points).select(group=group))
+    (problem,) = load_installed()
+    assert "installed project broken: expected a module no_such_module that can be imported" in str(problem)
+    assert [*loaded_projects()] == ["hops"]
+
+
+def test_an_installed_project_whose_skill_does_not_hold_is_reported_by_its_name(folder, monkeypatch):
+    point = EntryPoint("mine", "hops:project", projects.PROJECTS)
+    _write(folder, CODE.replace("horizon=8", "horizon=0"))
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(projects, "entry_points", lambda group: EntryPoints([point]).select(group=group))
+    (problem,) = load_installed()
+    assert str(problem).startswith("installed project mine (hops): ")
+    assert "horizon: expected a whole number from 1" in str(problem)
+    assert not loaded_projects()
+
+
+def test_a_module_beside_the_package_is_refused_each_time_and_an_installed_one_is_not(folder):
+    (folder / "helper_of_hops.py").write_text("")
+    _write(folder, "import helper_of_hops\n" + CODE)
+    for _ in range(2):
+        with pytest.raises(ProjectError, match=r"expected its modules in the package hops, found helper_of_hops\.py"):
+            load_project(folder)
+        assert not loaded_projects()
+        assert not {"hops", "helper_of_hops"} & set(sys.modules)
+    installed = folder / ".venv" / "lib" / "site-packages"
+    installed.mkdir(parents=True)
+    (folder / "helper_of_hops.py").rename(installed / "helper_of_hops.py")
+    sys.path.append(str(installed))
+    assert load_project(folder).project.name == "hops"
+    del sys.modules["helper_of_hops"]
+
+
+@pytest.mark.parametrize(
+    ("point", "message"),
+    [
+        ("", "expected one entry point"),
+        ('[project]\nname = "x"\n', "expected one entry point"),
+        ("[project]\nentry-points = 3\n", "expected one entry point"),
+        (POINT + 'more = "hops:project"\n', "expected one entry point"),
+        (POINT.replace("hops:project", "hops"), "as MODULE:NAME"),
+        (POINT.replace("hops:project", "ho ps:project"), "as MODULE:NAME"),
+        (POINT.replace("hops:project", "hops:nothing"), "a Project named nothing in hops"),
+        (POINT.replace("hops:project", "json:load"), "a Project named load in json"),
+        (POINT.replace("hops:project", "missing:project"), "ModuleNotFoundError: No module named"),
+        ("[[", "expected a readable TOML file"),
+    ],
+)
+def test_a_folder_that_holds_no_project_is_refused(folder, point, message):
+    _write(folder, CODE, point)
+    with pytest.raises(SoulsGraphError, match=message):
+        load_project(folder)
+    assert not loaded_projects()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"hop",\n', '"dodge",\n', "skill dodge: expected a name of its own"),
+        ('"hop",\n', '"Hop!",\n', "at most 40 small letters"),
+        ('("camera", "hop"), (("camera", "hop"),)', '("camera", "skip"), ()', "unknown skill"),
+        ("horizon=8", "horizon=0", "horizon: expected a whole number from 1"),
+        ("Column.DISTANCE,", "Column.DISTANCE, Column.DISTANCE,", "columns: expected each once"),
+        ('Practice("mid"', 'Practice("middle"', "one of scattered, mid, long"),
+        (', Action("stand")', ",", "two actions or more"),
+        ("presses=Control.JUMP", "presses=Control.JUMP, ticks=0", "1 to 1000 ticks"),
+        ("class Still", "raise RuntimeError('no\\nway')\nclass Still", "RuntimeError: no"),
+        ("class Still", "class Still(", "SyntaxError"),
+        ("class Still", "raise SystemExit(3)\nclass Still", "SystemExit: 3"),
+        ("OwnSkill(HOP,", "OwnSkill('hop',", "expected an OwnSkill of a SkillDefinition, found 'hop'"),
+        ("lambda scenario: Always(1)", "None", "expected a reference to call for hop, found None"),
+        ('"hops",', '"../x",', "small letters, digits and underscores"),
+    ],
+)
+def test_code_that_does_not_hold_is_refused_and_leaves_nothing(folder, old, new, message):
+    assert old in CODE
+    _write(folder, CODE.replace(old, new))
+    with pytest.raises(SoulsGraphError, match=message) as refused:
+        load_project(folder)
+    assert "\n" not in str(refused.value)
+    assert not loaded_projects()
+    assert skill_names() == (*PAPER_GRAPH.skills, "end_to_end")
+
+
+def test_another_folders_package_of_that_name_is_not_taken_for_the_projects(folder, tmp_path_factory):
+    load_project(folder)
+    other = tmp_path_factory.mktemp("other")
+    _write(other, CODE)
+    with pytest.raises(ProjectError, match="its own package hops, found one of that name in"):
+        load_project(other)
+
+
+def test_a_missing_project_and_a_changed_one_are_named(folder):
+    digest = ProjectDigest("hops", "0" * 64)
+    with pytest.raises(
+        ProjectError, match=r"expected the project 'hops' .* found none of that name; loaded: none; inst"
+    ):
+        digest.check("run")
+    with pytest.raises(ProjectError, match="graph 'hops/pair': expected the project 'hops'"):
+        find_graph("hops/pair")
+    load_project(folder)
+    with pytest.raises(ProjectError, match="found another state of its code"):
+        digest.check("run")
+    ProjectDigest.of("hops/pair").check("run")
+    assert ProjectDigest.of("paper") is None
+    with pytest.raises(UnknownNameError):
+        find_graph("hops/pairs")
+
+
+@pytest.mark.parametrize(
+    "graph", ["hops/pair", "json/tool", "antigravity/x", "../hops/pair", "hops.evil/x", "/", "a/b/c"]
+)
+def test_no_name_leads_to_an_import(folder, graph, monkeypatch):
+    monkeypatch.syspath_prepend(folder)
+    before = set(sys.modules)
+    for ask in (lambda: find_graph(graph), ProjectDigest(graph.partition("/")[0], "x").check):
+        with pytest.raises((SoulsGraphError, TypeError)):
+            ask()
+    assert not {"hops", "antigravity", "json.tool"} & (set(sys.modules) - before)
+
+
+def test_comments_and_layout_do_not_change_a_digest_but_code_does(folder):
+    package = folder / "hops"
+    first = code_digest(package)
+    _write(folder, "# A comment.\n" + CODE.replace("horizon=8,", "horizon = 8,  # decisions\n"))
+    assert code_digest(package) == first
+    _write(folder, CODE.replace("horizon=8", "horizon=9"))
+    assert code_digest(package) != first
+    _write(folder, CODE)
+    (package / "more.py").write_text("")
+    assert code_digest(package) != first
+
+
+def test_a_projects_reward_is_carried_to_processes_that_have_not_imported_it(folder):
+    load_project(folder)
+    with carried_by_value(cloudpickle):
+        carried = cloudpickle.dumps(make_skill("hop"))
+        rewards = cloudpickle.dumps(sys.modules["hops"].Still)
+    forget_project("hops")
+    sys.path[:] = [place for place in sys.path if place != str(folder)]
+    assert cloudpickle.loads(carried).reward.names == ("still",)
+    assert cloudpickle.loads(rewards)().terms()[0].name == "still"
+    assert "hops" not in sys.modules
+
+
+def test_a_project_of_other_parts_is_refused():
+    for skills, graphs in (((1,), (PAPER_GRAPH,)), ([], (PAPER_GRAPH,)), ((), ()), ((), (PAPER_GRAPH, PAPER_GRAPH))):
+        with pytest.raises(ProjectError):
+            Project("mine", skills, graphs)
+
+
+@given(st.text())
+def test_names_are_short_plain_words(name):
+    assert is_name(name) == (
+        0 < len(name) <= 40
+        and name[0] in "abcdefghijklmnopqrstuvwxyz"
+        and name.isascii()
+        and name.replace("_", "a").isalnum()
+        and name == name.lower()
+    )

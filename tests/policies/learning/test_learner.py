@@ -1,0 +1,285 @@
+"""The learner's two paths, against each other and against stable-baselines3."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from ray.rllib.utils.metrics import NUM_MODULE_STEPS_SAMPLED_LIFETIME
+from stable_baselines3 import DQN
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
+
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
+from soulsgraph_policies.learning.learner import (
+    AUTOGRAD,
+    CPU_KERNEL,
+    ModuleUpdates,
+    SkillDQNLearner,
+    as_multi_agent_batch,
+)
+from soulsgraph_policies.learning.replay import Batch
+
+SKILLS = [make_skill("dodge"), make_skill("heal_attack")]
+SIZE, ACTIONS = SKILLS[-1].observation.size, len(SKILLS[-1].actions)
+
+
+def make_learner(path: str | None, **options: Any) -> SkillDQNLearner:
+    config = SkillDQN.get_default_config()
+    config.stage(SKILLS, replace(skill_hyperparameters(90_000), **options), 128, path, seed=5)
+    learner = SkillDQNLearner(config=config, module_spec=config.rl_module_spec)
+    learner.build()
+    return learner
+
+
+def trained(learner: SkillDQNLearner) -> ModuleUpdates:
+    return learner.learning["heal_attack"]
+
+
+def make_batch(count: int, seed: int, reward_scale: float = 1.0) -> Batch:
+    """Batches whose TD errors lie on both sides of the Huber loss's threshold, some rows terminal."""
+    random = np.random.default_rng(seed)
+    return Batch(
+        observations=random.standard_normal((count, SIZE)).astype(np.float32),
+        next_observations=random.standard_normal((count, SIZE)).astype(np.float32),
+        actions=random.integers(0, ACTIONS, count),
+        rewards=(random.standard_normal(count) * reward_scale).astype(np.float32),
+        discounts=np.where(random.random(count) < 0.2, 0.0, 0.99).astype(np.float32),
+        weights=np.ones(count, np.float32),
+        margins=np.zeros(count, np.float32),
+    )
+
+
+def update(learner: SkillDQNLearner, batch: Batch, decisions: int = 0):
+    figures = learner.update(
+        batch=as_multi_agent_batch({"heal_attack": batch}),
+        timesteps={NUM_MODULE_STEPS_SAMPLED_LIFETIME: {"heal_attack": decisions}},
+    )
+    return figures["heal_attack"]
+
+
+def vector(learner: SkillDQNLearner) -> np.ndarray:
+    return np.concatenate([p.detach().numpy().ravel() for p in trained(learner).module.q_network.parameters()])
+
+
+def target_vector(learner: SkillDQNLearner) -> np.ndarray:
+    return np.concatenate([p.numpy().ravel() for p in trained(learner).module.target_network.parameters()])
+
+
+def moments(learner: SkillDQNLearner, name: str) -> np.ndarray:
+    parameters = trained(learner).module.q_network.parameters()
+    return np.concatenate([trained(learner).optimizer.state[p][name].numpy().ravel() for p in parameters])
+
+
+class _Space(gym.Env):
+    observation_space = gym.spaces.Box(-10, 10, (SIZE,), np.float32)
+    action_space = gym.spaces.Discrete(ACTIONS)
+
+
+class _Fixed:
+    """A replay that gives the one batch it was made of."""
+
+    def __init__(self, batch: Batch) -> None:
+        columns = [torch.from_numpy(values) for values in vars(batch).values()]
+        observations, following, actions, rewards, discounts, *_ = columns
+        terminated = (discounts == 0.0).float()
+        self._samples = ReplayBufferSamples(
+            observations, actions[:, None], following, terminated[:, None], rewards[:, None]
+        )
+
+    def sample(self, batch_size: int, env: object = None) -> ReplayBufferSamples:
+        assert batch_size == len(self._samples.rewards)
+        return self._samples
+
+
+def _reference(learner: SkillDQNLearner, batch: Batch) -> DQN:
+    model = DQN("MlpPolicy", _Space(), learning_rate=3e-4, batch_size=256, device="cpu")
+    module = trained(learner).module
+    for theirs, ours in ((model.q_net, module.q_network), (model.q_net_target, module.target_network)):
+        theirs.q_net.load_state_dict(ours.state_dict())
+    model.replay_buffer = _Fixed(batch)
+    model.set_logger(Logger(None, []))
+    return model
+
+
+@pytest.mark.parametrize("reward_scale", [1.0, 300.0], ids=["norm below the clip", "norm above the clip"])
+@pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
+def test_one_update_equals_stable_baselines3(path: str, reward_scale: float) -> None:
+    learner = make_learner(path)
+    for parameter in trained(learner).module.q_network.parameters():  # so that network and target differ
+        parameter.data *= 1.0 if reward_scale == 1.0 else 30.0
+    batch = make_batch(256, 0, reward_scale)
+    model = _reference(learner, batch)
+    figures = update(learner, batch)
+    model.train(gradient_steps=1, batch_size=256)
+    norm = torch.stack([p.grad.norm() for p in model.q_net.parameters()]).norm().item()
+    assert (norm > 9.9) == (reward_scale > 1.0), "the case is about the gradient clip"
+    assert figures.loss == pytest.approx(model.logger.name_to_value["train/loss"], rel=1e-5)
+    reference = torch.cat([p.detach().ravel() for p in model.q_net.parameters()]).numpy()
+    np.testing.assert_allclose(vector(learner), reference, rtol=1e-5, atol=1e-6)
+    for name in ("exp_avg", "exp_avg_sq"):
+        states = [model.policy.optimizer.state[p][name] for p in model.q_net.parameters()]
+        reference = torch.cat([s.ravel() for s in states]).numpy()
+        np.testing.assert_allclose(moments(learner, name), reference, rtol=1e-5, atol=1e-6)
+
+
+def weighted_batch(count: int, seed: int) -> Batch:
+    """A batch as drawn from a prioritised replay with n-step returns."""
+    batch, random = make_batch(count, seed), np.random.default_rng(seed)
+    several = (0.99 ** random.integers(1, 16, count)).astype(np.float32)
+    weights = random.random(count).astype(np.float32)
+    return replace(batch, discounts=batch.discounts * several, weights=weights)
+
+
+def partly_shown_batch(count: int, seed: int) -> Batch:
+    """Half of the rows with a margin, which some actions have and some lack."""
+    batch, random = weighted_batch(count, seed), np.random.default_rng([seed, 1])
+    return replace(batch, margins=np.where(random.random(count) < 0.5, 0.3, 0.0).astype(np.float32))
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("target_rate", [0.0, 0.01])
+@pytest.mark.parametrize(
+    "make", [make_batch, weighted_batch, partly_shown_batch], ids=["as drawn", "weighted", "partly shown"]
+)
+def test_one_update_is_the_same_on_both_paths_wherever_a_run_stands(
+    double: bool, target_rate: float, make: Callable[[int, int], Batch]
+) -> None:
+    options = {"double": double, "target_rate": target_rate, "margin": 0.8 if make is partly_shown_batch else 0.0}
+    leader, follower = (make_learner(path, **options) for path in (AUTOGRAD, CPU_KERNEL))
+    close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
+    for call, decisions in enumerate((100, 2_500, 5_000, 9_999)):  # the target is copied at 10,000
+        # Last bits grow over a chain of updates, so both begin each compared one at the same point.
+        update(leader, make(1280, call), decisions)
+        follower.set_state(leader.get_state())
+        batch = make(256, 100 + call)
+        first, second = (update(learner, batch, decisions + 4) for learner in (leader, follower))
+        close(second.errors, first.errors)
+        close([second.loss, second.q_mean, second.td_error], [first.loss, first.q_mean, first.td_error])
+        close(vector(follower), vector(leader))
+        close(target_vector(follower), target_vector(leader))
+        for name in ("exp_avg", "exp_avg_sq"):
+            close(moments(follower, name), moments(leader, name))
+
+
+def task(count: int, seed: int) -> Batch:
+    """A task to learn: an action is rewarded by one number of the observation, with a discount of one half."""
+    batch = make_batch(count, seed)
+    rewards = batch.observations[np.arange(count), batch.actions]
+    return replace(batch, rewards=rewards, discounts=np.full(count, 0.5, np.float32))
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("target_rate", [0.0, 0.01])
+def test_300_updates_learn_the_same_on_both_paths(double: bool, target_rate: float) -> None:
+    unseen = torch.from_numpy(task(2560, 1000).observations)
+    earned, learned = unseen.numpy()[:, :ACTIONS], []
+    for path in (AUTOGRAD, CPU_KERNEL):
+        learner = make_learner(path, double=double, target_rate=target_rate, learning_rate=3e-3)
+        for call in range(30):
+            update(learner, task(2560, call), 500 * call)
+        with torch.no_grad():
+            learned.append(trained(learner).module.q_network(unseen).numpy())
+    for values in learned:
+        assert (values.argmax(1) == earned.argmax(1)).mean() > 0.9
+        # Half of the best of three standard normal numbers is 0.42; a target that never moves adds nothing.
+        assert 0.35 < (values - earned).mean() < 0.7
+    assert np.sqrt(np.mean((learned[0] - learned[1]) ** 2)) < 0.02 < earned.std()
+
+
+def taken(learner: SkillDQNLearner, updates: int) -> None:
+    """Make the learner believe that this number of updates was taken."""
+    for state in trained(learner).optimizer.state.values():
+        state["step"].fill_(updates)
+
+
+@pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
+def test_target_is_copied_between_the_updates_due_before_and_after_the_end_of_a_period(path: str) -> None:
+    # With learning from 100 on and an update each 4 decisions, the updates numbered 2,473 to 2,476 are
+    # due at 9,992, 9,996, 10,000 and 10,004: the copy at 10,000 comes after the second of them.
+    learner, halfway = make_learner(path), make_learner(path)
+    batch = make_batch(4 * 256, 1)
+    for each in (learner, halfway):
+        taken(each, 2_472)
+        update(each, make_batch(256, 0), 9_990)
+        taken(each, 2_472)
+    initial = vector(make_learner(path))
+    update(halfway, make_batch(4 * 256, 1).part(0, 512), 9_996)
+    target = [p.numpy() for p in trained(halfway).module.target_network.parameters()]
+    np.testing.assert_array_equal(np.concatenate([p.ravel() for p in target]), initial)
+    update(learner, batch, 10_004)
+    copied = np.concatenate([p.numpy().ravel() for p in trained(learner).module.target_network.parameters()])
+    np.testing.assert_array_equal(copied, vector(halfway))
+    assert abs(vector(learner) - copied).max() > 0
+
+
+@pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
+def test_rllibs_own_state_brings_another_learner_to_the_same_point(path: str) -> None:
+    learner, other = make_learner(path), make_learner(path)
+    for call in range(3):
+        update(learner, make_batch(512, call), 4_000 * call)
+    other.set_state(learner.get_state())
+    for each in (learner, other):
+        update(each, make_batch(256, 9), 10_000)
+    np.testing.assert_array_equal(vector(learner), vector(other))
+    targets = [[p.numpy() for p in trained(each).module.target_network.parameters()] for each in (learner, other)]
+    for own, theirs in zip(*targets, strict=True):
+        np.testing.assert_array_equal(own, theirs)
+
+
+def test_only_the_trained_skill_has_an_optimizer() -> None:
+    learner = make_learner(CPU_KERNEL)
+    assert learner.get_optimizers_for_module("dodge") == []
+    assert len(learner.get_optimizers_for_module("heal_attack")) == 1
+
+
+def test_batch_of_a_frozen_skill_is_refused() -> None:
+    learner = make_learner(CPU_KERNEL)
+    with pytest.raises(SoulsGraphError, match=r"expected batches of heal_attack, found \['dodge'\]"):
+        learner.update(batch=as_multi_agent_batch({"dodge": make_batch(256, 0)}))
+
+
+def test_kernel_refuses_other_than_two_hidden_layers() -> None:
+    config = SkillDQN.get_default_config()
+    numbers = skill_hyperparameters(1000)
+    config.stage(SKILLS, type(numbers)(budget=10, replay_capacity=10, hidden_sizes=(8,)), 4, CPU_KERNEL)
+    with pytest.raises(SoulsGraphError, match="expected two hidden layers and a plain head on a CPU, found 1"):
+        SkillDQNLearner(config=config, module_spec=config.rl_module_spec).build()
+
+
+@pytest.mark.parametrize("options", [{"dueling": True}, {"quantiles": 4}, {"hidden_sizes": (8,)}])
+def test_update_path_is_chosen_by_what_the_kernel_can_do(options: dict[str, Any]) -> None:
+    assert trained(make_learner(None)).updater is not None
+    assert trained(make_learner(None, **options)).updater is None
+    with pytest.raises(SoulsGraphError, match="use update path 'autograd'"):
+        make_learner(CPU_KERNEL, **options)
+
+
+@pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
+def test_polyak_averaging_moves_the_target_a_share_of_the_way_in_every_update(path: str) -> None:
+    learner = make_learner(path, target_rate=0.25)
+    before = target_vector(learner)
+    update(learner, make_batch(256, 0), 9_999)
+    np.testing.assert_allclose(target_vector(learner), before + 0.25 * (vector(learner) - before), atol=1e-7)
+    halfway = target_vector(learner)
+    update(learner, make_batch(256, 1), 10_004)  # past where a period would have ended
+    np.testing.assert_allclose(target_vector(learner), halfway + 0.25 * (vector(learner) - halfway), atol=1e-7)
+
+
+@pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
+def test_played_network_is_the_average_over_the_last_part_of_the_budget(path: str) -> None:
+    learner, seen = make_learner(path, averaged_fraction=0.2), []
+    for call, decisions in enumerate((100, 72_000, 72_001, 80_000, 90_000)):
+        update(learner, make_batch(256, call), decisions)
+        last = trained(learner).module.weights()["q_network.4.weight"].copy()
+        played = trained(learner).playing_weights()["q_network.4.weight"]
+        seen += [last] if decisions > 72_000 else []
+        np.testing.assert_allclose(played, np.mean(seen, axis=0) if seen else last, atol=1e-7)
+    assert abs(played - last).max() > 1e-5

@@ -1,0 +1,42 @@
+"""The sum tree of prioritised replay, against a plain table of priorities."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from soulsgraph_policies.learning.draws import Priorities, _find
+
+
+@given(
+    capacity=st.integers(1, 70),
+    updates=st.lists(st.tuples(st.integers(0, 69), st.floats(0, 100, width=32)), max_size=50),
+)
+def test_tree_gives_every_row_the_stretch_of_its_priority(capacity: int, updates: list[tuple[int, float]]) -> None:
+    priorities, table = Priorities(capacity, 0.6), np.ones(capacity)
+    priorities.add(np.arange(capacity))
+    for row, error in updates:
+        priorities.update(np.array([row % capacity]), np.array([error], np.float32))
+        table[row % capacity] = (error + 1e-6) ** 0.6
+    ends = np.cumsum(table)
+    middles = (ends - table / 2) / ends[-1]
+    rows = np.empty(capacity, np.int64)
+    _find(priorities._tree, middles, rows)
+    np.testing.assert_array_equal(rows, np.arange(capacity))
+
+
+def test_new_rows_get_the_greatest_priority_so_far() -> None:
+    priorities = Priorities(4, 1.0)
+    priorities.add(np.array([0, 1]))
+    priorities.update(np.array([0, 1]), np.array([7.0, 1.0], np.float32))
+    priorities.add(np.array([2]))
+    rows = priorities.draw(30_000, np.random.default_rng(0))
+    np.testing.assert_allclose(np.bincount(rows) / 30_000, [7 / 15, 1 / 15, 7 / 15], atol=0.01)
+
+
+def test_importance_weights_are_those_of_schaul_2016() -> None:
+    # P = 0.1 and 0.9 of N = 2 rows, beta = 0.5: (1 / (N P)) ** beta over the greatest of them.
+    priorities = Priorities(2, 1.0)
+    priorities.add(np.array([0, 1]))
+    priorities.update(np.array([0, 1]), np.array([1.0, 9.0], np.float32))
+    assert priorities.weights(np.array([0, 1]), 2, 0.5) == pytest.approx([1.0, 1 / 3], rel=1e-5)
