@@ -23,7 +23,7 @@ from soulsgraph.paper.unit import train_by
 from soulsgraph.recordings.cloning import clone_fights
 from soulsgraph.recordings.files import read_header, recording_files
 from soulsgraph.recordings.recording import Fighter, record
-from soulsgraph.results.files import describe_origin, write_json, write_text
+from soulsgraph.results.files import describe_origin
 from soulsgraph.results.statistics import Spread, paired_difference
 from soulsgraph.results.tables import markdown_table, with_interval
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, play
@@ -32,8 +32,9 @@ from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import ShownProgress, interruptible, silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph_envs.core.files import write_json, write_text
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.streams import Seeds
+from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.agents.agent import Agent
 

@@ -17,10 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.results.files import describe_origin, write_json, write_text
+from soulsgraph.results.files import describe_origin
 from soulsgraph.results.statistics import Spread, paired_difference
 from soulsgraph.results.tables import markdown_table, with_interval
 from soulsgraph_clusters.testing import free_port
+from soulsgraph_envs.core.files import write_json, write_text
 from soulsgraph_envs.core.machine import usable_processors
 
 START = (sys.executable, "-c", "from soulsgraph.cli import main; main()")

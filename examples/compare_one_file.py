@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import ttest_ind
 
-from soulsgraph.results.files import describe_origin, write_json, write_text
+from soulsgraph.results.files import describe_origin
 from soulsgraph.results.statistics import Interval, mean_interval
 from soulsgraph.results.tables import markdown_table, with_interval
+from soulsgraph_envs.core.files import write_json, write_text
 from soulsgraph_envs.core.machine import usable_processors
 
 ONE_FILE = Path(__file__).with_name("one_file.py")

@@ -19,13 +19,14 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from soulsgraph.results.files import describe_origin, write_json, write_text
+from soulsgraph.results.files import describe_origin
 from soulsgraph.results.statistics import Spread, paired_difference
 from soulsgraph.results.tables import markdown_table, with_interval
 from soulsgraph.runs.lineage import save_version
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.stage_setup import StageSetup, trained_artifact
 from soulsgraph_clusters.sessions.session import Session
+from soulsgraph_envs.core.files import write_json, write_text
 from soulsgraph_policies.learning.env_runners import ChunkRunner
 from soulsgraph_policies.learning.sampler import Chunk
 

@@ -19,9 +19,10 @@ from typing import Any
 
 from ray.rllib.utils.metrics import NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
-from soulsgraph.results.files import describe_run, write_json, write_text
+from soulsgraph.results.files import describe_run
 from soulsgraph.results.tables import markdown_table
 from soulsgraph.runs.progress import silence_advice
+from soulsgraph_envs.core.files import write_json, write_text
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.skill_env import upstream_of
 from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, practice_ground

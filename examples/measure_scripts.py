@@ -11,9 +11,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from soulsgraph.results.files import describe_origin, write_json, write_text
+from soulsgraph.results.files import describe_origin
 from soulsgraph.results.tables import markdown_table
 from soulsgraph_envs.combat.scripted import DODGE_IDLE, STRIKE, Always, OracleDodge, OracleFight
+from soulsgraph_envs.core.files import write_json, write_text
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.testing.scripted import ScriptedTrials
 

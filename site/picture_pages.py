@@ -50,8 +50,8 @@ def of_play(picture: Path) -> None:
     import pygame
 
     from soulsgraph.watch.playing import make_window
-    from soulsgraph_envs.core.controls import Control
     from soulsgraph_envs.core.scenario import load_scenario
+    from soulsgraph_envs.core.state import Control
     from soulsgraph_envs.games.keyboard.device import load_bindings
     from soulsgraph_envs.simulator.driver import Simulator
 

@@ -15,7 +15,7 @@ from PIL import Image, ImageSequence
 from soulsgraph.project.listing import markdown, toml_fields
 from soulsgraph.recordings.header import PlayedSkill
 from soulsgraph.recordings.schema import FIGHT_COLUMNS, skill_columns
-from soulsgraph_envs.core.data_files import shipped_names
+from soulsgraph_envs.core.config import shipped_names
 from soulsgraph_envs.games.keyboard.device import load_bindings
 from soulsgraph_envs.games.memory.address_map import load_address_map
 from soulsgraph_envs.games.realtime.link import GameSettings

@@ -31,9 +31,10 @@ from typing import Any
 import pytest
 import yaml
 
-from soulsgraph.results.files import describe_origin, write_json
+from soulsgraph.results.files import describe_origin
 from soulsgraph.results.statistics import wilson_interval
 from soulsgraph.zoo.card import Origin
+from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_envs.testing.keys import virtual_screen
 

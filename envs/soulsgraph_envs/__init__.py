@@ -8,7 +8,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from soulsgraph_envs.compat import allow_short_names
-from soulsgraph_envs.core.user import stand_in_for_home
+from soulsgraph_envs.core.machine import stand_in_for_home
 
 _SOULSGYM = {
     "SoulsGymIudex-v0": "IudexEnv",

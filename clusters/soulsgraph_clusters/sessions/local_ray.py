@@ -32,8 +32,8 @@ from soulsgraph_clusters.sessions.head import describe_end
 from soulsgraph_envs.core.access import family_of
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
+from soulsgraph_envs.core.files import temporary_folder
 from soulsgraph_envs.core.machine import raise_open_files, usable_memory, usable_processors
-from soulsgraph_envs.core.temporary import temporary_folder
 
 #: A start takes two seconds of an idle processor, and as many times longer as others keep it busy.
 START_TIMEOUT_S = 120.0

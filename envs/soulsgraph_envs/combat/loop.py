@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from soulsgraph_envs.core.compiling import cached
-from soulsgraph_envs.core.controls import Controls
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import ActiveLanes, Game, LaneIndices, SavableGame
 from soulsgraph_envs.core.scenario import Scenario
-from soulsgraph_envs.core.state import MADE_OF, STATE_SIZE, Column, Raw, StateRows, fill_state
-from soulsgraph_envs.core.streams import Seeds, derive_seeds, uniforms
+from soulsgraph_envs.core.seeds import Seeds, derive_seeds, uniforms
+from soulsgraph_envs.core.state import MADE_OF, STATE_SIZE, Column, Controls, Raw, StateRows, fill_state
 from soulsgraph_envs.skills.base import Decisions, Skill
 
 #: (lanes, skills) int64: an action index, or -1 for a skill that has not decided yet.

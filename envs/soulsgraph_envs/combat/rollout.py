@@ -18,8 +18,8 @@ from soulsgraph_envs.combat.loop import Actions, Combat, Controller
 from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.errors import EpisodeLostError, GameError
 from soulsgraph_envs.core.game import LaneIndices
+from soulsgraph_envs.core.seeds import Seeds, derive_seeds
 from soulsgraph_envs.core.state import STATE_SIZE, StateRows
-from soulsgraph_envs.core.streams import Seeds, derive_seeds
 from soulsgraph_envs.skills.base import Decisions
 
 #: An episode that a real-time game loses is played again, but not more often than this.

@@ -15,8 +15,8 @@ from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
+from soulsgraph_envs.core.seeds import Seeds, derive_seeds, uniforms
 from soulsgraph_envs.core.state import Column, Raw, StateRows
-from soulsgraph_envs.core.streams import Seeds, derive_seeds, uniforms
 from soulsgraph_envs.skills import END_TO_END, Skill, make_skill
 
 Choices = npt.NDArray[np.int64]

@@ -14,7 +14,7 @@ from zlib import crc32
 from llvmlite import binding
 from numba import config, njit
 
-from soulsgraph_envs.core.user import is_writable, private_temporary_folder, user_folder
+from soulsgraph_envs.core.machine import is_writable, private_temporary_folder, user_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

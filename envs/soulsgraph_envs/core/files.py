@@ -1,7 +1,8 @@
 """Write files and folders whole or not at all, and on the disk: a temporary neighbour first, then a rename.
 
 A temporary neighbour is a hidden folder that its writer locks. One whose writer was killed is removed, or what its
-writer had begun to replace is replaced, by the next writer beside it (`settle`).
+writer had begun to replace is replaced, by the next writer beside it (`settle`). Temporary folders of a process are
+locked and removed in the same way.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
-from soulsgraph_envs.core.locks import FileLock, HeldError, LockError
+from soulsgraph_envs.core.locks import FileLock, HeldError, LockError, lock
 
 _WRITE_REMEDIES = {
     errno.ENOSPC: "free some disk space and try again",
@@ -109,6 +112,25 @@ def whole_file(path: Path, replace: bool = True) -> Iterator[Path]:
         if temporary.exists():
             temporary.replace(path)
         sync_folder(path.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 text file.
+
+    Raises:
+        WriteError: if the place cannot be written; what was there before stays.
+    """
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write plain values as indented JSON.
+
+    Raises:
+        WriteError: as `write_text`.
+    """
+    write_text(path, to_json(value, indent=2) + "\n")
 
 
 @contextmanager
@@ -307,11 +329,17 @@ def locked(folder: Path) -> Iterator[None]:
     """
     with writing(folder):
         make_folder(folder)
-        lock = FileLock(folder / _TURN, wait=True, mode=0o600)
+        turn = FileLock(folder / _TURN, wait=True, mode=0o600)
     try:
         yield
     finally:
-        lock.remove()
+        turn.remove()
+
+
+def slug(name: str) -> str:
+    """Return a name, or the stem of a TOML file's path, as a part of a file's name."""
+    stem = Path(name).stem if name.endswith(".toml") else name
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem)
 
 
 def make_folder(path: Path) -> None:
@@ -344,3 +372,58 @@ def sync_folder(path: Path) -> None:
     except OSError as error:
         if error.errno not in _NOT_SYNCED:
             raise
+
+
+@contextmanager
+def temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    """Make a folder of mode 0700 with an unguessable name, and remove it at the end.
+
+    Its process holds a lock on it. Folders of the same prefix without one, whose processes were killed, are
+    removed first. `parent` is the system's folder for temporary files if not given.
+    """
+    parent = parent or Path(tempfile.gettempdir())
+    for left in parent.glob(f"{prefix}*"):
+        # A folder that cannot be locked is in use, another user's, or gone by now.
+        with suppress(OSError, HeldError, LockError), _locked(left):
+            shutil.rmtree(left, ignore_errors=True)
+    for left in parent.glob(f".{prefix}*"):
+        # Empty as long as it has this name; a process that is about to lock it makes another.
+        with suppress(OSError):
+            left.rmdir()
+    folder, handle = _made(prefix, parent)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
+
+
+def _made(prefix: str, parent: Path) -> tuple[Path, int]:
+    """Make a folder, and return it with what holds its lock."""
+    while True:
+        # A process that removes abandoned folders must not see this one before it is locked.
+        hidden = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=parent))
+        with suppress(FileNotFoundError):
+            handle = _opened(hidden)
+            try:
+                # Where the file system has no locks, nobody else removes it either.
+                with suppress(LockError):
+                    lock(handle, hidden)
+                return hidden.rename(hidden.with_name(hidden.name.removeprefix("."))), handle
+            except BaseException:
+                os.close(handle)
+                raise
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    handle = _opened(folder)
+    try:
+        lock(handle, folder)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _opened(folder: Path) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

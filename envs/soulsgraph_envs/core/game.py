@@ -8,10 +8,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.core.controls import ALL_CONTROLS, Control, Controls
 from soulsgraph_envs.core.scenario import Scenario
-from soulsgraph_envs.core.state import RawValues
-from soulsgraph_envs.core.streams import Seeds
+from soulsgraph_envs.core.seeds import Seeds
+from soulsgraph_envs.core.state import ALL_CONTROLS, Control, Controls, RawValues
 
 LaneIndices = npt.NDArray[np.int64]
 #: A picture of a game: (height, width, 3) of uint8.

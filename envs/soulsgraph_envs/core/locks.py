@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +11,7 @@ from typing import Self
 
 from soulsgraph_envs.core.errors import SoulsGraphError
 
-_RETRY_AFTER_S = 0.1
+_RETRY_AFTER_S = 0.02
 #: Of a file system without locks, or whose server of locks does not answer; others are the disk's.
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.EBADF)
 
@@ -52,7 +51,7 @@ class FileLock:
         while self.handle < 0:
             handle = os.open(path, os.O_RDWR | (os.O_CREAT if make else 0), mode)
             try:
-                _lock(handle, path, wait)
+                lock(handle, path, wait)
                 # Whoever held it may have removed the file: others lock the one that is there now.
                 if _is_at(handle, path):
                     self.handle, handle = handle, -1
@@ -89,26 +88,13 @@ def _is_at(handle: int, path: Path) -> bool:
     return False
 
 
-def _lock(handle: int, path: Path, wait: bool) -> None:
-    while not _locked(handle, path, wait):
-        if not wait:
-            raise HeldError(path)
-        time.sleep(_RETRY_AFTER_S)
+def lock(handle: int, path: Path, wait: bool = False) -> None:
+    """Lock an open file, or elsewhere than on Windows a folder, until it is closed; raises as `FileLock`."""
+    # Imported here: most processes lock nothing.
+    from filelock import lock_descriptor
 
-
-def _locked(handle: int, path: Path, wait: bool) -> bool:
     try:
-        if os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        else:
-            # Windows, on which PCs play, has no such module.
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        if not lock_descriptor(handle, blocking=wait, poll_interval=_RETRY_AFTER_S):
+            raise HeldError(path)
     except OSError as error:
-        if isinstance(error, BlockingIOError) or error.errno in (errno.EACCES, errno.EDEADLK):
-            return False
         raise LockError(path, error) from error
-    return True

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
-from soulsgraph_envs.core.config import Between, Where, read_table
-from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
-from soulsgraph_envs.core.data_files import base_of, find, load_data, read_data, shipped_names
+from soulsgraph_envs.core.config import Between, Where, base_of, find, load_data, read_data, read_table, shipped_names
 from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.fighters import BLOWS, NO_STATUS, Animation, BossData, Move, PlayerAction, PlayerData, Window
+from soulsgraph_envs.core.state import ALL_CONTROLS, Control
 
 #: The ways an episode can begin; a scenario gives each its ranges.
 START_NAMES = ("scattered", "mid", "long")

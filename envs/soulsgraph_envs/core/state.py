@@ -1,4 +1,6 @@
-"""The State: 25 named float32 columns (Eq. 15), made from a game's raw values by Eq. 3-9.
+"""What a tick shows and what it sends: the State's columns, the raw values they are made of, and the controls.
+
+A State is 25 named float32 columns (Eq. 15), made from a game's raw values by Eq. 3-9.
 
 Coordinates are (x, y, z) with z up, in the game's metre-like units. Angles are in radians and
 wrapped into [-pi, pi]; ratios are in [0, 1]. The boss HP column is HP over the boss's full HP in
@@ -9,7 +11,7 @@ window (see `skills.base.ObservationMap`), rewards and ends read the column as i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from math import acos, floor, pi, sqrt
 
 import numpy as np
@@ -137,3 +139,21 @@ def state_rows(raw: RawValues) -> StateRows:
     rows = np.empty((raw.shape[0], STATE_SIZE), dtype=np.float32)
     fill_state(np.ascontiguousarray(raw, dtype=np.float64), rows)
     return rows
+
+
+#: One tick's controls of every lane, (lanes,): a bit set of `Control`.
+Controls = npt.NDArray[np.uint32]
+
+
+class Control(IntFlag):
+    """One button or stick direction, by what it means in the game."""
+
+    NONE = 0
+    FORWARD, BACK, LEFT, RIGHT = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+    ROLL, LIGHT_ATTACK, USE_ITEM, LOCK_ON = 1 << 4, 1 << 5, 1 << 6, 1 << 7
+    CAMERA_UP, CAMERA_DOWN, CAMERA_LEFT, CAMERA_RIGHT = 1 << 8, 1 << 9, 1 << 10, 1 << 11
+    HEAVY_ATTACK, PARRY, JUMP, WEAPON_ART, INTERACT = 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16
+
+
+#: Every control there is: a game is never sent a bit outside this set.
+ALL_CONTROLS = Control(sum(Control))

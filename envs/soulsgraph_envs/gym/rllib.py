@@ -12,7 +12,7 @@ from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.core.errors import ActionError, ResetNeededError, UnknownNameError, shown
 from soulsgraph_envs.core.scenario import Scenario
-from soulsgraph_envs.core.streams import EpisodeSeeds, checked_seed, derive_seeds
+from soulsgraph_envs.core.seeds import EpisodeSeeds, checked_seed, derive_seeds
 from soulsgraph_envs.gym.skill_env import action_space, make_combat, observation_space
 from soulsgraph_envs.skills import SKILL_NAMES, SkillOptions, make_skill
 

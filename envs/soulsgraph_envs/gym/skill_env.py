@@ -22,7 +22,7 @@ from soulsgraph_envs.combat.scripted import OracleDodge, ScriptedPlay, engaging
 from soulsgraph_envs.core.errors import GameError, ResetNeededError, SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.game import Picture, RenderableGame
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
-from soulsgraph_envs.core.streams import EpisodeSeeds, checked_seed
+from soulsgraph_envs.core.seeds import EpisodeSeeds, checked_seed
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.render.pictures import PictureWindow
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, SkillOptions, make_skill, practice_ground

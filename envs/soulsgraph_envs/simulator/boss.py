@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import cos, floor, inf, sin, sqrt
 
 from soulsgraph_envs.core.compiling import compiled, every_frame
-from soulsgraph_envs.core.streams import Seeds, uniform
+from soulsgraph_envs.core.seeds import Seeds, uniform
 from soulsgraph_envs.simulator.layout import (
     FRAME_S,
     NO_MOVE,

@@ -11,12 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from soulsgraph_envs.core.config import Where, read_table
-from soulsgraph_envs.core.controls import Control, Controls
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import ActiveLanes, Capabilities, LaneIndices, Picture
 from soulsgraph_envs.core.scenario import Scenario
-from soulsgraph_envs.core.state import RAW_SIZE, Raw, RawValues
-from soulsgraph_envs.core.streams import Seeds
+from soulsgraph_envs.core.seeds import Seeds
+from soulsgraph_envs.core.state import RAW_SIZE, Control, Controls, Raw, RawValues
 from soulsgraph_envs.simulator.fight import KERNELS
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S, LANE, NO_MOVE, PLAYER, Tables, as_bytes
 from soulsgraph_envs.simulator.scene import Scene, scene_of

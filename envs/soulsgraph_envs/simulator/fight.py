@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.core import compiling, controls, fighters, state, streams
+from soulsgraph_envs.core import compiling, fighters, seeds, state
 from soulsgraph_envs.core.compiling import cached, checksum, compiled, every_frame
-from soulsgraph_envs.core.controls import ALL_CONTROLS, Control, Controls
 from soulsgraph_envs.core.game import ActiveLanes, LaneIndices
-from soulsgraph_envs.core.state import Raw, RawValues
-from soulsgraph_envs.core.streams import Seeds, uniform
+from soulsgraph_envs.core.seeds import Seeds, uniform
+from soulsgraph_envs.core.state import ALL_CONTROLS, Control, Controls, Raw, RawValues
 from soulsgraph_envs.simulator import layout
 from soulsgraph_envs.simulator.boss import boss_blow, draw_wait, keep_apart, move_motion, next_hit, stance_frame
 from soulsgraph_envs.simulator.layout import (
@@ -251,7 +250,7 @@ def build_kernels(sources: int) -> Kernels:
 
 def sources_checksum() -> int:
     """Return a checksum of every source file that goes into the compiled code."""
-    modules = (compiling, controls, fighters, state, streams)
+    modules = (compiling, fighters, seeds, state)
     return checksum([*Path(__file__).parent.glob("*.py"), *(Path(str(module.__file__)) for module in modules)])
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from soulsgraph_envs.core.compiling import compiled, every_frame
-from soulsgraph_envs.core.controls import Control
-from soulsgraph_envs.core.streams import Seeds, uniform
+from soulsgraph_envs.core.seeds import Seeds, uniform
+from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.simulator.layout import (
     FRAME_S,
     Lane,

@@ -14,10 +14,9 @@ import numpy.typing as npt
 from numba import njit
 
 from soulsgraph_envs.core.compiling import cached, checksum
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import ActionError, SoulsGraphError, shown
 from soulsgraph_envs.core.scenario import Scenario
-from soulsgraph_envs.core.state import MADE_OF, Column, Raw, StateRows
+from soulsgraph_envs.core.state import MADE_OF, Column, Control, Raw, StateRows
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from soulsgraph_envs.core.config import Between, Where, check_fields
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.scenario import START_NAMES
-from soulsgraph_envs.core.state import Column
+from soulsgraph_envs.core.state import Column, Control
 from soulsgraph_envs.skills.base import Action, Practice, Weighted
 
 #: How many ids the one-hot animation columns hold: those of Iudex, Vordt and the Knight.

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from soulsgraph_envs.core.config import Between, Where, check_fields, load, read_file, read_value
-from soulsgraph_envs.core.controls import Control
-from soulsgraph_envs.core.state import Column
+from soulsgraph_envs.core.state import Column, Control
 from soulsgraph_envs.skills.base import ObservationMap, Reward, RewardTerm, Skill
 from soulsgraph_envs.skills.definition import SkillDefinition, Task, definition_of, register
 

@@ -12,12 +12,11 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.core.controls import ALL_CONTROLS, Control, Controls
 from soulsgraph_envs.core.errors import EpisodeLostError, GameError, SoulsGraphError
 from soulsgraph_envs.core.game import ActiveLanes, Capabilities, Game, LaneIndices, RenderableGame, SavableGame
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
-from soulsgraph_envs.core.state import RAW_SIZE, Raw, RawValues
-from soulsgraph_envs.core.streams import Seeds, derive_seeds
+from soulsgraph_envs.core.seeds import Seeds, derive_seeds
+from soulsgraph_envs.core.state import ALL_CONTROLS, RAW_SIZE, Control, Controls, Raw, RawValues
 from soulsgraph_envs.simulator.driver import Simulator
 
 #: Opens a game with this number of lanes.

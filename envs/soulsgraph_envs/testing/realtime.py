@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
-from soulsgraph_envs.core.state import RawValues
-from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
+from soulsgraph_envs.core.state import Control, RawValues
 from soulsgraph_envs.games.keyboard.device import load_bindings
 from soulsgraph_envs.games.realtime.cycle_timer import Clock
 from soulsgraph_envs.games.realtime.game import LiveGame

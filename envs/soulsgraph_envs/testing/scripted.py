@@ -12,7 +12,7 @@ from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.combat.scripted import OracleEndToEnd, Script, ScriptedPlay, Uniform, engaging
 from soulsgraph_envs.core.scenario import Scenario
-from soulsgraph_envs.core.streams import Seeds, derive_seeds
+from soulsgraph_envs.core.seeds import Seeds, derive_seeds
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, make_skill, skill_names
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from soulsgraph_envs.compat.soulsgym.core.fights import Fight, Pose
 from soulsgraph_envs.compat.soulsgym.core.game_state import GameState
-from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import Scenario
+from soulsgraph_envs.core.state import ALL_CONTROLS, Control
 
 
 def standing(**values: Any) -> GameState:

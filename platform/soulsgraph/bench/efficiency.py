@@ -16,7 +16,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from soulsgraph.paper.figures import BLUE, GREY, styled
 from soulsgraph.paper.unit import train_by
-from soulsgraph.results.files import api_call, source_commit, write_json
+from soulsgraph.results.files import api_call, source_commit
 from soulsgraph.runs.curves import CURVE_SEED, checkpoint_files, load_checkpoint, weights_by_skill, with_variants
 from soulsgraph.runs.evaluate import evaluation_seeds, play_variants
 from soulsgraph.runs.lineage import curve_folder
@@ -26,7 +26,7 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.stage_setup import StageSetup
 from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_envs.core.config import Where, load
-from soulsgraph_envs.core.files import check_writable, whole_file
+from soulsgraph_envs.core.files import check_writable, whole_file, write_json
 from soulsgraph_envs.core.scenario import load_scenario
 
 #: Learners by the names in a table: the preset, and the package that learns.

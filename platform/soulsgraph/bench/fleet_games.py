@@ -25,8 +25,8 @@ from soulsgraph_clusters.testing.fleet_in_folder import FleetInFolder
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import Scenario
+from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import RawValues
-from soulsgraph_envs.core.streams import Seeds
 from soulsgraph_envs.games.realtime.cycle_timer import RECENT_TICKS, Clock, CycleTimer, TimedGame, timed_phase
 from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_envs.games.realtime.paced import PacedSimulator

@@ -23,11 +23,10 @@ from soulsgraph.bench.limits import MemorySweep, spread
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.combat.scripted import ScriptedPlay, Uniform, engaging
-from soulsgraph_envs.core.controls import ALL_CONTROLS
 from soulsgraph_envs.core.errors import EpisodeLostError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
-from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.core.streams import episode_seeds
+from soulsgraph_envs.core.seeds import episode_seeds
+from soulsgraph_envs.core.state import ALL_CONTROLS, Raw
 from soulsgraph_envs.games.memory.address_map import load_address_map
 from soulsgraph_envs.games.memory.link import attach_game
 from soulsgraph_envs.games.opening import make_game, open_live_game

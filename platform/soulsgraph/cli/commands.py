@@ -16,7 +16,6 @@ from soulsgraph.cli.output import DEFAULT_RUN, Flag, OutputOptions, RunOptions
 from soulsgraph.cli.pages import write_reproductions
 from soulsgraph.cli.remedies import command_line, in_commands
 from soulsgraph.paper.study import ReproductionFolder, Study
-from soulsgraph.results.files import write_json
 from soulsgraph.results.tables import WinRateTable, write_episodes, write_rows
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.lineage import (
@@ -33,7 +32,7 @@ from soulsgraph.runs.run_folder import RunFolder, check_given
 from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.config import Where, parse
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.files import check_writable
+from soulsgraph_envs.core.files import check_writable, write_json
 from soulsgraph_envs.games.realtime.link import load_games
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.agents.library import SkillCard

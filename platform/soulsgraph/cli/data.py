@@ -25,7 +25,7 @@ from soulsgraph_envs.core.files import check_writable
 
 if TYPE_CHECKING:
     from soulsgraph.recordings.recording import Fighter
-    from soulsgraph_envs.core.streams import Seeds
+    from soulsgraph_envs.core.seeds import Seeds
 
 _FIGHTS = 20
 

@@ -17,8 +17,7 @@ from soulsgraph.results.terminal import TextTable
 from soulsgraph_envs.core.compiling import cache_folder, cache_remark
 from soulsgraph_envs.core.distribution import is_host
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.machine import usable_memory, usable_processors
-from soulsgraph_envs.core.user import home_folder
+from soulsgraph_envs.core.machine import home_folder, usable_memory, usable_processors
 from soulsgraph_envs.games.doctor.machine import Check, Checks
 from soulsgraph_envs.games.realtime.link import GameSettings, load_games
 

@@ -12,7 +12,6 @@ from tyro.conf import Positional, arg
 from soulsgraph.cli import options
 from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions, one_action
 from soulsgraph.cli.remedies import command_line
-from soulsgraph.results.files import slug
 from soulsgraph.results.tables import text_table
 from soulsgraph.runs.plan import Plan, check_range, lasting_name
 from soulsgraph.runs.progress import silence_advice, stage_progress
@@ -21,7 +20,7 @@ from soulsgraph.zoo import AGENTS, PLANNED, agent_names, copy_agent, is_agent, o
 from soulsgraph.zoo.card import EPISODES, HEADINGS, PAGE, AgentCard, agent_row, agents_table, read_card
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.files import check_writable
+from soulsgraph_envs.core.files import check_writable, slug
 
 Names = Annotated[Positional[tuple[str, ...]], arg(metavar="[NAME ...]")]
 Name = Annotated[Positional[str], arg(metavar="NAME")]

@@ -19,11 +19,10 @@ from soulsgraph.pages.document import Html, page, tag
 from soulsgraph.pages.what_if import Search
 from soulsgraph.recordings.files import Recording
 from soulsgraph.recordings.header import Header, PlayedSkill
-from soulsgraph.results.files import write_text
 from soulsgraph.watch.showing import observed_lines
 from soulsgraph_envs.combat.episodes import Doubles
-from soulsgraph_envs.core.controls import Control
-from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.core.files import write_text
+from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.render import palette
 
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from soulsgraph.pages.document import Html, data_uri, page, section, table, tag
 from soulsgraph.recordings.header import run_name
-from soulsgraph.results.files import write_text
 from soulsgraph.results.tables import WinRate, read_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, table_key
 from soulsgraph.runs.identity import Key
@@ -19,7 +18,7 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo.card import CARD, read_card
 from soulsgraph_envs.core.config import Where, read_file, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
-from soulsgraph_envs.core.temporary import temporary_folder
+from soulsgraph_envs.core.files import temporary_folder, write_text
 from soulsgraph_policies.agents.graph import SkillGraph
 from soulsgraph_policies.agents.library import SkillCard
 

@@ -21,7 +21,7 @@ from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario, started_at
-from soulsgraph_envs.core.streams import Seeds
+from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.agents.agent import Agent

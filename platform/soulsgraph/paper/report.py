@@ -17,14 +17,13 @@ import scipy
 
 from soulsgraph.paper import report_sections as sections
 from soulsgraph.paper.records import REFERENCE, Records, Reproduction, in_present_names, load_reproductions
-from soulsgraph.results.files import write_json, write_text
 from soulsgraph.results.statistics import Interval, Spread, paired_difference
 from soulsgraph.results.tables import markdown_table, number, read_rows, readable_table, write_rows
 from soulsgraph.runs.plan import RENAMED_PRESETS
 from soulsgraph.runs.progress import Board
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import whole_folder
+from soulsgraph_envs.core.files import whole_folder, write_json, write_text
 from soulsgraph_envs.skills import SKILL_NAMES
 
 #: Rows whose adjusted p value lies below this differ between the two groups of seeds.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from soulsgraph.paper.records import COLUMNS, DESCRIPTION, Records
-from soulsgraph.results.files import api_call, describe_origin, write_json
+from soulsgraph.results.files import api_call, describe_origin
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.identity import KEY, Key, how_it_learns, in_words, plan_values, read_key, write_key
@@ -19,6 +19,7 @@ from soulsgraph.runs.plan import RENAMED_PRESETS, Plan, check_learns, scenario_d
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolder, RunFolderError
 from soulsgraph_envs.core.config import Between, Where, check_fields, read_file, read_table, read_value, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.files import write_json
 from soulsgraph_policies.learning.hyperparameters import Preset
 
 Part = Literal["skills", "end_to_end", "end_to_end_long", "references"]

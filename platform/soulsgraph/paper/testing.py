@@ -12,7 +12,6 @@ import numpy as np
 
 from soulsgraph.paper.records import COLUMNS, DESCRIPTION, REFERENCE, Records
 from soulsgraph.paper.study import ADAPTED, HOME, SHIFTED
-from soulsgraph.results.files import write_json
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph.runs.lineage import save_version
@@ -20,6 +19,7 @@ from soulsgraph.runs.plan import ADAPTATION_BUDGET, Plan, Stage
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.stage_setup import StageSetup, trained_artifact
 from soulsgraph_envs.core.config import Where, read_file
+from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, budget_of
 from soulsgraph_policies.agents.inference import NETWORK, Weights
 from soulsgraph_policies.agents.library import SkillCard

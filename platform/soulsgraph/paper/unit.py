@@ -27,7 +27,7 @@ from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.combat.scripted import OracleDodge, OracleEndToEnd, OracleFight, Script, engaging
 from soulsgraph_envs.core.scenario import load_scenario, started_at
-from soulsgraph_envs.core.streams import Seeds
+from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.skills import END_TO_END, make_skill, practice_ground
 from soulsgraph_policies.agents.agent import Agent, StandIn
 

@@ -19,8 +19,8 @@ from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.combat.scripted import ScriptedPlay, Uniform, references
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import STATE_SIZE
-from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, practice_ground
 from soulsgraph_envs.skills.paper_skills import Animations, Observations

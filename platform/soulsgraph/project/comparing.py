@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from soulsgraph.results.files import describe_origin, slug, write_json, write_text
+from soulsgraph.results.files import describe_origin
 from soulsgraph.results.statistics import mean_interval
 from soulsgraph.results.tables import markdown_table, number, with_interval, write_rows
 from soulsgraph.runs.evaluate import Setting, evaluate
@@ -23,6 +23,7 @@ from soulsgraph.runs.train import Workplace, train_stages
 from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.config import Where, load
+from soulsgraph_envs.core.files import slug, write_json, write_text
 
 #: In a run's folder: what its training took.
 _SPENT = "spent.json"

@@ -22,10 +22,9 @@ from soulsgraph.runs.plan import scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.stage_setup import StageSetup, keep_demonstrations, kept_demonstrations, trained_artifact
 from soulsgraph_envs.combat.episodes import Flags, Outcome
-from soulsgraph_envs.core.controls import Control, Controls
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
-from soulsgraph_envs.core.state import Column, StateRows, state_rows
+from soulsgraph_envs.core.state import Column, Control, Controls, StateRows, state_rows
 from soulsgraph_envs.skills import Skill, make_skill
 from soulsgraph_policies.agents.graph import PAPER_GRAPH
 from soulsgraph_policies.agents.library import SkillCard

@@ -34,11 +34,10 @@ from soulsgraph.recordings.schema import (
 )
 from soulsgraph_envs.combat.episodes import Flags, Integers
 from soulsgraph_envs.core.config import Where, check_fields, parse, read_table, to_json, to_table
-from soulsgraph_envs.core.controls import Controls
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
 from soulsgraph_envs.core.fighters import Window
 from soulsgraph_envs.core.files import WriteError, whole_file
-from soulsgraph_envs.core.state import Raw, RawValues
+from soulsgraph_envs.core.state import Controls, Raw, RawValues
 from soulsgraph_envs.simulator.scene import Area, Change, Doing, Scene, banner_of, progress_of
 
 T = TypeVar("T")

@@ -23,7 +23,6 @@ from soulsgraph.recordings.writing import (
     reading_columns,
     seen_columns,
 )
-from soulsgraph.results.files import slug
 from soulsgraph.runs.lineage import cards_by_stage, cards_of, own_stages, stage_of
 from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.run_folder import RunFolder
@@ -33,6 +32,7 @@ from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.protocol.project_digests import digests_of
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.combat.episodes import Episodes, Flags, Floats, Integers, outcome_of
+from soulsgraph_envs.core.files import slug
 from soulsgraph_envs.core.state import RAW_SIZE, Column, Raw, RawValues
 from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.agents.projects import ProjectDigest

@@ -23,7 +23,6 @@ from soulsgraph.recordings.header import (
     run_name,
 )
 from soulsgraph.recordings.writing import Choice, FightWriter, Seen
-from soulsgraph.results.files import slug
 from soulsgraph.runs.evaluate import Setting, load_artifacts, make_agent
 from soulsgraph.runs.real_time import PlayedGame, play_in_games
 from soulsgraph.runs.run_folder import RunFolder
@@ -31,12 +30,12 @@ from soulsgraph_envs.combat.episodes import Doubles, Flags, outcome_of
 from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.combat.scripted import Delayed, OracleDodge, OracleFight, Script, engaging
-from soulsgraph_envs.core.files import make_folder, writing
+from soulsgraph_envs.core.files import make_folder, slug, writing
 from soulsgraph_envs.core.game import Game, LaneIndices
 from soulsgraph_envs.core.locks import FileLock, HeldError, LockError
 from soulsgraph_envs.core.scenario import load_scenario, started_at
+from soulsgraph_envs.core.seeds import Seeds, derive_seeds, uniforms
 from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.core.streams import Seeds, derive_seeds, uniforms
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_envs.simulator import Simulator

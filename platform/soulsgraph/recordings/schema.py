@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from soulsgraph.recordings.header import Header, PlayedSkill
-from soulsgraph_envs.core.controls import Control
-from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.core.state import Control, Raw
 
 #: Key of the header among the file's metadata, and of the digest over header and columns.
 HEADER_KEY, DIGEST_KEY = b"soulsgraph_fight", b"soulsgraph_digest"

@@ -1,43 +1,15 @@
-"""Write text and JSON whole or not at all, and record where results come from."""
+"""Record where results come from: commit, versions, machine."""
 
 from __future__ import annotations
 
 import os
 import platform
-import re
 import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from soulsgraph_envs.core.config import to_json
-from soulsgraph_envs.core.files import whole_file
 from soulsgraph_policies.agents.library import package_versions
-
-
-def slug(name: str) -> str:
-    """Return a name, or the stem of a TOML file's path, as a part of a file's name."""
-    stem = Path(name).stem if name.endswith(".toml") else name
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 text file.
-
-    Raises:
-        WriteError: if the place cannot be written; what was there before stays.
-    """
-    with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write plain values as indented JSON.
-
-    Raises:
-        WriteError: as `write_text`.
-    """
-    write_text(path, to_json(value, indent=2) + "\n")
 
 
 def api_call(function: str, **arguments: object) -> str:

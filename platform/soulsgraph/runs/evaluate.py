@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from soulsgraph.results.files import describe_origin, write_json
+from soulsgraph.results.files import describe_origin
 from soulsgraph.results.tables import WinRate, write_episodes, write_rows
 from soulsgraph.runs.identity import Key
 from soulsgraph.runs.lineage import (
@@ -27,8 +27,9 @@ from soulsgraph.runs.worker_process import WorkerLostError, WorkerProcess
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
-from soulsgraph_envs.core.streams import Seeds, derive_seeds, episode_seeds
+from soulsgraph_envs.core.seeds import Seeds, derive_seeds, episode_seeds
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_envs.skills import END_TO_END, Skill, make_skill

@@ -13,10 +13,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.results.files import slug, write_json
 from soulsgraph.runs.plan import Plan, Stage, scenario_digest
 from soulsgraph_envs.core.config import Where, read_file, read_value, to_json, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.files import slug, write_json
 
 #: The file of a key in the folder of what it is of, where it lies there.
 KEY = "key.json"

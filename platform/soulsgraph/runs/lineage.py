@@ -14,13 +14,13 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from soulsgraph.results.files import api_call, write_json
+from soulsgraph.results.files import api_call
 from soulsgraph.runs.identity import KEY, Key, expect_fight, how_it_learns, marked, read_key, short, unmarked
 from soulsgraph.runs.plan import Stage, check_range, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.files import whole_folder
+from soulsgraph_envs.core.files import whole_folder, write_json
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_policies.agents.library import Artifact, LibraryError, SkillCard
 from soulsgraph_policies.agents.projects import ProjectDigest

@@ -10,12 +10,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from soulsgraph.results.files import slug
-from soulsgraph_envs.core.config import Between, check_fields, to_json
-from soulsgraph_envs.core.data_files import files_of, find, read_data
+from soulsgraph_envs.core.config import Between, check_fields, files_of, find, read_data, to_json
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, shown
+from soulsgraph_envs.core.files import slug
 from soulsgraph_envs.core.scenario import load_player, load_scenario, supported_controls
-from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions, budget_of, make_skill
 from soulsgraph_policies.agents.graph import SkillGraph
 from soulsgraph_policies.agents.projects import find_graph, project_of

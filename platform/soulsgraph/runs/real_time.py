@@ -14,7 +14,7 @@ import numpy as np
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.core.game import Game
-from soulsgraph_envs.core.streams import Seeds
+from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.games.opening import check_games, make_game, open_live_game
 from soulsgraph_envs.games.realtime.cycle_timer import CycleReport, stoppable
 from soulsgraph_envs.games.realtime.link import GameSettings

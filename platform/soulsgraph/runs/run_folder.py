@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from soulsgraph.results.files import api_call, write_json
+from soulsgraph.results.files import api_call
 from soulsgraph.runs.plan import RENAMED_PRESETS, Plan, scenario_digest
 from soulsgraph.runs.supervision import end_orphan, lock_owner
 from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
@@ -23,6 +23,7 @@ from soulsgraph_envs.core.files import (
     make_folder,
     settle,
     settle_all,
+    write_json,
     writing,
 )
 from soulsgraph_envs.core.locks import FileLock, HeldError

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from soulsgraph.results.files import slug
 from soulsgraph.runs.identity import how_it_learns, in_words, read_key
 from soulsgraph.runs.lineage import frozen_versions, jointly_with, stage_key
 from soulsgraph.runs.plan import Stage, scenario_digest
@@ -21,7 +20,7 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.sessions.head import ClusterAwayError
 from soulsgraph_clusters.sessions.session import Session, place_env_runners
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
-from soulsgraph_envs.core.files import whole_folder
+from soulsgraph_envs.core.files import slug, whole_folder
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.skills import Mirror, Skill, make_skill, practice_ground
 from soulsgraph_policies.agents import library as artifacts

@@ -21,8 +21,8 @@ from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.seeds import Seeds, derive_seeds, uniforms
 from soulsgraph_envs.core.state import Column
-from soulsgraph_envs.core.streams import Seeds, derive_seeds, uniforms
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_policies.agents.agent import STAND_INS, Agent, StandIn

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from soulsgraph.results.files import describe_origin, write_json
+from soulsgraph.results.files import describe_origin
 from soulsgraph.results.statistics import Spread, clopper_pearson_interval, paired_difference
 from soulsgraph.results.tables import readable_table, seeds_text, text_table, write_rows
 from soulsgraph.runs.run_folder import RunFolder
@@ -17,6 +17,7 @@ from soulsgraph.transfer.recovery import JOINTLY, NOTHING, RECOMMENDED, Target
 from soulsgraph.transfer.report import TransferReport
 from soulsgraph.transfer.retention import Retention
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.files import write_json
 
 Records = Sequence[Mapping[str, Any]]
 

@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table
 
 from soulsgraph.paper.study import ADAPTED
-from soulsgraph.results.files import slug, write_json
 from soulsgraph.results.statistics import Interval, mean_interval
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import Setting, evaluate
@@ -28,7 +27,7 @@ from soulsgraph.transfer.measures import TransferOptions, win_row
 from soulsgraph.transfer.report import cells_table
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import writing
+from soulsgraph_envs.core.files import slug, write_json, writing
 from soulsgraph_envs.skills import budget_of
 from soulsgraph_policies.agents.library import SkillCard
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.table import Table
 
-from soulsgraph.results.files import api_call, write_json
+from soulsgraph.results.files import api_call
 from soulsgraph.results.tables import text_table, write_rows
 from soulsgraph.runs.evaluate import load_artifacts, was_trained_on
 from soulsgraph.runs.identity import Key, fight_label, in_words
@@ -25,6 +25,7 @@ from soulsgraph.transfer.measures import Laboratory, Question, evidence_of, figu
 from soulsgraph.transfer.rule import Evidence, Verdict, recommend
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
+from soulsgraph_envs.core.files import write_json
 from soulsgraph_policies.agents.agent import STAND_INS
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from soulsgraph.results.files import api_call, write_json
+from soulsgraph.results.files import api_call
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.curves import checkpoint_files, load_checkpoint, weights_by_skill, with_variants
@@ -39,7 +39,7 @@ from soulsgraph.transfer.recovery import scratch_arm
 from soulsgraph.transfer.report import cells_table
 from soulsgraph_envs.combat.episodes import Doubles, Flags, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.temporary import temporary_folder
+from soulsgraph_envs.core.files import temporary_folder, write_json
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.agents.library import SkillCard

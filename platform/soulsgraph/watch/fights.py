@@ -25,8 +25,8 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.episodes import Flags, Floats, Integers, Outcome, outcome_of
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario, started_at
+from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import StateRows
-from soulsgraph_envs.core.streams import Seeds
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.simulator.scene import Scene
 from soulsgraph_envs.skills import Skill, make_skill, practice_ground

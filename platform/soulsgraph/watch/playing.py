@@ -18,11 +18,10 @@ from soulsgraph.recordings.header import SIMULATOR, Identity, make_header
 from soulsgraph.recordings.writing import FightWriter, Seen
 from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph_envs.combat.episodes import Outcome
-from soulsgraph_envs.core.controls import Control, Controls
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import Scenario, load_player, load_scenario, scenario_names, supported_controls
-from soulsgraph_envs.core.state import Raw, RawValues
+from soulsgraph_envs.core.state import Control, Controls, Raw, RawValues
 from soulsgraph_envs.games.keyboard.device import Bindings
 from soulsgraph_envs.games.keyboard.person import Inputs, Keyboard
 from soulsgraph_envs.games.realtime.cycle_timer import Clock, CycleTimer

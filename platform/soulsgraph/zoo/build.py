@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from soulsgraph.results.files import source_commit, write_json, write_text
+from soulsgraph.results.files import source_commit
 from soulsgraph.runs.lineage import branch, finished_versions
 from soulsgraph.runs.progress import Board, Display
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
@@ -17,7 +17,7 @@ from soulsgraph.zoo import plan_of
 from soulsgraph.zoo.card import CARD, EPISODES, PAGE, AgentCard, Origin, card_page, make_card
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.config import Where, load, to_table
-from soulsgraph_envs.core.files import whole_folder
+from soulsgraph_envs.core.files import whole_folder, write_json, write_text
 
 _ORIGIN = "origin.json"
 

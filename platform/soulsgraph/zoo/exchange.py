@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from soulsgraph.results.files import describe_origin, write_json
+from soulsgraph.results.files import describe_origin
 from soulsgraph.runs.evaluate import EVALUATION_SEED, LANES, Setting, evaluation_seeds, load_artifacts, make_agent
 from soulsgraph.runs.lineage import save_version
 from soulsgraph.runs.plan import Stage, check_range, scenario_digest
@@ -22,10 +22,10 @@ from soulsgraph_envs.combat.episodes import Doubles, Floats, Integers
 from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.core.config import Between, Where, load, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import whole_file, writing
+from soulsgraph_envs.core.files import whole_file, write_json, writing
 from soulsgraph_envs.core.game import LaneIndices
+from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import STATE_SIZE, Column, StateRows
-from soulsgraph_envs.core.streams import Seeds
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills.definition import ANIMATION_COUNTS
 from soulsgraph_policies.agents.agent import Agent

@@ -12,12 +12,13 @@ from matplotlib.patches import Rectangle
 
 from soulsgraph.paper.figures import INK, save_figure, styled
 from soulsgraph.recordings.header import run_name
-from soulsgraph.results.files import describe_origin, write_json, write_text
+from soulsgraph.results.files import describe_origin
 from soulsgraph.results.tables import WinRate, markdown_table
 from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting, evaluate, source_of
 from soulsgraph.zoo import AGENTS, open_agent, open_run
 from soulsgraph.zoo.card import AgentCard, Digests, Origin, Reached, play_again, read_card
 from soulsgraph_envs.core.config import to_table
+from soulsgraph_envs.core.files import write_json, write_text
 
 #: Points that a rate may be from the card's on the same kind of processor.
 MOST_POINTS = 1

@@ -14,7 +14,7 @@ from soulsgraph_envs.combat.scripted import Always, Script, ScriptedPlay, Unifor
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.game import Game, LaneIndices
 from soulsgraph_envs.core.scenario import Scenario
-from soulsgraph_envs.core.streams import Seeds
+from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
 

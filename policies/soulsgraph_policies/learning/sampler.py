@@ -15,7 +15,7 @@ from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.combat.rollout import MOST_STARTS, Rollout, SkillLog, unplayable
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.game import LaneIndices
-from soulsgraph_envs.core.streams import Seeds, episode_seeds
+from soulsgraph_envs.core.seeds import Seeds, episode_seeds
 from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks, Weights
 from soulsgraph_policies.agents.projects import expect_finite_rewards
 

@@ -13,7 +13,7 @@ from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
-from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import Skill, practice_ground
 from soulsgraph_policies.agents.agent import Agent

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soulsgraph_envs.combat.loop import merge_controls, pack_actions
-from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 
 SKILLS = tuple(make_skill(name) for name in SKILL_NAMES)

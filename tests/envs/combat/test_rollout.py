@@ -8,7 +8,7 @@ from soulsgraph_envs.combat.rollout import MOST_REPLAYS, Rollout
 from soulsgraph_envs.combat.scripted import ScriptedPlay, engaging
 from soulsgraph_envs.core.errors import EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.streams import episode_seeds
+from soulsgraph_envs.core.seeds import episode_seeds
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill, practice_ground
 from soulsgraph_envs.testing import LossyGame

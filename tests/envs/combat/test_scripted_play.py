@@ -31,8 +31,8 @@ from soulsgraph_envs.combat.scripted import (
 )
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import Column
-from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import END_TO_END, make_skill
 from soulsgraph_envs.testing import FakeGame

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from soulsgraph_envs.core.config import Where, check_fields, load, read_table, to_table
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario, scenario_names
-from soulsgraph_envs.core.state import Column
+from soulsgraph_envs.core.state import Column, Control
 from soulsgraph_envs.skills import SkillOptions
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph_envs.core.temporary import temporary_folder
+from soulsgraph_envs.core.files import temporary_folder
 
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from soulsgraph_envs.core.temporary import temporary_folder
+from soulsgraph_envs.core.files import temporary_folder
 with temporary_folder("some-", Path(sys.argv[1])) as folder:
     (folder / "file").touch()
     os.kill(os.getpid(), signal.SIGKILL)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from soulsgraph_envs.core import compiling
-from soulsgraph_envs.core.user import (
+from soulsgraph_envs.core.machine import (
     home_folder,
     is_writable,
     private_temporary_folder,

@@ -12,7 +12,7 @@ from stable_baselines3.common.env_checker import check_env as check_env_for_stab
 
 from soulsgraph_envs.combat.rollout import MOST_STARTS, Rollout
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
-from soulsgraph_envs.core.streams import derive_seeds, episode_seeds
+from soulsgraph_envs.core.seeds import derive_seeds, episode_seeds
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.gym.skill_env import EndToEndEnv, SkillEnv, SkillVectorEnv
 from soulsgraph_envs.skills import SKILL_NAMES

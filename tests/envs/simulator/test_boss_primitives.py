@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from soulsgraph_envs.core import data_files
-from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core import config
 from soulsgraph_envs.core.errors import DataError
 from soulsgraph_envs.core.fighters import Window
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, load_scenario
-from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import NO_MOVE, Pose, frames
 from soulsgraph_envs.testing import Course, open_fight, press
@@ -269,7 +268,7 @@ def test_peeked_hits_come_true() -> None:
     ],
 )
 def test_bad_primitive_is_told(tmp_path: Path, pattern: str, replacement: str, told: str) -> None:
-    text = data_files.find("boss", "vordt").read_text(encoding="utf-8")
+    text = config.find("boss", "vordt").read_text(encoding="utf-8")
     changed, count = re.subn(pattern, replacement, text, count=1, flags=re.MULTILINE)
     assert count == 1
     path = tmp_path / "spoilt.toml"

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
-from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.render import palette
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import Pose, frames

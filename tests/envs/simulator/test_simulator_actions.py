@@ -7,9 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario, supported_controls
-from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.core.state import ALL_CONTROLS, Control, Raw
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import Pose, Stance, frames
 from soulsgraph_envs.testing import Course, open_fight, press

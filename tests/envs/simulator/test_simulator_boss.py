@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
-from soulsgraph_envs.core.state import Column, Raw, state_rows
-from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
+from soulsgraph_envs.core.state import Column, Control, Raw, state_rows
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import NO_MOVE, frames
 from soulsgraph_envs.testing import FRAME_S, open_fight, press

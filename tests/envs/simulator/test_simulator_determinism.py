@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.testing import play, sample_controls
 

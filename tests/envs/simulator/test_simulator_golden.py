@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import Raw, RawValues
-from soulsgraph_envs.core.streams import derive_seeds
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.testing import play
 

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
-from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
+from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.driver import TARGETS, AnimationNames
 from soulsgraph_envs.simulator.layout import frames

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from soulsgraph_envs.combat.scripted import OracleDodge, OracleFight
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
-from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
+from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import frames
 from soulsgraph_envs.testing import check_game, open_fight, press, sample_controls

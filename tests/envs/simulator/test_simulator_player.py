@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, load_scenario
-from soulsgraph_envs.core.state import Column, Raw, state_rows
+from soulsgraph_envs.core.state import Column, Control, Raw, state_rows
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import Pose, frames
 from soulsgraph_envs.testing import FRAME_S, Course, open_fight, press

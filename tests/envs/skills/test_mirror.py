@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.state import Column, state_rows
-from soulsgraph_envs.core.streams import episode_seeds
+from soulsgraph_envs.core.seeds import episode_seeds
+from soulsgraph_envs.core.state import Column, Control, state_rows
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Mirror, SkillOptions, make_skill
 from soulsgraph_envs.skills.base import mirrored_controls

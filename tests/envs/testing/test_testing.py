@@ -10,10 +10,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.state import Raw, RawValues
+from soulsgraph_envs.core.state import Control, Raw, RawValues
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.testing import FakeGame, check_agent_learns, check_game, sample_controls, standing, undisturbed
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from soulsgraph_envs.core.data_files import shipped_names
+from soulsgraph_envs.core.config import shipped_names
 from soulsgraph_envs.skills import skill_names
 from soulsgraph_policies.agents.projects import graph_names
 from soulsgraph_policies.learning.hyperparameters import OPTION_NAMES, PRESETS

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from soulsgraph.cli.games import serve_siphon
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.games.keyboard.x11 import XTestDevice
 from soulsgraph_envs.games.memory.reader import is_running
 from soulsgraph_envs.games.opening import open_live_game

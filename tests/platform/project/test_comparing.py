@@ -8,10 +8,10 @@ from rich.console import Console
 
 from soulsgraph.paper.testing import pretend_run
 from soulsgraph.project.comparing import Comparison
-from soulsgraph.results.files import write_json
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_clusters.sessions.session import connect
+from soulsgraph_envs.core.files import write_json
 
 
 @pytest.mark.parametrize("before", [None, {"cpu_s": 5.0, "wall_s": 70.0}])

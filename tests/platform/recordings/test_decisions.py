@@ -9,10 +9,9 @@ from soulsgraph.recordings.cloning import read_back
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.combat.scripted import OracleDodge, OracleFight, ScriptedPlay, engaging
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.state import STATE_SIZE, Column
-from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
+from soulsgraph_envs.core.state import STATE_SIZE, Column, Control
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 

@@ -20,11 +20,10 @@ from soulsgraph.recordings.recording import seen_in
 from soulsgraph.recordings.schema import columns
 from soulsgraph.recordings.writing import FightWriter, Seen
 from soulsgraph_envs.combat.episodes import Outcome
-from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.fighters import Window
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.state import RAW_SIZE, Raw
+from soulsgraph_envs.core.state import ALL_CONTROLS, RAW_SIZE, Control, Raw
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.simulator.scene import AnimationWords, Area, Change, Doing, Scene
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph.results.files import write_json, write_text
 from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import Board
@@ -29,17 +28,19 @@ from soulsgraph_envs.core.files import (
     check_writable,
     remove_folder,
     settle,
+    temporary_folder,
     whole_file,
     whole_folder,
+    write_json,
+    write_text,
 )
 from soulsgraph_envs.core.locks import LockError
-from soulsgraph_envs.core.temporary import temporary_folder
 from soulsgraph_envs.testing import PATIENCE_S
 
 _BEYOND_THE_LIMIT = """
 import resource, sys
 from pathlib import Path
-from soulsgraph.results.files import write_text
+from soulsgraph_envs.core.files import write_text
 from soulsgraph.results.tables import write_rows
 from soulsgraph_envs.core.files import WriteError
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))

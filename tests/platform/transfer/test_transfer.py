@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from soulsgraph.paper.testing import pretend_run, pretend_training
-from soulsgraph.results.files import slug
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import Setting, evaluate, evaluation_seeds
 from soulsgraph.runs.plan import Plan
@@ -29,6 +28,7 @@ from soulsgraph.transfer.report import (
     transfer,
 )
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.files import slug
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_policies.agents.agent import Agent

@@ -13,10 +13,9 @@ import pytest
 from soulsgraph.recordings.check import check
 from soulsgraph.recordings.files import read_recording
 from soulsgraph.watch.playing import FIGHT_SIZE, SIZE, Play, PlayWindow, Recorder, make_window, scenario_against
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.games.keyboard.device import load_bindings
 from soulsgraph_envs.games.realtime.cycle_timer import Clock
 from soulsgraph_envs.render.pictures import import_pygame

@@ -6,7 +6,6 @@ import pytest
 from rich.console import Console
 
 from soulsgraph import zoo
-from soulsgraph.results.files import write_json
 from soulsgraph.runs.evaluate import check_library
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.runs.worker_process import WorkerProcess
@@ -14,6 +13,7 @@ from soulsgraph.zoo.build import Workshop
 from soulsgraph.zoo.card import Digests, Origin, Reached, read_card
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.config import to_table
+from soulsgraph_envs.core.files import write_json
 
 _NAME = "vordt-best-1"
 

@@ -12,7 +12,6 @@ import yaml
 from soulsgraph import zoo
 from soulsgraph.paper.study import evaluation_seed
 from soulsgraph.paper.testing import pretend_run
-from soulsgraph.results.files import write_json
 from soulsgraph.runs.curves import CURVE_SEED
 from soulsgraph.runs.evaluate import EVALUATION_SEED, check_library, evaluation_seeds
 from soulsgraph.runs.plan import Plan
@@ -21,6 +20,7 @@ from soulsgraph.zoo.card import CARD, PAGE, ZOO_SEED, Digests, Origin, Reached, 
 from soulsgraph.zoo.playing import Verified, verify_agent
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import DataError, UnknownNameError
+from soulsgraph_envs.core.files import write_json
 
 _MOST_BYTES = 3_000_000
 _ONE = "iudex-phase1-best-0"

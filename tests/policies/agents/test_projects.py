@@ -31,7 +31,7 @@ from soulsgraph_policies.agents.projects import (
 
 CODE = """
 from soulsgraph_envs.combat.scripted import Always
-from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.skills import Action, Practice, RewardTerm, SkillDefinition, Task
 from soulsgraph_policies.agents.graph import SkillGraph

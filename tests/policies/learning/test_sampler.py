@@ -12,7 +12,7 @@ from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.streams import episode_seeds
+from soulsgraph_envs.core.seeds import episode_seeds
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill, practice_ground

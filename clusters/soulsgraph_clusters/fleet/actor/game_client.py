@@ -38,7 +38,7 @@ from soulsgraph_clusters.fleet.protocol.settings import (
 )
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.games.opening import make_game, open_game
 from soulsgraph_envs.games.realtime.cycle_timer import Clock, TimedGame, stoppable
 from soulsgraph_envs.games.realtime.link import GameSettings

@@ -28,8 +28,7 @@ from soulsgraph_envs.core.access import by_proxy, is_loopback, split_address
 from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_value, to_json, to_table
 from soulsgraph_envs.core.distribution import installed
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.machine import raise_open_files
-from soulsgraph_envs.core.user import user_folder
+from soulsgraph_envs.core.machine import raise_open_files, user_folder
 from soulsgraph_envs.games.opening import check_games
 from soulsgraph_envs.games.realtime.link import GameSettings, load_games
 

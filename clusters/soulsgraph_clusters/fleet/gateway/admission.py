@@ -24,7 +24,7 @@ from soulsgraph_clusters.fleet.protocol.settings import PC, FleetError, FleetSet
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.config import Where, read_file, read_value, to_json
 from soulsgraph_envs.core.files import whole_file
-from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_policies.agents.inference import Weights, weights_digest
 
 #: The verdicts on chunks that are not learned from.

@@ -29,7 +29,7 @@ from soulsgraph_clusters.fleet.protocol.security import Tokens
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.sessions.restarting_actor import Keeper
-from soulsgraph_envs.core.temporary import temporary_folder
+from soulsgraph_envs.core.files import temporary_folder
 from soulsgraph_policies.agents.projects import take_over
 
 #: Between two reports to the gateway beside the journal, and between two that say how games do.

@@ -25,8 +25,8 @@ from soulsgraph_clusters.fleet.protocol.settings import LAST_FIGHT, PLAYING, PUT
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.combat.episodes import Episodes, Flags
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.streams import derive_seeds
-from soulsgraph_envs.core.temporary import temporary_folder
+from soulsgraph_envs.core.files import temporary_folder
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_policies.agents.inference import Weights
 
 #: The stage's name, as games see it.

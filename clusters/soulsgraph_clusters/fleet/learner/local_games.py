@@ -18,7 +18,7 @@ from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_clusters.sessions.restarting_actor import Keeper
 from soulsgraph_clusters.sessions.session import Session, find_places
 from soulsgraph_envs.core.access import PRIVATE, is_loopback, join_address
-from soulsgraph_envs.core.temporary import temporary_folder
+from soulsgraph_envs.core.files import temporary_folder
 from soulsgraph_envs.games.realtime.link import GameSettings, load_games, save_game
 from soulsgraph_policies.agents.projects import loaded_projects
 

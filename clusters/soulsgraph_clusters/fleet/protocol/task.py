@@ -11,8 +11,7 @@ import numpy as np
 
 from soulsgraph_clusters.fleet.protocol import project_digests
 from soulsgraph_envs.combat.loop import Combat, Horizon
-from soulsgraph_envs.core.config import Where, parse, read_table, to_json, to_table
-from soulsgraph_envs.core.data_files import shipped_names
+from soulsgraph_envs.core.config import Where, parse, read_table, shipped_names, to_json, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at

@@ -22,7 +22,7 @@ from soulsgraph_envs.compat.eldengym.open_world import open_world
 from soulsgraph_envs.compat.eldengym.rewards import RewardFunction, ScoreDeltaReward
 from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError
 from soulsgraph_envs.core.game import Picture
-from soulsgraph_envs.core.streams import checked_seed
+from soulsgraph_envs.core.seeds import checked_seed
 from soulsgraph_envs.render.pictures import PictureWindow, is_size, scaled
 
 Info = dict[str, Any]

@@ -15,12 +15,11 @@ from soulsgraph_envs.compat.eldengym.client.world import Answer, World, WorldOpt
 from soulsgraph_envs.compat.eldengym.errors import SimulatedGameWarning
 from soulsgraph_envs.core.access import split_address
 from soulsgraph_envs.core.config import Where, load
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import load_player, load_scenario, supported_controls
-from soulsgraph_envs.core.state import Raw, RawValues
-from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
+from soulsgraph_envs.core.state import Control, Raw, RawValues
 from soulsgraph_envs.simulator.driver import TARGETS, Simulator
 
 _FRAMES_PER_S = 60

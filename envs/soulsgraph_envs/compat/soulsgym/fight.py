@@ -12,10 +12,9 @@ from gymnasium.spaces import Box, Dict, Discrete, Space
 from soulsgraph_envs.compat.soulsgym.core.fights import STATIC, UNKNOWN, Fight, player_table
 from soulsgraph_envs.compat.soulsgym.core.game_state import Floats, GameState
 from soulsgraph_envs.compat.soulsgym.exception import InvalidPlayerStateError
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.fighters import Status
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
-from soulsgraph_envs.core.state import wrap_angle
+from soulsgraph_envs.core.state import Control, wrap_angle
 
 #: What each action presses and holds.
 ACTIONS = tuple(Control(sum(STATIC.presses[name] for name in action.split())) for action in STATIC.actions)

@@ -15,12 +15,11 @@ from soulsgraph_envs.compat.soulsgym.core.fights import Fight, Pose, player_tabl
 from soulsgraph_envs.compat.soulsgym.core.game_state import Floats, GameState
 from soulsgraph_envs.compat.soulsgym.exception import InvalidGameSettings
 from soulsgraph_envs.compat.soulsgym.fight import frost_of
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, supported_controls
-from soulsgraph_envs.core.state import RAW_SIZE, Raw
-from soulsgraph_envs.core.streams import Seeds, derive_seeds
+from soulsgraph_envs.core.seeds import Seeds, derive_seeds
+from soulsgraph_envs.core.state import RAW_SIZE, Control, Raw
 from soulsgraph_envs.games.opening import make_link
 from soulsgraph_envs.games.realtime.cycle_timer import Clock
 from soulsgraph_envs.games.realtime.game import LiveGame

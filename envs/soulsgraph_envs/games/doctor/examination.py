@@ -14,7 +14,7 @@ import numpy as np
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.games.doctor.machine import (
     HARMLESS,
     Check,

@@ -12,11 +12,10 @@ from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Between, Where, read_file
-from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
-from soulsgraph_envs.core.data_files import load_data
+from soulsgraph_envs.core.config import Between, Where, load_data, read_file
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
+from soulsgraph_envs.core.state import ALL_CONTROLS, Control
 
 #: The keys by name, and what others call them.
 KEYS: dict[str, Any] = read_file(Where(Path(__file__).parents[2] / "data" / "keys.toml"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
-from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.keyboard.device import KEYS, Bindings
 
 _KEY_NAMES = {theirs: ours for ours, theirs in KEYS["pygame"].items()}

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Between, Where
-from soulsgraph_envs.core.data_files import load_data
+from soulsgraph_envs.core.config import Between, Where, load_data
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.realtime.link import FIELDS
 

@@ -10,12 +10,11 @@ from typing import NamedTuple, Never
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.core.controls import Control, Controls
 from soulsgraph_envs.core.errors import NO_COPY, EpisodeLostError, GameError
 from soulsgraph_envs.core.game import ActiveLanes, Capabilities, LaneIndices, Picture
 from soulsgraph_envs.core.scenario import Scenario, load_boss
-from soulsgraph_envs.core.state import RAW_SIZE, Raw, RawValues
-from soulsgraph_envs.core.streams import Seeds
+from soulsgraph_envs.core.seeds import Seeds
+from soulsgraph_envs.core.state import RAW_SIZE, Control, Controls, Raw, RawValues
 from soulsgraph_envs.games.realtime import readings
 from soulsgraph_envs.games.realtime.cycle_timer import Clock, CycleReport, CycleTimer, Timing, timed_phase
 from soulsgraph_envs.games.realtime.link import GameSettings, Link, LinkError, PicturedLink, Reading

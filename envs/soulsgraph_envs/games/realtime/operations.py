@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from soulsgraph_envs.core.config import Where, read_file, read_value
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.keyboard.device import Bindings, KeyDevice, load_bindings
 from soulsgraph_envs.games.keyboard.guarded_device import HeldKeys
 from soulsgraph_envs.games.realtime.cycle_timer import Clock, PhaseClock

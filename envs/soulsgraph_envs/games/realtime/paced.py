@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from soulsgraph_envs.core.controls import Controls
 from soulsgraph_envs.core.game import ActiveLanes, LaneIndices
 from soulsgraph_envs.core.scenario import Scenario
-from soulsgraph_envs.core.state import RawValues
-from soulsgraph_envs.core.streams import Seeds
+from soulsgraph_envs.core.seeds import Seeds
+from soulsgraph_envs.core.state import Controls, RawValues
 from soulsgraph_envs.games.realtime.cycle_timer import Clock, CycleTimer, PhaseClock, Timing, timed_phase
 from soulsgraph_envs.simulator import Simulator
 

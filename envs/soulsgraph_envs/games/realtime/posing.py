@@ -9,9 +9,8 @@ from functools import partial
 from math import asin, atan2, dist, inf, isfinite, nan
 from typing import NamedTuple
 
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.scenario import Scenario
-from soulsgraph_envs.core.state import wrap_angle
+from soulsgraph_envs.core.state import Control, wrap_angle
 from soulsgraph_envs.games.realtime.link import Reading
 from soulsgraph_envs.games.realtime.operations import NotReachedError, Session, UnansweredError
 from soulsgraph_envs.games.realtime.readings import position

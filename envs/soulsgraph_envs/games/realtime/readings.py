@@ -14,13 +14,11 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.core.config import Between, Where, load
-from soulsgraph_envs.core.controls import Control
-from soulsgraph_envs.core.data_files import load_data, shipped_names
+from soulsgraph_envs.core.config import Between, Where, load, load_data, shipped_names
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError
 from soulsgraph_envs.core.fighters import Animation, BossData, PlayerData
 from soulsgraph_envs.core.scenario import PhaseChange, Scenario, load_boss, load_player, load_scenario
-from soulsgraph_envs.core.state import RAW_SIZE, Raw, wrap_angle
+from soulsgraph_envs.core.state import RAW_SIZE, Control, Raw, wrap_angle
 from soulsgraph_envs.games.realtime.link import Reading
 
 Row = npt.NDArray[np.float64]

@@ -8,11 +8,10 @@ from math import dist, isfinite, nan
 
 import numpy as np
 
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.scenario import PhaseChange, Scenario
-from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.core.streams import Seeds
+from soulsgraph_envs.core.seeds import Seeds
+from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.games.realtime.cycle_timer import timed_phase
 from soulsgraph_envs.games.realtime.link import Reading
 from soulsgraph_envs.games.realtime.operations import Moment, NotReachedError, Session

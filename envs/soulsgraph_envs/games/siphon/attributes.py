@@ -17,8 +17,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from soulsgraph_envs.core.config import Between, Where, check_fields
-from soulsgraph_envs.core.data_files import load_data, shipped_names
+from soulsgraph_envs.core.config import Between, Where, check_fields, load_data, shipped_names
 from soulsgraph_envs.games.memory.address_map import (
     DISPLACEMENT_SIZE,
     AddressMap,

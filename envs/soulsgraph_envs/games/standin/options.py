@@ -10,10 +10,9 @@ from typing import Annotated, Literal
 
 from tyro.conf import UseAppendAction
 
-from soulsgraph_envs.core.config import Between
-from soulsgraph_envs.core.data_files import load_data, shipped_names
+from soulsgraph_envs.core.config import Between, load_data, shipped_names
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.streams import checked_seed
+from soulsgraph_envs.core.seeds import checked_seed
 from soulsgraph_envs.games.memory.address_map import Entry
 
 #: (x, y, z) in metres, z up, and the angle in radians.

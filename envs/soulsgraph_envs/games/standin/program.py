@@ -18,8 +18,8 @@ from typing import Any
 
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.files import temporary_folder
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.temporary import temporary_folder
 from soulsgraph_envs.games.keyboard.device import load_bindings
 from soulsgraph_envs.games.keyboard.guarded_device import find_window
 from soulsgraph_envs.games.keyboard.person import Happened, Inputs, Keyboard

@@ -8,10 +8,9 @@ from math import hypot, isfinite
 
 import numpy as np
 
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
-from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
+from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.games.realtime.link import FIELDS, Reading
 from soulsgraph_envs.games.realtime.readings import RAW_FIELDS
 from soulsgraph_envs.games.standin.options import Interlude, Pose, Surroundings

@@ -18,7 +18,7 @@ from soulsgraph_clusters.fleet.protocol.arrays import encode_columns
 from soulsgraph_clusters.fleet.protocol.security import write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import PC, PROTOCOL, FleetSettings, digests
 from soulsgraph_clusters.testing.fleet_here import random_weights
-from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.testing import until
 from soulsgraph_policies.learning.sampler import Chunk
 

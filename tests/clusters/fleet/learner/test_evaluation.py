@@ -13,7 +13,7 @@ from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.testing import free_port
 from soulsgraph_clusters.testing.fleet_here import played_for, random_weights
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.testing import PATIENCE_S, until
 from soulsgraph_policies.agents.agent import Agent

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph_envs.core.data_files import shipped_names
+from soulsgraph_envs.core.config import shipped_names
 from soulsgraph_envs.core.errors import DataError, UnknownNameError
 from soulsgraph_envs.games.memory.address_map import compile_pattern, is_pattern, load_address_map
 from soulsgraph_envs.games.realtime.link import FIELDS

@@ -10,11 +10,10 @@ import pytest
 
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.scripted import ScriptedPlay, Uniform, engaging
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
+from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.games.realtime.game import LiveGame
 from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_envs.games.realtime.start import draw_start

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.realtime.link import GameSettings, RefusedError
 from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_envs.testing.realtime import FakeTable

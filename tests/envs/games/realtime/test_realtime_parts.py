@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from soulsgraph_envs.core.config import Where
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import DataError, EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
-from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.games.realtime import readings
 from soulsgraph_envs.games.realtime.link import FIELDS, GameSettings, Reading, check_side_by_side, load_games
 from soulsgraph_envs.games.realtime.operations import OPERATIONS, Operations

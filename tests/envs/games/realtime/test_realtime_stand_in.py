@@ -18,12 +18,11 @@ import pytest
 
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.scripted import STRIKE, Always, ScriptedPlay, Uniform, engaging
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import EpisodeLostError
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
-from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.core.streams import derive_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
+from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.games.opening import open_live_game
 from soulsgraph_envs.games.realtime.game import LiveGame
 from soulsgraph_envs.games.realtime.link import load_games

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pysiphon.utils import parse_config_file
 
-from soulsgraph_envs.core.data_files import find, shipped_names
+from soulsgraph_envs.core.config import find, shipped_names
 from soulsgraph_envs.core.errors import DataError, UnknownNameError
 from soulsgraph_envs.games.memory.address_map import load_address_map
 from soulsgraph_envs.games.realtime.link import FIELDS

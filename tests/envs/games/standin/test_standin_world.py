@@ -6,9 +6,9 @@ from math import hypot
 
 import pytest
 
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.realtime.link import FIELDS
 from soulsgraph_envs.games.standin.options import load_surroundings, surroundings_of
 from soulsgraph_envs.games.standin.world import DEFEATED, ENCOUNTERED, SWORD_PULLED, Stage, StandInWorld

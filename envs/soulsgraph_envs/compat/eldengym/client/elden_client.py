@@ -17,7 +17,7 @@ import numpy as np
 
 from soulsgraph_envs.compat.eldengym.client.keys import MenuWay, load_fight, load_keys
 from soulsgraph_envs.compat.eldengym.client.world import Answer, GameNames, World, WorldOptions, done
-from soulsgraph_envs.core.data_files import find
+from soulsgraph_envs.core.config import find
 from soulsgraph_envs.core.errors import NO_COPY, GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.games.realtime.link import GameSettings, LinkError

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from soulsgraph_envs.core.config import Between, Where, load, read_file, read_table, read_value
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import UnknownNameError
+from soulsgraph_envs.core.state import Control
 
 DATA = Path(__file__).parents[3] / "data" / "eldengym"
 _SECONDS = Between(0.0, 60.0)

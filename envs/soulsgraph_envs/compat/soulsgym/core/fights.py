@@ -11,7 +11,7 @@ from typing import Annotated
 
 from soulsgraph_envs.compat.soulsgym.core.game_state import GameState
 from soulsgraph_envs.core.config import Between, Where, load
-from soulsgraph_envs.core.controls import Control
+from soulsgraph_envs.core.state import Control
 
 #: The number of an animation that is not in the table.
 UNKNOWN = -1

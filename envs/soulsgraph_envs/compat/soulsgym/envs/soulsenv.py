@@ -26,11 +26,11 @@ from soulsgraph_envs.compat.soulsgym.exception import (
 )
 from soulsgraph_envs.compat.soulsgym.fight import ACTIONS, NOTHING, LockOn, Observer, valid_actions
 from soulsgraph_envs.compat.soulsgym.worlds import SoulsGymWorld, make_world
-from soulsgraph_envs.core.controls import Control
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.streams import checked_seed
+from soulsgraph_envs.core.seeds import checked_seed
+from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.realtime.link import SIMULATOR
 from soulsgraph_envs.render.pictures import PictureWindow
 

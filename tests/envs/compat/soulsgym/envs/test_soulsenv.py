@@ -12,8 +12,8 @@ from soulsgraph_envs.compat.soulsgym import IudexEnv, IudexEnvDemo, IudexImgEnv,
 from soulsgraph_envs.compat.soulsgym.core.fights import player_table
 from soulsgraph_envs.compat.soulsgym.exception import GameStateError, InvalidGameSettings, ResetError, ResetNeeded
 from soulsgraph_envs.compat.soulsgym.fight import NOTHING
-from soulsgraph_envs.core.controls import ALL_CONTROLS, Control
 from soulsgraph_envs.core.errors import EpisodeLostError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.state import ALL_CONTROLS, Control
 from soulsgraph_envs.testing.soulsgym import FakeWorld, standing
 
 EVERY_ENV = {

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from pysiphon import SiphonClient
 
-from soulsgraph_envs.core.data_files import find
+from soulsgraph_envs.core.config import find
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.keyboard.x11 import XTestDevice
 from soulsgraph_envs.games.memory.reader import is_running

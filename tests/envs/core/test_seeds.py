@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from soulsgraph_envs.core.streams import derive_seeds, episode_seeds, mix, uniforms
+from soulsgraph_envs.core.seeds import derive_seeds, episode_seeds, mix, uniforms
 
 
 def test_splitmix64_gives_the_published_first_outputs_for_seed_1234567():
@@ -57,7 +57,7 @@ _MAKING |= {"episode_seeds", "EpisodeSeeds"}
 _COUNTED = {
     "sampler.py _Collecting.begin_streams": "the decisions that the learner had received, as the runner says",
     "sampler.py Sampler._begin": "the same, in the numbers of the episodes",
-    "intake.py Intake.task_for": "the number of a game's boot, which the head counts beside the journal",
+    "admission.py Intake.task_for": "the number of a game's boot, which the head counts beside the journal",
     "game_client.py GameClient._start": "the plays of this boot",
     "rollout.py _retry_seeds": "the retries of a lane's start",
     "world.py StandInWorld._reset": "the loads of this process, whose seed is an option of its command",
@@ -96,7 +96,7 @@ _NAMED = {
     "image.py _code": "bytes of a fake program",
 }
 #: Benchmarks, fakes and contract checks; and the streams themselves.
-_NO_PRODUCT = {"bench", "testing", "testing.py", "streams.py"}
+_NO_PRODUCT = {"bench", "testing", "testing.py", "seeds.py"}
 
 
 class _Making(ast.NodeVisitor):
