@@ -13,7 +13,7 @@ from pathlib import Path
 
 from soulsgraph.results.files import describe_origin
 from soulsgraph.results.tables import markdown_table
-from soulsgraph_envs.combat.scripted import DODGE_IDLE, STRIKE, Always, OracleDodge, OracleFight
+from soulsgraph_envs.combat.scripted import DODGE_IDLE, STRIKE, ConstantScript, OracleDodge, OracleFight
 from soulsgraph_envs.core.files import write_json, write_text
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.testing.scripted import ScriptedTrials
@@ -28,7 +28,7 @@ def measure(scenario: str, fights: int) -> dict[str, float]:
     """Return wins in percent and mean seconds, by what plays."""
     trials = ScriptedTrials(load_scenario(scenario), fights, FIRST_SEED)
     perfect = trials.fights({"dodge": OracleDodge(), "heal_attack": OracleFight()})
-    random, idle = trials.random("dodge"), Always(DODGE_IDLE)
+    random, idle = trials.random("dodge"), ConstantScript(DODGE_IDLE)
     return {
         "perfect_wins_percent": 100.0 * perfect.win_rate,
         "perfect_win_s": float(perfect.seconds[perfect.won].mean()),
@@ -36,7 +36,7 @@ def measure(scenario: str, fights: int) -> dict[str, float]:
         "no_dodging_lasts_s": trials.survival_s(idle),
         "random_dodging_perfect_striking_wins_percent": trials.win_percent(random, OracleFight()),
         "random_play_wins_percent": trials.win_percent(random, trials.random("heal_attack")),
-        "attack_spam_wins_percent": trials.win_percent(idle, Always(STRIKE)),
+        "attack_spam_wins_percent": trials.win_percent(idle, ConstantScript(STRIKE)),
         "striking_without_a_dodge_wins_percent": trials.win_percent(idle, OracleFight(ROOTED_CLEAR_S)),
     }
 

@@ -33,7 +33,7 @@ import yaml
 
 from soulsgraph.results.files import describe_origin
 from soulsgraph.results.statistics import wilson_interval
-from soulsgraph.zoo.card import Origin
+from soulsgraph.zoo.card import TrainingOrigin
 from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_envs.testing.keys import virtual_screen
@@ -406,7 +406,7 @@ def rewrite_pages(outputs: Mapping[str, str]) -> list[str]:
             text = text[: part.start] + now + text[part.start + len(part.text) :]
         (ROOT / page).write_text(text, encoding="utf-8")
     kept = {part.key: "\n".join(_shortened(outputs[part.key])) for part in parts}
-    write_json(_PRINTED, {**describe_origin(), "kind": Origin.now().processor, "printed": kept})
+    write_json(_PRINTED, {**describe_origin(), "kind": TrainingOrigin.now().processor, "printed": kept})
     return left
 
 
@@ -514,7 +514,7 @@ def test_every_block_that_can_be_run_runs_in_the_order_of_the_pages(
     if request.config.getoption("rewrite_pages"):
         failed += rewrite_pages(outputs)
     else:
-        failed += compare_pages(outputs, _kept()["kind"] == Origin.now().processor)
+        failed += compare_pages(outputs, _kept()["kind"] == TrainingOrigin.now().processor)
     assert not failed, "\n\n".join(failed)
     assert not unsaid, f"over {_LONG_S:.0f} s, and the page does not say beforehand that it takes minutes: {unsaid}"
     keep_result("pages/blocks.json", {"total_s": total_s, "taken_s": taken_s})

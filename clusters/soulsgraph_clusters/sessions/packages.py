@@ -25,7 +25,7 @@ _DECIDING = ("numpy", "numba", "llvmlite", "torch", "ray", "gymnasium")
 _MOST_LEVELS = 4
 
 
-class Source(TypedDict):
+class Installation(TypedDict):
     """What one Python would run: its version, each package's folder, digests by file, what is not installed.
 
     `versions` are those on which results depend: of Python, and of distributions by name.
@@ -39,11 +39,11 @@ class Source(TypedDict):
     versions: dict[str, str]
 
 
-def find_source(needed: Sequence[str] = ()) -> Source:
+def find_source(needed: Sequence[str] = ()) -> Installation:
     """Return what this Python would run, and which of the distributions that are needed it lacks."""
     folders = package_folders()
     files = {name: digest for folder in folders.values() for name, digest in file_digests(Path(folder)).items()}
-    return Source(
+    return Installation(
         python=sys.executable,
         version=_version_of(_DISTRIBUTION) or "unknown",
         folders=folders,

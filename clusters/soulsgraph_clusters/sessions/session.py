@@ -532,7 +532,7 @@ def _at(node: str) -> NodeAffinitySchedulingStrategy:
     return NodeAffinitySchedulingStrategy(node, soft=False)
 
 
-def _other_versions(here: packages.Source, there: packages.Source) -> str:
+def _other_versions(here: packages.Installation, there: packages.Installation) -> str:
     """Return the versions in which a node differs from this machine, empty if in none; a missing one is an error."""
     own = here["versions"]
     found = {name: version for name, version in there["versions"].items() if version and version != own.get(name)}
@@ -541,7 +541,7 @@ def _other_versions(here: packages.Source, there: packages.Source) -> str:
     )
 
 
-def _problem(here: packages.Source, there: packages.Source) -> str:
+def _problem(here: packages.Installation, there: packages.Installation) -> str:
     """Return what a node lacks or has in another state, empty if nothing."""
     if not there["folders"]:
         return f"none in {there['python']}"

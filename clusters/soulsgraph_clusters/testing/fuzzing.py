@@ -12,7 +12,7 @@ from soulsgraph_clusters.fleet.gateway.admission import Intake
 from soulsgraph_clusters.fleet.gateway.gateway_runner import read_chunk
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.gateway.serving import bounded_chunk, check_hello, parse_message
-from soulsgraph_clusters.fleet.gateway.sessions import Session
+from soulsgraph_clusters.fleet.gateway.sessions import GameSession
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.arrays import decode_weights, encode_columns, encode_weights
 from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, FleetSettings, digests
@@ -79,11 +79,11 @@ class _Run:
             protocol=PROTOCOL, version="0.1.0", pc="attic", game="1", boot=_BOOT, driver="simulator", lanes=_LANES
         )
         self._hello.digests.update(digests())
-        self._session = Session(self._hello, 0.0)
+        self._session = GameSession(self._hello, 0.0)
         self._columns = [encode_columns(chunk) for chunk in played]
         self._decisions = [{name: len(part) for name, part in chunk.transitions.items()} for chunk in played]
         self._weights = encode_weights({_STAGE: random_weights(task)[_STAGE]})
-        self._group: list[tuple[Session, wire.Chunk]] = []
+        self._group: list[tuple[GameSession, wire.Chunk]] = []
         self._outcomes: Counter[str] = Counter()
 
     def send(self, messages: int) -> Counter[str]:

@@ -59,7 +59,7 @@ def _add_rows(sums: Floats, lanes: LaneIndices, terms: Floats) -> None:
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedDecisions:
     """Decisions that ended, with their reward terms (n, terms) and how they ended their episode, (n,) each."""
 
     lanes: Integers
@@ -137,14 +137,14 @@ class SkillLog:
         """Whether another tick may yield more decisions than the log has room for."""
         return self.logged + self.combat.lanes > self._capacity
 
-    def collect(self) -> Finished:
+    def collect(self) -> FinishedDecisions:
         """Return the logged decisions with rewards, also added to the open episodes; views until the next tick."""
         part, self.logged = slice(0, self.logged), 0
         (lanes, actions), (before, after), (died, won, terminated, truncated) = self._log
         decisions = Decisions(before[part], after[part], actions[part], died[part], won[part])
         terms = self.skill.reward.evaluate(decisions)
         _add_rows(self.sums, lanes[part], terms)
-        return Finished(lanes[part], decisions, terms, terminated[part], truncated[part])
+        return FinishedDecisions(lanes[part], decisions, terms, terminated[part], truncated[part])
 
     def forget(self) -> None:
         """Drop what was logged and summed up, after a lost game has broken the episodes off."""
@@ -240,7 +240,7 @@ class Rollout(SkillLog):
                     raise unplayable(self.combat, self.skill.name, int(retries.max()))
                 self.begin(lost, _retry_seeds(seeds[places], retries[places]))
 
-    def decide(self, actions: Integers, chosen: Flags | None = None) -> Finished:
+    def decide(self, actions: Integers, chosen: Flags | None = None) -> FinishedDecisions:
         """Carry out one decision of the skill in the `chosen` lanes (lanes,), by default in all; return them in order.
 
         `actions` are (lanes,). A lane that is done stands still until all are: with more than one lane the game must be
@@ -311,7 +311,7 @@ class Rollout(SkillLog):
         episodes = assignment.sorted(self.episodes())
         return replace(episodes, decisions=DecisionColumns.join(kept)) if keep_decisions else episodes
 
-    def _columns(self, finished: Finished, playing: Integers) -> DecisionColumns:
+    def _columns(self, finished: FinishedDecisions, playing: Integers) -> DecisionColumns:
         """Copy decisions that ended, in lanes that play the episodes `playing` (lanes,)."""
         rewards = finished.terms.sum(axis=1, dtype=np.float64)
         rows, actions = finished.decisions.before.copy(), finished.decisions.actions.copy()

@@ -52,7 +52,7 @@ class Script(ABC):
         """Choose an action for every lane, (lanes,); used where the skill is due."""
 
 
-class Delayed(Script):
+class DelayedScript(Script):
     """Choose what another script chose some ticks before, as a person reacts; until then the first it would choose."""
 
     def __init__(self, script: Script, ticks: int) -> None:
@@ -73,7 +73,7 @@ class Delayed(Script):
 
 
 @dataclass
-class Always(Script):
+class ConstantScript(Script):
     """Choose the same action always."""
 
     action: int
@@ -199,7 +199,7 @@ class ScriptedPlay:
 REFERENCES: dict[str, Callable[[Scenario], Script]] = {
     "camera": lambda _: AlignCamera(),
     "lock_on": lambda _: TakeLock(),
-    "movement": lambda _: Always(FORWARD),
+    "movement": lambda _: ConstantScript(FORWARD),
     "dodge": lambda _: OracleDodge(),
     "heal_attack": lambda _: OracleFight(),
     END_TO_END: lambda scenario: OracleEndToEnd(scenario),
@@ -220,7 +220,7 @@ def references(skills: Sequence[str], scenario: Scenario) -> dict[str, Script]:
 
 def engaging() -> dict[str, Script]:
     """Return scripts of camera, lock-on and movement: look at the boss, lock, walk towards it."""
-    return {"camera": AlignCamera(), "lock_on": TakeLock(), "movement": Always(FORWARD)}
+    return {"camera": AlignCamera(), "lock_on": TakeLock(), "movement": ConstantScript(FORWARD)}
 
 
 _COMBINED = {action.name: index for index, action in enumerate(make_skill(END_TO_END).actions)}

@@ -155,7 +155,7 @@ class Jump:
 
 
 @dataclass(frozen=True)
-class Hurt:
+class HitEffects:
     """The effects of a hit on the player besides its damage: (after a stagger, after a knock-down)."""
 
     invulnerable_s: Annotated[Pair, Between(0.0, 10.0)]
@@ -187,7 +187,7 @@ class PlayerData:
     run: Run
     roll: Roll
     attack: Attack
-    hurt: Hurt
+    hurt: HitEffects
     camera: Camera
     animations: PlayerAnimations
     heavy: Attack | None = None
@@ -208,7 +208,7 @@ BLOWS = {
 
 
 @dataclass(frozen=True)
-class Window:
+class HitWindow:
     """One hit window of a move: when, how far from centre to centre, how wide, how hard.
 
     It strikes once, or with `every_s` again and again while it is open, from its first frame on: a
@@ -245,7 +245,7 @@ class Move:
     title: str
     raw_id: Annotated[int, Between(-1, 10**9)]
     length_s: Annotated[float, Between(0.1, 60.0)]
-    windows: tuple[Window, ...]
+    windows: tuple[HitWindow, ...]
     tracks_s: Annotated[float, Between(0.0, 60.0)]
     distance_m: Annotated[Pair, Between(0.0, 1000.0)]
     weight: Annotated[float, Between(0.0, 1e6)]
@@ -293,7 +293,7 @@ class Rear:
 
 
 @dataclass(frozen=True)
-class Enraged:
+class Rage:
     """How the boss fights below a share of its full HP; its moves may then have other weights."""
 
     below_hp_ratio: Annotated[float, Between(0.0, 1.0)]
@@ -319,7 +319,7 @@ class Status:
 
 
 #: A boss that never rages, and blows that build nothing up.
-NEVER_ENRAGED = Enraged(below_hp_ratio=0.0, damage_factor=1.0, wait_factor=1.0, chain_chance=0.0)
+NEVER_ENRAGED = Rage(below_hp_ratio=0.0, damage_factor=1.0, wait_factor=1.0, chain_chance=0.0)
 NO_STATUS = Status("none", threshold=1.0, decay_per_s=0.0, burst_hp_ratio=0.0, regeneration_factor=1.0, slowed_s=0.0)
 
 
@@ -358,5 +358,5 @@ class BossData:
     rear: Rear
     animations: BossAnimations
     moves: tuple[Move, ...]
-    enraged: Enraged = NEVER_ENRAGED
+    enraged: Rage = NEVER_ENRAGED
     status: Status = NO_STATUS

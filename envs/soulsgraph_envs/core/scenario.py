@@ -9,7 +9,16 @@ from typing import Annotated
 
 from soulsgraph_envs.core.config import Between, Where, base_of, find, load_data, read_data, read_table, shipped_names
 from soulsgraph_envs.core.errors import UnknownNameError
-from soulsgraph_envs.core.fighters import BLOWS, NO_STATUS, Animation, BossData, Move, PlayerAction, PlayerData, Window
+from soulsgraph_envs.core.fighters import (
+    BLOWS,
+    NO_STATUS,
+    Animation,
+    BossData,
+    HitWindow,
+    Move,
+    PlayerAction,
+    PlayerData,
+)
 from soulsgraph_envs.core.state import ALL_CONTROLS, Control
 
 #: The ways an episode can begin; a scenario gives each its ranges.
@@ -296,7 +305,7 @@ def _check_move(move: Move, where: Where) -> None:
         earlier = window.time_s[1]
 
 
-def _check_window(window: Window, earlier_s: float, length_s: float, where: Where) -> None:
+def _check_window(window: HitWindow, earlier_s: float, length_s: float, where: Where) -> None:
     start, end = window.time_s
     expected = f"start < end, after the window before ({earlier_s:g} s) and within the move ({length_s:g} s)"
     where.at("time_s").demand(earlier_s <= start < end <= length_s, expected, [start, end])

@@ -17,7 +17,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from soulsgraph_envs.combat.loop import Combat, Controller, Horizon
-from soulsgraph_envs.combat.rollout import Finished, Rollout
+from soulsgraph_envs.combat.rollout import FinishedDecisions, Rollout
 from soulsgraph_envs.combat.scripted import OracleDodge, ScriptedPlay, engaging
 from soulsgraph_envs.core.errors import GameError, ResetNeededError, SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.game import Picture, RenderableGame
@@ -165,7 +165,7 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         info = self._info(finished)
         return self.rollout.observations[0], float(finished.rewards[0]), terminated, truncated, info
 
-    def _info(self, finished: Finished) -> dict[str, Any]:
+    def _info(self, finished: FinishedDecisions) -> dict[str, Any]:
         terms = zip(self.rollout.skill.reward.names, finished.terms[0], strict=True)
         info: dict[str, Any] = {f"reward/{name}": float(value) for name, value in terms}
         if not self._under_way:
@@ -321,7 +321,7 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         placed[playing] = values
         return placed
 
-    def _info(self, finished: Finished, playing: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    def _info(self, finished: FinishedDecisions, playing: npt.NDArray[np.bool_]) -> dict[str, Any]:
         if not playing.any():
             return {}
         terms = self._in_lanes(finished.terms, playing)

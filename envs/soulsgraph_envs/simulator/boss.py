@@ -12,7 +12,7 @@ from soulsgraph_envs.simulator.layout import (
     Encounter,
     FightData,
     Lane,
-    Pose,
+    PlayerPose,
     Record,
     Records,
     Sight,
@@ -148,7 +148,7 @@ def strike(lane: Lane, player: Record, boss: Record, window: Record, streams: Se
 
 @compiled
 def _knock(lane: Lane, player: Record, window: Record) -> None:
-    lane.animation = Pose.KNOCKDOWN if window.knockdown else Pose.STAGGER
+    lane.animation = PlayerPose.KNOCKDOWN if window.knockdown else PlayerPose.STAGGER
     lane.animation_frame = 0
     lane.buffered = Want.NOTHING
     push = player.hurt_push_max_m_s if window.knockdown else player.hurt_push_min_m_s

@@ -19,7 +19,7 @@ from soulsgraph_envs.core.state import RAW_SIZE, Control, Controls, Raw, RawValu
 from soulsgraph_envs.simulator.fight import KERNELS
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S, LANE, NO_MOVE, PLAYER, Tables, as_bytes
 from soulsgraph_envs.simulator.scene import Scene, scene_of
-from soulsgraph_envs.simulator.tables import Row, load_row, pack
+from soulsgraph_envs.simulator.tables import FightData, load_row, pack
 
 
 class Target(NamedTuple):
@@ -86,7 +86,7 @@ class Simulator:
         self._streams = np.zeros(lanes, np.uint64)
         self._raw = np.zeros((lanes, RAW_SIZE))
         self._everyone = np.ones(lanes, np.bool_)
-        self._rows: list[Row] = []
+        self._rows: list[FightData] = []
         self._tables: Tables
         self._begun = False
 
@@ -270,7 +270,7 @@ class Simulator:
         if self._rows:
             self._tables = pack(self._rows)
 
-    def _begun_fight(self, lane: int) -> tuple[Any, Row]:
+    def _begun_fight(self, lane: int) -> tuple[Any, FightData]:
         """Return the record of a lane that has been reset, and the data it fights by."""
         if not (0 <= lane < self.lanes and self._fights["scenario"][lane] >= 0):
             raise GameError(f"expected a lane that has been reset, below {self.lanes}; found {lane}.")

@@ -27,7 +27,7 @@ NO_MOVE = -1
 Records = npt.NDArray[Any]
 
 
-class Pose(IntEnum):
+class PlayerPose(IntEnum):
     """The player's animations in the order of `PlayerAnimations`."""
 
     IDLE, RUN, ROLL, BACKSTEP, LIGHT_1, LIGHT_2, LIGHT_3, ROLLING_ATTACK, ESTUS, ESTUS_EMPTY = range(10)
@@ -184,7 +184,7 @@ BOSS = _data_dtype(fighters.BossData, moves=int, rear_counter_move=int, enraged_
 #: A move, its times already stretched by the boss's time factor.
 MOVE = _data_dtype(fighters.Move, windows=int)
 #: A hit window, its damage already scaled by the boss's damage factor.
-WINDOW = _data_dtype(fighters.Window)
+WINDOW = _data_dtype(fighters.HitWindow)
 #: One row of any of these; the type checker does not know its fields.
 Record: TypeAlias = np.record
 

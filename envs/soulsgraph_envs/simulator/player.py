@@ -13,7 +13,7 @@ from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.simulator.layout import (
     FRAME_S,
     Lane,
-    Pose,
+    PlayerPose,
     Record,
     Records,
     Sight,
@@ -89,21 +89,21 @@ def step_towards(lane: Lane, bits: int, target: Sight) -> Step:
 @every_frame
 def invulnerable(lane: Lane, player: Record) -> bool:
     """Return whether a blow would pass through the player in the frame that `player_frame` just counted."""
-    rolling = lane.animation == Pose.ROLL and lane.animation_frame <= player.roll_invulnerable_frames
-    return rolling or lane.invulnerable > 0 or lane.animation == Pose.RIPOSTE
+    rolling = lane.animation == PlayerPose.ROLL and lane.animation_frame <= player.roll_invulnerable_frames
+    return rolling or lane.invulnerable > 0 or lane.animation == PlayerPose.RIPOSTE
 
 
 @compiled
 def above(lane: Lane, player: Record, actions: Records) -> bool:
     """Return whether the player is in the air, so that a low blow passes below."""
-    airborne = player.jump_airborne_frames < lane.animation_frame <= actions[Pose.JUMP].hit_frames
-    return bool(lane.animation == Pose.JUMP and airborne)
+    airborne = player.jump_airborne_frames < lane.animation_frame <= actions[PlayerPose.JUMP].hit_frames
+    return bool(lane.animation == PlayerPose.JUMP and airborne)
 
 
 @compiled
 def parrying(lane: Lane, player: Record, target: Sight) -> bool:
     """Return whether the player would parry a parryable blow; `target` is the boss as the player sees it."""
-    if lane.animation != Pose.PARRY:
+    if lane.animation != PlayerPose.PARRY:
         return False
     facing = abs(wrapped(target.heading - lane.player_heading)) <= player.parry_facing_rad
     return bool(facing and player.parry_window_min_frames < lane.animation_frame <= player.parry_window_max_frames)
@@ -112,7 +112,10 @@ def parrying(lane: Lane, player: Record, target: Sight) -> bool:
 @compiled
 def open_to_counter(lane: Lane) -> bool:
     """Return whether the player is caught striking, drinking or in a parry that failed."""
-    return Pose.LIGHT_1 <= lane.animation <= Pose.ESTUS_EMPTY or Pose.HEAVY_1_START <= lane.animation <= Pose.PARRY
+    return (
+        PlayerPose.LIGHT_1 <= lane.animation <= PlayerPose.ESTUS_EMPTY
+        or PlayerPose.HEAVY_1_START <= lane.animation <= PlayerPose.PARRY
+    )
 
 
 @compiled
@@ -122,7 +125,7 @@ def start_buffered(lane: Lane, player: Record, actions: Records, bits: int, targ
     rolls = wanted in (Want.ROLL, Want.JUMP)
     if frame >= (action.roll_frames if rolls else action.attack_frames):
         if wanted == Want.ITEM:
-            _start(lane, Pose.ESTUS if lane.flasks > 0 else Pose.ESTUS_EMPTY)
+            _start(lane, PlayerPose.ESTUS if lane.flasks > 0 else PlayerPose.ESTUS_EMPTY)
         elif lane.stamina > 0.0:
             _start_wanted(lane, player, actions, bits, target)
     lane.buffer_frames -= 1
@@ -153,11 +156,11 @@ def _start(lane: Lane, animation: int) -> None:
 @compiled
 def _start_roll(lane: Lane, step: Step, target: Sight) -> None:
     if step.taken:
-        _start(lane, Pose.ROLL)
+        _start(lane, PlayerPose.ROLL)
         lane.player_heading = step.heading
         lane.roll_x, lane.roll_y = step.x, step.y
     else:
-        _start(lane, Pose.BACKSTEP)
+        _start(lane, PlayerPose.BACKSTEP)
         if lane.locked:
             lane.player_heading = target.heading
         lane.roll_x, lane.roll_y = sin(lane.player_heading), cos(lane.player_heading)
@@ -165,7 +168,7 @@ def _start_roll(lane: Lane, step: Step, target: Sight) -> None:
 
 @compiled
 def _start_jump(lane: Lane, step: Step) -> None:
-    _start(lane, Pose.JUMP)
+    _start(lane, PlayerPose.JUMP)
     if step.taken:
         lane.player_heading = step.heading
     lane.roll_x, lane.roll_y = -sin(lane.player_heading), -cos(lane.player_heading)
@@ -175,12 +178,12 @@ def _start_jump(lane: Lane, step: Step) -> None:
 def _start_blow(lane: Lane, player: Record, wanted: int, step: Step, target: Sight) -> None:
     lane.roll_x, lane.roll_y = step.x, step.y
     following = _blow(lane, player, wanted, target)
-    if lane.locked or following == Pose.RIPOSTE:
+    if lane.locked or following == PlayerPose.RIPOSTE:
         lane.player_heading = target.heading
-    if following == Pose.WEAPON_ART:
+    if following == PlayerPose.WEAPON_ART:
         lane.roll_x, lane.roll_y = -sin(lane.player_heading), -cos(lane.player_heading)
         lane.fp -= player.weapon_art_fp_cost
-    elif following == Pose.RIPOSTE:
+    elif following == PlayerPose.RIPOSTE:
         lane.stance, lane.stance_frame = Stance.THROWN, 0
     _start(lane, following)
 
@@ -189,23 +192,23 @@ def _start_blow(lane: Lane, player: Record, wanted: int, step: Step, target: Sig
 def _blow(lane: Lane, player: Record, wanted: int, target: Sight) -> int:
     """Return the animation that a blow begins, which depends on the animation before it."""
     if wanted == Want.PARRY:
-        return Pose.PARRY
+        return PlayerPose.PARRY
     if wanted == Want.WEAPON_ART:
-        return Pose.WEAPON_ART
+        return PlayerPose.WEAPON_ART
     if wanted == Want.HEAVY:
-        return Pose.HEAVY_2_START if lane.animation == Pose.HEAVY_1 else Pose.HEAVY_1_START
+        return PlayerPose.HEAVY_2_START if lane.animation == PlayerPose.HEAVY_1 else PlayerPose.HEAVY_1_START
     faces = lane.locked or abs(wrapped(target.heading - lane.player_heading)) <= player.parry_facing_rad
     if faces and lane.stance == Stance.PARRIED and target.distance <= player.parry_reach_m:
-        return Pose.RIPOSTE
-    if lane.animation == Pose.ROLL:
-        return Pose.ROLLING_ATTACK
-    return int(lane.animation + 1) if Pose.LIGHT_1 <= lane.animation < Pose.LIGHT_3 else Pose.LIGHT_1
+        return PlayerPose.RIPOSTE
+    if lane.animation == PlayerPose.ROLL:
+        return PlayerPose.ROLLING_ATTACK
+    return int(lane.animation + 1) if PlayerPose.LIGHT_1 <= lane.animation < PlayerPose.LIGHT_3 else PlayerPose.LIGHT_1
 
 
 @compiled
 def take_effect(lane: Lane, player: Record, action: Record, target: Sight, streams: Seeds, index: int) -> None:
     """Apply the effect of the present animation: a flask heals, a blow lands on a boss within reach."""
-    if lane.animation == Pose.ESTUS:
+    if lane.animation == PlayerPose.ESTUS:
         lane.flasks -= 1
         lane.player_hp = min(lane.player_hp + player.estus_heal, player.body_hp)
         return
@@ -253,10 +256,10 @@ def player_frame(
     lane.animation_frame += 1
     if lane.animation_frame >= actions[lane.animation].length_frames:
         lane.animation_frame = 0
-        if lane.animation == Pose.HEAVY_1_START or lane.animation == Pose.HEAVY_2_START:
+        if lane.animation == PlayerPose.HEAVY_1_START or lane.animation == PlayerPose.HEAVY_2_START:
             lane.animation += 1
-        elif lane.animation != Pose.RUN:
-            lane.animation = Pose.IDLE
+        elif lane.animation != PlayerPose.RUN:
+            lane.animation = PlayerPose.IDLE
 
 
 @every_frame
@@ -278,8 +281,8 @@ def _move(lane: Lane, player: Record, action: Record, bits: int, target: Sight) 
         lane.push_frames -= 1
         lane.player_x += lane.push_x * FRAME_S
         lane.player_y += lane.push_y * FRAME_S
-    if lane.animation == Pose.ROLL or lane.animation == Pose.BACKSTEP:
-        speed = player.roll_speed_m_s if lane.animation == Pose.ROLL else player.roll_backstep_m_s
+    if lane.animation == PlayerPose.ROLL or lane.animation == PlayerPose.BACKSTEP:
+        speed = player.roll_speed_m_s if lane.animation == PlayerPose.ROLL else player.roll_backstep_m_s
         if lane.animation_frame >= player.roll_slow_after_frames:
             speed *= player.roll_slow_factor
         lane.player_x += lane.roll_x * speed * FRAME_S
@@ -294,10 +297,10 @@ def _move(lane: Lane, player: Record, action: Record, bits: int, target: Sight) 
 @every_frame
 def _run(lane: Lane, player: Record, bits: int, target: Sight) -> None:
     step = step_towards(lane, bits, target)
-    if lane.locked and (step.taken or lane.animation == Pose.IDLE):
+    if lane.locked and (step.taken or lane.animation == PlayerPose.IDLE):
         lane.player_heading = target.heading
-    if (lane.animation == Pose.RUN) != step.taken and (step.taken or lane.animation == Pose.RUN):
-        lane.animation = Pose.RUN if step.taken else Pose.IDLE
+    if (lane.animation == PlayerPose.RUN) != step.taken and (step.taken or lane.animation == PlayerPose.RUN):
+        lane.animation = PlayerPose.RUN if step.taken else PlayerPose.IDLE
         lane.animation_frame = 0
     if not step.taken:
         return

@@ -19,7 +19,7 @@ from soulsgraph_envs.core.scenario import Arena
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.render import palette
 from soulsgraph_envs.render.canvas import Canvas, Colour, Point, fitted
-from soulsgraph_envs.simulator.scene import CHANGE_S, Area, Change, Doing, Scene
+from soulsgraph_envs.simulator.scene import CHANGE_S, Activity, Area, Change, Scene
 
 Floats = npt.NDArray[np.float64]
 
@@ -54,7 +54,7 @@ class View(NamedTuple):
         return x * ahead_y - y * ahead_x, x * ahead_x + y * ahead_y
 
 
-class Fighter(NamedTuple):
+class DrawnFighter(NamedTuple):
     """A fighter in the picture: place in pixels, unit vector of its heading (right, up), radius, colour."""
 
     place: Point
@@ -128,10 +128,10 @@ def _whole(values: npt.NDArray[np.floating]) -> npt.NDArray[np.int32]:
     return np.asarray(values, np.float64).astype(np.int32)
 
 
-def _fighter(scene: Scene, view: View, who: str, radius_m: float, colour: Colour) -> Fighter:
+def _fighter(scene: Scene, view: View, who: str, radius_m: float, colour: Colour) -> DrawnFighter:
     raw, heading = scene.raw, scene.raw[Raw[f"{who}_ANGLE"]]
     place = view.pixel(raw[Raw[f"{who}_X"]], raw[Raw[f"{who}_Y"]])
-    return Fighter(place, view.turn(-sin(heading), -cos(heading)), radius_m / view.pixel_m, colour)
+    return DrawnFighter(place, view.turn(-sin(heading), -cos(heading)), radius_m / view.pixel_m, colour)
 
 
 def _draw_fight(canvas: Canvas, view: View, scene: Scene) -> None:
@@ -157,7 +157,7 @@ def _draw_fight(canvas: Canvas, view: View, scene: Scene) -> None:
             canvas.ring(fighter.place, fighter.radius + 2.0 * edge, 0.6 * edge, colour)
 
 
-def _draw_area(canvas: Canvas, view: View, boss: Fighter, area: Area) -> None:
+def _draw_area(canvas: Canvas, view: View, boss: DrawnFighter, area: Area) -> None:
     """Draw the area of a window: ahead of the boss within half an arc, around a point ahead of it."""
     window, (right, up) = area.window, boss.facing
     offset, reach = window.offset_m / view.pixel_m, window.reach_m / view.pixel_m
@@ -173,7 +173,7 @@ def _draw_area(canvas: Canvas, view: View, boss: Fighter, area: Area) -> None:
     canvas.arc(centre, reach, 0.08 / view.pixel_m, angles, palette.WIND_UP)
 
 
-def _draw_fighter(canvas: Canvas, view: View, fighter: Fighter, doing: Doing, animation: int) -> None:
+def _draw_fighter(canvas: Canvas, view: View, fighter: DrawnFighter, doing: Activity, animation: int) -> None:
     edge = _RING_M / view.pixel_m
     canvas.disc(fighter.place, fighter.radius + edge, palette.EMPTY)
     if doing.progress > 0.0:
@@ -367,7 +367,7 @@ def draw_panel(canvas: Canvas, scene: Scene, left: int) -> None:
     canvas.paste(_legend(canvas.width - left - 1, canvas.height - start), left + 1, start)
 
 
-def _draw_course(canvas: Canvas, box: tuple[float, float, float, float], doing: Doing, colour: Colour) -> None:
+def _draw_course(canvas: Canvas, box: tuple[float, float, float, float], doing: Activity, colour: Colour) -> None:
     """Draw an animation from its begin to its end: parts that matter in a colour, a mark where it is now."""
     left, top, right, bottom = box
     wide = right - left

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.core.fighters import BossData, Move, PlayerAction, Window
+from soulsgraph_envs.core.fighters import BossData, HitWindow, Move, PlayerAction
 from soulsgraph_envs.core.scenario import Arena, Scenario
 from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.simulator.layout import FRAME_S, FRAMES_PER_S, NO_MOVE, Pose, Stance, frames
+from soulsgraph_envs.simulator.layout import FRAME_S, FRAMES_PER_S, NO_MOVE, PlayerPose, Stance, frames
 from soulsgraph_envs.simulator.player import invulnerable
-from soulsgraph_envs.simulator.tables import Row, load_row
+from soulsgraph_envs.simulator.tables import FightData, load_row
 
 Floats = npt.NDArray[np.float64]
 #: A part of an animation: its first and last moment, as shares of its length.
@@ -34,31 +34,31 @@ _STANCES = {
     Stance.TRANSITION: "changes phase",
 }
 _POSES = {
-    Pose.IDLE: "stands",
-    Pose.RUN: "runs",
-    Pose.ROLL: "rolls",
-    Pose.BACKSTEP: "steps back",
-    Pose.LIGHT_1: "light attack",
-    Pose.LIGHT_2: "second attack",
-    Pose.LIGHT_3: "third attack",
-    Pose.ROLLING_ATTACK: "rolling attack",
-    Pose.ESTUS: "drinks",
-    Pose.ESTUS_EMPTY: "has no flask left",
-    Pose.STAGGER: "staggers",
-    Pose.KNOCKDOWN: "is knocked down",
-    Pose.HEAVY_1_START: "heavy attack",
-    Pose.HEAVY_1: "heavy attack",
-    Pose.HEAVY_2_START: "second heavy",
-    Pose.HEAVY_2: "second heavy",
-    Pose.WEAPON_ART: "weapon art",
-    Pose.PARRY: "parries",
-    Pose.RIPOSTE: "riposte",
-    Pose.JUMP: "jumps",
+    PlayerPose.IDLE: "stands",
+    PlayerPose.RUN: "runs",
+    PlayerPose.ROLL: "rolls",
+    PlayerPose.BACKSTEP: "steps back",
+    PlayerPose.LIGHT_1: "light attack",
+    PlayerPose.LIGHT_2: "second attack",
+    PlayerPose.LIGHT_3: "third attack",
+    PlayerPose.ROLLING_ATTACK: "rolling attack",
+    PlayerPose.ESTUS: "drinks",
+    PlayerPose.ESTUS_EMPTY: "has no flask left",
+    PlayerPose.STAGGER: "staggers",
+    PlayerPose.KNOCKDOWN: "is knocked down",
+    PlayerPose.HEAVY_1_START: "heavy attack",
+    PlayerPose.HEAVY_1: "heavy attack",
+    PlayerPose.HEAVY_2_START: "second heavy",
+    PlayerPose.HEAVY_2: "second heavy",
+    PlayerPose.WEAPON_ART: "weapon art",
+    PlayerPose.PARRY: "parries",
+    PlayerPose.RIPOSTE: "riposte",
+    PlayerPose.JUMP: "jumps",
 }
 
 
 @dataclass(frozen=True)
-class Doing:
+class Activity:
     """What one fighter does: in words, how far it is (0 to 1), and the parts of it that matter.
 
     `parts` are the boss's hit windows, or the player's invulnerable frames; `moment_s` is when a blow lands or a
@@ -74,7 +74,7 @@ class Doing:
 class Area(NamedTuple):
     """Where a blow strikes: now (`winding_up` is 1), or after its wind-up, of which that share has passed."""
 
-    window: Window
+    window: HitWindow
     winding_up: float
     open: bool
 
@@ -115,8 +115,8 @@ class Scene:
     radii_m: tuple[float, float]
     boss_name: str
     phase: int
-    boss: Doing
-    player: Doing
+    boss: Activity
+    player: Activity
     areas: tuple[Area, ...] = ()
     until_hit_s: float = inf
     invulnerable: bool = False
@@ -132,7 +132,7 @@ class Scene:
     goal: Goal | None = None
 
 
-def scene_of(fight: Any, row: Row, player: Any, raw: Floats) -> Scene:
+def scene_of(fight: Any, row: FightData, player: Any, raw: Floats) -> Scene:
     """Return the scene of a lane's record in the simulator, with its data and raw values (25,).
 
     `player` is the record of the player's numbers.
@@ -177,7 +177,7 @@ class AnimationWords(NamedTuple):
         for row in map(load_row, scenario.phases()):
             for pose, action in enumerate(vars(row.player.animations).values()):
                 if action is not None:
-                    player.setdefault(action.id, _POSES[Pose(pose)])
+                    player.setdefault(action.id, _POSES[PlayerPose(pose)])
             for stance, animation in enumerate(row.stances):
                 if animation is not None:
                     boss.setdefault(animation.id, _STANCES[Stance(stance)])
@@ -213,20 +213,20 @@ def progress_of(raw: Floats, first: int) -> float:
     return float(min(raw[first + 1] / raw[first + 2], 1.0)) if raw[first + 2] > 0.0 else 0.0
 
 
-def _boss_doing(fight: Any, row: Row, move: Move | None, raw: Floats) -> Doing:
+def _boss_doing(fight: Any, row: FightData, move: Move | None, raw: Floats) -> Activity:
     progress = progress_of(raw, Raw.BOSS_ANIMATION)
     if move is None:
-        return Doing(_STANCES[Stance(int(fight.stance))], progress)
+        return Activity(_STANCES[Stance(int(fight.stance))], progress)
     parts = ((window.time_s[0] / move.length_s, window.time_s[1] / move.length_s) for window in move.windows)
-    return Doing(move.title, progress, tuple(parts))
+    return Activity(move.title, progress, tuple(parts))
 
 
-def _player_doing(fight: Any, row: Row, raw: Floats) -> Doing:
-    pose, progress = Pose(int(fight.animation)), progress_of(raw, Raw.PLAYER_ANIMATION)
+def _player_doing(fight: Any, row: FightData, raw: Floats) -> Activity:
+    pose, progress = PlayerPose(int(fight.animation)), progress_of(raw, Raw.PLAYER_ANIMATION)
     action: PlayerAction = list(vars(row.player.animations).values())[pose]
-    parts = ((0.0, row.player.roll.invulnerable_s / action.length_s),) if pose == Pose.ROLL else ()
-    parts = ((0.0, 1.0),) if pose == Pose.RIPOSTE else parts
-    return Doing(_POSES[pose], progress, parts, action.hit_s / action.length_s if action.hit_s >= 0 else -1.0)
+    parts = ((0.0, row.player.roll.invulnerable_s / action.length_s),) if pose == PlayerPose.ROLL else ()
+    parts = ((0.0, 1.0),) if pose == PlayerPose.RIPOSTE else parts
+    return Activity(_POSES[pose], progress, parts, action.hit_s / action.length_s if action.hit_s >= 0 else -1.0)
 
 
 class Ends(Protocol):

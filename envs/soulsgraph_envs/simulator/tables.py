@@ -10,10 +10,10 @@ import numpy as np
 from soulsgraph_envs.core.fighters import BLOWS, Animation, BossData, Move, PlayerData
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, supported_controls
 from soulsgraph_envs.simulator import layout
-from soulsgraph_envs.simulator.layout import Pose, Records, Stance, Tables, as_bytes, frames
+from soulsgraph_envs.simulator.layout import PlayerPose, Records, Stance, Tables, as_bytes, frames
 
 
-class Row(NamedTuple):
+class FightData(NamedTuple):
     """One row of the tables: a scenario, or a phase of one, with the data it names."""
 
     scenario: Scenario
@@ -27,12 +27,12 @@ class Row(NamedTuple):
         return [*vars(self.boss.animations).values(), transition.animation if transition else None]
 
 
-def load_row(scenario: Scenario) -> Row:
+def load_row(scenario: Scenario) -> FightData:
     """Load the data that a scenario names."""
-    return Row(scenario, load_player(scenario.player), load_boss(scenario.boss))
+    return FightData(scenario, load_player(scenario.player), load_boss(scenario.boss))
 
 
-def pack(rows: Sequence[Row]) -> Tables:
+def pack(rows: Sequence[FightData]) -> Tables:
     """Pack scenarios, in their order, into one set of tables, as bytes."""
     count = len(rows)
     most_moves = max(len(row.boss.moves) for row in rows)
@@ -40,7 +40,7 @@ def pack(rows: Sequence[Row]) -> Tables:
     tables = Tables(
         encounters=np.zeros(count, layout.ENCOUNTER),
         players=np.zeros(count, layout.PLAYER),
-        actions=np.zeros((count, len(Pose)), layout.ACTION),
+        actions=np.zeros((count, len(PlayerPose)), layout.ACTION),
         bosses=np.zeros(count, layout.BOSS),
         stances=np.zeros((count, len(Stance)), layout.ACTION),
         moves=np.zeros((count, most_moves), layout.MOVE),
@@ -76,7 +76,7 @@ def _blow(player: PlayerData, animation: str) -> dict[str, float]:
     return {"regeneration": player.body.regeneration_drinking if animation.startswith("estus") else 1.0}
 
 
-def _pack_boss(tables: Tables, number: int, row: Row) -> None:
+def _pack_boss(tables: Tables, number: int, row: FightData) -> None:
     boss, transition, stances = row.boss, row.scenario.transition, row.stances
     lengths = [0 if stance is None else frames(stance.length_s) for stance in stances]
     values = _values(

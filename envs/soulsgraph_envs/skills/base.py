@@ -160,7 +160,7 @@ class RewardTerm:
     value: Callable[[Decisions], Floats | Booleans]
 
 
-class Weighted(Protocol):
+class RewardWeights(Protocol):
     """The weights of a reward: a frozen dataclass whose `terms` are made of its fields."""
 
     def terms(self) -> tuple[RewardTerm, ...]:
@@ -175,10 +175,10 @@ class Reward:
     """
 
     terms: tuple[RewardTerm, ...]
-    weights: Weighted | None = field(default=None, compare=False, repr=False)
+    weights: RewardWeights | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of(cls, weights: Weighted) -> Reward:
+    def of(cls, weights: RewardWeights) -> Reward:
         """Return the reward of some weights."""
         return cls(weights.terms(), weights)
 

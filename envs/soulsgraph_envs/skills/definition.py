@@ -11,7 +11,7 @@ from soulsgraph_envs.core.config import Between, Where, check_fields
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.scenario import START_NAMES
 from soulsgraph_envs.core.state import Column, Control
-from soulsgraph_envs.skills.base import Action, Practice, Weighted
+from soulsgraph_envs.skills.base import Action, Practice, RewardWeights
 
 #: How many ids the one-hot animation columns hold: those of Iudex, Vordt and the Knight.
 ANIMATION_COUNTS = {Column.BOSS_ANIMATION: 18, Column.PLAYER_ANIMATION: 12}
@@ -53,7 +53,7 @@ class SkillDefinition:
 
     name: str
     task: Task
-    rewards: Weighted
+    rewards: RewardWeights
     options: str = ""
 
     def __post_init__(self) -> None:

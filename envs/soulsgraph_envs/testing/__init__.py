@@ -100,7 +100,7 @@ def check_game(make_game: MakeGame, scenario: Scenario | None = None, lanes: int
         _check_resume(make_game, fought, lanes)
 
 
-class Agent(Protocol):
+class PredictingAgent(Protocol):
     """An agent like stable-baselines3's: `predict` returns an action, drawn or greedy, and a state."""
 
     def predict(self, observation: Any) -> tuple[Any, Any]:
@@ -121,7 +121,7 @@ class PaidActions(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def check_agent_learns(
-    make_env: Callable[[], gymnasium.Env[Any, Any]], train: Callable[[gymnasium.Env[Any, Any]], Agent]
+    make_env: Callable[[], gymnasium.Env[Any, Any]], train: Callable[[gymnasium.Env[Any, Any]], PredictingAgent]
 ) -> None:
     """Train an agent where even actions pay and another where odd ones do: each plays 34 of 40 for its pay.
 

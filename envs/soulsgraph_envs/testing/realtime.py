@@ -16,7 +16,7 @@ from soulsgraph_envs.games.realtime.cycle_timer import Clock
 from soulsgraph_envs.games.realtime.game import LiveGame
 from soulsgraph_envs.games.realtime.link import FIELDS, GameSettings, LinkError, Reading
 from soulsgraph_envs.games.standin.options import load_surroundings
-from soulsgraph_envs.games.standin.world import Stage, StandInWorld
+from soulsgraph_envs.games.standin.world import CourseStage, StandInWorld
 from soulsgraph_envs.testing.keys import FakeDevice, KeyEvent
 
 _FRAME_S = 1.0 / 60.0
@@ -134,7 +134,7 @@ class FakeLink:
         self.play()
         if self.crashed or not self.attached:
             raise LinkError("the game's process is gone.")
-        if loaded and self.world.stage is Stage.LOADING:
+        if loaded and self.world.stage is CourseStage.LOADING:
             raise LinkError("the game is loading.")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.compat.soulsgym.core.fights import Fight, Pose
+from soulsgraph_envs.compat.soulsgym.core.fights import BossFight, Pose
 from soulsgraph_envs.compat.soulsgym.core.game_state import GameState
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.game import Picture
@@ -59,7 +59,7 @@ class FakeWorld:
         """Name the controls given at construction."""
         return self._able
 
-    def begin(self, fight: Fight, scenario: Scenario, start: Pose, seed: int) -> GameState:
+    def begin(self, fight: BossFight, scenario: Scenario, start: Pose, seed: int) -> GameState:
         """Go back to the script's first state."""
         self.begun += 1
         self._place = 0

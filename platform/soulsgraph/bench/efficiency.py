@@ -47,7 +47,7 @@ _WARM_UP_SCALE = 0.02
 
 
 @dataclass(frozen=True)
-class Spent:
+class LearnerCost:
     """What one learner took with one seed, of all five skills; None where no checkpoint won so often.
 
     `cpu_s` are CPU seconds of the process that trains; neither the learning curve nor these fights count.
@@ -98,12 +98,12 @@ def bench_efficiency(seeds: int, folder: Path, display: Display = "auto") -> Ite
     """
     check_writable(folder)
     silence_advice()
-    spent: dict[str, list[Spent]] = {name: [] for name in LEARNERS}
+    spent: dict[str, list[LearnerCost]] = {name: [] for name in LEARNERS}
     warm: set[str] = set()
     with WorkerProcess() as worker:
         for seed, name in product(range(FIRST_SEED, FIRST_SEED + seeds), LEARNERS):
             file = folder / f"{name}-{seed}.json"
-            known = load(Spent, Where(file)) if file.exists() else None
+            known = load(LearnerCost, Where(file)) if file.exists() else None
             if known is None or known.commit != source_commit():
                 try:
                     if name not in warm:
@@ -121,7 +121,9 @@ def bench_efficiency(seeds: int, folder: Path, display: Display = "auto") -> Ite
     yield from results
 
 
-def measure(learner: str, seed: int, worker: WorkerProcess, display: Display = "auto", scale: float = 1.0) -> Spent:
+def measure(
+    learner: str, seed: int, worker: WorkerProcess, display: Display = "auto", scale: float = 1.0
+) -> LearnerCost:
     """Train the five skills, and look for the first checkpoint of the last one that wins often enough.
 
     Raises:
@@ -141,7 +143,7 @@ def measure(learner: str, seed: int, worker: WorkerProcess, display: Display = "
         step = first_to_win(run)
     reached = None if step is None else before + step
     cpu_s = None if reached is None else watch.cpu_s[reached]
-    return Spent(learner, seed, source_commit(), reached, cpu_s, whole, trained_cpu_s)
+    return LearnerCost(learner, seed, source_commit(), reached, cpu_s, whole, trained_cpu_s)
 
 
 def first_to_win(run: RunFolder) -> int | None:
@@ -161,7 +163,7 @@ def first_to_win(run: RunFolder) -> int | None:
     return None
 
 
-def summary(spent: list[Spent]) -> dict[str, Any]:
+def summary(spent: list[LearnerCost]) -> dict[str, Any]:
     """Return one learner's medians over all seeds, None where fewer than half of them got there, and every seed."""
     return {
         "name": spent[0].learner,

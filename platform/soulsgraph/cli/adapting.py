@@ -149,7 +149,7 @@ def recovery(
 
     runs = _open(_own_runs(folders, copy, session), out)
     kind = "recovery" if jointly is None else recovering.JOINTLY
-    target = recovering.Target(**asdict(evaluation), budget=budget, kind=kind)
+    target = recovering.RecoveryTarget(**asdict(evaluation), budget=budget, kind=kind)
     sources = {seed: lineage.check_target(run, target.scenario, target.home) for seed, run in runs.items()}
     over_seeds.check_sources(sources)
     check_session(session.address)

@@ -159,7 +159,9 @@ def _list(folder: Path, output: OutputOptions, only: list[Path] | None = None, s
     from soulsgraph.recordings import check as checking
     from soulsgraph.recordings.files import read_header
 
-    found = checking.find_recordings(folder) if only is None else checking.Found(tuple(map(read_header, only)), ())
+    found = (
+        checking.find_recordings(folder) if only is None else checking.FolderContents(tuple(map(read_header, only)), ())
+    )
     tables = [
         text_table(group.title, checking.LIST_HEADINGS, map(checking.fight_cells, group.headers))
         for group in checking.groups_of(found.headers)

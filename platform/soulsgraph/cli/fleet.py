@@ -33,7 +33,7 @@ from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 if TYPE_CHECKING:
-    from soulsgraph_clusters.fleet.gateway.preflight import Answer
+    from soulsgraph_clusters.fleet.gateway.preflight import GameReport
 
 _FLEET = Path("fleet.toml")
 _SHOW_EVERY_S = 1.0
@@ -290,7 +290,7 @@ def plan(
         sys.exit(1)
 
 
-def _present(answers: Sequence[Answer], missing: Mapping[str, str]) -> Table:
+def _present(answers: Sequence[GameReport], missing: Mapping[str, str]) -> Table:
     """Return a table of the games that answered and the PCs that did not, each with a verdict."""
     table = TextTable("PC", "game", "driver", "soulsgraph", "projects", "verdict", box=None)
     for one in answers:

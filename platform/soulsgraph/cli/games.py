@@ -13,11 +13,11 @@ from soulsgraph_envs.games.memory.reader import find_process
 from soulsgraph_envs.games.realtime.link import save_game
 from soulsgraph_envs.games.standin.options import DEFAULT_STAND_IN, StandInOptions
 from soulsgraph_envs.games.standin.process import StandInProcess, ended_by_signals
-from soulsgraph_envs.games.standin.siphon.serving import DEFAULT_SERVING, Serving, settings_of
+from soulsgraph_envs.games.standin.siphon.serving import DEFAULT_SERVING, ServingOptions, settings_of
 
 
 def serve_siphon(
-    serving: Serving = DEFAULT_SERVING,
+    serving: ServingOptions = DEFAULT_SERVING,
     output: OutputOptions = DEFAULT_OUTPUT,
     map: str = StandInOptions.map,
     speed: float = StandInOptions.speed,

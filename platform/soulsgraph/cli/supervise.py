@@ -16,7 +16,7 @@ from tyro.conf import Positional, arg
 
 from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
 from soulsgraph.cli.remedies import REPEATED, RESUMED, folder_of, option_of
-from soulsgraph.runs.attempts import Attempts, Command, Ended, Jobs, Processes, Stopped, pause
+from soulsgraph.runs.attempts import AttemptEnd, Attempts, Command, Jobs, Processes, Stopped, pause
 from soulsgraph.runs.progress import interruptible
 from soulsgraph.runs.supervision import INTERRUPTED, UNAVAILABLE
 from soulsgraph_clusters.sessions.head import RayHead, listens
@@ -116,7 +116,7 @@ class _Ends:
     def __init__(self) -> None:
         self._last, self._count = (0, ""), 0
 
-    def repeated(self, ended: Ended) -> bool:
+    def repeated(self, ended: AttemptEnd) -> bool:
         """Return whether that was often enough for a cause that stays; a signal has come from somebody else."""
         found = ended.code, ended.last_line
         counts = ended.code > 0 and ended.last_line and ended.ran_s < _SOON_S
@@ -210,7 +210,7 @@ class _Cluster:
         """Begin a later wait anew: a command found what it needs."""
         self._since_s = None
 
-    def wait(self, ended: Ended, stopped: Stopped) -> bool:
+    def wait(self, ended: AttemptEnd, stopped: Stopped) -> bool:
         """Wait until a command may be tried again; return False at the end of the patience or when stopped."""
         if self._since_s is None:
             self._since_s = self._next_line_s = time.monotonic()

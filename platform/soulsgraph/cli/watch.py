@@ -84,7 +84,7 @@ def watch(
         seconds: Seconds of the game to show of each fight at most; 120 if not given.
     """
     # Imported here: a help text need not wait for it.
-    from soulsgraph.watch.fights import Source, play_fights
+    from soulsgraph.watch.fights import AgentSource, play_fights
     from soulsgraph.zoo import open_run
 
     file, longest_s = picture.file, _LONGEST_S if seconds is None else seconds
@@ -94,7 +94,7 @@ def watch(
         episodes = 1
     sides = [_side(path) for path in (folder, side_by_side) if path is not None]
     setting = (fight.scenario_name, fight.start, fight.random_skills)
-    sources = [Source(open_run(path), *setting, versions) for path, versions in sides]
+    sources = [AgentSource(open_run(path), *setting, versions) for path, versions in sides]
     for source in sources:
         source.agent()  # What cannot play is refused before anything opens.
     shown: list[dict[str, Any]] = []

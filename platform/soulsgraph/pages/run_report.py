@@ -265,10 +265,10 @@ def fight_video(runs: Sequence[RunFolder]) -> Video:
         WriteError: if there is no place for a temporary file.
     """
     # Imported here: drawing takes a moment that a page without a video need not wait.
-    from soulsgraph.watch.fights import Source, play_fights
+    from soulsgraph.watch.fights import AgentSource, play_fights
     from soulsgraph.watch.showing import WRITERS, frames, import_ffmpeg, write_png
 
-    sources, seconds = [Source(run) for run in runs], _VIDEO_S
+    sources, seconds = [AgentSource(run) for run in runs], _VIDEO_S
     try:
         import_ffmpeg()
         kind, ending = "video/mp4", "mp4"

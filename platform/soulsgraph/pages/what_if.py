@@ -32,7 +32,7 @@ LONGER_S, _FOLLOWED_S, _BACK_S = 2.0, 10.0, 30.0
 _BLOCK = 40
 
 
-class Mattered(NamedTuple):
+class PivotalDecision(NamedTuple):
     """A decision that mattered: the row in which it began, what was chosen, and how another action would end."""
 
     row: int
@@ -47,7 +47,7 @@ class Search:
     """What was found, and a sentence about it."""
 
     note: str
-    found: Mattered | None = None
+    found: PivotalDecision | None = None
 
 
 class _Attempt(NamedTuple):
@@ -56,7 +56,7 @@ class _Attempt(NamedTuple):
     action: int
 
 
-class _Instead:
+class _OtherAction:
     """A controller that takes the other action of each lane's attempt; lane 0 plays the fight as it was."""
 
     def __init__(self, attempts: Sequence[_Attempt]) -> None:
@@ -183,13 +183,13 @@ def _play(agent: Agent, seed: int, attempts: Sequence[_Attempt], most_ticks: int
     """Play the fight in a lane as it was, and in one for every attempt; return at which tick each ended, and won."""
     game = make_game(len(attempts) + 1)
     seeds = np.full(game.lanes, seed, np.uint64)
-    played = agent.rollout(game, _Instead(attempts)).play(seeds, most_ticks=most_ticks)
+    played = agent.rollout(game, _OtherAction(attempts)).play(seeds, most_ticks=most_ticks)
     # Who wins, or whose time is over, lives to the end.
     ends = np.where(played.died, np.rint(played.seconds / game.tick_s).astype(np.int64), most_ticks)
     return ends, played.won
 
 
-def _mattered(recording: Recording, attempt: _Attempt, outcome: str) -> Mattered:
+def _mattered(recording: Recording, attempt: _Attempt, outcome: str) -> PivotalDecision:
     skill = recording.header.skills[attempt.skill]
     chosen = int(recording.column(f"{skill.name}/action")[attempt.row])
-    return Mattered(attempt.row, skill.name, skill.actions[chosen], skill.actions[attempt.action], outcome)
+    return PivotalDecision(attempt.row, skill.name, skill.actions[chosen], skill.actions[attempt.action], outcome)

@@ -35,7 +35,7 @@ def paper_rate(percent: float) -> WinCount:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RangeVerdict:
     """One expected range beside the value found; `inside` is None if nothing was measured."""
 
     subject: str
@@ -64,11 +64,11 @@ class ExpectedRange:
             return f"at most {high}{self.unit}"
         return f"at least {low}{self.unit}" if math.isinf(self.high) else f"{low}-{high}{self.unit}"
 
-    def verdict(self, subject: str, value: float | None) -> Verdict:
+    def verdict(self, subject: str, value: float | None) -> RangeVerdict:
         """Compare a value with the range; None stands for one that was not measured."""
         if value is None:
-            return Verdict(subject, self.text())
-        return Verdict(subject, self.text(), f"{value:.{self.digits + 1}f}{self.unit}", self.holds(value))
+            return RangeVerdict(subject, self.text())
+        return RangeVerdict(subject, self.text(), f"{value:.{self.digits + 1}f}{self.unit}", self.holds(value))
 
 
 NEITHER, DODGE_TRAINED, HEAL_ATTACK_TRAINED, BOTH, END_TO_END, MID, LONG, FINE_TUNED = (row.label for row in TABLE_1)
@@ -130,7 +130,7 @@ BEST_DEVIATION = ExpectedRange(high=6.0, unit=" points")
 ORACLE_RANGE, RESTRICTED_ORACLE_RANGE = ExpectedRange(low=95.0), ExpectedRange(low=60.0)
 
 
-def verdicts_of(reproduction: Reproduction) -> tuple[Verdict, ...]:
+def verdicts_of(reproduction: Reproduction) -> tuple[RangeVerdict, ...]:
     """Compare the reproduction with every expected range of its preset; what was not recorded stays undecided."""
     verdicts = _against_oracle if reproduction.preset in BEYOND_PAPER else _against_paper
     return (*verdicts(reproduction), *_controls(reproduction))
@@ -170,7 +170,7 @@ def fine_tuning_gain(reproduction: Reproduction) -> Spread | None:
     return paired_difference(_rates(reproduction, FINE_TUNED), _rates(reproduction, MID))
 
 
-def _against_paper(reproduction: Reproduction) -> Iterator[Verdict]:
+def _against_paper(reproduction: Reproduction) -> Iterator[RangeVerdict]:
     for label, expected in ROW_RANGES.items():
         yield expected.verdict(label, _median(_rates(reproduction, label)))
     yield from _orders(reproduction)
@@ -185,15 +185,15 @@ def _against_paper(reproduction: Reproduction) -> Iterator[Verdict]:
         yield expected.verdict(subject, _median(gain_share(reproduction, skill)))
 
 
-def _orders(reproduction: Reproduction) -> Iterator[Verdict]:
+def _orders(reproduction: Reproduction) -> Iterator[RangeVerdict]:
     fine_tuned, mid, long = (_median(_rates(reproduction, label)) for label in (FINE_TUNED, MID, LONG))
-    order = Verdict("zero-shot from long range below mid-range", "median below that of the mid-range start")
+    order = RangeVerdict("zero-shot from long range below mid-range", "median below that of the mid-range start")
     if long is not None and mid is not None:
         order = replace(order, found=f"{long:.1f} against {mid:.1f} %", inside=long < mid)
     yield order
     gain = None if fine_tuned is None or mid is None else fine_tuned - mid
     yield FINE_TUNING_GAIN.verdict("fine-tuned above zero-shot, of medians", gain)
-    collapse = Verdict("no seed collapses in fine-tuning", "none below its own zero-shot rate")
+    collapse = RangeVerdict("no seed collapses in fine-tuning", "none below its own zero-shot rate")
     if gains := fine_tuning_gain(reproduction):
         collapsed = [str(seed) for seed, points in sorted(gains.by_seed.items()) if points < 0.0]
         found = f"{len(collapsed)} of {seeds_text(len(gains.by_seed))}"
@@ -202,7 +202,7 @@ def _orders(reproduction: Reproduction) -> Iterator[Verdict]:
     yield collapse
 
 
-def _against_oracle(reproduction: Reproduction) -> Iterator[Verdict]:
+def _against_oracle(reproduction: Reproduction) -> Iterator[RangeVerdict]:
     oracles = _oracles(reproduction)
     for label, expected in ORACLE_SHARES.items():
         setting = reproduction.setting.get(label)
@@ -219,7 +219,7 @@ def _against_oracle(reproduction: Reproduction) -> Iterator[Verdict]:
         yield scatter
 
 
-def _controls(reproduction: Reproduction) -> Iterator[Verdict]:
+def _controls(reproduction: Reproduction) -> Iterator[RangeVerdict]:
     # The restricted oracle answers for the baseline, which fights where Table 1 begins and nowhere else.
     home = (TABLE_1[0].scenario, TABLE_1[0].start)
     restricted = _oracles(reproduction, restricted=True)

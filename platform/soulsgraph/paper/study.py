@@ -200,7 +200,7 @@ _AGAIN = "remove it and go on with `ReproductionFolder.open`"
 
 
 @dataclass(frozen=True)
-class _Begun:
+class _ReproductionFile:
     """What `reproduction.json` holds; each session has its `wall_time_s`, and where it ran."""
 
     format: str
@@ -230,9 +230,9 @@ class ReproductionFolder(PlannedFolder[Study]):
         for plan in self.plan.plans():
             plan.check_memory()
 
-    def description(self) -> _Begun:
+    def description(self) -> _ReproductionFile:
         """Return what `reproduction.json` holds when it is begun."""
-        return _Begun(_FORMAT, _VERSION, self.plan, _now(), 0.0, _fights(), [])
+        return _ReproductionFile(_FORMAT, _VERSION, self.plan, _now(), 0.0, _fights(), [])
 
     @classmethod
     def open(cls, path: Path) -> ReproductionFolder:
@@ -350,7 +350,7 @@ class ReproductionFolder(PlannedFolder[Study]):
         sessions = [*before, {**last, "wall_time_s": round(last["wall_time_s"] + seconds, 1)}]
         self._describe(replace(begun, wall_time_s=round(begun.wall_time_s + seconds, 1), sessions=sessions))
 
-    def _describe(self, begun: _Begun) -> None:
+    def _describe(self, begun: _ReproductionFile) -> None:
         write_json(self.path / DESCRIPTION, to_table(begun))
 
     def _piece(self, unit: Unit, piece: str) -> Path:
@@ -359,13 +359,13 @@ class ReproductionFolder(PlannedFolder[Study]):
         return self.path / "seeds" / str(unit.seed) / "pieces" / f"{unit.part}-{piece}.json"
 
 
-def _read_begun(file: Path) -> _Begun:
+def _read_begun(file: Path) -> _ReproductionFile:
     where = Where(file, remedy=_REMEDY, saved=True)
     values = read_file(where)
     known = [(_FORMAT, version) for version in _READ_VERSIONS]
     if not isinstance(values, dict) or (values.get("format"), values.get("version")) not in known:
         raise SoulsGraphError(f"{file}: expected format {_FORMAT!r} {_VERSION}, found another; {_REMEDY}.")
-    begun = read_table(_Begun, values, where)
+    begun = read_table(_ReproductionFile, values, where)
     if begun.version < _VERSION:
         preset = RENAMED_PRESETS.get(begun.plan.preset, begun.plan.preset)
         begun = replace(begun, version=_VERSION, plan=replace(begun.plan, preset=preset))

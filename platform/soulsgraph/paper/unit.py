@@ -15,7 +15,7 @@ from soulsgraph.paper.records import REFERENCE, TABLE_1_PARTS, Records
 from soulsgraph.paper.study import ADAPTED, HOME, REFERENCES, SHIFTED, ReproductionFolder, Tables, Unit, evaluation_seed
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs import evaluate as evaluating
-from soulsgraph.runs.evaluate import TABLE_1, Row, Setting
+from soulsgraph.runs.evaluate import TABLE_1, Setting, WinRateRow
 from soulsgraph.runs.lineage import adaptation_stages, check_target, finished_versions
 from soulsgraph.runs.plan import Stage, check_learns
 from soulsgraph.runs.progress import Board, Interrupted, Supervisor
@@ -160,7 +160,7 @@ def _binned(rows: Records, width: float) -> Iterator[dict[str, Any]]:
         yield {"step": max(int(row["step"]) for row in within), **means}
 
 
-def evaluated_settings(run: RunFolder, unit: Unit) -> tuple[Row, ...]:
+def evaluated_settings(run: RunFolder, unit: Unit) -> tuple[WinRateRow, ...]:
     """Return what the unit's agent is evaluated on."""
     settings = evaluating.allowed_rows(run)
     if unit.part == "skills":
@@ -199,7 +199,7 @@ def evaluate_references(episodes: int, on_finished: OnFinished = lambda count: N
     return rows
 
 
-def _evaluated(unit: Unit, row: Row, played: Episodes) -> dict[str, Any]:
+def _evaluated(unit: Unit, row: WinRateRow, played: Episodes) -> dict[str, Any]:
     return {
         "seed": unit.seed,
         "part": row.part,

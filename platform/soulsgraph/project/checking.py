@@ -26,7 +26,7 @@ from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, practice_gr
 from soulsgraph_envs.skills.paper_skills import Animations, Observations
 from soulsgraph_policies.agents.graph import SkillGraph
 from soulsgraph_policies.agents.projects import (
-    Loaded,
+    LoadedProject,
     authors_error,
     expect_finite_rewards,
     fault,
@@ -47,7 +47,7 @@ _MOMENT, SMOKE_DECISIONS = 300, 1000
 
 
 @dataclass(frozen=True)
-class Check:
+class ProjectCheck:
     """What was checked of a project, whether it holds, and what was found."""
 
     name: str
@@ -60,7 +60,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Smoked:
+class SmokeTest:
     """A skill after its smoke test: mean returns of random play and of its reference, and what was learned from."""
 
     skill: str
@@ -75,13 +75,13 @@ class Smoked:
         return asdict(self)
 
 
-def scenarios_of(loaded: Loaded) -> tuple[str, ...]:
+def scenarios_of(loaded: LoadedProject) -> tuple[str, ...]:
     """Return the scenario files of a project, or the shipped one that its skills are checked in."""
     files = sorted((loaded.folder / "data" / "scenarios").glob("*.toml"))
     return tuple(map(str, files)) or (_SCENARIO,)
 
 
-def validate(project: str) -> Iterator[Check]:
+def validate(project: str) -> Iterator[ProjectCheck]:
     """Check a project that is loaded, one thing after another; nothing is trained.
 
     Raises:
@@ -94,8 +94,8 @@ def validate(project: str) -> Iterator[Check]:
         yield check if known in ("", check.name) else replace(check, found=f"as {known}")
 
 
-def _all_checks(loaded: Loaded, project: str) -> Iterator[Check]:
-    yield Check("project", True, f"{project}, code {loaded.digest[:16]}")
+def _all_checks(loaded: LoadedProject, project: str) -> Iterator[ProjectCheck]:
+    yield ProjectCheck("project", True, f"{project}, code {loaded.digest[:16]}")
     names, scenarios = [own.definition.name for own in loaded.project.skills], scenarios_of(loaded)
     for name in names:
         yield _checked(f"skill {name}: observations", partial(_observations, name))
@@ -108,7 +108,7 @@ def _all_checks(loaded: Loaded, project: str) -> Iterator[Check]:
         yield _checked(f"skill {name}: one update", partial(_update, loaded, name))
 
 
-def smoke(project: str) -> Iterator[Smoked]:
+def smoke(project: str) -> Iterator[SmokeTest]:
     """Play and learn 1,000 decisions of each skill of a project, on top of untrained networks.
 
     Raises:
@@ -120,14 +120,14 @@ def smoke(project: str) -> Iterator[Smoked]:
         ground = _ground_of(loaded, name)
         random, reference = (float(ground.play(name, at_random, None).returns.mean()) for at_random in (True, False))
         decisions, updates = ground.learned(name, SMOKE_DECISIONS)
-        yield Smoked(name, Path(ground.scenario).stem, random, reference, decisions, updates)
+        yield SmokeTest(name, Path(ground.scenario).stem, random, reference, decisions, updates)
 
 
-def _graphs(loaded: Loaded) -> list[SkillGraph]:
+def _graphs(loaded: LoadedProject) -> list[SkillGraph]:
     return [find_graph(f"{loaded.project.name}/{graph.name}") for graph in loaded.project.graphs]
 
 
-def _ground_of(loaded: Loaded, skill: str) -> _Ground:
+def _ground_of(loaded: LoadedProject, skill: str) -> _Ground:
     """Return the first graph that a skill is in, in the project's first scenario."""
     for graph in _graphs(loaded):
         if skill in graph.skills:
@@ -137,15 +137,15 @@ def _ground_of(loaded: Loaded, skill: str) -> _Ground:
     )
 
 
-def _checked(name: str, check: Callable[[], str]) -> Check:
+def _checked(name: str, check: Callable[[], str]) -> ProjectCheck:
     try:
-        return Check(name, True, check())
+        return ProjectCheck(name, True, check())
     except SoulsGraphError as error:
-        return Check(name, False, str(error))
+        return ProjectCheck(name, False, str(error))
     except (Exception, SystemExit, KeyboardInterrupt) as error:  # A project's code may fail in any way.
         if not isinstance(error, Exception) and authors_error(error) is None:
             raise
-        return Check(name, False, fault(error))
+        return ProjectCheck(name, False, fault(error))
 
 
 def _observations(name: str) -> str:
@@ -169,7 +169,7 @@ def _finite(what: str, *arrays: npt.NDArray[Any]) -> None:
             raise SoulsGraphError(f"{what}: expected finite numbers, found {shown(array[~np.isfinite(array)][0])}.")
 
 
-def _update(loaded: Loaded, name: str) -> str:
+def _update(loaded: LoadedProject, name: str) -> str:
     decisions, updates = _ground_of(loaded, name).learned(name, _MOMENT)
     return f"{updates} updates from {decisions} decisions, weights finite"
 
@@ -181,7 +181,7 @@ class _Ground:
     graph: SkillGraph
     scenario: str
 
-    def checks(self, names: Sequence[str]) -> Iterator[Check]:
+    def checks(self, names: Sequence[str]) -> Iterator[ProjectCheck]:
         """Check the graph, and those of some skills that are in it."""
         title = f"graph {self.graph.name} in {Path(self.scenario).stem}"
         yield _checked(f"{title}: controls", self._controls)

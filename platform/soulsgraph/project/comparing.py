@@ -31,7 +31,7 @@ HEADINGS = ("graph", "seeds", "win rate by seed", "mean", "difference", "seconds
 
 
 @dataclass(frozen=True)
-class Spent:
+class TrainingCost:
     """What an agent's training took over all calls, but for those that were killed: seconds of processors and clock."""
 
     cpu_s: float = 0.0
@@ -50,7 +50,7 @@ class ComparedAgent:
     wins: int
     episodes: int
     seconds: float
-    trained: Spent | None
+    trained: TrainingCost | None
 
     @property
     def rate(self) -> float:
@@ -60,12 +60,14 @@ class ComparedAgent:
     def to_dict(self) -> dict[str, Any]:
         """Return the agent as plain values, in one row."""
         own = {name: value for name, value in vars(self).items() if name != "trained"}
-        spent = {f"trained_{part.name}": self.trained and getattr(self.trained, part.name) for part in fields(Spent)}
+        spent = {
+            f"trained_{part.name}": self.trained and getattr(self.trained, part.name) for part in fields(TrainingCost)
+        }
         return {**own, **spent, "rate": self.rate}
 
 
 @dataclass(frozen=True)
-class Compared:
+class GraphComparison:
     """Agents of several graphs, each graph on the same seeds; the first graph is what others are compared with."""
 
     plan: Plan
@@ -137,7 +139,7 @@ class Comparison:
                     raise RunFolderError(path, "the run that is compared", "one of another plan", "name another folder")
                 yield run
 
-    def train(self, session: Session, worker: WorkerProcess, console: Console, display: Display) -> Compared:
+    def train(self, session: Session, worker: WorkerProcess, console: Console, display: Display) -> GraphComparison:
         """Train what is not trained yet, evaluate every agent on the same seeds, and write the comparison.
 
         Raises:
@@ -154,7 +156,7 @@ class Comparison:
                 with _counted(run, worker):
                     train_stages(Workplace(run, session, board, display, worker=worker), run.plan.stages(), console)
                 agents.append(_evaluated(run))
-        compared = Compared(self.plan, tuple(agents))
+        compared = GraphComparison(self.plan, tuple(agents))
         compared.save(self.out)
         return compared
 
@@ -169,16 +171,16 @@ def _counted(run: RunFolder, worker: WorkerProcess) -> Iterator[None]:
         if before is not None:
             # The worker's seconds begin anew where it was lost.
             cpu_s = max(time.process_time() + worker.cpu_s - began_cpu_s, 0.0)
-            spent = Spent(round(before.cpu_s + cpu_s, 2), round(before.wall_s + time.monotonic() - began_s, 2))
+            spent = TrainingCost(round(before.cpu_s + cpu_s, 2), round(before.wall_s + time.monotonic() - began_s, 2))
             write_json(run.path / _SPENT, vars(spent))
 
 
-def _spent(run: RunFolder) -> Spent | None:
+def _spent(run: RunFolder) -> TrainingCost | None:
     """Return what the run's training took so far; None where some of it was not counted."""
     path = run.path / _SPENT
     if path.exists():
-        return load(Spent, Where(path, remedy="remove the file"))
-    return None if any(map(run.library.versions, run.plan.skill_graph.order)) else Spent()
+        return load(TrainingCost, Where(path, remedy="remove the file"))
+    return None if any(map(run.library.versions, run.plan.skill_graph.order)) else TrainingCost()
 
 
 def _evaluated(run: RunFolder) -> ComparedAgent:

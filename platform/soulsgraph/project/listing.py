@@ -24,7 +24,7 @@ from soulsgraph_policies.learning import hyperparameters as dqn
 
 
 @dataclass(frozen=True)
-class Listed:
+class Listing:
     """A list as a table: what it is about, headings and rows."""
 
     title: str
@@ -37,7 +37,7 @@ class Listed:
         return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
 
 
-def markdown(tables: Sequence[Listed]) -> str:
+def markdown(tables: Sequence[Listing]) -> str:
     """Return tables as Markdown, each below a heading."""
     parts = []
     for table in tables:
@@ -45,7 +45,7 @@ def markdown(tables: Sequence[Listed]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def scenarios() -> list[Listed]:
+def scenarios() -> list[Listing]:
     """List the shipped scenarios."""
     rows = []
     for name in shipped_names("scenario"):
@@ -54,29 +54,29 @@ def scenarios() -> list[Listed]:
         who = load_boss(fight.boss), load_player(fight.player)
         boss = f"{who[0].name}, phase {who[0].phase}" + (" and on" if fight.transition else "")
         rows.append((name, boss, who[1].name, window, str(fight.flasks), fight.start))
-    return [Listed("scenarios", ("name", "boss", "player", "boss HP", "flasks", "start"), tuple(rows))]
+    return [Listing("scenarios", ("name", "boss", "player", "boss HP", "flasks", "start"), tuple(rows))]
 
 
-def presets() -> list[Listed]:
+def presets() -> list[Listing]:
     """List the presets, each with what it changes of the paper's."""
     rows = []
     for preset in dqn.PRESETS.values():
         changed = {**preset.learning, **preset.observing}
         told = ", ".join(f"{name}={value}" for name, value in changed.items()) or "nothing"
         rows.append((preset.name, str(preset.lanes), str(preset.decisions_per_round), told))
-    return [Listed("presets", ("name", "lanes", "decisions a round", "changes"), tuple(rows))]
+    return [Listing("presets", ("name", "lanes", "decisions a round", "changes"), tuple(rows))]
 
 
-def options() -> list[Listed]:
+def options() -> list[Listing]:
     """List every option that a preset may set or an ablation change, and every one of a file of skill options."""
     learning = {row[0]: row for row in _rows(dqn.DQNHyperparameters)}
     of_presets = {row[0]: row for row in _rows(dqn.Preset)} | {row[0]: row for row in _rows(SkillOptions)} | learning
     changed = tuple(of_presets[name] for name in dqn.OPTION_NAMES)
     own = [_fields("options of skills", SkillOptions)]
-    return [Listed("options of presets", _HEADINGS, changed), *_flattened(own)]
+    return [Listing("options of presets", _HEADINGS, changed), *_flattened(own)]
 
 
-def skills() -> list[Listed]:
+def skills() -> list[Listing]:
     """List the skills, those of projects that are loaded included."""
     rows = []
     for name in skill_names():
@@ -85,17 +85,17 @@ def skills() -> list[Listed]:
         size = str(skill.observation.size)
         rows.append((name, _owner(name), size, actions, str(task.horizon), f"{task.budget:,}", over))
     headings = ("name", "of", "observed values", "actions", "horizon", "budget", "wins over")
-    return [Listed("skills", headings, tuple(rows))]
+    return [Listing("skills", headings, tuple(rows))]
 
 
-def graphs() -> list[Listed]:
+def graphs() -> list[Listing]:
     """List the skill graphs, those of projects that are loaded included."""
     rows = []
     for name in graph_names():
         graph = find_graph(name)
         edges = ", ".join(f"{a} -> {b}" for a, b in graph.edges) or "none"
         rows.append((name, ", ".join(graph.order), edges))
-    return [Listed("graphs", ("name", "skills in training order", "edges"), tuple(rows))]
+    return [Listing("graphs", ("name", "skills in training order", "edges"), tuple(rows))]
 
 
 def _owner(skill: str) -> str:
@@ -129,16 +129,16 @@ _DEMANDED = {(Scenario, "arena"), (Scenario, "starts")}
 _LEFT_OUT = {(Scenario, "boss_hp_full")}
 
 
-def toml_fields() -> list[Listed]:
+def toml_fields() -> list[Listing]:
     """List every key of every kind of TOML file, a table for each table of it."""
     return _flattened([_fields(kind, cls) for kind, cls in KINDS.items()])
 
 
-def _flattened(groups: Sequence[list[Listed]]) -> list[Listed]:
+def _flattened(groups: Sequence[list[Listing]]) -> list[Listing]:
     return [table for group in groups for table in group]
 
 
-def _fields(kind: str, cls: Any) -> list[Listed]:
+def _fields(kind: str, cls: Any) -> list[Listing]:
     """Return the table of a dataclass, and those of the dataclasses in it; one that occurs often has one table."""
     places: dict[Any, list[str]] = {}
     _place(cls, "", places)
@@ -146,7 +146,7 @@ def _fields(kind: str, cls: Any) -> list[Listed]:
     for part, paths in places.items():
         about = " ".join((part.__doc__ or "").partition("\n\n    Raises:")[0].split())
         named = _together([path for path in paths if path])
-        tables.append(Listed(f"{kind} [{named}]" if named else kind, _HEADINGS, tuple(_rows(part)), about))
+        tables.append(Listing(f"{kind} [{named}]" if named else kind, _HEADINGS, tuple(_rows(part)), about))
     return tables
 
 
@@ -219,7 +219,7 @@ def _default(spec: Field[Any]) -> str:
 
 
 #: What can be listed, and how.
-LISTS: Mapping[str, Callable[[], list[Listed]]] = {
+LISTS: Mapping[str, Callable[[], list[Listing]]] = {
     "scenarios": scenarios,
     "presets": presets,
     "options": options,

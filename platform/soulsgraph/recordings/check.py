@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from soulsgraph.recordings.files import Recording, damaged, read_header, read_recording, recording_files
-from soulsgraph.recordings.header import Header, Origin
+from soulsgraph.recordings.header import Header, RecordingOrigin
 from soulsgraph.results.tables import WinRate
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph_envs.combat.episodes import Doubles
@@ -27,14 +27,14 @@ SUMMARY_HEADINGS = ("player", "fights", "ticks", "won", "95 % interval", "second
 
 
 @dataclass(frozen=True)
-class Found:
+class FolderContents:
     """The recordings of a folder, and one line for each file that is none or damaged."""
 
     headers: tuple[Header, ...]
     problems: tuple[str, ...]
 
 
-def find_recordings(folder: Path) -> Found:
+def find_recordings(folder: Path) -> FolderContents:
     """Read what every recording of a folder says of its fight.
 
     Raises:
@@ -46,7 +46,7 @@ def find_recordings(folder: Path) -> Found:
             headers.append(read_header(path))
         except SoulsGraphError as error:
             problems.append(str(error))
-    return Found(tuple(headers), tuple(problems))
+    return FolderContents(tuple(headers), tuple(problems))
 
 
 def skills_text(header: Header) -> str:
@@ -156,7 +156,7 @@ _MOST_SCENARIO_BYTES = 2**20
 
 
 @dataclass(frozen=True)
-class Checked:
+class RecordingCheck:
     """What a check of one file found; `tick` is the first that differs, -1 for none."""
 
     fight: str
@@ -175,37 +175,37 @@ class Checked:
         return f"{self.fight}: {self.verdict}{place}; {self.note}"
 
 
-def check_file(path: Path) -> Checked:
+def check_file(path: Path) -> RecordingCheck:
     """Read a recording, and play it again if it is a simulated fight; a damaged file is a verdict, not an error."""
     try:
         recording = read_recording(path)
     except SoulsGraphError as error:
-        return Checked(path.name, "damaged", -1, str(error))
+        return RecordingCheck(path.name, "damaged", -1, str(error))
     try:
         return check(recording)
     except SoulsGraphError as error:
-        return Checked(recording.header.fight, "refused", -1, str(error))
+        return RecordingCheck(recording.header.fight, "refused", -1, str(error))
     # Values that no writer wrote: one file does not end the check of a folder.
     except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as error:
-        return Checked(path.name, "damaged", -1, str(damaged(path, error)))
+        return RecordingCheck(path.name, "damaged", -1, str(damaged(path, error)))
 
 
-def check(recording: Recording) -> Checked:
+def check(recording: Recording) -> RecordingCheck:
     """Play a simulated fight again from its seed and controls, and compare raw values and observations bit for bit."""
     header = recording.header
     if not header.simulated:
-        return Checked(header.fight, "whole", -1, f"{header.source} fight, which cannot be played again")
+        return RecordingCheck(header.fight, "whole", -1, f"{header.source} fight, which cannot be played again")
     if refusal := _refusal(header):
-        return Checked(header.fight, "refused", -1, refusal)
-    here = Origin.now()
+        return RecordingCheck(header.fight, "refused", -1, refusal)
+    here = RecordingOrigin.now()
     scenario = _scenario(header)
     tick = first_difference(recording, scenario)
     if tick < 0:
-        return Checked(header.fight, "same", -1, f"{len(recording):,} ticks")
+        return RecordingCheck(header.fight, "same", -1, f"{len(recording):,} ticks")
     recorded = f"recorded by {header.origin.soulsgraph}, commit {header.origin.commit or 'unknown'}"
     if here.processor != header.origin.processor:
-        return Checked(header.fight, "elsewhere", tick, f"{recorded}, on {header.origin.processor}")
-    return Checked(header.fight, "differs", tick, recorded)
+        return RecordingCheck(header.fight, "elsewhere", tick, f"{recorded}, on {header.origin.processor}")
+    return RecordingCheck(header.fight, "differs", tick, recorded)
 
 
 def _refusal(header: Header) -> str:

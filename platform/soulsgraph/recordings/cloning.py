@@ -93,7 +93,7 @@ _GREATEST = 1e9
 
 
 @dataclass(frozen=True)
-class Shown:
+class Demonstrations:
     """What recorded fights show of one skill: its decisions, and how many ticks did not show what it decided."""
 
     skill: str
@@ -101,7 +101,7 @@ class Shown:
     ambiguous: int
 
 
-def read_shown(run: RunFolder, fights: Path) -> dict[str, Shown]:
+def read_shown(run: RunFolder, fights: Path) -> dict[str, Demonstrations]:
     """Return what recorded fights of the run's scenario show of every skill of its graph.
 
     Raises:
@@ -110,7 +110,7 @@ def read_shown(run: RunFolder, fights: Path) -> dict[str, Shown]:
     """
     plan, scenario = run.plan, load_scenario(run.plan.scenario)
     skills = [make_skill(name, plan.options) for name in plan.skill_graph.order]
-    digest, parts = scenario_digest(plan.scenario), dict[str, list[Shown]]()
+    digest, parts = scenario_digest(plan.scenario), dict[str, list[Demonstrations]]()
     observed: dict[str, tuple[Path, tuple[str, ...]]] = {}
     for number, path in enumerate(recording_files(fights)):
         recording = read_recording(path)
@@ -118,10 +118,10 @@ def read_shown(run: RunFolder, fights: Path) -> dict[str, Shown]:
         _check_alike(recording, observed)
         fight = _Fight(state_rows(recording.raw), recording.header.result.outcome, number)
         for skill, found in zip(skills, read_back(recording.controls[:-1], fight.rows, skills).values(), strict=True):
-            shown = Shown(skill.name, fight.transitions(skill, scenario, found), found.ambiguous)
+            shown = Demonstrations(skill.name, fight.transitions(skill, scenario, found), found.ambiguous)
             parts.setdefault(skill.name, []).append(shown)
     return {
-        name: Shown(name, Transitions.join([one.transitions for one in of]), sum(one.ambiguous for one in of))
+        name: Demonstrations(name, Transitions.join([one.transitions for one in of]), sum(one.ambiguous for one in of))
         for name, of in parts.items()
     }
 
@@ -207,14 +207,14 @@ class _Fight:
 
 
 @dataclass(frozen=True)
-class Cloned:
+class SkillClone:
     """A skill's clone, what it was cloned from, and the share of those decisions that it makes itself, from 0 to 1.
 
     It is an `earlier` one where the same decisions had been cloned already.
     """
 
     card: SkillCard
-    shown: Shown
+    shown: Demonstrations
     same: float
     earlier: bool = False
 
@@ -231,7 +231,7 @@ class Cloned:
 
 def clone_fights(
     run: RunFolder, fights: Path, skills: Sequence[str], on_update: Callable[[], None] | None = None
-) -> list[Cloned]:
+) -> list[SkillClone]:
     """Clone skills from recorded fights, in graph order, each as the next version; a planned run is begun with them.
 
     The version in play stays where it is a clone of the same decisions, learned alike. `on_update` is called after
@@ -269,13 +269,13 @@ def _expect_upstream(run: RunFolder, chosen: Sequence[str]) -> None:
             )
 
 
-def _cloned(run: RunFolder, shown: Shown, on_update: Callable[[], None] | None) -> Cloned:
+def _cloned(run: RunFolder, shown: Demonstrations, on_update: Callable[[], None] | None) -> SkillClone:
     stage, transitions = replace(run.plan.stage(shown.skill), cloned=True), shown.transitions
     setup = StageSetup(run, stage)
     skill = setup.skills[-1]
     if (earlier := clone_in_play(run, stage)) and _is_of(run, earlier, transitions):
         weights = run.library.load(earlier.skill, earlier.version).weights
-        return Cloned(earlier, shown, share_alike(skill, weights, transitions, setup.hyperparameters), earlier=True)
+        return SkillClone(earlier, shown, share_alike(skill, weights, transitions, setup.hyperparameters), earlier=True)
     copied = clone(skill, transitions, setup.hyperparameters, stage.seed, on_update)
     artifact = trained_artifact(setup, copied.weights, copied.normalizer, 0)
     training = replace(artifact.card.training, budget=0, cloned=len(transitions))
@@ -283,7 +283,7 @@ def _cloned(run: RunFolder, shown: Shown, on_update: Callable[[], None] | None) 
     version = (run.library.versions(shown.skill) or [0])[-1] + 1
     keep_demonstrations(run, shown.skill, version, transitions)
     card = save_version(run, stage, replace(artifact, card=replace(artifact.card, training=training)))
-    return Cloned(card, shown, copied.same)
+    return SkillClone(card, shown, copied.same)
 
 
 def _is_of(run: RunFolder, card: SkillCard, transitions: Transitions) -> bool:

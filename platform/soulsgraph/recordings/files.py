@@ -35,10 +35,10 @@ from soulsgraph.recordings.schema import (
 from soulsgraph_envs.combat.episodes import Flags, Integers
 from soulsgraph_envs.core.config import Where, check_fields, parse, read_table, to_json, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
-from soulsgraph_envs.core.fighters import Window
+from soulsgraph_envs.core.fighters import HitWindow
 from soulsgraph_envs.core.files import WriteError, whole_file
 from soulsgraph_envs.core.state import Controls, Raw, RawValues
-from soulsgraph_envs.simulator.scene import Area, Change, Doing, Scene, banner_of, progress_of
+from soulsgraph_envs.simulator.scene import Activity, Area, Change, Scene, banner_of, progress_of
 
 T = TypeVar("T")
 
@@ -416,16 +416,16 @@ def _or(value: T | None, default: T) -> T:
     return default if value is None else value
 
 
-def _doing(seen: dict[str, Any], who: str, raw: npt.NDArray[np.float64]) -> Doing:
+def _doing(seen: dict[str, Any], who: str, raw: npt.NDArray[np.float64]) -> Activity:
     parts = tuple((part["first"], part["last"]) for part in seen[f"{who}_parts"] or ())
     name = _or(seen[f"{who}_doing"], seen[f"{who}_animation_name"])
-    return Doing(
+    return Activity(
         name or "", progress_of(raw, Raw[f"{who.upper()}_ANIMATION"]), parts, _or(seen.get(f"{who}_moment"), -1.0)
     )
 
 
 def _area(area: dict[str, Any]) -> Area:
-    window = Window((0.0, 0.0), area["reach_m"], area["half_arc_rad"], 0.0, offset_m=area["offset_m"])
+    window = HitWindow((0.0, 0.0), area["reach_m"], area["half_arc_rad"], 0.0, offset_m=area["offset_m"])
     return Area(window, area["winding_up"], area["open"])
 
 

@@ -120,7 +120,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Origin:
+class RecordingOrigin:
     """With what a fight was recorded, and when (UTC, ISO 8601)."""
 
     soulsgraph: str
@@ -129,7 +129,7 @@ class Origin:
     created: str
 
     @classmethod
-    def now(cls) -> Origin:
+    def now(cls) -> RecordingOrigin:
         """Return the origin of what is recorded here and now."""
         return cls(installed().get(WHOLE, "unknown"), *_machine(), datetime.now(UTC).isoformat(timespec="seconds"))
 
@@ -165,7 +165,7 @@ class Header:
     options: SkillOptions
     skills: Sequence[PlayedSkill]
     ground: Ground
-    origin: Origin
+    origin: RecordingOrigin
     result: Result = field(default_factory=Result)
     project: ProjectDigest | None = None
 
@@ -222,6 +222,6 @@ def make_header(
         options=options or SkillOptions(),
         skills=tuple(skills),
         ground=Ground.of(scenario),
-        origin=Origin.now(),
+        origin=RecordingOrigin.now(),
         project=project,
     )

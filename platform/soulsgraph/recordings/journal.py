@@ -48,7 +48,7 @@ _AS_READ = {
 
 
 @dataclass(frozen=True)
-class _Fought:
+class _FightKey:
     """Where one fight was fought, and of which skill its decisions are."""
 
     pc: str
@@ -163,9 +163,9 @@ class _Reader:
 
     def __init__(self, task: StageTask) -> None:
         self._task = task
-        self.open: dict[_Fought, _Open] = {}
+        self.open: dict[_FightKey, _Open] = {}
 
-    def fights(self, record: Record) -> Iterator[tuple[_Fought, _Open, Episodes]]:
+    def fights(self, record: Record) -> Iterator[tuple[_FightKey, _Open, Episodes]]:
         """Yield the fights that ended in a chunk, each with its one row of episodes."""
         chunk = decode_columns(record.chunk.columns, self._task.spaces, self._task.terms)
         moments = read_moments(record.chunk)
@@ -188,7 +188,7 @@ class _Reader:
         versions: Integers,
         shared: int,
         ended: Episodes | None,
-    ) -> Iterator[tuple[_Fought, _Open, Episodes]]:
+    ) -> Iterator[tuple[_FightKey, _Open, Episodes]]:
         for lane in np.unique(own.lanes):
             inside, rows = own.lanes == lane, np.zeros(0, np.int64)
             if ended is not None:
@@ -196,7 +196,7 @@ class _Reader:
             # A fight's last decision ends with it, so the first fights of the chunk are those that ended in it.
             for number, episode in enumerate(np.unique(own.episodes[inside])):
                 where = (record.pc, record.game, record.chunk.boot, skill.name)
-                fought = _Fought(*where, int(lane // shared), int(episode))
+                fought = _FightKey(*where, int(lane // shared), int(episode))
                 fight, chosen = self.open.setdefault(fought, _Open()), inside & (own.episodes == episode)
                 fight.parts.append(_where(own, chosen))
                 fight.versions.append(versions[chosen])

@@ -16,20 +16,20 @@ from soulsgraph.recordings.header import (
     SIMULATOR,
     Header,
     Identity,
-    Origin,
     Origins,
     PlayedSkill,
+    RecordingOrigin,
     make_header,
     run_name,
 )
-from soulsgraph.recordings.writing import Choice, FightWriter, Seen
+from soulsgraph.recordings.writing import Appearance, Choice, FightWriter
 from soulsgraph.runs.evaluate import Setting, load_artifacts, make_agent
 from soulsgraph.runs.real_time import PlayedGame, play_in_games
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.episodes import Doubles, Flags, outcome_of
 from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.combat.rollout import Rollout
-from soulsgraph_envs.combat.scripted import Delayed, OracleDodge, OracleFight, Script, engaging
+from soulsgraph_envs.combat.scripted import DelayedScript, OracleDodge, OracleFight, Script, engaging
 from soulsgraph_envs.core.files import make_folder, slug, writing
 from soulsgraph_envs.core.game import Game, LaneIndices
 from soulsgraph_envs.core.locks import FileLock, HeldError, LockError
@@ -93,7 +93,7 @@ class Fighter:
             SoulsGraphError: if a name is unknown.
         """
         scripts: dict[str, Script] = {**engaging(), "dodge": OracleDodge(), "heal_attack": OracleFight()}
-        scripts = {name: Delayed(script, delay) for name, script in scripts.items()} if delay else scripts
+        scripts = {name: DelayedScript(script, delay) for name, script in scripts.items()} if delay else scripts
         skills = tuple(make_skill(name) for name in SKILL_NAMES)
         agent = Agent(started_at(load_scenario(scenario), start), skills, replaced=scripts)
         played = tuple(_played(skill, agent) for skill in skills)
@@ -238,7 +238,7 @@ class FightRecorder:
     def rollout(self, game: Game) -> Rollout:
         """Return a rollout of the agent in a game of one lane, whose fights are recorded."""
         agent = self._fighter.agent
-        self._exploring = Exploring(agent.skills, self._fighter.random)
+        self._exploring = LaneExploration(agent.skills, self._fighter.random)
         rollout = agent.rollout(game, self._exploring, self)
         self._combat, rollout.after_tick = rollout.combat, self._after_tick
         return rollout
@@ -247,7 +247,7 @@ class FightRecorder:
         """Begin to record the fight from a seed (1,)."""
         seed = int(seeds[0])
         fight, tick_s = self._fighter.fight(seed), self._combat.game.tick_s
-        header = replace(self._template, fight=fight, seed=str(seed), tick_s=tick_s, origin=Origin.now())
+        header = replace(self._template, fight=fight, seed=str(seed), tick_s=tick_s, origin=RecordingOrigin.now())
         self._writer = FightWriter(self._folder, header, self._fighter.agent)
 
     def act(self, combat: Combat, actions: Actions) -> None:
@@ -256,7 +256,7 @@ class FightRecorder:
         self._due = combat.due[0].copy()
         self._random = np.where(self._due, self._exploring.drawn | self._always, self._random)
 
-    def _look(self) -> Seen:
+    def _look(self) -> Appearance:
         return seen_in(self._combat.game, self._combat.raw[0], self._words)
 
     def _after_tick(self) -> None:
@@ -271,18 +271,18 @@ class FightRecorder:
                 self._on_written(path)
 
 
-def seen_in(game: Game, raw: Doubles, words: AnimationWords) -> Seen:
+def seen_in(game: Game, raw: Doubles, words: AnimationWords) -> Appearance:
     """Return what a game of one lane with raw values (25,) shows beside them."""
     if isinstance(game, Simulator):
-        return Seen.simulated(game)
+        return Appearance.simulated(game)
     reading = getattr(game, "reading", {})
     found = (reading.get(f"{who}_animation") for who in ("player", "boss"))
     player, boss = (name if isinstance(name, str) else None for name in found)
     doing = words.player.get(int(raw[Raw.PLAYER_ANIMATION])), words.boss.get(int(raw[Raw.BOSS_ANIMATION]))
-    return Seen(None, player, boss, *doing)
+    return Appearance(None, player, boss, *doing)
 
 
-class Exploring:
+class LaneExploration:
     """Draw a share of the decisions of one lane at random, from its fight's seed; `drawn` (skills,) says which."""
 
     def __init__(self, skills: Sequence[Skill], share: float) -> None:

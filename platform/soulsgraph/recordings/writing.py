@@ -38,7 +38,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Appearance:
     """What of a moment is more than raw values: the scene as the simulator knows it, and the animations' names.
 
     Without a scene both fighters' animations may be said in words.
@@ -51,13 +51,13 @@ class Seen:
     boss_doing: str | None = None
 
     @classmethod
-    def simulated(cls, game: Simulator) -> Seen:
+    def simulated(cls, game: Simulator) -> Appearance:
         """Return what a simulator of one lane shows."""
         names = game.animation_names(0)
         return cls(game.scene(0), names.player, names.boss)
 
 
-NOTHING_SEEN = Seen()
+NOTHING_SEEN = Appearance()
 
 
 class FightWriter:
@@ -75,13 +75,13 @@ class FightWriter:
         self._folder, self._header, self._agent = folder, header, agent
         self._raws: list[npt.NDArray[np.float64]] = []
         self._controls: list[int] = []
-        self._seen: list[Seen] = []
+        self._seen: list[Appearance] = []
         self._choices: list[Choice] = []
 
     def __len__(self) -> int:
         return len(self._controls)
 
-    def add(self, raw: RawValues, controls: int, seen: Seen = NOTHING_SEEN, choice: Choice | None = None) -> None:
+    def add(self, raw: RawValues, controls: int, seen: Appearance = NOTHING_SEEN, choice: Choice | None = None) -> None:
         """Add a tick: the raw values (25,) and what was seen as it began, the controls and actions in it."""
         self._raws.append(np.array(raw, np.float64))
         self._controls.append(int(controls))
@@ -89,7 +89,7 @@ class FightWriter:
         if choice is not None:
             self._choices.append(choice)
 
-    def finish(self, raw: RawValues, outcome: Outcome, seen: Seen = NOTHING_SEEN) -> Path:
+    def finish(self, raw: RawValues, outcome: Outcome, seen: Appearance = NOTHING_SEEN) -> Path:
         """Add the moment at which the fight ended, write the file and return its path.
 
         Raises:
@@ -134,13 +134,13 @@ def _controls(controls: Sequence[int]) -> Columns:
     return {column.name: (bits & np.uint32(control)) != 0 for control, column in CONTROLS.items()}
 
 
-def seen_columns(seen: Sequence[Seen]) -> Columns:
+def seen_columns(seen: Sequence[Appearance]) -> Columns:
     """Return the columns of what was seen beside raw values, one row each."""
     rows = [_scene_values(one) for one in seen]
     return {column.name: [row.get(column.name) for row in rows] for column in SEEN}
 
 
-def _scene_values(seen: Seen) -> Columns:
+def _scene_values(seen: Appearance) -> Columns:
     names = {"player_animation_name": seen.player_animation, "boss_animation_name": seen.boss_animation}
     if (scene := seen.scene) is None:
         return names | {"player_doing": seen.player_doing, "boss_doing": seen.boss_doing}
@@ -208,7 +208,7 @@ def _agent_columns(header: Header, agent: Agent, rows: StateRows, choices: Seque
     )
     found: Columns = {}
     for index, (played, skill) in enumerate(zip(header.skills, agent.skills, strict=True)):
-        begun = Begun(actions[:, index], decides[:, index].astype(np.bool_), random[:, index].astype(np.bool_))
+        begun = SkillActions(actions[:, index], decides[:, index].astype(np.bool_), random[:, index].astype(np.bool_))
         found |= _skill_columns(played, skill, agent, rows, begun, header.result.outcome)
     return found
 
@@ -243,7 +243,7 @@ class Spans:
 
 
 @dataclass(frozen=True)
-class Begun:
+class SkillActions:
     """One skill's actions, and where its decisions begin, the moment of the end included, (ticks + 1,) each."""
 
     actions: Integers
@@ -258,7 +258,7 @@ class Begun:
 
 
 def _skill_columns(
-    played: PlayedSkill, skill: Skill, agent: Agent, rows: StateRows, begun: Begun, outcome: Outcome
+    played: PlayedSkill, skill: Skill, agent: Agent, rows: StateRows, begun: SkillActions, outcome: Outcome
 ) -> Columns:
     of, count = skill.name, len(rows)
     ended = begun.spans.ended(rows, outcome)

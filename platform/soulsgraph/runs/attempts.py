@@ -58,7 +58,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Ended:
+class AttemptEnd:
     """How an attempt ended: its exit code, negative for a signal, a sentence, and how many seconds the command ran.
 
     `last_line` is the last that it printed as an error, if known.
@@ -73,7 +73,7 @@ class Ended:
 class Attempts(Protocol):
     """A command that can be run again and again."""
 
-    def run(self, stopped: Stopped) -> Ended:
+    def run(self, stopped: Stopped) -> AttemptEnd:
         """Run the command to its end, or until `stopped`."""
         ...
 
@@ -95,7 +95,7 @@ class Processes:
     def __init__(self, command: Command) -> None:
         self._command = command
 
-    def run(self, stopped: Stopped) -> Ended:
+    def run(self, stopped: Stopped) -> AttemptEnd:
         """Run the command, and pass on what it prints as errors."""
         # In a group of its own: Ctrl-C reaches this process, which asks the command once.
         alone = sys.platform != "win32"
@@ -109,7 +109,7 @@ class Processes:
             errors = _Errors(process.stderr)
             began_s, code = time.monotonic(), _wait(process, stopped)
             ran_s, last_line = time.monotonic() - began_s, errors.last_line()
-            return Ended(code, f"{self._command.title} {describe_end(code, last_line)}", ran_s, last_line)
+            return AttemptEnd(code, f"{self._command.title} {describe_end(code, last_line)}", ran_s, last_line)
 
     def close(self) -> None:
         """Do nothing: a process that `run` started has ended."""
@@ -161,14 +161,14 @@ class Jobs:
         self._name, self._began_s = "", 0.0
         self._log: JobLog | None = None
 
-    def run(self, stopped: Stopped) -> Ended:
+    def run(self, stopped: Stopped) -> AttemptEnd:
         """Submit the command, or go on with its job where a cluster was away for a while, and pass on its log."""
         try:
             if not self._name:
                 self._submit(stopped)
             return self._follow(stopped)
         except UnavailableError as error:
-            return Ended(UNAVAILABLE, str(error))
+            return AttemptEnd(UNAVAILABLE, str(error))
 
     def _submit(self, stopped: Stopped) -> None:
         # Imported here: without jobs a supervisor needs nothing of Ray.
@@ -187,18 +187,18 @@ class Jobs:
         self._server.submit(self._name, [self._command.program, *self._command.words], about, _ENVIRONMENT)
         self._report(f"job {self._name}: submitted to {self._server.address}")
 
-    def _follow(self, stopped: Stopped) -> Ended:
+    def _follow(self, stopped: Stopped) -> AttemptEnd:
         while not stopped():
             name, job, ran_s = self._name, self._server.find(self._name), time.monotonic() - self._began_s
             if job is None:
                 self._forget()
                 why = f"job {name} is unknown to {self._server.address}: the head that ran it was lost"
-                return Ended(1, why, ran_s)
+                return AttemptEnd(1, why, ran_s)
             if job.status.is_terminal():
                 return _end_of_job(f"job {name} of {self._command.title}", job, self._forget(), ran_s)
             pause(_LOOK_EVERY_S, stopped)
         self.close()
-        return Ended(INTERRUPTED, "it was interrupted")
+        return AttemptEnd(INTERRUPTED, "it was interrupted")
 
     def _end(self, name: str, stopped: Stopped = lambda: False) -> None:
         """Stop a job, if it is there, and wait for its end."""
@@ -233,16 +233,18 @@ class Jobs:
         self._forget()
 
 
-def _end_of_job(what: str, job: JobDetails, last_line: str, ran_s: float) -> Ended:
+def _end_of_job(what: str, job: JobDetails, last_line: str, ran_s: float) -> AttemptEnd:
     """Return how a job ended: by its command's exit code where there is one."""
     if job.status == "SUCCEEDED":
-        return Ended(0, f"{what} succeeded", ran_s)
+        return AttemptEnd(0, f"{what} succeeded", ran_s)
     if job.status == "STOPPED":
-        return Ended(INTERRUPTED, f"{what} was stopped", ran_s)
+        return AttemptEnd(INTERRUPTED, f"{what} was stopped", ran_s)
     if job.driver_exit_code is not None:
-        return Ended(job.driver_exit_code, f"{what} {describe_end(job.driver_exit_code, last_line)}", ran_s, last_line)
+        return AttemptEnd(
+            job.driver_exit_code, f"{what} {describe_end(job.driver_exit_code, last_line)}", ran_s, last_line
+        )
     message = (job.message or "no message").strip().splitlines()[0]
-    return Ended(1, f"{what} failed: {message[:_LONGEST_LINE]}", ran_s)
+    return AttemptEnd(1, f"{what} failed: {message[:_LONGEST_LINE]}", ran_s)
 
 
 def _print(text: str) -> None:

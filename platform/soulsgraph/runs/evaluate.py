@@ -36,7 +36,7 @@ from soulsgraph_envs.skills import END_TO_END, Skill, make_skill
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork
 from soulsgraph_policies.agents.library import Artifact, SkillCard
-from soulsgraph_policies.agents.projects import Loaded, loaded_projects, take_over
+from soulsgraph_policies.agents.projects import LoadedProject, loaded_projects, take_over
 
 if TYPE_CHECKING:
     from soulsgraph_clusters.fleet.learner.evaluation import FleetFights, FleetGame
@@ -61,7 +61,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Row(Setting):
+class WinRateRow(Setting):
     """A setting of a table of win rates, and what the paper reports of it."""
 
     start: str = "mid"
@@ -77,14 +77,16 @@ class Row(Setting):
 _PHASE_1, _PHASE_2 = "iudex-phase1", "iudex-phase2"
 
 TABLE_1 = (
-    Row(_PHASE_1, _PHASE_1, "mid", ("heal_attack", "dodge"), "heal-attack random, dodge random", "a", 0.0),
-    Row(_PHASE_1, _PHASE_1, "mid", ("heal_attack",), "heal-attack random, dodge trained", "a", 4.0),
-    Row(_PHASE_1, _PHASE_1, "mid", ("dodge",), "heal-attack trained, dodge random", "a", 16.0),
-    Row(_PHASE_1, _PHASE_1, "mid", (), "heal-attack trained, dodge trained", "a", 44.0),
-    Row(_PHASE_1, _PHASE_1, "mid", (), "single end-to-end agent", "a", 0.0, skill=END_TO_END),
-    Row(_PHASE_2, _PHASE_1, "mid", (), "zero-shot, mid-range start", "b", 33.3),
-    Row(_PHASE_2, _PHASE_1, "long", (), "zero-shot, long-range start", "b", 12.5),
-    Row(_PHASE_2, _PHASE_2, "mid", (), "dodge and heal-attack fine-tuned", "b", 52.0, adapted=("dodge", "heal_attack")),
+    WinRateRow(_PHASE_1, _PHASE_1, "mid", ("heal_attack", "dodge"), "heal-attack random, dodge random", "a", 0.0),
+    WinRateRow(_PHASE_1, _PHASE_1, "mid", ("heal_attack",), "heal-attack random, dodge trained", "a", 4.0),
+    WinRateRow(_PHASE_1, _PHASE_1, "mid", ("dodge",), "heal-attack trained, dodge random", "a", 16.0),
+    WinRateRow(_PHASE_1, _PHASE_1, "mid", (), "heal-attack trained, dodge trained", "a", 44.0),
+    WinRateRow(_PHASE_1, _PHASE_1, "mid", (), "single end-to-end agent", "a", 0.0, skill=END_TO_END),
+    WinRateRow(_PHASE_2, _PHASE_1, "mid", (), "zero-shot, mid-range start", "b", 33.3),
+    WinRateRow(_PHASE_2, _PHASE_1, "long", (), "zero-shot, long-range start", "b", 12.5),
+    WinRateRow(
+        _PHASE_2, _PHASE_2, "mid", (), "dodge and heal-attack fine-tuned", "b", 52.0, adapted=("dodge", "heal_attack")
+    ),
 )
 
 
@@ -333,7 +335,7 @@ def _play_in_fleet(
         return play_in_fleet(fleet, task, weights, episodes, on_finished, seed)
 
 
-def allowed_rows(run: RunFolder) -> tuple[Row, ...]:
+def allowed_rows(run: RunFolder) -> tuple[WinRateRow, ...]:
     """Return the rows of Table 1 that the run's skills allow, in the run's own scenario.
 
     Another scenario than the paper's first has the ablations of part (a) only; a project's graph has its own rows.
@@ -348,7 +350,9 @@ def allowed_rows(run: RunFolder) -> tuple[Row, ...]:
         )
     if settings := plan.own_settings:
         home = plan.scenario
-        return tuple(Row(home, home, "mid", names, label, "a", skill=order[-1]) for label, names in settings.items())
+        return tuple(
+            WinRateRow(home, home, "mid", names, label, "a", skill=order[-1]) for label, names in settings.items()
+        )
     rows = [row for row in TABLE_1 if row.skill == order[-1]]
     if plan.scenario != TABLE_1[0].scenario:
         own = [row for row in rows if row.part == "a"]
@@ -376,10 +380,10 @@ def evaluate_rows(
     seed: int = EVALUATION_SEED,
     on_finished: OnFinished | None = None,
     worker: WorkerProcess | None = None,
-) -> Mapping[Row, Episodes]:
+) -> Mapping[WinRateRow, Episodes]:
     """Evaluate every row that the run allows, each on the same evaluation seeds; a `worker` that runs plays half."""
     rows, on_finished = allowed_rows(run), on_finished or (lambda _: None)
-    played: dict[Row, Episodes] = {}
+    played: dict[WinRateRow, Episodes] = {}
     if worker is not None and worker.running:
         worker.forget()
         theirs, projects = [*rows[1::2]], tuple(loaded_projects().values())
@@ -402,23 +406,27 @@ def evaluate_rows(
     return {row: played[row] for row in rows}
 
 
-def _take(played: dict[Row, Episodes], theirs: list[Row], worker: WorkerProcess, on_finished: OnFinished) -> None:
+def _take(
+    played: dict[WinRateRow, Episodes], theirs: list[WinRateRow], worker: WorkerProcess, on_finished: OnFinished
+) -> None:
     """Take the worker's next answer, that of the first of its rows."""
     played[theirs[0]] = worker.result()
     on_finished(len(played[theirs.pop(0)]))
 
 
-def _play_row_elsewhere(projects: Sequence[Loaded], run: RunFolder, *words: Any) -> Episodes:
+def _play_row_elsewhere(projects: Sequence[LoadedProject], run: RunFolder, *words: Any) -> Episodes:
     """Play a row in a process that has not imported the code of projects."""
     take_over(projects)
     return _play_row(run, *words)
 
 
-def _play_row(run: RunFolder, row: Row, episodes: int, seed: int, on_finished: OnFinished | None = None) -> Episodes:
+def _play_row(
+    run: RunFolder, row: WinRateRow, episodes: int, seed: int, on_finished: OnFinished | None = None
+) -> Episodes:
     return evaluate(run, row, episodes, seed, on_finished=on_finished).episodes
 
 
-def win_rate(row: Row, episodes: Episodes, plan: Plan) -> WinRate:
+def win_rate(row: WinRateRow, episodes: Episodes, plan: Plan) -> WinRate:
     """Return an evaluated row for the table; the paper's figure stands beside it on the paper's scenario only."""
     papers = row.paper_percent if plan.scenario == TABLE_1[0].scenario else None
     return WinRate(row.label, int(episodes.won.sum()), len(episodes), papers)

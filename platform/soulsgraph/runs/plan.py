@@ -302,7 +302,7 @@ def scenario_digest(name: str) -> str:
     return digest
 
 
-class _Digested(NamedTuple):
+class _FightDigest(NamedTuple):
     """A fight's digest, its files, and how they were when it was made."""
 
     digest: str
@@ -310,7 +310,7 @@ class _Digested(NamedTuple):
     states: Sequence[tuple[int, ...]]
 
 
-_DIGESTS: dict[str, _Digested] = {}
+_DIGESTS: dict[str, _FightDigest] = {}
 #: A file that was written since may have been written again without another time.
 _SETTLED_NS = 2 * 10**9
 
@@ -331,7 +331,7 @@ def _remember(name: str, digest: str, files: Sequence[Path]) -> None:
     """Keep a digest for as long as its files stay as they are: it takes ten milliseconds, and is asked for often."""
     states = _states(files)
     if states and max(max(state[:2]) for state in states) < time.time_ns() - _SETTLED_NS:
-        _DIGESTS[name] = _Digested(digest, [*files], states)
+        _DIGESTS[name] = _FightDigest(digest, [*files], states)
 
 
 def check_range(name: str, value: float, low: float, high: float) -> None:

@@ -51,7 +51,7 @@ class _Graph:
 
 
 @dataclass(frozen=True)
-class _Begun:
+class _PlanFile:
     """What `plan.json` holds."""
 
     format: str
@@ -194,12 +194,12 @@ class RunFolder(PlannedFolder[Plan]):
         """Refuse a plan that needs more memory than this machine may spare; raises DataError."""
         self.plan.check_memory()
 
-    def description(self) -> _Begun:
+    def description(self) -> _PlanFile:
         """Return what `plan.json` holds."""
         plan, now = self.plan, datetime.now(UTC).isoformat()
         graph = _Graph(plan.graph, plan.skill_graph.digest)
         self._fight = scenario_digest(plan.scenario)
-        return _Begun(_FORMAT, _FORMAT_VERSION, now, graph, ProjectDigest.of(plan.graph), self._fight, plan)
+        return _PlanFile(_FORMAT, _FORMAT_VERSION, now, graph, ProjectDigest.of(plan.graph), self._fight, plan)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -235,7 +235,7 @@ class RunFolder(PlannedFolder[Plan]):
             values["project"] = None
         if (project := values.get("project")) is not None:
             read_table(ProjectDigest, project, where.at("project")).check(path)
-        read = read_table(_Begun, values, where)
+        read = read_table(_PlanFile, values, where)
         plan, graph = read.plan, read.graph
         if version < 3:
             plan = replace(plan, preset=RENAMED_PRESETS.get(plan.preset, plan.preset))

@@ -13,7 +13,7 @@ from soulsgraph.results.files import describe_origin
 from soulsgraph.results.statistics import Spread, clopper_pearson_interval, paired_difference
 from soulsgraph.results.tables import readable_table, seeds_text, text_table, write_rows
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.transfer.recovery import JOINTLY, NOTHING, RECOMMENDED, Target
+from soulsgraph.transfer.recovery import JOINTLY, NOTHING, RECOMMENDED, RecoveryTarget
 from soulsgraph.transfer.report import TransferReport
 from soulsgraph.transfer.retention import Retention
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -201,7 +201,7 @@ def win_rates_over_seeds(reports: Mapping[int, TransferReport]) -> SeedsTable:
     return _table("Win rates with each skill replaced", ("domain", "replaced", "stand_in"), results, _win_percent)
 
 
-def recovery_over_seeds(target: Target, results: Mapping[int, Records]) -> SeedsTable:
+def recovery_over_seeds(target: RecoveryTarget, results: Mapping[int, Records]) -> SeedsTable:
     """Put the recoveries of several seeds together; `results` are each seed's rows, the first without any step.
 
     Win rates and gains are in percent and points, gains and differences paired by seed. A seed for which

@@ -44,7 +44,7 @@ _logger = logging.getLogger("soulsgraph")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target(TransferOptions):
+class RecoveryTarget(TransferOptions):
     """What is to be recovered: a scenario, the steps each arm may spend in all, and how it is evaluated."""
 
     budget: int
@@ -113,7 +113,9 @@ def joint_arms(skills: Sequence[str]) -> tuple[Arm, ...]:
     return Arm(JOINTLY, tuple(skills), jointly=True), Arm("one after another", tuple(skills))
 
 
-def recover(run: RunFolder, target: Target, arms: Sequence[Arm], make_place: MakePlace, console: Console) -> list[Row]:
+def recover(
+    run: RunFolder, target: RecoveryTarget, arms: Sequence[Arm], make_place: MakePlace, console: Console
+) -> list[Row]:
     """Train every arm in a folder of its own below the run's `recovery`, evaluate it, and write the results.
 
     The run itself stays as it is. What was trained before, from the same versions and in the same fight, is not trained
@@ -143,7 +145,7 @@ def recover(run: RunFolder, target: Target, arms: Sequence[Arm], make_place: Mak
     return rows
 
 
-def results_name(target: Target, own: str, after: str, arms: Sequence[Arm] = ()) -> str:
+def results_name(target: RecoveryTarget, own: str, after: str, arms: Sequence[Arm] = ()) -> str:
     """Name the files of the results: by the fight, the budget, whose versions are continued, and what learns jointly.
 
     `own` is the scenario of the run, `after` the one whose versions are continued.
@@ -154,7 +156,7 @@ def results_name(target: Target, own: str, after: str, arms: Sequence[Arm] = ())
     return name if after == own else f"{name}-from-{fight_label(after)}"
 
 
-def _check_learns(run: RunFolder, target: Target, arms: Sequence[Arm]) -> None:
+def _check_learns(run: RunFolder, target: RecoveryTarget, arms: Sequence[Arm]) -> None:
     """Refuse a budget by which a skill of an arm would take no update; raises SoulsGraphError."""
     for arm in arms:
         if arm.skills:
@@ -172,7 +174,7 @@ def _check_learns(run: RunFolder, target: Target, arms: Sequence[Arm]) -> None:
             )
 
 
-def recovery_table(target: Target, rows: Sequence[Row]) -> Table:
+def recovery_table(target: RecoveryTarget, rows: Sequence[Row]) -> Table:
     """Return the table for the terminal."""
     title = f"Recovery in {target.scenario}, {target.budget:,} steps an arm, {target.episodes} episodes"
     return cells_table(title, [_cells(row) for row in rows])
@@ -191,12 +193,12 @@ def _cells(row: Row) -> dict[str, str]:
     }
 
 
-def _evaluated(run: RunFolder, trained_on: str, target: Target) -> Episodes:
+def _evaluated(run: RunFolder, trained_on: str, target: RecoveryTarget) -> Episodes:
     return evaluate(run, Setting(target.scenario, trained_on), target.episodes, target.seed).episodes
 
 
 @dataclass(frozen=True)
-class _Begun:
+class _ArmStart:
     """An arm as it begins: the run, the scenario, the steps in all, whose versions it continues, and what it does."""
 
     run: RunFolder
@@ -271,9 +273,9 @@ def _aside(usual: Path, key: Key) -> Path:
     return usual.with_name(f"{usual.name}-{short(key.digest)}")
 
 
-def _begin(run: RunFolder, target: Target, after: str, arm: Arm) -> tuple[RunFolder, tuple[Stage, ...]]:
+def _begin(run: RunFolder, target: RecoveryTarget, after: str, arm: Arm) -> tuple[RunFolder, tuple[Stage, ...]]:
     """Return the arm's run, begun from the versions of the chain up to `after` if it is not there, and its stages."""
-    begun = _Begun(run, target.scenario, target.budget, after, arm)
+    begun = _ArmStart(run, target.scenario, target.budget, after, arm)
     folder = begun.begin()
     if not arm.skills:
         return folder, folder.plan.stages()
@@ -285,7 +287,7 @@ def scratch_arm(run: RunFolder, scenario: str, budget: int) -> RunFolder | None:
     """Return the run of the arm that trains every skill anew by the run's plan, if it is there."""
     if budget < LEAST_SCALE * sum(map(budget_of, run.plan.skill_graph.skills)):
         return None  # No plan is so small; an adaptation may be.
-    return _Begun(run, scenario, budget, run.plan.scenario, _FROM_NOTHING).existing()
+    return _ArmStart(run, scenario, budget, run.plan.scenario, _FROM_NOTHING).existing()
 
 
 def _taken(path: Path) -> bool:

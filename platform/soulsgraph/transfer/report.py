@@ -22,7 +22,7 @@ from soulsgraph.runs.real_time import OnFinished
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer import rule
 from soulsgraph.transfer.measures import Laboratory, Question, evidence_of, figures_of, trials_of
-from soulsgraph.transfer.rule import Evidence, Verdict, recommend
+from soulsgraph.transfer.rule import Evidence, SkillVerdict, recommend
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.files import write_json
@@ -130,7 +130,7 @@ class TransferReport:
     fights: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
-    def verdicts(self) -> dict[str, Verdict]:
+    def verdicts(self) -> dict[str, SkillVerdict]:
         """What the rule says of each skill."""
         return recommend(self.evidence)
 

@@ -46,7 +46,7 @@ from soulsgraph_policies.agents.library import SkillCard
 
 
 @dataclass(frozen=True)
-class Kept:
+class HomeRetention:
     """A domain's own versions at home, evaluated twice over the same episodes, won or not (episodes,).
 
     `before` is played by a run that holds nothing later than the domain, `now` by the run after the
@@ -87,7 +87,7 @@ class Retention:
     wins: Integers
     random_wins: Integers
     episodes: int
-    kept: tuple[Kept, ...]
+    kept: tuple[HomeRetention, ...]
     training: tuple[TrainingTransfer, ...]
 
     @property
@@ -180,7 +180,7 @@ def measure_retention(
         for domain in domains[:-1]:
             with temporary_folder("soulsgraph-retention-") as folder:
                 before = won_by(branch(run, Path(folder, "run"), domain), Setting(domain, domain))
-            kept.append(Kept(domain, before, won[domain, domain]))
+            kept.append(HomeRetention(domain, before, won[domain, domain]))
         training = tuple(counted(training_transfer(run, domain, seed)) for domain in domains[1:])
     retention = Retention(domains, wins, np.array(random), episodes, tuple(kept), training)
     write_json(

@@ -270,7 +270,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SkillVerdict:
     """The result of the rule for one skill.
 
     `effect_changed` is whether its actions' effect changed; `changed_cues` the kind of change of each changed
@@ -285,12 +285,12 @@ class Verdict:
     reason: str
 
 
-def recommend(evidence: Mapping[str, Evidence]) -> dict[str, Verdict]:
+def recommend(evidence: Mapping[str, Evidence]) -> dict[str, SkillVerdict]:
     """Evaluate every skill by itself."""
     return {skill: _verdict(skill, found) for skill, found in evidence.items()}
 
 
-def _verdict(skill: str, found: Evidence) -> Verdict:
+def _verdict(skill: str, found: Evidence) -> SkillVerdict:
     effect, changed = found.effect, [cue for cue in found.cues if cue.change]
     named = {cue.name: cue.change for cue in sorted(changed, key=lambda cue: -cue.share)}
     # Boss and player are seen together: the larger share is a lower bound of the decisions that see either.
@@ -306,4 +306,4 @@ def _verdict(skill: str, found: Evidence) -> Verdict:
         reasons.append(f"in {share:.0%} of its decisions it sees changed animations: {listed}{more}")
     unclear = "" if clear else "; what its actions do is too unclear at home to tell a change"
     none = f"its actions do, and its inputs announce, what they did at home{unclear}"
-    return Verdict(skill, other, named, share, adapt=bool(reasons), reason="; ".join(reasons) or none)
+    return SkillVerdict(skill, other, named, share, adapt=bool(reasons), reason="; ".join(reasons) or none)

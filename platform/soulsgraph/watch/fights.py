@@ -36,7 +36,7 @@ from soulsgraph_policies.agents.library import LibraryError
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedAgent:
     """An agent, its name, and by what each of its skills plays, in words."""
 
     name: str
@@ -44,7 +44,7 @@ class Watched:
     players: Mapping[str, str]
 
 
-class Source:
+class AgentSource:
     """The agent of a run as it is now: its library, or of a run still in training the newest checkpoint.
 
     A run is in training as long as a skill of its graph has no version. Then its stage is watched: the stage's
@@ -78,7 +78,7 @@ class Source:
         """The first stage of the curriculum that is not finished; None where all are."""
         return next((stage for stage in own_stages(self.run) if not finished_versions(self.run, stage)), None)
 
-    def agent(self) -> Watched:
+    def agent(self) -> WatchedAgent:
         """Return who plays now.
 
         Raises:
@@ -92,7 +92,7 @@ class Source:
         learning = stage is not None and stage.cloned and _newest(self.run, stage) is not None
         return self._trained() if stage is None or (complete and not learning) else self._training(stage)
 
-    def _trained(self) -> Watched:
+    def _trained(self) -> WatchedAgent:
         run, plan = self.run, self.run.plan
         scenario = self._scenario or plan.scenario
         trained_on = source_of(run, scenario)
@@ -106,9 +106,9 @@ class Source:
                 players[skill.name] = f"v{version}"
         chosen = ",".join(f"{name}=v{version}" for name, version in self._versions.items())
         name = f"{run.path.name}@{chosen}" if chosen else run.path.name
-        return Watched(name, agent, players | dict.fromkeys(agent.replaced, "random"))
+        return WatchedAgent(name, agent, players | dict.fromkeys(agent.replaced, "random"))
 
-    def _training(self, stage: Stage) -> Watched:
+    def _training(self, stage: Stage) -> WatchedAgent:
         run, plan = self.run, self.run.plan
         order = (*plan.skill_graph.upstream(stage.skill), stage.skill)
         skills = tuple(make_skill(name, plan.options) for name in plan.skill_graph.order if name in order)
@@ -134,7 +134,7 @@ class Source:
         random = {skill.name for skill in skills if skill.name not in networks or skill.name in self._randomize}
         trained = {name: network for name, network in networks.items() if name not in random}
         agent = Agent(scenario, skills, trained, dict.fromkeys(random, "random"))
-        return Watched(run.path.name, agent, players | dict.fromkeys(random, "random"))
+        return WatchedAgent(run.path.name, agent, players | dict.fromkeys(random, "random"))
 
 
 def _check_version(run: RunFolder, skill: str, version: int) -> None:
@@ -206,7 +206,7 @@ class Fight:
 
 
 def play_fights(
-    sources: Sequence[Source], seed: int, episodes: int | None, most_ticks: int
+    sources: Sequence[AgentSource], seed: int, episodes: int | None, most_ticks: int
 ) -> Iterator[tuple[Fight, ...]]:
     """Yield fights of several agents beside each other, from the seeds of an evaluation's episodes.
 
@@ -220,7 +220,7 @@ def play_fights(
         yield tuple(play_fight(source.agent(), seeds, most_ticks, number) for source in sources)
 
 
-def play_fight(watched: Watched, seeds: Seeds, most_ticks: int, number: int = 1) -> Fight:
+def play_fight(watched: WatchedAgent, seeds: Seeds, most_ticks: int, number: int = 1) -> Fight:
     """Play one fight in the simulator from the one seed in `seeds`, for `most_ticks` at most, and keep every tick."""
     agent, game = watched.agent, make_game()
     rollout = agent.rollout(game)
@@ -256,7 +256,7 @@ def _begun(decisions: Integers, latest: Integers) -> Flags:
     return begun
 
 
-def _mind(watched: Watched, skill: Skill, rows: StateRows, actions: Integers, begun: Flags) -> Mind:
+def _mind(watched: WatchedAgent, skill: Skill, rows: StateRows, actions: Integers, begun: Flags) -> Mind:
     agent, rows = watched.agent, np.ascontiguousarray(rows)
     network = None if skill.name in agent.replaced else agent.networks[skill.name]
     values = FusedNetworks([cast(FrozenNetwork, network)]).q_values(0, rows) if network is not None else None

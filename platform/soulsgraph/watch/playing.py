@@ -15,7 +15,7 @@ import numpy as np
 
 from soulsgraph.recordings.files import free_path
 from soulsgraph.recordings.header import SIMULATOR, Identity, make_header
-from soulsgraph.recordings.writing import FightWriter, Seen
+from soulsgraph.recordings.writing import Appearance, FightWriter
 from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph_envs.combat.episodes import Outcome
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
@@ -303,13 +303,13 @@ class Play:
             timer.wait()
             controls = Control(window.keyboard.controls())
             if writer is not None:
-                writer.add(raws[-1], int(controls), Seen.simulated(game))
+                writer.add(raws[-1], int(controls), Appearance.simulated(game))
             raws.append(self._tick(controls))
             taken.append(int(controls))
             if window.paused:
                 self._pause()
         outcome = _OUTCOMES[game.scene(0).banner]
-        file = writer.finish(raws[-1], outcome, Seen.simulated(game)) if writer is not None and taken else None
+        file = writer.finish(raws[-1], outcome, Appearance.simulated(game)) if writer is not None and taken else None
         controls_taken = np.array(taken, np.uint32)
         return PlayedFight(number, seed, self._scenario, game.tick_s, np.array(raws), controls_taken, outcome, file)
 

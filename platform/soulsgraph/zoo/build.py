@@ -14,7 +14,7 @@ from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.runs.train import Workplace, train_stages
 from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph.zoo import plan_of
-from soulsgraph.zoo.card import CARD, EPISODES, PAGE, AgentCard, Origin, card_page, make_card
+from soulsgraph.zoo.card import CARD, EPISODES, PAGE, AgentCard, TrainingOrigin, card_page, make_card
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.config import Where, load, to_table
 from soulsgraph_envs.core.files import whole_folder, write_json, write_text
@@ -71,14 +71,14 @@ class Workshop:
             write_text(temporary / PAGE, card_page(card))
 
 
-def _origin(run: RunFolder) -> Origin:
+def _origin(run: RunFolder) -> TrainingOrigin:
     """Return what the run is trained with, noted when it was begun."""
     file = run.path / _ORIGIN
     if not file.exists():
-        origin = Origin.now()
+        origin = TrainingOrigin.now()
         write_json(file, to_table(origin))
         return origin
-    origin = load(Origin, Where(file, remedy="remove the folder and build the agent again", saved=True))
+    origin = load(TrainingOrigin, Where(file, remedy="remove the folder and build the agent again", saved=True))
     finished = all(finished_versions(run, stage) for stage in run.plan.stages())
     if not finished and origin.commit != source_commit():
         remedy = "go on with that commit, or remove the folder"

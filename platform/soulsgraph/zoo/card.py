@@ -35,7 +35,7 @@ _Share = Annotated[float, Between(0.0, 1.0)]
 
 
 @dataclass(frozen=True)
-class Origin:
+class TrainingOrigin:
     """What an agent was trained with, as `describe_run` has it, and when it was begun (UTC, ISO 8601)."""
 
     commit: str | None
@@ -46,7 +46,7 @@ class Origin:
     created: str
 
     @classmethod
-    def now(cls) -> Origin:
+    def now(cls) -> TrainingOrigin:
         """Return the origin of what is trained here and now."""
         return cls(**describe_run(), created=datetime.now(UTC).isoformat(timespec="seconds"))
 
@@ -57,7 +57,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Reached:
+class EvaluationScore:
     """Greedy play on the evaluation episodes of `seed`: `won` has one bit an episode, in hexadecimal digits.
 
     `low` and `high` are the ends of Wilson's 95 % interval of the rate.
@@ -72,15 +72,15 @@ class Reached:
     won: str
 
     @classmethod
-    def of(cls, won: npt.NDArray[np.bool_], seed: int) -> Reached:
+    def of(cls, won: npt.NDArray[np.bool_], seed: int) -> EvaluationScore:
         """Return what an agent reached, whether it won each episode, (episodes,)."""
         rate = WinRate("", int(won.sum()), len(won))
         bits = np.packbits(won).tobytes().hex()
         return cls(seed, len(won), rate.wins, rate.rate, *rate.interval, bits)
 
-    def first(self, episodes: int) -> Reached:
+    def first(self, episodes: int) -> EvaluationScore:
         """Return what it reached in the first episodes alone."""
-        return Reached.of(self.outcomes[:episodes], self.seed)
+        return EvaluationScore.of(self.outcomes[:episodes], self.seed)
 
     @property
     def outcomes(self) -> npt.NDArray[np.bool_]:
@@ -154,8 +154,8 @@ class AgentCard:
     seed: int
     #: Decisions that it was trained for in all.
     budget: int
-    reached: Reached
-    origin: Origin
+    reached: EvaluationScore
+    origin: TrainingOrigin
     digests: Digests
     lineage: tuple[Ancestor, ...]
 
@@ -165,7 +165,7 @@ class AgentCard:
         return WinRate(self.name, self.reached.wins, self.reached.episodes)
 
 
-def make_card(name: str, run: RunFolder, origin: Origin, episodes: int = EPISODES) -> AgentCard:
+def make_card(name: str, run: RunFolder, origin: TrainingOrigin, episodes: int = EPISODES) -> AgentCard:
     """Evaluate a trained run on the zoo's own seeds, and return its card.
 
     Raises:
@@ -200,10 +200,10 @@ def make_card(name: str, run: RunFolder, origin: Origin, episodes: int = EPISODE
     )
 
 
-def play_again(run: RunFolder, seed: int, episodes: int) -> Reached:
+def play_again(run: RunFolder, seed: int, episodes: int) -> EvaluationScore:
     """Play the evaluation episodes of a card, greedily, and return what the agent reaches."""
     setting = Setting(run.plan.scenario, run.plan.scenario)
-    return Reached.of(evaluate(run, setting, episodes, seed).episodes.won, seed)
+    return EvaluationScore.of(evaluate(run, setting, episodes, seed).episodes.won, seed)
 
 
 def read_card(folder: Path) -> AgentCard:

@@ -16,7 +16,7 @@ from soulsgraph.results.files import describe_origin
 from soulsgraph.results.tables import WinRate, markdown_table
 from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting, evaluate, source_of
 from soulsgraph.zoo import AGENTS, open_agent, open_run
-from soulsgraph.zoo.card import AgentCard, Digests, Origin, Reached, play_again, read_card
+from soulsgraph.zoo.card import AgentCard, Digests, EvaluationScore, TrainingOrigin, play_again, read_card
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.files import write_json, write_text
 
@@ -26,7 +26,7 @@ VERIFIED_HEADINGS = ("agent", "card", "95 % interval", "played again", "other ou
 
 
 @dataclass(frozen=True)
-class Verified:
+class Verification:
     """An agent's card beside what it reaches now, in the same episodes.
 
     `same_processor` is whether the card comes from this kind of processor; `changed` names what the agent was
@@ -34,8 +34,8 @@ class Verified:
     """
 
     name: str
-    card: Reached
-    found: Reached
+    card: EvaluationScore
+    found: EvaluationScore
     same_processor: bool
     changed: tuple[str, ...]
 
@@ -68,7 +68,7 @@ class Verified:
         return {"agent": self.name, **said, "differing": self.differing, **rates}
 
 
-def verify_agent(name: str, episodes: int | None = None) -> Verified:
+def verify_agent(name: str, episodes: int | None = None) -> Verification:
     """Play the episodes of an agent's card again, by default all of them, else the first.
 
     Raises:
@@ -79,17 +79,17 @@ def verify_agent(name: str, episodes: int | None = None) -> Verified:
     card: AgentCard = read_card(AGENTS / name)
     stated = card.reached if episodes is None else card.reached.first(episodes)
     found = play_again(run, stated.seed, stated.episodes)
-    same = Origin.now().processor == card.origin.processor
-    return Verified(name, stated, found, same, card.digests.differing(Digests.of(run.plan)))
+    same = TrainingOrigin.now().processor == card.origin.processor
+    return Verification(name, stated, found, same, card.digests.differing(Digests.of(run.plan)))
 
 
-def save_verified(folder: Path, verified: Sequence[Verified]) -> None:
+def save_verified(folder: Path, verified: Sequence[Verification]) -> None:
     """Write `verify.json` and the page `verify.md`.
 
     Raises:
         WriteError: if the place cannot be written.
     """
-    origin = Origin.now()
+    origin = TrainingOrigin.now()
     write_json(folder / "verify.json", {**to_table(origin), "agents": [one.to_dict() for one in verified]})
     failed = [one.name for one in verified if not one.holds or one.changed]
     summary = f"{len(verified) - len(failed)} of {len(verified)} agents hold what their cards say."
@@ -120,7 +120,7 @@ _LIGHT_FROM = 60.0
 
 
 @dataclass(frozen=True)
-class Standing:
+class ScenarioScores:
     """What an agent reaches in each scenario; `trained_on` is its own, `adapted_to` are those that it adapted to."""
 
     name: str
@@ -143,7 +143,7 @@ class Standing:
 
 def compare_agents(
     agents: Sequence[Path], episodes: int, on_played: Callable[[int], None] = lambda count: None
-) -> list[Standing]:
+) -> list[ScenarioScores]:
     """Play every agent greedily in every scenario, all on the same evaluation episodes.
 
     Where an agent adapted to a scenario, the adapted versions play there, as `evaluate` plays them.
@@ -159,12 +159,12 @@ def compare_agents(
         home, sources = run.plan.scenario, {where: source_of(run, where) for where in SCENARIOS}
         rates = {where: evaluate(run, Setting(where, by), episodes).win_rate for where, by in sources.items()}
         adapted = tuple(where for where, by in sources.items() if by == where != home)
-        found.append(Standing(run_name(run.path), home, rates, adapted))
+        found.append(ScenarioScores(run_name(run.path), home, rates, adapted))
         on_played(number)
     return found
 
 
-def save_standings(folder: Path, found: Sequence[Standing], episodes: int) -> None:
+def save_standings(folder: Path, found: Sequence[ScenarioScores], episodes: int) -> None:
     """Write `comparison.json`, the page `comparison.md` and the picture `comparison.png`.
 
     Raises:
@@ -189,7 +189,7 @@ Win rates in percent of {episodes} greedy fights, the evaluation episodes of see
     write_text(folder / "comparison.md", text)
 
 
-def _how(found: Sequence[Standing]) -> str:
+def _how(found: Sequence[ScenarioScores]) -> str:
     if not any(one.adapted_to for one in found):
         return "Every agent plays with the skills of its own scenario, whose rate has a star; nothing is adapted."
     return (
@@ -199,7 +199,7 @@ def _how(found: Sequence[Standing]) -> str:
 
 
 @styled
-def draw_standings(found: Sequence[Standing]) -> Figure:
+def draw_standings(found: Sequence[ScenarioScores]) -> Figure:
     """Draw the win rates as a map of colours, a row an agent; scenarios that it learned are framed."""
     figure = Figure(figsize=(9.5, 1.8 + 0.32 * len(found)))
     axes = figure.subplots()

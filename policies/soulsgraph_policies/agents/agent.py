@@ -10,7 +10,7 @@ import numpy as np
 
 from soulsgraph_envs.combat.loop import Actions, Combat, Controller, Horizon
 from soulsgraph_envs.combat.rollout import Rollout
-from soulsgraph_envs.combat.scripted import Always, Script, ScriptedPlay, Uniform
+from soulsgraph_envs.combat.scripted import ConstantScript, Script, ScriptedPlay, Uniform
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.game import Game, LaneIndices
 from soulsgraph_envs.core.scenario import Scenario
@@ -128,7 +128,7 @@ class Agent:
 def _script(who: StandIn | Script, skill: Skill, position: int, lanes: int) -> Script:
     if who == "random":
         return Uniform(skill, lanes, stream=position)
-    return Always(_idle(skill)) if who == "idle" else who
+    return ConstantScript(_idle(skill)) if who == "idle" else who
 
 
 def _idle(skill: Skill) -> int:

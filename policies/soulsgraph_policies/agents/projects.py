@@ -93,7 +93,7 @@ class Project:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedProject:
     """A project whose code is imported, its package and the folder of it, and its `project_digest`.
 
     `named` is the folder by which a user named it; an installed one has none.
@@ -106,15 +106,15 @@ class Loaded:
     named: Path | None = None
 
 
-_LOADED: dict[str, Loaded] = {}
+_LOADED: dict[str, LoadedProject] = {}
 
 
-def loaded_projects() -> Mapping[str, Loaded]:
+def loaded_projects() -> Mapping[str, LoadedProject]:
     """Return every project that is loaded, by name."""
     return dict(_LOADED)
 
 
-def projects_of(skills: Iterable[str]) -> dict[str, Loaded]:
+def projects_of(skills: Iterable[str]) -> dict[str, LoadedProject]:
     """Return the loaded projects that declare some of these skills, by name."""
     named = {*skills}
     return {
@@ -210,7 +210,7 @@ def load_installed() -> list[SoulsGraphError]:
     return problems
 
 
-def load_project(folder: Path) -> Loaded:
+def load_project(folder: Path) -> LoadedProject:
     """Load the project of a folder that a user named; its modules are found from now on.
 
     The folder's pyproject.toml names it as an installed one is named: by one entry point of the group
@@ -251,7 +251,7 @@ def _first_on_path(folder: Path) -> Iterator[None]:
         sys.path.append(place)
 
 
-def _load(module: str, attribute: str, source: str, folder: Path | None = None) -> Loaded:
+def _load(module: str, attribute: str, source: str, folder: Path | None = None) -> LoadedProject:
     before = set(sys.modules)
     try:
         imported = import_module(module)
@@ -270,7 +270,7 @@ def _load(module: str, attribute: str, source: str, folder: Path | None = None) 
         raise ProjectError(source, f"its own package {module}", f"one of that name in {place}", remedy)
     if folder is not None:
         _check_inside(folder.resolve(), place, before, source)
-    return _add(Loaded(project, imported.__name__, place, project_digest(place), folder), source)
+    return _add(LoadedProject(project, imported.__name__, place, project_digest(place), folder), source)
 
 
 def _check_inside(folder: Path, package: Path, before: Collection[str], source: str) -> None:
@@ -353,7 +353,7 @@ def _folder_of(module: ModuleType, source: str) -> Path:
     return Path(module.__file__).resolve().parent
 
 
-def _add(loaded: Loaded, source: str) -> Loaded:
+def _add(loaded: LoadedProject, source: str) -> LoadedProject:
     project = loaded.project
     known = _LOADED.get(project.name)
     if known is not None:
@@ -378,7 +378,7 @@ def _add(loaded: Loaded, source: str) -> Loaded:
     return loaded
 
 
-def take_over(projects: Iterable[Loaded]) -> None:
+def take_over(projects: Iterable[LoadedProject]) -> None:
     """Make projects known in a process that got them by value and has not imported their code.
 
     Raises:
@@ -402,7 +402,7 @@ def forget_project(name: str) -> None:
         sys.modules.pop(module, None)
 
 
-def modules_of(loaded: Loaded) -> list[ModuleType]:
+def modules_of(loaded: LoadedProject) -> list[ModuleType]:
     """Return the imported modules of a project's package."""
     package = loaded.package
     return [module for name, module in [*sys.modules.items()] if name == package or name.startswith(f"{package}.")]

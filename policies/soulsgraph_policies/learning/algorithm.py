@@ -45,7 +45,7 @@ from soulsgraph_policies.learning.env_runners import (
     ChunkRunner,
     LocalRunnerGroup,
     RemoteSampling,
-    Saving,
+    RemoteSpeedCheck,
     runner_failures,
 )
 from soulsgraph_policies.learning.hyperparameters import check_memory
@@ -205,7 +205,7 @@ class SkillDQN(RelativePaths, DQN):
         self._title = " + ".join(trained) or "nothing learns"
         self._described = self.config.to_dict() | self._learned_by()
         self._remote = self._remote_sampling() if config.num_env_runners else None
-        self._saving, self._rounds_wall_s, self._learning_s = Saving(self._title, self.live_runners), 0.0, 0.0
+        self._saving, self._rounds_wall_s, self._learning_s = RemoteSpeedCheck(self._title, self.live_runners), 0.0, 0.0
         self._changed(config.module_spaces())
 
     def _learned_by(self) -> dict[str, Any]:

@@ -323,7 +323,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Answer:
+class RunnerReply:
     """What a runner answers: chunks, how long they took, and where it runs."""
 
     chunks: list[Chunk]
@@ -334,7 +334,7 @@ class Answer:
     failure: Failure | None = None
 
 
-def sample_with(runner: ChunkRunner, state: dict[str, Any]) -> Answer:
+def sample_with(runner: ChunkRunner, state: dict[str, Any]) -> RunnerReply:
     """Set a runner's newer weights and sample; called in the runner's process.
 
     One call for both takes Ray half the time of two. A function of a module goes there by its name. An error is part of
@@ -350,7 +350,7 @@ def sample_with(runner: ChunkRunner, state: dict[str, Any]) -> Answer:
         if not isinstance(error, Exception) and authors_error(error) is None:
             raise
         chunks, failure = [], Failure.of(error)
-    return Answer(chunks, time.perf_counter() - began, socket.gethostname(), runner.get_metrics(), failure)
+    return RunnerReply(chunks, time.perf_counter() - began, socket.gethostname(), runner.get_metrics(), failure)
 
 
 @dataclass
@@ -361,7 +361,7 @@ class _Remote:
     #: Modules whose newest weights the runner has not been given.
     unsent: set[str]
     host: str = ""
-    call: ray.ObjectRef[Answer] | None = None
+    call: ray.ObjectRef[RunnerReply] | None = None
     asked_s: float = 0.0
     #: Whether its last call succeeded, and whether it answered in time.
     lost: bool = False
@@ -395,7 +395,7 @@ def _last_words(report: str) -> str:
     return "".join(f"{file}:{line}: " for file, line in (own or places)[-1:]) + lines[-1]
 
 
-class _Kept(logging.Handler):
+class _LogKeeper(logging.Handler):
     """Keep what is logged."""
 
     def __init__(self) -> None:
@@ -414,7 +414,7 @@ def runner_failures() -> Iterator[None]:
     Raises:
         UnavailableError: with the cause.
     """
-    log, kept = logging.getLogger(env_runner_group.__name__), _Kept()
+    log, kept = logging.getLogger(env_runner_group.__name__), _LogKeeper()
     level, propagates = log.level, log.propagate
     log.addHandler(kept)
     log.setLevel(logging.ERROR)
@@ -517,7 +517,7 @@ class RemoteSampling:
                 runner.call = self._manager.actors()[runner.index].apply.remote(sample_with, state)
                 runner.asked_s = now
 
-    def _take(self) -> list[Answer]:
+    def _take(self) -> list[RunnerReply]:
         calls = {runner.call: runner for runner in self._runners if runner.call is not None}
         if not calls:
             time.sleep(_WAIT_S)
@@ -533,10 +533,10 @@ class RemoteSampling:
         taken = sorted((calls[call] for call in ready), key=lambda runner: runner.index)
         return [answer for runner in taken if (answer := self._answer(runner)) is not None]
 
-    def _answer(self, runner: _Remote) -> Answer | None:
+    def _answer(self, runner: _Remote) -> RunnerReply | None:
         call, runner.call = runner.call, None
         try:
-            answer: Answer = ray.get(call)
+            answer: RunnerReply = ray.get(call)
         except RayError as error:
             # Ray does not start again what could not be made.
             unmade = getattr(error, "actor_init_failed", False)
@@ -594,7 +594,7 @@ _WARM_UP, _MEASURED = 2_000, 8_000
 _CHANCE = 1.1
 
 
-class Saving:
+class RemoteSpeedCheck:
     """Measure once whether remote runners save time, and log it where they do not."""
 
     def __init__(self, title: str, runners: int) -> None:

@@ -129,7 +129,7 @@ Exploration = Callable[[int], float]
 
 
 @dataclass(frozen=True)
-class Sampled:
+class SampledModule:
     """A module whose decisions are collected: the skills it plays, how it explores, and for how many decisions."""
 
     module: str
@@ -138,10 +138,12 @@ class Sampled:
     budget: float = math.inf
 
 
-class _Collecting:
+class _ModuleCollector:
     """One module that is sampled: its random actions, their clock, and transitions as they come, a log a skill."""
 
-    def __init__(self, sampled: Sampled, logs: Sequence[SkillLog], entropy: Sequence[int], first_lane: int) -> None:
+    def __init__(
+        self, sampled: SampledModule, logs: Sequence[SkillLog], entropy: Sequence[int], first_lane: int
+    ) -> None:
         self.sampled, self.logs, self._first_lane = sampled, logs, first_lane
         self.decisions, self.finished = 0, False
         self._entropy = entropy
@@ -222,7 +224,7 @@ class Sampler:
     numbered from `first_lane` on.
     """
 
-    def __init__(self, combat: Combat, seed: int, modules: Sequence[Sampled], first_lane: int = 0) -> None:
+    def __init__(self, combat: Combat, seed: int, modules: Sequence[SampledModule], first_lane: int = 0) -> None:
         self._combat, self._seed = combat, seed
         self._networks: FusedNetworks | None = None
         self._rollout = Rollout(combat, self)
@@ -232,7 +234,7 @@ class Sampler:
         }
         # Counted from the last one: numpy pads with zeros, so alone a module draws as it did before there were several.
         self._collecting = [
-            _Collecting(sampled, [self._logs[skill] for skill in sampled.skills], [seed, 1, place], first_lane)
+            _ModuleCollector(sampled, [self._logs[skill] for skill in sampled.skills], [seed, 1, place], first_lane)
             for sampled, place in zip(modules, reversed(range(len(modules))), strict=True)
         ]
         self._episodes = np.zeros(combat.lanes, np.int64)
@@ -345,13 +347,13 @@ class Sampler:
             one.collect(self._episodes)
         return self._chunk(collecting, (rollout.ticks - before) * lanes)
 
-    def _close(self, ended: LaneIndices, collecting: Sequence[_Collecting]) -> None:
+    def _close(self, ended: LaneIndices, collecting: Sequence[_ModuleCollector]) -> None:
         for one in collecting:
             one.collect(self._episodes)
             for log in one.logs:
                 log.close(ended)
 
-    def _chunk(self, collecting: Sequence[_Collecting], lane_ticks: int) -> Chunk:
+    def _chunk(self, collecting: Sequence[_ModuleCollector], lane_ticks: int) -> Chunk:
         transitions = {one.sampled.module: Transitions.join(one.parts) for one in collecting if one.parts}
         for one in collecting:
             one.count = 0

@@ -19,7 +19,7 @@ from soulsgraph_envs.skills import Skill, practice_ground
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork, Weights
 from soulsgraph_policies.learning.env_runners import ChunkRunner
-from soulsgraph_policies.learning.sampler import Chunk, Sampled, Sampler
+from soulsgraph_policies.learning.sampler import Chunk, SampledModule, Sampler
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
 #: Keys of `env_config`, and the scenario that is played where none is named, as in `SkillGraphEnv`.
@@ -90,13 +90,13 @@ class SkillGraphEnvRunner(ChunkRunner):
         finally:
             game.close()
 
-    def _sampled(self, module: str) -> Sampled:
+    def _sampled(self, module: str) -> SampledModule:
         """Return how a module is sampled: one that does not learn explores nothing."""
         numbers = self.config.hyperparameters_of(module)
         skills = tuple(skill for skill, playing in self.modules.items() if playing == module)
         if module in self.config.trained_modules:
-            return Sampled(module, skills, numbers.exploration_rate, numbers.budget)
-        return Sampled(module, skills, lambda _: 0.0)
+            return SampledModule(module, skills, numbers.exploration_rate, numbers.budget)
+        return SampledModule(module, skills, lambda _: 0.0)
 
     def begin_streams(self, incarnation: int) -> None:
         """Fight other fights than a runner that was lost, and explore otherwise."""

@@ -50,7 +50,7 @@ Rows = tuple[Floats, Floats, Integers, Floats, Floats, Floats, Floats]
 Constants = tuple[int, float, float, float, bool]
 
 
-class Arranged(NamedTuple):
+class PaddedNetwork(NamedTuple):
     """A network's layers as products take them: weights transposed, some as they are, all columns filled up."""
 
     first: Floats
@@ -70,8 +70,8 @@ class Work(NamedTuple):
     """
 
     sizes: Sizes
-    network: Arranged
-    target: Arranged
+    network: PaddedNetwork
+    target: PaddedNetwork
     gradient: Floats
     h1: Floats
     h2: Floats
@@ -121,7 +121,7 @@ def _transpose(values: Floats, out: Floats) -> None:
 
 
 @_inner
-def _arrange(layers: Layers, arranged: Arranged) -> None:
+def _arrange(layers: Layers, arranged: PaddedNetwork) -> None:
     w1, b1, w2, b2, w3, _ = layers
     _transpose(w1, arranged.first)
     _transpose(w2, arranged.second)
@@ -135,7 +135,7 @@ def _arrange(layers: Layers, arranged: Arranged) -> None:
 
 
 @_inner
-def _forward(arranged: Arranged, inputs: Floats, work: Work) -> None:
+def _forward(arranged: PaddedNetwork, inputs: Floats, work: Work) -> None:
     """Compute both hidden layers and the output, the last without its bias."""
     product(work.h1, inputs, arranged.first, arranged.first_bias, None)
     product(work.h2, work.h1, arranged.second, arranged.second_bias, None)
@@ -337,8 +337,8 @@ class CpuUpdater:
         arranged = ((inputs, first), (first,), (first, second), (second,), (second, actions), *weights)
         self._work = Work(
             sizes,
-            Arranged(*(zeros(*shape) for shape in arranged)),
-            Arranged(*(zeros(*shape) for shape in arranged)),
+            PaddedNetwork(*(zeros(*shape) for shape in arranged)),
+            PaddedNetwork(*(zeros(*shape) for shape in arranged)),
             gradient=np.empty_like(memory.network),
             h1=zeros(rows, first),
             h2=zeros(rows, second),

@@ -15,7 +15,7 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_policies.learning import env_runners
 from soulsgraph_policies.learning.algorithm import SkillDQN
-from soulsgraph_policies.learning.env_runners import CHUNKS_PER_CALL, Saving
+from soulsgraph_policies.learning.env_runners import CHUNKS_PER_CALL, RemoteSpeedCheck
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 from soulsgraph_policies.learning.simulator_runner import SkillGraphEnvRunner
 from soulsgraph_policies.learning.testing import LinearRunner
@@ -187,7 +187,7 @@ def test_synchronous_runners_repeat_the_same_weights_however_slow_one_is():
 
 @pytest.mark.parametrize(("wall_s", "told"), [(3.0, True), (2.1, False), (1.0, False)])
 def test_runners_that_save_no_time_are_told_once(wall_s, told, caplog):
-    saving = Saving("camera", 2)
+    saving = RemoteSpeedCheck("camera", 2)
     saving.add(1_000, 50.0, 1.0)  # While everything starts.
     saving.add(2_000, 100.0, 2.0)
     for _ in range(2):

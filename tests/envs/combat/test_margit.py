@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from soulsgraph_envs.combat.scripted import DODGE_IDLE, STRIKE, Always, OracleDodge, OracleFight
+from soulsgraph_envs.combat.scripted import DODGE_IDLE, STRIKE, ConstantScript, OracleDodge, OracleFight
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.testing import check_game
@@ -27,14 +27,14 @@ def test_perfect_timing_wins_in_about_a_minute() -> None:
 
 def test_blind_play_does_not_win() -> None:
     assert TRIALS.win_percent(TRIALS.random("dodge"), TRIALS.random("heal_attack")) <= 3
-    assert TRIALS.win_percent(Always(DODGE_IDLE), Always(STRIKE)) <= 3
+    assert TRIALS.win_percent(ConstantScript(DODGE_IDLE), ConstantScript(STRIKE)) <= 3
     assert TRIALS.win_percent(OracleDodge(), TRIALS.random("heal_attack")) <= 5
 
 
 def test_dodging_pays() -> None:
     random_s = TRIALS.survival_s(TRIALS.random("dodge"))
     assert 15 <= random_s <= 45
-    assert 8 <= TRIALS.survival_s(Always(DODGE_IDLE)) <= 0.9 * random_s
+    assert 8 <= TRIALS.survival_s(ConstantScript(DODGE_IDLE)) <= 0.9 * random_s
     assert TRIALS.survival_s(OracleDodge()) >= 3 * random_s
 
 

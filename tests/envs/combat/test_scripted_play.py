@@ -21,7 +21,7 @@ from soulsgraph_envs.combat.scripted import (
     DODGE_IDLE,
     MOVE_IDLE,
     STRIKE,
-    Always,
+    ConstantScript,
     OracleDodge,
     OracleEndToEnd,
     OracleFight,
@@ -53,7 +53,7 @@ def test_random_dodging_lasts_a_while(random_dodge_s: float) -> None:
 
 
 def test_never_dodging_is_worse_than_random(random_dodge_s: float) -> None:
-    never_s = TRIALS.survival_s(Always(DODGE_IDLE))
+    never_s = TRIALS.survival_s(ConstantScript(DODGE_IDLE))
     assert 8 <= never_s <= 20
     assert never_s < 0.85 * random_dodge_s
 
@@ -67,7 +67,7 @@ def test_perfect_timing_wins_nearly_always() -> None:
 
 
 def test_perfect_fighting_alone_wins_sometimes() -> None:
-    assert 2 <= TRIALS.win_percent(Always(DODGE_IDLE), OracleFight(clear_s=0.4)) <= 25
+    assert 2 <= TRIALS.win_percent(ConstantScript(DODGE_IDLE), OracleFight(clear_s=0.4)) <= 25
 
 
 def test_random_play_does_not_win() -> None:
@@ -79,11 +79,13 @@ def test_perfect_dodging_does_not_carry_random_fighting() -> None:
 
 
 def test_attack_spam_does_not_win() -> None:
-    assert TRIALS.win_percent(Always(DODGE_IDLE), Always(STRIKE)) <= 6
+    assert TRIALS.win_percent(ConstantScript(DODGE_IDLE), ConstantScript(STRIKE)) <= 6
 
 
 def test_standing_still_and_striking_does_not_win() -> None:
-    assert TRIALS.win_percent(Always(DODGE_IDLE), Always(STRIKE), movement=Always(MOVE_IDLE)) <= 4
+    assert (
+        TRIALS.win_percent(ConstantScript(DODGE_IDLE), ConstantScript(STRIKE), movement=ConstantScript(MOVE_IDLE)) <= 4
+    )
 
 
 def test_phase_2_is_winnable() -> None:
@@ -118,7 +120,7 @@ def test_the_restricted_oracle_follows_a_boss_that_keeps_away(tmp_path: Path) ->
 
 
 def test_restricted_fights_end_with_the_baselines_horizon() -> None:
-    idle = {END_TO_END: Always(len(make_skill(END_TO_END).actions) - 1)}
+    idle = {END_TO_END: ConstantScript(len(make_skill(END_TO_END).actions) - 1)}
     harmless = replace(PHASE_1, refill=True)
     seeds = derive_seeds(np.arange(3), 1)
     fought = scripted_fights(harmless, idle, seeds, most_ticks=100, horizon=Horizon(END_TO_END, 20))
@@ -146,7 +148,7 @@ def test_phase_2_opens_harder_from_long_range() -> None:
     lost = {}
     seeds = derive_seeds(np.arange(60_000, 64_000), 1)
     for start in ("mid", "long"):
-        scripts = {**engaging(), "dodge": Always(DODGE_IDLE)}
+        scripts = {**engaging(), "dodge": ConstantScript(DODGE_IDLE)}
         first = scripted_fights(replace(PHASE_2, start=start), scripts, seeds, most_ticks=50)
         lost[start] = 1 - first.player_hp.mean()
     assert lost["long"] > lost["mid"]

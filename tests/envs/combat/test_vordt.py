@@ -16,7 +16,7 @@ from soulsgraph_envs.combat.scripted import (
     DODGE_IDLE,
     MOVE_IDLE,
     STRIKE,
-    Always,
+    ConstantScript,
     OracleDodge,
     OracleFight,
 )
@@ -40,18 +40,20 @@ def test_perfect_timing_wins_nearly_always() -> None:
 
 def test_blind_play_does_not_win() -> None:
     assert TRIALS.win_percent(TRIALS.random("dodge"), TRIALS.random("heal_attack")) <= 3
-    assert TRIALS.win_percent(Always(DODGE_IDLE), Always(STRIKE)) <= 3
-    assert TRIALS.win_percent(Always(DODGE_IDLE), Always(STRIKE), movement=Always(MOVE_IDLE)) <= 3
+    assert TRIALS.win_percent(ConstantScript(DODGE_IDLE), ConstantScript(STRIKE)) <= 3
+    assert (
+        TRIALS.win_percent(ConstantScript(DODGE_IDLE), ConstantScript(STRIKE), movement=ConstantScript(MOVE_IDLE)) <= 3
+    )
     assert TRIALS.win_percent(OracleDodge(), TRIALS.random("heal_attack")) <= 5
 
 
 def test_perfect_striking_alone_seldom_wins() -> None:
-    assert TRIALS.win_percent(Always(DODGE_IDLE), OracleFight(clear_s=0.4)) <= 25
+    assert TRIALS.win_percent(ConstantScript(DODGE_IDLE), OracleFight(clear_s=0.4)) <= 25
 
 
 def test_dodging_pays(random_dodge_s: float) -> None:
     assert 15 <= random_dodge_s <= 45
-    assert 8 <= TRIALS.survival_s(Always(DODGE_IDLE)) <= 0.85 * random_dodge_s
+    assert 8 <= TRIALS.survival_s(ConstantScript(DODGE_IDLE)) <= 0.85 * random_dodge_s
     assert TRIALS.survival_s(OracleDodge()) >= 3 * random_dodge_s
 
 

@@ -55,7 +55,7 @@ _MAKING |= {"episode_seeds", "EpisodeSeeds"}
 #: Every place where a stream begins, by what its owner's incarnation is: what a process in its place would draw from.
 #: A counter goes into what is drawn anew by an owner that lost its state; 0 stands for the first, as ever.
 _COUNTED = {
-    "sampler.py _Collecting.begin_streams": "the decisions that the learner had received, as the runner says",
+    "sampler.py _ModuleCollector.begin_streams": "the decisions that the learner had received, as the runner says",
     "sampler.py Sampler._begin": "the same, in the numbers of the episodes",
     "admission.py Intake.task_for": "the number of a game's boot, which the head counts beside the journal",
     "game_client.py GameClient._start": "the plays of this boot",
@@ -75,7 +75,7 @@ _WHOLE = {
     "rllib.py SkillGraphEnv._own": "the same",
     "skill_env.py SkillEnv.__init__": "the same",
     "skill_env.py SkillVectorEnv.__init__": "the same",
-    "open_world.py SimulatedWorld.begin": "the same",
+    "open_world.py SimulatedFight.begin": "the same",
     "worlds.py SimulatedWorld.begin": "the same",
     "worlds.py LiveWorld.begin": "the same",
 }
@@ -86,7 +86,7 @@ _NAMED = {
     "simulator_runner.py SkillGraphEnvRunner.evaluate": "the evaluation's seed",
     "loop.py Combat.begin": "within one fight",
     "scripted.py Uniform.begin": "within one fight",
-    "recording.py Exploring.begin": "within one fight",
+    "recording.py LaneExploration.begin": "within one fight",
     "measures.py Exploration.begin": "within one fight",
     "checking.py _Ground._play": "fights by which a project is checked",
     "examination.py _examine_simulator": "one fight of the doctor",

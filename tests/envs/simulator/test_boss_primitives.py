@@ -11,11 +11,11 @@ import pytest
 
 from soulsgraph_envs.core import config
 from soulsgraph_envs.core.errors import DataError
-from soulsgraph_envs.core.fighters import Window
+from soulsgraph_envs.core.fighters import HitWindow
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.simulator.layout import NO_MOVE, Pose, frames
+from soulsgraph_envs.simulator.layout import NO_MOVE, PlayerPose, frames
 from soulsgraph_envs.testing import Course, open_fight, press
 
 SCENARIO, BOSS, PLAYER = load_scenario("vordt"), load_boss("vordt"), load_player("knight")
@@ -42,7 +42,7 @@ def move(title: str) -> int:
     return [m.title for m in BOSS.moves].index(title)
 
 
-def window(title: str) -> Window:
+def window(title: str) -> HitWindow:
     return BOSS.moves[move(title)].windows[0]
 
 
@@ -127,7 +127,7 @@ class TestBreath:
             assert (wait(sim, self.open_frames)[-1, 0, Raw.PLAYER_HP] < HP) == reached
 
     def test_a_roll_passes_the_strikes_of_its_invulnerable_time(self) -> None:
-        hp = wait(self.breathing(animation=Pose.ROLL, animation_frame=0), 2 * self.every + 1)[:, 0, Raw.PLAYER_HP]
+        hp = wait(self.breathing(animation=PlayerPose.ROLL, animation_frame=0), 2 * self.every + 1)[:, 0, Raw.PLAYER_HP]
         immune = frames(PLAYER.roll.invulnerable_s)
         hits = np.flatnonzero(np.diff(hp, prepend=HP) < 0)
         assert hits.tolist() == [frame for frame in range(0, 2 * self.every + 1, self.every) if frame >= immune]

@@ -15,7 +15,7 @@ from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.render import palette
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.simulator.layout import Pose, frames
+from soulsgraph_envs.simulator.layout import PlayerPose, frames
 from soulsgraph_envs.simulator.render import panel_width, render, view_of
 from soulsgraph_envs.simulator.scene import Change, Goal
 from soulsgraph_envs.testing import open_fight, press
@@ -122,7 +122,7 @@ def test_flasks_are_counted() -> None:
 def test_invulnerable_frames_have_a_ring_of_their_own() -> None:
     counts = []
     for frame in (2, 50):
-        sim = fight(animation=int(Pose.ROLL), animation_frame=frame)
+        sim = fight(animation=int(PlayerPose.ROLL), animation_frame=frame)
         whole = sim.render(0, SIZE)[:, : SIZE[1] - panel_width(SIZE)]
         counts.append(int((whole == palette.SAFE).all(-1).sum()))
         assert sim.scene().invulnerable == (frame == 2)
@@ -244,7 +244,7 @@ def test_a_lock_is_a_dashed_line_between_both_with_a_dot_on_the_boss() -> None:
 
 
 def test_who_does_what_is_named() -> None:
-    sim, _, _ = at_window("delayed sweep", -20, animation=int(Pose.ESTUS))
+    sim, _, _ = at_window("delayed sweep", -20, animation=int(PlayerPose.ESTUS))
     scene = sim.scene()
     assert (scene.boss.name, scene.player.name) == ("delayed sweep", "drinks")
     assert scene.until_hit_s == pytest.approx(19 / 60)
@@ -265,7 +265,7 @@ def test_an_arrow_leads_to_a_goal_that_is_out_of_sight() -> None:
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 200), (36, 36), SMALL, (180, 320), SIZE, (450, 800), (720, 1280)])
 def test_every_size_is_drawn_and_the_same_each_time(size: tuple[int, int]) -> None:
-    sim, _, _ = at_window("fast sweep", 1, animation=int(Pose.ROLL), player_hp=0.0)
+    sim, _, _ = at_window("fast sweep", 1, animation=int(PlayerPose.ROLL), player_hp=0.0)
     picture = sim.render(0, size)
     assert (picture.shape, picture.dtype) == ((*size, 3), np.uint8)
     assert (picture == sim.render(0, size)).all()

@@ -10,7 +10,7 @@ import pytest
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario, supported_controls
 from soulsgraph_envs.core.state import ALL_CONTROLS, Control, Raw
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.simulator.layout import Pose, Stance, frames
+from soulsgraph_envs.simulator.layout import PlayerPose, Stance, frames
 from soulsgraph_envs.testing import Course, open_fight, press
 
 SCENARIO = load_scenario("iudex-phase1-whole")
@@ -82,7 +82,7 @@ class TestHeavyAttack:
         assert course[:, Raw.STAMINA].min() == 95.0 - PLAYER.heavy.cost
 
     def test_no_light_attack_chains_from_it(self) -> None:
-        sim = near(animation=Pose.HEAVY_1, animation_frame=frames(0.53))
+        sim = near(animation=PlayerPose.HEAVY_1, animation_frame=frames(0.53))
         assert press(sim, Control.LIGHT_ATTACK)[0, 0, Raw.PLAYER_ANIMATION] == ACTIONS["light_1"]
 
 
@@ -90,7 +90,7 @@ class TestParry:
     def test_a_blow_within_the_window_leaves_the_boss_open(self) -> None:
         assert PLAYER.parry is not None
         first, last = (frames(time_s) for time_s in PLAYER.parry.window_s)
-        course = met("fast sweep", lanes=60, animation=Pose.PARRY, animation_frame=np.arange(60))
+        course = met("fast sweep", lanes=60, animation=PlayerPose.PARRY, animation_frame=np.arange(60))
         assert BOSS.animations.parried is not None
         unhurt = course[-1, :, Raw.PLAYER_HP] == 454
         assert (unhurt == (course[-1, :, Raw.BOSS_ANIMATION] == BOSS.animations.parried.id)).all()
@@ -99,12 +99,13 @@ class TestParry:
 
     @pytest.mark.parametrize(("title", "heading"), [("grab", 0.0), ("fast sweep", 1.5)])
     def test_neither_a_grab_nor_a_blow_from_the_side_is_parried(self, title: str, heading: float) -> None:
-        course = met(title, animation=Pose.PARRY, animation_frame=12, player_heading=heading)
+        course = met(title, animation=PlayerPose.PARRY, animation_frame=12, player_heading=heading)
         assert course[-1, 0, Raw.PLAYER_HP] < 454
 
     def test_a_failed_parry_is_a_counter_hit(self) -> None:
         lost = [
-            454 - met("fast sweep", animation=Pose.PARRY, animation_frame=f)[-1, 0, Raw.PLAYER_HP] for f in (40, 55)
+            454 - met("fast sweep", animation=PlayerPose.PARRY, animation_frame=f)[-1, 0, Raw.PLAYER_HP]
+            for f in (40, 55)
         ]
         plain = 454 - met("fast sweep")[-1, 0, Raw.PLAYER_HP]
         assert lost[0] / plain == pytest.approx(PLAYER.hurt.counter_factor, abs=0.03)
@@ -115,7 +116,7 @@ class TestParry:
         number = titles.index("mace swing")
         at = frames(data.moves[number].windows[0].time_s[0] * data.time_factor) - 1
         sim = open_fight(
-            vordt, boss_y=CENTRE[1] - 2.5, move=number, move_frame=at, animation=Pose.PARRY, animation_frame=12
+            vordt, boss_y=CENTRE[1] - 2.5, move=number, move_frame=at, animation=PlayerPose.PARRY, animation_frame=12
         )
         assert press(sim, Control.NONE, 4)[-1, 0, Raw.PLAYER_HP] < 454
 
@@ -150,7 +151,7 @@ class TestRiposte:
         assert press(sim, Control.LIGHT_ATTACK)[0, 0, Raw.PLAYER_ANIMATION] == ACTIONS["light_1"]
 
     def test_nothing_hurts_meanwhile(self) -> None:
-        course = met("grab", animation=Pose.RIPOSTE, animation_frame=10)
+        course = met("grab", animation=PlayerPose.RIPOSTE, animation_frame=10)
         assert (course[:, 0, Raw.PLAYER_HP] == 454).all()
 
 
@@ -195,7 +196,7 @@ class TestJump:
         number = [m.title for m in data.moves].index(title)
         at = frames(data.moves[number].windows[0].time_s[0] * data.time_factor)
         for frame, airborne in ((5, False), (15, True), (45, False)):
-            fields = {"move": number, "move_frame": at, "animation": Pose.JUMP, "animation_frame": frame}
+            fields = {"move": number, "move_frame": at, "animation": PlayerPose.JUMP, "animation_frame": frame}
             raw = press(open_fight(MARGIT, boss_y=-2.5, **fields), Control.NONE)[0, 0]
             assert (raw[Raw.PLAYER_HP] == raw[Raw.PLAYER_HP_MAX]) == (low and airborne)
 

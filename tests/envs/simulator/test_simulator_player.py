@@ -10,7 +10,7 @@ import pytest
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Column, Control, Raw, state_rows
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.simulator.layout import Pose, frames
+from soulsgraph_envs.simulator.layout import PlayerPose, frames
 from soulsgraph_envs.testing import FRAME_S, Course, open_fight, press
 
 SCENARIO = load_scenario("iudex-phase1")
@@ -47,7 +47,11 @@ class TestPlayer:
         hp = []
         for frame in range(44):
             sim = fight(
-                boss_y=CENTRE[1] - 2.0, animation=Pose.ROLL, animation_frame=frame, move=move("spin"), move_frame=60
+                boss_y=CENTRE[1] - 2.0,
+                animation=PlayerPose.ROLL,
+                animation_frame=frame,
+                move=move("spin"),
+                move_frame=60,
             )
             hp.append(press(sim, Control.NONE)[0, 0, Raw.PLAYER_HP])
         assert sum(value == 454 for value in hp) == 27
@@ -111,7 +115,7 @@ class TestPlayer:
         sim = fight(
             boss_y=CENTRE[1] - distance,
             player_heading=heading,
-            animation=Pose.LIGHT_1,
+            animation=PlayerPose.LIGHT_1,
             animation_frame=frames(ACTIONS.light_1.hit_s),
         )
         assert (press(sim, Control.NONE)[0, 0, Raw.BOSS_HP] < 1037) == lands
@@ -131,7 +135,7 @@ class TestPlayer:
         sim = fight(
             boss_y=CENTRE[1] - 2.0,
             player_hp=300.0,
-            animation=Pose.ESTUS,
+            animation=PlayerPose.ESTUS,
             animation_frame=50,
             move=move("spin"),
             move_frame=60,
@@ -150,12 +154,12 @@ class TestPlayer:
     def test_buffer_holds_a_press_for_a_fifth_of_a_second(self) -> None:
         ready = frames(ACTIONS.light_1.roll_s)
         for early, rolls in ((11, True), (12, False)):
-            sim = fight(animation=Pose.LIGHT_1, animation_frame=ready - early, boss_y=CENTRE[1] - 6)
+            sim = fight(animation=PlayerPose.LIGHT_1, animation_frame=ready - early, boss_y=CENTRE[1] - 6)
             course = press(sim, Control.ROLL | Control.FORWARD, 14, Control.FORWARD)
             assert (ACTIONS.roll.id in course[:, 0, Raw.PLAYER_ANIMATION]) == rolls
 
     def test_waiting_roll_is_not_overwritten(self) -> None:
-        sim = fight(animation=Pose.LIGHT_1, animation_frame=frames(ACTIONS.light_1.roll_s) - 5)
+        sim = fight(animation=PlayerPose.LIGHT_1, animation_frame=frames(ACTIONS.light_1.roll_s) - 5)
         press(sim, Control.ROLL | Control.FORWARD)
         press(sim, Control.LIGHT_ATTACK | Control.FORWARD)
         course = press(sim, Control.FORWARD, 6, Control.FORWARD)
@@ -196,7 +200,7 @@ class TestHurt:
             course, _ = self.struck(title)
             assert (course[:, Raw.PLAYER_ANIMATION] == animation.id).sum() == frames(animation.length_s)
 
-    @pytest.mark.parametrize("animation", [Pose.LIGHT_1, Pose.ESTUS, Pose.ESTUS_EMPTY])
+    @pytest.mark.parametrize("animation", [PlayerPose.LIGHT_1, PlayerPose.ESTUS, PlayerPose.ESTUS_EMPTY])
     def test_counter_hit_hurts_more_by_its_factor(self, animation: int) -> None:
         plain, damage = self.struck("fast sweep")
         counter, _ = self.struck("fast sweep", animation=animation, animation_frame=5)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from soulsgraph.bench import describe, efficiency
-from soulsgraph.bench.efficiency import FIRST_SEED, LEARNERS, Spent, bench_efficiency, measure
+from soulsgraph.bench.efficiency import FIRST_SEED, LEARNERS, LearnerCost, bench_efficiency, measure
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.results.files import source_commit
 from soulsgraph.runs.progress import Display, Interrupted
@@ -15,9 +15,9 @@ from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 
-def _spent(learner: str, seed: int, decisions: int | None, commit: str | None) -> Spent:
+def _spent(learner: str, seed: int, decisions: int | None, commit: str | None) -> LearnerCost:
     cpu_s = None if decisions is None else decisions / 1_000.0
-    return Spent(learner, seed, commit, decisions, cpu_s, 230_000, 230.0)
+    return LearnerCost(learner, seed, commit, decisions, cpu_s, 230_000, 230.0)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_another_commits_measurement_is_measured_again(folder: Path, monkeypatch
     old.write_text(json.dumps(asdict(_spent("fast", FIRST_SEED, 1, "another"))))
     measured = []
 
-    def fake(learner: str, seed: int, worker: WorkerProcess, display: Display, scale: float = 1.0) -> Spent:
+    def fake(learner: str, seed: int, worker: WorkerProcess, display: Display, scale: float = 1.0) -> LearnerCost:
         measured.append((learner, seed, scale))
         return _spent(learner, seed, 170_000, source_commit())
 
@@ -61,7 +61,7 @@ def test_another_commits_measurement_is_measured_again(folder: Path, monkeypatch
 
 
 def test_a_stop_keeps_what_was_measured_and_says_how_to_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*arguments: object) -> Spent:
+    def stop(*arguments: object) -> LearnerCost:
         raise Interrupted("stopped in stage camera after 5 of 10 steps")
 
     monkeypatch.setattr(efficiency, "measure", stop)

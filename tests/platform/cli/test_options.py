@@ -36,7 +36,7 @@ from soulsgraph_clusters.fleet.actor.host import HostOptions
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.realtime.link import DRIVERS
 from soulsgraph_envs.games.standin.options import StandInOptions
-from soulsgraph_envs.games.standin.siphon.serving import Serving
+from soulsgraph_envs.games.standin.siphon.serving import ServingOptions
 
 _GROUPS = {"data": data.ACTIONS, "fleet": fleet.ACTIONS, "zoo": zoo.ACTIONS}
 COMMANDS = {name: spec.target for name, spec in make_app(())._subcommands.items() if name not in _GROUPS} | {
@@ -44,7 +44,7 @@ COMMANDS = {name: spec.target for name, spec in make_app(())._subcommands.items(
 }
 SOURCES = (
     *(Plan, Study, EvaluationOptions, OutputOptions, RunOptions, SessionOptions, TransferOptions),
-    *(FightOptions, PictureOptions, data.HandicapOptions, StandInOptions, Serving, HostOptions, FleetOptions),
+    *(FightOptions, PictureOptions, data.HandicapOptions, StandInOptions, ServingOptions, HostOptions, FleetOptions),
 )
 #: The options of every command and their defaults as the help shows them; this file run as a program writes it anew.
 KEPT = Path(__file__).with_name("options.json")

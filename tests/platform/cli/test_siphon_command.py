@@ -20,7 +20,7 @@ from soulsgraph_envs.games.keyboard.x11 import XTestDevice
 from soulsgraph_envs.games.memory.reader import is_running
 from soulsgraph_envs.games.opening import open_live_game
 from soulsgraph_envs.games.realtime.link import load_games
-from soulsgraph_envs.games.standin.siphon.serving import Serving
+from soulsgraph_envs.games.standin.siphon.serving import ServingOptions
 from soulsgraph_envs.testing import PATIENCE_S, undisturbed
 from soulsgraph_envs.testing.keys import virtual_screen
 
@@ -65,15 +65,15 @@ def fight(games: Path) -> None:
 @pytest.mark.parametrize(
     ("serving", "options", "expected"),
     [
-        (Serving("0.0.0.0:0"), {}, "expected `token_file` for 0.0.0.0:0"),
-        (Serving("0.0.0.0"), {}, "expected an address as HOST:PORT"),
-        (Serving(key=Path("key.pem")), {}, "expected `certificate` and `key` together"),
-        (Serving(), {"pid": 1, "process": "game.exe"}, "expected --pid or --process, found both"),
-        (Serving(), {"map": "dark-souls-9"}, "dark-souls-9"),
-        (Serving(display=":4242"), {}, "expected an X display"),
+        (ServingOptions("0.0.0.0:0"), {}, "expected `token_file` for 0.0.0.0:0"),
+        (ServingOptions("0.0.0.0"), {}, "expected an address as HOST:PORT"),
+        (ServingOptions(key=Path("key.pem")), {}, "expected `certificate` and `key` together"),
+        (ServingOptions(), {"pid": 1, "process": "game.exe"}, "expected --pid or --process, found both"),
+        (ServingOptions(), {"map": "dark-souls-9"}, "dark-souls-9"),
+        (ServingOptions(display=":4242"), {}, "expected an X display"),
     ],
 )
-def test_what_cannot_be_served_is_told(serving: Serving, options: dict[str, Any], expected: str) -> None:
+def test_what_cannot_be_served_is_told(serving: ServingOptions, options: dict[str, Any], expected: str) -> None:
     with pytest.raises(SoulsGraphError, match=expected):
         serve_siphon(serving, **options)
 
@@ -87,10 +87,12 @@ def test_no_game_is_started_for_what_cannot_be_served(tmp_path: Path, monkeypatc
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         refused = {
-            "to be free and of this machine": Serving(f"127.0.0.1:{taken.getsockname()[1]}"),
-            "expected mode 600, found 644": Serving("127.0.0.1:0", token_file=readable),
-            "expected to make a token file": Serving("127.0.0.1:0", token_file=tmp_path / "none" / "token"),
-            "give a certificate and its own key": Serving(certificate=tmp_path / "no.pem", key=tmp_path / "no.key"),
+            "to be free and of this machine": ServingOptions(f"127.0.0.1:{taken.getsockname()[1]}"),
+            "expected mode 600, found 644": ServingOptions("127.0.0.1:0", token_file=readable),
+            "expected to make a token file": ServingOptions("127.0.0.1:0", token_file=tmp_path / "none" / "token"),
+            "give a certificate and its own key": ServingOptions(
+                certificate=tmp_path / "no.pem", key=tmp_path / "no.key"
+            ),
         }
         for expected, serving in refused.items():
             with pytest.raises(SoulsGraphError, match=expected):

@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from soulsgraph.cli import supervise as command
 from soulsgraph.runs import supervision
-from soulsgraph.runs.attempts import Ended
+from soulsgraph.runs.attempts import AttemptEnd
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.supervision import end_orphan
 from soulsgraph_clusters.testing import LocalCluster, free_port, over
@@ -155,7 +155,7 @@ def test_a_cluster_that_does_not_come_is_waited_for_and_no_crash(supervise):
 def test_a_command_that_ran_for_long_is_tried_again_at_once(monkeypatch, ran_s, again):
     monkeypatch.setattr(command, "_TRY_EVERY_S", 600.0)
     waiting, looks = command._Cluster("local", None, 60.0, lambda line: None), iter([False] * 50)
-    assert waiting.wait(Ended(69, "a node ended", ran_s), lambda: next(looks, True)) is again
+    assert waiting.wait(AttemptEnd(69, "a node ended", ran_s), lambda: next(looks, True)) is again
 
 
 def test_a_head_that_died_and_came_back_is_waited_for(supervise):

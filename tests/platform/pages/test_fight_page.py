@@ -23,7 +23,7 @@ from soulsgraph.recordings.files import Recording, read_recording
 from soulsgraph.recordings.header import Identity, make_header
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.recordings.schema import READINGS
-from soulsgraph.recordings.writing import FightWriter, Seen
+from soulsgraph.recordings.writing import Appearance, FightWriter
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
@@ -65,7 +65,7 @@ def _game_fight(folder: Path) -> Recording:
     identity = Identity("a-game", "iudex-phase1", "game", "memory", HOSTILE)
     writer = FightWriter(folder, make_header(identity, scenario))
     for bits in (1, 1, 17, 1, 1, 0):
-        writer.add(raw[0], bits, Seen(None, "Idle", HOSTILE))
+        writer.add(raw[0], bits, Appearance(None, "Idle", HOSTILE))
         raw = game.step(np.array([bits], np.uint32))
     return read_recording(writer.finish(raw[0], "cut"))
 

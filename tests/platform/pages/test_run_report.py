@@ -20,7 +20,7 @@ from soulsgraph.runs.lineage import cards_of
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.watch import showing
-from soulsgraph.watch.fights import Source, play_fights
+from soulsgraph.watch.fights import AgentSource, play_fights
 from soulsgraph.watch.showing import draw
 from soulsgraph.zoo import open_agent
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -77,7 +77,7 @@ def test_a_page_shows_a_run(
     until(lambda: browser.run(f"{video}.readyState") >= 1, "the video to load")
     assert browser.run(f"[{video}.videoWidth, {video}.videoHeight]") == [640, 720]
     poster = Image.open(BytesIO(base64.b64decode(browser.run(f"{video}.poster").partition(",")[2])))
-    (fight,) = next(play_fights([Source(run)], EVALUATION_SEED, 1, 30))
+    (fight,) = next(play_fights([AgentSource(run)], EVALUATION_SEED, 1, 30))
     # A fight of 3 s is over before the moment that is shown of a longer one: its end is.
     np.testing.assert_array_equal(np.asarray(poster), draw((fight,), len(fight) - 1))
     assert [one for one in browser.requests if not one.startswith(("file:", "data:"))] == []

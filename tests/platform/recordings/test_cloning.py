@@ -19,7 +19,7 @@ from soulsgraph.runs.lineage import branch, cards_of, finished_versions, own_sta
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.stage_setup import StageSetup, kept_demonstrations
-from soulsgraph.watch.fights import Source
+from soulsgraph.watch.fights import AgentSource
 from soulsgraph.zoo import AGENTS, copy_agent
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -193,13 +193,13 @@ def test_a_skill_cloned_after_it_was_trained_does_not_bring_back_checkpoints_on_
 def test_a_branch_can_be_learned_on_from_and_a_window_follows_what_learns(fights, tmp_path):
     run = begin(tmp_path / "run")
     clone_fights(run, fights, SKILL_NAMES)
-    assert Source(run).agent().players == dict.fromkeys(SKILL_NAMES, "v1")
+    assert AgentSource(run).agent().players == dict.fromkeys(SKILL_NAMES, "v1")
     copied = branch(run, tmp_path / "copy", HOME)
     assert len(kept_demonstrations(copied, "dodge", 1)) == len(kept_demonstrations(run, "dodge", 1))
     stage = replace(own_stage(copied, "camera"), budget=1_200)
     train_by("soulsgraph", copied, (stage,), Quiet())
     # One of another budget than the plan's is not the curriculum's: that is still in training.
-    (shown,) = Source(copied).agent().players.values()
+    (shown,) = AgentSource(copied).agent().players.values()
     assert shown.startswith("in training, step 1,0")
 
 

@@ -18,14 +18,14 @@ from soulsgraph.recordings.files import RecordingError, read_recording
 from soulsgraph.recordings.header import Header, Identity, make_header
 from soulsgraph.recordings.recording import seen_in
 from soulsgraph.recordings.schema import columns
-from soulsgraph.recordings.writing import FightWriter, Seen
+from soulsgraph.recordings.writing import Appearance, FightWriter
 from soulsgraph_envs.combat.episodes import Outcome
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.fighters import Window
+from soulsgraph_envs.core.fighters import HitWindow
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import ALL_CONTROLS, RAW_SIZE, Control, Raw
 from soulsgraph_envs.games.opening import make_game
-from soulsgraph_envs.simulator.scene import AnimationWords, Area, Change, Doing, Scene
+from soulsgraph_envs.simulator.scene import Activity, AnimationWords, Area, Change, Scene
 
 SCENARIO = load_scenario("iudex-phase1")
 _WHOLE = [Raw.PLAYER_ANIMATION, Raw.BOSS_ANIMATION, Raw.FLASKS]
@@ -39,10 +39,10 @@ HEADER = header_of("drawn")
 _floats = st.floats(-1e6, 1e6, width=32, allow_subnormal=False)
 _shares = st.floats(0.0, 1.0)
 _parts = st.lists(st.tuples(_shares, _shares), max_size=3).map(tuple)
-_animations = st.builds(Doing, st.text(max_size=20), st.just(0.0), _parts, _shares)
+_animations = st.builds(Activity, st.text(max_size=20), st.just(0.0), _parts, _shares)
 _areas = st.builds(
     lambda reach, arc, offset, winding, is_open: Area(
-        Window((0.0, 0.0), reach, arc, 0.0, offset_m=offset), winding, is_open
+        HitWindow((0.0, 0.0), reach, arc, 0.0, offset_m=offset), winding, is_open
     ),
     *(_floats, _floats, _floats, _shares, st.booleans()),
 )
@@ -59,7 +59,7 @@ def raws(draw: st.DrawFn) -> np.ndarray:
 
 
 @st.composite
-def moments(draw: st.DrawFn) -> tuple[np.ndarray, int, Seen]:
+def moments(draw: st.DrawFn) -> tuple[np.ndarray, int, Appearance]:
     raw = draw(raws())
     scene = draw(st.none() | st.just(1))
     if scene:
@@ -78,7 +78,7 @@ def moments(draw: st.DrawFn) -> tuple[np.ndarray, int, Seen]:
             boss_change=draw(_changes),
             build_up=draw(_shares),
         )
-    seen = Seen(scene, draw(st.none() | st.text(max_size=9)), draw(st.none() | st.text(max_size=9)))
+    seen = Appearance(scene, draw(st.none() | st.text(max_size=9)), draw(st.none() | st.text(max_size=9)))
     return raw, draw(st.integers(0, int(ALL_CONTROLS))) & int(ALL_CONTROLS), seen
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from soulsgraph.cli import supervise as command
-from soulsgraph.runs.attempts import Command, Ended, Jobs
+from soulsgraph.runs.attempts import AttemptEnd, Command, Jobs
 from soulsgraph.runs.supervision import INTERRUPTED, UNAVAILABLE, describe_process
 from soulsgraph_clusters.sessions.head import ClusterAwayError
 from soulsgraph_clusters.sessions.jobs import FOLDER, SUPERVISOR
@@ -151,7 +151,7 @@ def test_a_command_that_ends_soon_by_one_error_time_and_again_is_not_begun_again
         ends = command._Ends()
         return [ends.repeated(one) for one in ended].count(True)
 
-    same = Ended(1, "why", 5.0, "KeyError: 'getpwuid(): uid not found: 12345'")
+    same = AttemptEnd(1, "why", 5.0, "KeyError: 'getpwuid(): uid not found: 12345'")
     assert tries(*[same] * 4) == 0
     assert tries(*[same] * 5) == 1
     assert tries(*[same] * 4, replace(same, last_line="another"), *[same] * 4) == 0

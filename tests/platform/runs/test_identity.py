@@ -166,7 +166,7 @@ def test_no_arm_of_a_recovery_goes_on_with_another_one(run, fight, tmp_path, cha
     arms = recovery.Arm("dodge", DODGE), recovery.Arm("all", ("dodge", "heal_attack"), jointly=True)
 
     def begin(run, scenario, arm):
-        folder, stages = recovery._begin(run, recovery.Target(scenario, budget=1_000), HOME, arm)
+        folder, stages = recovery._begin(run, recovery.RecoveryTarget(scenario, budget=1_000), HOME, arm)
         return folder, stages, [bool(finished_versions(folder, stage)) for stage in stages]
 
     for arm in arms:
@@ -185,7 +185,7 @@ def test_no_arm_of_a_recovery_goes_on_with_another_one(run, fight, tmp_path, cha
 
 @pytest.mark.parametrize("change", [one for one in CHANGES if one is not other_parents])
 def test_no_arm_from_scratch_goes_on_with_another_one(run, fight, tmp_path, change):
-    target = recovery.Target(fight, budget=2_000)
+    target = recovery.RecoveryTarget(fight, budget=2_000)
     (_, *_, scratch) = recovery.arms_of(run, ())
     folder, stages = recovery._begin(run, target, HOME, scratch)
     pretend_training(folder, stages)
@@ -194,13 +194,13 @@ def test_no_arm_from_scratch_goes_on_with_another_one(run, fight, tmp_path, chan
     if change is other_budget:
         return  # Its budget is the recovery's.
     assert recovery.scratch_arm(changed, scenario, 2_000) is None
-    again, _ = recovery._begin(changed, recovery.Target(scenario, budget=2_000), HOME, scratch)
+    again, _ = recovery._begin(changed, recovery.RecoveryTarget(scenario, budget=2_000), HOME, scratch)
     assert not cards_of(again)
 
 
 def test_an_arm_of_another_home_is_kept_aside_and_found_again(run):
     pretend_training(run, adaptation_stages(run, SECOND, ("heal_attack",)))
-    target, arm, versions = recovery.Target(THIRD, budget=1_000), recovery.Arm("dodge", DODGE), {}
+    target, arm, versions = recovery.RecoveryTarget(THIRD, budget=1_000), recovery.Arm("dodge", DODGE), {}
     for after in (SECOND, HOME, SECOND, HOME):
         folder, stages = recovery._begin(run, target, after, arm)
         assert folder.path == recovery.arm_path(run, THIRD, 1_000, "dodge"), (
@@ -224,7 +224,7 @@ def test_a_fight_that_changes_while_a_recovery_runs_ends_it(run, fight, tmp_path
         return pretend_training(place, stages)
 
     monkeypatch.setattr("soulsgraph.transfer.recovery.train_stages", train)
-    target = recovery.Target(fight, episodes=2, budget=1_000)
+    target = recovery.RecoveryTarget(fight, episodes=2, budget=1_000)
     with pytest.raises(
         SoulsGraphError, match=r"boss\.toml: expected the fight that this recovery of .* was begun with"
     ):
@@ -440,7 +440,9 @@ def test_a_budget_that_teaches_an_arm_nothing_is_refused_before_any_is_trained(r
     with pytest.raises(
         SoulsGraphError, match=r"budget: expected 1,196 steps or more, by which .* 'from scratch' learns"
     ):
-        recovery.recover(run, recovery.Target(SECOND, episodes=2, budget=1_000), arms, None, Console(quiet=True))
+        recovery.recover(
+            run, recovery.RecoveryTarget(SECOND, episodes=2, budget=1_000), arms, None, Console(quiet=True)
+        )
     assert not (run.path / "recovery").exists()
 
 

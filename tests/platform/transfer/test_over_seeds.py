@@ -16,7 +16,7 @@ from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer.measures import Question
 from soulsgraph.transfer.over_seeds import controls_over_seeds, open_seeds, recovery_over_seeds
-from soulsgraph.transfer.recovery import FROM_SCRATCH, NOTHING, RECOMMENDED, Target, arm_row
+from soulsgraph.transfer.recovery import FROM_SCRATCH, NOTHING, RECOMMENDED, RecoveryTarget, arm_row
 from soulsgraph.transfer.report import CONTROLS, run_controls
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -56,7 +56,7 @@ def test_runs_of_one_plan_are_told_apart_by_their_seeds(folders, tmp_path):
 
 def test_gains_are_taken_within_each_seed_and_their_interval_over_the_seeds():
     found = {1: arms((0, 0, 0, 0), recommended=(1, 1, 0, 0)), 2: arms((1, 0, 0, 0), recommended=(1, 1, 1, 1))}
-    table = recovery_over_seeds(Target("iudex-phase2", episodes=4, budget=1_000), found)
+    table = recovery_over_seeds(RecoveryTarget("iudex-phase2", episodes=4, budget=1_000), found)
     nothing, recommended = table.summary
     assert recommended["win_percent"] == pytest.approx((50.0 + 100.0) / 2)
     assert recommended["gain_points"] == pytest.approx((50.0 + 75.0) / 2)
@@ -69,7 +69,7 @@ def test_gains_are_taken_within_each_seed_and_their_interval_over_the_seeds():
 
 def test_a_seed_with_nothing_recommended_stays_in_the_row_as_it_was():
     found = {1: arms((1, 0, 0, 0), dodge=(1, 1, 0, 0)), 2: arms((0, 0, 0, 0), recommended=(1, 0, 0, 0), dodge=(0,) * 4)}
-    table = recovery_over_seeds(Target("iudex-phase2", episodes=4, budget=1_000), found)
+    table = recovery_over_seeds(RecoveryTarget("iudex-phase2", episodes=4, budget=1_000), found)
     assert [row["setting"] for row in table.summary] == [NOTHING, RECOMMENDED, "dodge"]
     recommended, dodge = table.summary[1:]
     assert recommended["seeds"] == 2
@@ -79,7 +79,7 @@ def test_a_seed_with_nothing_recommended_stays_in_the_row_as_it_was():
 
 def test_many_seeds_are_shown_a_few_beside_each_other():
     found = {seed: arms((0, 0, 0, 0), recommended=(1, 0, 0, 0)) for seed in range(7)}
-    _, first, rest = recovery_over_seeds(Target("iudex-phase2", episodes=4, budget=1_000), found).to_rich()
+    _, first, rest = recovery_over_seeds(RecoveryTarget("iudex-phase2", episodes=4, budget=1_000), found).to_rich()
     assert [str(column.header) for column in first.columns] == ["setting", *(f"seed {seed}" for seed in range(5))]
     assert [str(column.header) for column in rest.columns] == ["setting", "seed 5", "seed 6"]
     assert first.row_count == rest.row_count == 2
@@ -87,7 +87,7 @@ def test_many_seeds_are_shown_a_few_beside_each_other():
 
 def test_one_seed_has_no_interval_over_seeds(tmp_path):
     table = recovery_over_seeds(
-        Target("iudex-phase2", episodes=4, budget=1_000), {1: arms((0, 0), **{FROM_SCRATCH: (1, 0)})}
+        RecoveryTarget("iudex-phase2", episodes=4, budget=1_000), {1: arms((0, 0), **{FROM_SCRATCH: (1, 0)})}
     )
     assert table.summary[-1]["win_percent_low"] is None
     table.save(tmp_path, "recovery")

@@ -16,7 +16,7 @@ from soulsgraph.runs.progress import Interrupted
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace
 from soulsgraph.transfer.measures import TransferOptions
-from soulsgraph.transfer.recovery import Arm, Target, arms_of, joint_arms, recover
+from soulsgraph.transfer.recovery import Arm, RecoveryTarget, arms_of, joint_arms, recover
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SKILL_NAMES
@@ -46,7 +46,7 @@ def test_joint_arms_adapt_the_same_skills_at_the_same_steps(run):
 
 def test_a_budget_too_small_for_every_skill_is_refused():
     with pytest.raises(SoulsGraphError, match="budget: expected a value from 1000"):
-        Target(SECOND, budget=10)
+        RecoveryTarget(SECOND, budget=10)
 
 
 def adapted(run):
@@ -85,7 +85,7 @@ def test_arms_spend_the_same_steps_beside_a_run_that_stays_as_it_is(run):
     before = {path: path.read_bytes() for path in run.library.folder.rglob("*") if path.is_file()}
     arms = (Arm("dodge", ("dodge",)), Arm("all", SKILL_NAMES), Arm("from scratch", ()))
     with connect(None) as session:
-        target, place = Target(SECOND, episodes=5, seed=3, budget=1_200), partial(Workplace, session=session)
+        target, place = RecoveryTarget(SECOND, episodes=5, seed=3, budget=1_200), partial(Workplace, session=session)
         results, again = (recover(run, target, arms, partial(place, display="silent"), QUIET) for _ in range(2))
     assert {path: path.read_bytes() for path in run.library.folder.rglob("*") if path.is_file()} == before
     assert [row["setting"] for row in results] == ["nothing", "dodge", "all", "from scratch"]

@@ -11,7 +11,7 @@ from soulsgraph.runs.lineage import adaptation_stages
 from soulsgraph.runs.plan import Plan
 from soulsgraph.transfer.over_seeds import chain_rates_over_seeds, check_chains, measures_over_seeds
 from soulsgraph.transfer.retention import (
-    Kept,
+    HomeRetention,
     backward_transfer,
     forgetting,
     forward_transfer,
@@ -81,7 +81,7 @@ def test_the_matrix_of_a_chain_is_evaluated_and_written(tmp_path):
 
 
 def test_old_versions_that_play_otherwise_would_show():
-    kept = Kept("iudex-phase1", np.array([True, True, False, False]), np.array([True, False, False, False]))
+    kept = HomeRetention("iudex-phase1", np.array([True, True, False, False]), np.array([True, False, False, False]))
     assert kept.to_dict()["difference"] == -0.25
     assert "2/4 before what came later, 1/4 now, -25.0 points; 1 episodes ended otherwise" in kept.line()
 

@@ -18,7 +18,7 @@ from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, play
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.watch import showing
-from soulsgraph.watch.fights import Fight, Source, play_fight
+from soulsgraph.watch.fights import AgentSource, Fight, play_fight
 from soulsgraph.watch.showing import FIGHT_SIZE, SIZE, FightWindow, draw, frames, line_sizes, write_gif, write_mp4
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
@@ -38,11 +38,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 @pytest.fixture(scope="module")
 def fight(run: RunFolder) -> Fight:
-    return play_fight(Source(run).agent(), SEEDS, 40)
+    return play_fight(AgentSource(run).agent(), SEEDS, 40)
 
 
 def test_the_fight_watched_is_the_one_that_an_evaluation_plays(run: RunFolder) -> None:
-    watched = play_fight(Source(run).agent(), SEEDS, 10_000)
+    watched = play_fight(AgentSource(run).agent(), SEEDS, 10_000)
     played = play(make_agent(run, Setting("iudex-phase1", "iudex-phase1")), SEEDS)
     assert watched.seconds == pytest.approx(played.seconds[0])
     assert watched.outcome == ("died" if played.died[0] else "won" if played.won[0] else "time over")
@@ -69,24 +69,24 @@ def test_a_decision_begins_where_the_skills_durations_say(fight: Fight) -> None:
 
 
 def test_a_random_skill_has_no_values_and_is_called_random(run: RunFolder) -> None:
-    watched = Source(run, randomize=("dodge",)).agent()
+    watched = AgentSource(run, randomize=("dodge",)).agent()
     fight = play_fight(watched, SEEDS, 10)
     players = {mind.skill.name: mind.player for mind in fight.minds}
     assert players == {"camera": "v1", "lock_on": "v1", "movement": "v1", "dodge": "random", "heal_attack": "v1"}
     assert [mind.skill.name for mind in fight.minds if mind.values is None] == ["dodge"]
     with pytest.raises(UnknownNameError, match="skill to replace"):
-        Source(run, randomize=("doge",)).agent()
+        AgentSource(run, randomize=("doge",)).agent()
 
 
 def test_another_scenario_and_start_are_fought_in(run: RunFolder) -> None:
-    agent = Source(run, "vordt", "long").agent().agent
+    agent = AgentSource(run, "vordt", "long").agent().agent
     assert (agent.scenario.name, agent.scenario.start) == ("vordt", "long")
 
 
 def test_a_run_in_training_fights_by_its_newest_checkpoint(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", Plan(scale=0.01))
     camera, lock_on = run.plan.stages()[:2]
-    begun = Source(run).agent()
+    begun = AgentSource(run).agent()
     assert begun.players == {"camera": "random"}
     assert begun.agent.scenario.refill  # The stage's practice ground.
     pretend_training(run, (camera,))
@@ -96,16 +96,16 @@ def test_a_run_in_training_fights_by_its_newest_checkpoint(tmp_path: Path) -> No
     weights[1] = {name: values * 2.0 for name, values in weights[1].items()}
     for step, one in zip((1000, 2000), weights, strict=True):
         save_checkpoint(run.path / "curves" / lock_on.name, step, checkpoint_weights({"lock_on": one}))
-        watched = Source(run).agent()
+        watched = AgentSource(run).agent()
         assert watched.players == {"camera": "v1", "lock_on": f"in training, step {step:,}"}
         network = watched.agent.networks["lock_on"]
         np.testing.assert_array_equal(network.weights["q_network.0.bias"], one["q_network.0.bias"])
     pretend_training(run, run.plan.stages()[1:])
-    assert set(Source(run).agent().players.values()) == {"v1"}
+    assert set(AgentSource(run).agent().players.values()) == {"v1"}
 
 
 def test_two_agents_fight_beside_each_other_from_the_same_seed(run: RunFolder, fight: Fight) -> None:
-    other = play_fight(Source(run, randomize=("movement",)).agent(), SEEDS, 25)
+    other = play_fight(AgentSource(run, randomize=("movement",)).agent(), SEEDS, 25)
     assert fight.seed == other.seed
     # The first tick's places differ by one tick of walking at most: the same start.
     assert np.abs(fight.scenes[0].raw[:6] - other.scenes[0].raw[:6]).max() < 1.0
@@ -120,7 +120,7 @@ def test_two_versions_of_a_run_fight_beside_each_other(tmp_path: Path) -> None:
     run = pretend_run(tmp_path / "run", Plan(scale=0.01))
     again = next(stage for stage in run.plan.stages() if stage.skill == "dodge")
     pretend_training(run, (replace(again, seed=again.seed + 1),))
-    first, newest = Source(run, versions={"dodge": 1}).agent(), Source(run).agent()
+    first, newest = AgentSource(run, versions={"dodge": 1}).agent(), AgentSource(run).agent()
     assert (first.name, newest.name) == ("run@dodge=v1", "run")
     assert (first.players["dodge"], newest.players["dodge"]) == ("v1", "v2")
     assert {name for name in first.players if first.players[name] != newest.players[name]} == {"dodge"}
@@ -136,11 +136,11 @@ def test_two_versions_of_a_run_fight_beside_each_other(tmp_path: Path) -> None:
 
 def test_a_version_that_the_run_has_not_is_refused(run: RunFolder) -> None:
     with pytest.raises(UnknownNameError, match=r"skill of run: expected one of .*found 'doge'. Did you mean 'dodge'"):
-        Source(run, versions={"doge": 1})
+        AgentSource(run, versions={"doge": 1})
     with pytest.raises(LibraryError, match="version of dodge: expected one of v1, found v3; choose"):
-        Source(run, versions={"dodge": 3})
+        AgentSource(run, versions={"dodge": 3})
     with pytest.raises(SoulsGraphError, match="dodge: expected v1 or random actions, found both"):
-        Source(run, randomize=("dodge",), versions={"dodge": 1})
+        AgentSource(run, randomize=("dodge",), versions={"dodge": 1})
 
 
 def test_a_picture_shows_the_chosen_action_of_every_skill(fight: Fight) -> None:

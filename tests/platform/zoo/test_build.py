@@ -10,7 +10,7 @@ from soulsgraph.runs.evaluate import check_library
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph.zoo.build import Workshop
-from soulsgraph.zoo.card import Digests, Origin, Reached, read_card
+from soulsgraph.zoo.card import Digests, EvaluationScore, TrainingOrigin, read_card
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.files import write_json
@@ -34,7 +34,7 @@ def test_an_agent_is_trained_and_takes_the_place_of_an_older_one(workshop, tmp_p
     folder = workshop.agents / _NAME
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "card.json", "library", "plan.json"]
     assert read_card(folder) == made
-    assert made.reached == Reached.of(made.reached.outcomes, made.reached.seed)
+    assert made.reached == EvaluationScore.of(made.reached.outcomes, made.reached.seed)
     assert made.digests == Digests.of(RunFolder.open(folder).plan)
     # The second call trains nothing more.
     assert workshop.build(_NAME) == made
@@ -44,7 +44,7 @@ def test_an_agent_is_trained_and_takes_the_place_of_an_older_one(workshop, tmp_p
 
 
 def test_an_unfinished_agent_of_another_commit_is_not_gone_on_with(workshop):
-    origin = replace(Origin.now(), commit="0" * 40)
+    origin = replace(TrainingOrigin.now(), commit="0" * 40)
     RunFolder.create(workshop.runs / _NAME, replace(zoo.plan_of(_NAME), scale=workshop.scale))
     write_json(workshop.runs / _NAME / "origin.json", to_table(origin))
     with pytest.raises(RunFolderError, match=f"expected commit {'0' * 40}, by which it was begun"):

@@ -16,8 +16,18 @@ from soulsgraph.runs.curves import CURVE_SEED
 from soulsgraph.runs.evaluate import EVALUATION_SEED, check_library, evaluation_seeds
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
-from soulsgraph.zoo.card import CARD, PAGE, ZOO_SEED, Digests, Origin, Reached, card_page, make_card, read_card
-from soulsgraph.zoo.playing import Verified, verify_agent
+from soulsgraph.zoo.card import (
+    CARD,
+    PAGE,
+    ZOO_SEED,
+    Digests,
+    EvaluationScore,
+    TrainingOrigin,
+    card_page,
+    make_card,
+    read_card,
+)
+from soulsgraph.zoo.playing import Verification, verify_agent
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import DataError, UnknownNameError
 from soulsgraph_envs.core.files import write_json
@@ -53,7 +63,7 @@ def test_an_agents_skills_and_card_fit_the_code(name):
 @pytest.mark.parametrize("name", zoo.agent_names())
 def test_a_cards_figures_follow_from_its_outcomes_and_its_page_from_the_card(name):
     card = read_card(zoo.AGENTS / name)
-    assert card.reached == Reached.of(card.reached.outcomes, ZOO_SEED)
+    assert card.reached == EvaluationScore.of(card.reached.outcomes, ZOO_SEED)
     assert card.reached.episodes == 1_000
     assert card.origin.commit
     assert "modified" not in card.origin.commit
@@ -90,32 +100,32 @@ def test_the_first_episodes_of_a_card_are_played_again_with_the_same_outcomes():
         assert found.differing == 0
 
 
-def _reached(*wins: int, episodes: int = 200) -> list[Reached]:
-    return [Reached.of(np.arange(episodes) < count, ZOO_SEED) for count in wins]
+def _reached(*wins: int, episodes: int = 200) -> list[EvaluationScore]:
+    return [EvaluationScore.of(np.arange(episodes) < count, ZOO_SEED) for count in wins]
 
 
 @pytest.mark.parametrize(("found", "same", "holds"), [(102, True, True), (103, True, False), (103, False, True)])
 def test_a_rate_holds_within_a_point_here_and_within_the_interval_elsewhere(found, same, holds):
     card, now = _reached(100, found)
-    assert Verified("one", card, now, same, ()).holds == holds
+    assert Verification("one", card, now, same, ()).holds == holds
 
 
 def test_a_rate_outside_the_interval_holds_nowhere():
     card, now = _reached(100, 130)
-    assert not Verified("one", card, now, False, ()).holds
-    assert Verified("one", card, now, False, ()).differing == 30
+    assert not Verification("one", card, now, False, ()).holds
+    assert Verification("one", card, now, False, ()).differing == 30
 
 
 def test_outcomes_are_kept_bit_by_bit():
     won = np.random.default_rng(0).random(37) < 0.4
-    reached = Reached.of(won, 5)
+    reached = EvaluationScore.of(won, 5)
     assert reached.outcomes.tolist() == won.tolist()
     assert (reached.wins, reached.episodes) == (won.sum(), 37)
-    assert reached.first(11) == Reached.of(won[:11], 5)
+    assert reached.first(11) == EvaluationScore.of(won[:11], 5)
 
 
 def test_a_cards_page_has_the_header_of_a_model_hub(tmp_path):
-    card = make_card("pretended", pretend_run(tmp_path / "run", Plan()), Origin.now(), episodes=16)
+    card = make_card("pretended", pretend_run(tmp_path / "run", Plan()), TrainingOrigin.now(), episodes=16)
     header = yaml.safe_load(card_page(card).split("---\n")[1])
     (model,) = header["model-index"]
     (result,) = model["results"]

@@ -16,7 +16,7 @@ from soulsgraph_envs.testing import PATIENCE_S, LossyGame, until
 from soulsgraph_policies.agents.inference import FrozenNetwork
 from soulsgraph_policies.learning import real_time
 from soulsgraph_policies.learning.real_time import RealTimeSampling
-from soulsgraph_policies.learning.sampler import Sampled, Sampler
+from soulsgraph_policies.learning.sampler import SampledModule, Sampler
 
 CAMERA = make_skill("camera")
 SCENARIO = practice_ground(load_scenario("iudex-phase1"), CAMERA)
@@ -34,7 +34,7 @@ def network(action: int = 0) -> FrozenNetwork:
 def make_sampler(losses=None, failures=(), exploration=0.0):
     game = LossyGame(Simulator(1), losses or {}, failures)
     combat = Combat(game, (CAMERA,), SCENARIO, Horizon("camera", CAMERA.horizon))
-    return Sampler(combat, 7, [Sampled("camera", ("camera",), lambda _: exploration)]), game
+    return Sampler(combat, 7, [SampledModule("camera", ("camera",), lambda _: exploration)]), game
 
 
 def threaded(sampler: Sampler) -> RealTimeSampling:

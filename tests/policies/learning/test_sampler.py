@@ -17,7 +17,7 @@ from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill, practice_ground
 from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks, layer_names_at
-from soulsgraph_policies.learning.sampler import Sampled, Sampler, Transitions
+from soulsgraph_policies.learning.sampler import SampledModule, Sampler, Transitions
 
 
 def networks(skills, scenario, seed=0) -> list[FrozenNetwork]:
@@ -44,7 +44,7 @@ def fight(trained: str, lanes: int):
 
 def make_sampler(trained: str, lanes: int, exploration: float = 0.3, seed: int = 5) -> Sampler:
     skills, scenario, combat = fight(trained, lanes)
-    sampler = Sampler(combat, seed, [Sampled(trained, (trained,), lambda _: exploration)])
+    sampler = Sampler(combat, seed, [SampledModule(trained, (trained,), lambda _: exploration)])
     sampler.set_networks(networks(skills, scenario))
     return sampler
 
@@ -94,7 +94,7 @@ def test_a_sample_never_brings_more_than_asked_for_and_paper_rounds_are_exact():
 def test_only_the_trained_skill_explores():
     def actions_of(exploration):
         skills, scenario, combat = fight("dodge", 8)
-        sampler = Sampler(combat, 1, [Sampled("dodge", ("dodge",), lambda _: exploration)])
+        sampler = Sampler(combat, 1, [SampledModule("dodge", ("dodge",), lambda _: exploration)])
         sampler.set_networks(networks(skills, scenario))
         greedy = FusedNetworks(networks(skills, scenario))
         expected, strayed = np.zeros((8, len(skills)), np.int64), np.zeros(len(skills), int)
@@ -160,7 +160,7 @@ def test_lanes_have_episodes_of_their_own():
 
 def test_transitions_of_a_lane_and_episode_follow_each_other():
     skills, scenario, combat = fight("dodge", 3)
-    sampler = Sampler(combat, 5, [Sampled("dodge", ("dodge",), lambda _: 0.3)], first_lane=6)
+    sampler = Sampler(combat, 5, [SampledModule("dodge", ("dodge",), lambda _: 0.3)], first_lane=6)
     sampler.set_networks(networks(skills, scenario))
     transitions = sampler.sample(2000).transitions["dodge"]
     assert set(transitions.lanes.tolist()) == {6, 7, 8}
@@ -179,7 +179,7 @@ def test_transitions_of_a_lane_and_episode_follow_each_other():
 
 def joint_sampler(lanes: int = 4, budget: float = math.inf, modules: tuple[str, str] = ("dodge", "heal_attack")):
     skills, scenario, combat = fight("heal_attack", lanes)
-    sampled = [Sampled(name, (name,), lambda _: 0.5, budget if name == "dodge" else math.inf) for name in modules]
+    sampled = [SampledModule(name, (name,), lambda _: 0.5, budget if name == "dodge" else math.inf) for name in modules]
     sampler = Sampler(combat, 5, sampled)
     sampler.set_networks(networks(skills, scenario))
     return sampler
@@ -243,7 +243,7 @@ def test_two_skills_of_one_module_have_lanes_of_their_own():
     skills, scenario, combat = fight("lock_on", 2)
     twin = replace(skills[0], name="camera_twin")
     both = Combat(combat.game, (skills[0], twin), scenario, Horizon("camera_twin", twin.horizon))
-    sampler = Sampler(both, 5, [Sampled("shared", ("camera", "camera_twin"), lambda _: 0.3)], first_lane=2)
+    sampler = Sampler(both, 5, [SampledModule("shared", ("camera", "camera_twin"), lambda _: 0.3)], first_lane=2)
     sampler.set_networks(networks((skills[0], twin), scenario))
     chunk = sampler.sample(40)
     (transitions,) = chunk.transitions.values()
@@ -263,7 +263,7 @@ def test_a_sampler_says_so_when_no_fight_lasts_to_a_decision(monkeypatch):
     # Half of the fights begin with the skill due, as its clock is drawn; here no decision of it ever ends.
     monkeypatch.setattr(Rollout, "log", lambda self: 0)
     monkeypatch.setattr(Combat, "ended", np.ones(2, np.bool_))
-    sampler = Sampler(combat, 5, [Sampled("heal_attack", ("heal_attack",), lambda _: 0.3)])
+    sampler = Sampler(combat, 5, [SampledModule("heal_attack", ("heal_attack",), lambda _: 0.3)])
     sampler.set_networks(networks(skills, scenario))
     with pytest.raises(GameError, match=r"expected fights in which heal_attack decides, found 400 in a row"):
         sampler.sample(64)

@@ -50,7 +50,7 @@ Key = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _SpooledChunk:
     """A chunk that is kept, as its file is named."""
 
     path: Path
@@ -110,7 +110,7 @@ class Spool:
         files = sorted((int(found[1]), found[2], int(found[3]), found[4], path) for found, path in there)
         self._start = 1 + max((start for start, *_ in files), default=0)
         #: Every chunk, oldest first.
-        self._kept: dict[Key, _Kept] = {}
+        self._kept: dict[Key, _SpooledChunk] = {}
         self.bytes = 0
         self._open([((boot, number), decisions, path) for _, boot, number, decisions, path in files], report)
         self._unsynced: list[Key] = []
@@ -135,7 +135,7 @@ class Spool:
                     path.unlink(missing_ok=True)
                 continue
             decisions = int(named) if named else sum(chunk.decisions.values())
-            self._kept[key] = _Kept(path, size, decisions)
+            self._kept[key] = _SpooledChunk(path, size, decisions)
             self.bytes += size
         if damaged and report is not None:
             report(
@@ -162,7 +162,7 @@ class Spool:
                 self.lost[DISK_FULL] += decisions
             return None
         with self._access:
-            self._kept[key] = _Kept(path, len(body) + _CHECKSUM.size, decisions)
+            self._kept[key] = _SpooledChunk(path, len(body) + _CHECKSUM.size, decisions)
             self.bytes += self._kept[key].size
             self._unsynced.append(key)
             while self.bytes > self._most_bytes and len(self._kept) > 1:

@@ -17,7 +17,7 @@ import numpy as np
 from soulsgraph_clusters.fleet.gateway.deduplication import MOST_RANGES
 from soulsgraph_clusters.fleet.gateway.journal import JOURNALED, Journal
 from soulsgraph_clusters.fleet.gateway.serving import to_bytes
-from soulsgraph_clusters.fleet.gateway.sessions import Elsewhere, Session
+from soulsgraph_clusters.fleet.gateway.sessions import GameSession, OtherGateways
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.arrays import check_moments, decode_columns, encode_weights
 from soulsgraph_clusters.fleet.protocol.settings import PC, FleetError, FleetSettings, rest_share
@@ -93,13 +93,13 @@ class Takes(Protocol):
     def stage(self) -> str:
         """The stage's name."""
 
-    def admit(self, session: Session) -> None:
+    def admit(self, session: GameSession) -> None:
         """Let a game play; raises SoulsGraphError if it may not, or cannot now."""
 
-    def task_for(self, session: Session) -> wire.Task:
+    def task_for(self, session: GameSession) -> wire.Task:
         """Return what a game that was admitted is to play."""
 
-    def require_room(self, session: Session, chunk: wire.Chunk) -> None:
+    def require_room(self, session: GameSession, chunk: wire.Chunk) -> None:
         """Refuse a chunk of a PC with endless processes or gaps; raises FleetError."""
 
     def published(self, version: int, now_s: float) -> None:
@@ -109,8 +109,8 @@ class Takes(Protocol):
         """Return the message of offered weights as it is sent."""
 
     def write(
-        self, group: Sequence[tuple[Session, wire.Chunk]], now_s: float
-    ) -> list[tuple[Session, wire.Acknowledgement]]:
+        self, group: Sequence[tuple[GameSession, wire.Chunk]], now_s: float
+    ) -> list[tuple[GameSession, wire.Acknowledgement]]:
         """Write chunks to the journal; return the acknowledgements, or raise SoulsGraphError and be asked again."""
 
 
@@ -135,7 +135,7 @@ class Intake(Offers):
         #: Of what frozen skills are to be played by; empty before it is known.
         self._frozen = b""
         #: Games that play through other gateways.
-        self.elsewhere = Elsewhere()
+        self.elsewhere = OtherGateways()
 
     @property
     def stage(self) -> str:
@@ -147,7 +147,7 @@ class Intake(Offers):
         """The PCs that the fleet's file names; none where every PC with a token may play."""
         return tuple(self._settings.pcs)
 
-    def admit(self, session: Session, gateway: int = 0) -> None:
+    def admit(self, session: GameSession, gateway: int = 0) -> None:
         """Number a game's lanes and boots; `gateway` is the relay that it dialled, 0 for the one beside the journal.
 
         Raises:
@@ -163,20 +163,20 @@ class Intake(Offers):
             # Writing takes a moment, in which another gateway may have let its like in.
             self.elsewhere.claim(session.hello, gateway)
 
-    def require_room(self, session: Session, chunk: wire.Chunk) -> None:
+    def require_room(self, session: GameSession, chunk: wire.Chunk) -> None:
         """Refuse a chunk of a PC with endless processes or gaps; raises FleetError."""
         # What came before it may not be in the journal yet.
         if session.latest != (chunk.boot, chunk.sequence - 1):
             self._require_room(session, chunk.boot, chunk.sequence)
         session.latest = chunk.boot, chunk.sequence
 
-    def _require_room(self, session: Session, boot: str, sequence: int) -> None:
+    def _require_room(self, session: GameSession, boot: str, sequence: int) -> None:
         pc = session.hello.pc
         # Nothing that was seen is forgotten instead: it would be taken a second time.
         if not self.journal.seen.has_room(pc, session.hello.game, boot, sequence):
             raise FleetError(_TOO_MANY_BOOTS.format(pc=pc, most=MOST_RANGES))
 
-    def task_for(self, session: Session) -> wire.Task:
+    def task_for(self, session: GameSession) -> wire.Task:
         """Return what a game that was admitted is to play."""
         first = self._lanes.first(session.name, session.hello.lanes)
         # A game that was started again has other fights than before.
@@ -199,8 +199,8 @@ class Intake(Offers):
             self._frozen = weights_digest({skill: weights[module] for skill, module in frozen.items()})
 
     def write(
-        self, group: Sequence[tuple[Session, wire.Chunk]], now_s: float
-    ) -> list[tuple[Session, wire.Acknowledgement]]:
+        self, group: Sequence[tuple[GameSession, wire.Chunk]], now_s: float
+    ) -> list[tuple[GameSession, wire.Acknowledgement]]:
         """Write chunks to the journal, each with its verdict, and return the acknowledgements to send.
 
         Raises:
@@ -214,7 +214,7 @@ class Intake(Offers):
                 raise FleetError("journal: expected a stage under way, found its end; the next one takes this.")
             records = [self._record(session, chunk, now_s, taken, there) for session, chunk in group]
             self.journal.append(records)
-        answers: dict[tuple[Session, str], wire.Acknowledgement] = {}
+        answers: dict[tuple[GameSession, str], wire.Acknowledgement] = {}
         for (session, chunk), record in zip(group, records, strict=True):
             answer = answers.setdefault((session, chunk.boot), wire.Acknowledgement(boot=chunk.boot))
             answer.sequences.append(chunk.sequence)
@@ -230,7 +230,7 @@ class Intake(Offers):
 
     def _record(
         self,
-        session: Session,
+        session: GameSession,
         chunk: wire.Chunk,
         now_s: float,
         taken: Counter[str],
@@ -258,7 +258,7 @@ class Intake(Offers):
                 record.chunk.ClearField(name)
         return record
 
-    def _verdict(self, session: Session, chunk: wire.Chunk, now_s: float) -> str:
+    def _verdict(self, session: GameSession, chunk: wire.Chunk, now_s: float) -> str:
         if (chunk.stage, chunk.attempt) != (self.journal.stage, self.journal.attempt):
             return OTHER_STAGE
         if self.stale_ticks(chunk.weights_version, now_s) > self._settings.most_stale_ticks:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from soulsgraph_clusters.fleet.gateway.admission import ALTERED, Takes
-from soulsgraph_clusters.fleet.gateway.sessions import Session
+from soulsgraph_clusters.fleet.gateway.sessions import GameSession
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -34,7 +34,7 @@ class ChunkQueue:
 
     def __init__(self, intake: Takes, note: Callable[[str], None]) -> None:
         self._intake, self._note = intake, note
-        self._waiting: asyncio.Queue[tuple[Session, wire.Chunk, float]] = asyncio.Queue(MOST_WAITING)
+        self._waiting: asyncio.Queue[tuple[GameSession, wire.Chunk, float]] = asyncio.Queue(MOST_WAITING)
         self._bytes = 0
         #: Whether chunks are taken, which is not so while a stage ends, and whether they are written: not between two.
         self._takes, self._writes = asyncio.Event(), asyncio.Event()
@@ -46,7 +46,7 @@ class ChunkQueue:
         #: Set whenever something was appended to the journal.
         self.appended = threading.Event()
 
-    async def put(self, session: Session, chunk: wire.Chunk) -> None:
+    async def put(self, session: GameSession, chunk: wire.Chunk) -> None:
         """Let a chunk wait to be written; where too much waits already, its game is not the one that is silent."""
         session.held = True
         try:
@@ -89,7 +89,9 @@ class ChunkQueue:
             self._bytes -= chunk.ByteSize()
             self._waiting.task_done()
 
-    async def _written(self, group: list[tuple[Session, wire.Chunk]]) -> list[tuple[Session, wire.Acknowledgement]]:
+    async def _written(
+        self, group: list[tuple[GameSession, wire.Chunk]]
+    ) -> list[tuple[GameSession, wire.Acknowledgement]]:
         """Write a group, and try again while that fails."""
         loop = asyncio.get_running_loop()
         while True:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from soulsgraph_clusters.fleet.gateway.admission import Intake
 from soulsgraph_clusters.fleet.gateway.folder import read_drained
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway
-from soulsgraph_clusters.fleet.gateway.sessions import Player, Session, check_alone
+from soulsgraph_clusters.fleet.gateway.sessions import GameSession, Player, check_alone
 from soulsgraph_clusters.fleet.gateway.status import GameStatus
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.security import Identity, Tokens, read_identity
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.agents.projects import Loaded
+from soulsgraph_policies.agents.projects import LoadedProject
 
 #: Why a stream ends whose game dialled another gateway.
 MOVED = "it plays through another gateway"
@@ -33,7 +33,7 @@ class Rights:
 
 
 @dataclass(frozen=True)
-class Start:
+class StageStart:
     """What a gateway begins a stage with: its task as JSON, the fleet's settings, and what it proves itself by.
 
     `projects` are those whose skills take part, by value: its process has not imported their code.
@@ -45,7 +45,7 @@ class Start:
     settings: FleetSettings
     identity: Identity | None = field(repr=False)
     rights: Rights = field(repr=False)
-    projects: tuple[Loaded, ...] = ()
+    projects: tuple[LoadedProject, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Admission:
 
 
 @dataclass(frozen=True)
-class Written:
+class Acknowledgements:
     """Acknowledgements, as bytes, each with the place of its game among those of the call.
 
     `refused` says by the same places whose chunks are taken no longer, `failure` why nothing was written.
@@ -100,7 +100,9 @@ class Orders:
 class Desk:
     """Answer the other gateways, which are numbered from 2 on; one thread calls it, beside the gateway's own."""
 
-    def __init__(self, fleet: Fleet, intake: Intake, gateway: Gateway, projects: tuple[Loaded, ...] = ()) -> None:
+    def __init__(
+        self, fleet: Fleet, intake: Intake, gateway: Gateway, projects: tuple[LoadedProject, ...] = ()
+    ) -> None:
         self._fleet, self._intake, self._gateway, self._projects = fleet, intake, gateway, projects
         self._tokens = Tokens(fleet.folder / fleet.settings.tokens)
         self._described: dict[int, Sequence[GameStatus]] = {}
@@ -108,15 +110,17 @@ class Desk:
         self._serving: dict[int, str] = {}
         self._attempt = intake.journal.attempt
 
-    def start(self) -> Start:
+    def start(self) -> StageStart:
         """Return what a gateway begins with."""
         fleet, task, journal = self._fleet, self._intake.task.to_json(), self._intake.journal
         identity = read_identity(fleet.settings, fleet.folder)
-        return Start(journal.stage, journal.attempt, task, fleet.settings, identity, self._rights(), self._projects)
+        return StageStart(
+            journal.stage, journal.attempt, task, fleet.settings, identity, self._rights(), self._projects
+        )
 
     def admit(self, number: int, hello: bytes) -> Admission:
         """Let a game of a gateway play, or say why not."""
-        session = Session(wire.Hello.FromString(hello), time.monotonic())
+        session = GameSession(wire.Hello.FromString(hello), time.monotonic())
         here = [*self._gateway.sessions.live]
         try:
             for other in here:
@@ -129,13 +133,13 @@ class Desk:
             self._gateway.end({session.name}, MOVED)
         return Admission(task.SerializeToString())
 
-    def write(self, hellos: Sequence[bytes], chunks: Sequence[tuple[int, bytes]]) -> Written:
+    def write(self, hellos: Sequence[bytes], chunks: Sequence[tuple[int, bytes]]) -> Acknowledgements:
         """Write chunks to the journal with one fsync, each with the place of its game among the hellos."""
         now_s = time.monotonic()
-        sessions = [Session(wire.Hello.FromString(hello), now_s) for hello in hellos]
+        sessions = [GameSession(wire.Hello.FromString(hello), now_s) for hello in hellos]
         places = {session: place for place, session in enumerate(sessions)}
         refused: dict[int, str] = {}
-        group: list[tuple[Session, wire.Chunk]] = []
+        group: list[tuple[GameSession, wire.Chunk]] = []
         for place, data in chunks:
             chunk = wire.Chunk.FromString(data)
             try:
@@ -146,9 +150,9 @@ class Desk:
         try:
             answers = self._intake.write(group, now_s) if group else []
         except SoulsGraphError as failure:
-            return Written(failure=str(failure))
+            return Acknowledgements(failure=str(failure))
         self._gateway.chunks.appended.set()
-        return Written([(places[session], answer.SerializeToString()) for session, answer in answers], refused)
+        return Acknowledgements([(places[session], answer.SerializeToString()) for session, answer in answers], refused)
 
     def exchange(self, number: int, report: Report) -> Orders:
         """Take a gateway's report, and return what it is to do."""

@@ -58,7 +58,7 @@ class Ranges:
             self._lasts.insert(place, number)
 
 
-class Seen:
+class ChunkSet:
     """A set of chunks, as ranges of sequences by `pc/game/boot`; nothing is ever forgotten.
 
     One thread adds; others may ask `has_room`.

@@ -82,7 +82,7 @@ _DRAINED_FILE = "drained.json"
 
 
 @dataclass(frozen=True)
-class _Drained:
+class _DrainList:
     """The PCs by name."""
 
     pcs: tuple[str, ...]
@@ -100,7 +100,7 @@ def read_drained(folder: Path) -> frozenset[str]:
         FleetError: if it has a name that no PC can have.
     """
     file = folder / _DRAINED_FILE
-    return frozenset(load(_Drained, Where(file)).pcs) if file.exists() else frozenset()
+    return frozenset(load(_DrainList, Where(file)).pcs) if file.exists() else frozenset()
 
 
 def set_drained(folder: Path, pc: str, drained: bool) -> None:
@@ -117,6 +117,6 @@ def set_drained(folder: Path, pc: str, drained: bool) -> None:
             with writing(folder / _DRAINED_FILE):
                 (folder / _DRAINED_FILE).unlink(missing_ok=True)
             return
-        text = to_json(to_table(_Drained(tuple(sorted(names)))), indent=1)
+        text = to_json(to_table(_DrainList(tuple(sorted(names)))), indent=1)
         with whole_file(folder / _DRAINED_FILE) as temporary:
             temporary.write_text(f"{text}\n", encoding="utf-8")

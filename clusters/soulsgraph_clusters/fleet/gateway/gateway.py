@@ -30,7 +30,7 @@ from soulsgraph_clusters.fleet.gateway.serving import (
     parse_message,
     to_bytes,
 )
-from soulsgraph_clusters.fleet.gateway.sessions import Notes, Session, Sessions
+from soulsgraph_clusters.fleet.gateway.sessions import GameSession, Notes, Sessions
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol import project_digests
 from soulsgraph_clusters.fleet.protocol.security import Identity, Tokens, credentials_of, read_identity, sent_token
@@ -192,7 +192,7 @@ class Gateway:
         self._admissions = [task for task in self._admissions if not task.done()]
         self._admissions += [self._loop.create_task(self._take_up(session)) for session in self.sessions.live]
 
-    async def _take_up(self, session: Session) -> None:
+    async def _take_up(self, session: GameSession) -> None:
         """Let a game that was connected before the stage began play in it, or say why not."""
         try:
             await self._admit(session)
@@ -223,7 +223,7 @@ class Gateway:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, UNKNOWN_TOKEN)
         try:
             first = await asyncio.wait_for(next_message(messages), HELLO_WITHIN_S)
-            session = Session(parse_message(first).hello, self._loop.time(), token=token, address=address)
+            session = GameSession(parse_message(first).hello, self._loop.time(), token=token, address=address)
             check_hello(session.hello, name, self._settings, address)
             session.hello.pc = name
             if session.hello.only_asks:
@@ -257,7 +257,7 @@ class Gateway:
             if self.sessions.end(session):
                 self.notes.add(f"{session.name} left{session.reason and f': {session.reason}'}")
 
-    async def _admit(self, session: Session) -> None:
+    async def _admit(self, session: GameSession) -> None:
         """Let a game play in the present stage, or the next one between two; raises SoulsGraphError if it may not."""
         # Another stage may have begun meanwhile.
         while session.admitted is not self._intake:
@@ -270,10 +270,10 @@ class Gateway:
             await self._loop.run_in_executor(None, intake.admit, session)
             session.admitted, session.latest = intake, ("", 0)
 
-    def _require_projects(self, session: Session) -> None:
+    def _require_projects(self, session: GameSession) -> None:
         project_digests.require(self._intake.task.projects, project_digests.of_hello(session.hello), session.hello.pc)
 
-    def _order(self, session: Session) -> None:
+    def _order(self, session: GameSession) -> None:
         """Let a game play, or let it play no longer where its PC is drained; one that is not admitted waits."""
         if not self._plays(session):
             return
@@ -285,7 +285,7 @@ class Gateway:
         session.weights_version = -1
         self._send_weights(session)
 
-    def _plays(self, session: Session) -> bool:
+    def _plays(self, session: GameSession) -> bool:
         return self._begun.is_set() and not self._over and session.admitted is self._intake
 
     def _name_of(self, token: str) -> str:
@@ -296,7 +296,7 @@ class Gateway:
             self.notes.add(str(error))
             return ""
 
-    async def _both_ways(self, session: Session, messages: AsyncIterator[bytes], context: Any) -> None:
+    async def _both_ways(self, session: GameSession, messages: AsyncIterator[bytes], context: Any) -> None:
         reading, sending, over = (
             self._loop.create_task(work)
             for work in (self._read(session, messages), self._send(session, context), session.over.wait())
@@ -309,12 +309,12 @@ class Gateway:
                 task.cancel()
             await asyncio.gather(reading, sending, over, return_exceptions=True)
 
-    async def _send(self, session: Session, context: Any) -> None:
+    async def _send(self, session: GameSession, context: Any) -> None:
         while not session.closed:
             for message in await session.waiting():
                 await context.write(message)
 
-    async def _read(self, session: Session, messages: AsyncIterator[bytes]) -> None:
+    async def _read(self, session: GameSession, messages: AsyncIterator[bytes]) -> None:
         try:
             async for data in messages:
                 session.heard_s = self._loop.time()
@@ -332,7 +332,7 @@ class Gateway:
             pass  # The stream was closed while it was read.
         session.finish()
 
-    def _refuse(self, session: Session, reason: str) -> None:
+    def _refuse(self, session: GameSession, reason: str) -> None:
         session.send(wire.ToGame(stop=wire.Stop(reason=reason, refused=True)))
         session.reason = reason
         session.finish()
@@ -350,7 +350,7 @@ class Gateway:
                 self._send_weights(session)
             await asyncio.sleep(PUBLISH_EVERY_S)
 
-    def _send_weights(self, session: Session) -> None:
+    def _send_weights(self, session: GameSession) -> None:
         if self._offer is not None and self._plays(session) and session.weights_version != self._offer[0]:
             session.weights = self._intake.weights_message(self._offer, first=session.weights_version < 0)
             session.weights_version = self._offer[0]

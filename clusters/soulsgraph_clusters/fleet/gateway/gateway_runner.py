@@ -26,7 +26,7 @@ from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_policies.agents.inference import Weights
-from soulsgraph_policies.agents.projects import Loaded, take_over
+from soulsgraph_policies.agents.projects import LoadedProject, take_over
 from soulsgraph_policies.learning.draws import check_even_draws
 from soulsgraph_policies.learning.env_runners import ChunkRunner
 from soulsgraph_policies.learning.sampler import Chunk
@@ -56,7 +56,7 @@ class FleetStage:
     scenario: str
     options: SkillOptions
     #: Whose skills take part; the gateway's process has not imported their code.
-    projects: tuple[Loaded, ...] = ()
+    projects: tuple[LoadedProject, ...] = ()
     process: ray.actor.ActorHandle | None = None
 
     def task(self, config: SkillDQNConfig) -> StageTask:
@@ -77,7 +77,7 @@ class FleetStage:
 
 
 @dataclass(frozen=True)
-class Fetched:
+class JournalSlice:
     """The journal's records from a position on, as they were written, and what is to be logged.
 
     Bytes travel between processes at a tenth of what their arrays would take.
@@ -162,7 +162,7 @@ class GatewayRunner(ChunkRunner):
         """Return nothing: a fleet's transitions are fetched by their position in the journal."""
         return []
 
-    def fetch(self, position: int) -> Fetched:
+    def fetch(self, position: int) -> JournalSlice:
         """Return the journal's records from a position on, none if none come within a moment.
 
         A journal that is damaged, or begins after the position, is a `failure`: an actor that raises would only be
@@ -171,9 +171,9 @@ class GatewayRunner(ChunkRunner):
         try:
             return self._fetch(position)
         except SoulsGraphError as error:
-            return Fetched(failure=str(error))
+            return JournalSlice(failure=str(error))
 
-    def _fetch(self, position: int) -> Fetched:
+    def _fetch(self, position: int) -> JournalSlice:
         self._gateway.check()
         self._gateway.chunks.appended.clear()
         if self._journal.end <= position:
@@ -184,7 +184,7 @@ class GatewayRunner(ChunkRunner):
         decisions = dict(self._journal.decisions)
         status = self._status.update(self._version)
         shares = self._journal.batch_shares
-        return Fetched(self._journal.attempt, records, notes, playing, decisions, status, batch_shares=shares)
+        return JournalSlice(self._journal.attempt, records, notes, playing, decisions, status, batch_shares=shares)
 
     def answer(self, question: str, *words: Any) -> Any:
         """Answer another gateway by the `Desk` method of this name."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
-from soulsgraph_clusters.fleet.gateway.deduplication import Key, Seen, key_of
+from soulsgraph_clusters.fleet.gateway.deduplication import ChunkSet, Key, key_of
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Before, Record
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_envs.core.files import make_folder, sync_file, sync_folder, writing
@@ -86,7 +86,7 @@ class Journal:
         self._segment_bytes, self._most_bytes = min(segment_bytes, most_bytes // 16), most_bytes
         self._reading = reading
         #: The chunks that it has, and those that it had before it was pruned.
-        self.seen = Seen()
+        self.seen = ChunkSet()
         #: Decisions by `PC/verdict`, since the journal began.
         self.decisions: Counter[str] = Counter()
         self.attempt = ""
@@ -278,7 +278,7 @@ class Journal:
             raise JournalError(path, f"the journal of {self.stage} {self.attempt}".rstrip(), f"that of {before.stage}")
         if not self.attempt:
             self.attempt, self.batch_shares = before.attempt, dict(before.batch_shares)
-            self.seen = Seen(before)
+            self.seen = ChunkSet(before)
             self.decisions.update(before.decisions)
 
     def _begin_segment(self) -> None:

@@ -36,7 +36,7 @@ _MOST_PROJECTS = 20
 
 
 @dataclass(frozen=True)
-class Answer:
+class GameReport:
     """What one game said of itself; `problem` is why it could not play, empty if it could.
 
     `projects` are those of own skills that it has, and `lacks` is why it could not play those of the head.
@@ -65,7 +65,7 @@ class RollCall:
         self._projects = projects or {}
         self._settings, self._folder = fleet.settings, fleet.folder
         self._tokens = Tokens(fleet.folder / fleet.settings.tokens)
-        self._answers: dict[tuple[str, str], Answer] = {}
+        self._answers: dict[tuple[str, str], GameReport] = {}
         self._changed = threading.Condition()
         self._server = grpc.server(ThreadPoolExecutor(_MOST_STREAMS), options=SERVER_OPTIONS)
         self._server.add_generic_rpc_handlers((handler_of(self._answer),))
@@ -83,7 +83,7 @@ class RollCall:
         return silent | reasons
 
     @property
-    def answers(self) -> tuple[Answer, ...]:
+    def answers(self) -> tuple[GameReport, ...]:
         """The newest answer of every game, in the order of their names; of a PC's games the first `MOST_GAMES`."""
         with self._changed:
             return tuple(self._answers[key] for key in sorted(self._answers))
@@ -121,7 +121,7 @@ class RollCall:
             there = project_digests.of_hello(hello)
             lacks = project_digests.problem(self._projects, there)
             named = tuple(there)[:_MOST_PROJECTS]
-            answer = Answer(name, game, version, driver, min(hello.lanes, MOST_LANES), problem, named, lacks)
+            answer = GameReport(name, game, version, driver, min(hello.lanes, MOST_LANES), problem, named, lacks)
             if (name, game) in self._answers or sum(pc == name for pc, _ in self._answers) < MOST_GAMES:
                 self._answers[name, game] = answer
             self._changed.notify_all()

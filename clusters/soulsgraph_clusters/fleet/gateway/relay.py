@@ -18,10 +18,18 @@ import ray
 from ray.exceptions import RayError
 
 from soulsgraph_clusters.fleet.gateway.admission import Offers
-from soulsgraph_clusters.fleet.gateway.coordinator import MOVED, Admission, Orders, Report, Rights, Start, Written
+from soulsgraph_clusters.fleet.gateway.coordinator import (
+    MOVED,
+    Acknowledgements,
+    Admission,
+    Orders,
+    Report,
+    Rights,
+    StageStart,
+)
 from soulsgraph_clusters.fleet.gateway.folder import read_drained, set_drained
 from soulsgraph_clusters.fleet.gateway.gateway import STOP_WITHIN_S, Gateway
-from soulsgraph_clusters.fleet.gateway.sessions import Player, Session
+from soulsgraph_clusters.fleet.gateway.sessions import GameSession, Player
 from soulsgraph_clusters.fleet.gateway.status import Describer
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.arrays import decode_weights
@@ -46,13 +54,13 @@ _TOKENS = "tokens.json"
 class Writer(Protocol):
     """The gateway beside the journal, as `desk.Desk` answers; every call raises FleetError where it does not answer."""
 
-    def start(self) -> Start:
+    def start(self) -> StageStart:
         """Return what a gateway begins with."""
 
     def admit(self, number: int, hello: bytes) -> Admission:
         """Let a game of a gateway play, or say why not."""
 
-    def write(self, hellos: Sequence[bytes], chunks: Sequence[tuple[int, bytes]]) -> Written:
+    def write(self, hellos: Sequence[bytes], chunks: Sequence[tuple[int, bytes]]) -> Acknowledgements:
         """Write chunks to the journal."""
 
     def exchange(self, number: int, report: Report) -> Orders:
@@ -86,9 +94,9 @@ class RayWriter:
                 "asked again."
             ) from error
 
-    def start(self) -> Start:
+    def start(self) -> StageStart:
         """Return what a gateway begins with."""
-        start: Start = self._ask("start")
+        start: StageStart = self._ask("start")
         return start
 
     def admit(self, number: int, hello: bytes) -> Admission:
@@ -96,9 +104,9 @@ class RayWriter:
         admission: Admission = self._ask("admit", number, hello)
         return admission
 
-    def write(self, hellos: Sequence[bytes], chunks: Sequence[tuple[int, bytes]]) -> Written:
+    def write(self, hellos: Sequence[bytes], chunks: Sequence[tuple[int, bytes]]) -> Acknowledgements:
         """Write chunks to the journal."""
-        written: Written = self._ask("write", hellos, chunks)
+        written: Acknowledgements = self._ask("write", hellos, chunks)
         return written
 
     def exchange(self, number: int, report: Report) -> Orders:
@@ -110,12 +118,12 @@ class RayWriter:
 class RelayIntake(Offers):
     """Let the gateway beside the journal decide and write."""
 
-    def __init__(self, number: int, writer: Writer, start: Start) -> None:
+    def __init__(self, number: int, writer: Writer, start: StageStart) -> None:
         super().__init__(StageTask.from_json(start.task))
         self._number, self._writer, self.stage, self._attempt = number, writer, start.stage, start.attempt
         self._tasks: dict[str, wire.Task] = {}
 
-    def admit(self, session: Session) -> None:
+    def admit(self, session: GameSession) -> None:
         """Ask whether a game may play; raises FleetError if not, or if nobody answers."""
         admission = self._writer.admit(self._number, session.hello.SerializeToString())
         if admission.refusal:
@@ -125,16 +133,16 @@ class RelayIntake(Offers):
             raise FleetError("gateway: expected the stage that it serves, found that another began; try again.")
         self._tasks[session.name] = task
 
-    def task_for(self, session: Session) -> wire.Task:
+    def task_for(self, session: GameSession) -> wire.Task:
         """Return what a game that was admitted is to play."""
         return self._tasks[session.name]
 
-    def require_room(self, session: Session, chunk: wire.Chunk) -> None:
+    def require_room(self, session: GameSession, chunk: wire.Chunk) -> None:
         """Do nothing: the writer knows what it has."""
 
     def write(
-        self, group: Sequence[tuple[Session, wire.Chunk]], now_s: float
-    ) -> list[tuple[Session, wire.Acknowledgement]]:
+        self, group: Sequence[tuple[GameSession, wire.Chunk]], now_s: float
+    ) -> list[tuple[GameSession, wire.Acknowledgement]]:
         """Let chunks be written, and return the acknowledgements to send; raises FleetError where they are not."""
         sessions = list(dict.fromkeys(session for session, _ in group))
         places = {session: place for place, session in enumerate(sessions)}
@@ -169,7 +177,7 @@ class RelayGateway:
         self._notes = [f"listens at {address}"]
         self._begin(start.attempt)
 
-    def _intake(self, start: Start) -> RelayIntake:
+    def _intake(self, start: StageStart) -> RelayIntake:
         take_over(start.projects)
         self._offers = RelayIntake(self._number, self._writer, start)
         return self._offers

@@ -22,7 +22,7 @@ RIDE_WITHIN_S = 1.5
 
 
 @dataclass(eq=False)
-class Session:
+class GameSession:
     """One game's stream, from its hello on; used in the gateway's thread alone. Times are the gateway's own."""
 
     hello: wire.Hello
@@ -184,18 +184,18 @@ class Sessions:
     """The live sessions by name; a game that connects again takes the place of its own earlier stream."""
 
     def __init__(self) -> None:
-        self._live: dict[str, Session] = {}
-        self._latest: dict[str, Session] = {}
+        self._live: dict[str, GameSession] = {}
+        self._latest: dict[str, GameSession] = {}
         #: Why a PC was refused the latest time, and when; of a PC that plays again it is gone.
         self.refusals: dict[str, tuple[str, float]] = {}
 
     @property
-    def latest(self) -> Iterable[Session]:
+    def latest(self) -> Iterable[GameSession]:
         """The latest session of every game that was connected in the stage; other threads may ask too."""
         return [*self._latest.values()]
 
     @property
-    def live(self) -> Iterable[Session]:
+    def live(self) -> Iterable[GameSession]:
         """The sessions that are not closed; other threads may ask too."""
         return [session for session in [*self._live.values()] if not session.closed]
 
@@ -217,7 +217,7 @@ class Sessions:
         self._latest = {session.name: session for session in self.live}
         self.refusals.clear()
 
-    def begin(self, session: Session) -> Session | None:
+    def begin(self, session: GameSession) -> GameSession | None:
         """Add a session, and return the one of the same process that it replaces; raises as `check_alone`."""
         for other in self.live:
             check_alone(other.hello, session.hello)
@@ -225,7 +225,7 @@ class Sessions:
         self._live[session.name] = self._latest[session.name] = session
         return earlier
 
-    def end(self, session: Session) -> bool:
+    def end(self, session: GameSession) -> bool:
         """Remove a session, and return whether no other has taken its place."""
         if self._live.get(session.name) is not session:
             return False
@@ -265,7 +265,7 @@ class _Relay:
     claimed_s: dict[str, float] = field(default_factory=dict)
 
 
-class Elsewhere:
+class OtherGateways:
     """The live games of other gateways by name; one that was silent for `SILENT_AFTER_S` has none.
 
     Gateways are numbered; 0 is the one beside the journal, whose own sessions are not kept here. Any thread may ask.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from soulsgraph_clusters.fleet.gateway.admission import Intake, Offers
-from soulsgraph_clusters.fleet.gateway.sessions import Session, Sessions
+from soulsgraph_clusters.fleet.gateway.sessions import GameSession, Sessions
 from soulsgraph_clusters.fleet.protocol.messages import LONGEST_NAME, MOST_COUNT, plain
 from soulsgraph_clusters.fleet.protocol.settings import (
     ENDED,
@@ -250,16 +250,16 @@ class Describer:
         """Return how the connected games do now."""
         return tuple(row for _, row in self._rows(list(self._sessions.live)))
 
-    def latest(self) -> list[tuple[Session, GameStatus]]:
+    def latest(self) -> list[tuple[GameSession, GameStatus]]:
         """Return how every game did that was connected in the stage, beside its latest session."""
         return self._rows(list(self._sessions.latest))
 
-    def _rows(self, sessions: Iterable[Session]) -> list[tuple[Session, GameStatus]]:
+    def _rows(self, sessions: Iterable[GameSession]) -> list[tuple[GameSession, GameStatus]]:
         with self._access:
             said, self._said = self._said, {}
             return [(session, self._game(session, said, time.monotonic())) for session in sessions]
 
-    def _game(self, session: Session, said: Mapping[tuple[str, str], deque[_Said]], now: float) -> GameStatus:
+    def _game(self, session: GameSession, said: Mapping[tuple[str, str], deque[_Said]], now: float) -> GameStatus:
         hello, health = session.hello, session.health
         metrics = {name: value for name, value in health.metrics.items() if math.isfinite(value)}
         reset_s = _behind(RESET_S, metrics)

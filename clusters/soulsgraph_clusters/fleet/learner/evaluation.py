@@ -147,7 +147,7 @@ class FleetFights:
     lost: int
 
 
-class _Collected:
+class _StageFights:
     """The fights of a stage as its journal has them."""
 
     def __init__(self, task: StageTask, wanted: int, on_finished: Callable[[int], None] | None) -> None:
@@ -219,12 +219,12 @@ def play_in_fleet(
         gateway = Gateway(fleet, intake)
         open_things.callback(gateway.stop, "the evaluation is over")
         gateway.publish(1, weights, {})
-        collected = _Collected(task, wanted, on_finished)
+        collected = _StageFights(task, wanted, on_finished)
         _collect(gateway, journal, collected, fleet.settings.alone_for_s)
         return collected.result()
 
 
-def _collect(gateway: Gateway, journal: Journal, collected: _Collected, alone_for_s: float) -> None:
+def _collect(gateway: Gateway, journal: Journal, collected: _StageFights, alone_for_s: float) -> None:
     """Take what the journal holds until every fight that counts is over."""
     fights, position = collected.fights, 0
     now_s = heard_s = 0.0

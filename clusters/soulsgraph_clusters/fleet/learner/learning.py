@@ -21,7 +21,7 @@ from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
 from soulsgraph_clusters.fleet.gateway.gateway import PUBLISH_EVERY_S, STOP_WITHIN_S
 from soulsgraph_clusters.fleet.gateway.gateway_process import GatewayGroup
-from soulsgraph_clusters.fleet.gateway.gateway_runner import FLEET, MOST_RECORDS, Fetched, FleetStage, read_chunk
+from soulsgraph_clusters.fleet.gateway.gateway_runner import FLEET, MOST_RECORDS, FleetStage, JournalSlice, read_chunk
 from soulsgraph_clusters.fleet.gateway.journal import JOURNALED, Journal
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, decisions_of
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
@@ -106,7 +106,7 @@ class FleetDQN(SkillDQN):
         """Fetch what the journal has more, some time after it was at its end; return the count of records."""
         time.sleep(max(self._next_fetch_s - time.monotonic(), 0.0))
         position, began_s = self.position + len(self._fetched), time.monotonic()
-        answers: list[Fetched] = self.env_runner_group.foreach_env_runner(
+        answers: list[JournalSlice] = self.env_runner_group.foreach_env_runner(
             lambda runner: runner.fetch(position),
             local_env_runner=not self.config.num_env_runners,
             timeout_seconds=self.config.sample_timeout_s,
@@ -322,7 +322,7 @@ class JournalRunner(ChunkRunner):
         """Return nothing: transitions are fetched by their position."""
         return []
 
-    def fetch(self, position: int) -> Fetched:
+    def fetch(self, position: int) -> JournalSlice:
         """Return the journal's records from a position on.
 
         Raises:
@@ -338,7 +338,9 @@ class JournalRunner(ChunkRunner):
         if not records:
             raise SoulsGraphError(f"journal: expected records from {position} on, found its end; replay fewer.")
         journal = self._journal
-        return Fetched(journal.attempt, records, decisions=dict(journal.decisions), batch_shares=journal.batch_shares)
+        return JournalSlice(
+            journal.attempt, records, decisions=dict(journal.decisions), batch_shares=journal.batch_shares
+        )
 
     def prune(self, before: int) -> None:
         """Do nothing: a replay changes no journal."""

@@ -19,7 +19,7 @@ from soulsgraph_envs.skills import Skill, SkillOptions, make_skill, practice_gro
 from soulsgraph_envs.skills.definition import definition_of
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names_at
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.learning.sampler import Sampled, Sampler
+from soulsgraph_policies.learning.sampler import SampledModule, Sampler
 
 _REMEDY = "use the head's version of soulsgraph on the PC"
 
@@ -126,13 +126,13 @@ class StageTask:
         combat = Combat(game, self.skills, self.ground, Horizon(last.name, last.horizon))
         return Sampler(combat, seed, [self._sampled(module) for module in self.sampled])
 
-    def _sampled(self, module: str) -> Sampled:
+    def _sampled(self, module: str) -> SampledModule:
         names = tuple(skill.name for skill in self.skills_of([module]))
         numbers = self.learns.get(module)
         if numbers is None:
             explored = 1.0 if module in self.random else 0.0
-            return Sampled(module, names, lambda _: explored, inf)
-        return Sampled(module, names, numbers.exploration_rate, numbers.budget)
+            return SampledModule(module, names, lambda _: explored, inf)
+        return SampledModule(module, names, numbers.exploration_rate, numbers.budget)
 
     def networks(self, weights: Mapping[str, Weights]) -> list[FrozenNetwork]:
         """Return the networks of every skill that these modules play, and one without effect for each random skill.

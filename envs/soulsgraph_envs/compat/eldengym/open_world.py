@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from soulsgraph_envs.compat.eldengym.client.keys import DATA, Keyboard, fight_name, without_effect
+from soulsgraph_envs.compat.eldengym.client.keys import DATA, KeyTranslator, fight_name, without_effect
 from soulsgraph_envs.compat.eldengym.client.world import Answer, World, WorldOptions, done
 from soulsgraph_envs.compat.eldengym.errors import SimulatedGameWarning
 from soulsgraph_envs.core.access import split_address
@@ -52,7 +52,7 @@ _SHOWN, _WRITABLE = vars(load_attributes()).values()
 _OTHERS = ("HeroFp", "HeroMaxFp", "gameSpeedVal")
 
 
-class SimulatedWorld(World):
+class SimulatedFight(World):
     """One simulated fight.
 
     Raises:
@@ -71,14 +71,14 @@ class SimulatedWorld(World):
         self.supported = supported_controls(player)
         self._fp_max = player.body.fp
         self._simulator = Simulator(1, tick_s=1 / _FRAMES_PER_S)
-        self._keyboard = Keyboard()
+        self._keyboard = KeyTranslator()
         self._size = frame_size
         self._speed, self._owed_frames = 1.0, 0.0
         self._raw: RawValues | None = None
 
     def begin(self, seed: int) -> None:
         """Begin a fight from its own seed and lock on to the boss."""
-        self._keyboard = Keyboard()
+        self._keyboard = KeyTranslator()
         self._owed_frames = 0.0
         self._raw = self._simulator.reset(np.zeros(1, np.int64), self._scenario, derive_seeds(seed))
         self._advance(Control.LOCK_ON)
@@ -174,7 +174,7 @@ def open_world(options: WorldOptions, keys: Iterable[str]) -> World:
         from soulsgraph_envs.compat.eldengym.client.elden_client import SiphonWorld
 
         return SiphonWorld(options)
-    world = SimulatedWorld(options.scenario, options.frame_size)
+    world = SimulatedFight(options.scenario, options.frame_size)
     if options.driver == "auto":
         _warn(
             f"no Siphon server answers at {options.host}: a simulated boss of our own invention "

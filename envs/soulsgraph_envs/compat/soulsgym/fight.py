@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Space
 
-from soulsgraph_envs.compat.soulsgym.core.fights import STATIC, UNKNOWN, Fight, player_table
+from soulsgraph_envs.compat.soulsgym.core.fights import STATIC, UNKNOWN, BossFight, player_table
 from soulsgraph_envs.compat.soulsgym.core.game_state import Floats, GameState
 from soulsgraph_envs.compat.soulsgym.exception import InvalidPlayerStateError
 from soulsgraph_envs.core.fighters import Status
@@ -55,7 +55,7 @@ class Observer:
     is shown of a boss that has it.
     """
 
-    def __init__(self, fight: Fight, scenario: Scenario) -> None:
+    def __init__(self, fight: BossFight, scenario: Scenario) -> None:
         self._fight = fight
         self._body = body = load_player(scenario.player).body
         low, high = fight.limits

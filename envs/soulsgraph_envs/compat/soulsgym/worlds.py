@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from soulsgraph_envs.compat.soulsgym.core.fights import Fight, Pose, player_table
+from soulsgraph_envs.compat.soulsgym.core.fights import BossFight, Pose, player_table
 from soulsgraph_envs.compat.soulsgym.core.game_state import Floats, GameState
 from soulsgraph_envs.compat.soulsgym.exception import InvalidGameSettings
 from soulsgraph_envs.compat.soulsgym.fight import frost_of
@@ -51,7 +51,7 @@ class SoulsGymWorld(ABC):
         """Return the controls that have an effect in a scenario; refuse one that cannot be fought here."""
 
     @abstractmethod
-    def begin(self, fight: Fight, scenario: Scenario, start: Pose, seed: int) -> GameState:
+    def begin(self, fight: BossFight, scenario: Scenario, start: Pose, seed: int) -> GameState:
         """Begin a fight with the player at `start` and the boss at its own, facing each other with full HP."""
 
     @abstractmethod
@@ -66,7 +66,7 @@ class SoulsGymWorld(ABC):
         """Release every key and leave the game playable; a second call does nothing."""
         self.game.close()
 
-    def _follow(self, fight: Fight, scenario: Scenario) -> None:
+    def _follow(self, fight: BossFight, scenario: Scenario) -> None:
         """Follow the animations and the phase of a fight that begins."""
         self._fight, self._scenario = fight, scenario
         #: The animation of each fighter, and the seconds since it began.
@@ -131,7 +131,7 @@ class SimulatedWorld(SoulsGymWorld):
         """Return the controls that have an effect in a scenario."""
         return supported_controls(load_player(scenario.player))
 
-    def begin(self, fight: Fight, scenario: Scenario, start: Pose, seed: int) -> GameState:
+    def begin(self, fight: BossFight, scenario: Scenario, start: Pose, seed: int) -> GameState:
         """Begin a fight with the player at `start`, the boss at its own, the lock taken."""
         self._follow(fight, scenario)
         self._frost = frost_of(scenario.boss)
@@ -217,7 +217,7 @@ class LiveWorld(SoulsGymWorld):
             )
         return self.game.capabilities.controls
 
-    def begin(self, fight: Fight, scenario: Scenario, start: Pose, seed: int) -> GameState:
+    def begin(self, fight: BossFight, scenario: Scenario, start: Pose, seed: int) -> GameState:
         """Begin a fight with the player at `start`, the boss at its own, the camera on it."""
         self._follow(fight, scenario)
         self._starts = start, fight.coordinates.boss_init_pose

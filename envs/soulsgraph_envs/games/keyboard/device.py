@@ -61,14 +61,14 @@ class Geometry(NamedTuple):
     height: int
 
 
-class Layout(NamedTuple):
+class KeyboardLayout(NamedTuple):
     """The keyboard's layouts, the one in use first, and whether keys are where an English layout has them."""
 
     names: tuple[str, ...]
     english: bool
 
 
-class Shown(NamedTuple):
+class WindowInfo(NamedTuple):
     """A window as the system lists it: its title, its process (0 if unknown), and how the system names it."""
 
     title: str
@@ -97,7 +97,7 @@ class Window(Protocol):
         """Release it; a second call does nothing."""
 
 
-def choose_window(shown: Sequence[Shown], title: str, pid: int, inner_pid: int = 0) -> Shown:
+def choose_window(shown: Sequence[WindowInfo], title: str, pid: int, inner_pid: int = 0) -> WindowInfo:
     """Choose the one window of a title, a process, or both.
 
     `inner_pid` is the process's id within its own PID namespace, by which it names itself in a container; a
@@ -132,7 +132,7 @@ def minimised(title: str) -> GameError:
     return GameError(f"window {title!r}: expected it on the screen, found it minimised; restore it.")
 
 
-def _with_process(window: Shown) -> str:
+def _with_process(window: WindowInfo) -> str:
     return f"{window.title!r} of {f'process {window.pid}' if window.pid else 'a process that it does not name'}"
 
 

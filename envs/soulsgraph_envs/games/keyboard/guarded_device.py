@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import Any
 
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.games.keyboard.device import KeyDevice, Layout, Window
+from soulsgraph_envs.games.keyboard.device import KeyboardLayout, KeyDevice, Window
 from soulsgraph_envs.games.keyboard.user32 import DirectInputDevice, find_user32_window, user32_layout
 from soulsgraph_envs.games.keyboard.x11 import XTestDevice, find_x11_window, x11_layout
 
@@ -226,7 +226,7 @@ def find_window(title: str = "", pid: int = 0, display: str = "") -> Window:
     return find_x11_window(title, pid, display)
 
 
-def keyboard_layout(display: str = "") -> Layout:
+def keyboard_layout(display: str = "") -> KeyboardLayout:
     """Return the keyboard's layouts: with any layout other than English, games may get other keys.
 
     Raises:

@@ -17,7 +17,7 @@ _PUSHED, _LET_GO = 0.5, 0.35
 _FULL = 32768
 
 
-class Happened(NamedTuple):
+class WindowEvent(NamedTuple):
     """What happened to a window: a key went down or came up, nobody hears keys any more, or it is to be closed."""
 
     kind: Literal["press", "release", "blur", "close"]
@@ -38,28 +38,28 @@ class Inputs:
 
         controller.init()
 
-    def read(self, events: Iterable[Any]) -> list[Happened]:
+    def read(self, events: Iterable[Any]) -> list[WindowEvent]:
         """Return what happened, in order."""
         return [happened for event in events for happened in self._read(event)]
 
-    def _read(self, event: Any) -> list[Happened]:
+    def _read(self, event: Any) -> list[WindowEvent]:
         pygame = self._pygame
         if event.type in (pygame.KEYDOWN, pygame.KEYUP):
             name = pygame.key.name(event.key)
             key = _KEY_NAMES.get(name, name).replace(" ", "_")
-            return [Happened("press" if event.type == pygame.KEYDOWN else "release", key)]
+            return [WindowEvent("press" if event.type == pygame.KEYDOWN else "release", key)]
         if event.type in (pygame.MOUSEBUTTONDOWN, pygame.MOUSEBUTTONUP) and event.button in _MOUSE:
-            return [Happened("press" if event.type == pygame.MOUSEBUTTONDOWN else "release", _MOUSE[event.button])]
+            return [WindowEvent("press" if event.type == pygame.MOUSEBUTTONDOWN else "release", _MOUSE[event.button])]
         if event.type == pygame.WINDOWFOCUSLOST:
             self._pushed.clear()
-            return [Happened("blur")]
-        return [Happened("close")] if event.type == pygame.QUIT else self._read_pad(event)
+            return [WindowEvent("blur")]
+        return [WindowEvent("close")] if event.type == pygame.QUIT else self._read_pad(event)
 
-    def _read_pad(self, event: Any) -> list[Happened]:
+    def _read_pad(self, event: Any) -> list[WindowEvent]:
         pygame = self._pygame
         if event.type in (pygame.CONTROLLERBUTTONDOWN, pygame.CONTROLLERBUTTONUP) and event.button in _BUTTONS:
             down = event.type == pygame.CONTROLLERBUTTONDOWN
-            return [Happened("press" if down else "release", _BUTTONS[event.button])]
+            return [WindowEvent("press" if down else "release", _BUTTONS[event.button])]
         if event.type == pygame.CONTROLLERAXISMOTION:
             return self._read_axis(event.axis, event.value / _FULL)
         if event.type == pygame.CONTROLLERDEVICEADDED:
@@ -68,7 +68,7 @@ class Inputs:
             self._pads.pop(event.instance_id, None)
             self._pushed.clear()
             # Nobody hears its buttons come up.
-            return [Happened("blur")]
+            return [WindowEvent("blur")]
         return []
 
     def _open(self, index: int) -> None:
@@ -78,7 +78,7 @@ class Inputs:
             pad = controller.Controller(index)
             self._pads[pad.as_joystick().get_instance_id()] = pad
 
-    def _read_axis(self, axis: int, value: float) -> list[Happened]:
+    def _read_axis(self, axis: int, value: float) -> list[WindowEvent]:
         happened = []
         for way in (-1, 1):
             name = _AXES.get((axis, way))
@@ -86,10 +86,10 @@ class Inputs:
                 continue
             if name in self._pushed and value * way < _LET_GO:
                 self._pushed.discard(name)
-                happened.append(Happened("release", name))
+                happened.append(WindowEvent("release", name))
             elif name not in self._pushed and value * way > _PUSHED:
                 self._pushed.add(name)
-                happened.append(Happened("press", name))
+                happened.append(WindowEvent("press", name))
         return happened
 
 

@@ -14,8 +14,8 @@ from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.games.keyboard.device import (
     KEYS,
     Geometry,
-    Layout,
-    Shown,
+    KeyboardLayout,
+    WindowInfo,
     check_key,
     choose_window,
     minimised,
@@ -113,7 +113,7 @@ def find_user32_window(title: str = "", pid: int = 0) -> User32Window:
     return User32Window(found.handle, found.title)
 
 
-def user32_layout() -> Layout:
+def user32_layout() -> KeyboardLayout:
     """Return the layouts of the user; see `guarded_device.keyboard_layout`."""
     user32 = _library("user32")
     user32.GetKeyboardLayout.restype = ctypes.c_void_p
@@ -121,7 +121,7 @@ def user32_layout() -> Layout:
     count = user32.GetKeyboardLayoutList(_MOST_LAYOUTS, listed)
     current = user32.GetKeyboardLayout(0)
     languages = dict.fromkeys((handle or 0) & 0xFFFF for handle in (current, *listed[:count]))
-    return Layout(
+    return KeyboardLayout(
         tuple(f"language {language:#06x}" for language in languages),
         all(language & 0x3FF == _ENGLISH for language in languages),
     )
@@ -137,8 +137,8 @@ def is_key_down(virtual_key: int) -> bool:
     return bool(_library("user32").GetAsyncKeyState(virtual_key) & 0x8000)
 
 
-def _visible() -> list[Shown]:
-    user32, found = _library("user32"), list[Shown]()
+def _visible() -> list[WindowInfo]:
+    user32, found = _library("user32"), list[WindowInfo]()
 
     def note(handle: int, _: int) -> bool:
         if user32.IsWindowVisible(ctypes.c_void_p(handle)):
@@ -146,7 +146,7 @@ def _visible() -> list[Shown]:
             user32.GetWindowTextW(ctypes.c_void_p(handle), title, _MOST_TITLE)
             user32.GetWindowThreadProcessId(ctypes.c_void_p(handle), ctypes.byref(process))
             if title.value:
-                found.append(Shown(title.value, process.value, handle))
+                found.append(WindowInfo(title.value, process.value, handle))
         return True
 
     callback = _CTYPES.WINFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p)

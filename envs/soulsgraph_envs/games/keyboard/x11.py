@@ -15,8 +15,8 @@ from soulsgraph_envs.games.keyboard.device import (
     KEY_NAMES,
     KEYS,
     Geometry,
-    Layout,
-    Shown,
+    KeyboardLayout,
+    WindowInfo,
     check_key,
     choose_window,
     minimised,
@@ -243,24 +243,24 @@ def find_x11_window(title: str = "", pid: int = 0, display: str = "") -> X11Wind
     return X11Window(connection, found.handle, found.title)
 
 
-def x11_layout(display: str = "") -> Layout:
+def x11_layout(display: str = "") -> KeyboardLayout:
     """Return the layouts of an X display; see `guarded_device.keyboard_layout`."""
     connection = open_display(display)
     with raised_as("keyboard layout"), closing(connection):
         rules = bytes(_property(connection, connection.screen().root, "_XKB_RULES_NAMES") or b"").split(b"\0")
         row = {code: connection.keycode_to_keysym(code, 0) for code in _UPPER_ROW}
     names = tuple(rules[2].decode().split(",")) if len(rules) > 2 and rules[2] else ()
-    return Layout(names, all(row[code] == XK.string_to_keysym(letter) for code, letter in _UPPER_ROW.items()))
+    return KeyboardLayout(names, all(row[code] == XK.string_to_keysym(letter) for code, letter in _UPPER_ROW.items()))
 
 
-def _titled(display: Any, parent: Any) -> Iterator[Shown]:
+def _titled(display: Any, parent: Any) -> Iterator[WindowInfo]:
     """Return every window on the screen or minimised that has a title, below `parent`."""
     for window in parent.query_tree().children:
         try:
             title = _title(display, window)
             if title and (window.get_attributes().map_state == X.IsViewable or _is_minimised(display, window)):
                 process = _property(display, window, "_NET_WM_PID")
-                yield Shown(title, int(process[0]) if process else 0, window)
+                yield WindowInfo(title, int(process[0]) if process else 0, window)
             yield from _titled(display, window)
         except BadWindow:
             # It closed while we looked.

@@ -107,7 +107,7 @@ def decode_text(data: bytes) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stored:
+class FieldEncoding:
     """How a field is stored: its type and unit; its value is the stored number times `scale`."""
 
     type: Kind
@@ -227,7 +227,7 @@ class Character:
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedField:
     """A field by the chain that leads to it."""
 
     base: str
@@ -239,7 +239,7 @@ class Traced:
 
 
 @dataclass(frozen=True)
-class Entry(Traced, Stored):
+class Entry(TracedField, FieldEncoding):
     """One field: its chain, and how it is stored."""
 
 
@@ -252,7 +252,7 @@ class ItemList:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inventory(Traced, Item):
+class Inventory(TracedField, Item):
     """A field that is the quantity of an item in some lists, which have gaps: their whole capacity is searched.
 
     The chain leads to the pointer of the object that holds the lists.
@@ -357,7 +357,7 @@ def _check_character(character: Character, bases: Collection[str], where: Where)
         demand(whole, where.at("walk"), "name_offsets, name_bytes, entry_size and most_blocks", "none")
 
 
-def _check_traced(key: str, field: Traced, starts: Collection[str], where: Where) -> None:
+def _check_traced(key: str, field: TracedField, starts: Collection[str], where: Where) -> None:
     """Check that a field and its start exist, and that an unverified one has a fallback."""
     _check_start(field.base, starts, where.at("base"))
     demand(key in FIELDS, where, "the name of a field of soulsgraph_envs.games.realtime.link", "another")
@@ -369,7 +369,7 @@ def _check_start(base: str, starts: Collection[str], where: Where) -> None:
     demand(base in starts, where, f"one of {', '.join(starts)}", repr(base))
 
 
-def _check_stored(field: Stored, kind: str, where: Where) -> None:
+def _check_stored(field: FieldEncoding, kind: str, where: Where) -> None:
     is_text, is_bit = field.type == "utf16", field.type == "bit"
     demand(is_text == (kind == "text"), where.at("type"), f"one for a {kind}", repr(field.type))
     demand(is_bit == (field.bit >= 0), where.at("bit"), "a bit for the type 'bit' and for no other", field.bit)

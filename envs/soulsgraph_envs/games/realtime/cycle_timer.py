@@ -36,7 +36,7 @@ _REAL = Clock()
 
 
 @dataclass(frozen=True)
-class Spread:
+class DurationSpread:
     """Milliseconds, over the latest ticks."""
 
     p50_ms: float
@@ -44,7 +44,7 @@ class Spread:
     max_ms: float
 
     @classmethod
-    def of(cls, durations_s: Sequence[float]) -> Spread:
+    def of(cls, durations_s: Sequence[float]) -> DurationSpread:
         """Summarize durations in seconds; all 0 for none."""
         ordered = sorted(durations_s) or [0.0]
         p50, p99 = (ordered[ceil(share * len(ordered)) - 1] for share in (0.50, 0.99))
@@ -65,8 +65,8 @@ class CycleReport:
     ticks: int
     overruns: int
     seconds: float
-    lateness: Spread
-    sections: Mapping[str, Spread]
+    lateness: DurationSpread
+    sections: Mapping[str, DurationSpread]
 
     @property
     def rate_hz(self) -> float:
@@ -137,14 +137,14 @@ class CycleTimer:
         finally:
             self._spent[name] += self._clock.now() - begun_s
 
-    def recent_lateness(self) -> Spread:
+    def recent_lateness(self) -> DurationSpread:
         """Summarize the lateness of the latest ticks; another thread may ask while it ticks."""
-        return Spread.of(tuple(self._recent))
+        return DurationSpread.of(tuple(self._recent))
 
     def report(self) -> CycleReport:
         """Summarize the ticks so far."""
-        sections = {name: Spread.of(spent) for name, spent in self._sections.items()}
-        lateness = Spread.of(self._lateness)
+        sections = {name: DurationSpread.of(spent) for name, spent in self._sections.items()}
+        lateness = DurationSpread.of(self._lateness)
         seconds = self._latest_s - self._begun_s
         return CycleReport(1000 * self.period_s, self.ticks, self.overruns, seconds, lateness, sections)
 
@@ -186,7 +186,7 @@ class PhaseClock:
         self._since_s = now_s
 
 
-class _Phased(Protocol):
+class _HasResetClock(Protocol):
     """Whatever keeps a clock of its resets."""
 
     @property
@@ -196,7 +196,7 @@ class _Phased(Protocol):
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_Owner = TypeVar("_Owner", bound=_Phased)
+_Owner = TypeVar("_Owner", bound=_HasResetClock)
 _Timed = Callable[Concatenate[_Owner, _P], _R]
 
 
@@ -218,7 +218,7 @@ def timed_phase(name: str) -> Callable[[_Timed[_Owner, _P, _R]], _Timed[_Owner, 
 class Timing:
     """How late a game's latest ticks began, and for how many seconds it was reset so far, by phase."""
 
-    lateness: Spread
+    lateness: DurationSpread
     reset_s: Mapping[str, float]
 
 

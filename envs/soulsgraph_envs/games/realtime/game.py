@@ -18,7 +18,7 @@ from soulsgraph_envs.core.state import RAW_SIZE, Control, Controls, Raw, RawValu
 from soulsgraph_envs.games.realtime import readings
 from soulsgraph_envs.games.realtime.cycle_timer import Clock, CycleReport, CycleTimer, Timing, timed_phase
 from soulsgraph_envs.games.realtime.link import GameSettings, Link, LinkError, PicturedLink, Reading
-from soulsgraph_envs.games.realtime.operations import Moment, NotReachedError, Operations, Session, UnansweredError
+from soulsgraph_envs.games.realtime.operations import DriverState, Moment, NotReachedError, Operations, UnansweredError
 from soulsgraph_envs.games.realtime.posing import Look
 from soulsgraph_envs.games.realtime.recovery import Recovery
 from soulsgraph_envs.games.realtime.start import ArenaSetup, Draw, check_fits, draw_start
@@ -28,7 +28,9 @@ from soulsgraph_envs.render.pictures import scaled
 class Episode:
     """The state of a driver from tick to tick; it reports the boss's change of phase to the world."""
 
-    def __init__(self, scenario: Scenario, world: ArenaSetup, tables: readings.Tables, first: Reading) -> None:
+    def __init__(
+        self, scenario: Scenario, world: ArenaSetup, tables: readings.ScenarioAnimations, first: Reading
+    ) -> None:
         self._scenario, self._world, self._tables = scenario, world, tables
         self._plausibility = readings.Plausibility(world.arena, first)
         self.effects = readings.KeyEffects(tables.player, first)
@@ -87,7 +89,7 @@ class _Ground(NamedTuple):
     scenario: Scenario
     phase: int
     arena: readings.LiveArena
-    tables: readings.Tables
+    tables: readings.ScenarioAnimations
 
 
 class LiveGame:
@@ -110,7 +112,7 @@ class LiveGame:
         self._draw = draw
         #: The latest reading: its levels are the game's own, even where a practice ground is refilled.
         self.reading: Reading = {}
-        self._session = Session(link, settings, clock or Clock())
+        self._session = DriverState(link, settings, clock or Clock())
         self.reset_clock = self._session.reset_clock
         self.capabilities = Capabilities(
             supplies=readings.supplied_raws(link.supplies),
@@ -277,7 +279,7 @@ class LiveGame:
         """Return the data of a scenario, loaded once."""
         known = self._grounds.get(scenario.name)
         if known is None or known.scenario != scenario:
-            boss, tables = load_boss(scenario.boss), known.tables if known else readings.Tables(scenario)
+            boss, tables = load_boss(scenario.boss), known.tables if known else readings.ScenarioAnimations(scenario)
             known = _Ground(scenario, boss.phase, readings.arena_of(scenario, boss.name), tables)
             self._grounds[scenario.name] = known
         return known

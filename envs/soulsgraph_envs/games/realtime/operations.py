@@ -155,7 +155,7 @@ class UnansweredError(NotReachedError):
     """The game did not answer to a key."""
 
 
-class Session:
+class DriverState:
     """The state that the parts of a driver share. Timeouts count game time: at speed 3 they elapse 3 times faster.
 
     `speed` is that of the game's clock: the settings' own, but from `hasten` to `slow_down`. A hastened clock

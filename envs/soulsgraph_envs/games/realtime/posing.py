@@ -12,7 +12,7 @@ from typing import NamedTuple
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.state import Control, wrap_angle
 from soulsgraph_envs.games.realtime.link import Reading
-from soulsgraph_envs.games.realtime.operations import NotReachedError, Session, UnansweredError
+from soulsgraph_envs.games.realtime.operations import DriverState, NotReachedError, UnansweredError
 from soulsgraph_envs.games.realtime.readings import position
 
 _PLACING_S, _AIMING_S, _RESTORING_S = 3.0, 4.0, 3.0
@@ -39,7 +39,7 @@ class Part(NamedTuple):
     answers: bool = False
 
 
-def bring_about(session: Session, parts: Sequence[Part], meanwhile: Callable[[Reading], None]) -> None:
+def bring_about(session: DriverState, parts: Sequence[Part], meanwhile: Callable[[Reading], None]) -> None:
     """Act on all parts at once until one reading shows them all; `meanwhile` is called on each that does not.
 
     Raises:
@@ -68,13 +68,13 @@ def _shown(parts: Sequence[Part], reading: Reading) -> bool:
     return all(part.met(reading) for part in parts)
 
 
-class Spaced:
+class SpacedAct:
     """Repeat an act, but only when the game had `game_s` to show the effect of the last time: then it is `settled`.
 
     It is as long, by the machine's time, with a hastened clock: a game needs frames to show what was done to it.
     """
 
-    def __init__(self, session: Session, act: Callable[[], None], game_s: float = _SETTLE_S) -> None:
+    def __init__(self, session: DriverState, act: Callable[[], None], game_s: float = _SETTLE_S) -> None:
         self._clock, self._act = session.clock, act
         self._settle_s, self._settled_s = game_s / session.settings.speed, -inf
 
@@ -99,7 +99,7 @@ class Pose(NamedTuple):
     angle: float
 
 
-def placed(session: Session, who: str, pose: Pose) -> Part:
+def placed(session: DriverState, who: str, pose: Pose) -> Part:
     """Teleport the player or the boss: the game may overwrite it, so it is verified after a time, and repeated."""
     operations = session.operations
 
@@ -118,7 +118,7 @@ def placed(session: Session, who: str, pose: Pose) -> Part:
     return _written("place", f"the {who} at ({pose.x:.1f}, {pose.y:.1f})", session, write, stands_there, _PLACING_S)
 
 
-def restored(session: Session, scenario: Scenario) -> Part:
+def restored(session: DriverState, scenario: Scenario) -> Part:
     """Write HP, stamina and flasks until the game shows them."""
     operations, reading = session.operations, session.link.read()
     refillable = operations.can("set_flasks") and isfinite(float(reading.get("flasks", nan)))
@@ -140,10 +140,15 @@ def restored(session: Session, scenario: Scenario) -> Part:
 
 
 def _written(
-    phase: str, what: str, session: Session, write: Callable[[], None], shown: Callable[[Reading], bool], limit_s: float
+    phase: str,
+    what: str,
+    session: DriverState,
+    write: Callable[[], None],
+    shown: Callable[[Reading], bool],
+    limit_s: float,
 ) -> Part:
     """Return a part that is written at least once; of a dry run, where nothing is, no reading is asked."""
-    spaced, dry_run = Spaced(session, write), session.operations.dry_run
+    spaced, dry_run = SpacedAct(session, write), session.operations.dry_run
     return Part(phase, what, lambda r: spaced.settled and (dry_run or shown(r)), limit_s, spaced)
 
 
@@ -153,15 +158,15 @@ class Look:
     Where the camera cannot be read it is left as it is.
     """
 
-    def __init__(self, session: Session, direction: Sequence[float]) -> None:
+    def __init__(self, session: DriverState, direction: Sequence[float]) -> None:
         """Turn to a direction, a unit vector (3,) in the game's coordinates."""
         self._session, self._direction = session, tuple(map(float, direction))
         self._seen = "camera_x" in session.link.supplies and Control.CAMERA_LEFT in session.pad.bindings.controls
         self._latest: deque[tuple[float, ...]] = deque(maxlen=_REST_READINGS + 1)
         self._proven, self._turning = not self._seen, False
-        self._toggle = Spaced(session, self._press_lock)
-        self._try = Spaced(session, self._press_camera)
-        self._watch = Spaced(session, lambda: self._latest.append(self._camera), _WATCH_S)
+        self._toggle = SpacedAct(session, self._press_lock)
+        self._try = SpacedAct(session, self._press_camera)
+        self._watch = SpacedAct(session, lambda: self._latest.append(self._camera), _WATCH_S)
         self._wanted, self._camera = Control.NONE, (0.0, 0.0, 0.0)
 
     @contextmanager

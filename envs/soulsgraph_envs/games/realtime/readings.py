@@ -101,7 +101,7 @@ def boss_table(boss: BossData, transition: PhaseChange | None = None) -> Animati
     return AnimationTable("boss", animations)
 
 
-class Tables:
+class ScenarioAnimations:
     """The animations of a scenario: the player's, its drink's id, and the boss's phase by phase."""
 
     def __init__(self, scenario: Scenario) -> None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.realtime.cycle_timer import timed_phase
 from soulsgraph_envs.games.realtime.link import LinkError, Reading, RefusedError
-from soulsgraph_envs.games.realtime.operations import Session
+from soulsgraph_envs.games.realtime.operations import DriverState
 from soulsgraph_envs.games.realtime.readings import same_moment
 
 _ATTACHING_S, _LAUNCHING_S, _LOADING_S, _FOCUSING_S = 3.0, 180.0, 60.0, 3.0
@@ -28,7 +28,7 @@ class Recovery:
     are in the machine's time.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: DriverState) -> None:
         self._session, self.reset_clock = session, session.reset_clock
         self._process: subprocess.Popen[bytes] | None = None
         self.interruptions = 0

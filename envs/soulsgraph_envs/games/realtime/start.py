@@ -14,9 +14,9 @@ from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.games.realtime.cycle_timer import timed_phase
 from soulsgraph_envs.games.realtime.link import Reading
-from soulsgraph_envs.games.realtime.operations import Moment, NotReachedError, Session
-from soulsgraph_envs.games.realtime.posing import Look, Part, Pose, Spaced, bring_about, placed, restored
-from soulsgraph_envs.games.realtime.readings import AnimationTable, LiveArena, Row, Tables, position, shows
+from soulsgraph_envs.games.realtime.operations import DriverState, Moment, NotReachedError
+from soulsgraph_envs.games.realtime.posing import Look, Part, Pose, SpacedAct, bring_about, placed, restored
+from soulsgraph_envs.games.realtime.readings import AnimationTable, LiveArena, Row, ScenarioAnimations, position, shows
 from soulsgraph_envs.simulator import Simulator
 
 _IDLE_S = 12.0
@@ -67,7 +67,7 @@ class ArenaSetup:
     passes the fog gate again.
     """
 
-    def __init__(self, session: Session, arena: LiveArena, player: AnimationTable) -> None:
+    def __init__(self, session: DriverState, arena: LiveArena, player: AnimationTable) -> None:
         self._session, self.arena, self._player = session, arena, player
         self.reset_clock = session.reset_clock
         self.phase = 0
@@ -145,7 +145,7 @@ class ArenaSetup:
         if gate is None:
             raise GameError(f"expected the player in {self.arena.name}, found them outside; walk in, and try again.")
         inside_m = gate.inside_m
-        interact = Spaced(session, lambda: session.pad.play(Control.INTERACT), _INTERACT_S)
+        interact = SpacedAct(session, lambda: session.pad.play(Control.INTERACT), _INTERACT_S)
         answer = "the fog gate to answer its key"
 
         def came_in(reading: Reading) -> bool:
@@ -191,7 +191,7 @@ class ArenaSetup:
             operations.run("let_go", no_attack=0.0, no_move=0.0, no_damage=0.0)
 
     @timed_phase("rest")
-    def rest(self, tables: Tables, look: Look, answer_s: float) -> None:
+    def rest(self, tables: ScenarioAnimations, look: Look, answer_s: float) -> None:
         """Wait until held fighters are between moves; meanwhile the keys are tried, and the camera begins to turn.
 
         Raises:

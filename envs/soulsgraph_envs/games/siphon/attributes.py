@@ -23,9 +23,9 @@ from soulsgraph_envs.games.memory.address_map import (
     AddressMap,
     Base,
     Entry,
+    FieldEncoding,
     Inventory,
     Item,
-    Stored,
     demand,
     is_pattern,
     load_address_map,
@@ -66,7 +66,7 @@ class Attribute:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place(Stored):
+class Place(FieldEncoding):
     """A field in an attribute: the byte it begins at, and how it is stored."""
 
     at: Annotated[int, Between(0, MOST_BYTES)] = 0
@@ -78,7 +78,7 @@ Layout = dict[str, Place]
 
 
 @dataclass(frozen=True)
-class ItemList:
+class ItemListNames:
     """Names of the attributes that hold a list's capacity and its entries."""
 
     capacity: str
@@ -89,7 +89,7 @@ class ItemList:
 class ItemCount(Item):
     """A field that is the quantity of an item, summed over lists whose length only the game knows."""
 
-    lists: tuple[ItemList, ...]
+    lists: tuple[ItemListNames, ...]
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ _NUMBERS: Mapping[str, SiphonType] = {"i32": "int", "u32": "int", "f32": "float"
 _HEXADECIMAL = ("offsets", "items", "mask")
 
 
-class _Found(NamedTuple):
+class _UntypedAttribute(NamedTuple):
     """A field and its place, as an attribute whose type is still open."""
 
     name: str
@@ -201,7 +201,7 @@ class _Found(NamedTuple):
     def end(self) -> int:
         return self.start + self.entry.size
 
-    def place(self, first: _Found) -> Place:
+    def place(self, first: _UntypedAttribute) -> Place:
         entry = self.entry
         return Place(type=entry.type, scale=entry.scale, bit=entry.bit, room=entry.room, at=self.start - first.start)
 
@@ -209,7 +209,7 @@ class _Found(NamedTuple):
 def make_attributes(address_map: AddressMap) -> AttributeFile:
     """Make the attribute file of an address map; fields that no method reaches are left out."""
     chains = {name: _chain(address_map, entry.base, entry.offsets) for name, entry in address_map.fields.items()}
-    found = [_Found(name, chain, address_map.fields[name]) for name, chain in chains.items() if chain]
+    found = [_UntypedAttribute(name, chain, address_map.fields[name]) for name, chain in chains.items() if chain]
     attributes = {each.name: _single(each) for each in found}
     reads: dict[str, Layout] = {}
     writes: dict[str, Layout] = {}
@@ -245,7 +245,7 @@ def _follows_siphon(base: Base) -> bool:
     return bool(base.pattern) and (base.displacement_at, base.length) == (displacement_at(base.pattern), _LENGTH)
 
 
-def _single(found: _Found) -> Attribute:
+def _single(found: _UntypedAttribute) -> Attribute:
     """Return a field as an attribute of its own, with a type that any Siphon client understands."""
     entry, chain = found.entry, found.chain
     if entry.type in _NUMBERS:
@@ -257,23 +257,23 @@ def _single(found: _Found) -> Attribute:
     return replace(chain, length=entry.size)
 
 
-def _groups(found: Sequence[_Found]) -> Iterator[list[_Found]]:
+def _groups(found: Sequence[_UntypedAttribute]) -> Iterator[list[_UntypedAttribute]]:
     """Return fields behind the same pointer that lie near each other, by address."""
-    groups: dict[Attribute, list[_Found]] = {}
+    groups: dict[Attribute, list[_UntypedAttribute]] = {}
     for each in found:
         groups.setdefault(replace(each.chain, offsets=each.chain.offsets[:-1]), []).append(each)
     for same in groups.values():
         yield from _split(same, _WIDEST_GAP)
 
 
-def _runs(group: Sequence[_Found]) -> Iterator[list[_Found]]:
+def _runs(group: Sequence[_UntypedAttribute]) -> Iterator[list[_UntypedAttribute]]:
     """Return runs of adjacent writable fields, which are written in one piece."""
     writable = [each for each in group if FIELDS[each.name].writable and each.entry.type != "bit"]
     return (run for run in _split(writable, 0) if len(run) > 1)
 
 
-def _split(found: Sequence[_Found], widest_gap: int) -> Iterator[list[_Found]]:
-    part: list[_Found] = []
+def _split(found: Sequence[_UntypedAttribute], widest_gap: int) -> Iterator[list[_UntypedAttribute]]:
+    part: list[_UntypedAttribute] = []
     for each in sorted(found, key=lambda each: each.start):
         if part and each.start - part[-1].end > widest_gap:
             yield part
@@ -283,7 +283,9 @@ def _split(found: Sequence[_Found], widest_gap: int) -> Iterator[list[_Found]]:
         yield part
 
 
-def _add_array(attributes: dict[str, Attribute], layouts: dict[str, Layout], part: Sequence[_Found], name: str) -> None:
+def _add_array(
+    attributes: dict[str, Attribute], layouts: dict[str, Layout], part: Sequence[_UntypedAttribute], name: str
+) -> None:
     first = part[0]
     attributes[name] = replace(first.chain, length=max(each.end for each in part) - first.start)
     layouts[name] = {each.name: each.place(first) for each in part}
@@ -299,7 +301,7 @@ def _joined(names: Sequence[str]) -> str:
 def _count(attributes: dict[str, Attribute], address_map: AddressMap, name: str, inventory: Inventory) -> ItemCount:
     lists = []
     for number, each in enumerate(inventory.lists, start=1):
-        names = ItemList(f"{name}_capacity_{number}", f"{name}_entries_{number}")
+        names = ItemListNames(f"{name}_capacity_{number}", f"{name}_entries_{number}")
         capacity = _chain(address_map, inventory.base, (*inventory.offsets, each.capacity_at))
         entries = _chain(address_map, inventory.base, (*inventory.offsets, each.entries_at, 0))
         if capacity is not None and entries is not None:

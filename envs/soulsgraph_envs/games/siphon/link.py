@@ -17,7 +17,7 @@ from soulsgraph_envs.games.siphon.attributes import (
     MOST_BYTES,
     Attribute,
     ItemCount,
-    ItemList,
+    ItemListNames,
     ProcessInfo,
     attributes_for,
 )
@@ -233,7 +233,7 @@ class SiphonLink:
             self._attributes |= found
             self.calls.configure(self._process, self._attributes)
 
-    def _read_list(self, names: ItemList, entry_size: int) -> tuple[Attribute, bytes]:
+    def _read_list(self, names: ItemListNames, entry_size: int) -> tuple[Attribute, bytes]:
         """Read a whole list; empty if there is none, as no source confirms where inventories are."""
         attribute = self._attributes[names.entries]
         try:

@@ -22,13 +22,13 @@ from soulsgraph_envs.core.files import temporary_folder
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.games.keyboard.device import load_bindings
 from soulsgraph_envs.games.keyboard.guarded_device import find_window
-from soulsgraph_envs.games.keyboard.person import Happened, Inputs, Keyboard
+from soulsgraph_envs.games.keyboard.person import Inputs, Keyboard, WindowEvent
 from soulsgraph_envs.games.memory.address_map import load_address_map
 from soulsgraph_envs.games.realtime.link import save_game
 from soulsgraph_envs.games.standin.memory import OwnMemory
 from soulsgraph_envs.games.standin.options import StandInOptions, load_surroundings, surroundings_of
 from soulsgraph_envs.games.standin.process import ended_by_signals, name_process, settings_of
-from soulsgraph_envs.games.standin.world import Stage, StandInWorld
+from soulsgraph_envs.games.standin.world import CourseStage, StandInWorld
 from soulsgraph_envs.render.pictures import import_pygame
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 from soulsgraph_envs.simulator.render import render
@@ -71,7 +71,7 @@ class GameWindow:
         # Its buttons are heard only while it is over the window: games that are turned by mouse keep it there.
         pygame.event.set_grab(keeps_mouse)
 
-    def events(self) -> list[Happened]:
+    def events(self) -> list[WindowEvent]:
         """Return what happened since the last call."""
         return self._inputs.read(self._pygame.event.get())
 
@@ -304,7 +304,7 @@ class StandIn:
             world.frame(self._keyboard.controls())
         if frozen:
             return
-        if world.stage is Stage.TITLE or (world.stage is Stage.LOADING and world.surroundings.load_unlinks):
+        if world.stage is CourseStage.TITLE or (world.stage is CourseStage.LOADING and world.surroundings.load_unlinks):
             memory.unlink()
         elif world.loads != self._loads:
             self._loads = world.loads
@@ -334,7 +334,7 @@ class StandIn:
     def _show(self) -> None:
         world = self._world
         stage = "paused" if self._paused else world.stage.value
-        if world.stage in (Stage.LOADING, Stage.TITLE):
+        if world.stage in (CourseStage.LOADING, CourseStage.TITLE):
             self._window.draw(None, [stage, *(["You died. You wake at the bonfire."] if world.died else [])])
             return
         scene = world.scene()

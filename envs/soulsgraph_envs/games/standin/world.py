@@ -16,7 +16,7 @@ from soulsgraph_envs.games.realtime.readings import RAW_FIELDS
 from soulsgraph_envs.games.standin.options import Interlude, Pose, Surroundings
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
-from soulsgraph_envs.simulator.scene import Doing, Goal, Scene
+from soulsgraph_envs.simulator.scene import Activity, Goal, Scene
 
 _FASTEST = 10.0
 #: Bits of the boss's flags, as in Dark Souls III.
@@ -53,7 +53,7 @@ _PLAIN = {name: raw for raw, name in RAW_FIELDS.items()} | {
 }
 
 
-class Stage(Enum):
+class CourseStage(Enum):
     """The stages of the player's course."""
 
     PLAYING = "playing"
@@ -65,7 +65,7 @@ class Stage(Enum):
 
 
 #: Where time does not pass for anybody.
-_WITHOUT_WORLD = (Stage.LOADING, Stage.TITLE)
+_WITHOUT_WORLD = (CourseStage.LOADING, CourseStage.TITLE)
 
 
 class StandInWorld:
@@ -92,14 +92,14 @@ class StandInWorld:
         self._seed, self._controls = seed, np.zeros(1, np.uint32)
         self.frames = self.loads = self.blended = 0
         self.boss_flags = surroundings.awake_flags if met else 0
-        self.stage, self.stage_frame, self._menu_step = Stage.PLAYING, 0, 0
+        self.stage, self.stage_frame, self._menu_step = CourseStage.PLAYING, 0, 0
         self.inside, self.died, self._boss_lives = False, False, True
         self._z, self._resting = 0.0, dict[str, float]()
         self._interludes = {
-            Stage.PASSING_GATE: surroundings.pass_gate,
-            Stage.DYING: surroundings.die,
-            Stage.LOADING: surroundings.load,
-            Stage.RISING: surroundings.rise,
+            CourseStage.PASSING_GATE: surroundings.pass_gate,
+            CourseStage.DYING: surroundings.die,
+            CourseStage.LOADING: surroundings.load,
+            CourseStage.RISING: surroundings.rise,
         }
         # Both grounds once, and a frame on them, so that neither tables nor code are made in the midst of a fight.
         self._reset(scenario)
@@ -121,12 +121,12 @@ class StandInWorld:
         """Whether the boss is awake and the player in its arena."""
         awake = self.surroundings.awake_flags
         ready = self.boss_flags & (awake | DEFEATED) == awake
-        return self.inside and ready and self.stage is Stage.PLAYING and self._in_arena("player")
+        return self.inside and ready and self.stage is CourseStage.PLAYING and self._in_arena("player")
 
     @property
     def goal(self) -> Goal | None:
         """Where the player has to walk next, and interact there; None while there is a fight, or nothing left to do."""
-        if self.boss_flags & DEFEATED or self.stage not in (Stage.PLAYING, Stage.RISING):
+        if self.boss_flags & DEFEATED or self.stage not in (CourseStage.PLAYING, CourseStage.RISING):
             return None
         if not self.inside:
             return Goal(*self.surroundings.places.gate_outside[:2], "the fog gate")
@@ -137,9 +137,9 @@ class StandInWorld:
     def scene(self) -> Scene:
         """Return what the window draws: the fight, whether the player died, and where to go."""
         scene = replace(self.simulator.scene(0), goal=self.goal)
-        if not self.fighting and self.stage is not Stage.DYING:
-            scene = replace(scene, boss=Doing("rests", 0.0))
-        if self.stage is Stage.DYING:
+        if not self.fighting and self.stage is not CourseStage.DYING:
+            scene = replace(scene, boss=Activity("rests", 0.0))
+        if self.stage is CourseStage.DYING:
             return replace(scene, banner="YOU DIED", hint="You wake at the bonfire in a moment.")
         return scene if self.inside else replace(scene, banner="")
 
@@ -165,7 +165,7 @@ class StandInWorld:
         self.frames += 1
         self.stage_frame += 1
         if self.stage not in _WITHOUT_WORLD:
-            self._advance(controls if self.stage is Stage.PLAYING else Control.NONE)
+            self._advance(controls if self.stage is CourseStage.PLAYING else Control.NONE)
         if self.interlude and self.stage_frame >= self.interlude.length_s * FRAMES_PER_S:
             self._end_stage()
 
@@ -182,10 +182,10 @@ class StandInWorld:
 
     def kill_player(self) -> None:
         """Let the player die, whatever the flags say."""
-        if self.stage not in (Stage.DYING, *_WITHOUT_WORLD):
+        if self.stage not in (CourseStage.DYING, *_WITHOUT_WORLD):
             self._put(player_hp=0.0)
             self.died = True
-            self._begin(Stage.DYING)
+            self._begin(CourseStage.DYING)
 
     def navigate(self, key: str) -> bool:
         """Pass a key press to the menu; return whether the menu used it, so that the player does not get it.
@@ -193,7 +193,7 @@ class StandInWorld:
         The first key of a sequence opens the menu and closes it again; a wrong key does nothing.
         """
         menu = self.surroundings.menu
-        way = {Stage.PLAYING: menu.quit, Stage.TITLE: menu.begin}.get(self.stage, ())
+        way = {CourseStage.PLAYING: menu.quit, CourseStage.TITLE: menu.begin}.get(self.stage, ())
         if not way or (self._menu_step == 0 and key != way[0]):
             return False
         if key == way[self._menu_step]:
@@ -201,7 +201,7 @@ class StandInWorld:
         elif key == way[0]:
             self._menu_step = 0
         if self._menu_step == len(way):
-            self._begin(Stage.TITLE if self.stage is Stage.PLAYING else Stage.LOADING)
+            self._begin(CourseStage.TITLE if self.stage is CourseStage.PLAYING else CourseStage.LOADING)
         return True
 
     def readings(self) -> dict[str, float | str]:
@@ -265,20 +265,24 @@ class StandInWorld:
     def _interact(self) -> None:
         places = self.surroundings.places
         if self._distance("player", places.gate_outside) < _GATE_REACH_M:
-            self._begin(Stage.PASSING_GATE)
+            self._begin(CourseStage.PASSING_GATE)
         elif self.inside and self._distance("player", (self[Raw.BOSS_X], self[Raw.BOSS_Y])) < _SWORD_REACH_M:
             self.boss_flags |= SWORD_PULLED
 
-    def _begin(self, stage: Stage) -> None:
+    def _begin(self, stage: CourseStage) -> None:
         self.stage, self.stage_frame, self._menu_step = stage, 0, 0
 
     def _end_stage(self) -> None:
         ended = self.stage
-        self._begin({Stage.DYING: Stage.LOADING, Stage.LOADING: Stage.RISING}.get(ended, Stage.PLAYING))
-        if ended is Stage.LOADING:
+        self._begin(
+            {CourseStage.DYING: CourseStage.LOADING, CourseStage.LOADING: CourseStage.RISING}.get(
+                ended, CourseStage.PLAYING
+            )
+        )
+        if ended is CourseStage.LOADING:
             self.loads += 1
             self._wake_at_bonfire()
-        elif ended is Stage.PASSING_GATE:
+        elif ended is CourseStage.PASSING_GATE:
             self.inside, self.died = True, False
             self.boss_flags |= ENCOUNTERED
             self._put_player(self.surroundings.places.gate_inside)

@@ -7,7 +7,7 @@ import pytest
 
 from soulsgraph_clusters.fleet.gateway.admission import Intake
 from soulsgraph_clusters.fleet.gateway.journal import Journal
-from soulsgraph_clusters.fleet.gateway.sessions import Session, Sessions
+from soulsgraph_clusters.fleet.gateway.sessions import GameSession, Sessions
 from soulsgraph_clusters.fleet.gateway.status import STATUS_FILE, StatusWriter
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Hello, Record
 from soulsgraph_clusters.fleet.protocol.settings import FleetSettings
@@ -30,7 +30,7 @@ def test_a_status_that_cannot_be_written_is_returned_all_the_same(intake, tmp_pa
 
 
 def test_lanes_that_could_not_be_written_are_not_taken(intake, tmp_path):
-    first, second = (Session(Hello(pc=pc, game="1", lanes=4), 0.0) for pc in ("attic", "cellar"))
+    first, second = (GameSession(Hello(pc=pc, game="1", lanes=4), 0.0) for pc in ("attic", "cellar"))
     (tmp_path / "lanes.json").mkdir()
     with pytest.raises(WriteError):
         intake.task_for(first)

@@ -104,7 +104,7 @@ def test_what_is_being_written_as_a_stage_ends_is_in_its_journal_and_acknowledge
 def test_weights_that_a_game_did_not_read_are_not_sent_in_the_next_stage(door, monkeypatch):
     client = door.joined()
     with monkeypatch.context() as unread:
-        unread.setattr(sessions.Session, "wake", lambda self: None)
+        unread.setattr(sessions.GameSession, "wake", lambda self: None)
         door.publish(version=5000)
         (session,) = door.gateway.sessions.live
         until(lambda: session.weights, "weights that wait")
@@ -154,7 +154,7 @@ def test_a_chunk_of_a_game_that_was_not_let_in_is_refused_by_name_and_holds_nobo
     chunk = door.chunk(1).chunk
     hello = door.hello(game="2").hello
     hello.pc = "attic"
-    ((_, answer),) = door.admission.write([(sessions.Session(hello, 0.0), chunk)], 0.0)
+    ((_, answer),) = door.admission.write([(sessions.GameSession(hello, 0.0), chunk)], 0.0)
     assert dict(answer.refused) == {"other stage": 30}
     door.check_that_it_serves()
 

@@ -13,7 +13,7 @@ from soulsgraph_clusters.fleet.gateway import metrics
 from soulsgraph_clusters.fleet.gateway.gateway_runner import FLEET, FleetStage, GatewayRunner
 from soulsgraph_clusters.fleet.gateway.metrics import Exporter
 from soulsgraph_clusters.fleet.gateway.serving import check_hello
-from soulsgraph_clusters.fleet.gateway.sessions import Session
+from soulsgraph_clusters.fleet.gateway.sessions import GameSession
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus
 from soulsgraph_clusters.fleet.learner.learning import FleetDQN
 from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
@@ -61,7 +61,7 @@ def secured(tmp_path):
 def test_every_figure_of_a_game_is_there_under_its_pc_and_name(tmp_path):
     with GatewayHere(tmp_path, TASK) as here:
         hello = Hello(pc="attic", game="1", boot="00", lanes=1, version="0.2.0", driver="memory")
-        session = Session(hello, time.monotonic(), address="10.0.0.7")
+        session = GameSession(hello, time.monotonic(), address="10.0.0.7")
         figures = {"speed": 3.0, "lateness_p99_ms": 4.0, "reset_s/aim": 2.5, "lost_episodes/the game is gone": 2.0}
         session.health = Health(ticks=70, waiting_chunks=5, lost_decisions={"spool full": 11}, metrics=figures)
         here.gateway.sessions.begin(session)
@@ -87,7 +87,7 @@ def test_every_figure_of_a_game_is_there_under_its_pc_and_name(tmp_path):
 
 def test_a_game_that_is_gone_and_pcs_that_play_nothing_stay_in_the_figures(tmp_path):
     with GatewayHere(tmp_path, TASK, FleetSettings(pcs={"attic": PC(), "cellar": PC()})) as here:
-        session = Session(Hello(pc="attic", game="1", boot="00", driver="memory", lanes=1), time.monotonic() - 60.0)
+        session = GameSession(Hello(pc="attic", game="1", boot="00", driver="memory", lanes=1), time.monotonic() - 60.0)
         session.health = Health(ticks=70)
         here.gateway.sessions.begin(session)
         session.close()

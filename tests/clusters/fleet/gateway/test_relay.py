@@ -173,7 +173,7 @@ def test_a_machine_at_another_gateway_keeps_its_name_to_itself(door, open_beside
 def test_a_machine_at_another_gateway_keeps_its_name_where_the_writer_begins_anew(door, beside):
     door.joined(beside.address, machine="a" * 16)
     # As in a process that was started again.
-    door.intake.elsewhere = sessions.Elsewhere()
+    door.intake.elsewhere = sessions.OtherGateways()
     until(lambda: door.desk.playing, "a report")
     other = door.client(door.hello(game="3", boot=OTHER_BOOT, machine="b" * 16))
     assert "attic: expected one machine of this name, found another, whose games are live" in other.refusal()

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from soulsgraph_clusters.fleet.gateway.sessions import Session
+from soulsgraph_clusters.fleet.gateway.sessions import GameSession
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_envs.testing import until
 
@@ -70,7 +70,7 @@ def test_a_game_that_reads_nothing_keeps_a_bounded_part_of_the_head(monkeypatch)
 
     async def fill(reads_acknowledged):
         hello = wire.Hello(pc="attic", game="1", reads_acknowledged=reads_acknowledged)
-        session = Session(hello, 0.0)
+        session = GameSession(hello, 0.0)
         for sequence in range(40):
             session.acknowledge(wire.Acknowledgement(boot=OTHER_BOOT, sequences=[sequence]))
         assert not session.closed

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from soulsgraph_clusters.fleet.gateway.sessions import Session, Sessions
+from soulsgraph_clusters.fleet.gateway.sessions import GameSession, Sessions
 from soulsgraph_clusters.fleet.gateway.status import (
     REFUSED_FOR_S,
     STATUS_FILE,
@@ -36,7 +36,7 @@ def here(tmp_path):
 
 
 def _joined(here, said_s=0.0, **health):
-    session = Session(Hello(pc="attic", game="1", boot="00", lanes=1), time.monotonic())
+    session = GameSession(Hello(pc="attic", game="1", boot="00", lanes=1), time.monotonic())
     _says(session, said_s, **health)
     here.gateway.sessions.begin(session)
     return session
@@ -276,7 +276,7 @@ def _counted(here, boot, finished, **lost):
     for session in here.gateway.sessions.live:
         session.close()
         here.gateway.sessions.end(session)
-    session = Session(Hello(pc="attic", game="1", boot=boot, lanes=1), time.monotonic())
+    session = GameSession(Hello(pc="attic", game="1", boot=boot, lanes=1), time.monotonic())
     _says(session, 1.0, finished_decisions=finished, lost_decisions=lost)
     here.gateway.sessions.begin(session)
     return _row(here, "attic/1")

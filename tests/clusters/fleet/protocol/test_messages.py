@@ -11,7 +11,7 @@ from soulsgraph_clusters.fleet.gateway.admission import MALFORMED, Intake
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.gateway.metrics import FleetCollector
 from soulsgraph_clusters.fleet.gateway.serving import bounded_chunk, check_hello, parse_message
-from soulsgraph_clusters.fleet.gateway.sessions import Session, Sessions
+from soulsgraph_clusters.fleet.gateway.sessions import GameSession, Sessions
 from soulsgraph_clusters.fleet.gateway.status import STATUS_FILE, StatusWriter, read_status
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import BOUNDS, parse
@@ -96,10 +96,10 @@ class _Head:
     def close(self) -> None:
         self.journal.close()
 
-    def hears(self, pc: str, *sent: wire.FromGame) -> Session:
+    def hears(self, pc: str, *sent: wire.FromGame) -> GameSession:
         hello = wire.Hello.FromString(_HELLO.SerializeToString())
         hello.pc = pc
-        session = Session(hello, time.monotonic())
+        session = GameSession(hello, time.monotonic())
         for message in sent:
             found = parse_message(message.SerializeToString())
             if found.HasField("hello"):

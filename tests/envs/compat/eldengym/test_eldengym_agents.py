@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from soulsgraph_envs.compat import eldengym
-from soulsgraph_envs.testing import Agent, check_agent_learns
+from soulsgraph_envs.testing import PredictingAgent, check_agent_learns
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.errors.SimulatedGameWarning"),
@@ -103,7 +103,7 @@ def test_stable_baselines_learns_what_pays_from_attributes() -> None:
     check_agent_learns(make_env, lambda env: learn("PPO", "MultiInputPolicy", env))
 
 
-def learn(algorithm: str, policy: str, env: gymnasium.Env[Any, Any]) -> Agent:
+def learn(algorithm: str, policy: str, env: gymnasium.Env[Any, Any]) -> PredictingAgent:
     import stable_baselines3
 
     options: dict[str, Any] = {"seed": 0, "gamma": 0.0, "learning_rate": 3e-3, "device": "cpu"}
@@ -111,7 +111,7 @@ def learn(algorithm: str, policy: str, env: gymnasium.Env[Any, Any]) -> Agent:
         options |= {"buffer_size": 500, "learning_starts": 16, "exploration_fraction": 0.5}
     else:
         options |= {"n_steps": 64}
-    agent: Agent = getattr(stable_baselines3, algorithm)(policy, env, **options).learn(256)
+    agent: PredictingAgent = getattr(stable_baselines3, algorithm)(policy, env, **options).learn(256)
     return agent
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from soulsgraph_envs.compat.eldengym import AttributeEnv, EldenGymEnv
 from soulsgraph_envs.compat.eldengym.client.keys import DATA, load_keys
-from soulsgraph_envs.compat.eldengym.open_world import SimulatedWorld, load_attributes
+from soulsgraph_envs.compat.eldengym.open_world import SimulatedFight, load_attributes
 from soulsgraph_envs.core.errors import DataError
 
 pytestmark = pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.errors.SimulatedGameWarning")
@@ -79,7 +79,7 @@ def test_left_attacks_lightly_and_with_alt_heavily() -> None:
 
 
 def test_every_key_does_something_but_those_that_are_told() -> None:
-    world = SimulatedWorld("margit", (36, 36))
+    world = SimulatedFight("margit", (36, 36))
 
     def course(*keys: str) -> dict[str, float]:
         world.begin(1)
@@ -92,7 +92,7 @@ def test_every_key_does_something_but_those_that_are_told() -> None:
 
 
 def test_the_lock_on_key_lets_the_boss_go() -> None:
-    world = SimulatedWorld("margit", (36, 36))
+    world = SimulatedFight("margit", (36, 36))
     world.begin(1)
     headings = []
     for keys in ((), ("B",)):

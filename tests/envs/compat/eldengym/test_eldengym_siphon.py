@@ -26,7 +26,7 @@ from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.games.keyboard.x11 import XTestDevice
 from soulsgraph_envs.games.standin.options import StandInOptions
 from soulsgraph_envs.games.standin.siphon.server import served_stand_in
-from soulsgraph_envs.games.standin.siphon.serving import Serving
+from soulsgraph_envs.games.standin.siphon.serving import ServingOptions
 from soulsgraph_envs.testing import until
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,10 @@ MAP = "elden-ring-1.16.1"
 
 @pytest.fixture(scope="module")
 def host(screen: str) -> Iterator[str]:
-    serving, options = Serving("127.0.0.1:0", display=screen), StandInOptions(map=MAP, at="bonfire", display=screen)
+    serving, options = (
+        ServingOptions("127.0.0.1:0", display=screen),
+        StandInOptions(map=MAP, at="bonfire", display=screen),
+    )
     with served_stand_in(serving, options) as served:
         yield served.server.address
 

@@ -14,7 +14,7 @@ from soulsgraph_envs.games.realtime.link import save_game
 from soulsgraph_envs.games.standin.options import StandInOptions
 from soulsgraph_envs.games.standin.process import StandInProcess
 from soulsgraph_envs.games.standin.siphon.server import served_stand_in
-from soulsgraph_envs.games.standin.siphon.serving import Serving
+from soulsgraph_envs.games.standin.siphon.serving import ServingOptions
 from soulsgraph_envs.testing import undisturbed, until
 from soulsgraph_envs.testing.keys import virtual_screen
 
@@ -83,7 +83,7 @@ def test_its_pictures_follow_the_fight_through_either_driver(tmp_path):
     games = {driver: tmp_path / f"{driver}.toml" for driver in ("memory", "siphon")}
     with virtual_screen() as display:
         options = StandInOptions(map="stand-in", scenario=SCENARIO, display=display, settings=games["memory"])
-        with served_stand_in(Serving("127.0.0.1:0", display=display), options) as served:
+        with served_stand_in(ServingOptions("127.0.0.1:0", display=display), options) as served:
             save_game(games["siphon"], served.settings)
             for driver, file in games.items():
                 env = gymnasium.make(IMAGES, driver=driver, games=file, render_mode="rgb_array")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soulsgraph_envs.games.realtime.cycle_timer import RECENT_TICKS, Clock, CycleTimer, PhaseClock, Spread
+from soulsgraph_envs.games.realtime.cycle_timer import RECENT_TICKS, Clock, CycleTimer, DurationSpread, PhaseClock
 
 
 class Time:
@@ -128,7 +128,7 @@ def test_the_end_of_a_coarse_sleep_is_spun() -> None:
 
 @pytest.mark.parametrize(("count", "p50", "p99"), [(1, 1, 1), (100, 50, 99), (200, 100, 198)])
 def test_percentiles_are_ticks_that_happened(count: int, p50: int, p99: int) -> None:
-    spread = Spread.of([number / 1000 for number in range(1, count + 1)])
+    spread = DurationSpread.of([number / 1000 for number in range(1, count + 1)])
     assert (spread.p50_ms, spread.p99_ms, spread.max_ms) == pytest.approx((p50, p99, count))
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from soulsgraph_envs.combat.loop import Combat, Horizon
-from soulsgraph_envs.combat.scripted import STRIKE, Always, ScriptedPlay, Uniform, engaging
+from soulsgraph_envs.combat.scripted import STRIKE, ConstantScript, ScriptedPlay, Uniform, engaging
 from soulsgraph_envs.core.errors import EpisodeLostError
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
@@ -97,7 +97,7 @@ def test_memory_driver_keeps_the_contract_of_a_game(tmp_path: Path) -> None:
 def fight(game: Game, seed: int, ticks: int) -> set[str]:
     """Walk up to the boss and strike, rolling at random, for one episode; return who was hurt."""
     skills = [make_skill(name) for name in SKILL_NAMES]
-    scripts = engaging() | {"dodge": Uniform(skills[3], 1, 1), "heal_attack": Always(STRIKE)}
+    scripts = engaging() | {"dodge": Uniform(skills[3], 1, 1), "heal_attack": ConstantScript(STRIKE)}
     combat = Combat(game, skills, load_scenario("iudex-phase1"), Horizon("heal_attack", 10**6))
     play, actions, seeds = ScriptedPlay(scripts), np.zeros((1, 5), np.int64), derive_seeds(np.array([seed]), 1)
     undisturbed(lambda: combat.begin(LANE, seeds))

@@ -22,8 +22,8 @@ from soulsgraph_envs.games.realtime.link import GameSettings, Link, LinkError, R
 from soulsgraph_envs.games.siphon.calls import ANSWERS, CALL_TIMEOUT_S, SiphonCalls, grpc, service
 from soulsgraph_envs.games.siphon.link import SiphonLink
 from soulsgraph_envs.games.standin.options import StandInOptions
-from soulsgraph_envs.games.standin.siphon.server import Served, SiphonServer, served_stand_in
-from soulsgraph_envs.games.standin.siphon.serving import Serving
+from soulsgraph_envs.games.standin.siphon.server import ServedStandIn, SiphonServer, served_stand_in
+from soulsgraph_envs.games.standin.siphon.serving import ServingOptions
 from soulsgraph_envs.testing import PATIENCE_S, until
 
 #: A link whose calls may take as long as a busy machine needs.
@@ -31,14 +31,14 @@ patient_link = partial(SiphonLink, patience_s=PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
-def served(screen: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    serving = Serving("127.0.0.1:0", display=screen, recordings=tmp_path_factory.mktemp("recordings"))
+def served(screen: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedStandIn]:
+    serving = ServingOptions("127.0.0.1:0", display=screen, recordings=tmp_path_factory.mktemp("recordings"))
     with served_stand_in(serving, StandInOptions(display=screen)) as served:
         yield served
 
 
 @pytest.fixture
-def link(served: Served) -> Iterator[SiphonLink]:
+def link(served: ServedStandIn) -> Iterator[SiphonLink]:
     link = patient_link(served.settings)
     link.attach(PATIENCE_S)
     yield link
@@ -117,7 +117,7 @@ def test_the_link_takes_pictures(link: SiphonLink) -> None:
     frames.close()
 
 
-def test_keys_come_up_when_the_link_closes(served: Served, device: XTestDevice) -> None:
+def test_keys_come_up_when_the_link_closes(served: ServedStandIn, device: XTestDevice) -> None:
     link = patient_link(served.settings)
     link.attach(PATIENCE_S)
     for key in ("w", "left_shift", "mouse_left"):
@@ -131,7 +131,9 @@ def test_keys_come_up_when_the_link_closes(served: Served, device: XTestDevice) 
         link.read()
 
 
-def test_a_link_finds_the_game_again_after_it_moved_and_after_it_crashed(served: Served, link: SiphonLink) -> None:
+def test_a_link_finds_the_game_again_after_it_moved_and_after_it_crashed(
+    served: ServedStandIn, link: SiphonLink
+) -> None:
     served.game.tell("move")
     until(lambda: not can_read(link))
     link.attach(PATIENCE_S)
@@ -142,8 +144,8 @@ def test_a_link_finds_the_game_again_after_it_moved_and_after_it_crashed(served:
     assert link.read()["boss_hp_max"] == 1037.0
 
 
-def test_a_link_comes_back_to_a_server_that_was_away(served: Served, tmp_path: Path) -> None:
-    serving = Serving("127.0.0.1:0", display=served.serving.display)
+def test_a_link_comes_back_to_a_server_that_was_away(served: ServedStandIn, tmp_path: Path) -> None:
+    serving = ServingOptions("127.0.0.1:0", display=served.serving.display)
     server = SiphonServer(serving, served.game.living_pid, captured_slots=True)
     link = patient_link(replace(served.settings, host=server.address))
     try:
@@ -198,7 +200,7 @@ def test_an_answer_is_waited_for_as_long_as_patience_says() -> None:
     server.stop(None).wait()
 
 
-def test_the_server_finds_the_game_whatever_was_launched_here(served: Served) -> None:
+def test_the_server_finds_the_game_whatever_was_launched_here(served: ServedStandIn) -> None:
     with pytest.raises(GameError, match="expected no pid, found 4242"):
         patient_link(replace(served.settings, pid=4242))
     link = patient_link(served.settings)
@@ -207,7 +209,7 @@ def test_the_server_finds_the_game_whatever_was_launched_here(served: Served) ->
     link.close()
 
 
-def test_nobody_there_is_told(served: Served) -> None:
+def test_nobody_there_is_told(served: ServedStandIn) -> None:
     link = patient_link(GameSettings(driver="siphon", host="127.0.0.1:1"))
     with pytest.raises(LinkError, match=r"127\.0\.0\.1:1: expected it to answer, found nobody"):
         link.attach(0.2)
@@ -215,12 +217,12 @@ def test_nobody_there_is_told(served: Served) -> None:
 
 
 def test_another_address_demands_the_token(
-    served: Served, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    served: ServedStandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(GameError, match=r"expected `token_file` for 0\.0\.0\.0:0"):
-        SiphonServer(Serving("0.0.0.0:0"), served.game.living_pid)
+        SiphonServer(ServingOptions("0.0.0.0:0"), served.game.living_pid)
     token = tmp_path / "token"
-    serving = Serving("0.0.0.0:0", token_file=token, display=served.serving.display)
+    serving = ServingOptions("0.0.0.0:0", token_file=token, display=served.serving.display)
     server = SiphonServer(serving, served.game.living_pid, captured_slots=True)
     host = f"127.0.0.1:{server.port}"
     try:
@@ -255,14 +257,14 @@ def test_a_bare_remote_server_is_warned_of(caplog: pytest.LogCaptureFixture) -> 
     assert not caplog.records
 
 
-def test_an_encrypted_server_talks_to_whoever_knows_its_certificate(served: Served, tmp_path: Path) -> None:
+def test_an_encrypted_server_talks_to_whoever_knows_its_certificate(served: ServedStandIn, tmp_path: Path) -> None:
     host = own_address()
     certificate, key = make_certificate(tmp_path, f"IP:{host}")
     others, others_key = make_certificate(tmp_path, "DNS:elsewhere")
     with pytest.raises(GameError, match="together"):
-        SiphonServer(Serving("127.0.0.1:0", certificate=certificate), served.game.living_pid)
+        SiphonServer(ServingOptions("127.0.0.1:0", certificate=certificate), served.game.living_pid)
     token = tmp_path / "token"
-    serving = Serving(f"{host}:0", token, certificate, key, display=served.serving.display)
+    serving = ServingOptions(f"{host}:0", token, certificate, key, display=served.serving.display)
     for faulty in (
         replace(serving, key=others_key),
         replace(serving, certificate=key),
@@ -289,9 +291,9 @@ def test_an_encrypted_server_talks_to_whoever_knows_its_certificate(served: Serv
         server.close()
 
 
-def test_server_end_releases_keys_and_ends_streams(served: Served, device: XTestDevice) -> None:
+def test_server_end_releases_keys_and_ends_streams(served: ServedStandIn, device: XTestDevice) -> None:
     server = SiphonServer(
-        Serving("127.0.0.1:0", display=served.serving.display), served.game.living_pid, captured_slots=True
+        ServingOptions("127.0.0.1:0", display=served.serving.display), served.game.living_pid, captured_slots=True
     )
     link = patient_link(replace(served.settings, host=server.address))
     link.attach(PATIENCE_S)

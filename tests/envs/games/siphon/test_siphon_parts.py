@@ -17,7 +17,7 @@ from soulsgraph_envs.core.errors import DataError, GameError, UnknownNameError
 from soulsgraph_envs.games.keyboard.device import KEY_NAMES
 from soulsgraph_envs.games.memory.reader import Module
 from soulsgraph_envs.games.realtime.link import LinkError
-from soulsgraph_envs.games.siphon.attributes import Attribute, ItemCount, ItemList
+from soulsgraph_envs.games.siphon.attributes import Attribute, ItemCount, ItemListNames
 from soulsgraph_envs.games.siphon.calls import read_or_create_token, split_address
 from soulsgraph_envs.games.siphon.link import SIPHON_KEYS, ItemFinder, ItemMovedError, from_siphon, to_siphon
 from soulsgraph_envs.games.standin.siphon.recording import Recordings, Sources
@@ -262,7 +262,11 @@ def test_a_token_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None:
 
 
 ITEMS = ItemCount(
-    lists=(ItemList("capacity", "entries"),), entry_size=16, item_at=4, quantity_at=8, items=(0x40000096, 0x400000AB)
+    lists=(ItemListNames("capacity", "entries"),),
+    entry_size=16,
+    item_at=4,
+    quantity_at=8,
+    items=(0x40000096, 0x400000AB),
 )
 
 

@@ -11,7 +11,7 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.realtime.link import FIELDS
 from soulsgraph_envs.games.standin.options import load_surroundings, surroundings_of
-from soulsgraph_envs.games.standin.world import DEFEATED, ENCOUNTERED, SWORD_PULLED, Stage, StandInWorld
+from soulsgraph_envs.games.standin.world import DEFEATED, ENCOUNTERED, SWORD_PULLED, CourseStage, StandInWorld
 
 GATE = {"player_x": 125.711, "player_y": 558.486, "player_z": -64.05, "player_angle": -2.988}
 
@@ -60,7 +60,7 @@ def test_boss_rests_until_the_gate_is_passed() -> None:
     assert show(world)["boss_animation"] == "IdleBattle"
     world.write(GATE)
     world.frame(Control.INTERACT)
-    assert world.stage is Stage.PASSING_GATE
+    assert world.stage is CourseStage.PASSING_GATE
     play(world, 2.1)
     assert show(world)["player_x"] == pytest.approx(126.49)
     assert world.boss_flags & ENCOUNTERED
@@ -71,7 +71,7 @@ def test_gate_is_passed_again_by_who_was_put_back_before_it() -> None:
     for _ in range(2):
         world.write(GATE)
         world.frame(Control.INTERACT)
-        assert world.stage is Stage.PASSING_GATE
+        assert world.stage is CourseStage.PASSING_GATE
         play(world, 2.1)
         assert show(world)["player_x"] == pytest.approx(126.49)
 
@@ -104,7 +104,7 @@ def test_boss_without_a_sword_wakes_as_its_arena_is_entered() -> None:
 def test_interacting_away_from_the_gate_does_nothing() -> None:
     world = open_world(at_bonfire=True)
     world.frame(Control.INTERACT)
-    assert world.stage is Stage.PLAYING
+    assert world.stage is CourseStage.PLAYING
 
 
 def test_player_walks_outside_on_the_ground_there() -> None:
@@ -118,12 +118,12 @@ def test_player_walks_outside_on_the_ground_there() -> None:
 def test_death_leads_through_a_loading_screen_to_the_bonfire() -> None:
     world = open_world()
     world.write({"no_death": 1.0, "player_hp": 0.0})
-    assert world.stage is Stage.DYING
+    assert world.stage is CourseStage.DYING
     assert show(world)["player_animation"] == "DeathIdle"
     play(world, 2.1)
-    assert world.stage is Stage.LOADING
+    assert world.stage is CourseStage.LOADING
     play(world, 2.1)
-    assert (world.stage, world.loads) == (Stage.RISING, 1)
+    assert (world.stage, world.loads) == (CourseStage.RISING, 1)
     assert show(world)["player_animation"] == "Event63000"
     play(world, 1.5, Control.FORWARD)
     assert show(world)["player_hp"] == 454.0
@@ -143,17 +143,17 @@ def test_the_menus_keys_lead_to_the_title_screen_and_into_a_new_fight() -> None:
     assert world.navigate(menu.quit[0])
     assert not world.navigate("w")
     for key in menu.quit:
-        assert world.stage is Stage.PLAYING
+        assert world.stage is CourseStage.PLAYING
         assert world.navigate(key)
-    assert world.stage is Stage.TITLE
+    assert world.stage is CourseStage.TITLE
     standing = show(world)
     play(world, 5.0, Control.FORWARD)
-    assert (world.stage, show(world)["player_x"]) == (Stage.TITLE, standing["player_x"])
+    assert (world.stage, show(world)["player_x"]) == (CourseStage.TITLE, standing["player_x"])
     for key in menu.begin:
         world.navigate(key)
-    assert world.stage is Stage.LOADING
+    assert world.stage is CourseStage.LOADING
     play(world, 4.1)
-    assert (world.stage, world.loads) == (Stage.PLAYING, 1)
+    assert (world.stage, world.loads) == (CourseStage.PLAYING, 1)
     assert (show(world)["boss_hp"], show(world)["player_x"]) == (4174.0, 60.0)
 
 
@@ -165,7 +165,7 @@ def test_no_menu_opens_for_who_is_dying_and_death_closes_it() -> None:
     assert not world.navigate("escape")
     play(world, 6.1)
     assert not world.navigate(world.surroundings.menu.quit[-1])
-    assert world.stage is Stage.PLAYING
+    assert world.stage is CourseStage.PLAYING
 
 
 def test_an_encounter_without_menu_keys_has_no_menu() -> None:
@@ -177,7 +177,7 @@ def test_without_death_neither_falls_below_one_point() -> None:
     world.write({"player_hp": 3.0, "boss_hp": 3.0, "no_move": 1.0})
     for _ in range(60 * 20):
         world.frame(Control.LIGHT_ATTACK | Control.FORWARD)
-    assert world.stage is Stage.PLAYING
+    assert world.stage is CourseStage.PLAYING
     world.write({"boss_hp": 0.0})
     world.frame(Control.NONE)
     assert show(world)["boss_hp"] == 1.0
@@ -283,7 +283,7 @@ def test_a_picture_says_that_the_player_died_and_where_to_go() -> None:
     scene = world.scene()
     assert scene.banner == "YOU DIED"
     assert "bonfire" in scene.hint
-    while world.stage is not Stage.PLAYING:
+    while world.stage is not CourseStage.PLAYING:
         play(world, 0.1)
     scene = world.scene()
     assert scene.goal is not None

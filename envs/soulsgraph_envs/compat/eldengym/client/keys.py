@@ -138,7 +138,7 @@ def without_effect(keys: Iterable[str], supported: Control) -> dict[str, str]:
 _DIRECTIONS = Control.FORWARD | Control.BACK | Control.LEFT | Control.RIGHT
 
 
-class Keyboard:
+class KeyTranslator:
     """The keys that are down, and the controls they mean frame by frame."""
 
     def __init__(self) -> None:

@@ -61,7 +61,7 @@ class Coordinates:
 
 
 @dataclass(frozen=True)
-class BossAnimations:
+class AnimationKinds:
     """A boss's animations by SoulsGym's kinds, in the order of their numbers."""
 
     attacks: tuple[str, ...]
@@ -76,7 +76,7 @@ _NEAR_M = 4.0
 
 
 @dataclass(frozen=True)
-class Fight:
+class BossFight:
     """A boss: where it is fought, from which places, and its numbered animations."""
 
     name: str
@@ -88,7 +88,7 @@ class Fight:
     arena_low_m: Position
     arena_high_m: Position
     coordinates: Coordinates
-    animations: BossAnimations
+    animations: AnimationKinds
     #: What the reward's term for the place is measured from; without one there is no such term.
     reward_centre_m: tuple[float, float] | None = None
     #: The game's names for animations that the simulator calls otherwise.
@@ -133,13 +133,13 @@ def player_table() -> PlayerTable:
 
 
 @cache
-def load_fight(name: str) -> Fight:
+def load_fight(name: str) -> BossFight:
     """Load a fight of `data/soulsgym/fights`.
 
     Raises:
         DataError: for a missing, misspelt or mistyped value.
     """
-    return load(Fight, Where(DATA / "fights" / f"{name}.toml"))
+    return load(BossFight, Where(DATA / "fights" / f"{name}.toml"))
 
 
 @dataclass(frozen=True)

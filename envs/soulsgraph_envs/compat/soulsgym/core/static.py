@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.compat.soulsgym.core.fights import STATIC, Fight, load_fight, player_table
+from soulsgraph_envs.compat.soulsgym.core.fights import STATIC, BossFight, load_fight, player_table
 from soulsgraph_envs.games.keyboard.device import load_bindings
 from soulsgraph_envs.games.memory.address_map import AddressMap, load_address_map
 
@@ -28,13 +28,13 @@ def _keybindings() -> Table:
     return {name: " " if key == "space" else key for name, key in named.items()}
 
 
-def _boss_animations(fight: Fight) -> Table:
+def _boss_animations(fight: BossFight) -> Table:
     kinds = {kind: list(names) for kind, names in vars(fight.animations).items()}
     named = {name: {"ID": fight.boss_numbers[name], "type": kind} for kind, names in kinds.items() for name in names}
     return {**kinds, "all": named}
 
 
-def _coordinates(fight: Fight) -> Table:
+def _coordinates(fight: BossFight) -> Table:
     return {name: np.array(place) for name, place in asdict(fight.coordinates).items() if place}
 
 

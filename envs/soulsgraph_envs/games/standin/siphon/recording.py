@@ -150,7 +150,7 @@ class Sources:
     keys_down: Callable[[], Sequence[str]]
 
 
-class Recording:
+class RecordingThread:
     """One recording in a thread of its own until it is stopped, fails or its time is over."""
 
     def __init__(self, file: Path, names: Sequence[str], sources: Sources, longest_s: float) -> None:
@@ -246,7 +246,7 @@ class Recordings:
 
     def __init__(self, folder: Path, sources: Sources) -> None:
         self._folder, self._sources = folder, sources
-        self._sessions: dict[str, Recording] = {}
+        self._sessions: dict[str, RecordingThread] = {}
 
     def start(self, names: Sequence[str], where: str, longest_s: float) -> str:
         """Begin a recording in a folder below the server's and return its id.
@@ -269,16 +269,16 @@ class Recordings:
         self._sources.capture()
         folder.mkdir(parents=True, exist_ok=True)
         session = uuid.uuid4().hex
-        self._sessions[session] = Recording(folder / f"recording_{session}.h5", names, self._sources, longest_s)
+        self._sessions[session] = RecordingThread(folder / f"recording_{session}.h5", names, self._sources, longest_s)
         return session
 
-    def session(self, session: str) -> Recording:
+    def session(self, session: str) -> RecordingThread:
         """Return a recording; raises `UnknownNameError` if there is none of that id."""
         if session not in self._sessions:
             raise UnknownNameError("recording", session, self._sessions)
         return self._sessions[session]
 
-    def stop(self, session: str) -> Recording:
+    def stop(self, session: str) -> RecordingThread:
         """End a recording.
 
         Raises:

@@ -28,7 +28,7 @@ from soulsgraph_envs.games.standin.options import StandInOptions
 from soulsgraph_envs.games.standin.process import StandInProcess
 from soulsgraph_envs.games.standin.siphon import served_game
 from soulsgraph_envs.games.standin.siphon.recording import Recordings, ServedWindow, Sources
-from soulsgraph_envs.games.standin.siphon.serving import Serving
+from soulsgraph_envs.games.standin.siphon.serving import ServingOptions
 
 _LOG = logging.getLogger(__name__)
 #: More than streams, taps and mouse moves can keep, so that reads are always answered.
@@ -65,10 +65,10 @@ class SiphonServer(calls.service.SiphonServiceServicer):
     """Serve the process that `find_pid` names, until `close`; failures are reported as by Siphon's own server.
 
     Raises:
-        GameError: as `Serving.check`; also for an address, a file or a display that cannot be used.
+        GameError: as `ServingOptions.check`; also for an address, a file or a display that cannot be used.
     """
 
-    def __init__(self, serving: Serving, find_pid: Callable[[], int], captured_slots: bool = False) -> None:
+    def __init__(self, serving: ServingOptions, find_pid: Callable[[], int], captured_slots: bool = False) -> None:
         if not sys.platform.startswith("linux"):
             raise GameError("Siphon server: expected Linux, found another system; use Siphon's own server there.")
         serving.check()
@@ -106,7 +106,7 @@ class SiphonServer(calls.service.SiphonServiceServicer):
         self._camera.close()
         self._game.close()
 
-    def _listen(self, serving: Serving) -> int:
+    def _listen(self, serving: ServingOptions) -> int:
         pair = serving.certificate_pair()
         if pair is None and serving.token_file is not None:
             _LOG.warning("Siphon server: the token can be read on its way to %s; add a certificate.", serving.address)
@@ -329,17 +329,17 @@ def _refuse(request: object, context: Any) -> None:
     )
 
 
-class Served(NamedTuple):
+class ServedStandIn(NamedTuple):
     """A stand-in, its serving options and server, and the settings of a link to it."""
 
     game: StandInProcess
-    serving: Serving
+    serving: ServingOptions
     server: SiphonServer
     settings: GameSettings
 
 
 @contextmanager
-def served_stand_in(serving: Serving, options: StandInOptions) -> Iterator[Served]:
+def served_stand_in(serving: ServingOptions, options: StandInOptions) -> Iterator[ServedStandIn]:
     """Run a stand-in behind a server of its own, as tests do."""
     with StandInProcess(options) as game, closing(SiphonServer(serving, game.living_pid, True)) as server:
-        yield Served(game, serving, server, GameSettings(driver="siphon", host=server.address, map=options.map))
+        yield ServedStandIn(game, serving, server, GameSettings(driver="siphon", host=server.address, map=options.map))

@@ -13,7 +13,7 @@ from soulsgraph_envs.games.realtime.link import GameSettings
 
 
 @dataclass(frozen=True)
-class Serving:
+class ServingOptions:
     """The options of a Siphon server: how it is reached and what its clients may do."""
 
     address: str = "127.0.0.1:50051"
@@ -86,10 +86,10 @@ class Serving:
         )
 
 
-DEFAULT_SERVING = Serving()
+DEFAULT_SERVING = ServingOptions()
 
 
-def settings_of(serving: Serving, address: str, address_map: str, speed: float) -> GameSettings:
+def settings_of(serving: ServingOptions, address: str, address_map: str, speed: float) -> GameSettings:
     """Return the settings with which clients reach a server that listens at `address`."""
     token_file, certificate = (
         str(path.resolve()) if path else "" for path in (serving.token_file, serving.certificate)

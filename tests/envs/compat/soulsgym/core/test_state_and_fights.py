@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from soulsgraph_envs.compat.soulsgym.core.fights import DATA, Fight
+from soulsgraph_envs.compat.soulsgym.core.fights import DATA, BossFight
 from soulsgraph_envs.compat.soulsgym.core.game_state import GameState
 from soulsgraph_envs.core.config import Where, load
 from soulsgraph_envs.core.errors import DataError
@@ -17,7 +17,7 @@ def test_a_fight_has_all_of_soulsgyms_kinds_of_animations(tmp_path, written, exp
     path = tmp_path / "vordt.toml"
     path.write_text(text.replace('misc = ["SABreak"]', written), encoding="utf-8")
     with pytest.raises(DataError, match=rf"animations\.(misc|msic): expected .*, found {expected}"):
-        load(Fight, Where(path))
+        load(BossFight, Where(path))
 
 
 def test_a_state_has_defaults_changes_and_comes_back_from_json():

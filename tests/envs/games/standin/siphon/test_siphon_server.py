@@ -20,8 +20,8 @@ from soulsgraph_envs.games.keyboard.x11 import XTestDevice
 from soulsgraph_envs.games.memory.reader import is_running
 from soulsgraph_envs.games.siphon.link import SiphonLink
 from soulsgraph_envs.games.standin.options import StandInOptions
-from soulsgraph_envs.games.standin.siphon.server import Served, SiphonServer, served_stand_in
-from soulsgraph_envs.games.standin.siphon.serving import Serving
+from soulsgraph_envs.games.standin.siphon.server import ServedStandIn, SiphonServer, served_stand_in
+from soulsgraph_envs.games.standin.siphon.serving import ServingOptions
 from soulsgraph_envs.testing import PATIENCE_S, until
 
 DARK_SOULS, ELDEN_RING = "dark-souls-3-1.15.2", "elden-ring-1.16.1"
@@ -29,14 +29,14 @@ PYSIPHON = Path(sys.executable).with_name("pysiphon")
 
 
 @pytest.fixture(scope="module")
-def served(screen: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    serving = Serving("127.0.0.1:0", display=screen, recordings=tmp_path_factory.mktemp("recordings"))
+def served(screen: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedStandIn]:
+    serving = ServingOptions("127.0.0.1:0", display=screen, recordings=tmp_path_factory.mktemp("recordings"))
     with served_stand_in(serving, StandInOptions(display=screen, at="bonfire")) as served:
         yield served
 
 
 @pytest.fixture
-def client(served: Served) -> Iterator[SiphonClient]:
+def client(served: ServedStandIn) -> Iterator[SiphonClient]:
     with SiphonClient(served.server.address) as client:
         assert client.init_all(str(find("attribute file", DARK_SOULS)), wait_time=0.0)
         yield client
@@ -49,7 +49,7 @@ def device(screen: str) -> Iterator[XTestDevice]:
     device.close()
 
 
-def run_client(served: Served, *words: str) -> subprocess.CompletedProcess[str]:
+def run_client(served: ServedStandIn, *words: str) -> subprocess.CompletedProcess[str]:
     command = [str(PYSIPHON), "--host", served.server.address, *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
@@ -81,9 +81,9 @@ def test_programs_are_run_only_where_that_was_allowed(client: SiphonClient) -> N
     assert "`allow_commands`" in result["message"]
 
 
-def test_programs_run_where_that_was_allowed(served: Served) -> None:
+def test_programs_run_where_that_was_allowed(served: ServedStandIn) -> None:
     server = SiphonServer(
-        Serving("127.0.0.1:0", display=served.serving.display, allow_commands=True), served.game.living_pid
+        ServingOptions("127.0.0.1:0", display=served.serving.display, allow_commands=True), served.game.living_pid
     )
     with SiphonClient(server.address) as client:
         done = client.execute_command("sh", ["-c", "echo out; echo err >&2; exit 3"])
@@ -94,9 +94,9 @@ def test_programs_run_where_that_was_allowed(served: Served) -> None:
     server.close()
 
 
-def test_a_program_ends_when_nobody_waits_for_it(served: Served, tmp_path: Path) -> None:
+def test_a_program_ends_when_nobody_waits_for_it(served: ServedStandIn, tmp_path: Path) -> None:
     server = SiphonServer(
-        Serving("127.0.0.1:0", display=served.serving.display, allow_commands=True), served.game.living_pid
+        ServingOptions("127.0.0.1:0", display=served.serving.display, allow_commands=True), served.game.living_pid
     )
     file = tmp_path / "pid"
     with SiphonClient(server.address) as client, ThreadPoolExecutor(1) as threads:
@@ -140,7 +140,7 @@ def test_the_mouse_moves(client: SiphonClient, screen: str) -> None:
     assert (after.root_x - before.root_x, after.root_y - before.root_y) == (-30, 17)
 
 
-def test_a_recording_holds_what_happened(client: SiphonClient, served: Served, tmp_path: Path) -> None:
+def test_a_recording_holds_what_happened(client: SiphonClient, served: ServedStandIn, tmp_path: Path) -> None:
     started = client.start_recording(["player_hp", "boss_hp"], "mine")
     assert started["success"], started["message"]
     session = started["session_id"]
@@ -175,7 +175,7 @@ def test_a_recording_stays_in_the_servers_folder(client: SiphonClient, tmp_path:
 
 
 @pytest.mark.slow
-def test_siphons_command_line_plays_along(served: Served, tmp_path: Path) -> None:
+def test_siphons_command_line_plays_along(served: ServedStandIn, tmp_path: Path) -> None:
     assert run_client(served, "init", str(find("attribute file", DARK_SOULS))).returncode == 0
     assert "Memory Initialized:  Yes" in run_client(served, "status").stdout
     assert "boss_hp_max = 1037 (int)" in run_client(served, "get", "boss_hp_max").stdout
@@ -188,7 +188,7 @@ def test_siphons_command_line_plays_along(served: Served, tmp_path: Path) -> Non
     assert run_client(served, "exec", "true").returncode == 1
 
 
-def test_keys_come_up_when_a_client_is_killed(served: Served, device: XTestDevice) -> None:
+def test_keys_come_up_when_a_client_is_killed(served: ServedStandIn, device: XTestDevice) -> None:
     program = (
         "import sys; from pysiphon import SiphonClient; client = SiphonClient(sys.argv[1]);"
         "print(client.input_key_toggle('W', True)['success'], flush=True); sys.stdin.read()"
@@ -206,15 +206,15 @@ def test_keys_come_up_when_a_client_is_killed(served: Served, device: XTestDevic
     until(lambda: device.down() == ())
 
 
-def test_an_address_in_use_is_told(served: Served) -> None:
+def test_an_address_in_use_is_told(served: ServedStandIn) -> None:
     with pytest.raises(GameError, match="give another `address`"):
-        SiphonServer(Serving(served.server.address, display=served.serving.display), served.game.living_pid)
+        SiphonServer(ServingOptions(served.server.address, display=served.serving.display), served.game.living_pid)
 
 
 @pytest.mark.slow
 def test_elden_ring_is_served_under_its_published_names(screen: str) -> None:
     options = StandInOptions(map=ELDEN_RING, display=screen)
-    with served_stand_in(Serving("127.0.0.1:0", display=screen), options) as served:
+    with served_stand_in(ServingOptions("127.0.0.1:0", display=screen), options) as served:
         with SiphonClient(served.server.address) as client:
             assert client.init_all(str(find("attribute file", ELDEN_RING)), wait_time=0.0)
             assert client.get_attribute("HeroHp")["value"] > 0
