@@ -27,9 +27,9 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.skill_env import upstream_of
 from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, practice_ground
 from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import PRESETS, preset_with, skill_hyperparameters
 from soulsgraph_policies.learning.learner import AUTOGRAD, as_multi_agent_batch
-from soulsgraph_policies.learning.simulator_runner import SkillGraphEnvRunner
 
 SKILL, BUDGET = "heal_attack", 90_000
 #: Updates of one call, as many as a round of 128 decisions owes.

@@ -21,7 +21,7 @@ from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
 from soulsgraph_envs.core import files
 from soulsgraph_envs.core.files import settle, whole_file, whole_folder
-from soulsgraph_policies.learning.training_state import read_training_state, write_training_state
+from soulsgraph_policies.learning.checkpoint import read_training_state, write_training_state
 
 #: How many mixtures are drawn at each step, beside all names forgotten and all kept.
 MIXTURES = 2

@@ -106,7 +106,7 @@ def test_one_module_reads_configuration():
     files = [file for package, root in FLOORS.items() for file in (ROOT / root / package).rglob("*.py")]
     parsing = {file.name for file in files if re.search(r"json\.loads?\b|tomllib", _text(file))}
     # The others read lines of our own processes, a browser's answers, and what a checkpoint holds beside its arrays.
-    assert parsing - {"process.py", "local_ray.py", "programs.py", "training_state.py"} == {"config.py"}
+    assert parsing - {"process.py", "local_ray.py", "programs.py", "checkpoint.py"} == {"config.py"}
 
 
 def test_one_function_splits_addresses():
@@ -328,7 +328,7 @@ def test_importing_the_world_loads_neither_ray_nor_torch():
 
 
 #: Modules that load torch and compute nothing by themselves: networks, losses, a session that loads it before Ray.
-_COMPUTES_NOTHING = {"module.py", "on_policy.py", "session.py"}
+_COMPUTES_NOTHING = {"module.py", "replay.py", "session.py"}
 
 
 def test_whatever_computes_with_torch_sets_its_threads_by_one_rule():

@@ -27,8 +27,8 @@ from soulsgraph_envs.skills import SkillOptions, make_skill, practice_ground
 from soulsgraph_policies.agents.agent import NetworkController
 from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import PRESETS, DQNHyperparameters, Preset, skill_hyperparameters
-from soulsgraph_policies.learning.simulator_runner import SkillGraphEnvRunner
 
 _ENV = "soulsgraph-skill-graph"
 _FRAGMENT = 16

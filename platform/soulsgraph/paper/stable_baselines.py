@@ -25,9 +25,8 @@ from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 from soulsgraph_policies.agents.agent import NetworkController
-from soulsgraph_policies.agents.inference import NETWORK, FusedNetworks
+from soulsgraph_policies.agents.inference import NETWORK, FusedNetworks, RunningNormalizer
 from soulsgraph_policies.agents.library import Artifact, SkillCard
-from soulsgraph_policies.agents.normalizer import RunningNormalizer
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 

@@ -21,9 +21,8 @@ from soulsgraph.runs.stage_setup import StageSetup, trained_artifact
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, budget_of
-from soulsgraph_policies.agents.inference import NETWORK, Weights
+from soulsgraph_policies.agents.inference import NETWORK, RunningNormalizer, Weights
 from soulsgraph_policies.agents.library import SkillCard
-from soulsgraph_policies.agents.normalizer import RunningNormalizer
 
 #: First and last mean return of each skill, means of the measures, and what describes the folder.
 _MADE_UP = read_file(Where(Path(__file__).with_name("testing.toml")))

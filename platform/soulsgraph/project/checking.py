@@ -234,7 +234,7 @@ class _Ground:
         """Return an algorithm that trains a skill for some decisions, on top of untrained networks."""
         # Imported here: Ray and torch take seconds, which a project that does not hold need not wait for.
         from soulsgraph_policies.learning.algorithm import SkillDQN
-        from soulsgraph_policies.learning.simulator_runner import SkillGraphEnvRunner
+        from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 
         # Again: Ray sets the level of its log as it is imported.
         silence_advice()

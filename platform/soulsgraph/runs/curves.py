@@ -20,7 +20,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_envs.core.files import whole_file
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork, Weights
-from soulsgraph_policies.agents.tensors import WEIGHTS, TensorError, read_tensors
+from soulsgraph_policies.agents.library import WEIGHTS, TensorError, read_tensors
 
 #: Decisions between two checkpoints, and episodes each is played for (Figures 2 and 3).
 CHECKPOINT_INTERVAL = 1_000

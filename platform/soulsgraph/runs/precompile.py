@@ -32,8 +32,15 @@ from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_policies.agents.agent import Agent
-from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, FusedNetworks, Weights, layer_names_at
-from soulsgraph_policies.agents.normalizer import RunningNormalizer
+from soulsgraph_policies.agents.inference import (
+    DEVIATION,
+    MEAN,
+    FrozenNetwork,
+    FusedNetworks,
+    RunningNormalizer,
+    Weights,
+    layer_names_at,
+)
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.replay import ReplayBuffer
 from soulsgraph_policies.learning.sampler import Transitions
@@ -177,7 +184,7 @@ def _learn() -> None:
     # Imported here: it takes a second, which playing need not wait for.
     from torch import nn
 
-    from soulsgraph_policies.learning.on_policy import RecentDecisions
+    from soulsgraph_policies.learning.replay import RecentDecisions
     from soulsgraph_policies.learning.update_kernel import CpuUpdater, FlatMemory
 
     inputs, hidden, actions, count = 4, 8, 2, 16

@@ -25,17 +25,16 @@ from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.skills import Mirror, Skill, make_skill, practice_ground
 from soulsgraph_policies.agents import library as artifacts
 from soulsgraph_policies.agents.agent import Agent
-from soulsgraph_policies.agents.inference import DEVIATION, MEAN, Weights, layer_names
+from soulsgraph_policies.agents.inference import DEVIATION, MEAN, RunningNormalizer, Weights, layer_names
 from soulsgraph_policies.agents.library import Artifact, SkillCard
-from soulsgraph_policies.agents.normalizer import RunningNormalizer
 from soulsgraph_policies.agents.projects import ProjectDigest, projects_of
 from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.checkpoint import TrainingStateError, read_training_state, write_training_state
+from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.replay import ReplayBuffer
 from soulsgraph_policies.learning.sampler import Transitions
-from soulsgraph_policies.learning.simulator_runner import SkillGraphEnvRunner
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
-from soulsgraph_policies.learning.training_state import TrainingStateError, read_training_state, write_training_state
 
 if TYPE_CHECKING:
     from soulsgraph_clusters.fleet.gateway.gateway_process import Gateways

@@ -44,7 +44,7 @@ from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.files import remove_folder, whole_folder
 from soulsgraph_policies.agents.library import SkillCard
 from soulsgraph_policies.learning.algorithm import SkillDQN
-from soulsgraph_policies.learning.training_state import read_training_state
+from soulsgraph_policies.learning.checkpoint import read_training_state
 
 if TYPE_CHECKING:
     from soulsgraph_clusters.fleet.gateway.gateway_process import Gateways

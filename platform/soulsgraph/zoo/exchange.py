@@ -37,9 +37,8 @@ from soulsgraph_policies.agents.foreign_files import (
     onnx_model,
     read_saved_dqn,
 )
-from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
+from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks, RunningNormalizer
 from soulsgraph_policies.agents.library import Artifact, SkillCard
-from soulsgraph_policies.agents.normalizer import RunningNormalizer
 
 #: What is written beside the models: the comparison of each, and where it was made.
 CHECK = "check.json"

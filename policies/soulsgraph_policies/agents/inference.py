@@ -2,6 +2,11 @@
 
 Observation map, normaliser and clip are part of the compiled call. Only the (lane, skill) pairs that are due are
 evaluated, one by one or as products of matrices: both sum in one fixed order, however many lanes there are.
+
+The running statistics of observations are those of stable-baselines3's VecNormalize, in float64. Matrix products sum
+tiles of the result in the processor's registers, every element in the order of the inner dimension: neither the tile's
+size nor the width of vectors changes a bit. `product`, of training, adds by fused multiply-add where the processor has
+it; `linear`, of play, rounds every product first, as plain loops do.
 """
 
 from __future__ import annotations
@@ -10,20 +15,26 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain, count, pairwise, takewhile
-from typing import Any
+from math import prod
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+from llvmlite import ir
+from numba import config, njit, types
+from numba.core import cgutils
+from numba.core.codegen import get_host_cpu_features
+from numba.core.errors import TypingError
+from numba.extending import intrinsic
 
 from soulsgraph_envs.combat.episodes import Doubles, Flags, Floats, Integers
 from soulsgraph_envs.combat.loop import Actions
-from soulsgraph_envs.core.compiling import cached
+from soulsgraph_envs.core.compiling import cached, checksum
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.state import STATE_SIZE, StateRows
 from soulsgraph_envs.skills.base import PREPROCESSING, BoundObservation, Skill, normalized, observed
-from soulsgraph_policies.agents.matmul import PRODUCTS, filled, linear, zeros
 
 #: A module's parameters and normaliser by name, as numpy arrays; layers in torch's layout, (outputs, inputs).
 Weights = dict[str, npt.NDArray[Any]]
@@ -102,6 +113,228 @@ class FrozenNetwork:
     def sizes(self) -> list[int]:
         """The numbers of inputs, hidden units and actions."""
         return [len(self.weights[MEAN]), *(len(self.weights[bias]) for _, bias in layer_names(self.weights))]
+
+
+_LEAST_VARIANCE = 1e-8
+_INITIAL_COUNT = 1e-4
+
+
+@cached(error_model="numpy")
+def _updated(
+    batch: Floats, count_before: float, old_mean: Doubles, old_variance: Doubles, indicators: Flags
+) -> tuple[Doubles, Doubles]:
+    """Return the mean and variance over all rows: those of the batch and the `count_before` earlier ones."""
+    count = batch.shape[0]
+    mean, variance = np.zeros_like(old_mean), np.zeros_like(old_mean)
+    for row in range(count):
+        for column in range(batch.shape[1]):
+            mean[column] += batch[row, column]
+    mean /= count
+    for row in range(count):
+        for column in range(batch.shape[1]):
+            difference = batch[row, column] - mean[column]
+            variance[column] += difference * difference
+    variance /= count
+    total = count_before + count
+    for column in range(batch.shape[1]):
+        change = mean[column] - old_mean[column]
+        squares = old_variance[column] * count_before + variance[column] * count
+        mean[column] = old_mean[column] + change * count / total
+        variance[column] = (squares + change * change * count_before * count / total) / total
+        if indicators[column]:
+            mean[column], variance[column] = 0.0, 1.0
+    return mean, variance
+
+
+class RunningNormalizer:
+    """Keep the mean and variance of every observed column; all are float64 (size,).
+
+    A constant column keeps a small deviation, so that a value seen later for the first time comes
+    out large; the clip that follows every normalisation bounds it. Where `indicators` (size,) hold,
+    the column keeps mean 0 and variance 1, so that an indicator stays 0 or 1: scaled by how rare it is,
+    a rare animation would drown all else.
+    """
+
+    def __init__(self, size: int, indicators: Flags | None = None) -> None:
+        self.mean: Doubles = np.zeros(size)
+        self.variance: Doubles = np.ones(size)
+        self.count = _INITIAL_COUNT
+        self._indicators = np.zeros(size, np.bool_) if indicators is None else indicators
+
+    @property
+    def deviation(self) -> Doubles:
+        """The divisor of a normalised observation, (size,): never 0."""
+        deviation: Doubles = np.sqrt(self.variance + _LEAST_VARIANCE)
+        return deviation
+
+    def update(self, batch: Floats) -> None:
+        """Update the statistics with a batch of raw observations (n, size)."""
+        if not len(batch):
+            return
+        self.mean, self.variance = _updated(batch, self.count, self.mean, self.variance, self._indicators)
+        self.count += len(batch)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the statistics as arrays and numbers."""
+        return {"mean": self.mean.copy(), "variance": self.variance.copy(), "count": self.count}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_state`.
+
+        Raises:
+            SoulsGraphError: if the state is of observations of another size.
+        """
+        if state["mean"].shape != self.mean.shape or state["variance"].shape != self.mean.shape:
+            raise SoulsGraphError(
+                f"observation statistics: expected {self.mean.size} columns, found {state['mean'].size}; "
+                "use those of the same skill and observation map."
+            )
+        self.mean, self.variance = state["mean"].copy(), state["variance"].copy()
+        self.count = float(state["count"])
+
+
+#: Checksum of the products' code; compiled functions of other modules that call it enclose it.
+PRODUCTS = checksum([Path(__file__)])
+#: Floats in a vector of the code; a processor with narrower ones takes several for it.
+SPAN = 16
+#: Rows of a tile, and vectors in each: as many sums as fit into the processor's registers, 32 or 16.
+_ROWS = 6
+_VECTORS = 4 if "+avx512f" in (config.CPU_FEATURES or get_host_cpu_features()) else 1
+_WIDTH = _VECTORS * SPAN
+#: Rows of a tile that is one vector wide.
+_TALL = 2 * _ROWS
+
+_WORD, _VECTOR = ir.IntType(64), ir.VectorType(ir.FloatType(), SPAN)
+
+
+class _Elements:
+    """The addresses of an array's elements, in the code that is generated for a call."""
+
+    def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
+        array = context.make_array(kind)(context, builder, value)
+        self.shape = cgutils.unpack_tuple(builder, array.shape, kind.ndim)
+        self._strides = cgutils.unpack_tuple(builder, array.strides, kind.ndim)
+        self._builder, self._start = builder, builder.bitcast(array.data, ir.IntType(8).as_pointer())
+
+    def at(self, *indices: Any) -> Any:
+        offset = _WORD(0)
+        for index, stride in zip(indices, self._strides, strict=True):
+            offset = self._builder.add(offset, self._builder.mul(index, stride))
+        return self._builder.bitcast(self._builder.gep(self._start, [offset]), ir.FloatType().as_pointer())
+
+    def vector(self, place: int, *indices: Any) -> Any:
+        """Return the address of the vector `place` vectors after an element."""
+        start = self._builder.gep(self.at(*indices), [_WORD(place * SPAN)])
+        return self._builder.bitcast(start, _VECTOR.as_pointer())
+
+
+def _generate_tile(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Generate the code of `_tile`: `rows` times `vectors` sums in registers, over the inner dimension."""
+    fused, *size = (kind.literal_value for kind in signature.args[:3])
+    rows, vectors = map(range, size)
+    row, column = cgutils.unpack_tuple(builder, arguments[3])
+    operands = zip(signature.args[4], cgutils.unpack_tuple(builder, arguments[4]), strict=True)
+    out, left, right, bias, mask = (
+        kind != types.none and _Elements(context, builder, kind, operand) for kind, operand in operands
+    )
+    multiply_add = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), f"llvm.fmuladd.v{SPAN}f32"
+    )
+    zero, undefined = _VECTOR(None), _VECTOR(ir.Undefined)
+    same = ir.VectorType(ir.IntType(32), SPAN)(None)
+    # A row beyond the last is the last one once more: a tile has no smaller sisters to compile.
+    last = builder.sub(out.shape[0], _WORD(1))
+    wanted = [builder.add(row, _WORD(index)) for index in rows]
+    of_tile = [builder.select(builder.icmp_signed("<", index, last), index, last) for index in wanted]
+    sums = {(index, place): cgutils.alloca_once(builder, _VECTOR) for index in rows for place in vectors}
+
+    def load(address: Any) -> Any:
+        return builder.load(address, align=4)
+
+    def everywhere(number: Any) -> Any:
+        return builder.shuffle_vector(builder.insert_element(undefined, number, ir.IntType(32)(0)), undefined, same)
+
+    for (_, place), total in sums.items():
+        builder.store(load(bias.vector(place, column)) if bias else zero, total)
+    with cgutils.for_range(builder, right.shape[0]) as loop:
+        factors = [load(right.vector(place, loop.index, column)) for place in vectors]
+        for index in rows:
+            number = everywhere(builder.load(left.at(of_tile[index], loop.index)))
+            for place in vectors:
+                total = builder.load(sums[index, place])
+                if fused:
+                    total = builder.call(multiply_add, [number, factors[place], total])
+                else:
+                    total = builder.fadd(total, builder.fmul(number, factors[place]))
+                builder.store(total, sums[index, place])
+    for (index, place), total in sums.items():
+        value = builder.load(total)
+        kept = load(mask.vector(place, of_tile[index], column)) if mask else value
+        if fused and (bias or mask):
+            # NaN is not hidden.
+            value = builder.select(builder.fcmp_ordered("<=", kept, zero), zero, value)
+        builder.store(value, out.vector(place, of_tile[index], column), align=4)
+    return context.get_dummy_value()
+
+
+def _compiled_tile(typing: Any, fused: Any, rows: Any, vectors: Any, place: Any, operands: Any) -> Any:
+    out, left, *others = operands
+    for kind in (out, left, *others):
+        if kind != types.none and (kind.dtype != types.float32 or (kind.layout != "C" and kind != left)):
+            raise TypingError(f"product: expected float32 in C order (the left side in any), found {kind}.")
+    return types.void(fused, rows, vectors, place, operands), _generate_tile
+
+
+def _plain_tile(fused: bool, rows: int, vectors: int, corner: tuple[int, int], operands: tuple[Any, ...]) -> None:
+    """Compute a tile without a compiler, as where `NUMBA_DISABLE_JIT` is set."""
+    (row, column), (out, left, right, bias, mask) = corner, operands
+    place = slice(row, min(row + rows, len(out))), slice(column, column + vectors * SPAN)
+    values = left[place[0], : len(right)] @ right[:, place[1]]
+    if bias is not None:
+        values = bias[place[1]] + values
+    if fused and bias is not None:
+        values = np.maximum(values, np.float32(0.0))
+    out[place] = values if mask is None else np.where(mask[place] <= 0.0, np.float32(0.0), values)
+
+
+_tile: Any = _plain_tile if config.DISABLE_JIT else intrinsic(prefer_literal=True)(_compiled_tile)
+
+
+def _build(fused: bool) -> Callable[..., None]:
+    @njit
+    def multiply(out: Floats, left: Floats, right: Floats, bias: Any, mask: Any) -> None:
+        operands = (out, left, right, bias, mask)
+        rows, columns = out.shape
+        wide = columns - columns % _WIDTH
+        for row in range(0, rows, _ROWS):
+            for column in range(0, wide, _WIDTH):
+                _tile(fused, _ROWS, _VECTORS, (row, column), operands)
+        for row in range(0, rows, _TALL):
+            for column in range(wide, columns, SPAN):
+                _tile(fused, _TALL, 1, (row, column), operands)
+
+    return cast(Callable[..., None], multiply)
+
+
+#: Multiply (n, k) by (k, m) into `out`; m is a multiple of 16, and columns of `left` beyond k are not read. With a
+#: `bias` (m,) it is a rectified layer's; elements where a `mask` (n, m) is at most 0 become 0.
+product = _build(fused=True)
+#: Write a layer's values, with its `bias` and not rectified: every product is rounded before it is added.
+linear = _build(fused=False)
+
+
+def filled(columns: int) -> int:
+    """Return a number of columns filled up to whole vectors."""
+    return (columns + SPAN - 1) // SPAN * SPAN
+
+
+def zeros(*shape: int) -> Floats:
+    """Return zeros of a shape whose last size is `filled` up to whole vectors; each row begins where a vector does."""
+    *rows, columns = shape
+    padded = (*rows, filled(columns))
+    memory = np.zeros(prod(padded) + SPAN, np.float32)
+    start = -memory.ctypes.data // memory.itemsize % SPAN
+    return memory[start : start + prod(padded)].reshape(padded)
 
 
 Kernel = Callable[..., Any]
@@ -218,11 +451,14 @@ def _next_lanes(due: Flags, plays: Integers, skill: int, lane: int, lanes: Integ
     return network, count, lane
 
 
-def _build_kernels(sources: tuple[int, int]) -> tuple[Kernel, Kernel, Kernel]:
-    """Compile the entry points `act`, `q_values` and `inputs`, cached on disk; `sources` are the code's checksums."""
+def _build_kernels(sources: int) -> tuple[Kernel, Kernel, Kernel]:
+    """Compile the entry points `act`, `q_values` and `inputs`, cached on disk.
+
+    `sources` is the checksum of the code of other modules that they call.
+    """
 
     @cached()
-    def act(rows: StateRows, due: Flags, actions: Actions, plays: Integers, packed: Packed) -> tuple[int, int]:
+    def act(rows: StateRows, due: Flags, actions: Actions, plays: Integers, packed: Packed) -> int:
         lanes = packed[6]
         for skill in range(plays.shape[1]):
             lane = 0
@@ -235,7 +471,7 @@ def _build_kernels(sources: tuple[int, int]) -> tuple[Kernel, Kernel, Kernel]:
         return sources
 
     @cached()
-    def q_values(rows: StateRows, network: int, packed: Packed, out: Floats) -> tuple[int, int]:
+    def q_values(rows: StateRows, network: int, packed: Packed, out: Floats) -> int:
         for first in range(0, out.shape[0], _TOGETHER):
             lanes = np.arange(first, min(first + _TOGETHER, out.shape[0]))
             values = _evaluate(rows, lanes, network, packed)
@@ -244,7 +480,7 @@ def _build_kernels(sources: tuple[int, int]) -> tuple[Kernel, Kernel, Kernel]:
         return sources
 
     @cached()
-    def inputs(rows: StateRows, affine: Doubles, out: Floats) -> tuple[int, int]:
+    def inputs(rows: StateRows, affine: Doubles, out: Floats) -> int:
         _inputs(rows, np.arange(out.shape[0]), affine, out)
         return sources
 
@@ -260,7 +496,7 @@ def weights_digest(weights: Mapping[str, Weights]) -> bytes:
     return found.digest() if weights else b""
 
 
-_act, _q_values, _read_inputs = _build_kernels((PREPROCESSING, PRODUCTS))
+_act, _q_values, _read_inputs = _build_kernels(PREPROCESSING)
 
 
 class FusedNetworks:

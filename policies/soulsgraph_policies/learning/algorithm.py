@@ -41,20 +41,20 @@ from ray.tune import Trainable
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_policies.agents.inference import Weights
+from soulsgraph_policies.learning.checkpoint import read_training_state, write_training_state
 from soulsgraph_policies.learning.env_runners import (
     ChunkRunner,
     LocalRunnerGroup,
     RemoteSampling,
     RemoteSpeedCheck,
+    SkillGraphEnvRunner,
     runner_failures,
 )
 from soulsgraph_policies.learning.hyperparameters import check_memory
 from soulsgraph_policies.learning.learner import ModuleTraining, SkillDQNLearner, as_multi_agent_batch
 from soulsgraph_policies.learning.module import RelativePaths, absolute
 from soulsgraph_policies.learning.sampler import Chunk
-from soulsgraph_policies.learning.simulator_runner import SkillGraphEnvRunner
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
-from soulsgraph_policies.learning.training_state import read_training_state, write_training_state
 
 _KEPT_OF_EPISODES = ("returns", "lengths", "seconds", "won")
 #: The share of fights that were won, beside RLlib's figures of episodes.

@@ -18,8 +18,7 @@ from torch import nn
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.skills import Skill
-from soulsgraph_policies.agents.inference import Weights
-from soulsgraph_policies.agents.normalizer import RunningNormalizer
+from soulsgraph_policies.agents.inference import RunningNormalizer, Weights
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.learner import Adam
 from soulsgraph_policies.learning.module import QNetworkModule, minibatch_loss

@@ -26,12 +26,10 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.skills import Mirror
 from soulsgraph_envs.skills.base import ObservationMap
-from soulsgraph_policies.agents.inference import Weights
-from soulsgraph_policies.agents.normalizer import RunningNormalizer
+from soulsgraph_policies.agents.inference import RunningNormalizer, Weights
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.module import QNetworkModule, RelativePaths, minibatch_loss
-from soulsgraph_policies.learning.on_policy import RecentDecisions
-from soulsgraph_policies.learning.replay import Batch, ReplayBuffer
+from soulsgraph_policies.learning.replay import Batch, RecentDecisions, ReplayBuffer
 from soulsgraph_policies.learning.sampler import Transitions
 from soulsgraph_policies.learning.update_kernel import CpuUpdater, FlatMemory, UpdateMetrics
 

@@ -1,9 +1,13 @@
-"""RLlib's configuration of one stage: which skills learn on top of which, and how."""
+"""RLlib's configuration of one stage: which skills learn on top of which, and how.
+
+A field is an attribute of RLlib's configuration, in most cases of the name that its methods take it by. Some are
+learned by, some are used elsewhere, and all others stay as they are.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -12,26 +16,26 @@ import numpy as np
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn.dqn import DQNConfig
+from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.policy.policy import PolicySpec
+from ray.rllib.utils import force_list
 
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.skills import Mirror, Skill
-from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.learning.learner import AUTOGRAD, CPU_KERNEL, UPDATE_PATHS, SkillDQNLearner
-from soulsgraph_policies.learning.module import QNetworkModule
-from soulsgraph_policies.learning.rllib_fields import (
-    ALGORITHM_CALLBACKS,
+from soulsgraph_policies.learning.hyperparameters import (
     LEARNING,
+    DQNHyperparameters,
     changes,
-    check_callbacks,
-    check_unused,
     fields_of,
     learned_by,
     overrides_of,
     refused,
+    same,
 )
+from soulsgraph_policies.learning.learner import AUTOGRAD, CPU_KERNEL, UPDATE_PATHS, SkillDQNLearner
+from soulsgraph_policies.learning.module import QNetworkModule
 
 #: Observation and action space.
 Spaces = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]
@@ -40,6 +44,33 @@ Spaces = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]
 DECISIONS_PER_ITERATION = 1000
 #: Lanes of a runner for which no number is set; fewer where a round has fewer decisions.
 LANES = 32
+#: Fields that something else goes by: who plays, where, what is shown.
+USED = frozenset(
+    (
+        *("policies", "policy_mapping_fn", "policies_to_train", "algorithm_config_overrides_per_module"),
+        *("env_config", "env_runner_cls", "num_env_runners", "num_envs_per_env_runner", "num_cpus_per_env_runner"),
+        *("num_gpus_per_env_runner", "custom_resources_per_env_runner", "validate_env_runners_after_construction"),
+        *("sample_timeout_s", "restart_failed_env_runners", "max_num_env_runner_restarts"),
+        *("delay_between_env_runner_restarts_s", "_learner_class", "num_gpus_per_learner", "num_cpus_per_learner"),
+        *("local_gpu_idx", "num_cpus_for_main_process", "custom_resources_for_main_process", "placement_strategy"),
+        *("callbacks_class", "seed", "log_level", "log_sys_usage", "stats_cls_lookup"),
+        *("metrics_num_episodes_for_smoothing", "min_sample_timesteps_per_iteration"),
+        *("evaluation_interval", "evaluation_duration", "evaluation_config"),
+    )
+)
+#: What RLlib itself keeps in a configuration.
+_BOOKKEEPING = frozenset(
+    ("algo_class", "class", "_is_frozen", "_is_online", "_per_module_overrides", "simple_optimizer", "worker_index")
+)
+#: Callbacks that the algorithm calls; those that its env runners call are theirs to name.
+ALGORITHM_CALLBACKS = frozenset(
+    (
+        *("on_algorithm_init", "on_train_result", "on_checkpoint_loaded", "on_evaluate_start", "on_evaluate_end"),
+        *("on_env_runners_recreated", "on_workers_recreated"),
+    )
+)
+
+
 #: Fields of a configuration that are not RLlib's.
 _OWN = frozenset(
     (
@@ -52,6 +83,51 @@ _OWN = frozenset(
 def skill_of_agent(agent: str, *_: Any, **__: Any) -> str:
     """Map an agent to its module: every skill is an agent with a module of its own."""
     return agent
+
+
+def check_unused(fields: Mapping[str, Any], usual: Mapping[str, Any], own: frozenset[str]) -> None:
+    """Refuse whatever nothing goes by, unless it has its usual value.
+
+    Args:
+        fields: Of a configuration.
+        usual: Those of a new one.
+        own: Fields that are not RLlib's.
+
+    Raises:
+        SoulsGraphError: naming a field that has another value, or that there is none of.
+    """
+    used = {*LEARNING, *USED, *own, *_BOOKKEEPING}
+    for name, value in fields.items():
+        # Tune notes its own beside the fields, as __trial_info__.
+        if name in used or name.startswith(("callbacks_on_", "__")):
+            continue
+        if name not in usual:
+            raise UnknownNameError("field of RLlib's configuration", name, [n for n in usual if n[0] != "_"])
+        if not same(value, usual[name]):
+            raise refused(name, shown(usual[name]), value)
+
+
+def check_callbacks(fields: Mapping[str, Any], runner: str, fired: frozenset[str]) -> None:
+    """Refuse callbacks that would never be called: of `fired` all are.
+
+    Raises:
+        SoulsGraphError: naming one.
+    """
+    classes = force_list(fields["callbacks_class"])
+    for name in (name for name in dir(RLlibCallback) if name.startswith("on_")):
+        asked = fields.get(f"callbacks_{name}") or overridden(classes, name)
+        if asked and name not in fired:
+            raise SoulsGraphError(
+                f"RLlib's callback {name}: expected one that is called with {runner}, found one that never is; leave "
+                f"it out, or use {', '.join(sorted(fired))}."
+            )
+
+
+def overridden(callbacks: Iterable[Any], name: str) -> bool:
+    """Return whether one of some callback classes, or objects of theirs, has a callback of its own."""
+    owners = (one if isinstance(one, type) else type(one) for one in callbacks)
+    usual = getattr(RLlibCallback, name)
+    return any(getattr(owner, name, usual) is not usual for owner in owners)
 
 
 class SkillDQNConfig(DQNConfig):

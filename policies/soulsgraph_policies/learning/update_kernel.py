@@ -11,7 +11,7 @@ from numba import njit
 
 from soulsgraph_envs.combat.episodes import Doubles, Floats, Integers
 from soulsgraph_envs.core.compiling import cached
-from soulsgraph_policies.agents.matmul import PRODUCTS, SPAN, product, zeros
+from soulsgraph_policies.agents.inference import PRODUCTS, SPAN, product, zeros
 from soulsgraph_policies.learning.hyperparameters import MARGIN_WEIGHT, DQNHyperparameters
 from soulsgraph_policies.learning.replay import Batch
 

@@ -15,9 +15,8 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_policies.learning import env_runners
 from soulsgraph_policies.learning.algorithm import SkillDQN
-from soulsgraph_policies.learning.env_runners import CHUNKS_PER_CALL, RemoteSpeedCheck
+from soulsgraph_policies.learning.env_runners import CHUNKS_PER_CALL, RemoteSpeedCheck, SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
-from soulsgraph_policies.learning.simulator_runner import SkillGraphEnvRunner
 from soulsgraph_policies.learning.testing import LinearRunner
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_policies.agents.projects import find_graph, forget_project, load_project
 from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
-from soulsgraph_policies.learning.simulator_runner import SkillGraphEnvRunner
 
 
 @pytest.mark.slow

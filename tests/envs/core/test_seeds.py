@@ -70,7 +70,7 @@ _WHOLE = {
     "stage_config.py SkillDQNConfig._network_config": "the same",
     "cloning.py clone": "a cloning begins as a whole",
     "plan.py Plan.stage": "a stage's seed",
-    "simulator_runner.py SkillGraphEnvRunner.make_env": "a runner's seed; the sampler has the number",
+    "env_runners.py SkillGraphEnvRunner.make_env": "a runner's seed; the sampler has the number",
     "rllib.py SkillGraphEnv.__init__": "an environment's, from the caller's seed",
     "rllib.py SkillGraphEnv._own": "the same",
     "skill_env.py SkillEnv.__init__": "the same",
@@ -83,7 +83,7 @@ _WHOLE = {
 _NAMED = {
     "evaluate.py evaluation_seeds": "held-out fights",
     "evaluation.py play_in_fleet": "the evaluation's seed",
-    "simulator_runner.py SkillGraphEnvRunner.evaluate": "the evaluation's seed",
+    "env_runners.py SkillGraphEnvRunner.evaluate": "the evaluation's seed",
     "loop.py Combat.begin": "within one fight",
     "scripted.py Uniform.begin": "within one fight",
     "recording.py LaneExploration.begin": "within one fight",

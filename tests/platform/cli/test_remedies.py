@@ -27,7 +27,7 @@ from soulsgraph_envs.games.doctor.machine import Check
 from soulsgraph_envs.games.standin.options import StandInOptions
 from soulsgraph_policies.agents.graph import PAPER_GRAPH
 from soulsgraph_policies.agents.library import SkillLibrary
-from soulsgraph_policies.learning.training_state import read_training_state
+from soulsgraph_policies.learning.checkpoint import read_training_state
 
 _ROOT = Path(__file__).parents[3]
 _PACKAGES = ("platform", "policies", "clusters", "envs")

@@ -15,8 +15,8 @@ from soulsgraph.runs.curves import load_checkpoint
 from soulsgraph.runs.plan import Plan
 from soulsgraph_clusters.fleet.protocol.arrays import decode_columns, decode_weights
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.agents.tensors import ANY, TensorError, read_tensor_file, read_tensors, write_tensor_file
-from soulsgraph_policies.learning.training_state import FILE_NAME, read_training_state
+from soulsgraph_policies.agents.library import ANY, TensorError, read_tensor_file, read_tensors, write_tensor_file
+from soulsgraph_policies.learning.checkpoint import FILE_NAME, read_training_state
 
 ROOT = Path(__file__).parents[3]
 

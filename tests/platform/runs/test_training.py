@@ -24,8 +24,8 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.agents.inference import _INVERSE, NETWORK
 from soulsgraph_policies.agents.library import SkillCard
 from soulsgraph_policies.learning.algorithm import SkillDQN
-from soulsgraph_policies.learning.simulator_runner import SkillGraphEnvRunner
-from soulsgraph_policies.learning.training_state import FILE_NAME, TrainingStateError
+from soulsgraph_policies.learning.checkpoint import FILE_NAME, TrainingStateError
+from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 
 #: 1,200 decisions of camera and lock-on: one checkpoint on their learning curves.
 PLAN = Plan(scale=0.06)

@@ -9,7 +9,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills.base import normalized
-from soulsgraph_policies.agents.normalizer import Floats, RunningNormalizer
+from soulsgraph_policies.agents.inference import Floats, RunningNormalizer
 
 
 class _Silent(gym.Env):

@@ -15,10 +15,10 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import Mirror, make_skill
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN
 from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.checkpoint import FILE_NAME, TrainingStateError
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.learner import AUTOGRAD, CPU_KERNEL
 from soulsgraph_policies.learning.testing import LinearRunner, q_values
-from soulsgraph_policies.learning.training_state import FILE_NAME, TrainingStateError
 
 SKILLS = [make_skill(name) for name in ("movement", "dodge", "heal_attack")]
 SCENARIO = load_scenario("iudex-phase1")

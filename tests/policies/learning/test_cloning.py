@@ -9,8 +9,7 @@ import torch
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
-from soulsgraph_policies.agents.normalizer import RunningNormalizer
+from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks, RunningNormalizer
 from soulsgraph_policies.learning.cloning import UPDATES, clone
 from soulsgraph_policies.learning.hyperparameters import PRESETS, DQNHyperparameters
 from soulsgraph_policies.learning.replay import ReplayBuffer

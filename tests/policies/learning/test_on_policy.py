@@ -8,10 +8,9 @@ import torch
 from torch import nn
 
 from soulsgraph_envs.core.errors import DataError
-from soulsgraph_policies.agents.normalizer import RunningNormalizer
+from soulsgraph_policies.agents.inference import RunningNormalizer
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters, check_memory
-from soulsgraph_policies.learning.on_policy import RecentDecisions
-from soulsgraph_policies.learning.replay import Batch
+from soulsgraph_policies.learning.replay import Batch, RecentDecisions
 from soulsgraph_policies.learning.sampler import Transitions
 
 

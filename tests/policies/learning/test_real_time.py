@@ -14,9 +14,8 @@ from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_envs.testing import PATIENCE_S, LossyGame, until
 from soulsgraph_policies.agents.inference import FrozenNetwork
-from soulsgraph_policies.learning import real_time
-from soulsgraph_policies.learning.real_time import RealTimeSampling
-from soulsgraph_policies.learning.sampler import SampledModule, Sampler
+from soulsgraph_policies.learning import sampler as real_time
+from soulsgraph_policies.learning.sampler import RealTimeSampling, SampledModule, Sampler
 
 CAMERA = make_skill("camera")
 SCENARIO = practice_ground(load_scenario("iudex-phase1"), CAMERA)

@@ -19,8 +19,7 @@ from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.learning.algorithm import WIN_RATE, SkillDQN
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.learner import SkillDQNLearner
-from soulsgraph_policies.learning.rllib_fields import fields_of, learned_by
-from soulsgraph_policies.learning.stage_config import SkillDQNConfig
+from soulsgraph_policies.learning.stage_config import SkillDQNConfig, fields_of, learned_by
 from soulsgraph_policies.learning.testing import LinearRunner
 
 SKILLS = [make_skill(name) for name in ("movement", "dodge", "heal_attack")]

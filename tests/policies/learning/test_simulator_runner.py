@@ -10,8 +10,8 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill, practice_ground
 from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
-from soulsgraph_policies.learning.simulator_runner import SkillGraphEnvRunner
 
 SKILLS = tuple(make_skill(name) for name in ("camera", "lock_on"))
 

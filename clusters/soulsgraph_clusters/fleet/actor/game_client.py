@@ -43,8 +43,7 @@ from soulsgraph_envs.games.opening import make_game, open_game
 from soulsgraph_envs.games.realtime.cycle_timer import Clock, TimedGame, stoppable
 from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_policies.agents.inference import Weights, weights_digest
-from soulsgraph_policies.learning.real_time import RealTimeSampling
-from soulsgraph_policies.learning.sampler import Chunk, Sampler
+from soulsgraph_policies.learning.sampler import Chunk, RealTimeSampling, Sampler
 
 #: Between two looks at what was played: a look at every decision would keep the game's thread waiting.
 COLLECT_EVERY_S = 0.25

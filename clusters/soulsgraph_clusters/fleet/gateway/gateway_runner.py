@@ -27,8 +27,8 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.agents.projects import LoadedProject, take_over
-from soulsgraph_policies.learning.draws import check_even_draws
 from soulsgraph_policies.learning.env_runners import ChunkRunner
+from soulsgraph_policies.learning.replay import check_even_draws
 from soulsgraph_policies.learning.sampler import Chunk
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
@@ -187,7 +187,7 @@ class GatewayRunner(ChunkRunner):
         return JournalSlice(self._journal.attempt, records, notes, playing, decisions, status, batch_shares=shares)
 
     def answer(self, question: str, *words: Any) -> Any:
-        """Answer another gateway by the `Desk` method of this name."""
+        """RunnerReply another gateway by the `Desk` method of this name."""
         return getattr(self._desk, question)(*words)
 
     def end_relays(self) -> None:

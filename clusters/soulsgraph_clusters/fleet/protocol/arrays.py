@@ -18,7 +18,7 @@ from soulsgraph_envs.core.config import Where, parse
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_policies.agents.inference import Weights
-from soulsgraph_policies.agents.tensors import WEIGHTS, TensorError, read_tensors
+from soulsgraph_policies.agents.library import WEIGHTS, TensorError, read_tensors
 from soulsgraph_policies.learning.sampler import Chunk, Moments, Transitions
 
 Arrays = dict[str, npt.NDArray[Any]]

@@ -213,12 +213,17 @@ def load_fleet(path: Path, gateways: int = 1) -> Fleet:
 #: The Python files that decide a transition, below the folder of each package. Of the world all but what only shows or
 #: serves it to others; of the mind and of the fleet what a game's process plays by.
 _DECIDING: Mapping[str, Sequence[str]] = {
-    "soulsgraph_envs": ("*.py", "combat/**/*.py", "core/**/*.py", "drivers/**/*.py", "simulator/**/*.py"),
-    "soulsgraph_policies": (
-        *("graph.py", "hyperparameters.py", "inference.py", "products.py", "projects.py", "real_time.py"),
-        *("sampler.py", "tensors.py"),
+    "soulsgraph_envs": (
+        *("*.py", "combat/**/*.py", "core/**/*.py", "games/*.py", "simulator/**/*.py"),
+        *(f"games/{kind}/**/*.py" for kind in ("keyboard", "memory", "realtime", "siphon")),
     ),
-    "soulsgraph_clusters": ("fleet/arrays.py", "fleet/task.py", "fleet/pc/game_client.py", "fleet/pc/spool.py"),
+    "soulsgraph_policies": (
+        *("agents/graph.py", "agents/inference.py", "agents/library.py", "agents/projects.py"),
+        *("learning/hyperparameters.py", "learning/sampler.py"),
+    ),
+    "soulsgraph_clusters": (
+        *("fleet/protocol/arrays.py", "fleet/protocol/task.py", "fleet/actor/game_client.py", "fleet/actor/spool.py"),
+    ),
 }
 #: The name of their digest; hosts of earlier versions report none.
 CODE = "code"

@@ -32,7 +32,7 @@ from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_envs.testing import until
 from soulsgraph_envs.testing.realtime import FakeLink
-from soulsgraph_policies.learning import real_time
+from soulsgraph_policies.learning import sampler as real_time
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 TASK = StageTask(

@@ -22,8 +22,8 @@ from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_envs.testing import until
 from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.learning.simulator_runner import SkillGraphEnvRunner
 
 BUDGET, SEED = 1500, 11
 NUMBERS = DQNHyperparameters(budget=BUDGET, replay_capacity=500, n_step=3, target_period=400)

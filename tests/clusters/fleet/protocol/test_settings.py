@@ -66,11 +66,13 @@ def test_a_certificate_that_does_not_hold_for_a_gateway_is_refused_before_it_sta
         read_identity(settings, tmp_path, settings.relays)
 
 
-#: What a game's process loads that decides no transition: the wire, its secrets, and files written whole.
+#: What a game's process loads that decides no transition: the wire, its secrets, and packages without code.
 _DECIDES_NOTHING = {
-    *("soulsgraph_clusters", "soulsgraph_policies", "soulsgraph_envs.core.files", "soulsgraph_clusters.fleet"),
-    *(f"soulsgraph_clusters.fleet.{name}" for name in ("fleet_pb2", "messages", "own_projects", "security")),
-    *(f"soulsgraph_clusters.fleet.{name}" for name in ("settings", "pc", "pc.stream")),
+    *("soulsgraph_clusters", "soulsgraph_clusters.fleet", "soulsgraph_envs.compat"),
+    *("soulsgraph_policies", "soulsgraph_policies.agents", "soulsgraph_policies.learning"),
+    *(f"soulsgraph_clusters.fleet.{name}" for name in ("actor", "actor.stream", "protocol")),
+    *(f"soulsgraph_clusters.fleet.protocol.{name}" for name in ("fleet_pb2", "messages", "project_digests")),
+    *(f"soulsgraph_clusters.fleet.protocol.{name}" for name in ("security", "settings")),
 }
 
 

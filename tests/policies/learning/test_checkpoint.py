@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.learning.training_state import (
+from soulsgraph_policies.learning.checkpoint import (
     FILE_NAME,
     TrainingStateError,
     read_training_state,
@@ -106,7 +106,7 @@ import subprocess
 import sys
 from pathlib import Path
 import numpy as np
-from soulsgraph_policies.learning.training_state import read_training_state, write_training_state
+from soulsgraph_policies.learning.checkpoint import read_training_state, write_training_state
 
 def peak():
     lines = Path("/proc/self/status").read_text().splitlines()

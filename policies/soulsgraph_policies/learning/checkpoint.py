@@ -17,7 +17,7 @@ import numpy as np
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_envs.core.files import whole_file
-from soulsgraph_policies.agents.tensors import ANY, Arrays, TensorError, finite, read_tensor_file, write_tensor_file
+from soulsgraph_policies.agents.library import ANY, Arrays, TensorError, finite, read_tensor_file, write_tensor_file
 
 FILE_NAME = "training_state.safetensors"
 _FORMAT = "2"
