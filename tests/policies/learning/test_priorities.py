@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soulsgraph_policies.learning.replay import Priorities, _find
+from soulsgraph_policies.learning.replay import Priorities, _find_rows
 
 
 @given(
@@ -21,7 +21,7 @@ def test_tree_gives_every_row_the_stretch_of_its_priority(capacity: int, updates
     ends = np.cumsum(table)
     middles = (ends - table / 2) / ends[-1]
     rows = np.empty(capacity, np.int64)
-    _find(priorities._tree, middles, rows)
+    _find_rows(priorities._tree, middles, rows)
     np.testing.assert_array_equal(rows, np.arange(capacity))
 
 
