@@ -51,9 +51,11 @@ def oldest(dependencies: list[str]) -> list[str]:
 
 
 def dependencies() -> list[str]:
-    """Return what pyproject.toml demands."""
+    """Return what pyproject.toml demands for playing, for recordings and for training."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return [str(one) for one in project["dependencies"]]
+    extras = project["optional-dependencies"]
+    found = [str(one) for one in (*project["dependencies"], *extras["data"], *extras["train"])]
+    return [one for one in found if Requirement(one).name != project["name"]]
 
 
 def _install(pins: list[str]) -> Path:

@@ -126,5 +126,5 @@ def _await_line(program, words):
 def _carry(head, pc):
     """Do what the page says between the steps: the token is moved, three files are copied."""
     shutil.move(head.folder / "attic.token", pc.folder / "attic.token")
-    for file in (head.folder / "ca.pem", ROOT / "constraints.txt", *ROOT.glob("dist/soulsgraph_host-*.whl")):
+    for file in (head.folder / "ca.pem", ROOT / "constraints.txt", *ROOT.glob("dist/soulsgraph-*.whl")):
         shutil.copy(file, pc.folder)

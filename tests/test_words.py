@@ -15,7 +15,7 @@ _SOURCES = [
 ]
 _PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 _NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-_BESIDE = [file for folder in ("examples", "site", "host") for file in sorted((ROOT / folder).rglob("*.py"))]
+_BESIDE = [file for folder in ("examples", "site") for file in sorted((ROOT / folder).rglob("*.py"))]
 _TESTS = sorted((ROOT / "tests").rglob("*.py"))
 _AVOIDED = (
     *("of late", "heed", "heeded", "mend", "mended", "mends", "doings", "for ever", "whose word"),
@@ -68,6 +68,6 @@ def test_words_that_a_reader_would_have_to_look_up_stay_out() -> None:
 
 def test_notebooks_tests_and_what_lies_beside_the_packages_are_read() -> None:
     assert len(_NOTEBOOKS) >= 5
-    assert {file.parent.name for file in _BESIDE} >= {"examples", "site", "host"}
+    assert {file.parent.name for file in _BESIDE} >= {"examples", "site"}
     assert "import" in _text(_NOTEBOOKS[0])
     assert "test notebooks tests and what lies beside the packages are read" in _text(Path(__file__))

@@ -18,6 +18,8 @@ from typing import TypedDict
 
 PACKAGES = ("soulsgraph", "soulsgraph_clusters", "soulsgraph_policies", "soulsgraph_envs")
 _DISTRIBUTION = "soulsgraph"
+#: The extras that training needs.
+_TRAINING = ("train", "data")
 _SUFFIXES = (".py", ".toml")
 #: Distributions of others whose version may change a result, in its last bits at least.
 _DECIDING = ("numpy", "numba", "llvmlite", "torch", "ray", "gymnasium")
@@ -78,13 +80,18 @@ def _version_of(distribution: str) -> str:
 
 
 def needed_distributions() -> tuple[str, ...]:
-    """Return the names of the distributions that ours needs, extras left out; none where it is not installed."""
+    """Return the names of the distributions that training with ours needs; none where it is not installed."""
     try:
         lines = requires(_DISTRIBUTION) or []
     except PackageNotFoundError:
         return ()
-    names = [re.match(r"[\w.-]+", line) for line in lines if "extra ==" not in line]
-    return tuple(name[0] for name in names if name)
+    names = []
+    for line in lines:
+        requirement, _, marker = line.partition(";")
+        extra, name = re.search(r"extra == ['\"](.+?)['\"]", marker), re.match(r"[\w.-]+", requirement)
+        if name and name[0] != _DISTRIBUTION and (extra is None or extra[1] in _TRAINING):
+            names.append(name[0])
+    return tuple(names)
 
 
 def differing(here: Mapping[str, str], there: Mapping[str, str]) -> list[str]:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from soulsgraph_envs.core.distribution import pip_install
 from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.game import Picture
 
 #: What an environment's window can be replaced by.

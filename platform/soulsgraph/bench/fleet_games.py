@@ -16,13 +16,14 @@ from soulsgraph.bench.fleet_streams import GatewayServer, call_here, open_server
 from soulsgraph.bench.limits import spread
 from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_clusters.fleet.actor.game_client import GameClient
-from soulsgraph_clusters.fleet.actor.host import HostOptions, installed_version, play_games
+from soulsgraph_clusters.fleet.actor.host import HostOptions, play_games
 from soulsgraph_clusters.fleet.actor.spool import Spool, pause_file
 from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.gateway.status import TICKS_PER_S, WINDOW_S, FleetStatus, GameStatus
 from soulsgraph_clusters.fleet.protocol.settings import SILENT_AFTER_S
 from soulsgraph_clusters.testing.fleet_in_folder import FleetInFolder
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.seeds import Seeds

@@ -17,12 +17,12 @@ from importlib.metadata import entry_points
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from soulsgraph.cli.front import COMMANDS, DESCRIPTION, HOST_COMMANDS, commands_here, front_page, suggestions
+from soulsgraph.cli.front import COMMANDS, DESCRIPTION, front_page, suggestions
 from soulsgraph.cli.remedies import going_on, in_commands, stopped
 from soulsgraph.runs.progress import Interrupted, silence_advice, terminable
 from soulsgraph.runs.supervision import INTERRUPTED, UNAVAILABLE, begin_job, present_supervisor
-from soulsgraph_envs.core.distribution import HOST, PROJECTS, WHOLE, installed
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError, UnknownNameError
+from soulsgraph_envs.core.extras import PROJECTS, missing_module
 from soulsgraph_envs.core.files import AccessError, EncodingError, WriteError
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.core.terminal import keep_streams
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _BAD_INPUT = 2
 
+#: Modules of commands that know no skills, or load the projects by themselves.
+_WITHOUT_PROJECTS = ("doctor", "games", "host")
 #: Commands with options of a plan, whose flags can be given either way.
 _PLANNING = ("train", "curriculum", "baseline", "compare", "reproduce", "import-sb3", "clone")
 
@@ -57,7 +59,6 @@ def main() -> None:
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     try:
         with terminable():
-            check_distribution(command)
             _announce_job()
             if present_supervisor() is not None:
                 sys.argv[1:] = going_on(sys.argv[1:])
@@ -73,12 +74,16 @@ def main() -> None:
     except SoulsGraphError as error:
         unavailable = isinstance(error, UnavailableError) and present_supervisor() is not None
         _leave(f"error: {in_commands(str(error), command)}", UNAVAILABLE if unavailable else _BAD_INPUT)
+    except ModuleNotFoundError as error:
+        if (refusal := missing_module(command, error.name or "")) is None:
+            raise
+        _leave(f"error: {refusal}", _BAD_INPUT)
     except OSError as error:
         # A full, read-only or forbidden place can show anywhere; any other refusal of the system is a defect.
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
             raise
-        refusal = AccessError if error.errno == errno.EACCES else WriteError
-        _leave(f"error: {refusal(error.filename or 'a file', error)}", _BAD_INPUT)
+        kind = AccessError if error.errno == errno.EACCES else WriteError
+        _leave(f"error: {kind(error.filename or 'a file', error)}", _BAD_INPUT)
     except UnicodeEncodeError as error:
         if not any("\udc80" <= letter <= "\udcff" for letter in error.object):
             raise
@@ -107,41 +112,21 @@ def make_app(words: Sequence[str]) -> SubcommandApp:
 
     from soulsgraph.cli.output import with_placeholders
 
-    app, known = SubcommandApp(), commands_here()
-    asked = words[0].replace("_", "-") if words else ""
-    for name, module in known.items() if asked not in known else [(asked, known[asked])]:
+    app, asked = SubcommandApp(), words[0].replace("_", "-") if words else ""
+    for name in COMMANDS if asked not in COMMANDS else (asked,):
+        module = COMMANDS[name].module
         source = import_module(f"{__name__}.{module}")
         function: Callable[..., None] = getattr(source, name.replace("-", "_"))
         if name == asked and name == module:
             _check_action(name, words[1:], getattr(source, "ACTIONS", {}))
         flags = () if name in _PLANNING else (FlagCreatePairsOff,)
-        app.command(configure(OmitArgPrefixes, DisallowNone, *flags)(with_placeholders(function)))
+        app.command(configure(OmitArgPrefixes, DisallowNone, *flags)(with_placeholders(function, name)))
     return app
 
 
 def _check_action(command: str, words: Sequence[str], actions: Collection[str]) -> None:
     if actions and words and not words[0].startswith("-") and words[0] not in actions:
         raise UnknownNameError(f"action of {command}", words[0], actions)
-
-
-def check_distribution(command: str, path: Sequence[str] | None = None) -> None:
-    """Refuse two distributions in one place, and a command that the one installed on a path has not.
-
-    Raises:
-        SoulsGraphError: naming which to install or uninstall.
-    """
-    found = installed(path)
-    if len(found) > 1:
-        both = " and ".join(f"{name} {version}" for name, version in found.items())
-        raise SoulsGraphError(
-            f"expected one distribution in this environment, found {both}, which hold the same files: uninstalling one "
-            f"would break the other. Uninstall both, then install one: pip uninstall {' '.join(found)}"
-        )
-    if command.replace("_", "-") in COMMANDS.keys() - HOST_COMMANDS and HOST in found:
-        raise SoulsGraphError(
-            f"{command}: expected the distribution {WHOLE}, found {HOST}, which has {', '.join(HOST_COMMANDS)}; run it "
-            f"where {WHOLE} is installed, as on the head."
-        )
 
 
 def _announce_job() -> None:
@@ -165,7 +150,8 @@ def _announce_job() -> None:
 
 def _load_installed_projects(command: str) -> None:
     """Import the projects that are installed, before anything is read: nothing that is read decides about it."""
-    if command.replace("_", "-") in (*HOST_COMMANDS, "") or not entry_points(group=PROJECTS):
+    asked = COMMANDS.get(command.replace("_", "-"))
+    if asked is None or asked.module in _WITHOUT_PROJECTS or not entry_points(group=PROJECTS):
         return
     from soulsgraph_policies.agents.projects import load_installed
 

@@ -255,7 +255,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "summarize": summarize,
     "export": export,
 }
-_Action: Any = one_action(ACTIONS)
+_Action: Any = one_action("data", ACTIONS)
 
 
 def data(action: _Action) -> None:

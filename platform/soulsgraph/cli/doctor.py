@@ -6,6 +6,7 @@ import os
 import sys
 from dataclasses import asdict
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -15,8 +16,7 @@ from rich.text import Text
 from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
 from soulsgraph.results.terminal import TextTable
 from soulsgraph_envs.core.compiling import cache_folder, cache_remark
-from soulsgraph_envs.core.distribution import is_host
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.machine import home_folder, usable_memory, usable_processors
 from soulsgraph_envs.games.doctor.machine import Check, Checks
 from soulsgraph_envs.games.realtime.link import GameSettings, load_games
@@ -24,7 +24,6 @@ from soulsgraph_envs.games.realtime.link import GameSettings, load_games
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
 #: The releases that training is built on; others may have moved what it overrides.
 _RELEASES = {"ray": "2.60.", "torch": "2."}
-_INSTALL = "install this package anew, as its readme says"
 
 
 def doctor(
@@ -44,9 +43,7 @@ def doctor(
     from soulsgraph_envs.games.doctor.examination import examine
 
     wanted = load_games(games) if games else (GameSettings(driver=driver),)
-    checks = check_machine() + examine(wanted) + check_user()
-    if not is_host():  # A game PC does not train.
-        checks += check_training()
+    checks = check_machine() + examine(wanted) + check_user() + check_training()
     if fleet is not None:
         checks += _check_fleet(fleet)
     passed = all(check.passed for check in checks)
@@ -57,8 +54,6 @@ def doctor(
 
 
 def _check_fleet(file: Path) -> list[Check]:
-    if is_host():
-        raise SoulsGraphError("--fleet: expected a fleet's head, found a game PC, which the host's --check examines.")
     # Imported here: nothing else of this needs a fleet's libraries.
     from soulsgraph.cli.fleet_checks import check_fleet
 
@@ -96,14 +91,17 @@ def check_user() -> list[Check]:
 
 
 def check_training() -> list[Check]:
-    """Check the libraries that training needs."""
-    checks = Checks("Training")
+    """Check the libraries that training needs, where they are installed: a game PC, as one, does not train."""
+    checks, install = Checks("Training"), pip_install("train")
+    if not any(map(find_spec, _RELEASES)):
+        checks.skip(f"not installed; to train here: {install}", "training")
+        return checks.made
     for name, release in _RELEASES.items():
         try:
             version = str(import_module(name).__version__)
         except Exception as error:
             # A broken library may raise anything while it is imported.
-            checks.fail(name, f"its import fails: {error}", _INSTALL)
+            checks.fail(name, f"its import fails: {error}", install)
             continue
         checks.expect(name, version.startswith(release), version, f"install {name}=={release}*: others are not tried")
     return checks.made

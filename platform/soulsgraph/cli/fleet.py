@@ -348,7 +348,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "drain": drain,
     "replay": replay,
 }
-_Action: Any = one_action(ACTIONS)
+_Action: Any = one_action("fleet", ACTIONS)
 
 
 def fleet(action: _Action) -> None:

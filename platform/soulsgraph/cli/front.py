@@ -2,80 +2,202 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from textwrap import fill
+from typing import NamedTuple
 
-from soulsgraph_envs.core.distribution import WHOLE, installed, is_host
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
+from soulsgraph_envs.core.extras import DISTRIBUTION, check_extra, installed_version
 from soulsgraph_envs.core.files import writing
 
 DESCRIPTION = "Train, compose, evaluate and adapt agents made of skills for Souls games."
 
-#: What people do, in the order of the help; for each command the module of this package in which it is a function.
-GROUPS: Mapping[str, Mapping[str, str]] = {
+
+class Command(NamedTuple):
+    """A command: the module of this package in which it is a function, its first line of help, the extra it needs.
+
+    The line is kept here because to import or parse every command's module takes longer than all else that the help
+    does; a test holds it to the function's docstring.
+    """
+
+    module: str
+    summary: str
+    extra: str = ""
+
+
+#: The commands by what people do, in the order of the help.
+GROUPS: Mapping[str, Mapping[str, Command]] = {
     "Watch and play": {
-        "watch": "watch",
-        "play": "play",
-        "replay": "pages",
-        "zoo": "zoo",
+        "watch": Command(
+            "watch", "Watch an agent fight in the simulator, with what each of its skills observes, values and chooses."
+        ),
+        "play": Command(
+            "play", "Play against the boss in the simulator, by keyboard or gamepad, in a window at the game's speed."
+        ),
+        "replay": Command(
+            "pages",
+            "Write a page about a recorded fight: scrubbed tick by tick, with what every skill saw, valued and chose.",
+            "data",
+        ),
+        "zoo": Command(
+            "zoo",
+            "Use the trained agents that come with the package: list them, see their cards, copy and verify them.",
+        ),
     },
     "Train": {
-        "curriculum": "commands",
-        "train": "commands",
-        "baseline": "commands",
-        "supervise": "supervise",
-        "clone": "data",
+        "curriculum": Command(
+            "commands", "Train all skills in graph order, then print the table of win rates.", "train"
+        ),
+        "train": Command(
+            "commands",
+            "Train one skill on top of the run's library; an interrupted stage goes on from its checkpoint.",
+            "train",
+        ),
+        "baseline": Command(
+            "commands",
+            "Train the end-to-end agent of Appendix B (250,000 steps times the scale) and evaluate it.",
+            "train",
+        ),
+        "supervise": Command(
+            "supervise",
+            "Run a training command, and go on with its run when it crashes or is killed: soulsgraph "
+            "supervise -- curriculum.",
+            "train",
+        ),
+        "clone": Command(
+            "data",
+            "Clone skills from recorded fights, of people or of anybody else; training goes on from the clones.",
+            "train",
+        ),
     },
     "Evaluate": {
-        "evaluate": "commands",
-        "table": "commands",
-        "skills": "commands",
+        "evaluate": Command("commands", "Evaluate one setting of a run's skills, greedily."),
+        "table": Command("commands", "Evaluate every row of the paper's Table 1 that the run's skills allow.", "data"),
+        "skills": Command(
+            "commands", "Check the run's skill library, weights included, and show every version and its lineage."
+        ),
     },
     "Adapt to another fight": {
-        "adapt": "adapting",
-        "transfer": "adapting",
-        "recovery": "adapting",
-        "retention": "adapting",
+        "adapt": Command(
+            "adapting",
+            "Fine-tune chosen skills in another scenario, everything else frozen; earlier versions stay.",
+            "train",
+        ),
+        "transfer": Command(
+            "adapting",
+            "Measure, without training, what a shift does to each skill, and recommend which to adapt.",
+            "train",
+        ),
+        "recovery": Command(
+            "adapting",
+            "Compare the win rate that the same steps recover: the recommended skills, each alone, "
+            "all, all from scratch.",
+            "train",
+        ),
+        "retention": Command(
+            "adapting",
+            "Evaluate every scenario a run went through with the versions after each: transfer and forgetting.",
+            "train",
+        ),
     },
     "Make skills of your own": {
-        "init": "projects",
-        "validate": "projects",
-        "smoke": "projects",
-        "compare": "projects",
-        "list": "projects",
+        "init": Command(
+            "projects",
+            "Begin a project of your own: a skill, a graph, a boss, a reward, a test and a README, in a new folder.",
+        ),
+        "validate": Command(
+            "projects",
+            "Check a project without training it: skills, graphs, fights, rewards, references, one "
+            "update; exit 1 if not.",
+            "train",
+        ),
+        "smoke": Command(
+            "projects",
+            "Play and learn 1,000 decisions of each skill of a project, on top of untrained networks.",
+            "train",
+        ),
+        "compare": Command(
+            "projects",
+            "Train agents of several skill graphs on the same seeds, and evaluate them in the same fights.",
+            "train",
+        ),
+        "list": Command(
+            "projects",
+            "List what may be named: scenarios, presets, options, skills, graphs, and the fields of every TOML file.",
+        ),
     },
     "Record and exchange": {
-        "data": "data",
-        "export": "zoo",
-        "import-sb3": "zoo",
+        "data": Command(
+            "data",
+            "Record fights as Parquet files, list, check and summarize them, and export them for other tools.",
+            "data",
+        ),
+        "export": Command(
+            "zoo", "Write an agent's skills for other programs: as ONNX, a file for each with its normalisation inside."
+        ),
+        "import-sb3": Command(
+            "zoo",
+            "Import a DQN that stable-baselines3 saved as a version of a skill: its weights alone, "
+            "nothing is unpickled.",
+        ),
     },
     "Repeat the paper's study": {
-        "reproduce": "commands",
-        "report": "pages",
+        "reproduce": Command(
+            "commands", "Run the paper's whole protocol over several seeds in parallel, and write the report.", "train"
+        ),
+        "report": Command(
+            "pages",
+            "Write one report of one or several reproductions, presets beside each other; with "
+            "`--html` a page about a run.",
+            "train",
+        ),
     },
     "Running games": {
-        "doctor": "doctor",
-        "standin": "games",
-        "serve-siphon": "games",
-        "host": "host",
-        "pause": "host",
-        "resume": "host",
-        "fleet": "fleet",
+        "doctor": Command(
+            "doctor", "Report what this machine can do, with the remedy beside each failure; exit 1 if something fails."
+        ),
+        "standin": Command(
+            "games",
+            "Run the stand-in game: the simulator as a program with a window, keys and a memory like the real game's.",
+        ),
+        "serve-siphon": Command(
+            "games",
+            "Serve a game of this machine to Siphon clients: a stand-in, started for it, or a process that runs.",
+        ),
+        "host": Command("host", "Play this PC's games for a head that trains, until Ctrl-C."),
+        "pause": Command(
+            "host", "Pause the games that this PC plays for a head: their keys are released, and a person may play."
+        ),
+        "resume": Command("host", "Let this PC's games play for their head again."),
+        "fleet": Command(
+            "fleet", "Let game PCs play for a run on this machine: tokens, certificates, and how the PCs do."
+        ),
     },
     "Measure speed": {
-        "bench": "bench",
+        "bench": Command(
+            "bench",
+            "Measure speed: training beside stable-baselines3 and stock RLlib, the simulator, a tick, "
+            "a reading of memory.",
+            "train",
+        ),
     },
 }
-#: The commands that need nothing but what the distribution for game PCs installs.
-HOST_COMMANDS = ("host", "pause", "resume", "standin", "doctor", "serve-siphon")
-#: The module of every command.
-COMMANDS = {name: module for commands in GROUPS.values() for name, module in commands.items()}
+COMMANDS = {name: command for commands in GROUPS.values() for name, command in commands.items()}
+#: The extras of actions, and of options that a command without them does not need.
+_EXTRAS: Mapping[str, str] = {
+    "evaluate --out": "data",
+    "evaluate --fleet": "train",
+    "play --record": "data",
+    "zoo verify": "train",
+    "zoo compare": "train",
+    "zoo build": "train",
+    "doctor --fleet": "train",
+}
 
 #: What a newcomer types, and what it does.
 _EXAMPLES = (
@@ -116,26 +238,33 @@ def front_page(words: list[str]) -> str | None:
         return None
     if first.startswith("-"):
         raise SoulsGraphError(f"expected a command first, found {shown(first)}; see soulsgraph --help.")
-    known = commands_here()
-    if first.replace("_", "-") not in known:
-        raise UnknownNameError("command", first, known)
+    if first.replace("_", "-") not in COMMANDS:
+        raise UnknownNameError("command", first, COMMANDS)
     return None
 
 
-def commands_here() -> Mapping[str, str]:
-    """Return the commands of the distribution that is installed, and each one's module."""
-    return {name: COMMANDS[name] for name in HOST_COMMANDS} if is_host() else COMMANDS
+def check_extras(words: str, options: Collection[str]) -> None:
+    """Check that what a command needs is installed, by its name with its action and the names of its options given.
+
+    Raises:
+        SoulsGraphError: naming the extra and the command that installs it.
+    """
+    command = COMMANDS.get(words.partition(" ")[0])
+    needed = {words: _EXTRAS.get(words) or (command.extra if command else "")}
+    needed |= {line: _EXTRAS.get(line, "") for line in (f"{words} --{name}" for name in options)}
+    for what, extra in needed.items():
+        if extra:
+            check_extra(what, extra)
 
 
 def help_text(width: int) -> str:
     """Return the commands by what people do, a line each, with examples."""
-    known = commands_here()
-    widest = max(map(len, known)) + 4
+    widest = max(map(len, COMMANDS)) + 4
     parts = ["usage: soulsgraph COMMAND [OPTIONS]", fill(DESCRIPTION, width)]
     for group, commands in GROUPS.items():
-        lines = [_line(f"  {name}", _summary(name), widest, width) for name in commands if name in known]
-        parts += ["\n".join([f"{group}:", *lines])] if lines else []
-    examples = [f"  soulsgraph {words}\n      {what}" for words, what in _EXAMPLES if words.split()[0] in known]
+        lines = [_line(f"  {name}", command.summary, widest, width) for name, command in commands.items()]
+        parts.append("\n".join([f"{group}:", *lines]))
+    examples = [f"  soulsgraph {words}\n      {what}" for words, what in _EXAMPLES]
     more = [f"  soulsgraph {words}\n      {what}" for words, what in _MORE]
     return "\n\n".join([*parts, "\n".join(["Examples:", *examples]), "\n".join(["More:", *more])])
 
@@ -143,7 +272,8 @@ def help_text(width: int) -> str:
 def command_lines() -> list[tuple[str, ...]]:
     """Return every command that can be asked for its help, each action of those that have several by itself."""
     lines: list[tuple[str, ...]] = []
-    for name, module in COMMANDS.items():
+    for name, command in COMMANDS.items():
+        module = command.module
         actions = getattr(import_module(f"{__package__}.{module}"), "ACTIONS", ()) if name == module else ()
         lines += [(name, action) for action in actions] or [(name,)]
     return lines
@@ -174,14 +304,6 @@ def _line(name: str, text: str, indent: int, width: int) -> str:
     return fill(text, max(width, indent + 20), initial_indent=name.ljust(indent), subsequent_indent=" " * indent)
 
 
-def _summary(name: str) -> str:
-    """Return a command's first line from its source, which is not imported: that takes seconds."""
-    tree = ast.parse(Path(__file__).with_name(f"{COMMANDS[name]}.py").read_text(encoding="utf-8"))
-    functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
-    doc = next(ast.get_docstring(function) for function in functions if function.name == name.replace("-", "_"))
-    return (doc or "").partition("\n")[0]
-
-
 def _version() -> str:
     """Return the version that is installed; a tree that is not installed has none."""
-    return "\n".join(f"{name} {version}" for name, version in installed().items()) or f"{WHOLE}, not installed"
+    return f"{DISTRIBUTION} {installed_version()}"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, g
 from rich.console import Console, RenderableType
 from tyro.conf import FlagCreatePairsOff, Positional, arg, subcommand
 
+from soulsgraph.cli.front import check_extras
 from soulsgraph.results.terminal import OutputConsole
 from soulsgraph.runs.progress import Display
 from soulsgraph_envs.core.config import to_json
@@ -61,15 +62,19 @@ _POSITIONAL = get_args(Positional[int])[1]
 _BY_TYPE: Mapping[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
 
 
-def with_placeholders(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a function whose parameters' annotations name what stands for their values."""
+def with_placeholders(function: Callable[..., None], words: str) -> Callable[..., None]:
+    """Return a command's function whose parameters' annotations name what stands for their values.
+
+    When called it begins only where the extras are installed that the command, by its `words`, and the options need.
+    """
     hints = get_type_hints(function, include_extras=True)
 
     @wraps(function)
     def command(*values: Any, **options: Any) -> None:
+        bound = signature(function).bind(*values, **options)
+        bound.apply_defaults()
+        check_extras(words, [name for name, _ in _paths(bound.arguments)])
         if (folder := JobFolder.unpacked) is not None:
-            bound = signature(function).bind(*values, **options)
-            bound.apply_defaults()
             check_kept(function.__name__, bound.arguments, folder)
         function(*values, **options)
 
@@ -265,10 +270,10 @@ class RunOptions(OutputOptions):
 DEFAULT_RUN = RunOptions()
 
 
-def one_action(actions: Mapping[str, Callable[..., None]]) -> Any:
-    """Return the type of an argument that does one of several actions while its options are read, as commands are."""
+def one_action(command: str, actions: Mapping[str, Callable[..., None]]) -> Any:
+    """Return the type of an argument that does one of a command's actions while its options are read."""
     kinds: list[Any] = [
-        Annotated[None, subcommand(name, constructor=with_placeholders(action), prefix_name=False)]
+        Annotated[None, subcommand(name, constructor=with_placeholders(action, f"{command} {name}"), prefix_name=False)]
         for name, action in actions.items()
     ]
     chosen: Any = reduce(or_, kinds)

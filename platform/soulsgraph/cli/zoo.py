@@ -217,7 +217,7 @@ ACTIONS: dict[str, Callable[..., None]] = {
     "compare": compare,
     "build": build,
 }
-_Action: Any = one_action(ACTIONS)
+_Action: Any = one_action("zoo", ACTIONS)
 
 
 def zoo(action: _Action) -> None:

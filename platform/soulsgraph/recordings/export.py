@@ -17,8 +17,8 @@ from soulsgraph.recordings.files import Recording, RecordingError, read_recordin
 from soulsgraph.recordings.header import PlayedSkill
 from soulsgraph.recordings.writing import fixed_lists
 from soulsgraph_envs.combat.episodes import Flags, Floats, Integers
-from soulsgraph_envs.core.distribution import pip_install
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.files import whole_file, whole_folder
 
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,100}-v[0-9]{1,6}")
@@ -176,6 +176,6 @@ def _import_minari() -> Any:
         import minari.dataset.minari_storage
     except ImportError as error:
         raise SoulsGraphError(
-            f"expected Minari to be installed, found none ({error}); install it: {pip_install('data')}."
+            f"expected Minari to be installed, found none ({error}); install it: {pip_install('readers')}."
         ) from error
     return minari

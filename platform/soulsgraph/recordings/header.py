@@ -14,7 +14,7 @@ from soulsgraph.results.files import describe_run
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph_envs.combat.episodes import Outcome
 from soulsgraph_envs.core.config import Between
-from soulsgraph_envs.core.distribution import WHOLE, installed
+from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.scenario import Arena, Scenario, load_boss, load_player
 from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_policies.agents.projects import ProjectDigest
@@ -131,7 +131,7 @@ class RecordingOrigin:
     @classmethod
     def now(cls) -> RecordingOrigin:
         """Return the origin of what is recorded here and now."""
-        return cls(installed().get(WHOLE, "unknown"), *_machine(), datetime.now(UTC).isoformat(timespec="seconds"))
+        return cls(installed_version(), *_machine(), datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 @cache

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # its parts load when they are first used, in up to a second
 
 
 class Interval(NamedTuple):
@@ -49,19 +48,23 @@ def wilson_interval(wins: int, episodes: int, confidence: float = 0.95) -> Inter
 
 def clopper_pearson_interval(wins: int, episodes: int, confidence: float = 0.95) -> Interval:
     """Return the exact binomial interval of a win rate (Clopper & Pearson 1934); (0, 1) without an episode."""
+    from scipy import special  # Imported where it is used: Wilson's interval is all that the core needs.
+
     tail = (1.0 - confidence) / 2.0
-    low = float(scipy.special.betaincinv(wins, episodes - wins + 1, tail)) if wins else 0.0
-    high = float(scipy.special.betaincinv(wins + 1, episodes - wins, 1.0 - tail)) if wins < episodes else 1.0
+    low = float(special.betaincinv(wins, episodes - wins + 1, tail)) if wins else 0.0
+    high = float(special.betaincinv(wins + 1, episodes - wins, 1.0 - tail)) if wins < episodes else 1.0
     return Interval(low, high)
 
 
 def mean_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Interval:
     """Return Student's t interval of the mean of `values` (n,); unbounded for fewer than two values."""
+    from scipy import special
+
     sample = np.asarray(values, np.float64)
     if sample.size < 2:
         return Interval(-math.inf, math.inf)
     error = float(sample.std(ddof=1)) / math.sqrt(sample.size)
-    half = float(scipy.special.stdtrit(sample.size - 1, 0.5 + confidence / 2.0)) * error
+    half = float(special.stdtrit(sample.size - 1, 0.5 + confidence / 2.0)) * error
     return Interval(float(sample.mean()) - half, float(sample.mean()) + half)
 
 
@@ -70,13 +73,15 @@ def deviation_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Inter
 
     It is [0, infinity] for fewer than two values.
     """
+    from scipy import special
+
     sample = np.asarray(values, np.float64)
     if sample.size < 2:
         return Interval(0.0, math.inf)
     freedom, tail = sample.size - 1, (1.0 - confidence) / 2.0
     squares = float(((sample - sample.mean()) ** 2).sum())
     # `chdtri` inverts the upper tail, so a small probability gives the large quantile.
-    low, high = (math.sqrt(squares / float(scipy.special.chdtri(freedom, upper))) for upper in (tail, 1.0 - tail))
+    low, high = (math.sqrt(squares / float(special.chdtri(freedom, upper))) for upper in (tail, 1.0 - tail))
     return Interval(low, high)
 
 
@@ -87,7 +92,9 @@ Values = npt.NDArray[np.float64]
 
 def interquartile_mean(scores: npt.ArrayLike) -> float:
     """Return the mean of the middle half of all scores (Agarwal et al. 2021, rliable)."""
-    return float(scipy.stats.trim_mean(np.asarray(scores, np.float64), 0.25, axis=None))
+    from scipy import stats
+
+    return float(stats.trim_mean(np.asarray(scores, np.float64), 0.25, axis=None))
 
 
 def interquartile_mean_interval(scores: npt.ArrayLike, confidence: float = 0.95) -> Interval:
@@ -96,6 +103,8 @@ def interquartile_mean_interval(scores: npt.ArrayLike, confidence: float = 0.95)
     `scores` are (seeds,) or (seeds, settings): seeds are resampled within each setting, the percentiles
     of `RESAMPLES` interquartile means over all settings bound the interval. Unbounded for one seed.
     """
+    from scipy import stats
+
     table = np.asarray(scores, np.float64)
     table = table[:, None] if table.ndim == 1 else table
     if len(table) < 2:
@@ -104,7 +113,7 @@ def interquartile_mean_interval(scores: npt.ArrayLike, confidence: float = 0.95)
     drawn = generator.integers(len(table), size=(RESAMPLES, *table.shape))
     resampled = np.take_along_axis(table[None], drawn, axis=1).reshape(RESAMPLES, -1)
     tail = 50.0 * (1.0 - confidence)
-    low, high = np.percentile(scipy.stats.trim_mean(resampled, 0.25, axis=1), [tail, 100.0 - tail])
+    low, high = np.percentile(stats.trim_mean(resampled, 0.25, axis=1), [tail, 100.0 - tail])
     return Interval(float(low), float(high))
 
 

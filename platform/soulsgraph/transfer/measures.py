@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
 from soulsgraph.results.tables import WinRate
 from soulsgraph.runs.evaluate import EVALUATION_SEED, check_evaluation, evaluation_seeds, load_networks
@@ -250,7 +249,9 @@ def play_trial(agent: Agent, seeds: Seeds, exploration: float = 0.0) -> Episodes
 def column_distances(first: npt.ArrayLike, second: npt.ArrayLike) -> Doubles:
     """Return the two-sample Kolmogorov-Smirnov statistic of each column: (n, size), (m, size) -> (size,) in [0, 1]."""
     # The p-value, which is not used, is cheapest so.
-    return np.asarray(scipy.stats.ks_2samp(first, second, axis=0, method="asymp").statistic)
+    from scipy import stats  # Imported here: options of commands are in this module, and the core has no scipy.
+
+    return np.asarray(stats.ks_2samp(first, second, axis=0, method="asymp").statistic)
 
 
 def energy_coefficient(first: npt.ArrayLike, second: npt.ArrayLike) -> float:

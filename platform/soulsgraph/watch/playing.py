@@ -9,13 +9,10 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from soulsgraph.recordings.files import free_path
-from soulsgraph.recordings.header import SIMULATOR, Identity, make_header
-from soulsgraph.recordings.writing import Appearance, FightWriter
 from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph_envs.combat.episodes import Outcome
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
@@ -31,6 +28,9 @@ from soulsgraph_envs.render.pictures import PictureWindow, import_pygame
 from soulsgraph_envs.simulator.driver import Simulator
 from soulsgraph_envs.simulator.render import render
 from soulsgraph_envs.simulator.scene import Scene
+
+if TYPE_CHECKING:
+    from soulsgraph.recordings.writing import Appearance, FightWriter
 
 BAND_HEIGHT = 100
 _ROWS, _NAME_SIZE, _KEY_SIZE = 2, 11, 13
@@ -250,11 +250,22 @@ class Recorder:
         Raises:
             RecordingError: if a file of its name is there.
         """
+        # Imported here, as below: to play without a recording needs nothing of it.
+        from soulsgraph.recordings.files import free_path
+        from soulsgraph.recordings.header import SIMULATOR, Identity, make_header
+        from soulsgraph.recordings.writing import FightWriter
+
         # Two windows may record into one folder at the same moment.
         fight = f"play-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}-{number}"
         free_path(self.folder, fight)
         identity = Identity(fight, self.scenario, "person", SIMULATOR, self.player, seed)
         return FightWriter(self.folder, make_header(identity, scenario))
+
+    def seen(self, game: Simulator) -> Appearance:
+        """Return what a recording has of the simulator beside its raw values."""
+        from soulsgraph.recordings.writing import Appearance
+
+        return Appearance.simulated(game)
 
 
 class Play:
@@ -291,7 +302,8 @@ class Play:
             WriteError: if the fight cannot be recorded.
         """
         game, window = self._game, self._window
-        writer = None if self._recorder is None else self._recorder.begin(self._scenario, seed, number)
+        recorder = self._recorder
+        writer = None if recorder is None else recorder.begin(self._scenario, seed, number)
         first = np.zeros(1, np.int64)
         raws = [game.reset(first, self._scenario, np.array([seed], np.uint64))[0].copy()]
         taken: list[int] = []
@@ -302,14 +314,14 @@ class Play:
         while not window.closing and not game.scene(0).banner:
             timer.wait()
             controls = Control(window.keyboard.controls())
-            if writer is not None:
-                writer.add(raws[-1], int(controls), Appearance.simulated(game))
+            if recorder and writer:
+                writer.add(raws[-1], int(controls), recorder.seen(game))
             raws.append(self._tick(controls))
             taken.append(int(controls))
             if window.paused:
                 self._pause()
         outcome = _OUTCOMES[game.scene(0).banner]
-        file = writer.finish(raws[-1], outcome, Appearance.simulated(game)) if writer is not None and taken else None
+        file = writer.finish(raws[-1], outcome, recorder.seen(game)) if recorder and writer and taken else None
         controls_taken = np.array(taken, np.uint32)
         return PlayedFight(number, seed, self._scenario, game.tick_s, np.array(raws), controls_taken, outcome, file)
 

@@ -16,8 +16,8 @@ import numpy as np
 from PIL import Image
 
 from soulsgraph.watch.fights import Fight, Mind
-from soulsgraph_envs.core.distribution import pip_install
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.files import whole_file
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.games.keyboard.person import Inputs

@@ -23,8 +23,8 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 import numpy as np
 
 from soulsgraph_envs.core.config import Where, parse
-from soulsgraph_envs.core.distribution import pip_install
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, reading, shown
+from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names, layer_names_at
 
 #: Names of the model's input (n, size) float32 and outputs, (n, actions) float32 and (n,) int64.

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from itertools import pairwise
 from math import inf, prod
@@ -274,8 +275,12 @@ _CAME_LATER = {"jointly": (), "project": None, "cloned": 0, "fight": "", "learni
 
 
 def package_versions() -> dict[str, str]:
-    """Return the versions of the packages that training depends on."""
-    return {name: version(name) for name in ("soulsgraph", "numba", "numpy", "ray", "torch")}
+    """Return the versions of the packages that training depends on, of those that are installed."""
+    found = {}
+    for name in ("soulsgraph", "numba", "numpy", "ray", "torch"):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 @dataclass(frozen=True)

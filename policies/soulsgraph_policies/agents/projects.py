@@ -26,8 +26,8 @@ import numpy as np
 from soulsgraph_envs.combat.episodes import Floats
 from soulsgraph_envs.combat.scripted import REFERENCES, Script
 from soulsgraph_envs.core.config import Where, read_file
-from soulsgraph_envs.core.distribution import PROJECTS
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
+from soulsgraph_envs.core.extras import PROJECTS
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.skills import Skill, SkillDefinition
 from soulsgraph_envs.skills import definition as definitions

@@ -13,7 +13,6 @@ from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
 from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import METRICS_READER
 from soulsgraph_clusters.testing import free_port
-from soulsgraph_envs.core.errors import SoulsGraphError
 
 _TLS = 'certificate = "head.pem"\nkey = "head.key"\n'
 
@@ -139,10 +138,3 @@ def test_the_doctor_shows_the_fleet_and_exits_1_where_it_is_not_ready(tmp_path, 
     checks = json.loads(capsys.readouterr().out)["checks"]
     failed = [one["name"] for one in checks if one["topic"] == f"Fleet of {file}" and one["status"] == "fail"]
     assert failed == ["attic"]
-
-
-def test_a_game_pc_is_no_head(tmp_path, monkeypatch):
-    monkeypatch.setattr("soulsgraph.cli.doctor.is_host", lambda: True)
-    monkeypatch.setattr("soulsgraph_envs.games.doctor.examination.examine", lambda wanted: [])
-    with pytest.raises(SoulsGraphError, match="expected a fleet's head, found a game PC"):
-        doctor(OutputOptions(json=True), fleet=tmp_path / "fleet.toml")

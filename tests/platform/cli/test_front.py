@@ -1,5 +1,6 @@
 """The front door: commands by what people do, the version, and names that are nearly right."""
 
+import importlib
 import json
 import os
 import re
@@ -11,8 +12,8 @@ import sys
 import pytest
 
 from soulsgraph.cli import main
-from soulsgraph.cli.front import _EXAMPLES, COMMANDS, GROUPS, HOST_COMMANDS, command_lines, help_text
-from soulsgraph_envs.core.distribution import installed
+from soulsgraph.cli.front import _EXAMPLES, COMMANDS, GROUPS, command_lines, help_text
+from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.machine import usable_processors
 
 
@@ -40,6 +41,13 @@ def test_the_help_fits_its_width(width):
     assert max(map(len, commands.splitlines())) <= width
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_shows_the_first_line_of_the_commands_docstring(name):
+    module = importlib.import_module(f"soulsgraph.cli.{COMMANDS[name].module}")
+    function = getattr(module, name.replace("-", "_"))
+    assert COMMANDS[name].summary == function.__doc__.splitlines()[0]
+
+
 def test_no_command_at_all_is_an_error_that_shows_the_help(monkeypatch, capsys):
     code, shown = _printed(monkeypatch, capsys)
     assert code == 2
@@ -48,7 +56,7 @@ def test_no_command_at_all_is_an_error_that_shows_the_help(monkeypatch, capsys):
 
 def test_the_version_is_the_distributions(monkeypatch, capsys):
     code, shown = _printed(monkeypatch, capsys, "--version")
-    assert (code, shown) == (0, f"soulsgraph {installed()['soulsgraph']}\n")
+    assert (code, shown) == (0, f"soulsgraph {installed_version()}\n")
 
 
 @pytest.mark.parametrize(
@@ -131,14 +139,6 @@ def test_bash_completes_a_command_and_an_option(monkeypatch, tmp_path):
     lines = [f"source {tmp_path}/script", ask.format("soulsgraph eva", 1), ask.format("soulsgraph evaluate --sce", 2)]
     done = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.splitlines() == ["evaluate", "--scenario"]
-
-
-def test_a_game_pc_is_shown_its_own_commands_alone(monkeypatch):
-    monkeypatch.setattr("soulsgraph.cli.front.is_host", lambda: True)
-    shown = help_text(80)
-    assert {line.split()[0] for line in re.findall(r"^  [a-z-]+  .+$", shown, re.MULTILINE)} == set(HOST_COMMANDS)
-    assert "soulsgraph host --help" in shown
-    assert "curriculum" not in shown
 
 
 #: Runs every command up to its own code, with libraries that compute on two threads, and prints how many are left.

@@ -26,8 +26,8 @@ from soulsgraph_clusters.fleet.protocol.security import channel_credentials, rea
 from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, digests
 from soulsgraph_envs.core.access import by_proxy, is_loopback, split_address
 from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_value, to_json, to_table
-from soulsgraph_envs.core.distribution import installed
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.machine import raise_open_files, user_folder
 from soulsgraph_envs.games.opening import check_games
 from soulsgraph_envs.games.realtime.link import GameSettings, load_games
@@ -188,11 +188,6 @@ def _refusal(head: Head, error: Any) -> str:
     if why not in ("", NOBODY):
         return f"{where}: expected a head that takes this PC, found: {why.removesuffix(CHECK)}."
     return f"{where}: expected a head that takes this PC, found: {found}; {remedy}."
-
-
-def installed_version() -> str:
-    """Return the version of this package, whichever distribution installed it."""
-    return next(iter(installed().values()), "unknown")
 
 
 class GameProcess:

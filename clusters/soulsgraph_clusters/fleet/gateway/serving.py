@@ -31,8 +31,8 @@ from soulsgraph_clusters.fleet.protocol.settings import (
     digests,
 )
 from soulsgraph_envs.core.access import plain_host, split_address
-from soulsgraph_envs.core.distribution import installed
 from soulsgraph_envs.core.errors import shown
+from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.machine import raise_open_files
 
 UNKNOWN_TOKEN = "token: expected one that the head issued to this PC, found none or another; ask for one at the head."
@@ -150,7 +150,7 @@ def other_code(hello: wire.Hello, settings: FleetSettings) -> str:
         if what == CODE and not there:
             remedy += ", or set `older_hosts = true` in the fleet's file to learn from whatever it plays"
         found = f"{plain(there[:12]) or 'none'} of soulsgraph {plain(hello.version) or 'unknown'}"
-        head = next(iter(installed().values()), "unknown")
+        head = installed_version()
         return f"expected the head's {what} ({digest[:12]} of version {head}), found {found}; {remedy}"
     return ""
 

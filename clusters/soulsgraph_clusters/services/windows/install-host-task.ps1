@@ -2,7 +2,7 @@
 #
 # Registers a scheduled task that plays this PC's games for a head from log-on on, as the user who types:
 #   powershell -ExecutionPolicy Bypass -File install-host-task.ps1 -Head HOST:7443
-# Before, in %LOCALAPPDATA%\soulsgraph: venv, with soulsgraph-host installed; token; ca.pem; games.toml.
+# Before, in %LOCALAPPDATA%\soulsgraph: venv, with soulsgraph installed; token; ca.pem; games.toml.
 # -Elevated runs it as administrator, which a game that runs so needs. -Remove ends and removes it.
 
 [CmdletBinding()]

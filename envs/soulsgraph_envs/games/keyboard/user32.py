@@ -8,8 +8,8 @@ import sys
 from ctypes import wintypes
 from typing import Any
 
-from soulsgraph_envs.core.distribution import pip_install
 from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.games.keyboard.device import (
     KEYS,

@@ -26,8 +26,8 @@ from soulsgraph_envs.core.access import (
     new_token,
     read_token,
 )
-from soulsgraph_envs.core.distribution import pip_install
 from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.games.keyboard.device import rgb_of
 from soulsgraph_envs.games.realtime.link import GameSettings, LinkError, RefusedError

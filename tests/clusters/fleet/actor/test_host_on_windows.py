@@ -78,7 +78,7 @@ class WindowsProgram:
 
 
 class WindowsPC:
-    """A prefix of Wine with soulsgraph-host in an environment, in a folder as the scripts for Windows expect it."""
+    """A prefix of Wine with soulsgraph in an environment, in a folder as the scripts for Windows expect it."""
 
     def __init__(self, python, environment):
         self.python, self.environment = python, environment
@@ -141,7 +141,7 @@ def _downloaded(folder):
     wheels, constraints = folder / "wheels", folder / "constraints.txt"
     text = (ROOT / "constraints.txt").read_text()
     constraints.write_text(re.sub("^numpy==.*$", NUMPY, text, flags=re.MULTILINE))
-    assert _pip("wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, ROOT / "host") == ""
+    assert _pip("wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, ROOT) == ""
     (own,) = wheels.glob("*.whl")
     windows = ("--platform", "win_amd64", "--python-version", "3.11", "--only-binary", ":all:", "-c", constraints)
     failed = _pip("download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", folder, PYTHON)

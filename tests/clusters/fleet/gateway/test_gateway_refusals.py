@@ -30,8 +30,8 @@ from soulsgraph_clusters.fleet.protocol.settings import (
     digests,
     load_fleet,
 )
-from soulsgraph_envs.core.distribution import installed
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.testing import until
 
 # Tokens and certificates.
@@ -194,7 +194,7 @@ def test_a_hello_that_does_not_fit_is_refused_in_one_line_and_noted_once(door, c
 def test_a_pc_with_other_code_is_refused_by_its_address_both_versions_and_the_remedy(door):
     other = digests() | {CODE: "0" * 64}
     found = door.client(door.hello(digests=other, version="0.2.0")).refusal()
-    head = f"the head's code ({digests()[CODE][:12]} of version {next(iter(installed().values()))})"
+    head = f"the head's code ({digests()[CODE][:12]} of version {installed_version()})"
     expected = f"expected {head}, found 000000000000 of soulsgraph 0.2.0; install the head's version on the PC."
     assert found == f"attic (127.0.0.1): {expected}"
     asked = door.client(door.hello(digests=other, only_asks=True)).refusal()

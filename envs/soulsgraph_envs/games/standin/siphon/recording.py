@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.core.distribution import pip_install
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.games.keyboard.device import Geometry, Window
 from soulsgraph_envs.games.keyboard.guarded_device import find_window
 from soulsgraph_envs.games.realtime.cycle_timer import CycleTimer

@@ -1,5 +1,9 @@
-"""What a game PC installs: the wheel in an environment of its own, which plays for a gateway of this process."""
+"""The core as a user installs it: the wheel without an extra, in an environment of its own, which plays.
 
+It watches, evaluates and shows the zoo, and as a game PC's it plays for a gateway of this process.
+"""
+
+import json
 import os
 import re
 import subprocess
@@ -12,7 +16,9 @@ from zipfile import ZipFile
 
 import psutil
 import pytest
+from PIL import Image
 
+from soulsgraph.zoo import AGENTS, agent_names
 from soulsgraph_clusters.fleet.gateway.admission import Intake
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway
 from soulsgraph_clusters.fleet.gateway.journal import Journal
@@ -23,12 +29,15 @@ from soulsgraph_clusters.testing import Program
 from soulsgraph_clusters.testing.fleet_here import random_weights
 from soulsgraph_envs.skills import SKILL_NAMES
 from soulsgraph_envs.testing import until
+from soulsgraph_envs.testing.keys import virtual_screen
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's /proc")]
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 #: What only training and its results need.
-NOT_THERE = {"torch", "ray", "pandas", "scipy", "matplotlib", "tensorboard", "pyarrow", "soulsgraph"}
+NOT_THERE = {"torch", "ray", "pandas", "scipy", "matplotlib", "tensorboard", "pyarrow", "jinja2", "prometheus-client"}
+#: Of the environment, Python's own pip and setuptools included.
+MOST_MIB = 420
 MOST_PSS_KIB = 250 * 1024
 #: From the start of the command to the first chunk at the head, of which about a second is play.
 MOST_CPU_S = 10.0
@@ -36,11 +45,11 @@ NUMBERS = DQNHyperparameters(budget=100_000, replay_capacity=10_000)
 TASK = StageTask("iudex-phase1", {name: name for name in SKILL_NAMES}, {"dodge": NUMBERS}, 10.0)
 
 
-def _call(*command):
+def _call(*command, folder="/"):
     # Without the tree on its path, as on a game PC.
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     words = [*map(str, command)]
-    return subprocess.run(words, capture_output=True, text=True, env=clean, cwd="/", timeout=600, check=False)
+    return subprocess.run(words, capture_output=True, text=True, env=clean, cwd=folder, timeout=600, check=False)
 
 
 def _done(*command):
@@ -61,25 +70,34 @@ class Installed:
 
     wheel: Path
     bin: Path
+    mib: float
 
     def pip(self, *words):
         return _done(self.bin / "python", "-m", "pip", "--disable-pip-version-check", *words)
 
-    def soulsgraph(self, *words):
-        return _call(self.bin / "soulsgraph", *words)
+    def soulsgraph(self, *words, folder="/"):
+        return _call(self.bin / "soulsgraph", *words, folder=folder)
+
+    def printed(self, *words, folder="/"):
+        """Run a command that must succeed, and return what it printed."""
+        done = self.soulsgraph(*words, folder=folder)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
 
 @pytest.fixture(scope="module")
 def pc(tmp_path_factory):
     """Build the wheel and install it as its page says."""
     folder = tmp_path_factory.mktemp("pc")
-    installed = Installed(_wheel(ROOT / "host", folder / "dist"), folder / "venv" / "bin")
-    _done(sys.executable, "-m", "venv", installed.bin.parent)
+    wheel, bin = _wheel(ROOT, folder / "dist"), folder / "venv" / "bin"
+    _done(sys.executable, "-m", "venv", bin.parent)
     began_s = time.monotonic()
-    installed.pip("install", "--quiet", "-c", ROOT / "constraints.txt", installed.wheel)
-    size = sum(file.lstat().st_size for file in installed.bin.parent.rglob("*"))
-    print(f"installed in {time.monotonic() - began_s:.0f} s; {size / 2**20:.0f} MiB")
-    return installed
+    _done(bin / "python", "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", wheel)
+    install_s = time.monotonic() - began_s
+    # Whatever commands compile later is not what was installed.
+    size = sum(file.lstat().st_size for file in bin.parent.rglob("*"))
+    print(f"installed in {install_s:.0f} s; {size / 2**20:.0f} MiB")
+    return Installed(wheel, bin, size / 2**20)
 
 
 class Head:
@@ -154,39 +172,92 @@ def _cpu_s(process):
     return sum(process.cpu_times()[:2])
 
 
-def test_the_environment_has_nothing_that_only_training_needs(pc):
+def test_the_environment_is_small_and_has_nothing_that_only_training_needs(pc):
     names = {line.split("==")[0].lower() for line in pc.pip("list", "--format", "freeze").split()}
-    assert "soulsgraph-host" in names
+    assert "soulsgraph" in names
     assert not names & NOT_THERE
     assert pc.pip("check").strip() == "No broken requirements found."
+    assert pc.mib <= MOST_MIB
 
 
-def test_the_wheel_is_the_trees_for_every_system(pc, tmp_path):
+def test_the_wheel_is_for_every_system_and_has_the_agents_of_the_zoo(pc):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert pc.wheel.name == f"soulsgraph_host-{project['version']}-py3-none-any.whl"
-    with ZipFile(pc.wheel) as wheel, ZipFile(_wheel(ROOT, tmp_path)) as whole:
-        ours, theirs = (
-            {name: one.getinfo(name).CRC for name in one.namelist() if ".dist-info/" not in name}
-            for one in (wheel, whole)
-        )
-        agents = {name for name in theirs if name.startswith("soulsgraph/zoo/agents/")}
-        assert agents
-        assert ours == {name: crc for name, crc in theirs.items() if name not in agents}
-        (metadata,) = (wheel.read(name).decode() for name in wheel.namelist() if name.endswith("/METADATA"))
+    assert pc.wheel.name == f"soulsgraph-{project['version']}-py3-none-any.whl"
+    agents = {f"soulsgraph/zoo/agents/{file.relative_to(AGENTS).as_posix()}" for file in AGENTS.rglob("*.*")}
+    assert len(agents) > 21 * 4
+    with ZipFile(pc.wheel) as wheel:
+        names = {*wheel.namelist()}
+        (metadata,) = (wheel.read(name).decode() for name in names if name.endswith("/METADATA"))
+    assert agents <= names
+    assert {name.partition("/")[0] for name in names} == {
+        *("soulsgraph", "soulsgraph_clusters", "soulsgraph_policies", "soulsgraph_envs"),
+        f"soulsgraph-{project['version']}.dist-info",
+    }
     asked = re.findall(r"^Requires-Dist: ([^;\n]+)$", metadata, re.MULTILINE)
-    assert len(asked) > 5
-    assert set(asked) <= set(project["dependencies"])
+    assert {*asked} == {*project["dependencies"]}
 
 
-def test_the_commands_of_a_head_are_refused_and_the_pcs_are_there(pc, tmp_path):
-    done = pc.soulsgraph("curriculum")
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert done.stderr.startswith("error: curriculum: expected the distribution soulsgraph, found soulsgraph-host")
-    assert pc.soulsgraph("doctor").returncode == 0
+def test_it_shows_an_agent_fight_in_an_empty_folder(pc, tmp_path):
+    pc.printed("watch", "iudex-phase1-best-0", "--only-fight", "--gif", "fight.gif", folder=tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["fight.gif"]
+    with Image.open(tmp_path / "fight.gif") as shown:
+        assert shown.size == (640, 360)
+        assert shown.n_frames > 50
+
+
+def test_it_has_the_zoo_and_evaluates_as_the_whole_does(pc, tmp_path):
+    listed = pc.printed("zoo", "list")
+    assert all(name in listed for name in agent_names())
+    assert "iudex-phase1" in pc.printed("zoo", "show", "iudex-phase1-best-0")
+    pc.printed("zoo", "copy", "iudex-phase1-best-0", "--run", "copied", folder=tmp_path)
+    assert "dodge v1: iudex-phase1" in pc.printed("skills", "copied", folder=tmp_path)
+    words = ("evaluate", "copied", "--episodes", "20")
+    assert re.search(r"\d+/20 +\d+\.\d % +\d+\.\d-\d+\.\d %", pc.printed(*words, folder=tmp_path))
+    found = json.loads(pc.printed(*words, "--json", folder=tmp_path))
+    whole = _call(Path(sys.executable).with_name("soulsgraph"), *words, "--json", folder=tmp_path)
+    figures = ("wins", "episodes", "low", "high", "mean_return", "mean_length", "mean_seconds")
+    assert {name: found[name] for name in figures} == {name: json.loads(whole.stdout)[name] for name in figures}
+
+
+def test_it_has_environments_lists_and_projects(pc, tmp_path):
+    code = "import gymnasium, soulsgraph_envs; print(gymnasium.make('soulsgraph/EndToEnd-v0').reset(seed=0)[0].shape)"
+    assert _done(pc.bin / "python", "-c", code) == "(25,)\n"
+    assert "best" in pc.printed("list", "presets")
+    assert "soulsgraph validate duel" in pc.printed("init", "duel", folder=tmp_path)
+
+
+def test_what_needs_an_extra_names_it_in_one_line_and_begins_nothing(pc, tmp_path):
+    agent = "iudex-phase1-best-0"
+    refused = {
+        "train": [
+            ("curriculum",),
+            ("adapt", agent, "--run", "new"),
+            ("zoo", "build"),
+            ("zoo", "verify"),
+            ("zoo", "compare"),
+            ("evaluate", agent, "--fleet", "fleet.toml"),
+            ("reproduce",),
+        ],
+        "data": [
+            ("evaluate", agent, "--out", "new"),
+            ("play", "--record", "new"),
+            ("data", "record", agent, "--out", "o"),
+        ],
+        "watch": [("play",)],
+        "siphon": [("serve-siphon",)],
+        "onnx": [("export", agent, "--onnx", "--out", "new")],
+    }
+    for extra, commands in refused.items():
+        for words in commands:
+            done = pc.soulsgraph(*words, folder=tmp_path)
+            assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+            assert f"pip install 'soulsgraph[{extra}]'" in done.stderr
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_game_pc_is_examined_and_paused(pc, tmp_path):
+    assert "pip install 'soulsgraph[train]'" in pc.printed("doctor")
     assert [pc.soulsgraph(word, "--spool", tmp_path).returncode for word in ("pause", "resume")] == [0, 0]
-    done = pc.soulsgraph("serve-siphon")
-    assert done.returncode == 2
-    assert "pip install 'soulsgraph-host[siphon]'" in done.stderr
 
 
 def test_a_check_reaches_the_head_and_plays_nothing(pc, head):
@@ -219,14 +290,17 @@ def test_it_plays_in_little_memory_and_soon_after_its_start(pc, head, hosts):
     assert not [name for name in libraries if name.startswith(("libtorch", "_raylet"))]
 
 
-def test_both_distributions_in_one_environment_are_refused_and_the_remedy_works(pc, tmp_path):
-    try:
-        pc.pip("install", "--quiet", "--no-deps", _wheel(ROOT, tmp_path))
-        done = pc.soulsgraph("doctor")
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-        assert "expected one distribution in this environment, found soulsgraph" in done.stderr
-        remedy = done.stderr.strip().split(": pip ")[1].split()
-        pc.pip(remedy[0], "--yes", *remedy[1:])
-    finally:
-        pc.pip("install", "--quiet", "--no-deps", "--force-reinstall", pc.wheel)
-    assert pc.soulsgraph("doctor").returncode == 0
+def test_it_fights_in_a_running_game(pc, tmp_path):
+    """At the end, for it installs an extra."""
+    with virtual_screen() as display:
+        pc.pip("install", "--quiet", "-c", ROOT / "constraints.txt", "soulsgraph[standin]")
+        environment = {**os.environ, "DISPLAY": display}
+        clean = {name: value for name, value in environment.items() if not name.startswith("PYTHON")}
+        words = [pc.bin / "soulsgraph", "standin", "--speed", "3", "--settings", tmp_path / "games.toml"]
+        standin = Program("standin", [*map(str, words)], clean, tmp_path)
+        try:
+            until(lambda: (tmp_path / "games.toml").exists() or not standin.running, "a game that can be attached to")
+            played = pc.printed("evaluate", "iudex-phase1-best-0", "--games", tmp_path / "games.toml", "--episodes", 1)
+            assert re.search(r"[01]/1 ", played), standin.logs()
+        finally:
+            standin.kill()

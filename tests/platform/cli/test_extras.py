@@ -1,0 +1,133 @@
+"""What needs an extra that is not installed says so in one line, with the command to type, and begins nothing."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from soulsgraph.cli.front import _EXTRAS, COMMANDS, command_lines
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.extras import EXTRAS, check_extra, missing_module, pip_install
+
+PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+OPTIONS = json.loads(Path(__file__).with_name("options.json").read_text())
+#: What the core has not; Windows, on a game PC, lacks the last three.
+ABSENT = (*EXTRAS["train"], "fcntl", "termios", "resource")
+#: The commands of a game PC, the process of a game, and what both open.
+PLAYING = (
+    *("soulsgraph.cli", "soulsgraph.cli.host", "soulsgraph.cli.doctor", "soulsgraph.cli.games"),
+    "soulsgraph_clusters.fleet.actor.host",
+    "soulsgraph_clusters.fleet.actor.game_client",
+    "soulsgraph_clusters.fleet.actor.spool",
+    *("soulsgraph_envs.games.doctor.examination", "soulsgraph_envs.games.realtime.game"),
+    *("soulsgraph_envs.games.memory.link", "soulsgraph_envs.games.siphon.link"),
+)
+#: The modules of every command, and what those of the core import when they are called.
+CORE = (
+    *(f"soulsgraph.cli.{command.module}" for command in COMMANDS.values()),
+    *("soulsgraph", "soulsgraph_envs", "soulsgraph.runs.evaluate", "soulsgraph.zoo", "soulsgraph.watch.playing"),
+    *("soulsgraph.watch.fights", "soulsgraph.watch.showing", "soulsgraph.runs.lineage"),
+)
+_WITHOUT = """
+import sys
+from importlib import import_module
+absent, modules = {absent}, {modules}
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in absent:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Absent())
+for name in absent:
+    sys.modules.pop(name, None)
+for name in modules:
+    import_module(name)
+print(sorted(set(absent) & set(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize(("absent", "modules"), [(ABSENT, PLAYING), (EXTRAS["train"], CORE)], ids=["game pc", "core"])
+def test_what_plays_imports_nothing_that_an_extra_brings(absent, modules):
+    code = _WITHOUT.format(absent=(*absent,), modules=(*modules,))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_the_extras_of_whole_commands_are_those_of_the_distribution():
+    extras = PROJECT["optional-dependencies"]
+    names = {"ray[rllib,default]": "ray", "prometheus-client": "prometheus_client"}
+    for extra, modules in EXTRAS.items():
+        brought = [Requirement(line) for line in extras[extra]]
+        inside = [
+            module for one in brought if one.name == PROJECT["name"] for name in one.extras for module in EXTRAS[name]
+        ]
+        own = [names.get(one.name, one.name) for one in brought if one.name != PROJECT["name"]]
+        assert {*inside, *own} == {*modules}
+    core = {Requirement(line).name for line in PROJECT["dependencies"]}
+    assert not core & {"ray", "torch", "pyarrow", "scipy", "pandas", "matplotlib"}
+
+
+def test_everything_a_user_may_want_is_in_all():
+    extras = PROJECT["optional-dependencies"]
+    (everything,) = map(Requirement, extras["all"])
+    assert everything.extras | {"data", "all", "dev", "docs"} == {*extras}
+    assert pip_install("siphon") == "pip install 'soulsgraph[siphon]'"
+
+
+def test_what_needs_an_extra_is_a_command_an_action_or_an_option():
+    lines = {" ".join(words) for words in command_lines()}
+    for words, extra in _EXTRAS.items():
+        command, _, option = words.partition(" --")
+        assert command in lines
+        assert not option or f"--{option}" in OPTIONS[command]
+        assert extra in EXTRAS
+    assert {command.extra for command in COMMANDS.values()} == {"", *EXTRAS}
+
+
+def test_a_missing_module_is_refused_by_the_smallest_extra_that_brings_it(monkeypatch):
+    check_extra("nothing", "train")
+    assert missing_module("evaluate", "ray.rllib") is None
+    assert missing_module("evaluate", "no_such_module") is None
+    monkeypatch.setattr("soulsgraph_envs.core.extras.find_spec", lambda module: None)
+    line = "expected pyarrow to be installed, found none; install it: pip install 'soulsgraph[data]'."
+    assert str(missing_module("evaluate", "pyarrow.parquet")) == f"evaluate: {line}"
+    with pytest.raises(SoulsGraphError, match=r"^table: expected pyarrow to be installed"):
+        check_extra("table", "data")
+
+
+@pytest.mark.parametrize(
+    ("words", "what", "extra"),
+    [
+        (("curriculum", "--run", "new"), "curriculum", "train"),
+        (("evaluate", "iudex-phase1-best-0", "--out", "new"), "evaluate --out", "data"),
+        (("evaluate", "iudex-phase1-best-0", "--fleet", "fleet.toml"), "evaluate --fleet", "train"),
+        (("play", "--record", "new"), "play --record", "data"),
+        (("zoo", "build", "--out", "new"), "zoo build", "train"),
+        (("data", "record", "oracle", "--out", "new"), "data record", "data"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_command_without_its_extra_is_refused_in_one_line_before_anything_is_begun(
+    refuse, monkeypatch, tmp_path, words, what, extra
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("soulsgraph_envs.core.extras.find_spec", lambda module: None)
+    line = refuse(*words)
+    assert line.startswith(f"error: {what}: expected ")
+    assert line.rstrip().endswith(f"install it: pip install 'soulsgraph[{extra}]'.")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_module_that_is_missing_where_nothing_asked_for_it_is_one_line_too(refuse, monkeypatch):
+    def fails(*_, **__):
+        import_module("pyarrow.parquet")
+
+    monkeypatch.setattr("soulsgraph_envs.core.extras.find_spec", lambda module: None)
+    monkeypatch.setattr("soulsgraph.cli.zoo.agent_names", fails)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert "zoo: expected pyarrow to be installed, found none" in refuse("zoo", "list")
