@@ -314,14 +314,16 @@ class Play:
         while not window.closing and not game.scene(0).banner:
             timer.wait()
             controls = Control(window.keyboard.controls())
-            if recorder and writer:
+            if recorder is not None and writer is not None:
                 writer.add(raws[-1], int(controls), recorder.seen(game))
             raws.append(self._tick(controls))
             taken.append(int(controls))
             if window.paused:
                 self._pause()
         outcome = _OUTCOMES[game.scene(0).banner]
-        file = writer.finish(raws[-1], outcome, recorder.seen(game)) if recorder and writer and taken else None
+        file = None
+        if recorder is not None and writer is not None and taken:
+            file = writer.finish(raws[-1], outcome, recorder.seen(game))
         controls_taken = np.array(taken, np.uint32)
         return PlayedFight(number, seed, self._scenario, game.tick_s, np.array(raws), controls_taken, outcome, file)
 
