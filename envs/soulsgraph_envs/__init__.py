@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from soulsgraph_envs.compat import allow_short_names
+from soulsgraph_envs.compat import allow_names
 from soulsgraph_envs.core.machine import stand_in_for_home
 
 _SOULSGYM = {
@@ -72,5 +72,5 @@ def _register_under_both(id: str, entry_point: str, max_episode_steps: int | Non
 
 
 stand_in_for_home()
-allow_short_names()
+allow_names()
 register_environments()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from soulsgraph_envs.compat.eldengym.client.world import Answer, World, done
+from soulsgraph_envs.compat.eldengym.world import Answer, World, done
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
 

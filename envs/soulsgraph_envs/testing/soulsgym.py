@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.compat.soulsgym.core.fights import BossFight, Pose
-from soulsgraph_envs.compat.soulsgym.core.game_state import GameState
+from soulsgraph_envs.compat.soulsgym.fight import BossFight, GameState, Pose
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import Scenario

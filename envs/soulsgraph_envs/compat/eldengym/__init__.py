@@ -3,15 +3,27 @@
 `EldenClient` and `SiphonClient` are here too, with the extra `siphon` installed.
 """
 
+from importlib import import_module
 from typing import Any
 
-from soulsgraph_envs.compat.eldengym import client
-from soulsgraph_envs.compat.eldengym.arena_boundary import ArenaBoundary, BoundaryDistances
-from soulsgraph_envs.compat.eldengym.env import AttributeEnv, EldenGymEnv
-from soulsgraph_envs.compat.eldengym.registry import EnvRegistry, EnvSpec, list_envs, make, register
-from soulsgraph_envs.compat.eldengym.rewards import BossDefeatReward, CustomReward, RewardFunction, ScoreDeltaReward
+from soulsgraph_envs.compat import submodule
+from soulsgraph_envs.compat.eldengym.env import (
+    AttributeEnv,
+    BossDefeatReward,
+    CustomReward,
+    EldenGymEnv,
+    EnvRegistry,
+    EnvSpec,
+    RewardFunction,
+    ScoreDeltaReward,
+    list_envs,
+    make,
+    register,
+)
 from soulsgraph_envs.compat.eldengym.wrappers import (
     AnimFrameWrapper,
+    ArenaBoundary,
+    BoundaryDistances,
     DictFrameStack,
     DictGrayscaleFrame,
     DictResizeFrame,
@@ -56,5 +68,5 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("EldenClient", "SiphonClient"):
-        return getattr(client, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.client"), name)
+    return submodule("eldengym", name)

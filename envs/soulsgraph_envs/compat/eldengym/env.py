@@ -1,29 +1,142 @@
-"""EldenGym's environments, one fight in a world under a reward function: its documentation's, and version 0.6.0's."""
+"""EldenGym's environments, one fight in a world under a reward function: its documentation's, and version 0.6.0's.
+
+Also its reward functions, and its own registry beside Gymnasium's, by which version 0.6.0 makes its fights.
+"""
 
 from __future__ import annotations
 
+import socket
 import warnings
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil, dist, hypot
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
-from soulsgraph_envs.compat.eldengym import errors
-from soulsgraph_envs.compat.eldengym.client.keys import load_keys, read_bindings
-from soulsgraph_envs.compat.eldengym.client.world import World, WorldOptions, axes
-from soulsgraph_envs.compat.eldengym.open_world import open_world
-from soulsgraph_envs.compat.eldengym.rewards import RewardFunction, ScoreDeltaReward
-from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError
+from soulsgraph_envs.compat.eldengym.errors import (
+    OptionError,
+    SimulatedGameWarning,
+    UnknownOptionError,
+    check_action,
+    check_at_least,
+    check_between,
+    check_choice,
+    check_reward,
+)
+from soulsgraph_envs.compat.eldengym.world import (
+    SimulatedFight,
+    World,
+    WorldOptions,
+    axes,
+    load_keys,
+    read_bindings,
+    without_effect,
+)
+from soulsgraph_envs.core.access import split_address
+from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.seeds import checked_seed
 from soulsgraph_envs.render.pictures import PictureWindow, is_size, scaled
+
+FightInfo = Mapping[str, Any]
+
+
+class RewardFunction(ABC):
+    """Reward one step by its observation and info; `prev_info` is that of the step before, None at first."""
+
+    @abstractmethod
+    def calculate(self, obs: Any, info: FightInfo, prev_info: FightInfo | None = None) -> float:
+        """Return the step's reward."""
+
+    @abstractmethod
+    def is_done(self, obs: Any, info: FightInfo) -> bool:
+        """Return whether the fight is over."""
+
+
+class _FightReward(RewardFunction):
+    """A fight that is over when the player or the boss is dead."""
+
+    def is_done(self, obs: Any, info: FightInfo) -> bool:
+        """Return whether the player or the boss is dead."""
+        return bool(_of(info, "player_hp_normalized") <= 0 or _of(info, "boss_hp_normalized") <= 0)
+
+
+@dataclass(eq=False)
+class ScoreDeltaReward(_FightReward):
+    """Reward the change of one number of the info, and the end of the fight."""
+
+    score_key: str = "player_hp_normalized"
+    win_bonus: float = 100.0
+    loss_penalty: float = -100.0
+
+    def calculate(self, obs: Any, info: FightInfo, prev_info: FightInfo | None = None) -> float:
+        """Return the change of the score.
+
+        Raises:
+            OptionError: if the info has no such number; EldenGym 0.6.0 takes it for 0 in silence.
+        """
+        if prev_info is None:
+            return 0.0
+        change = _of(info, self.score_key) - _of(prev_info, self.score_key)
+        return change + _end(info, self.win_bonus, self.loss_penalty)
+
+
+@dataclass(eq=False)
+class BossDefeatReward(_FightReward):
+    """Reward only the end of the fight, with a small penalty for every step."""
+
+    boss_defeat_reward: float = 1.0
+    player_death_penalty: float = -1.0
+    time_penalty: float = -0.001
+
+    def calculate(self, obs: Any, info: FightInfo, prev_info: FightInfo | None = None) -> float:
+        """Return the time penalty and, at the end, the bonus of the end."""
+        return self.time_penalty + _end(info, self.boss_defeat_reward, self.player_death_penalty)
+
+
+@dataclass(eq=False)
+class CustomReward(_FightReward):
+    """Reward the player's HP, damage to the boss, staying alive and the end of the fight, weighted."""
+
+    hp_delta_weight: float = 1.0
+    boss_damage_weight: float = 0.5
+    survival_bonus: float = 0.01
+    win_bonus: float = 100.0
+    loss_penalty: float = -100.0
+
+    def calculate(self, obs: Any, info: FightInfo, prev_info: FightInfo | None = None) -> float:
+        """Return the weighted sum; HP as shares of the full bars."""
+        if prev_info is None:
+            return 0.0
+        healed = _of(info, "player_hp_normalized") - _of(prev_info, "player_hp_normalized")
+        dealt = _of(prev_info, "boss_hp_normalized") - _of(info, "boss_hp_normalized")
+        alive = self.survival_bonus if _of(info, "player_hp_normalized") > 0 else 0.0
+        end = _end(info, self.win_bonus, self.loss_penalty)
+        return self.hp_delta_weight * healed + self.boss_damage_weight * dealt + alive + end
+
+
+def _end(info: FightInfo, victory: float, defeat: float) -> float:
+    if _of(info, "boss_hp_normalized") <= 0:
+        return victory
+    return defeat if _of(info, "player_hp_normalized") <= 0 else 0.0
+
+
+def _of(info: FightInfo, key: str) -> float:
+    if key not in info:
+        raise OptionError(
+            f"reward: expected {key!r} in the info, found {', '.join(sorted(info))}: use one of these, or "
+            "read the attributes it is made of."
+        )
+    return float(info[key])
+
 
 Info = dict[str, Any]
 Numbers = dict[str, float]
@@ -36,6 +149,51 @@ _WINDOW_SIZE = (360, 640)
 LEVELS = ("HeroHp", "HeroMaxHp", "NpcHp", "NpcMaxHp", "HeroAnimId", "NpcAnimId")
 #: The speed at which a frozen game stands.
 FROZEN_SPEED = 1e-5
+
+
+#: "auto" asks whether a server answers; the other two insist.
+DRIVERS = ("auto", "simulator", "siphon")
+_ANSWER_S = 1.0
+
+
+def open_world(options: WorldOptions, keys: Iterable[str]) -> World:
+    """Open the world for an environment that uses these keys.
+
+    Raises:
+        UnknownNameError: for a driver or a scenario that is not there.
+        GameError: with "siphon", if no server answers.
+    """
+    if options.driver not in DRIVERS:
+        raise UnknownNameError("driver", options.driver, DRIVERS)
+    if options.driver == "siphon" or (options.driver == "auto" and _answers(options.host)):
+        # Imported here: whoever simulates needs no Siphon client.
+        from soulsgraph_envs.compat.eldengym.client import SiphonWorld
+
+        return SiphonWorld(options)
+    world = SimulatedFight(options.scenario, options.frame_size)
+    if options.driver == "auto":
+        _warn(
+            f"no Siphon server answers at {options.host}: a simulated boss of our own invention "
+            f"({options.scenario}) stands in for Elden Ring's; driver='simulator' chooses it, driver='siphon' insists"
+        )
+    idle = without_effect(keys, world.supported)
+    if idle:
+        told = ", ".join(f"{key} ({meaning})" for key, meaning in idle.items())
+        _warn(f"the simulated fight has nothing for some keys, which do nothing: {told}")
+    return world
+
+
+def _warn(told: str) -> None:
+    # The caller's caller: whoever made the environment.
+    warnings.warn(told, SimulatedGameWarning, stacklevel=4)
+
+
+def _answers(host: str) -> bool:
+    try:
+        with socket.create_connection(split_address(host), timeout=_ANSWER_S):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 class FightEnv(gymnasium.Env[Any, Any]):
@@ -58,11 +216,11 @@ class FightEnv(gymnasium.Env[Any, Any]):
     def __init__(
         self, reward_function: RewardFunction, limits: tuple[int | None, int | None], render_mode: str | None
     ) -> None:
-        errors.check_reward(reward_function)
+        check_reward(reward_function)
         max_steps = limits[1] if limits[0] is None else limits[0]
-        errors.check_at_least("max_steps", max_steps, 1)
-        errors.check_choice("max_steps", limits[1], (None, max_steps))
-        errors.check_choice("render_mode", render_mode, (*self.metadata["render_modes"], None))
+        check_at_least("max_steps", max_steps, 1)
+        check_choice("max_steps", limits[1], (None, max_steps))
+        check_choice("render_mode", render_mode, (*self.metadata["render_modes"], None))
         self.reward_function, self.render_mode = reward_function, render_mode
         self.max_step = self.max_steps = max_steps
         self.step_count = 0
@@ -105,7 +263,7 @@ class FightEnv(gymnasium.Env[Any, Any]):
             # Else the keys would go to whatever the game is doing.
             raise ResetNeededError
         assert self.action_space is not None
-        errors.check_action(self.action_space, action)
+        check_action(self.action_space, action)
         self._play(action)
         self.step_count += 1
         observation, info = self._observe()
@@ -150,7 +308,7 @@ class FightEnv(gymnasium.Env[Any, Any]):
             OptionError: for an invalid size.
         """
         if not is_size(frame_size):
-            raise errors.OptionError(f"frame_size: expected (height, width) in pixels, found {frame_size!r}.")
+            raise OptionError(f"frame_size: expected (height, width) in pixels, found {frame_size!r}.")
         picture = Box(0, 255, (*frame_size, 3), np.uint8)
         self._boxes = boxes
         self.observation_space = Dict({"frame": picture, **boxes}) if boxes else picture
@@ -226,12 +384,12 @@ class EldenGymEnv(FightEnv):
     ) -> None:
         reward = ScoreDeltaReward("player_hp") if reward_function is None else reward_function
         super().__init__(reward, (max_step, max_steps), render_mode)
-        errors.check_choice("action_mode", action_mode, ("discrete", "multi_binary"))
-        errors.check_choice("observation_mode", observation_mode, ("dict", "rgb"))
-        errors.check_at_least("frame_skip", frame_skip, 1)
-        errors.check_at_least("game_fps", game_fps, 1)
+        check_choice("action_mode", action_mode, ("discrete", "multi_binary"))
+        check_choice("observation_mode", observation_mode, ("dict", "rgb"))
+        check_at_least("frame_skip", frame_skip, 1)
+        check_at_least("game_fps", game_fps, 1)
         # The documentation asks for 0.1 to 1; the game takes more.
-        errors.check_between("game_speed", game_speed, 0.1, 3.0)
+        check_between("game_speed", game_speed, 0.1, 3.0)
         self.scenario_name, self.action_mode = scenario_name, action_mode
         self.frame_skip, self.game_fps = frame_skip, game_fps
         self.game_speed, self.freeze_game = game_speed, freeze_game
@@ -339,9 +497,9 @@ class AttributeEnv(FightEnv):
         self.memory_attributes = list(LEVELS if memory_attributes is None else memory_attributes)
         for action in self.action_keys:
             if action not in bindings:
-                raise errors.UnknownOptionError("action", action, bindings)
-        errors.check_at_least("actions, how many of them", len(self.action_keys), 1)
-        errors.check_choice("number_shape", number_shape, ((), (1,)))
+                raise UnknownOptionError("action", action, bindings)
+        check_at_least("actions, how many of them", len(self.action_keys), 1)
+        check_choice("number_shape", number_shape, ((), (1,)))
         self._keys = [bindings[action] for action in self.action_keys]
         self.action_space = MultiBinary(len(self._keys))
         number = Box(-np.inf, np.inf, number_shape, np.float32)
@@ -359,18 +517,18 @@ class AttributeEnv(FightEnv):
     def _check_offered(self, fixed: Mapping[str, object]) -> None:
         for name in self.memory_attributes:
             if name not in self.world.attributes:
-                raise errors.UnknownOptionError("memory attribute", name, sorted(self.world.attributes))
+                raise UnknownOptionError("memory attribute", name, sorted(self.world.attributes))
         for name, value in fixed.items():
             if name not in _FIXED:
-                raise errors.UnknownOptionError("option", name, _FIXED)
+                raise UnknownOptionError("option", name, _FIXED)
             only, why = _FIXED[name]
             told = f"{name}: expected {only!r}, found {value!r}: {why}."
             if value != only and not self.world.simulated:
-                raise errors.OptionError(told)
+                raise OptionError(told)
             if value != only:
                 # Two calls up: whoever made the environment.
                 told += " It has no effect in a simulated fight."
-                warnings.warn(told, errors.SimulatedGameWarning, stacklevel=3)
+                warnings.warn(told, SimulatedGameWarning, stacklevel=3)
 
     def _play(self, action: Any) -> None:
         for key, bit in zip(self._keys, action, strict=True):
@@ -391,3 +549,82 @@ class AttributeEnv(FightEnv):
             **self._shared_info(values),
         }
         return numbers, info
+
+
+Names = list[str]
+EntryPoint = str | Callable[..., Any]
+SetupHook = Callable[[Any], object]
+
+
+@dataclass(eq=False)
+class EnvSpec:
+    """How one environment is made; `entry_point` is a class, a function or "module:name"."""
+
+    id: str
+    entry_point: EntryPoint
+    kwargs: Mapping[str, Any] | None = None
+    max_episode_steps: int | None = None
+    setup_hook: SetupHook | None = None
+
+    def __post_init__(self) -> None:
+        self.kwargs = dict(self.kwargs or {})
+
+    def make(self, **kwargs: Any) -> Any:
+        """Make the environment, then call the hook with it.
+
+        `kwargs` come before those of the specification; `max_episode_steps` is passed on as `max_step`, unless
+        another limit is.
+        """
+        options = {**deepcopy(self.kwargs or {}), **kwargs}
+        if self.max_episode_steps is not None and not {"max_step", "max_steps"} & options.keys():
+            options["max_step"] = self.max_episode_steps
+        made = resolve_name(self.entry_point) if isinstance(self.entry_point, str) else self.entry_point
+        env = made(**options)
+        if self.setup_hook is not None:
+            self.setup_hook(env)
+        return env
+
+
+class EnvRegistry:
+    """Environments by their ids, in the order in which they were registered."""
+
+    def __init__(self) -> None:
+        self.env_specs: dict[str, EnvSpec] = {}
+
+    def register(
+        self,
+        id: str,
+        entry_point: EntryPoint,
+        kwargs: Mapping[str, Any] | None = None,
+        max_episode_steps: int | None = None,
+        setup_hook: SetupHook | None = None,
+        force: bool = False,
+    ) -> None:
+        """Register an environment under `id`; see `EnvSpec`.
+
+        Raises:
+            OptionError: if the id is taken and `force` is not given.
+        """
+        if id in self.env_specs and not force:
+            raise OptionError(f"register: expected a free id, found {id!r} taken: choose another or give force=True.")
+        self.env_specs[id] = EnvSpec(id, entry_point, kwargs, max_episode_steps, setup_hook)
+
+    def make(self, id: str, **kwargs: Any) -> Any:
+        """Make an environment as `EnvSpec.make` does.
+
+        Raises:
+            UnknownOptionError: if nothing is registered under `id`.
+        """
+        if id not in self.env_specs:
+            raise UnknownOptionError("environment", id, self.env_specs)
+        return self.env_specs[id].make(**kwargs)
+
+    def list(self) -> Names:
+        """Return the ids that `make` knows."""
+        return [*self.env_specs]
+
+
+#: The registry of this process.
+registry = EnvRegistry()
+register, make, list_envs = registry.register, registry.make, registry.list
+register("Margit-v0", "soulsgraph_envs.compat.eldengym.env:AttributeEnv", {"scenario_name": "Margit-v0"})

@@ -5,15 +5,21 @@ makes even that unnecessary.
 """
 
 import logging
-import pkgutil
 import sys
 from importlib import import_module
+from types import ModuleType
 
-from soulsgraph_envs.compat.soulsgym.core.game_state import GameState
-from soulsgraph_envs.compat.soulsgym.envs.darksouls3.iudex import IudexEnv, IudexEnvDemo, IudexImgEnv
-from soulsgraph_envs.compat.soulsgym.envs.darksouls3.vordt import VordtEnv
-from soulsgraph_envs.compat.soulsgym.envs.soulsenv import SoulsEnv, SoulsEnvDemo
+from soulsgraph_envs.compat import MODULES, submodule
+from soulsgraph_envs.compat.soulsgym.environments import (
+    IudexEnv,
+    IudexEnvDemo,
+    IudexImgEnv,
+    SoulsEnv,
+    SoulsEnvDemo,
+    VordtEnv,
+)
 from soulsgraph_envs.compat.soulsgym.exception import SoulsGymException
+from soulsgraph_envs.compat.soulsgym.fight import GameState
 
 #: The ids under which an agent finds the environments.
 available_envs = ["SoulsGymIudex-v0", "SoulsGymIudexImg-v0", "SoulsGymIudexDemo-v0", "SoulsGymVordt-v0"]
@@ -46,8 +52,7 @@ def install() -> None:
         SoulsGymException: if another `soulsgym` has been imported already; nothing is changed then.
     """
     ours = {"soulsgym": sys.modules[__name__]}
-    for found in pkgutil.walk_packages(__path__, f"{__name__}."):
-        ours[f"soulsgym{found.name.removeprefix(__name__)}"] = import_module(found.name)
+    ours |= {name: import_module(f"soulsgraph_envs.{name}") for name in MODULES if name.startswith("soulsgym.")}
     for name, module in sys.modules.items():
         if name.partition(".")[0] == "soulsgym" and ours.get(name) is not module:
             raise SoulsGymException(
@@ -55,3 +60,7 @@ def install() -> None:
                 f"{getattr(module, '__file__', 'no file')}: call install before the first import of soulsgym."
             )
     sys.modules.update(ours)
+
+
+def __getattr__(name: str) -> ModuleType:
+    return submodule("soulsgym", name)

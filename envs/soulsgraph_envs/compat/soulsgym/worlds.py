@@ -11,10 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from soulsgraph_envs.compat.soulsgym.core.fights import BossFight, Pose, player_table
-from soulsgraph_envs.compat.soulsgym.core.game_state import Floats, GameState
 from soulsgraph_envs.compat.soulsgym.exception import InvalidGameSettings
-from soulsgraph_envs.compat.soulsgym.fight import frost_of
+from soulsgraph_envs.compat.soulsgym.fight import BossFight, Floats, GameState, Pose, frost_of, player_table
 from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, supported_controls

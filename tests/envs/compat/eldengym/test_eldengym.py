@@ -12,9 +12,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from soulsgraph_envs.compat.eldengym import AttributeEnv, EldenGymEnv
-from soulsgraph_envs.compat.eldengym.client.keys import load_keys
 from soulsgraph_envs.compat.eldengym.env import FROZEN_SPEED
 from soulsgraph_envs.compat.eldengym.errors import OptionError, RewardTypeError, SimulatedGameWarning
+from soulsgraph_envs.compat.eldengym.world import load_keys
 from soulsgraph_envs.core.errors import DataError, GameError, ResetNeededError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.testing.eldengym import FakeWorld
 

@@ -133,16 +133,17 @@ def learn(algorithm: str, policy: str, env: gymnasium.Env[Any, Any]) -> Predicti
     ],
 )
 def test_the_originals_names_are_imported_from_here(module: str, names: str) -> None:
-    found = importlib.import_module(f"soulsgraph_envs.compat.eldengym{module}")
+    found = importlib.import_module(f"soulsgraph_envs.eldengym{module}")
     assert [name for name in names.split() if not hasattr(found, name)] == []
+    for part in filter(None, module.split(".")):
+        assert getattr(importlib.import_module("soulsgraph_envs.eldengym"), part) is found
 
 
 def test_the_originals_clients_are_imported_from_here() -> None:
     pysiphon = pytest.importorskip("pysiphon")
     from soulsgraph_envs.compat.eldengym import EldenClient, SiphonClient, client
-    from soulsgraph_envs.compat.eldengym.client import elden_client
 
-    assert client.EldenClient is elden_client.EldenClient is EldenClient
+    assert client.EldenClient is EldenClient
     assert issubclass(EldenClient, SiphonClient)
     assert issubclass(SiphonClient, pysiphon.SiphonClient)
     assert EldenClient("localhost:1").scenarios["Margit-v0"]["boss_name"] == "Margit"

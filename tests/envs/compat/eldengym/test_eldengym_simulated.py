@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from soulsgraph_envs.compat.eldengym import AttributeEnv, EldenGymEnv
-from soulsgraph_envs.compat.eldengym.client.keys import DATA, load_keys
-from soulsgraph_envs.compat.eldengym.open_world import SimulatedFight, load_attributes
+from soulsgraph_envs.compat.eldengym.world import DATA, SimulatedFight, load_attributes, load_keys
 from soulsgraph_envs.core.errors import DataError
 
 pytestmark = pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.errors.SimulatedGameWarning")

@@ -18,9 +18,8 @@ from pysiphon import SiphonClient
 
 from soulsgraph_envs.compat import eldengym
 from soulsgraph_envs.compat.eldengym import EldenClient, EldenGymEnv
-from soulsgraph_envs.compat.eldengym.client.keys import load_fight
-from soulsgraph_envs.compat.eldengym.client.world import axes
 from soulsgraph_envs.compat.eldengym.errors import OptionError
+from soulsgraph_envs.compat.eldengym.world import axes, load_fight
 from soulsgraph_envs.core.config import find
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.games.keyboard.x11 import XTestDevice

@@ -14,10 +14,11 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from soulsgraph_envs.compat.eldengym import AttributeEnv, EldenGymEnv
-from soulsgraph_envs.compat.eldengym.arena_boundary import ArenaBoundary, BoundaryDistances
 from soulsgraph_envs.compat.eldengym.errors import OptionError
 from soulsgraph_envs.compat.eldengym.wrappers import (
     AnimFrameWrapper,
+    ArenaBoundary,
+    BoundaryDistances,
     DictFrameStack,
     DictGrayscaleFrame,
     DictResizeFrame,

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import soulsgraph_envs.compat.soulsgym as soulsgym
-from soulsgraph_envs.compat.soulsgym.wrappers import zero_based
+from soulsgraph_envs.compat.soulsgym.environments import zero_based
 from soulsgraph_envs.testing import check_agent_learns
 
 

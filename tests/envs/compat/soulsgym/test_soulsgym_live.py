@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 from soulsgraph_envs.compat.soulsgym import IudexEnv, IudexEnvDemo, IudexImgEnv, VordtEnv
-from soulsgraph_envs.compat.soulsgym.core.fights import DATA
 from soulsgraph_envs.compat.soulsgym.exception import GameStateError, InvalidGameSettings, ResetError
-from soulsgraph_envs.compat.soulsgym.fight import NOTHING
+from soulsgraph_envs.compat.soulsgym.fight import DATA, NOTHING
 from soulsgraph_envs.compat.soulsgym.worlds import LiveWorld
 from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_envs.testing.realtime import FakeLink, FakePicturedLink, FakeTime

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import soulsgraph_envs.compat.soulsgym
-from soulsgraph_envs.compat.soulsgym.core.game_state import GameState
+from soulsgraph_envs.compat.soulsgym.fight import GameState
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 TABLES = (
@@ -35,6 +35,7 @@ NAMES = {
     "soulsgym.envs.darksouls3.iudex": ("IudexEnv", "IudexImgEnv", "IudexEnvDemo", "IudexState"),
     "soulsgym.envs.darksouls3.vordt": ("VordtEnv", "VordtState"),
     "soulsgym.exception": ("SoulsGymException", "GameStateError", "ResetNeeded", "InvalidPlayerStateError"),
+    "soulsgym.wrappers": ("zero_based",),
 }
 #: Numbers of animations that SoulsAI takes for one: the player's, then Iudex's.
 ALIKE = (
@@ -62,7 +63,13 @@ def theirs():
 def test_every_name_is_found_where_its_users_import_it(theirs, module):
     found = import_module(module)
     assert [name for name in NAMES[module] if not hasattr(found, name)] == []
-    assert found is import_module(module.replace("soulsgym", "soulsgraph_envs.compat.soulsgym", 1))
+    assert found is import_module(f"soulsgraph_envs.{module}")
+
+
+def test_a_submodule_is_an_attribute_of_its_package(theirs):
+    assert theirs.envs.darksouls3.iudex.IudexEnv is theirs.IudexEnv
+    assert theirs.core.static is import_module("soulsgym.core.static")
+    assert not hasattr(theirs.core, "memory_manipulator")
 
 
 def test_a_state_is_one_class_under_both_generations_paths(theirs):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import soulsgraph_envs.compat.soulsgym  # noqa: F401 - registers the environments
-from soulsgraph_envs.compat.soulsgym.core.fights import DATA
+from soulsgraph_envs.compat.soulsgym.fight import DATA
 from soulsgraph_envs.games.realtime.link import save_game
 from soulsgraph_envs.games.standin.options import StandInOptions
 from soulsgraph_envs.games.standin.process import StandInProcess

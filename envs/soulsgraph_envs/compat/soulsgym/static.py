@@ -6,13 +6,15 @@ animation to its number and times, a pointer chain to its offsets.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import asdict
 from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.compat.soulsgym.core.fights import STATIC, BossFight, load_fight, player_table
+from soulsgraph_envs.compat.soulsgym.fight import STATIC, BossFight, load_fight, player_table
+from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.games.keyboard.device import load_bindings
 from soulsgraph_envs.games.memory.address_map import AddressMap, load_address_map
 
@@ -74,3 +76,18 @@ address_offsets = {
         **_chains(_VORDT, STATIC.boss_offsets, "Vordt"),
     }
 }
+
+
+class StaticGameData:
+    """The tables of one game, each under its name here and the caller's own to change.
+
+    Raises:
+        UnknownNameError: for a game other than "DarkSoulsIII".
+    """
+
+    def __init__(self, game_id: str) -> None:
+        if game_id != GAME_ID:
+            raise UnknownNameError("game", game_id, [GAME_ID])
+        for name, by_game in globals().items():
+            if isinstance(by_game, dict) and game_id in by_game:
+                setattr(self, name, deepcopy(by_game[game_id]))

@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from soulsgraph_envs.compat.soulsgym.core.fights import DATA, BossFight
-from soulsgraph_envs.compat.soulsgym.core.game_state import GameState
+from soulsgraph_envs.compat.soulsgym.fight import DATA, BossFight, GameState
 from soulsgraph_envs.core.config import Where, load
 from soulsgraph_envs.core.errors import DataError
 

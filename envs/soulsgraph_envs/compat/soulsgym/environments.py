@@ -1,4 +1,4 @@
-"""SoulsGym's abstract environments, over the simulator or a running game, and the base of those with one boss."""
+"""SoulsGym's environments, over the simulator or a running game: the abstract ones, Iudex's and Vordt's."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any, ClassVar, TypedDict, Unpack
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, Space
+from gymnasium.wrappers import TransformObservation
 
-from soulsgraph_envs.compat.soulsgym.core.fights import DATA, load_fight
-from soulsgraph_envs.compat.soulsgym.core.game_state import Floats, GameState
 from soulsgraph_envs.compat.soulsgym.exception import (
     GameStateError,
     InvalidGameSettings,
@@ -24,7 +24,17 @@ from soulsgraph_envs.compat.soulsgym.exception import (
     ResetNeeded,
     SoulsGymException,
 )
-from soulsgraph_envs.compat.soulsgym.fight import ACTIONS, NOTHING, LockOn, Observer, valid_actions
+from soulsgraph_envs.compat.soulsgym.fight import (
+    ACTIONS,
+    DATA,
+    NOTHING,
+    Floats,
+    GameState,
+    LockOn,
+    Observer,
+    load_fight,
+    valid_actions,
+)
 from soulsgraph_envs.compat.soulsgym.worlds import SoulsGymWorld, make_world
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
@@ -32,7 +42,7 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import checked_seed
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.realtime.link import SIMULATOR
-from soulsgraph_envs.render.pictures import PictureWindow
+from soulsgraph_envs.render.pictures import PictureWindow, is_size
 
 #: The game has no lock during a throw.
 _THROWN = ("ThrowAtk", "ThrowDef")
@@ -353,3 +363,121 @@ class BossEnv(SoulsEnv):
             self._lock_on()
             self._advance(NOTHING)
         raise LockOnFailure(f"expected a lock on {self._fight.name} within {_STEPS_TO_LOCK_ON} steps, found none.")
+
+
+_IUDEX, _VORDT = load_fight("iudex"), load_fight("vordt")
+#: What SoulsGym calls the state of a fight with either.
+IudexState = VordtState = GameState
+
+
+class _Iudex(BossEnv):
+    """What every environment of Iudex Gundyr shares."""
+
+    ENV_ID = "iudex"
+    BONFIRE, CAM_SETUP_POSE = _IUDEX.bonfire, list(_IUDEX.camera)
+    ARENA_LIM_LOW, ARENA_LIM_HIGH = _IUDEX.limits
+    IUDEX_MAX_HP = 1037
+    #: Seconds between reloads of a running game; another number goes into `reload_after_s` of the games file.
+    HARD_RESET_INTERVAL = 900
+
+
+class IudexEnv(_Iudex):
+    """One phase of Iudex from his full HP to nothing.
+
+    `random_player_pose` begins at any of 11 places around the boss; `init_pose_randomization` is what
+    SoulsGym 1.1.0 calls it.
+
+    Raises:
+        InvalidGameSettings: for a phase other than 1 and 2, and as `SoulsEnv`.
+    """
+
+    def __init__(
+        self,
+        game_speed: float = 1.0,
+        phase: int = 1,
+        random_player_pose: bool = False,
+        skip_steps: bool = False,
+        init_pose_randomization: bool = False,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(game_speed, phase, skip_steps, **options)
+        self.random_player_pose = random_player_pose or init_pose_randomization
+
+
+class IudexImgEnv(IudexEnv):
+    """One phase of Iudex, seen as a picture (height, width, 3) of red, green and blue, uint8.
+
+    Raises:
+        InvalidGameSettings: for a `resolution` other than two whole numbers above 0, a running game whose
+            link takes no pictures, and as `IudexEnv`.
+    """
+
+    def __init__(
+        self,
+        game_speed: float = 1.0,
+        phase: int = 1,
+        random_player_pose: bool = False,
+        skip_steps: bool = False,
+        resolution: tuple[int, int] = (90, 160),
+        **options: Unpack[Options],
+    ) -> None:
+        if not is_size(resolution):
+            raise InvalidGameSettings(
+                f"resolution: expected (height, width) in pixels, found {resolution!r}: try (90, 160)."
+            )
+        super().__init__(game_speed, phase, random_player_pose, skip_steps, **options)
+        self._demand_frames()
+        self.resolution = resolution
+        self.observation_space = Box(0, 255, (*resolution, 3), np.uint8)
+
+    @property
+    def obs(self) -> Picture:
+        """Draw the present state in the environment's resolution."""
+        return self._frame(self.resolution)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Return the actions the player can begin, and `boss_hp`, which a picture hardly shows."""
+        return {**super().info, "boss_hp": self._present.boss_hp}
+
+
+class IudexEnvDemo(SoulsEnvDemo, _Iudex):
+    """The whole fight with Iudex, his change of phase included."""
+
+    def __init__(self, game_speed: float = 1.0, random_player_pose: bool = False, **options: Unpack[Options]) -> None:
+        super().__init__(game_speed, **options)
+        self.random_player_pose = random_player_pose
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Return the actions the player can begin, and `boss_hp`, which SoulsAI's evaluation counts victories by."""
+        return {**super().info, "boss_hp": self._present.boss_hp}
+
+
+class VordtEnv(BossEnv):
+    """One phase of Vordt of the Boreal Valley, who builds up frost: calm in phase 1, raging in phase 2.
+
+    Raises:
+        InvalidGameSettings: for a phase other than 1 and 2, and as `SoulsEnv`.
+    """
+
+    ENV_ID = "vordt"
+    BONFIRE, CAM_SETUP_POSE = _VORDT.bonfire, list(_VORDT.camera)
+    ARENA_LIM_LOW, ARENA_LIM_HIGH = _VORDT.limits
+    VORDT_MAX_HP = 1328
+
+
+def zero_based(env: gymnasium.Env[Any, Any]) -> TransformObservation[Any, Any, Any]:
+    """Shift every whole number of a dictionary observation so that its space begins at 0.
+
+    Libraries such as stable-baselines3 want that of every Discrete space.
+    """
+    spaces = env.observation_space
+    assert isinstance(spaces, Dict), f"expected a dictionary observation, found {spaces}"
+    numbers = {name: space for name, space in spaces.items() if isinstance(space, Discrete)}
+    shifted: dict[str, Space[Any]] = {name: Discrete(int(space.n)) for name, space in numbers.items()}
+
+    def shift(shown: dict[str, Any]) -> dict[str, Any]:
+        return {**shown, **{name: shown[name] - space.start for name, space in numbers.items()}}
+
+    return TransformObservation(env, shift, Dict({**spaces, **shifted}))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from soulsgraph_envs.compat.soulsgym.games.game import StaticGameData
+from soulsgraph_envs.compat.soulsgym.static import StaticGameData
 from soulsgraph_envs.core.errors import UnknownNameError
 
 TABLES = (

@@ -15,8 +15,16 @@ from typing import Any, Never
 
 import numpy as np
 
-from soulsgraph_envs.compat.eldengym.client.keys import MenuWay, load_fight, load_keys
-from soulsgraph_envs.compat.eldengym.client.world import Answer, GameNames, World, WorldOptions, done
+from soulsgraph_envs.compat.eldengym.world import (
+    Answer,
+    GameNames,
+    MenuWay,
+    World,
+    WorldOptions,
+    done,
+    load_fight,
+    load_keys,
+)
 from soulsgraph_envs.core.config import find
 from soulsgraph_envs.core.errors import NO_COPY, GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture

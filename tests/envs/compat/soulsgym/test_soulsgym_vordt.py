@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from soulsgraph_envs.compat.soulsgym import IudexEnv, VordtEnv
-from soulsgraph_envs.compat.soulsgym.core.fights import DATA, load_fight
-from soulsgraph_envs.compat.soulsgym.fight import NOTHING
+from soulsgraph_envs.compat.soulsgym.fight import DATA, NOTHING, load_fight
 from soulsgraph_envs.compat.soulsgym.worlds import LiveWorld
 from soulsgraph_envs.core.scenario import load_boss
 from soulsgraph_envs.games.realtime.link import GameSettings

@@ -1,1 +1,0 @@
-"""SoulsGym's `core`: the state of a fight, and the static tables."""

@@ -1,1 +1,0 @@
-"""SoulsGym's `envs`: the environments and what they derive from."""

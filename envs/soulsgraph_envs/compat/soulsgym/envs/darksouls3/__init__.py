@@ -1,1 +1,0 @@
-"""SoulsGym's environments of Dark Souls III."""

@@ -1,1 +1,0 @@
-"""SoulsGym's `games`: data of a game that is not running."""
