@@ -42,7 +42,6 @@ from soulsgraph_policies.agents.inference import (
     layer_names_at,
 )
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.learning.replay import ReplayBuffer
 from soulsgraph_policies.learning.sampler import Transitions
 
 #: What is in a source that numba compiles.
@@ -184,7 +183,7 @@ def _learn() -> None:
     # Imported here: it takes a second, which playing need not wait for.
     from torch import nn
 
-    from soulsgraph_policies.learning.replay import RecentDecisions
+    from soulsgraph_policies.learning.replay import RecentDecisions, ReplayBuffer
     from soulsgraph_policies.learning.update_kernel import CpuUpdater, FlatMemory
 
     inputs, hidden, actions, count = 4, 8, 2, 16
