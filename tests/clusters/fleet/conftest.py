@@ -187,6 +187,8 @@ def open_door(tmp_path, lock_on_task, columns, monkeypatch, silent_after_s):
     """Open gateways as `Door` takes them; all are closed at the end."""
     for module in (gateway, sessions):
         monkeypatch.setattr(module, "SILENT_AFTER_S", silent_after_s)
+    # Nearly at once: no weights are published here that acknowledgements might ride on; test_sessions.py has some.
+    monkeypatch.setattr(sessions, "RIDE_WITHIN_S", 0.02)
     doors = []
 
     def make(**options):
