@@ -20,7 +20,7 @@ from typing import Any
 from soulsgraph.results.files import describe_origin
 from soulsgraph.results.statistics import Spread, paired_difference
 from soulsgraph.results.tables import markdown_table, with_interval
-from soulsgraph_clusters.testing import free_port
+from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.files import write_json, write_text
 from soulsgraph_envs.core.machine import usable_processors
 

@@ -27,6 +27,8 @@ _MOST_WORKERS = 4
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Before gRPC is: a test may use Ray's before it imports what sets this.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+# Programs and Ray's workers find the fakes as the tests do.
+os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
@@ -89,7 +91,7 @@ def page_rows() -> Callable[[str, str], dict[str, list[str]]]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Return a Chromium that opens pages, without a display."""
-    from soulsgraph_envs.testing.programs import BrowserError, find_chromium, open_browser, starts_by_itself
+    from fakes.programs import BrowserError, find_chromium, open_browser, starts_by_itself
 
     if (program := find_chromium()) is None:
         pytest.skip("no Chromium is installed to open pages in")
@@ -103,7 +105,7 @@ def browser() -> Iterator[Any]:
         yield opened
 
 
-_PACKAGES = ("soulsgraph", "soulsgraph_clusters", "soulsgraph_policies", "soulsgraph_envs")
+_PACKAGES = ("soulsgraph", "soulsgraph_clusters", "soulsgraph_policies", "soulsgraph_envs", "fakes")
 #: A shape as docstrings have it: (n,) or (lanes, 25).
 _SHAPE = r"\(((?:[a-z_]+|\d+),(?: (?:[a-z_]+|\d+),?)*)\)"
 

@@ -5,7 +5,7 @@
 
 The commands of a small curriculum, and of one skill trained in the stand-in game, run with numba's compiler off. A
 file counts where a line of a function's body ran beneath one of the walk's functions, whoever called it, in any of
-the commands' processes; what runs while a module is imported does not count, nor do stand-ins, fakes and benchmarks.
+the commands' processes; what runs while a module is imported does not count, nor do stand-ins and benchmarks.
 Linux only: the stand-in game wants Xvfb.
 """
 
@@ -196,8 +196,8 @@ class Tree:
 
 
 def _apart(file: str) -> bool:
-    """Return whether a file is a stand-in, a fake or a benchmark."""
-    return any(part in ("standin", "testing", "testing.py", "still_game.py", "bench") for part in Path(file).parts)
+    """Return whether a file is a stand-in or a benchmark."""
+    return any(part in ("standin", "testing.py", "bench") for part in Path(file).parts)
 
 
 @contextmanager

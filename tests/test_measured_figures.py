@@ -251,8 +251,8 @@ def test_a_figure_in_the_text_is_what_its_file_says(page: str, texts: Callable[[
     assert [one for one in texts() if one not in text] == []
 
 
-def _example(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
+def _example(name: str, folder: str = "examples") -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / folder / f"{name}.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -262,7 +262,7 @@ def _example(name: str) -> ModuleType:
 
 @pytest.mark.slow
 def test_scripts_fight_and_what_they_achieve_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scripts, out = _example("measure_scripts"), tmp_path / "scripts"
+    scripts, out = _example("measure_scripts", "benchmarks"), tmp_path / "scripts"
     monkeypatch.setattr("sys.argv", ["measure_scripts", "--fights", "20", "--out", str(out)])
     scripts.main()
     found, kept = json.loads(out.with_suffix(".json").read_text(encoding="utf-8")), _read("scripts/scripts.json")

@@ -9,8 +9,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from soulsgraph.paper.testing import write_synthetic_records
-from soulsgraph_envs.testing import PATIENCE_S
+from fakes.runs import write_synthetic_records
+from fakes.waiting import PATIENCE_S
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 SKILLS = ("camera", "lock_on", "movement", "dodge", "heal_attack")

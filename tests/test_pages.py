@@ -31,12 +31,12 @@ from typing import Any
 import pytest
 import yaml
 
+from fakes.keys import virtual_screen
+from fakes.waiting import PATIENCE_S
 from soulsgraph.results.files import describe_origin
 from soulsgraph.results.statistics import wilson_interval
 from soulsgraph.zoo.card import TrainingOrigin
 from soulsgraph_envs.core.files import write_json
-from soulsgraph_envs.testing import PATIENCE_S
-from soulsgraph_envs.testing.keys import virtual_screen
 
 KeepResult = Callable[[str, Mapping[str, Any]], None]
 ROOT = Path(__file__).parents[1]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from soulsgraph_envs.testing import PATIENCE_S, until
+from fakes.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[1]
 

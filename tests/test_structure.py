@@ -106,7 +106,7 @@ def test_one_module_reads_configuration():
     files = [file for package, root in FLOORS.items() for file in (ROOT / root / package).rglob("*.py")]
     parsing = {file.name for file in files if re.search(r"json\.loads?\b|tomllib", _text(file))}
     # The others read lines of our own processes, a browser's answers, and what a checkpoint holds beside its arrays.
-    assert parsing - {"process.py", "local_ray.py", "programs.py", "checkpoint.py"} == {"config.py"}
+    assert parsing - {"process.py", "local_ray.py", "checkpoint.py"} == {"config.py"}
 
 
 def test_one_function_splits_addresses():
@@ -127,25 +127,23 @@ def _imported_names(file):
     return names
 
 
-_TESTING = (
-    "soulsgraph_envs/testing/",
-    "soulsgraph_clusters/testing/",
-    "soulsgraph_policies/learning/testing.py",
-    "soulsgraph/paper/testing.py",
-)
+_BENCHMARKS = tuple(file.stem for file in (ROOT / "benchmarks").glob("*.py"))
 
 
 def test_stand_ins_fakes_and_benchmarks_are_off_the_products_path():
-    testing = (place.removesuffix(".py").strip("/").replace("/", ".") for place in _TESTING)
-    apart = ("soulsgraph_envs.games.standin", "soulsgraph.bench", *testing)
-    allowed = ("soulsgraph/cli/", "soulsgraph/bench/", "soulsgraph_envs/games/standin/", *_TESTING)
+    apart = ("soulsgraph_envs.games.standin", "soulsgraph.bench", "soulsgraph_envs.testing", "fakes", *_BENCHMARKS)
+    allowed = ("soulsgraph/cli/", "soulsgraph/bench/", "soulsgraph_envs/games/standin/", "soulsgraph_envs/testing.py")
     found = []
     for package, root in FLOORS.items():
         for file in sorted((ROOT / root / package).rglob("*.py")):
             place = file.relative_to(ROOT / root).as_posix()
             if place.startswith(allowed):
                 continue
-            found += [(place, name) for name in sorted(_imported_names(file)) if name.startswith(apart)]
+            found += [
+                (place, name)
+                for name in sorted(_imported_names(file))
+                if f"{name}.".startswith(tuple(f"{one}." for one in apart))
+            ]
     assert not found
 
 
@@ -220,7 +218,7 @@ def test_only_the_command_line_names_our_commands_and_options():
     for package, root in FLOORS.items():
         for file in sorted((ROOT / root / package).rglob("*.py")):
             place = file.relative_to(ROOT / root).as_posix()
-            if place.startswith(("soulsgraph/cli/", *_TESTING)):
+            if place.startswith("soulsgraph/cli/"):
                 continue
             for text in (text for text in _texts(file) if text != _SERVER_NAME):
                 options = {*re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)} - _FOREIGN.get(place, set())
@@ -235,8 +233,8 @@ def test_tests_are_no_packages():
 
 def test_test_folders_mirror_the_packages():
     folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
-    # The chaos suite breaks whole fleets: it is no one package's.
-    assert folders == {*FLOORS.values(), "chaos"}
+    # The chaos suite breaks whole fleets, and fakes stand in for anything: they are no one package's.
+    assert folders == {*FLOORS.values(), "benchmarks", "chaos", "fakes"}
     for package, root in FLOORS.items():
         for folder in {
             path.parent.relative_to(ROOT / "tests" / root) for path in (ROOT / "tests" / root).rglob("test_*.py")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph_clusters.testing import Program
-from soulsgraph_clusters.testing.disturbing import Cable
-from soulsgraph_envs.testing import PATIENCE_S, until
+from fakes.clusters import Program
+from fakes.disturbing import Cable
+from fakes.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "fleet.md"

@@ -10,13 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from fakes.disturbing import Cable, Disk, Proxy, Relay
+from fakes.fleet_in_folder import SKILL, FleetInFolder, require_replay, settle
+from fakes.waiting import until
 from soulsgraph.results.files import describe_origin
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.protocol.security import channel_credentials
-from soulsgraph_clusters.testing.disturbing import Cable, Disk, Proxy, Relay
-from soulsgraph_clusters.testing.fleet_in_folder import SKILL, FleetInFolder, require_replay, settle
-from soulsgraph_envs.testing import until
 
 #: Slow, so that a stage lasts through its faults, and fast, so that it ends soon after them.
 SLOW = '[[games]]\ndriver = "simulator"\nspeed = 3.0\nlanes = 1\n'

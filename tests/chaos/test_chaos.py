@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from soulsgraph_clusters.testing import over
-from soulsgraph_clusters.testing.fleet_in_folder import require_still
-from soulsgraph_envs.testing import until
+from fakes.clusters import over
+from fakes.fleet_in_folder import require_still
+from fakes.waiting import until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 #: Of the stage's whole budget: some minutes of slow games.

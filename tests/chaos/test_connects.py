@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from fakes.fleet_here import GatewayHere
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_clusters.testing.fleet_here import GatewayHere
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 pytestmark = pytest.mark.chaos

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from soulsgraph_envs.testing.keys import virtual_screen
+from fakes.keys import virtual_screen
 
 
 @pytest.fixture(scope="module")

@@ -1,42 +1,23 @@
-"""`bench sim`, `bench tick`, `bench read` and `bench reset` time what fights cost.
-
-They are the simulator, a tick of the composed agent, a reading of memory, and the resets of fights with the stand-in
-game, on a virtual screen of its own, by phase.
-"""
+"""`bench sim` and `bench tick` time the simulator and a tick of the composed agent."""
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 from soulsgraph.bench.limits import MemorySweep, spread
-from soulsgraph_envs.combat.loop import Combat, Horizon
-from soulsgraph_envs.combat.rollout import Rollout
-from soulsgraph_envs.combat.scripted import ScriptedPlay, Uniform, engaging
-from soulsgraph_envs.core.errors import EpisodeLostError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.seeds import episode_seeds
 from soulsgraph_envs.core.state import ALL_CONTROLS, Raw
-from soulsgraph_envs.games.memory.address_map import load_address_map
-from soulsgraph_envs.games.memory.link import attach_game
-from soulsgraph_envs.games.opening import make_game, open_live_game
-from soulsgraph_envs.games.realtime.game import LiveGame
-from soulsgraph_envs.games.realtime.link import GameSettings, load_games
-from soulsgraph_envs.games.standin.memory import still_game
-from soulsgraph_envs.games.standin.options import StandInOptions
-from soulsgraph_envs.games.standin.process import StandInProcess
+from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import SKILL_NAMES, Skill, make_skill
-from soulsgraph_envs.testing.keys import virtual_screen
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names_at
 
@@ -132,7 +113,7 @@ class ComposedFights:
 def bench_single_tick(ticks: int) -> dict[str, Any]:
     """Measure single ticks at one lane, in milliseconds of CPU time and of wall time."""
     fights = ComposedFights(1)
-    times = _times_ms(fights.rollout.tick, ticks, fights.begin_ended)
+    times = times_ms(fights.rollout.tick, ticks, fights.begin_ended)
     return {"name": "composed agent, 1 lane, one tick", "ticks": ticks, **times}
 
 
@@ -146,18 +127,7 @@ def bench_composed(lanes: int, ticks: int, rounds: int) -> dict[str, Any]:
     return contender.to_dict()
 
 
-def bench_reading(map_name: str, readings: int) -> dict[str, Any]:
-    """Measure whole readings, in milliseconds of CPU time and of wall time."""
-    address_map = load_address_map(map_name)
-    with still_game(map_name) as process:
-        game = attach_game(GameSettings(pid=process.pid), address_map)
-        times = _times_ms(game.memory.read, readings)
-        game.reader.close()
-    name = f"one reading of {len(address_map.readable())} fields, {map_name}"
-    return {"name": name, "readings": readings, **times}
-
-
-def _times_ms(call: Callable[[], object], count: int, afterwards: Callable[[], None] = lambda: None) -> dict[str, Any]:
+def times_ms(call: Callable[[], object], count: int, afterwards: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """Return quantiles of the times that a call takes, without those of `afterwards`, which follows each."""
     times_ms = []
     for _ in range(count + _WARM_UP):
@@ -221,79 +191,3 @@ def quantiles(values: Sequence[float]) -> dict[str, float]:
     """Return median, 99th and 99.9th percentile and the highest of some values."""
     p99, p999 = np.quantile(values, (0.99, 0.999), method="higher")
     return {"median": median(values), "p99": float(p99), "p99.9": float(p999), "highest": max(values)}
-
-
-_MAP = StandInOptions().map
-_TICKS, _LANE = 60, np.zeros(1, np.int64)
-#: Every reset finds a world that was loaded longer ago.
-_AT_ONCE_S = 1e-6
-#: Phases in which the game alone decides how long they take: moves that end, dying, loading, the fog gate.
-GAMES_OWN = ("rest", "reload", "gate", "transition")
-
-
-def bench_resets(speed: float, fights: int, reload: bool = False, address_map: str = _MAP) -> dict[str, Any]:
-    """Measure the resets of some fights at a speed, in seconds of the machine, but for the first; seeds are fixed.
-
-    A fight is broken off after 6 s of the game's time, in whatever move both are. With `reload` every reset kills the
-    player, waits for the world to load and passes the fog gate. The address map `stand-in` alone can set the clock.
-    """
-    with tempfile.TemporaryDirectory() as folder, virtual_screen() as display:
-        file = Path(folder) / "games.toml"
-        with StandInProcess(StandInOptions(address_map, display=display, settings=file, speed=speed)):
-            settings = load_games(file)[0]
-            game = open_live_game(replace(settings, reload_after_s=_AT_ONCE_S) if reload else settings)
-            try:
-                spent, lost = _play_resets(game, fights)
-            finally:
-                game.close()
-    kind = "resets that reload" if reload else "resets between fights"
-    return {
-        "name": f"{kind} at speed {speed:g}",
-        "map": address_map,
-        "fights": fights,
-        "lost": lost,
-        **_summary_of_resets(spent),
-    }
-
-
-def bench_all_resets(fights: int) -> Iterator[dict[str, Any]]:
-    """Measure resets between fights and those that reload: at speed 1, then with a hastened clock, and at speed 3."""
-    for reload in (False, True):
-        for speed, address_map in ((1.0, _MAP), (1.0, "stand-in"), (3.0, _MAP)):
-            yield bench_resets(speed, fights, reload, address_map)
-
-
-def _play_resets(game: LiveGame, fights: int) -> tuple[list[dict[str, float]], int]:
-    """Return each reset's seconds by phase, and how many fights or resets were lost."""
-    skills = [make_skill(name) for name in SKILL_NAMES]
-    combat = Combat(game, skills, load_scenario(_SCENARIO), Horizon("heal_attack", 10**6))
-    random = {name: Uniform(make_skill(name), 1, at) for at, name in enumerate(("dodge", "heal_attack"), 1)}
-    rollout = Rollout(combat, ScriptedPlay(engaging() | random))
-    spent, lost = list[dict[str, float]](), 0
-    for number in range(fights):
-        seeds, before = episode_seeds(0, _LANE, number), game.timing().reset_s
-        try:
-            rollout.begin(_LANE, seeds)
-            after = game.timing().reset_s
-            spent.append({phase: seconds - before.get(phase, 0.0) for phase, seconds in after.items()})
-            while not combat.ended.any() and combat.ticks[0] < _TICKS:
-                rollout.tick()
-        except EpisodeLostError:
-            lost += 1
-    return spent[1:], lost
-
-
-def _summary_of_resets(spent: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Return medians and means of the seconds: of whole resets, of our own share, and by phase."""
-    phases = sorted({phase for one in spent for phase in one})
-    ours = [sum(seconds for phase, seconds in one.items() if phase not in GAMES_OWN) for one in spent]
-    return {
-        "whole_s": _middle([sum(one.values()) for one in spent]),
-        "ours_s": _middle(ours),
-        "phases_s": {phase: _middle([one.get(phase, 0.0) for one in spent]) for phase in phases},
-        "load": os.getloadavg()[0],
-    }
-
-
-def _middle(seconds: Sequence[float]) -> dict[str, float]:
-    return {"median": median(seconds), "mean": fmean(seconds)}

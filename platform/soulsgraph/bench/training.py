@@ -1,7 +1,4 @@
-"""`bench train`: skill steps per CPU second, ours beside stable-baselines3's DQN and, at one lane, stock RLlib's.
-
-`bench runners`: ours with remote env runners, beside the same without.
-"""
+"""`bench train`: skill steps per CPU second, ours beside stable-baselines3's DQN and, at one lane, stock RLlib's."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.tune.registry import register_env
 
-from soulsgraph.bench.limits import UpdateProducts, spread
+from soulsgraph.bench.limits import UpdateProducts
 from soulsgraph.bench.speed import Contender, interleave
 from soulsgraph.paper.stable_baselines import make_dqn
 from soulsgraph_clusters.sessions.session import connect
@@ -110,26 +107,24 @@ class StockDQN:
         self._algorithm.stop()
 
 
-_BUDGET, _EXPLORATION = 1_000_000, 0.05
+BUDGET, EXPLORATION = 1_000_000, 0.05
 _SCENARIO, _UNIT = "iudex-phase1", "skill steps"
 #: Decisions before the clocks start: past the learning start, with everything compiled.
 _WARM_UP = 2_000
 #: Its training steps in a round: it is some hundred times slower.
 _STOCK_STEPS = 8
-#: Remote runners of one stage, in this process's own, as `bench_runners` compares them.
-_RUNNERS = (0, 1, 2)
 
 
 def bench_training(skill: str, lanes: int, steps: int, rounds: int) -> list[dict[str, Any]]:
     """Measure one skill at one number of lanes; `steps` decisions a round on either side."""
     compute_on_one_thread()
     # The share of random actions changes how long decisions take: it is the same on both sides.
-    numbers = replace(skill_hyperparameters(_BUDGET), exploration_initial=_EXPLORATION)
+    numbers = replace(skill_hyperparameters(BUDGET), exploration_initial=EXPLORATION)
     with connect():
         preset = PRESETS["paper" if lanes == 1 else "fast"]
         ours, stock = make_stage(skill, preset, numbers), StockDQN(skill, _SCENARIO, numbers) if lanes == 1 else None
         contenders = [
-            _contender(ours, steps),
+            contender_of(ours, steps),
             _theirs(ours, skill, lanes, numbers, steps),
             _limit(skill, numbers, steps),
         ]
@@ -155,30 +150,9 @@ def make_stage(skill: str, preset: Preset, numbers: DQNHyperparameters, runners:
     return algorithm
 
 
-def bench_runners(skill: str, preset: str, steps: int, rounds: int) -> list[dict[str, Any]]:
-    """Measure one skill without remote runners, with one and with two: the driver's CPU time, Ray's threads included.
+def contender_of(algorithm: SkillDQN, steps: int, name: str = "soulsgraph") -> Contender:
+    """Return training by an algorithm, warm already, `steps` decisions a round."""
 
-    `driver_cpu` is what a decision takes of it, in what it takes without remote runners in the same round.
-    """
-    compute_on_one_thread()
-    chosen = PRESETS[preset]
-    numbers = replace(chosen.hyperparameters(skill_hyperparameters(_BUDGET)), exploration_initial=_EXPLORATION)
-    with connect(num_cpus=1 + sum(_RUNNERS)):
-        stages = [make_stage(skill, chosen, numbers, runners) for runners in _RUNNERS]
-        names = ("no env runner", *(f"{runners} env runner{'s' * (runners > 1)}" for runners in _RUNNERS[1:]))
-        contenders = [_contender(stage, steps, name) for stage, name in zip(stages, names, strict=True)]
-        interleave(rounds, contenders)
-        for stage in stages:
-            stage.stop()
-    alone = contenders[0].per_cpu_s
-    results = [one.to_dict() | {"skill": skill, "preset": preset, "lanes": chosen.lanes} for one in contenders]
-    for one, result in zip(contenders, results, strict=True):
-        shares = [without / rate for without, rate in zip(alone, one.per_cpu_s, strict=True)]
-        result["driver_cpu"] = spread(shares)
-    return results
-
-
-def _contender(algorithm: SkillDQN, steps: int, name: str = "soulsgraph") -> Contender:
     def train(more: int) -> None:
         goal = algorithm.decisions + more
         while algorithm.decisions < goal:

@@ -109,7 +109,6 @@ _COMMANDS: Mapping[str, Callable[..., str]] = {
     "ReproductionFolder.create": lambda path: command_line("reproduce", "--out", path),
     "RunFolder.create": _begin,
     "adaptation_stages": lambda run: command_line("adapt", run, "--scenario", "NAME"),
-    "bench_efficiency": lambda seeds, folder: command_line("bench", "efficiency", "--rounds", seeds, "--out", folder),
     "copy_agent": lambda name, path: command_line("zoo", "copy", name, "--run", path),
     "check_library": lambda run: command_line("skills", run),
     "do_units": lambda folder: command_line("reproduce", "--resume", "--out", folder),

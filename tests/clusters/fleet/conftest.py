@@ -6,6 +6,8 @@ from queue import SimpleQueue
 import grpc
 import pytest
 
+from fakes.fleet_here import GatewayHere, random_weights
+from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.actor.stream import PLAY
 from soulsgraph_clusters.fleet.gateway import gateway, sessions
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
@@ -13,9 +15,7 @@ from soulsgraph_clusters.fleet.protocol.arrays import encode_columns
 from soulsgraph_clusters.fleet.protocol.security import token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, digests
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_clusters.testing.fleet_here import GatewayHere, random_weights
 from soulsgraph_envs.games.opening import make_game
-from soulsgraph_envs.testing import PATIENCE_S, until
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 
 STAGE, LANES, BOOT = "lock_on", 3, "00000000000000b0"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from fakes.waiting import PATIENCE_S
 from soulsgraph_clusters.sessions.jobs import JOB, Job, JobError
 from soulsgraph_clusters.sessions.packages import PACKAGES, differing, file_digests, find_source, package_folders
-from soulsgraph_envs.testing import PATIENCE_S
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ import pytest
 import ray
 from ray._private import ray_constants
 
+from fakes.waiting import PATIENCE_S, until
 from soulsgraph.cli.commands import baseline, curriculum, reproduce, train
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.run_folder import RunFolder
@@ -28,7 +29,6 @@ from soulsgraph_clusters.sessions import local_ray as module
 from soulsgraph_clusters.sessions.local_ray import SessionError, local_ray
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.errors import UnavailableError
-from soulsgraph_envs.testing import PATIENCE_S, until
 
 _SESSION = """
 import http.client, ipaddress, json, os, stat, sys

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import ray
 
+from fakes.learning import LinearRunner
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
@@ -17,7 +18,6 @@ from soulsgraph_policies.learning import env_runners
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.env_runners import CHUNKS_PER_CALL, RemoteSpeedCheck, SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
-from soulsgraph_policies.learning.testing import LinearRunner
 
 pytestmark = pytest.mark.slow
 ROUND = 128

@@ -3,9 +3,9 @@ import logging
 import pytest
 import ray
 
+from fakes.waiting import PATIENCE_S
 from soulsgraph_clusters.sessions import session as placement
 from soulsgraph_clusters.sessions.session import ClusterError, Session, connect, place_env_runners, place_relays
-from soulsgraph_envs.testing import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 

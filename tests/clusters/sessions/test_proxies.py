@@ -9,6 +9,7 @@ import grpc
 import pytest
 import ray
 
+from fakes.waiting import PATIENCE_S
 from soulsgraph_clusters.fleet.actor.host import HostOptions, ask
 from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.protocol.security import write_token_file
@@ -18,7 +19,6 @@ from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_clusters.sessions.submission import JobServer
 from soulsgraph_envs.core.access import USE_PROXY, by_proxy, uses_proxy
 from soulsgraph_envs.games.realtime.link import GameSettings
-from soulsgraph_envs.testing import PATIENCE_S
 
 #: Names that libraries read, in either case.
 _NAMES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import pytest
 
+from fakes.scripted import ScriptedTrials
 from soulsgraph_envs.combat.scripted import DODGE_IDLE, STRIKE, ConstantScript, OracleDodge, OracleFight
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.testing import check_game
-from soulsgraph_envs.testing.scripted import ScriptedTrials
 
 MARGIT = load_scenario("margit")
 TRIALS = ScriptedTrials(MARGIT, episodes=100, first_seed=90_000)

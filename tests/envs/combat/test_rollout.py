@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fakes.games import LossyGame
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.rollout import MOST_REPLAYS, Rollout
 from soulsgraph_envs.combat.scripted import ScriptedPlay, engaging
@@ -11,7 +12,6 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import episode_seeds
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill, practice_ground
-from soulsgraph_envs.testing import LossyGame
 
 SKILLS = tuple(make_skill(name) for name in ("camera", "lock_on", "movement"))
 SCENARIO = practice_ground(load_scenario("iudex-phase1"), SKILLS[-1])

@@ -16,6 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fakes.games import FakeGame
+from fakes.scripted import FIGHT_TICKS, ScriptedTrials, end_to_end_oracle_fights, scripted_fights
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.scripted import (
     DODGE_IDLE,
@@ -35,8 +37,6 @@ from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import END_TO_END, make_skill
-from soulsgraph_envs.testing import FakeGame
-from soulsgraph_envs.testing.scripted import FIGHT_TICKS, ScriptedTrials, end_to_end_oracle_fights, scripted_fights
 
 EPISODES = 400
 PHASE_1, PHASE_2 = load_scenario("iudex-phase1"), load_scenario("iudex-phase2")

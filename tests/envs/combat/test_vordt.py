@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 
+from fakes.scripted import ScriptedTrials
 from soulsgraph_envs.combat.scripted import (
     DODGE_IDLE,
     MOVE_IDLE,
@@ -23,7 +24,6 @@ from soulsgraph_envs.combat.scripted import (
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.testing import check_game
-from soulsgraph_envs.testing.scripted import ScriptedTrials
 
 VORDT = load_scenario("vordt")
 TRIALS = ScriptedTrials(VORDT, episodes=150, first_seed=90_000)

@@ -95,8 +95,8 @@ _NAMED = {
     "precompile.py _learn": "nothing is kept",
     "image.py _code": "bytes of a fake program",
 }
-#: Benchmarks, fakes and contract checks; and the streams themselves.
-_NO_PRODUCT = {"bench", "testing", "testing.py", "seeds.py"}
+#: Benchmarks and contract checks; and the streams themselves.
+_NO_PRODUCT = {"bench", "testing.py", "seeds.py"}
 
 
 class _Making(ast.NodeVisitor):

@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
+from fakes.keys import virtual_screen
+from fakes.programs import COMPILER, PATIENCE_S, RESOURCES, missing_for_wine, wine
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.games.doctor.examination import examine
 from soulsgraph_envs.games.keyboard.device import load_bindings
@@ -28,8 +30,6 @@ from soulsgraph_envs.games.standin.memory import OwnMemory
 from soulsgraph_envs.games.standin.options import surroundings_of
 from soulsgraph_envs.games.standin.program import HEIGHT, WIDTH
 from soulsgraph_envs.games.standin.world import StandInWorld
-from soulsgraph_envs.testing.keys import virtual_screen
-from soulsgraph_envs.testing.programs import COMPILER, PATIENCE_S, RESOURCES, missing_for_wine, wine
 
 MAP = load_address_map("dark-souls-3-1.15.2")
 #: Bytes copied of each global: a pointer, or the flags that lie in the module itself.

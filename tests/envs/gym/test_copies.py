@@ -8,12 +8,12 @@ import gymnasium
 import numpy as np
 import pytest
 
+from fakes.realtime import FakeTable
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.gym.skill_env import EndToEndVectorEnv, SkillEnv, SkillVectorEnv
 from soulsgraph_envs.skills import SKILL_NAMES, SkillOptions
-from soulsgraph_envs.testing.realtime import FakeTable
 
 REGISTERED = sorted(spec.id for spec in gymnasium.registry.values() if spec.id.startswith("soulsgraph/"))
 MADE = {

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fakes.simulator import Course, open_fight, press
 from soulsgraph_envs.core import config
 from soulsgraph_envs.core.errors import DataError
 from soulsgraph_envs.core.fighters import HitWindow
@@ -16,7 +17,6 @@ from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, load
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import NO_MOVE, PlayerPose, frames
-from soulsgraph_envs.testing import Course, open_fight, press
 
 SCENARIO, BOSS, PLAYER = load_scenario("vordt"), load_boss("vordt"), load_player("knight")
 CENTRE = SCENARIO.arena.centre_m

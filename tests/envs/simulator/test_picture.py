@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from fakes.simulator import open_fight, press
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.render import palette
@@ -18,7 +19,6 @@ from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import PlayerPose, frames
 from soulsgraph_envs.simulator.render import panel_width, render, view_of
 from soulsgraph_envs.simulator.scene import Change, Goal
-from soulsgraph_envs.testing import open_fight, press
 
 SCENARIO, BOSS = load_scenario("iudex-full"), load_boss("iudex-phase1")
 X, Y = SCENARIO.arena.centre_m

@@ -14,9 +14,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import RecordEpisodeStatistics, RecordVideo, RenderCollection
 
+from fakes.programs import read_video
 from soulsgraph_envs.core.errors import GameError, ResetNeededError, UnknownNameError
 from soulsgraph_envs.gym.skill_env import EndToEndEnv, SkillEnv, SkillVectorEnv
-from soulsgraph_envs.testing.programs import read_video
 
 IDS = ["soulsgraph/Skill-v0", "soulsgraph/EndToEnd-v0"]
 SIZE = (360, 640, 3)

@@ -7,11 +7,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from fakes.simulator import Course, open_fight, press
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario, supported_controls
 from soulsgraph_envs.core.state import ALL_CONTROLS, Control, Raw
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import PlayerPose, Stance, frames
-from soulsgraph_envs.testing import Course, open_fight, press
 
 SCENARIO = load_scenario("iudex-phase1-whole")
 PLAYER, BOSS = load_player("knight-full"), load_boss("iudex-phase1")

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fakes.simulator import FRAME_S, open_fight, press
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import Column, Control, Raw, state_rows
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import NO_MOVE, frames
-from soulsgraph_envs.testing import FRAME_S, open_fight, press
 
 SCENARIO = load_scenario("iudex-phase1")
 PLAYER = load_player("knight")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fakes.simulator import open_fight, press
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
@@ -15,7 +16,6 @@ from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.driver import TARGETS, AnimationNames
 from soulsgraph_envs.simulator.layout import frames
-from soulsgraph_envs.testing import open_fight, press
 
 SCENARIO, BOSS, PLAYER = load_scenario("iudex-full"), load_boss("iudex-phase1"), load_player("knight-full")
 X, Y = SCENARIO.arena.centre_m

@@ -8,14 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fakes.scripted import ScriptedTrials
+from fakes.simulator import open_fight, press
 from soulsgraph_envs.combat.scripted import OracleDodge, OracleFight
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import frames
-from soulsgraph_envs.testing import check_game, open_fight, press, sample_controls
-from soulsgraph_envs.testing.scripted import ScriptedTrials
+from soulsgraph_envs.testing import check_game, sample_controls
 
 FULL = load_scenario("iudex-full")
 FIRST, SECOND = load_boss("iudex-phase1"), load_boss("iudex-phase2")

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fakes.simulator import FRAME_S, Course, open_fight, press
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Column, Control, Raw, state_rows
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import PlayerPose, frames
-from soulsgraph_envs.testing import FRAME_S, Course, open_fight, press
 
 SCENARIO = load_scenario("iudex-phase1")
 PLAYER = load_player("knight")

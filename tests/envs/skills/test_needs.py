@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fakes.games import FakeGame
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.game import Capabilities
@@ -10,7 +11,6 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import MADE_OF, RAW_SIZE, Column, Raw, state_rows
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, make_skill
 from soulsgraph_envs.skills.base import Decisions
-from soulsgraph_envs.testing import FakeGame
 
 SCENARIO = load_scenario("iudex-phase1")
 SKILLS = [make_skill(name) for name in (*SKILL_NAMES, END_TO_END)]

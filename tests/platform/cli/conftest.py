@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from soulsgraph_clusters.testing import Program
-from soulsgraph_envs.testing import until
+from fakes.clusters import Program
+from fakes.waiting import until
 
 SOULSGRAPH = str(Path(sys.executable).with_name("soulsgraph"))
 

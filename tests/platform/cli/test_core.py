@@ -18,6 +18,10 @@ import psutil
 import pytest
 from PIL import Image
 
+from fakes.clusters import Program
+from fakes.fleet_here import random_weights
+from fakes.keys import virtual_screen
+from fakes.waiting import until
 from soulsgraph.zoo import AGENTS, agent_names
 from soulsgraph_clusters.fleet.gateway.admission import Intake
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway
@@ -25,11 +29,7 @@ from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_clusters.testing import Program
-from soulsgraph_clusters.testing.fleet_here import random_weights
 from soulsgraph_envs.skills import SKILL_NAMES
-from soulsgraph_envs.testing import until
-from soulsgraph_envs.testing.keys import virtual_screen
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's /proc")]

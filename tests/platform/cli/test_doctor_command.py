@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from fakes.waiting import PATIENCE_S
 from soulsgraph.cli.doctor import check_machine, check_training, check_user, show
 from soulsgraph_envs.core.machine import Memory
 from soulsgraph_envs.games.doctor.machine import Check
-from soulsgraph_envs.testing import PATIENCE_S
 
 PAGE = [
     Check("The game", "window", "ok", "[bold]not markup[/bold]"),

@@ -12,7 +12,7 @@ from soulsgraph_clusters.fleet.gateway.folder import set_drained
 from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
 from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import METRICS_READER
-from soulsgraph_clusters.testing import free_port
+from soulsgraph_clusters.sessions.local_ray import free_port
 
 _TLS = 'certificate = "head.pem"\nkey = "head.key"\n'
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.waiting import PATIENCE_S
 from soulsgraph.cli import main
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
@@ -23,7 +24,6 @@ from soulsgraph_clusters.fleet.gateway.folder import read_drained
 from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
 from soulsgraph_clusters.fleet.protocol.security import Tokens, channel_credentials, read_token_file, server_credentials
 from soulsgraph_clusters.fleet.protocol.settings import load_fleet
-from soulsgraph_envs.testing import PATIENCE_S
 
 
 @pytest.fixture

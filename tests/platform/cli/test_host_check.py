@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from fakes.fleet_here import GatewayHere
 from soulsgraph.cli import main
 from soulsgraph_clusters.fleet.actor.spool import Spool
 from soulsgraph_clusters.fleet.gateway import serving
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_clusters.testing.fleet_here import GatewayHere
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 NUMBERS = DQNHyperparameters(budget=10**9, replay_capacity=1000)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fakes.waiting import until
 from soulsgraph.cli.front import COMMANDS
-from soulsgraph_envs.testing import until
 
 SOULSGRAPH = str(Path(sys.executable).with_name("soulsgraph"))
 _AGENT = "iudex-phase1-best-0"

@@ -16,7 +16,6 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import pytest
 import tyro
 
-from soulsgraph.bench import FleetOptions
 from soulsgraph.cli import data, fleet, main, make_app, zoo
 from soulsgraph.cli.commands import StudyOptions, study_values
 from soulsgraph.cli.options import (
@@ -44,7 +43,7 @@ COMMANDS = {name: spec.target for name, spec in make_app(())._subcommands.items(
 }
 SOURCES = (
     *(Plan, Study, EvaluationOptions, OutputOptions, RunOptions, SessionOptions, TransferOptions),
-    *(FightOptions, PictureOptions, data.HandicapOptions, StandInOptions, ServingOptions, HostOptions, FleetOptions),
+    *(FightOptions, PictureOptions, data.HandicapOptions, StandInOptions, ServingOptions, HostOptions),
 )
 #: The options of every command and their defaults as the help shows them; this file run as a program writes it anew.
 KEPT = Path(__file__).with_name("options.json")

@@ -9,14 +9,14 @@ import sys
 
 import pytest
 
+from fakes.keys import virtual_screen
+from fakes.runs import pretend_run
 from soulsgraph.cli import main
 from soulsgraph.pages import run_report
-from soulsgraph.paper.testing import pretend_run
 from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds
 from soulsgraph.runs.plan import Plan
-from soulsgraph_envs.testing.keys import virtual_screen
 
 
 @pytest.fixture(scope="module")

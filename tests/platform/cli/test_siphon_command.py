@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fakes.keys import virtual_screen
+from fakes.waiting import PATIENCE_S, undisturbed
 from soulsgraph.cli.games import serve_siphon
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
@@ -21,8 +23,6 @@ from soulsgraph_envs.games.memory.reader import is_running
 from soulsgraph_envs.games.opening import open_live_game
 from soulsgraph_envs.games.realtime.link import load_games
 from soulsgraph_envs.games.standin.siphon.serving import ServingOptions
-from soulsgraph_envs.testing import PATIENCE_S, undisturbed
-from soulsgraph_envs.testing.keys import virtual_screen
 
 PROGRAM = Path(sys.executable).with_name("soulsgraph")
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 import pytest
 
+from fakes.keys import virtual_screen
+from fakes.waiting import PATIENCE_S, undisturbed
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.keyboard.x11 import XTestDevice
 from soulsgraph_envs.games.standin.options import StandInOptions
 from soulsgraph_envs.games.standin.process import StandInProcess
-from soulsgraph_envs.testing import PATIENCE_S, undisturbed
-from soulsgraph_envs.testing.keys import virtual_screen
 
 pytestmark = [
     pytest.mark.slow,

@@ -8,13 +8,14 @@ import psutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from fakes.clusters import LocalCluster, over
+from fakes.waiting import until
 from soulsgraph.cli import supervise as command
 from soulsgraph.runs import supervision
 from soulsgraph.runs.attempts import AttemptEnd
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.supervision import end_orphan
-from soulsgraph_clusters.testing import LocalCluster, free_port, over
-from soulsgraph_envs.testing import until
+from soulsgraph_clusters.sessions.local_ray import free_port
 
 pytestmark = pytest.mark.slow
 #: Long enough that it can be broken off well before the end.

@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
+from fakes.clusters import LocalCluster
+from fakes.waiting import until
 from soulsgraph.cli.options import SessionOptions, workplace
 from soulsgraph.cli.supervise import supervise as run_supervise
 from soulsgraph.runs import supervision
@@ -22,9 +24,7 @@ from soulsgraph_clusters.fleet.gateway.folder import sole_head
 from soulsgraph_clusters.fleet.protocol.settings import load_fleet
 from soulsgraph_clusters.sessions.head import ClusterAwayError, RayHead, listens, processes_of_session
 from soulsgraph_clusters.sessions.local_ray import free_port
-from soulsgraph_clusters.testing import LocalCluster
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.testing import until
 
 #: Long enough that heads and drivers are lost in the middle of it.
 TRAIN = ("--", "train", "camera", "--scale", "400", "--env-runners", "1")

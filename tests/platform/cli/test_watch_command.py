@@ -12,13 +12,13 @@ from contextlib import suppress
 import pytest
 from PIL import Image
 
+from fakes.keys import virtual_screen
+from fakes.programs import read_video
+from fakes.runs import pretend_run
 from soulsgraph.cli import main
-from soulsgraph.paper.testing import pretend_run
 from soulsgraph.runs.plan import Plan
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.keyboard.guarded_device import find_window
-from soulsgraph_envs.testing.keys import virtual_screen
-from soulsgraph_envs.testing.programs import read_video
 
 _START_S = 180.0
 

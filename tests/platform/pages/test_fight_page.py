@@ -16,9 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
+from fakes.runs import pretend_run
+from fakes.waiting import until
 from soulsgraph.pages.fight_page import largest_falls, write_fight_page
 from soulsgraph.pages.what_if import LONGER_S, Search, last_decision
-from soulsgraph.paper.testing import pretend_run
 from soulsgraph.recordings.files import Recording, read_recording
 from soulsgraph.recordings.header import Identity, make_header
 from soulsgraph.recordings.recording import Fighter, record
@@ -32,7 +33,6 @@ from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.games.opening import make_game
-from soulsgraph_envs.testing import until
 
 HOSTILE = "<img src=x onerror=document.title='PWNED'>"
 _AREA = ("reach_m", "half_arc_rad", "offset_m", "winding_up", "open")

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fakes.runs import pretend_run
+from fakes.waiting import until
 from soulsgraph.pages import run_report
 from soulsgraph.pages.run_report import ReportedRun, Video, fight_video, write_run_report
-from soulsgraph.paper.testing import pretend_run
 from soulsgraph.results.tables import WinRate, write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.lineage import cards_of
@@ -25,7 +26,6 @@ from soulsgraph.watch.showing import draw
 from soulsgraph.zoo import open_agent
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import write_text
-from soulsgraph_envs.testing import until
 
 HOSTILE = "<img src=x onerror=document.title='PWNED'>$x_1"
 

@@ -3,10 +3,10 @@ from statistics import median
 
 import pytest
 
+from fakes.runs import write_synthetic_records
 from soulsgraph.paper import report
 from soulsgraph.paper.expected_ranges import BOTH
 from soulsgraph.paper.report import holm, write_report
-from soulsgraph.paper.testing import write_synthetic_records
 from soulsgraph.results.tables import read_rows
 from soulsgraph_envs.core.errors import SoulsGraphError
 

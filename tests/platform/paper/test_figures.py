@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 from PIL import Image
 
+from fakes.runs import write_synthetic_records
 from soulsgraph.paper.figures import (
     draw_baseline,
     draw_dodge_lengths,
@@ -13,7 +14,6 @@ from soulsgraph.paper.figures import (
     save_figure,
 )
 from soulsgraph.paper.records import Reproduction, load_reproductions
-from soulsgraph.paper.testing import write_synthetic_records
 from soulsgraph.results.statistics import moving_average, seed_curves
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph_envs.skills import budget_of

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from fakes.waiting import PATIENCE_S
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_envs.testing import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 

@@ -2,10 +2,10 @@ import json
 
 import pytest
 
+from fakes.runs import write_synthetic_records
 from soulsgraph.paper.expected_ranges import FINE_TUNED, MID
 from soulsgraph.paper.records import COLUMNS, load_reproductions
 from soulsgraph.paper.report import Attachment, write_report
-from soulsgraph.paper.testing import write_synthetic_records
 from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph_envs.core.errors import SoulsGraphError

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from soulsgraph.paper.testing import pretend_run
+from fakes.runs import pretend_run
 from soulsgraph.project.checking import SMOKE_DECISIONS, smoke, validate
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.stage_setup import StageSetup

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from soulsgraph.paper.testing import pretend_run
+from fakes.runs import pretend_run
 from soulsgraph.project.comparing import Comparison
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.worker_process import WorkerProcess

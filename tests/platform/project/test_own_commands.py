@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fakes.runs import pretend_run
 from soulsgraph.cli import main
-from soulsgraph.paper.testing import pretend_run
 from soulsgraph.project.checking import validate
 from soulsgraph.runs.plan import Plan
 from soulsgraph_envs.core.state import STATE_SIZE

@@ -5,7 +5,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from soulsgraph.paper.testing import pretend_training
+from fakes.runs import pretend_training
 from soulsgraph.recordings.cloning import graph_of
 from soulsgraph.recordings.files import RecordingError, read_header, recording_files
 from soulsgraph.runs.evaluate import Setting

@@ -6,11 +6,11 @@ import signal
 
 import pytest
 
-from soulsgraph.paper.testing import pretend_training
+from fakes.fleet_in_folder import FleetInFolder, read_records, require_once
+from fakes.runs import pretend_training
+from fakes.waiting import until
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_clusters.testing.fleet_in_folder import FleetInFolder, read_records, require_once
-from soulsgraph_envs.testing import until
 
 pytestmark = pytest.mark.slow
 

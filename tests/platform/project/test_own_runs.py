@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from soulsgraph.paper.testing import pretend_run, pretend_training
+from fakes.runs import pretend_run, pretend_training
 from soulsgraph.runs.evaluate import Setting, allowed_rows, evaluate_rows, make_agent
 from soulsgraph.runs.lineage import check_target, finished_versions, made_key, stage_key
 from soulsgraph.runs.plan import Plan

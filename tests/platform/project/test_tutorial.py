@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fakes.waiting import PATIENCE_S
 from soulsgraph.cli import main
-from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_policies.agents.projects import forget_project, loaded_projects
 
 PAGE = Path(__file__).parents[3] / "docs" / "own_skills.md"

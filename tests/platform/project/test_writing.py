@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from fakes.waiting import PATIENCE_S
 from soulsgraph.project import begin_project
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import WriteError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.testing import PATIENCE_S
 
 
 def test_a_project_has_a_skill_a_graph_a_boss_a_reward_a_test_and_a_readme(begun, duel):

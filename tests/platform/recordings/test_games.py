@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fakes.realtime import FakeTable
 from soulsgraph.recordings.check import check_file
 from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph.recordings.recording import Fighter, record_in_games
@@ -18,7 +19,6 @@ from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_envs.simulator.render import render
 from soulsgraph_envs.simulator.scene import AnimationWords
 from soulsgraph_envs.skills import SKILL_NAMES
-from soulsgraph_envs.testing.realtime import FakeTable
 
 SCENARIO = "iudex-phase1"
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fakes.fleet_here import random_weights
+from fakes.runs import pretend_run, pretend_training
 from soulsgraph.cli import main
-from soulsgraph.paper.testing import pretend_run, pretend_training
 from soulsgraph.recordings.check import check_file
 from soulsgraph.recordings.files import RecordingError, read_header, read_recording, recording_files
 from soulsgraph.recordings.journal import journal_stages, record_journal, task_of
@@ -22,7 +23,6 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.protocol.arrays import encode_columns, write_moments
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
-from soulsgraph_clusters.testing.fleet_here import random_weights
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.learning import sampler

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.waiting import PATIENCE_S
 from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import Board
@@ -35,7 +36,6 @@ from soulsgraph_envs.core.files import (
     write_text,
 )
 from soulsgraph_envs.core.locks import LockError
-from soulsgraph_envs.testing import PATIENCE_S
 
 _BEYOND_THE_LIMIT = """
 import resource, sys

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fakes.runs import pretend_run, pretend_training
 from soulsgraph.cli import main
-from soulsgraph.paper.testing import pretend_run, pretend_training
 from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.lineage import (
     adaptation_stages,

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
+from fakes.jobs import JobsInMemory
+from fakes.waiting import until
 from soulsgraph.cli import supervise as command
 from soulsgraph.runs.attempts import AttemptEnd, Command, Jobs
 from soulsgraph.runs.supervision import INTERRUPTED, UNAVAILABLE, describe_process
 from soulsgraph_clusters.sessions.head import ClusterAwayError
 from soulsgraph_clusters.sessions.jobs import FOLDER, SUPERVISOR
+from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_clusters.sessions.submission import JobServer
-from soulsgraph_clusters.testing import free_port
-from soulsgraph_clusters.testing.jobs import JobsInMemory
-from soulsgraph_envs.testing import until
 
 WORDS, FOLDER_OF_RUN = ("train", "camera"), "/data/first"
 

@@ -11,11 +11,11 @@ import psutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from fakes.clusters import LocalCluster, Program, command_of
+from fakes.waiting import until
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.fleet.gateway.status import read_status
-from soulsgraph_clusters.testing import LocalCluster, Program, command_of
-from soulsgraph_envs.testing import until
 from soulsgraph_policies.learning.env_runners import CHUNKS_PER_CALL
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,10 @@ import signal
 import numpy as np
 import pytest
 
+from fakes.fleet_here import played_for
+from fakes.realtime import FakeTable
+from fakes.runs import pretend_training
 from soulsgraph.cli import main
-from soulsgraph.paper.testing import pretend_training
 from soulsgraph.results.files import describe_origin, source_commit
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import Setting, evaluate, evaluate_rows, evaluation_seeds
@@ -18,9 +20,7 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_clusters.fleet.protocol.settings import load_fleet
 from soulsgraph_clusters.sessions.local_ray import free_port
-from soulsgraph_clusters.testing.fleet_here import played_for
 from soulsgraph_envs.games.realtime.link import GameSettings
-from soulsgraph_envs.testing.realtime import FakeTable
 
 #: More than a console's width: what is told of it must stay whole.
 _LONG = "run-[fast]-" + "x" * 90

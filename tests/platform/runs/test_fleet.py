@@ -7,11 +7,11 @@ import signal
 
 import pytest
 
+from fakes.clusters import command_of
+from fakes.fleet_in_folder import GAMES, FleetInFolder, read_records, require_once, require_replay
+from fakes.waiting import until
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.fleet.gateway.status import read_status
-from soulsgraph_clusters.testing import command_of
-from soulsgraph_clusters.testing.fleet_in_folder import GAMES, FleetInFolder, read_records, require_once, require_replay
-from soulsgraph_envs.testing import until
 
 pytestmark = pytest.mark.slow
 #: Games whose stage is still trained when a busy machine comes to break it.

@@ -6,18 +6,11 @@ import signal
 
 import pytest
 
+from fakes.clusters import LocalCluster, command_of
+from fakes.fleet_in_folder import FleetInFolder, grows, read_records, require_once, require_replay, settle
+from fakes.waiting import until
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.sessions.local_ray import free_port
-from soulsgraph_clusters.testing import LocalCluster, command_of
-from soulsgraph_clusters.testing.fleet_in_folder import (
-    FleetInFolder,
-    grows,
-    read_records,
-    require_once,
-    require_replay,
-    settle,
-)
-from soulsgraph_envs.testing import until
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from fakes.runs import pretend_run, pretend_training
 from soulsgraph import zoo
 from soulsgraph.pages.run_report import ReportedRun
 from soulsgraph.paper.study import REFERENCES, ReproductionFolder, Study, Unit
-from soulsgraph.paper.testing import pretend_run, pretend_training
 from soulsgraph.runs.curves import save_checkpoint
 from soulsgraph.runs.evaluate import Setting, evaluate, source_of, table_key
 from soulsgraph.runs.identity import KEY, Key, how_it_learns, read_key, short, write_key

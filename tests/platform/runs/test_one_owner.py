@@ -6,6 +6,7 @@ import multiprocessing
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from fakes.waiting import PATIENCE_S
 from soulsgraph.paper.study import ReproductionFolder, Study
 from soulsgraph.project import begin_project
 from soulsgraph.recordings.recording import Fighter, record
@@ -20,7 +21,6 @@ from soulsgraph_clusters.fleet.protocol.security import Tokens
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import whole_folder
-from soulsgraph_envs.testing import PATIENCE_S
 
 PROCESSES, ROUNDS = 3, 4
 FIGHTS = 3

@@ -9,10 +9,10 @@ import psutil
 import pytest
 from rich.console import Console
 
+from fakes.clusters import command_of, over
+from fakes.waiting import until
 from soulsgraph.runs import precompile as module
 from soulsgraph.runs.precompile import precompile
-from soulsgraph_clusters.testing import command_of, over
-from soulsgraph_envs.testing import until
 
 _LISTENING = """
 import sys
@@ -32,7 +32,7 @@ print("torch compiles:", "torch._dynamo" in sys.modules)
 """
 _PLAYED = f"""{_LISTENING}
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_clusters.testing.fleet_here import random_weights
+from fakes.fleet_here import random_weights
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import SKILL_NAMES
 task = StageTask("iudex-phase1", {{name: name for name in SKILL_NAMES}}, {{}}, 5.0)

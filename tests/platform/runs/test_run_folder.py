@@ -6,12 +6,12 @@ from contextlib import ExitStack
 
 import pytest
 
+from fakes.waiting import PATIENCE_S
 from soulsgraph.runs import run_folder
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph_envs.core.errors import ReadError, SoulsGraphError
 from soulsgraph_envs.core.files import WriteError
-from soulsgraph_envs.testing import PATIENCE_S
 from soulsgraph_policies.learning.hyperparameters import PRESETS
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from fakes.waiting import PATIENCE_S
 from soulsgraph.cli import main
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.skills import SKILL_NAMES
-from soulsgraph_envs.testing import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
-from soulsgraph.paper.testing import pretend_run
+from fakes.runs import pretend_run
 from soulsgraph.runs.curves import load_checkpoint
 from soulsgraph.runs.plan import Plan
 from soulsgraph_clusters.fleet.protocol.arrays import decode_columns, decode_weights

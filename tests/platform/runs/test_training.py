@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import ray
 
-from soulsgraph.paper.testing import pretend_run, pretend_training
+from fakes.runs import pretend_run, pretend_training
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.lineage import adaptation_stages, finished_versions
 from soulsgraph.runs.plan import Plan

@@ -11,13 +11,13 @@ from functools import partial
 import psutil
 import pytest
 
-from soulsgraph.paper.testing import pretend_training
+from fakes.runs import pretend_training
+from fakes.waiting import until
 from soulsgraph.runs.curves import CurveEvaluator
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.stage_setup import StageSetup
 from soulsgraph.runs.worker_process import WorkerLostError, WorkerProcess
-from soulsgraph_envs.testing import until
 
 
 def test_it_answers_in_order_and_raises_what_was_raised():

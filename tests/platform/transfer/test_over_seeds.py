@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from fakes.runs import pretend_run
 from soulsgraph.cli import main
-from soulsgraph.paper.testing import pretend_run
 from soulsgraph.results.statistics import clopper_pearson_interval, mean_interval
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.plan import Plan

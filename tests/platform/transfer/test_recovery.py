@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 from rich.console import Console
 
+from fakes.runs import pretend_run, pretend_training
 from soulsgraph.cli import adapting, main
-from soulsgraph.paper.testing import pretend_run, pretend_training
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.lineage import adaptation_stages, branch, domain_chain
 from soulsgraph.runs.plan import Plan

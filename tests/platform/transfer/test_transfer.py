@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from soulsgraph.paper.testing import pretend_run, pretend_training
+from fakes.runs import pretend_run, pretend_training
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import Setting, evaluate, evaluation_seeds
 from soulsgraph.runs.plan import Plan

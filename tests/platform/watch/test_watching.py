@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from soulsgraph.paper.testing import pretend_run, pretend_training
+from fakes.programs import read_video
+from fakes.runs import pretend_run, pretend_training
 from soulsgraph.runs.curves import checkpoint_weights, save_checkpoint
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, play
 from soulsgraph.runs.plan import Plan
@@ -24,7 +25,6 @@ from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.render.pictures import import_pygame
-from soulsgraph_envs.testing.programs import read_video
 from soulsgraph_policies.agents.library import LibraryError
 
 SEEDS = evaluation_seeds(7, 1)

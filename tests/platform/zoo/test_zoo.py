@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import yaml
 
+from fakes.runs import pretend_run
 from soulsgraph import zoo
 from soulsgraph.paper.study import evaluation_seed
-from soulsgraph.paper.testing import pretend_run
 from soulsgraph.runs.curves import CURVE_SEED
 from soulsgraph.runs.evaluate import EVALUATION_SEED, check_library, evaluation_seeds
 from soulsgraph.runs.plan import Plan

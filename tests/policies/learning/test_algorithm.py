@@ -10,6 +10,7 @@ import ray
 import torch
 from ray._private import ray_constants, services
 
+from fakes.learning import LinearRunner, q_values
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import Mirror, make_skill
@@ -18,7 +19,6 @@ from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.checkpoint import FILE_NAME, TrainingStateError
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.learner import AUTOGRAD, CPU_KERNEL
-from soulsgraph_policies.learning.testing import LinearRunner, q_values
 
 SKILLS = [make_skill(name) for name in ("movement", "dodge", "heal_attack")]
 SCENARIO = load_scenario("iudex-phase1")

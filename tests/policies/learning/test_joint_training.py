@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import ray
 
+from fakes.learning import LinearRunner
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import Mirror, Skill, make_skill
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
-from soulsgraph_policies.learning.testing import LinearRunner
 
 SKILLS = [make_skill(name) for name in ("movement", "dodge", "heal_attack")]
 DODGE = DQNHyperparameters(budget=600, replay_capacity=200, target_period=300)

@@ -6,13 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fakes.games import LossyGame
+from fakes.waiting import PATIENCE_S, until
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.games.realtime.cycle_timer import stoppable
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import make_skill, practice_ground
-from soulsgraph_envs.testing import PATIENCE_S, LossyGame, until
 from soulsgraph_policies.agents.inference import FrozenNetwork
 from soulsgraph_policies.learning import sampler as real_time
 from soulsgraph_policies.learning.sampler import RealTimeSampling, SampledModule, Sampler

@@ -14,13 +14,13 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.schedulers import ASHAScheduler
 
+from fakes.learning import LinearRunner
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.module import QNetworkModule
-from soulsgraph_policies.learning.testing import LinearRunner
 
 TRAINED = ["dodge", "heal_attack"]
 

@@ -14,13 +14,13 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn.dqn import DQNConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 
+from fakes.learning import LinearRunner
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.learning.algorithm import WIN_RATE, SkillDQN
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.learner import SkillDQNLearner
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig, fields_of, learned_by
-from soulsgraph_policies.learning.testing import LinearRunner
 
 SKILLS = [make_skill(name) for name in ("movement", "dodge", "heal_attack")]
 NUMBERS = DQNHyperparameters(budget=3_000, replay_capacity=1_000, target_period=500)

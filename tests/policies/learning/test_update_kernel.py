@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from llvmlite import binding
 from numba.core.errors import TypingError
 
-from soulsgraph_envs.testing import PATIENCE_S
+from fakes.waiting import PATIENCE_S
 from soulsgraph_policies.agents.inference import SPAN, _plain_tile, linear, product
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.replay import Batch

@@ -11,6 +11,9 @@ import grpc
 import numpy as np
 import pytest
 
+from fakes.fleet_here import GatewayHere, playing, random_weights
+from fakes.realtime import FakeLink
+from fakes.waiting import until
 from soulsgraph_clusters.fleet.actor import game_client
 from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, AT_ONCE, pause, pause_file, read_pause, resume
 from soulsgraph_clusters.fleet.actor.stream import PLAY, Head
@@ -23,15 +26,12 @@ from soulsgraph_clusters.fleet.protocol.fleet_pb2 import FromGame, Hello, ToGame
 from soulsgraph_clusters.fleet.protocol.security import Tokens, token_metadata, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetError, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_clusters.testing.fleet_here import GatewayHere, playing, random_weights
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.opening import open_game
 from soulsgraph_envs.games.realtime.cycle_timer import Clock
 from soulsgraph_envs.games.realtime.game import LiveGame
 from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_envs.testing import until
-from soulsgraph_envs.testing.realtime import FakeLink
 from soulsgraph_policies.learning import sampler as real_time
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 

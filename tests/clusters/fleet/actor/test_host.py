@@ -11,6 +11,8 @@ from dataclasses import replace
 import grpc
 import pytest
 
+from fakes.fleet_here import GatewayHere
+from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.actor import host
 from soulsgraph_clusters.fleet.actor.host import GameProcess, HostOptions, ask
 from soulsgraph_clusters.fleet.actor.spool import Spool
@@ -20,9 +22,7 @@ from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
 from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import METHOD, SERVICE, Fleet, FleetError, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_clusters.testing.fleet_here import GatewayHere
 from soulsgraph_envs.core.config import to_table
-from soulsgraph_envs.testing import PATIENCE_S, until
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 TASK = StageTask(

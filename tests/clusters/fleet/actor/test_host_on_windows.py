@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from soulsgraph_clusters.testing.fleet_in_folder import FleetInFolder, require_once, require_replay, settle
-from soulsgraph_envs.testing import PATIENCE_S, until
-from soulsgraph_envs.testing.keys import virtual_screen
-from soulsgraph_envs.testing.programs import COMPILER, missing_for_wine, wine
+from fakes.fleet_in_folder import FleetInFolder, require_once, require_replay, settle
+from fakes.keys import virtual_screen
+from fakes.programs import COMPILER, missing_for_wine, wine
+from fakes.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[4]
 MISSING = missing_for_wine()

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.waiting import PATIENCE_S
 from soulsgraph_clusters.fleet.actor.spool import DAMAGED, FULL, Spool, machine_id
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.protocol.settings import FleetError
 from soulsgraph_envs.core.files import WriteError
-from soulsgraph_envs.testing import PATIENCE_S
 
 #: Room for a few chunks of `chunk`.
 MOST_BYTES = 1000

@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
+from fakes.fleet_here import GatewayHere, playing
+from fakes.waiting import until
 from soulsgraph_clusters.fleet.actor import stream
 from soulsgraph_clusters.fleet.actor.host import HostOptions
 from soulsgraph_clusters.fleet.actor.stream import Head
@@ -22,10 +24,8 @@ from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
 from soulsgraph_clusters.fleet.protocol.security import key_pem, read_pair, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import FleetError
 from soulsgraph_clusters.sessions.local_ray import free_port
-from soulsgraph_clusters.testing.fleet_here import GatewayHere, playing
 from soulsgraph_envs.core.access import USE_PROXY
 from soulsgraph_envs.games.realtime.link import GameSettings
-from soulsgraph_envs.testing import until
 
 FAST = GameSettings(driver="simulator", speed=20.0, lanes=2)
 

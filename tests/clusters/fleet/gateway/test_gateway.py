@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
+from fakes.fleet_here import random_weights
+from fakes.waiting import until
 from soulsgraph_clusters.fleet.actor.spool import Spool
 from soulsgraph_clusters.fleet.actor.stream import Stream
 from soulsgraph_clusters.fleet.gateway.admission import MALFORMED, OTHER_STAGE, SHARE, STALE
@@ -17,9 +19,7 @@ from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.arrays import encode_columns
 from soulsgraph_clusters.fleet.protocol.security import write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import PC, PROTOCOL, FleetSettings, digests
-from soulsgraph_clusters.testing.fleet_here import random_weights
 from soulsgraph_envs.core.seeds import derive_seeds
-from soulsgraph_envs.testing import until
 from soulsgraph_policies.learning.sampler import Chunk
 
 BOOT, OTHER_BOOT = "00000000000000b0", "00000000000000b1"

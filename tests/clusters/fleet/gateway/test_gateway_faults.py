@@ -10,11 +10,11 @@ from functools import partial
 import numpy as np
 import pytest
 
+from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.gateway import chunk_queue
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.protocol.settings import SILENT_AFTER_S
 from soulsgraph_envs.core.files import WriteError
-from soulsgraph_envs.testing import PATIENCE_S, until
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ from contextlib import closing
 
 import pytest
 
+from fakes.fleet_here import played_for
 from soulsgraph_clusters.fleet.gateway.gateway_process import Gateways
 from soulsgraph_clusters.fleet.gateway.gateway_runner import FLEET, FleetStage, GatewayRunner
 from soulsgraph_clusters.fleet.learner.learning import FleetDQN
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_clusters.sessions.session import connect
-from soulsgraph_clusters.testing.fleet_here import played_for
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SkillOptions, make_skill
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway import gateway as gateway_module
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway
 from soulsgraph_clusters.fleet.gateway.serving import host_of
@@ -32,7 +33,6 @@ from soulsgraph_clusters.fleet.protocol.settings import (
 )
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import installed_version
-from soulsgraph_envs.testing import until
 
 # Tokens and certificates.
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
+from fakes.fleet_here import GatewayHere
+from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.gateway import admission, chunk_queue, sessions
 from soulsgraph_clusters.fleet.gateway.coordinator import Desk
 from soulsgraph_clusters.fleet.gateway.folder import set_drained
 from soulsgraph_clusters.fleet.gateway.relay import RelayGateway
 from soulsgraph_clusters.fleet.protocol.settings import WAITING
 from soulsgraph_clusters.sessions.local_ray import free_port
-from soulsgraph_clusters.testing.fleet_here import GatewayHere
 from soulsgraph_envs.core.files import WriteError
 from soulsgraph_envs.games.realtime.link import GameSettings
-from soulsgraph_envs.testing import PATIENCE_S, until
 
 NEXT = "the next one"
 

@@ -6,6 +6,8 @@ import time
 import grpc
 import pytest
 
+from fakes.fleet_in_folder import read_records
+from fakes.waiting import PATIENCE_S
 from soulsgraph_clusters.fleet.actor.stream import PLAY
 from soulsgraph_clusters.fleet.gateway.admission import Intake
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway
@@ -14,8 +16,6 @@ from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, FromGame, Hello,
 from soulsgraph_clusters.fleet.protocol.security import Tokens, token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, Fleet, FleetSettings, digests
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_clusters.testing.fleet_in_folder import read_records
-from soulsgraph_envs.testing import PATIENCE_S
 
 TASK = StageTask("iudex-phase1", {"camera": "camera"}, {}, 10.0)
 CHUNKS = 400

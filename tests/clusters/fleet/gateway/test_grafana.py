@@ -12,16 +12,16 @@ from urllib.request import urlopen
 import pytest
 
 import soulsgraph_clusters
+from fakes.fleet_here import GatewayHere
+from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway.metrics import Exporter
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus
 from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
 from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_clusters.testing import free_port
-from soulsgraph_clusters.testing.fleet_here import GatewayHere
+from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.games.realtime.link import GameSettings
-from soulsgraph_envs.testing import until
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 DASHBOARD = Path(soulsgraph_clusters.__file__).parent / "grafana" / "soulsgraph-fleet.json"

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.waiting import PATIENCE_S
 from soulsgraph_clusters.fleet.gateway.journal import JOURNALED, Journal, JournalError
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
-from soulsgraph_envs.testing import PATIENCE_S
 
 STAGE = "camera"
 #: Small enough that a few records fill a file.

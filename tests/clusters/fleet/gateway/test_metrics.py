@@ -9,6 +9,8 @@ from urllib.request import Request, urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fakes.fleet_here import GatewayHere
+from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway import metrics
 from soulsgraph_clusters.fleet.gateway.gateway_runner import FLEET, FleetStage, GatewayRunner
 from soulsgraph_clusters.fleet.gateway.metrics import Exporter
@@ -21,10 +23,8 @@ from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Health, Hello
 from soulsgraph_clusters.fleet.protocol.security import Tokens
 from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetError, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_clusters.testing import free_port
-from soulsgraph_clusters.testing.fleet_here import GatewayHere
+from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.skills import SkillOptions
-from soulsgraph_envs.testing import until
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 NUMBERS = DQNHyperparameters(budget=10**9, replay_capacity=1000)

@@ -7,6 +7,8 @@ import time
 import numpy as np
 import pytest
 
+from fakes.fleet_here import random_weights
+from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway import sessions
 from soulsgraph_clusters.fleet.gateway.coordinator import Desk
 from soulsgraph_clusters.fleet.gateway.folder import set_drained
@@ -18,9 +20,7 @@ from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
 from soulsgraph_clusters.fleet.protocol.security import Tokens, channel_credentials
 from soulsgraph_clusters.fleet.protocol.settings import FleetError, FleetSettings
 from soulsgraph_clusters.sessions.local_ray import free_port
-from soulsgraph_clusters.testing.fleet_here import random_weights
 from soulsgraph_envs.core.files import WriteError
-from soulsgraph_envs.testing import until
 
 OTHER_BOOT = "00000000000000b1"
 

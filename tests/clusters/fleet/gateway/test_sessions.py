@@ -3,9 +3,9 @@
 import asyncio
 import time
 
+from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway.sessions import GameSession
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_envs.testing import until
 
 OTHER_BOOT = "00000000000000b1"
 

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from fakes.fleet_here import GatewayHere, playing
+from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway.sessions import GameSession, Sessions
 from soulsgraph_clusters.fleet.gateway.status import (
     REFUSED_FOR_S,
@@ -20,9 +22,7 @@ from soulsgraph_clusters.fleet.gateway.status import (
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Health, Hello
 from soulsgraph_clusters.fleet.protocol.settings import LOST, PC, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_clusters.testing.fleet_here import GatewayHere, playing
 from soulsgraph_envs.games.realtime.link import GameSettings
-from soulsgraph_envs.testing import until
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 NUMBERS = DQNHyperparameters(budget=10**9, replay_capacity=1000)

@@ -7,6 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from fakes.fleet_here import random_weights
+from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway.gateway_runner import FLEET, FleetStage, GatewayRunner
 from soulsgraph_clusters.fleet.gateway.journal import Journal, JournalError
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, GameStatus
@@ -16,11 +18,9 @@ from soulsgraph_clusters.fleet.protocol.arrays import encode_columns
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_clusters.testing.fleet_here import random_weights
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import SkillOptions
-from soulsgraph_envs.testing import until
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
+from fakes.fleet_here import random_weights
 from soulsgraph_clusters.fleet.protocol.arrays import (
     decode_columns,
     decode_weights,
@@ -18,7 +19,6 @@ from soulsgraph_clusters.fleet.protocol.arrays import (
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.protocol.settings import FleetError
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_clusters.testing.fleet_here import random_weights
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters

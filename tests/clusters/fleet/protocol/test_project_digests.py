@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from fakes.fleet_here import GatewayHere, playing
+from fakes.waiting import until
 from soulsgraph.project import begin_project
 from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.gateway.preflight import RollCall
@@ -14,10 +16,8 @@ from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Hello
 from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_clusters.testing.fleet_here import GatewayHere, playing
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.realtime.link import GameSettings
-from soulsgraph_envs.testing import until
 from soulsgraph_policies.agents.projects import forget_project, load_project, loaded_projects, take_over
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 

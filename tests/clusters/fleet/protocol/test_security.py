@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
+from fakes.waiting import PATIENCE_S
 from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
 from soulsgraph_clusters.fleet.protocol.security import (
     Tokens,
@@ -25,7 +26,6 @@ from soulsgraph_clusters.fleet.protocol.security import (
     write_token_file,
 )
 from soulsgraph_clusters.fleet.protocol.settings import FleetError, FleetSettings
-from soulsgraph_envs.testing import PATIENCE_S
 
 SETTINGS = FleetSettings(certificate="head.pem", key="head.key")
 HOSTS = ("localhost", "127.0.0.1")

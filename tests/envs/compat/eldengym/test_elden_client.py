@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fakes.eldengym import FakeWorld
 from soulsgraph_envs.compat.eldengym import AttributeEnv, EldenClient, EldenGymEnv
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
-from soulsgraph_envs.testing.eldengym import FakeWorld
 
 pytestmark = pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.errors.SimulatedGameWarning")
 

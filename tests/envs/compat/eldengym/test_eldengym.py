@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from fakes.eldengym import FakeWorld
 from soulsgraph_envs.compat.eldengym import AttributeEnv, EldenGymEnv
 from soulsgraph_envs.compat.eldengym.env import FROZEN_SPEED
 from soulsgraph_envs.compat.eldengym.errors import OptionError, RewardTypeError, SimulatedGameWarning
 from soulsgraph_envs.compat.eldengym.world import load_keys
 from soulsgraph_envs.core.errors import DataError, GameError, ResetNeededError, SoulsGraphError, UnknownNameError
-from soulsgraph_envs.testing.eldengym import FakeWorld
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.errors.SimulatedGameWarning"),

@@ -16,6 +16,7 @@ pytest.importorskip("Xlib")
 
 from pysiphon import SiphonClient
 
+from fakes.waiting import until
 from soulsgraph_envs.compat import eldengym
 from soulsgraph_envs.compat.eldengym import EldenClient, EldenGymEnv
 from soulsgraph_envs.compat.eldengym.errors import OptionError
@@ -26,7 +27,6 @@ from soulsgraph_envs.games.keyboard.x11 import XTestDevice
 from soulsgraph_envs.games.standin.options import StandInOptions
 from soulsgraph_envs.games.standin.siphon.server import served_stand_in
 from soulsgraph_envs.games.standin.siphon.serving import ServingOptions
-from soulsgraph_envs.testing import until
 
 pytestmark = pytest.mark.slow
 MAP = "elden-ring-1.16.1"

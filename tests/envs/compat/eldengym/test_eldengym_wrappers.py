@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from fakes.eldengym import FakeWorld
 from soulsgraph_envs.compat.eldengym import AttributeEnv, EldenGymEnv
 from soulsgraph_envs.compat.eldengym.errors import OptionError
 from soulsgraph_envs.compat.eldengym.wrappers import (
@@ -33,7 +34,6 @@ from soulsgraph_envs.compat.eldengym.wrappers import (
 )
 from soulsgraph_envs.core.errors import DataError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.testing.eldengym import FakeWorld
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.errors.SimulatedGameWarning"),

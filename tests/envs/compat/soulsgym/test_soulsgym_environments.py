@@ -7,13 +7,13 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import soulsgraph_envs.compat.soulsgym as soulsgym
+from fakes.soulsgym import FakeWorld, standing
 from soulsgraph_envs import register_environments
 from soulsgraph_envs.compat.soulsgym import IudexEnv, IudexEnvDemo, IudexImgEnv, SoulsEnv, SoulsEnvDemo, VordtEnv
 from soulsgraph_envs.compat.soulsgym.exception import GameStateError, InvalidGameSettings, ResetError, ResetNeeded
 from soulsgraph_envs.compat.soulsgym.fight import NOTHING, player_table
 from soulsgraph_envs.core.errors import EpisodeLostError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.state import ALL_CONTROLS, Control
-from soulsgraph_envs.testing.soulsgym import FakeWorld, standing
 
 EVERY_ENV = {
     "iudex-1": lambda: IudexEnv(random_player_pose=True),

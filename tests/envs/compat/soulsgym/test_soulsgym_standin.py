@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import soulsgraph_envs.compat.soulsgym  # noqa: F401 - registers the environments
+from fakes.keys import virtual_screen
+from fakes.waiting import undisturbed, until
 from soulsgraph_envs.compat.soulsgym.fight import DATA
 from soulsgraph_envs.games.realtime.link import save_game
 from soulsgraph_envs.games.standin.options import StandInOptions
 from soulsgraph_envs.games.standin.process import StandInProcess
 from soulsgraph_envs.games.standin.siphon.server import served_stand_in
 from soulsgraph_envs.games.standin.siphon.serving import ServingOptions
-from soulsgraph_envs.testing import undisturbed, until
-from soulsgraph_envs.testing.keys import virtual_screen
 
 pytestmark = [
     pytest.mark.slow,

@@ -4,13 +4,13 @@ import gymnasium
 import numpy as np
 import pytest
 
+from fakes.realtime import FakeLink, FakeTime
+from fakes.soulsgym import standing
 from soulsgraph_envs.compat.soulsgym import IudexEnv, VordtEnv
 from soulsgraph_envs.compat.soulsgym.fight import DATA, NOTHING, load_fight
 from soulsgraph_envs.compat.soulsgym.worlds import LiveWorld
 from soulsgraph_envs.core.scenario import load_boss
 from soulsgraph_envs.games.realtime.link import GameSettings
-from soulsgraph_envs.testing.realtime import FakeLink, FakeTime
-from soulsgraph_envs.testing.soulsgym import standing
 
 
 class VordtLink(FakeLink):

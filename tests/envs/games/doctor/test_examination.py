@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fakes.keys import PlainWindow, virtual_screen
+from fakes.memory import FakeProcess, FakeReader
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.games.doctor.examination import (
     check_memory_game,
@@ -21,8 +23,6 @@ from soulsgraph_envs.games.keyboard.x11 import open_display
 from soulsgraph_envs.games.memory.address_map import load_address_map
 from soulsgraph_envs.games.memory.reader import Module
 from soulsgraph_envs.games.realtime.link import FIELDS, GameSettings
-from soulsgraph_envs.testing.keys import PlainWindow, virtual_screen
-from soulsgraph_envs.testing.memory import FakeProcess, FakeReader
 
 #: Nobody listens on the discard port.
 NOBODY = "127.0.0.1:9"

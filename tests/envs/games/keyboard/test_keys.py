@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from fakes.keys import FakeDevice, FakePyDirectInput, FakePyDirectInputRgx, FakeUser32
 from soulsgraph_envs.core.config import shipped_names
 from soulsgraph_envs.core.errors import DataError, GameError
 from soulsgraph_envs.core.state import ALL_CONTROLS, Control
 from soulsgraph_envs.games.keyboard.device import KEY_NAMES, KeyDevice, load_bindings
 from soulsgraph_envs.games.keyboard.guarded_device import HeldKeys
 from soulsgraph_envs.games.keyboard.user32 import DirectInputDevice, User32Window
-from soulsgraph_envs.testing.keys import FakeDevice, FakePyDirectInput, FakePyDirectInputRgx, FakeUser32
 
 OWN = """
 name = "own"

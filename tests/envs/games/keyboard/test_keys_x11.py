@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from fakes.keys import PlainWindow, virtual_screen
+from fakes.waiting import PATIENCE_S, until
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.keyboard.device import KEY_NAMES, choose_window
 from soulsgraph_envs.games.keyboard.guarded_device import (
@@ -22,8 +24,6 @@ from soulsgraph_envs.games.keyboard.guarded_device import (
     open_key_device,
 )
 from soulsgraph_envs.games.keyboard.x11 import XTestDevice, open_display
-from soulsgraph_envs.testing import PATIENCE_S, until
-from soulsgraph_envs.testing.keys import PlainWindow, virtual_screen
 
 #: Holds keys, says so, and then ends the way its last line says.
 HOLDING = """
@@ -263,7 +263,7 @@ def test_a_minimised_window_is_found_and_comes_back_to_the_front(display: str, s
 def test_a_window_of_another_pid_namespace_is_found_by_the_games_own_process(display: str) -> None:
     # In a container such as Flatpak's, a program names itself by its id there.
     code = (
-        "import os, sys; from soulsgraph_envs.testing.keys import PlainWindow; "
+        "import os, sys; from fakes.keys import PlainWindow; "
         "shown = PlainWindow(sys.argv[1], 'contained', pid=os.getpid()); print(os.getpid(), flush=True); "
         "sys.stdin.read()"
     )

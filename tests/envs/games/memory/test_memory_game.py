@@ -5,6 +5,7 @@ import struct
 
 import pytest
 
+from fakes.memory import FakeProcess, FakeReader
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.doctor.examination import inspect_map
 from soulsgraph_envs.games.memory.address_map import load_address_map
@@ -13,7 +14,6 @@ from soulsgraph_envs.games.memory.link import resolve_bases
 from soulsgraph_envs.games.memory.reader import BadAddressError, Module
 from soulsgraph_envs.games.realtime.link import LinkError
 from soulsgraph_envs.games.standin.image import Sections, write_header, write_resources
-from soulsgraph_envs.testing.memory import FakeProcess, FakeReader
 
 BASE = 0x140000000
 SIZE, PAGE = 0x4800000, 0x1000

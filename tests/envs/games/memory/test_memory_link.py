@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from fakes.keys import FakeDevice, virtual_screen
+from fakes.waiting import PATIENCE_S, until
 from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.games.memory.link import MemoryLink
 from soulsgraph_envs.games.realtime.link import GameSettings, LinkError, PicturedLink
 from soulsgraph_envs.games.standin.memory import still_game
-from soulsgraph_envs.testing import PATIENCE_S, until
-from soulsgraph_envs.testing.keys import FakeDevice, virtual_screen
 
 GAME = "dark-souls-3-1.15.2"
 

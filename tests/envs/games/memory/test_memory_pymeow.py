@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+from fakes.memory import FakeProcess, FakePyMeow
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.memory.address_map import compile_pattern, pack
 from soulsgraph_envs.games.memory.pymeow_reader import (
@@ -24,7 +25,6 @@ from soulsgraph_envs.games.memory.reader import (
     ProcessNotFoundError,
 )
 from soulsgraph_envs.games.realtime.link import RefusedError
-from soulsgraph_envs.testing.memory import FakeProcess, FakePyMeow
 
 BASE = 0x140000000
 

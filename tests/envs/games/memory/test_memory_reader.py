@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.memory import FakeProcess, FakeReader
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.memory.address_map import compile_pattern, decode_text, pack, unpack
 from soulsgraph_envs.games.memory.reader import BadAddressError, Module
-from soulsgraph_envs.testing.memory import FakeProcess, FakeReader
 
 PAGE = 4096
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fakes.realtime import FakeTime
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.games.opening import check_games, make_game, open_game
@@ -18,7 +19,6 @@ from soulsgraph_envs.games.realtime.link import GameSettings, load_games
 from soulsgraph_envs.games.realtime.paced import PacedSimulator
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.testing import check_game, play, sample_controls
-from soulsgraph_envs.testing.realtime import FakeTime
 
 SCENARIO = load_scenario("iudex-phase1")
 SETTINGS = GameSettings(driver="simulator", lanes=3)

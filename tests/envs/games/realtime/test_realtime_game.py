@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fakes.realtime import FakeLink, FakePicturedLink, FakeTable, FakeTime
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.scripted import ScriptedPlay, Uniform, engaging
 from soulsgraph_envs.core.errors import EpisodeLostError, GameError
@@ -19,7 +20,6 @@ from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_envs.games.realtime.start import draw_start
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_envs.testing import check_game
-from soulsgraph_envs.testing.realtime import FakeLink, FakePicturedLink, FakeTable, FakeTime
 
 SCENARIO = load_scenario("iudex-phase1")
 LANE = np.zeros(1, np.int64)

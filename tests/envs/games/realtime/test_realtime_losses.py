@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fakes.realtime import FakeTable
+from fakes.waiting import PATIENCE_S
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.realtime.link import GameSettings, RefusedError
-from soulsgraph_envs.testing import PATIENCE_S
-from soulsgraph_envs.testing.realtime import FakeTable
 
 SCENARIO = load_scenario("iudex-phase1")
 LANE = np.zeros(1, np.int64)

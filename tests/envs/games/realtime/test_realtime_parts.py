@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.realtime import FakeLink, FakeTime
 from soulsgraph_envs.core.config import Where
 from soulsgraph_envs.core.errors import DataError, EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
@@ -24,7 +25,6 @@ from soulsgraph_envs.games.realtime.readings import (
     supplied_raws,
     translate,
 )
-from soulsgraph_envs.testing.realtime import FakeLink, FakeTime
 
 PLAYER = player_table(load_player("knight"))
 PHASES = {phase: boss_table(load_boss(f"iudex-phase{phase}")) for phase in (1, 2)}

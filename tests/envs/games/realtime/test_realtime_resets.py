@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from fakes.realtime import FakeTable
 from soulsgraph_envs.core.errors import EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_envs.games.realtime.start import draw_start
-from soulsgraph_envs.testing.realtime import FakeTable
 
 SCENARIO = load_scenario("iudex-phase1")
 

@@ -16,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from fakes.keys import virtual_screen
+from fakes.waiting import PATIENCE_S, undisturbed
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.scripted import STRIKE, ConstantScript, ScriptedPlay, Uniform, engaging
 from soulsgraph_envs.core.errors import EpisodeLostError
@@ -30,8 +32,7 @@ from soulsgraph_envs.games.standin.options import StandInOptions
 from soulsgraph_envs.games.standin.process import StandInProcess
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
-from soulsgraph_envs.testing import PATIENCE_S, check_game, undisturbed
-from soulsgraph_envs.testing.keys import virtual_screen
+from soulsgraph_envs.testing import check_game
 
 pytestmark = [
     pytest.mark.slow,

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from pysiphon import SiphonClient
 
+from fakes.waiting import PATIENCE_S, until
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.keyboard.x11 import XTestDevice
 from soulsgraph_envs.games.realtime.link import GameSettings, Link, LinkError, RefusedError
@@ -24,7 +25,6 @@ from soulsgraph_envs.games.siphon.link import SiphonLink
 from soulsgraph_envs.games.standin.options import StandInOptions
 from soulsgraph_envs.games.standin.siphon.server import ServedStandIn, SiphonServer, served_stand_in
 from soulsgraph_envs.games.standin.siphon.serving import ServingOptions
-from soulsgraph_envs.testing import PATIENCE_S, until
 
 #: A link whose calls may take as long as a busy machine needs.
 patient_link = partial(SiphonLink, patience_s=PATIENCE_S)

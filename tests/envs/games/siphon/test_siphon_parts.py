@@ -13,6 +13,9 @@ import h5py
 import numpy as np
 import pytest
 
+from fakes.keys import FakeDevice
+from fakes.memory import FakeProcess, FakeReader
+from fakes.waiting import PATIENCE_S, until
 from soulsgraph_envs.core.errors import DataError, GameError, UnknownNameError
 from soulsgraph_envs.games.keyboard.device import KEY_NAMES
 from soulsgraph_envs.games.memory.reader import Module
@@ -22,9 +25,6 @@ from soulsgraph_envs.games.siphon.calls import read_or_create_token, split_addre
 from soulsgraph_envs.games.siphon.link import SIPHON_KEYS, ItemFinder, ItemMovedError, from_siphon, to_siphon
 from soulsgraph_envs.games.standin.siphon.recording import Recordings, Sources
 from soulsgraph_envs.games.standin.siphon.served_game import ServedGame, ServedKeys, client_name, connected_clients
-from soulsgraph_envs.testing import PATIENCE_S, until
-from soulsgraph_envs.testing.keys import FakeDevice
-from soulsgraph_envs.testing.memory import FakeProcess, FakeReader
 
 MODULE, HEAP, OBJECT = 0x140000000, 0x7F0000000000, 0x7F0000001000
 PATTERN = "48 8B 05 ?? ?? ?? ?? 48 85 C0"

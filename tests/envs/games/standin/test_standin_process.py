@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from fakes.keys import virtual_screen
+from fakes.waiting import PATIENCE_S, until
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.keyboard.guarded_device import find_window
 from soulsgraph_envs.games.keyboard.x11 import XTestDevice
@@ -20,8 +22,6 @@ from soulsgraph_envs.games.memory.link import AttachedGame, attach_game
 from soulsgraph_envs.games.realtime.link import GameSettings, LinkError, load_games
 from soulsgraph_envs.games.standin.options import StandInOptions
 from soulsgraph_envs.games.standin.process import StandInProcess
-from soulsgraph_envs.testing import PATIENCE_S, until
-from soulsgraph_envs.testing.keys import virtual_screen
 
 MODULE = 0x140000000
 

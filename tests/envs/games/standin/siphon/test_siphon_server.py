@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from pysiphon import SiphonClient
 
+from fakes.waiting import PATIENCE_S, until
 from soulsgraph_envs.core.config import find
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.keyboard.x11 import XTestDevice
@@ -22,7 +23,6 @@ from soulsgraph_envs.games.siphon.link import SiphonLink
 from soulsgraph_envs.games.standin.options import StandInOptions
 from soulsgraph_envs.games.standin.siphon.server import ServedStandIn, SiphonServer, served_stand_in
 from soulsgraph_envs.games.standin.siphon.serving import ServingOptions
-from soulsgraph_envs.testing import PATIENCE_S, until
 
 DARK_SOULS, ELDEN_RING = "dark-souls-3-1.15.2", "elden-ring-1.16.1"
 PYSIPHON = Path(sys.executable).with_name("pysiphon")

@@ -1,7 +1,6 @@
 """The reading benchmark against a process of its own."""
 
-from soulsgraph.bench import describe
-from soulsgraph.bench.speed import bench_reading
+from games import bench_reading, describe
 from soulsgraph_envs.games.memory.address_map import load_address_map
 
 

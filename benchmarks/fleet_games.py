@@ -12,7 +12,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.bench.fleet_streams import GatewayServer, call_here, open_server
+from fakes.fleet_in_folder import FleetInFolder
+from fakes.waiting import until
+from fleet_streams import GatewayServer, call_here, open_server
 from soulsgraph.bench.limits import spread
 from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_clusters.fleet.actor.game_client import GameClient
@@ -21,7 +23,6 @@ from soulsgraph_clusters.fleet.actor.spool import Spool, pause_file
 from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.gateway.status import TICKS_PER_S, WINDOW_S, FleetStatus, GameStatus
 from soulsgraph_clusters.fleet.protocol.settings import SILENT_AFTER_S
-from soulsgraph_clusters.testing.fleet_in_folder import FleetInFolder
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.game import LaneIndices
@@ -31,7 +32,6 @@ from soulsgraph_envs.core.state import RawValues
 from soulsgraph_envs.games.realtime.cycle_timer import RECENT_TICKS, Clock, CycleTimer, TimedGame, timed_phase
 from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_envs.games.realtime.paced import PacedSimulator
-from soulsgraph_envs.testing import until
 
 #: Games, a process each, and their speed.
 FLEETS = (1, 1.0), (4, 1.0), (16, 1.0), (8, 3.0)

@@ -21,11 +21,11 @@ from pathlib import Path
 
 import psutil
 
+from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.sessions.head import processes_of_session
 from soulsgraph_clusters.sessions.local_ray import AGENT_PORTS, free_port
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.testing import PATIENCE_S, until
 
 _RAY = Path(sys.executable).with_name("ray")
 _OBJECT_STORE_BYTES = 100 * 2**20

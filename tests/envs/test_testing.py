@@ -10,11 +10,13 @@ import gymnasium
 import numpy as np
 import pytest
 
+from fakes.games import FakeGame, standing
+from fakes.waiting import undisturbed
 from soulsgraph_envs.core.errors import EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Control, Raw, RawValues
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.testing import FakeGame, check_agent_learns, check_game, sample_controls, standing, undisturbed
+from soulsgraph_envs.testing import check_agent_learns, check_game, sample_controls
 
 
 def test_a_fight_is_tried_again_for_a_busy_machine_and_for_nothing_else() -> None:

@@ -25,7 +25,7 @@ from soulsgraph_policies.agents.inference import NETWORK, RunningNormalizer, Wei
 from soulsgraph_policies.agents.library import SkillCard
 
 #: First and last mean return of each skill, means of the measures, and what describes the folder.
-_MADE_UP = read_file(Where(Path(__file__).with_name("testing.toml")))
+_MADE_UP = read_file(Where(Path(__file__).with_name("runs.toml")))
 
 
 def write_synthetic_records(

@@ -1,6 +1,6 @@
 """Let scripts fight, and write what they achieve: perfect timing, random play, and players that leave something out.
 
-python examples/measure_scripts.py --fights 400 --out docs/results/scripts/scripts
+python benchmarks/measure_scripts.py --fights 400 --out docs/results/scripts/scripts
 
 Every scenario has the same seeds, and camera, lock-on and movement engage. Survival is measured without a strike, over
 90 s at most, a win over five minutes. Writes JSON with commit and machine, and the table as Markdown.
@@ -11,12 +11,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import common  # noqa: F401 - finds fakes
+from fakes.scripted import ScriptedTrials
 from soulsgraph.results.files import describe_origin
 from soulsgraph.results.tables import markdown_table
 from soulsgraph_envs.combat.scripted import DODGE_IDLE, STRIKE, ConstantScript, OracleDodge, OracleFight
 from soulsgraph_envs.core.files import write_json, write_text
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.testing.scripted import ScriptedTrials
 
 SCENARIOS = ("iudex-phase1", "iudex-phase1-whole", "iudex-phase2-whole", "iudex-full", "vordt-whole", "margit")
 FIRST_SEED = 40_000

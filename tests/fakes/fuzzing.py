@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from fakes.fleet_here import random_weights
 from soulsgraph_clusters.fleet.gateway.admission import Intake
 from soulsgraph_clusters.fleet.gateway.gateway_runner import read_chunk
 from soulsgraph_clusters.fleet.gateway.journal import Journal
@@ -17,7 +18,6 @@ from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.arrays import decode_weights, encode_columns, encode_weights
 from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, FleetSettings, digests
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_clusters.testing.fleet_here import random_weights
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 from soulsgraph_policies.learning.sampler import Chunk

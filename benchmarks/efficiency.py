@@ -1,4 +1,10 @@
-"""`bench efficiency`: what five skills take from nothing to an agent that wins nine fights in ten, by every learner."""
+"""What five skills take from nothing to an agent that wins nine greedy fights in ten, by every learner.
+
+python benchmarks/efficiency.py --rounds 3 --out runs/efficiency
+
+Decisions and CPU seconds, by preset and by stable-baselines3, a training seed a round. The folder holds a file for each
+training, and the figure; a measurement goes on with one that is there.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +20,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
+import common
 from soulsgraph.paper.figures import BLUE, GREY, styled
 from soulsgraph.paper.unit import train_by
-from soulsgraph.results.files import api_call, source_commit
+from soulsgraph.results.files import source_commit
 from soulsgraph.runs.curves import CURVE_SEED, checkpoint_files, load_checkpoint, weights_by_skill, with_variants
 from soulsgraph.runs.evaluate import evaluation_seeds, play_variants
 from soulsgraph.runs.lineage import curve_folder
@@ -110,7 +117,7 @@ def bench_efficiency(seeds: int, folder: Path, display: Display = "auto") -> Ite
                         measure(name, seed, worker, "silent", _WARM_UP_SCALE)
                     known = measure(name, seed, worker, display)
                 except Interrupted as stop:
-                    go_on = api_call("bench_efficiency", seeds=seeds, folder=folder)
+                    go_on = f"python benchmarks/efficiency.py --rounds {seeds} --out {folder}"
                     raise Interrupted(f"stopped; what was measured before is kept: go on with {go_on}") from stop
                 warm.add(name)
                 write_json(file, asdict(known))
@@ -201,3 +208,27 @@ def draw(results: list[dict[str, Any]]) -> Figure:
         axes.xaxis.set_major_locator(MaxNLocator(5) if scale == "linear" else LogLocator(subs=(1.0, 3.0)))
     figure.suptitle(f"Until {WINS:.0%} of greedy fights are won: seeds, and the median", x=0.01, ha="left")
     return figure
+
+
+def describe(result: dict[str, Any]) -> str:
+    """Return one learner's result as a line."""
+    got_there = f"{result['reached']} of {len(result['seeds'])} seeds got there"
+    if result["decisions"] is None:
+        return f"{result['name']}: {got_there}; all decisions take {result['trained_cpu_s']:,.1f} CPU seconds"
+    return (
+        f"{result['name']}: median {result['decisions']:,.0f} {result['unit']}, "
+        f"{result['cpu_s']:,.1f} CPU seconds; {got_there}"
+    )
+
+
+def main() -> None:
+    """Measure, print, draw."""
+    parser = common.make_parser(__doc__)
+    parser.add_argument("--out", type=Path, default=Path("runs/efficiency"), help="folder of the measurements")
+    asked = parser.parse_args()
+    common.report(bench_efficiency(asked.rounds, asked.out), describe, asked)
+    print(f"measurements and figure in {asked.out}")
+
+
+if __name__ == "__main__":
+    main()

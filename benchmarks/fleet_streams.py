@@ -17,6 +17,7 @@ from typing import Any
 
 import grpc
 
+from fakes.fleet_here import GatewayHere, random_weights
 from soulsgraph.bench.limits import spread
 from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_clusters.fleet.gateway.journal import JOURNALED
@@ -26,7 +27,6 @@ from soulsgraph_clusters.fleet.protocol.arrays import encode_columns, encode_wei
 from soulsgraph_clusters.fleet.protocol.security import token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import METHOD, PROTOCOL, SERVICE, digests
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_clusters.testing.fleet_here import GatewayHere, random_weights
 from soulsgraph_envs.core.access import channel_options
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.opening import make_game

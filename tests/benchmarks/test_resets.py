@@ -4,9 +4,8 @@ import sys
 
 import pytest
 
-from soulsgraph.bench import describe
-from soulsgraph.bench.speed import GAMES_OWN, bench_resets
-from soulsgraph_envs.testing import undisturbed
+from fakes.waiting import undisturbed
+from games import GAMES_OWN, bench_resets, describe
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What commands take from the shell: to start, in CPU time beside Python alone; whole ones, in wall time too."""
+"""`bench commands` times whole commands from the shell: wall and CPU seconds, first lines, memory."""
 
 from __future__ import annotations
 
@@ -15,33 +15,6 @@ from typing import Any
 import psutil
 
 from soulsgraph.bench.limits import spread
-
-#: Python, and the two libraries that every command about a skill's options needs.
-_BARE = {"python alone": "pass", "python importing numba and gymnasium": "import gymnasium, numba"}
-
-
-def bench_start(code: str, lines: Sequence[tuple[str, ...]], rounds: int) -> Iterator[dict[str, Any]]:
-    """Measure command lines: `code` is run by a fresh Python with the words of each, in interleaved rounds."""
-    measured: list[tuple[str, tuple[str, ...]]] = [(name, (bare,)) for name, bare in _BARE.items()]
-    measured += [(" ".join(words), (code, *words)) for words in lines]
-    taken: dict[str, list[float]] = {name: [] for name, _ in measured}
-    for _ in range(rounds):
-        for name, words in measured:
-            taken[name].append(start_cpu_s(words))
-    load = os.getloadavg()[0]
-    for name, seconds in taken.items():
-        yield {"name": name, "start_cpu_s": spread(seconds), "rounds": rounds, "load": load}
-
-
-def start_cpu_s(words: Sequence[str]) -> float:
-    """Return the CPU seconds, user's and system's, of a Python that runs code with words; what it prints is dropped."""
-    silent = subprocess.DEVNULL
-    process = subprocess.Popen([sys.executable, "-P", "-c", *words], stdin=silent, stdout=silent, stderr=silent)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, process.args)
-    return used.ru_utime + used.ru_stime
 
 
 def bench_commands(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fakes.keys import FakeDevice, KeyEvent
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
@@ -17,7 +18,6 @@ from soulsgraph_envs.games.realtime.game import LiveGame
 from soulsgraph_envs.games.realtime.link import FIELDS, GameSettings, LinkError, Reading
 from soulsgraph_envs.games.standin.options import load_surroundings
 from soulsgraph_envs.games.standin.world import CourseStage, StandInWorld
-from soulsgraph_envs.testing.keys import FakeDevice, KeyEvent
 
 _FRAME_S = 1.0 / 60.0
 

@@ -1,33 +1,23 @@
-"""For tests: the contract of game drivers, a small game that checks its caller, and fights in a given state."""
+"""Checks for whoever writes a game driver or an agent: the contract of games, and whether an agent learns."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, cast
 
 import gymnasium
 import numpy as np
-import numpy.typing as npt
 
-from soulsgraph_envs.core.errors import EpisodeLostError, GameError, SoulsGraphError
-from soulsgraph_envs.core.game import ActiveLanes, Capabilities, Game, LaneIndices, RenderableGame, SavableGame
+from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.game import Game, RenderableGame, SavableGame
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.seeds import Seeds, derive_seeds
 from soulsgraph_envs.core.state import ALL_CONTROLS, RAW_SIZE, Control, Controls, Raw, RawValues
-from soulsgraph_envs.simulator.driver import Simulator
 
 #: Opens a game with this number of lanes.
 MakeGame = Callable[[int], Game]
 
-#: How long a test waits for what an idle machine does in seconds at most: a busy one may take as much longer.
-PATIENCE_S = 600.0
-#: What drivers report of a game, or of themselves, where a process waited too long for a processor.
-_BUSY = ("the game's clock", "no longer change", "stood still")
-#: What a fault of a driver looks like as well, and how often it may be the processor's.
-_AMBIGUOUS, _AMBIGUOUS_TIMES = ("keys do not reach the game", "did not come", "in time, found none"), 5
 
 _TICKS = 40
 _PLAYED, _LEARNED = 40, 34
@@ -35,43 +25,6 @@ _SIZE = (18, 32)
 _ANGLES = (Raw.PLAYER_ANGLE, Raw.BOSS_ANGLE)
 _LEVELS = ((Raw.PLAYER_HP, Raw.PLAYER_HP_MAX), (Raw.STAMINA, Raw.STAMINA_MAX), (Raw.BOSS_HP, Raw.BOSS_HP_MAX))
 _CLOCKS = [(Raw[f"{who}_ANIMATION_TIME_S"], Raw[f"{who}_ANIMATION_LENGTH_S"]) for who in ("BOSS", "PLAYER")]
-
-_Answer = TypeVar("_Answer")
-
-
-def until(condition: Callable[[], _Answer], what: str = "it", timeout_s: float = PATIENCE_S) -> _Answer:
-    """Call `condition` until it returns a true value, and return that value.
-
-    Raises:
-        AssertionError: if it does not hold in time.
-    """
-    deadline = time.monotonic() + timeout_s
-    while not (answer := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"expected {what} within {timeout_s:g} s, found {answer!r} to the end")
-        time.sleep(0.02)
-    return answer
-
-
-def undisturbed(attempt: Callable[[], _Answer]) -> _Answer:
-    """Return what `attempt` returns, tried again when a busy machine lost its fight.
-
-    A fight in real time is lost when the game or the control loop stands still.
-
-    Raises:
-        SoulsGraphError: if that happens for longer than `PATIENCE_S`; after a few times for what a fault of the driver
-            would show as well; at once for any other reason.
-    """
-    deadline, left = time.monotonic() + PATIENCE_S, _AMBIGUOUS_TIMES
-    while True:
-        try:
-            return attempt()
-        except SoulsGraphError as lost:
-            ambiguous = any(sign in str(lost) for sign in _AMBIGUOUS)
-            left -= ambiguous
-            busy = ambiguous or any(sign in str(lost) for sign in _BUSY)
-            if not busy or left < 0 or time.monotonic() > deadline:
-                raise
 
 
 def check_game(make_game: MakeGame, scenario: Scenario | None = None, lanes: int = 3) -> None:
@@ -248,138 +201,3 @@ def _check_resume(make_game: MakeGame, scenario: Scenario, lanes: int) -> None:
             second.set_state(first.get_state())
             for tick in controls:
                 _promise((first.step(tick) == second.step(tick)).all(), "set_state continues where get_state was")
-
-
-class FakeGame:
-    """A game of scripted raw values that checks its caller: shapes, bits, order of calls.
-
-    Each lane begins with the first frame of `script` (frames, 25) and moves on by one a tick, holding
-    the last. `sent` keeps the controls of every tick.
-
-    Raises:
-        GameError: for anything that a real driver could not carry out.
-    """
-
-    capabilities = Capabilities(supplies=frozenset(Raw.__members__), can_pause=True, can_seed=True)
-    tick_s = 0.1
-
-    def __init__(self, lanes: int = 1, script: RawValues | None = None) -> None:
-        self.lanes = lanes
-        self.script = np.atleast_2d(standing() if script is None else script)
-        self.sent: list[Controls] = []
-        self.closed = False
-        self._frame: npt.NDArray[np.int64] = np.full(lanes, -1)
-        self._raw = np.zeros((lanes, RAW_SIZE))
-
-    def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
-        """Put `lanes` (n,) back to the script's first frame."""
-        which = np.asarray(lanes)
-        self._demand(not self.closed, "an open game", "a closed one")
-        self._demand(which.shape == np.shape(seeds), "one seed a lane", f"{which.shape} and {np.shape(seeds)}")
-        self._demand(((which >= 0) & (which < self.lanes)).all(), f"lanes below {self.lanes}", which)
-        self._demand(isinstance(scenario, Scenario), "a Scenario", type(scenario).__name__)
-        self._frame[which] = 0
-        return self._show()
-
-    def step(self, controls: Controls, active: ActiveLanes | None = None) -> RawValues:
-        """Move the active lanes one frame on."""
-        self._demand(not self.closed, "an open game", "a closed one")
-        self._demand((self._frame >= 0).all(), "every lane reset before the first step", self._frame.tolist())
-        fits = controls.shape == (self.lanes,) and controls.dtype == np.uint32
-        self._demand(fits, f"uint32 controls of shape ({self.lanes},)", f"{controls.dtype} of {controls.shape}")
-        self._demand(not (controls & ~np.uint32(ALL_CONTROLS)).any(), "known control bits", controls.tolist())
-        moving = np.ones(self.lanes, np.bool_) if active is None else active
-        self._demand(moving.shape == (self.lanes,), f"an active flag for each of {self.lanes} lanes", moving.shape)
-        self.sent.append(controls.copy())
-        self._frame[moving] = np.minimum(self._frame[moving] + 1, len(self.script) - 1)
-        return self._show()
-
-    def close(self) -> None:
-        """Close the game; a second call does nothing."""
-        self.closed = True
-
-    def _show(self) -> RawValues:
-        self._raw[:] = self.script[np.maximum(self._frame, 0)]
-        return self._raw
-
-    def _demand(self, met: Any, expected: str, found: object) -> None:
-        if not met:
-            raise GameError(f"the caller of the fake game: expected {expected}, found {found}.")
-
-
-class LossyGame:
-    """A game that breaks off at chosen ticks, and whose resets fail at first, as a real-time one may.
-
-    `losses` maps the number of a step, from 0 on, to the error it raises instead of being carried out;
-    the resets after the first one raise `failures`, one each.
-    """
-
-    def __init__(self, game: Game, losses: Mapping[int, EpisodeLostError], failures: Sequence[GameError] = ()) -> None:
-        self._game, self._losses, self._failures = game, losses, list(failures)
-        self.lanes, self.tick_s = game.lanes, game.tick_s
-        self.capabilities = replace(game.capabilities, can_render=False)
-        self.steps = self.resets = 0
-        self.closed = False
-
-    def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
-        """Reset the game, or fail to."""
-        self.resets += 1
-        if self.resets > 1 and self._failures:
-            raise self._failures.pop(0)
-        return self._game.reset(lanes, scenario, seeds)
-
-    def step(self, controls: Controls, active: ActiveLanes | None = None) -> RawValues:
-        """Step the game, or lose the episode."""
-        loss = self._losses.get(self.steps)
-        self.steps += 1
-        if loss is not None:
-            raise loss
-        return self._game.step(controls, active)
-
-    def close(self) -> None:
-        """Close the game."""
-        self.closed = True
-        self._game.close()
-
-
-def standing(**values: float) -> RawValues:
-    """Make one frame, (25,): player and boss with full HP, 6 m apart, face to face, with `values` by column name."""
-    frame = np.zeros(RAW_SIZE)
-    levels = {"PLAYER_HP": 454.0, "STAMINA": 95.0, "BOSS_HP": 1037.0}
-    most = {f"{name}_MAX": level for name, level in levels.items()}
-    lengths = dict.fromkeys(("BOSS_ANIMATION_LENGTH_S", "PLAYER_ANIMATION_LENGTH_S"), 1.0)
-    others = {"BOSS_Y": -6.0, "CAMERA_Y": -1.0, "FLASKS": 1.0}
-    for name, value in {**levels, **most, **lengths, **others, **values}.items():
-        frame[Raw[name]] = value
-    return frame
-
-
-FRAME_S = 1.0 / 60.0
-#: Longer than any test lasts.
-_REST_FRAMES = 60 * 3600
-
-#: Raw values of some ticks, (ticks, lanes, 25).
-Course = npt.NDArray[np.float64]
-
-
-def open_fight(scenario: Scenario, lanes: int = 1, tick_s: float = FRAME_S, **fields: object) -> Simulator:
-    """Open a fight with the boss 6 m south of the player, both facing each other at rest, and `fields` set.
-
-    The fields are those of `layout.Lane`; each is set in every lane.
-    """
-    sim = Simulator(lanes, tick_s)
-    sim.reset(np.arange(lanes), scenario, derive_seeds(np.arange(lanes), 1))
-    x, y = scenario.arena.centre_m
-    places = {"player_x": x, "player_y": y, "boss_x": x, "boss_y": y - 6.0, "boss_heading": np.pi}
-    state = sim.get_state()
-    at_rest = {"player_heading": 0.0, "camera_yaw": 0.0, "wait": _REST_FRAMES}
-    for name, value in {**places, **at_rest, **fields}.items():
-        state["fights"][name][:] = value
-    sim.set_state(state)
-    return sim
-
-
-def press(sim: Simulator, control: Control, ticks: int = 1, then: Control = Control.NONE) -> Course:
-    """Press in the first tick, hold `then` afterwards; raw values (ticks, lanes, 25)."""
-    bits = [control] + [then] * (ticks - 1)
-    return np.array([sim.step(np.full(sim.lanes, int(bit), np.uint32)).copy() for bit in bits])

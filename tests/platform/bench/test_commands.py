@@ -3,20 +3,7 @@ import subprocess
 import pytest
 
 from soulsgraph.bench import describe
-from soulsgraph.bench.start import bench_commands, bench_start, command_times, start_cpu_s
-
-
-def test_every_command_line_is_measured_beside_python_alone():
-    code = "import sys; assert sys.argv[-1] == '--help'; sum(range(4_000_000 * len(sys.argv)))"
-    alone, libraries, short, long = bench_start(code, (("--help",), ("zoo", "list", "--help")), rounds=2)
-    assert [one["name"] for one in (short, long)] == ["--help", "zoo list --help"]
-    assert all(one["rounds"] == 2 and one["start_cpu_s"]["lowest"] > 0 for one in (alone, libraries, short, long))
-    assert describe(long).startswith("zoo list --help: ")
-
-
-def test_a_command_that_fails_is_no_measurement():
-    with pytest.raises(subprocess.CalledProcessError):
-        start_cpu_s(("import sys; sys.exit(2)",))
+from soulsgraph.bench.commands import bench_commands, command_times
 
 
 def test_a_whole_command_is_measured_in_a_folder_of_its_own(tmp_path):

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fakes.clusters import Program
+from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.gateway.admission import Intake
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway
 from soulsgraph_clusters.fleet.gateway.journal import Journal
@@ -22,9 +24,7 @@ from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Health, Record
 from soulsgraph_clusters.fleet.protocol.settings import load_fleet
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.sessions.local_ray import free_port
-from soulsgraph_clusters.testing import Program
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.testing import PATIENCE_S, until
 
 SOULSGRAPH = str(Path(sys.executable).with_name("soulsgraph"))
 #: Fast enough for a test, slow enough to be broken off in the middle.

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from soulsgraph_clusters.testing.fuzzing import fuzz
+from fakes.fuzzing import fuzz
 
 MESSAGES = int(os.environ.get("SOULSGRAPH_FUZZ", "3000"))
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from fakes.fleet_in_folder import Account, require_once
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Health, Record
-from soulsgraph_clusters.testing.fleet_in_folder import Account, require_once
 
 GAME = "attic/1 00"
 

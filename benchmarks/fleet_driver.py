@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from soulsgraph.bench.fleet_streams import PCS, STAGE, Server, bench_task
+from fleet_streams import PCS, STAGE, Server, bench_task
 from soulsgraph_clusters.fleet.gateway.gateway_process import Gateways
 from soulsgraph_clusters.fleet.gateway.gateway_runner import FLEET, FleetStage, GatewayRunner
 from soulsgraph_clusters.fleet.learner.learning import FleetDQN
