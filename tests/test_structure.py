@@ -1,9 +1,12 @@
 import ast
 import functools
+import io
 import re
 import subprocess
 import sys
+import tokenize
 import tomllib
+from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -363,3 +366,79 @@ def test_every_dependency_has_a_lower_bound():
     found = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
     assert len(found) > 10
     assert not [one for one in found if ">=" not in one and "==" not in one]
+
+
+#: A noun that one other module uses lives in that module, unless it has so many lines that both read better apart.
+_OWN_MODULE_LINES = 80
+#: Modules whose paths are those of the projects that they stand in for.
+_PATHS_OF_OTHERS = re.compile(r"soulsgraph_envs\.compat\.(soulsgym|eldengym)\.\w+\.")
+
+
+def _small_modules_of_one(graph, lines):
+    """Return modules below `_OWN_MODULE_LINES` lines that exactly one other imports; packages do not count."""
+    importers = {name: [one for one, imported in graph.items() if name in imported] for name in graph}
+    small = {name for name, count in lines.items() if count < _OWN_MODULE_LINES}
+    return {name for name in small if len(importers[name]) == 1 and not _PATHS_OF_OTHERS.match(name)}
+
+
+def test_a_small_module_has_several_importers():
+    modules = _modules()
+    lines = {name: _text(file).count("\n") for name, file in modules.items() if file.name[0] != "_"}
+    found = _small_modules_of_one(_import_graph(modules), lines)
+    assert not found - {name for name in found if name.endswith("_pb2")}
+    example = {"a": {"b", "c"}, "b": {"c"}, "c": set(), "d": set()}
+    assert _small_modules_of_one(example, {"a": 9, "b": 9, "c": 9, "d": 9}) == {"b"}
+
+
+def _code_lines(file):
+    """Return the numbers of a file's lines that are not blank, comment or docstring."""
+    docstrings = set()
+    for node in _nodes(file):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
+            node
+        ):
+            docstrings.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    lines = set()
+    for token in tokenize.generate_tokens(io.StringIO(_text(file)).readline):
+        if token.type not in _NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return lines - docstrings
+
+
+_NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+#: Lines spanned by import statements, wherever they stand, `from __future__` and those for types alone included.
+_MOST_IMPORTS = 0.112
+
+
+def test_imports_take_a_small_share_of_the_code():
+    files = [file for file in _modules().values() if not file.name.endswith("_pb2.py")]
+    code = sum(len(_code_lines(file)) for file in files)
+    spans = [node for file in files for node in _nodes(file) if isinstance(node, ast.Import | ast.ImportFrom)]
+    imports = sum(node.end_lineno - node.lineno + 1 for node in spans)
+    assert imports / code <= _MOST_IMPORTS, f"{imports} of {code} lines"
+
+
+def _classes():
+    """Yield the name of every class at the top of a module, with the module's name."""
+    for name, file in _modules().items():
+        if not name.endswith("_pb2"):
+            tree = ast.parse(_text(file))
+            yield from ((node.name, name) for node in tree.body if isinstance(node, ast.ClassDef))
+
+
+def test_no_two_public_classes_share_a_name():
+    modules = defaultdict(list)
+    for name, module in _classes():
+        modules[name].append(module)
+    assert not {name: where for name, where in modules.items() if len(where) > 1 and name[0] != "_"}
+
+
+#: Nouns that end as participles do.
+_NOUNS = {"Ending", "Listing", "Recording", "Setting", "Timing", "Training"}
+
+
+def test_classes_are_no_participles():
+    names = {
+        name for name, _ in _classes() if re.fullmatch(r"_?([A-Z][a-z]+(ed|ing)|Shown|Seen|Spent|Kept|Found)", name)
+    }
+    assert not {name.strip("_") for name in names} - _NOUNS
