@@ -28,7 +28,7 @@ from soulsgraph.runs.curves import CURVE_SEED, checkpoint_files, load_checkpoint
 from soulsgraph.runs.evaluate import evaluation_seeds, play_variants
 from soulsgraph.runs.lineage import curve_folder
 from soulsgraph.runs.plan import Plan
-from soulsgraph.runs.progress import Display, Interrupted, ShownProgress, interruptible, silence_advice, stage_progress
+from soulsgraph.runs.progress import Display, Interruption, ShownProgress, interruptible, silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.stage_setup import StageSetup
 from soulsgraph.runs.worker_process import WorkerProcess
@@ -100,7 +100,7 @@ def bench_efficiency(seeds: int, folder: Path, display: Display = "auto") -> Ite
     What the folder holds of the same commit is not measured again.
 
     Raises:
-        Interrupted: if a stop was asked for; what was measured so far is kept.
+        Interruption: if a stop was asked for; what was measured so far is kept.
         SoulsGraphError: if the folder cannot be written, or a file in it is damaged.
     """
     check_writable(folder)
@@ -116,9 +116,9 @@ def bench_efficiency(seeds: int, folder: Path, display: Display = "auto") -> Ite
                     if name not in warm:
                         measure(name, seed, worker, "silent", _WARM_UP_SCALE)
                     known = measure(name, seed, worker, display)
-                except Interrupted as stop:
+                except Interruption as stop:
                     go_on = f"python benchmarks/efficiency.py --rounds {seeds} --out {folder}"
-                    raise Interrupted(f"stopped; what was measured before is kept: go on with {go_on}") from stop
+                    raise Interruption(f"stopped; what was measured before is kept: go on with {go_on}") from stop
                 warm.add(name)
                 write_json(file, asdict(known))
             spent[name].append(known)
@@ -134,7 +134,7 @@ def measure(
     """Train the five skills, and look for the first checkpoint of the last one that wins often enough.
 
     Raises:
-        Interrupted: if a stop was asked for.
+        Interruption: if a stop was asked for.
     """
     preset, package = LEARNERS[learner]
     with TemporaryDirectory() as name:
@@ -146,7 +146,7 @@ def measure(
             train_by(package, run, stages, watch, worker)
             trained_cpu_s = watch.elapsed_s()
             if interrupted():
-                raise Interrupted("stopped after the training")
+                raise Interruption("stopped after the training")
         step = first_to_win(run)
     reached = None if step is None else before + step
     cpu_s = None if reached is None else watch.cpu_s[reached]

@@ -264,11 +264,11 @@ def _modules():
     return modules
 
 
-def _import_graph(modules):
-    """Return the product modules that each imports anywhere in its file."""
+def _import_graph(modules, nodes=_nodes):
+    """Return the product modules that each imports anywhere in its file, or in those nodes of it."""
     graph = {name: set() for name in modules}
     for name, file in modules.items():
-        for node in _nodes(file):
+        for node in nodes(file):
             if isinstance(node, ast.Import):
                 graph[name].update(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -374,20 +374,32 @@ _OWN_MODULE_LINES = 80
 _PATHS_OF_OTHERS = re.compile(r"soulsgraph_envs\.compat\.(soulsgym|eldengym)\.\w+\.")
 
 
-def _small_modules_of_one(graph, lines):
-    """Return modules below `_OWN_MODULE_LINES` lines that exactly one other imports; packages do not count."""
+def _small_modules_of_one(graph, at_once, lines):
+    """Return modules below `_OWN_MODULE_LINES` lines that exactly one other imports, at once and not inside a function.
+
+    Where that is inside a function, a module of its own keeps what it loads from whoever does not need it.
+    """
     importers = {name: [one for one, imported in graph.items() if name in imported] for name in graph}
+    importers = {
+        name: [one for one in ones if len(ones) > 1 or name in at_once[one]] for name, ones in importers.items()
+    }
     small = {name for name, count in lines.items() if count < _OWN_MODULE_LINES}
     return {name for name in small if len(importers[name]) == 1 and not _PATHS_OF_OTHERS.match(name)}
 
 
 def test_a_small_module_has_several_importers():
     modules = _modules()
-    lines = {name: _text(file).count("\n") for name, file in modules.items() if file.name[0] != "_"}
-    found = _small_modules_of_one(_import_graph(modules), lines)
-    assert not found - {name for name in found if name.endswith("_pb2")}
-    example = {"a": {"b", "c"}, "b": {"c"}, "c": set(), "d": set()}
-    assert _small_modules_of_one(example, {"a": 9, "b": 9, "c": 9, "d": 9}) == {"b"}
+    lines = {
+        name: _text(file).count("\n")
+        for name, file in modules.items()
+        if not file.name.startswith("_") and not name.endswith("_pb2")
+    }
+    at_once = _import_graph(modules, lambda file: ast.parse(_text(file)).body)
+    assert not _small_modules_of_one(_import_graph(modules), at_once, lines)
+    example = {"a": {"b", "c", "d"}, "b": {"c"}, "c": set(), "d": set()}
+    sizes = {name: 9 for name in example}
+    assert _small_modules_of_one(example, example, sizes) == {"b", "d"}
+    assert _small_modules_of_one(example, {**example, "a": {"b", "c"}}, sizes) == {"b"}
 
 
 def _code_lines(file):

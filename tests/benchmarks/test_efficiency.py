@@ -9,7 +9,7 @@ import pytest
 import efficiency
 from efficiency import FIRST_SEED, LEARNERS, LearnerCost, bench_efficiency, describe, measure
 from soulsgraph.results.files import source_commit
-from soulsgraph.runs.progress import Display, Interrupted
+from soulsgraph.runs.progress import Display, Interruption
 from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -61,11 +61,11 @@ def test_another_commits_measurement_is_measured_again(folder: Path, monkeypatch
 
 def test_a_stop_keeps_what_was_measured_and_says_how_to_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*arguments: object) -> LearnerCost:
-        raise Interrupted("stopped in stage camera after 5 of 10 steps")
+        raise Interruption("stopped in stage camera after 5 of 10 steps")
 
     monkeypatch.setattr(efficiency, "measure", stop)
     (folder / f"fast-{FIRST_SEED}.json").unlink()
-    with pytest.raises(Interrupted) as stopped:
+    with pytest.raises(Interruption) as stopped:
         [*bench_efficiency(1, folder)]
     assert str(stopped.value).endswith(f"python benchmarks/efficiency.py --rounds 1 --out {folder}")
     assert (folder / f"best-{FIRST_SEED}.json").exists()

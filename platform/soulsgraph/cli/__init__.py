@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from soulsgraph.cli.front import COMMANDS, DESCRIPTION, front_page, suggestions
 from soulsgraph.cli.remedies import going_on, in_commands, stopped
-from soulsgraph.runs.progress import Interrupted, silence_advice, terminable
+from soulsgraph.runs.progress import Interruption, silence_advice, terminable
 from soulsgraph.runs.supervision import INTERRUPTED, UNAVAILABLE, begin_job, present_supervisor
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError, UnknownNameError
 from soulsgraph_envs.core.extras import PROJECTS, missing_module
@@ -69,7 +69,7 @@ def main() -> None:
             _load_installed_projects(command)
             # Takes up to a second, in which a user may think better of it.
             _run(make_app(sys.argv[1:]))
-    except Interrupted as stop:
+    except Interruption as stop:
         _leave(stopped(str(stop), command), INTERRUPTED)
     except SoulsGraphError as error:
         unavailable = isinstance(error, UnavailableError) and present_supervisor() is not None

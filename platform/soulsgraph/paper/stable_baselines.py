@@ -18,7 +18,7 @@ from soulsgraph.results.tables import GrowingTable
 from soulsgraph.runs.curves import CHECKPOINT_INTERVAL, CurveEvaluator, CurvePoint
 from soulsgraph.runs.lineage import curve_folder, save_version
 from soulsgraph.runs.plan import Stage
-from soulsgraph.runs.progress import Interrupted
+from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.stage_setup import StageSetup, trained_artifact
 from soulsgraph.runs.worker_process import WorkerProcess
@@ -120,7 +120,7 @@ def train_with_stable_baselines(
 
     Raises:
         LibraryError: if an upstream skill is missing or damaged.
-        Interrupted: if `go_on` returned False before the end.
+        Interruption: if `go_on` returned False before the end.
         SoulsGraphError: if the plan asks for more than vanilla DQN.
         WriteError: if the run folder cannot be written.
     """
@@ -132,7 +132,7 @@ def train_with_stable_baselines(
     finally:
         model.get_env().close()
     if model.num_timesteps < stage.budget:
-        raise Interrupted(
+        raise Interruption(
             f"stopped in stage {stage.name} after {model.num_timesteps} of {stage.budget} steps of {_PACKAGE}; "
             "the stage begins anew when the run goes on."
         )

@@ -18,7 +18,7 @@ from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.evaluate import TABLE_1, Setting, WinRateRow
 from soulsgraph.runs.lineage import adaptation_stages, check_target, finished_versions
 from soulsgraph.runs.plan import Stage, check_learns
-from soulsgraph.runs.progress import Board, Interrupted, Supervisor
+from soulsgraph.runs.progress import Board, Interruption, Supervisor
 from soulsgraph.runs.real_time import OnFinished
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace, train_stages
@@ -46,7 +46,7 @@ def do_rest(folder: ReproductionFolder, unit: Unit, supervisor: Supervisor) -> N
     """Do the rest of a unit: train what it trains, and record every piece that is not there.
 
     Raises:
-        Interrupted: if a stop was asked for; what was done so far is saved.
+        Interruption: if a stop was asked for; what was done so far is saved.
         SoulsGraphError: if a file of the run is damaged, or cannot be written.
     """
     episodes = folder.plan.episodes
@@ -77,7 +77,7 @@ def do_rest(folder: ReproductionFolder, unit: Unit, supervisor: Supervisor) -> N
 
 
 def _follow_episodes(supervisor: Supervisor, name: str, total: int) -> OnFinished:
-    """Return a callback that reports episodes to the supervisor and raises `Interrupted` once a stop is requested."""
+    """Return a callback that reports episodes to the supervisor and raises `Interruption` once a stop is requested."""
     progress, done = supervisor.follow(name, total), 0
 
     def on_finished(count: int) -> None:
@@ -85,7 +85,7 @@ def _follow_episodes(supervisor: Supervisor, name: str, total: int) -> OnFinishe
         done += count
         progress.update(done)
         if supervisor.stop_requested():
-            raise Interrupted("stopped during the evaluation; it is done anew.")
+            raise Interruption("stopped during the evaluation; it is done anew.")
 
     return on_finished
 

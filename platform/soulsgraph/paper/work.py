@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn
 from soulsgraph.paper.study import ReproductionFolder, Unit
 from soulsgraph.paper.unit import do_rest
 from soulsgraph.results.files import api_call
-from soulsgraph.runs.progress import Interrupted, describe_pace, draws, interruptible, silence_advice
+from soulsgraph.runs.progress import Interruption, describe_pace, draws, interruptible, silence_advice
 from soulsgraph_clusters.sessions.session import Mark, check_folder, describe_wait, marked, other_folder, this_node
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -30,7 +30,7 @@ SEEN_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True)
-class Standing:
+class UnitProgress:
     """The progress of a unit: its stage, the steps (or episodes) done and in all, and the last mean return."""
 
     stage: str
@@ -43,10 +43,10 @@ class Noticeboard:
     """The last progress of every unit, and whether they are to stop; lives in a Ray actor."""
 
     def __init__(self) -> None:
-        self._standings: dict[str, Standing] = {}
+        self._standings: dict[str, UnitProgress] = {}
         self._stopping = False
 
-    def record(self, unit: str, standing: Standing | None) -> bool:
+    def record(self, unit: str, standing: UnitProgress | None) -> bool:
         """Record a unit's progress, None once it has ended; return whether it is to stop."""
         if standing is None:
             self._standings.pop(unit, None)
@@ -54,7 +54,7 @@ class Noticeboard:
             self._standings[unit] = standing
         return self._stopping
 
-    def read(self) -> Mapping[str, Standing]:
+    def read(self) -> Mapping[str, UnitProgress]:
         """Return the last progress of the running units."""
         return dict(self._standings)
 
@@ -74,11 +74,11 @@ class RemoteSupervisor:
     def __init__(self, noticeboard: Any, unit: str) -> None:
         self._noticeboard, self._unit = noticeboard, unit
         self._stopping, self._next_s = False, 0.0
-        self._standing = Standing("begins", 0, 1)
+        self._standing = UnitProgress("begins", 0, 1)
 
     def follow(self, name: str, total: int) -> RemoteSupervisor:
         """Take what `update` reports from now on for the progress of this stage."""
-        self._standing, self._next_s = Standing(name, 0, total), 0.0
+        self._standing, self._next_s = UnitProgress(name, 0, total), 0.0
         return self
 
     def update(self, steps: int, mean_return: float | None = None) -> None:
@@ -91,7 +91,7 @@ class RemoteSupervisor:
         """Return whether the noticeboard's last answer was to stop."""
         return self._stopping
 
-    def report(self, standing: Standing | None) -> None:
+    def report(self, standing: UnitProgress | None) -> None:
         """Report the unit's progress if the interval has passed; None, which removes the unit, is always reported."""
         if standing is not None and time.monotonic() < self._next_s:
             return
@@ -114,7 +114,7 @@ class UnitsDisplay:
         columns = "{task.description:<16}", BarColumn(20), TaskProgressColumn(), "{task.fields[text]}"
         self.bars = Progress(*columns, console=console, disable=not draws(console))
 
-    def show(self, standings: Mapping[str, Standing]) -> None:
+    def show(self, standings: Mapping[str, UnitProgress]) -> None:
         """Show the progress of the running units."""
         texts = {unit: self._describe(unit, standing) for unit, standing in sorted(standings.items())}
         for unit, text in texts.items():
@@ -135,7 +135,7 @@ class UnitsDisplay:
     def _print(self, text: str) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)
 
-    def _describe(self, unit: str, standing: Standing) -> str:
+    def _describe(self, unit: str, standing: UnitProgress) -> str:
         stage, first, since_s = self._began.get(unit, ("", 0, 0.0))
         if stage != standing.stage:
             stage, first, since_s = self._began[unit] = (standing.stage, standing.done, self._clock())
@@ -176,7 +176,7 @@ def do_unit(path: Path, unit: Unit, noticeboard: Any, mark: Mark | None = None) 
     """Do one unit of a folder, which bears the mark, in a Ray task; errors that a user can cause come as a message."""
     silence_advice()
     supervisor = RemoteSupervisor(noticeboard, unit.name)
-    supervisor.report(Standing("begins", 0, 1))
+    supervisor.report(UnitProgress("begins", 0, 1))
     try:
         if supervisor.stop_requested():
             return Ending("not begun", stopped=True)
@@ -186,7 +186,7 @@ def do_unit(path: Path, unit: Unit, noticeboard: Any, mark: Mark | None = None) 
         folder = ReproductionFolder.open(path)
         do_rest(folder, unit, supervisor)
         return Ending(written=folder.written(unit), node=this_node())
-    except Interrupted as stop:
+    except Interruption as stop:
         return Ending(str(stop), stopped=True)
     except SoulsGraphError as error:
         return Ending(str(error))
@@ -217,7 +217,7 @@ def do_units(folder: ReproductionFolder, console: Console, words: Words = str) -
 
     Raises:
         ClusterError: if a node sees another folder; nothing is done then.
-        Interrupted: if a stop was asked for; every running unit has saved a checkpoint.
+        Interruption: if a stop was asked for; every running unit has saved a checkpoint.
         SoulsGraphError: naming the units that failed; the others are done.
         ExceptionGroup: of the defects that units met; the others are done.
     """
@@ -306,4 +306,4 @@ def check_endings(folder: Path, endings: Mapping[str, Ending]) -> None:
     if failed:
         raise SoulsGraphError(summary)
     if any(ending.stopped for ending in endings.values()):
-        raise Interrupted(f"stopped; every unit saved where it is. Go on with: {api_call('do_units', folder=folder)}")
+        raise Interruption(f"stopped; every unit saved where it is. Go on with: {api_call('do_units', folder=folder)}")

@@ -142,7 +142,7 @@ def stage_progress(
             shown.print_line()
 
 
-class Interrupted(SoulsGraphError):  # noqa: N818 - a request, not an error
+class Interruption(SoulsGraphError):  # noqa: N818 - a request, not an error
     """The user asked to stop; what was done so far is saved."""
 
 
@@ -162,10 +162,10 @@ def _handled_by(handler: Callable[[int, FrameType | None], None], *signals: sign
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Raise `Interrupted` on SIGTERM or a closed terminal, as Ctrl-C raises KeyboardInterrupt, without a clean stop."""
+    """Raise `Interruption` on SIGTERM or a closed terminal, as Ctrl-C raises KeyboardInterrupt; no clean stop."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise Interrupted("terminated" if number == signal.SIGTERM else "its terminal was closed")
+        raise Interruption("terminated" if number == signal.SIGTERM else "its terminal was closed")
 
     with _handled_by(stop, signal.SIGTERM, *hangups()):
         yield

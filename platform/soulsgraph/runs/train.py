@@ -30,7 +30,7 @@ from soulsgraph.runs.plan import Stage, check_learns, scenario_digest
 from soulsgraph.runs.progress import (
     Board,
     Display,
-    Interrupted,
+    Interruption,
     StageProgress,
     Supervisor,
     interruptible,
@@ -208,7 +208,7 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
     Raises:
         LibraryError: if an upstream skill is missing or damaged.
         TrainingStateError: if the latest checkpoint is damaged or of another format.
-        Interrupted: if a stop was asked for; a checkpoint to resume from is saved.
+        Interruption: if a stop was asked for; a checkpoint to resume from is saved.
         WriteError: if the run folder cannot be written.
     """
     check_learns(place.run.plan, [stage])
@@ -233,7 +233,7 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
                         records.flush_board()
                 if interrupted() and not algorithm.finished:
                     done = f"after {algorithm.decisions} of {stage.steps} steps"
-                    raise Interrupted(f"stopped in stage {stage.name} {done}")
+                    raise Interruption(f"stopped in stage {stage.name} {done}")
             stopped = interrupted()
         records.finish()
         setup.verify_frozen(algorithm)
@@ -245,7 +245,7 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
             card = replace(artifact.card, results=records.results)
             saved[part.skill] = save_version(place.run, part, replace(artifact, card=card))
         if stopped:
-            raise Interrupted(f"stopped after stage {stage.name}")
+            raise Interruption(f"stopped after stage {stage.name}")
         return [saved[skill] for skill in stage.skills]
     finally:
         algorithm.stop()

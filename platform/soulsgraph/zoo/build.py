@@ -41,7 +41,7 @@ class Workshop:
 
         Raises:
             RunFolderError: if an unfinished run was begun with another commit, or the folder holds another run.
-            Interrupted: if a stop was asked for; the next call goes on.
+            Interruption: if a stop was asked for; the next call goes on.
             WriteError: if a folder cannot be written.
         """
         run = self._run(name)

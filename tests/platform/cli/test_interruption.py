@@ -9,7 +9,7 @@ import pytest
 
 from soulsgraph.cli import main
 from soulsgraph.cli.remedies import stopped
-from soulsgraph.runs.progress import Interrupted, interruptible, terminable
+from soulsgraph.runs.progress import Interruption, interruptible, terminable
 
 
 @pytest.mark.parametrize("command", ["transfer", "retention", "table", "evaluate", "report", ""])
@@ -33,7 +33,7 @@ def test_a_message_with_a_remedy_gets_no_other():
 
 
 def test_a_termination_speaks_for_its_command(monkeypatch, capsys):
-    with pytest.raises(Interrupted, match=r"^terminated$"), terminable():
+    with pytest.raises(Interruption, match=r"^terminated$"), terminable():
         signal.raise_signal(signal.SIGTERM)
     monkeypatch.setattr("sys.argv", ["soulsgraph", "retention"])
     monkeypatch.setattr("tyro.extras.SubcommandApp.cli", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
@@ -46,7 +46,7 @@ def test_a_closed_terminal_stops_in_order_unless_nohup_had_it_ignored():
     with interruptible() as asked:
         signal.raise_signal(signal.SIGHUP)
         assert asked()
-    with pytest.raises(Interrupted, match="its terminal was closed"), terminable():
+    with pytest.raises(Interruption, match="its terminal was closed"), terminable():
         signal.raise_signal(signal.SIGHUP)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

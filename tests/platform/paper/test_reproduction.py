@@ -21,7 +21,7 @@ from soulsgraph.paper.study import (
     evaluation_seed,
 )
 from soulsgraph.paper.unit import BINS, REFERENCE_ROWS, curve_rows, evaluate_references, training_rows
-from soulsgraph.paper.work import Noticeboard, Standing, do_units, units_display
+from soulsgraph.paper.work import Noticeboard, UnitProgress, do_units, units_display
 from soulsgraph.results.files import source_commit
 from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
@@ -273,21 +273,21 @@ def test_references_are_both_oracles_in_every_fight():
 
 def test_the_noticeboard_keeps_who_is_at_work_and_stops_them():
     board = Noticeboard()
-    assert board.record("100 skills", Standing("dodge", 10, 80)) is False
-    board.record("101 skills", Standing("camera", 1, 20))
+    assert board.record("100 skills", UnitProgress("dodge", 10, 80)) is False
+    board.record("101 skills", UnitProgress("camera", 1, 20))
     board.record("101 skills", None)
-    assert board.read() == {"100 skills": Standing("dodge", 10, 80)}
+    assert board.read() == {"100 skills": UnitProgress("dodge", 10, 80)}
     board.stop()
-    assert board.record("100 skills", Standing("dodge", 20, 80)) is True
+    assert board.record("100 skills", UnitProgress("dodge", 20, 80)) is True
 
 
 def test_where_no_bars_can_be_drawn_each_unit_has_a_line_now_and_then(tmp_path):
     now = [0.0]
     with (tmp_path / "log").open("w") as file, units_display(Console(file=file, width=200), lambda: now[0]) as display:
-        display.show({"100 skills": Standing("dodge", 0, 80_000)})
+        display.show({"100 skills": UnitProgress("dodge", 0, 80_000)})
         now[0] = 10.0
         display.show(
-            {"100 skills": Standing("dodge", 20_000, 80_000, -4.5), "100 end_to_end": Standing("begins", 0, 1)}
+            {"100 skills": UnitProgress("dodge", 20_000, 80_000, -4.5), "100 end_to_end": UnitProgress("begins", 0, 1)}
         )
         display.ended("100 skills", "done")
     assert (tmp_path / "log").read_text().splitlines() == [

@@ -13,7 +13,7 @@ from soulsgraph.runs.curves import checkpoint_files, evaluate_checkpoints, load_
 from soulsgraph.runs.evaluate import evaluate_rows
 from soulsgraph.runs.lineage import adaptation_stages
 from soulsgraph.runs.plan import Plan
-from soulsgraph.runs.progress import Interrupted
+from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.stage_setup import StageSetup
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -83,7 +83,7 @@ def test_an_adapted_skill_begins_with_its_parents_network_and_normalizer(with_ca
 def end_to_end(tmp_path_factory) -> RunFolder:
     """An end-to-end agent trained after a stage that was stopped."""
     run = begin(tmp_path_factory.mktemp("end-to-end") / "run", "end-to-end")
-    with pytest.raises(Interrupted, match="after 1000 of 5000 steps"):
+    with pytest.raises(Interruption, match="after 1000 of 5000 steps"):
         train_with_stable_baselines(run, run.plan.stages()[0], go_on=lambda steps: steps < 1_000)
     assert run.library.versions("end_to_end") == [], "a stopped stage leaves no version"
     train_with_stable_baselines(run, run.plan.stages()[0])

@@ -14,14 +14,14 @@ from soulsgraph.paper.study import REFERENCES, ReproductionFolder, Study
 from soulsgraph.paper.work import (
     Ending,
     RemoteSupervisor,
-    Standing,
+    UnitProgress,
     check_endings,
     confirmed,
     do_unit,
     follow,
     open_noticeboard,
 )
-from soulsgraph.runs.progress import Interrupted
+from soulsgraph.runs.progress import Interruption
 from soulsgraph_clusters.sessions.session import Mark, connect, marked
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -65,7 +65,7 @@ def die() -> Ending:
 def work_until_told(noticeboard, name: str) -> Ending:
     supervisor = RemoteSupervisor(noticeboard, name)
     while not supervisor.stop_requested():
-        supervisor.report(Standing("dodge", 1, 10))
+        supervisor.report(UnitProgress("dodge", 1, 10))
         time.sleep(0.05)
     return Ending("stopped in stage dodge", stopped=True)
 
@@ -73,7 +73,7 @@ def work_until_told(noticeboard, name: str) -> Ending:
 def work_a_while(noticeboard, name: str) -> Ending:
     supervisor = RemoteSupervisor(noticeboard, name)
     for done in range(12):
-        supervisor.report(Standing("dodge", done, 12))
+        supervisor.report(UnitProgress("dodge", done, 12))
         supervisor.stop_requested()
         time.sleep(0.1)
     supervisor.report(None)
@@ -100,7 +100,7 @@ def test_a_stop_begins_no_unit_that_waits_and_lets_those_at_work_save():
     units = {name: partial(task.remote, noticeboard, name) for name in ("at work", "next", "later")}
     endings = dict(follow(units, noticeboard, told, lambda: "at work" in ray.get(noticeboard.read.remote())))
     assert told.endings == {"at work": "stopped in stage dodge", "next": "not begun", "later": "not begun"}
-    with pytest.raises(Interrupted, match=r"Go on with: `do_units.folder='out'"):
+    with pytest.raises(Interruption, match=r"Go on with: `do_units.folder='out'"):
         check_endings(Path("out"), endings)
 
 

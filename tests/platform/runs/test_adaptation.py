@@ -22,7 +22,7 @@ from soulsgraph.runs.lineage import (
     version_in_play,
 )
 from soulsgraph.runs.plan import Plan
-from soulsgraph.runs.progress import Interrupted
+from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer.retention import measure_retention
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
@@ -153,7 +153,7 @@ def test_an_adaptation_on_record_that_trained_nothing_counts_for_nothing(run):
 
 def test_an_aborted_command_leaves_a_run_as_if_it_had_not_been_given(run, monkeypatch, capsys):
     def abort(place, stages, console):
-        raise Interrupted("stopped")
+        raise Interruption("stopped")
 
     monkeypatch.setattr("soulsgraph.runs.train.train_stages", abort)
     monkeypatch.setattr("soulsgraph.cli.options.workplace", lambda run, session: nullcontext())

@@ -12,7 +12,7 @@ from soulsgraph.cli import adapting, main
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.lineage import adaptation_stages, branch, domain_chain
 from soulsgraph.runs.plan import Plan
-from soulsgraph.runs.progress import Interrupted
+from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace
 from soulsgraph.transfer.measures import TransferOptions
@@ -117,10 +117,10 @@ def test_jointly_is_compared_with_one_after_another_over_seeds(tmp_path, monkeyp
 
 def test_a_recovery_keeps_rays_advice_to_itself(run, monkeypatch):
     def stop(*_):
-        raise Interrupted(logging.getLevelName(logging.getLogger("ray.rllib").level))
+        raise Interruption(logging.getLevelName(logging.getLogger("ray.rllib").level))
 
     monkeypatch.setattr("soulsgraph.transfer.recovery.recover", stop)
     # As importing Ray leaves it.
     monkeypatch.setattr(logging.getLogger("ray.rllib"), "level", logging.WARNING)
-    with pytest.raises(Interrupted, match=r"^ERROR$"):
+    with pytest.raises(Interruption, match=r"^ERROR$"):
         adapting.recovery((run.path,), evaluation=TransferOptions(SECOND, episodes=4), jointly="camera")
