@@ -181,8 +181,7 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
     "Measure speed": {
         "bench": Command(
             "bench",
-            "Measure speed: training beside stable-baselines3 and stock RLlib, the simulator, a tick, "
-            "a reading of memory.",
+            "Measure speed: training beside stable-baselines3 and stock RLlib, the simulator, a tick, whole commands.",
             "train",
         ),
     },

@@ -16,7 +16,7 @@ from tyro.conf import Positional, arg
 
 from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
 from soulsgraph.cli.remedies import REPEATED, RESUMED, folder_of, option_of
-from soulsgraph.runs.attempts import AttemptEnd, Attempts, Command, Jobs, Processes, Stopped, pause
+from soulsgraph.runs.attempts import AttemptEnd, Attempts, Jobs, Processes, Stopped, SupervisedCommand, pause
 from soulsgraph.runs.progress import interruptible
 from soulsgraph.runs.supervision import INTERRUPTED, UNAVAILABLE
 from soulsgraph_clusters.sessions.head import RayHead, listens
@@ -70,7 +70,7 @@ def supervise(
     head = None if head_command is None else RayHead(head_command, report)
     if head is not None and job is None:
         _check_joins(address, head)
-    command = Command("soulsgraph", words)
+    command = SupervisedCommand("soulsgraph", words)
     attempts = Processes(command) if job is None else _jobs(job, command, report)
     cluster = _Cluster(address, head, cluster_within, report)
     # The head is ended last.
@@ -141,7 +141,7 @@ def _check_joins(address: str, head: RayHead) -> None:
         )
 
 
-def _jobs(address: str, command: Command, report: Callable[[str], None]) -> Jobs:
+def _jobs(address: str, command: SupervisedCommand, report: Callable[[str], None]) -> Jobs:
     # Imported here: it takes seconds, and only jobs need it.
     from soulsgraph_clusters.sessions.submission import JobServer
 

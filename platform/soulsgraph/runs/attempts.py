@@ -45,7 +45,7 @@ Stopped = Callable[[], bool]
 
 
 @dataclass(frozen=True)
-class Command:
+class SupervisedCommand:
     """A command line: its program, and its words, the first of which says what it does."""
 
     program: str
@@ -92,7 +92,7 @@ def pause(seconds: float, stopped: Stopped) -> None:
 class Processes:
     """Attempts at a command as processes of this machine, which end with this one."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: SupervisedCommand) -> None:
         self._command = command
 
     def run(self, stopped: Stopped) -> AttemptEnd:
@@ -155,7 +155,9 @@ class Jobs:
     A job of an earlier supervisor that is gone is ended first. `report` gets a line for what is done.
     """
 
-    def __init__(self, server: JobServer, command: Command, folder: str, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, server: JobServer, command: SupervisedCommand, folder: str, report: Callable[[str], None]
+    ) -> None:
         self._server, self._command, self._report = server, command, report
         self._folder = folder or shlex.join(command.words)
         self._name, self._began_s = "", 0.0

@@ -75,7 +75,7 @@ _WHOLE = {
     "rllib.py SkillGraphEnv._own": "the same",
     "skill_env.py SkillEnv.__init__": "the same",
     "skill_env.py SkillVectorEnv.__init__": "the same",
-    "open_world.py SimulatedFight.begin": "the same",
+    "world.py SimulatedFight.begin": "the same",
     "worlds.py SimulatedWorld.begin": "the same",
     "worlds.py LiveWorld.begin": "the same",
 }

@@ -23,7 +23,7 @@ from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.agents.agent import Agent
 
 #: A camera and a lock-on of 200 steps each.
-_OLD_LIBRARY = Path(__file__).parents[2] / "policies" / "data" / "library_without_checksums"
+_OLD_LIBRARY = Path(__file__).parents[2] / "policies" / "agents" / "data" / "library_without_checksums"
 
 
 @pytest.fixture

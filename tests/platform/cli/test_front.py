@@ -118,7 +118,7 @@ def test_the_script_that_completes_words_has_commands_options_and_choices(monkey
     with pytest.raises(SystemExit):
         main()
     script = path.read_text(encoding="utf-8")
-    assert all(word in script for word in (*COMMANDS, "--scenario", "efficiency", "certificates"))
+    assert all(word in script for word in (*COMMANDS, "--scenario", "commands", "certificates"))
 
 
 def test_a_script_that_cannot_be_written_is_refused_in_one_line(refuse, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from fakes.jobs import JobsInMemory
 from fakes.waiting import until
 from soulsgraph.cli import supervise as command
-from soulsgraph.runs.attempts import AttemptEnd, Command, Jobs
+from soulsgraph.runs.attempts import AttemptEnd, Jobs, SupervisedCommand
 from soulsgraph.runs.supervision import INTERRUPTED, UNAVAILABLE, describe_process
 from soulsgraph_clusters.sessions.head import ClusterAwayError
 from soulsgraph_clusters.sessions.jobs import FOLDER, SUPERVISOR
@@ -30,7 +30,7 @@ def lines():
 
 @pytest.fixture
 def jobs(server, lines):
-    return Jobs(server, Command("soulsgraph", WORDS), FOLDER_OF_RUN, lines.append)
+    return Jobs(server, SupervisedCommand("soulsgraph", WORDS), FOLDER_OF_RUN, lines.append)
 
 
 class Attempt:
