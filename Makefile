@@ -10,6 +10,8 @@ CHAOS_OUT ?= docs/results/chaos
 # What draws the diagrams of the site, and what lets it be searched where it is opened from a file.
 MERMAID := 11.9.0
 IFRAME_WORKER := 1.0.4
+# Several files of tests beside each other; one whose worker dies is named (docs/testing.md).
+TESTS := .venv/bin/pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 # Which fight the pictures of the pages show.
 PICTURED ?= iudex-phase1-best-0 --seed 1000003
 
@@ -28,14 +30,27 @@ pictures: .venv/ready
 notebooks: .venv/ready
 	.venv/bin/python site/execute_notebooks.py
 
-.PHONY: curriculum test oldest chaos check bench zoo docs docs-test docs-write clean screen
+.PHONY: curriculum test test-quick test-slow oldest chaos check bench zoo docs docs-test docs-write clean screen
 
 curriculum: .venv/ready
 	.venv/bin/soulsgraph curriculum --run $(RUN) $(if $(RESUME),--resume,--scale $(SCALE))
 
+# All but what is marked slow; of that the world's and the mind's, and what holds for the tree; and what is slow.
 test: .venv/ready screen
 	.venv/bin/python -m soulsgraph.runs.precompile
-	.venv/bin/pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+	$(TESTS) -m "not slow"
+
+test-quick: .venv/ready screen
+	.venv/bin/python -m soulsgraph.runs.precompile
+	$(TESTS) -m "not slow" tests/envs tests/policies tests/test_structure.py tests/test_words.py tests/test_docs.py
+
+test-slow: .venv/ready screen
+	.venv/bin/python -m soulsgraph.runs.precompile
+	$(TESTS) -m slow
+	.venv/bin/python tests/oldest_dependencies.py
+
+# Also where it is switched off outside: the tests start hundreds of processes, each of which would compile the modules.
+test test-quick test-slow: export PYTHONDONTWRITEBYTECODE :=
 
 # Trains, evaluates and records by the oldest of each dependency that pyproject.toml admits, from PyPI: a few minutes.
 oldest: .venv/ready

@@ -43,16 +43,60 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return min(2 * usable_processors(), _MOST_WORKERS)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes a quarter of an hour and more, unless it is asked for by its mark; begin with examples.
+#: The files that take longest, which one worker runs: at the end the others would wait for it.
+_LONGEST = ("test_examples.py", "test_machines.py", "test_stand_ins.py", "test_supervise.py", "test_session.py")
 
-    Those are the longest file, which one worker runs: at the end the others would wait for it.
-    """
-    items.sort(key=lambda item: item.path.name != "test_examples.py")
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the longest files; leave out what takes a quarter of an hour, unless it is asked for by its mark."""
+    items.sort(key=lambda item: item.path.name not in _LONGEST)
     for mark in ("chaos", "docs"):
         if mark not in config.option.markexpr:
             config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(mark)])
             items[:] = [item for item in items if not item.get_closest_marker(mark)]
+
+
+class Bar:
+    """On a terminal one line for all tests that workers run, instead of a dot for each; failures stand above it."""
+
+    def __init__(self, console: Any) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}")
+        self._progress = Progress(*columns, console=console, transient=True)
+        self._all = self._progress.add_task("", total=None)
+        self._failed = 0
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
+        self._progress.update(self._all, total=len(ids))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_teststatus(self) -> Iterator[None]:
+        status = yield
+        return status[0], "", status[2]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._progress.start()
+        if report.failed:
+            self._failed += 1
+            self._progress.console.print(f"FAILED {report.nodeid}", markup=False, highlight=False)
+        failed = f"{self._failed} failed  " if self._failed else ""
+        ended = report.when == "teardown"
+        self._progress.update(self._all, advance=ended, description=f"{failed}{report.nodeid.partition('::')[0]}")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        self._progress.stop()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    from rich.console import Console
+
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    beside = session.config.getoption("numprocesses", None)
+    if beside and reporter is not None and reporter.verbosity == 0 and (console := Console()).is_interactive:
+        session.config.pluginmanager.register(Bar(console))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -154,7 +154,7 @@ def test_a_chunk_of_a_game_that_was_not_let_in_is_refused_by_name_and_holds_nobo
     chunk = door.chunk(1).chunk
     hello = door.hello(game="2").hello
     hello.pc = "attic"
-    ((_, answer),) = door.admission.write([(sessions.GameSession(hello, 0.0), chunk)], 0.0)
+    ((_, answer),) = door.intake.write([(sessions.GameSession(hello, 0.0), chunk)], 0.0)
     assert dict(answer.refused) == {"other stage": 30}
     door.check_that_it_serves()
 
