@@ -72,9 +72,9 @@ class Bar:
         self._progress.update(self._all, total=len(ids))
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_report_teststatus(self) -> Iterator[None]:
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> Iterator[None]:
         status = yield
-        return status[0], "", status[2]
+        return status[0], "", "" if report.passed else status[2]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._progress.start()
