@@ -30,7 +30,7 @@ from soulsgraph_policies.agents.projects import (
 )
 
 CODE = """
-from soulsgraph_envs.combat.scripted import Always
+from soulsgraph_envs.combat.scripted import ConstantScript
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.skills import Action, Practice, RewardTerm, SkillDefinition, Task
@@ -53,7 +53,7 @@ HOP = SkillDefinition(
 )
 project = Project(
     "hops",
-    (OwnSkill(HOP, lambda scenario: Always(1)),),
+    (OwnSkill(HOP, lambda scenario: ConstantScript(1)),),
     (SkillGraph("pair", ("camera", "hop"), (("camera", "hop"),)),),
 )
 """
@@ -174,7 +174,7 @@ def test_a_folder_that_holds_no_project_is_refused(folder, point, message):
         ("class Still", "class Still(", "SyntaxError"),
         ("class Still", "raise SystemExit(3)\nclass Still", "SystemExit: 3"),
         ("OwnSkill(HOP,", "OwnSkill('hop',", "expected an OwnSkill of a SkillDefinition, found 'hop'"),
-        ("lambda scenario: Always(1)", "None", "expected a reference to call for hop, found None"),
+        ("lambda scenario: ConstantScript(1)", "None", "expected a reference to call for hop, found None"),
         ('"hops",', '"../x",', "small letters, digits and underscores"),
     ],
 )
