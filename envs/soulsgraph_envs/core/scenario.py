@@ -116,7 +116,7 @@ _GROUP_CONTROLS = {
 }
 #: Animations with a moment at which something happens; a jump lands at its.
 _WITH_EFFECT = {"light_1", "light_2", "light_3", "rolling_attack", "estus"} | {
-    *("heavy_1", "heavy_2", "weapon_art", "riposte", "jump"),
+    *("heavy_1", "heavy_2", "weapon_art", "riposte", "jump")
 }
 
 

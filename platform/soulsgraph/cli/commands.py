@@ -18,14 +18,7 @@ from soulsgraph.cli.remedies import command_line, in_commands
 from soulsgraph.paper.study import ReproductionFolder, Study
 from soulsgraph.results.tables import WinRateTable, write_episodes, write_rows
 from soulsgraph.runs import evaluate as evaluating
-from soulsgraph.runs.lineage import (
-    finished_versions,
-    own_stage,
-    own_stages,
-    predecessors,
-    scenarios_of,
-    upstream_versions,
-)
+from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import Plan, check_learns, check_range, lasting_name
 from soulsgraph.runs.progress import stage_progress
 from soulsgraph.runs.run_folder import RunFolder, check_given
@@ -118,12 +111,12 @@ def train(
     begun = (run / "plan.json").exists()
     given = plan if graph is None else {**plan, "graph": graph}
     folder = options.open_run(run, given) if begun else RunFolder.planned(run, Plan(**options.plan_values(given)))
-    stage = own_stage(folder, skill)
-    if not finished_versions(folder, stage):
+    stage = lineage.own_stage(folder, skill)
+    if not lineage.finished_versions(folder, stage):
         check_learns(folder.plan, [stage])
     if begun:
         # Whether they are there is known before Ray starts.
-        upstream_versions(folder, stage)
+        lineage.upstream_versions(folder, stage)
     elif upstream := folder.plan.skill_graph.upstream(skill):
         raise SoulsGraphError(
             f"{run}: expected a run with {', '.join(upstream)} trained, found no run; "
@@ -175,7 +168,7 @@ def evaluate(
     evaluated = fight.scenario_name or run.plan.scenario
     trained_on = trained_on and lasting_name(trained_on)
     if trained_on and not evaluating.was_trained_on(run, trained_on):
-        known = (run.plan.scenario, *predecessors(run))
+        known = (run.plan.scenario, *lineage.predecessors(run))
         raise UnknownNameError(f"scenario for --trained-on of {folder}", trained_on, known)
     source = trained_on or evaluating.source_of(run, evaluated)
     setting = evaluating.Setting(evaluated, source, fight.start, fight.random_skills)
@@ -235,7 +228,7 @@ def skills(folder: Annotated[Positional[Path], "RUN"], output: RunOptions = DEFA
         folder: Run folder, or the name of an agent of the zoo.
     """
     run = open_run(folder)
-    cards, scenarios = evaluating.check_library(run), scenarios_of(run)
+    cards, scenarios = evaluating.check_library(run), lineage.scenarios_of(run)
     lines = [_describe(card, scenarios[card.skill, card.version]) for card in cards]
     output.show([card.to_dict() for card in cards], *lines)
 
@@ -284,9 +277,9 @@ def reproduce(
 
 
 def _train_and_evaluate(run: RunFolder, session: options.SessionOptions, *notes: str) -> None:
-    stages = own_stages(run)
+    stages = lineage.own_stages(run)
     # Before the run is begun, and anything starts.
-    check_learns(run.plan, [stage for stage in stages if not run.begun or not finished_versions(run, stage)])
+    check_learns(run.plan, [stage for stage in stages if not run.begun or not lineage.finished_versions(run, stage)])
     for note in notes:
         session.console.print(note, soft_wrap=True)
     # Imported here: the other commands need none of it.
@@ -320,10 +313,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def _evaluate_and_show(
-    run: RunFolder,
-    evaluation: options.EvaluationOptions,
-    output: OutputOptions,
-    place: Workplace | None = None,
+    run: RunFolder, evaluation: options.EvaluationOptions, output: OutputOptions, place: Workplace | None = None
 ) -> None:
     """Evaluate every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON; print it.
 

@@ -93,10 +93,7 @@ def _issue(tokens: Tokens, pc: str, file: Path) -> Path:
 
 
 def certificates(
-    hosts: tuple[str, ...],
-    output: OutputOptions = DEFAULT_OUTPUT,
-    fleet: Path = _FLEET,
-    days: int = HEAD_DAYS,
+    hosts: tuple[str, ...], output: OutputOptions = DEFAULT_OUTPUT, fleet: Path = _FLEET, days: int = HEAD_DAYS
 ) -> None:
     """Make the head's certificate and key beside the fleet's file, and our own small CA if there is none.
 
@@ -123,9 +120,7 @@ def certificates(
 
 
 def status(
-    run: Annotated[Positional[Path], arg(metavar="RUN")],
-    output: RunOptions = DEFAULT_RUN,
-    once: bool = False,
+    run: Annotated[Positional[Path], arg(metavar="RUN")], output: RunOptions = DEFAULT_RUN, once: bool = False
 ) -> None:
     """Show how the games of a run's fleet do, anew every second until Ctrl-C.
 
@@ -252,11 +247,7 @@ def _line(game: GameStatus) -> str:
     return "; ".join([*said, game.note] if game.note else said)
 
 
-def plan(
-    output: RunOptions = DEFAULT_RUN,
-    fleet: Path = _FLEET,
-    wait_s: float = 60.0,
-) -> None:
+def plan(output: RunOptions = DEFAULT_RUN, fleet: Path = _FLEET, wait_s: float = 60.0) -> None:
     """Wait for the PCs that the fleet's file names, and show which of their games could play here; train nothing.
 
     It ends once every PC has answered. Exit 1 if one is missing, or has a game that could not play. The code of every

@@ -12,14 +12,7 @@ import grpc
 from soulsgraph.cli.remedies import command_line
 from soulsgraph_clusters.fleet.gateway.folder import read_drained
 from soulsgraph_clusters.fleet.gateway.serving import SERVER_OPTIONS, bind
-from soulsgraph_clusters.fleet.protocol.security import (
-    ENDS_SOON,
-    Tokens,
-    certified_hosts,
-    read_identity,
-    read_pair,
-    read_token_file,
-)
+from soulsgraph_clusters.fleet.protocol import security
 from soulsgraph_clusters.fleet.protocol.settings import METRICS_READER, Fleet, load_fleet, split_address
 from soulsgraph_envs.core.access import family_of, join_address, read_private
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -66,10 +59,10 @@ def _check_certificate(checks: Checks, fleet: Fleet, file: Path) -> None:
         return
     remedy = f"make it anew: {command_line('fleet', 'certificates', '--fleet', file, '--hosts', 'HOST')}"
     with checks.failing(name, remedy):
-        chain, _ = read_pair(fleet.folder / settings.certificate, fleet.folder / settings.key, remedy)
-        read_identity(settings, fleet.folder, settings.relays)
-        ends, hosts = chain[0].not_valid_after_utc, ", ".join(certified_hosts(chain[0])) or "no host"
-        lasts = ends - datetime.now(UTC) >= ENDS_SOON
+        chain, _ = security.read_pair(fleet.folder / settings.certificate, fleet.folder / settings.key, remedy)
+        security.read_identity(settings, fleet.folder, settings.relays)
+        ends, hosts = chain[0].not_valid_after_utc, ", ".join(security.certified_hosts(chain[0])) or "no host"
+        lasts = ends - datetime.now(UTC) >= security.ENDS_SOON
         checks.expect(name, lasts, f"of {hosts}, until {ends:%Y-%m-%d}", remedy)
 
 
@@ -78,7 +71,7 @@ def _check_tokens(checks: Checks, fleet: Fleet, file: Path) -> None:
     with checks.failing("drained PCs", "delete the file, and drain PCs anew"):
         drained = read_drained(fleet.folder)
     with checks.failing("tokens", _CORRECT):
-        known = Tokens(fleet.folder / fleet.settings.tokens).names
+        known = security.Tokens(fleet.folder / fleet.settings.tokens).names
         of_pcs = [name for name in known if name != METRICS_READER]
         if not fleet.settings.pcs:
             found = f"of {', '.join(of_pcs)}; every PC with one may play" if of_pcs else "none"
@@ -103,7 +96,7 @@ def _check_private_files(checks: Checks, fleet: Fleet) -> None:
     """Check that nobody else may read keys and tokens beside the file; the head's own key came with its certificate."""
     for path in sorted(fleet.folder.glob("*.token")):
         with checks.failing(path.name, "delete it, and issue another token"):
-            read_token_file(path)
+            security.read_token_file(path)
             checks.ok(path.name, "only its owner may read it")
     key = fleet.folder / "ca.key"
     if key.exists():
@@ -120,7 +113,10 @@ def _check_metrics(checks: Checks, fleet: Fleet, file: Path) -> None:
     host, port = split_address(address)
     with checks.failing(name, "end the other program, which may be a run of this fleet, or correct `metrics`"):
         _check_port(host, port)
-        if fleet.settings.certificate and METRICS_READER not in Tokens(fleet.folder / fleet.settings.tokens).names:
+        if (
+            fleet.settings.certificate
+            and METRICS_READER not in security.Tokens(fleet.folder / fleet.settings.tokens).names
+        ):
             checks.fail(name, f"{address} is free, and no token reads them", f"make it: {_token(METRICS_READER, file)}")
             return
         checks.ok(name, f"{address} is free")

@@ -183,7 +183,7 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
             "bench",
             "Measure speed: training beside stable-baselines3 and stock RLlib, the simulator, a tick, whole commands.",
             "train",
-        ),
+        )
     },
 }
 COMMANDS = {name: command for commands in GROUPS.values() for name, command in commands.items()}

@@ -101,10 +101,7 @@ def copy(name: Name, run: Path, output: OutputOptions = DEFAULT_OUTPUT) -> None:
 
 
 def verify(
-    names: Names = (),
-    output: OutputOptions = DEFAULT_OUTPUT,
-    episodes: int | None = None,
-    out: Path | None = None,
+    names: Names = (), output: OutputOptions = DEFAULT_OUTPUT, episodes: int | None = None, out: Path | None = None
 ) -> None:
     """Play the episodes of agents' cards again and compare the win rates; exit 1 if one does not hold.
 
@@ -167,10 +164,7 @@ def compare(
 
 
 def build(
-    names: Names = (),
-    output: OutputOptions = DEFAULT_OUTPUT,
-    runs: Path = Path("runs/zoo"),
-    out: Path = AGENTS,
+    names: Names = (), output: OutputOptions = DEFAULT_OUTPUT, runs: Path = Path("runs/zoo"), out: Path = AGENTS
 ) -> None:
     """Train the zoo's agents anew and put them into the package; a call that was stopped is gone on with.
 

@@ -10,15 +10,7 @@ import numpy as np
 
 from soulsgraph.paper import expected_ranges as ranges
 from soulsgraph.paper.records import TABLE_1_PARTS, Records, Reproduction
-from soulsgraph.results.statistics import (
-    Interval,
-    SettingRates,
-    Spread,
-    WinCount,
-    interquartile_mean,
-    interquartile_mean_interval,
-    paired_difference,
-)
+from soulsgraph.results import statistics
 from soulsgraph.results.tables import markdown_table, number, with_interval, yes_no
 from soulsgraph.runs.evaluate import TABLE_1
 
@@ -63,11 +55,11 @@ def report_tables(reproductions: Sequence[Reproduction], variants: Sequence[Repr
     return {name: rows for name, rows in tables.items() if rows}
 
 
-def _place(setting: SettingRates) -> dict[str, str]:
+def _place(setting: statistics.SettingRates) -> dict[str, str]:
     return {"label": setting.label, "part": setting.part, "scenario": setting.scenario, "start": setting.start}
 
 
-def _paper(setting: SettingRates) -> Mapping[str, float | None]:
+def _paper(setting: statistics.SettingRates) -> Mapping[str, float | None]:
     if setting.paper_percent is None:
         return {"paper_percent": None}
     paper = ranges.paper_rate(setting.paper_percent)
@@ -75,9 +67,9 @@ def _paper(setting: SettingRates) -> Mapping[str, float | None]:
     return counts | paper.wilson.columns("paper_wilson_") | paper.clopper_pearson.columns("paper_exact_")
 
 
-def _difference(first: Spread, second: Spread) -> dict[str, Any]:
+def _difference(first: statistics.Spread, second: statistics.Spread) -> dict[str, Any]:
     """Return the figures of first - second in points, paired by seed; nothing but their number for no shared seed."""
-    difference = paired_difference(first, second)
+    difference = statistics.paired_difference(first, second)
     if difference is None:
         return {"seeds": 0}
     above, below = (int((sign * difference.values > 0.0).sum()) for sign in (1, -1))
@@ -123,7 +115,7 @@ def _ablation_rows(variants: Sequence[Reproduction]) -> Records:
     reference = None
     for variant in variants:
         scores = _scores(variant)
-        mine = Spread({seed: float(np.mean(each)) for seed, each in scores.items()})
+        mine = statistics.Spread({seed: float(np.mean(each)) for seed, each in scores.items()})
         row: dict[str, Any] = {"variant": variant.name, "seeds": len(scores)}
         for label in ranges.ABLATION_ROWS:
             if label in variant.setting:
@@ -131,8 +123,11 @@ def _ablation_rows(variants: Sequence[Reproduction]) -> Records:
                 row |= {f"{label}: median": spread.median, f"{label}: deviation": spread.deviation}
         if scores:
             table = [*scores.values()]
-            row |= {"score": interquartile_mean(table), **interquartile_mean_interval(table).columns("score_")}
-        if difference := paired_difference(mine, reference):
+            row |= {
+                "score": statistics.interquartile_mean(table),
+                **statistics.interquartile_mean_interval(table).columns("score_"),
+            }
+        if difference := statistics.paired_difference(mine, reference):
             row |= {"difference": difference.mean, **difference.mean_interval.columns("difference_")}
         reference = reference or mine
         rows.append(row)
@@ -231,7 +226,7 @@ def end_to_end(reproduction: Reproduction) -> str:
     """Return how often the end-to-end agent chose each action, in percent of its decisions."""
     shares = [(name, spread) for name, spread in reproduction.measure.items() if _SHARE in name]
     percent = {
-        name.removeprefix(_SHARE): Spread({seed: 100.0 * share for seed, share in spread.by_seed.items()})
+        name.removeprefix(_SHARE): statistics.Spread({seed: 100.0 * share for seed, share in spread.by_seed.items()})
         for name, spread in sorted(shares, key=lambda item: -item[1].median)
     }
     title = f"### What the end-to-end agent does, {reproduction.title}: % of its greedy decisions"
@@ -255,13 +250,7 @@ def other_settings(reproduction: Reproduction) -> str:
 
 def ablation(variants: Sequence[Reproduction]) -> str:
     """Return the ablation table, a row a variant; the first is the one that the others are compared with."""
-    headings = (
-        "variant",
-        "seeds",
-        *ranges.ABLATION_ROWS,
-        "interquartile mean of all",
-        "difference from the first",
-    )
+    headings = ("variant", "seeds", *ranges.ABLATION_ROWS, "interquartile mean of all", "difference from the first")
     rows = [
         (
             row["variant"],
@@ -301,20 +290,20 @@ def _paper_cell(percent: float | None) -> str:
     return f"{percent:.1f} ({paper.wins}/{paper.episodes}; Wilson {wilson}; exact {exact})"
 
 
-def _spread_cells(spread: Spread, digits: int = 1) -> tuple[str, ...]:
+def _spread_cells(spread: statistics.Spread, digits: int = 1) -> tuple[str, ...]:
     figures = spread.to_dict()
     cells = (_interval_cell(figures, name, digits) for name in ("mean", "interquartile_mean", "deviation"))
     return (f"**{number(spread.median, digits)}**", *cells)
 
 
-def _expected_cells(reproduction: Reproduction, setting: SettingRates) -> tuple[str, str]:
+def _expected_cells(reproduction: Reproduction, setting: statistics.SettingRates) -> tuple[str, str]:
     if reproduction.preset in ranges.BEYOND_PAPER:
         return ("", "")
     expected = ranges.ROW_RANGES[setting.label]
     return expected.text(), yes_no(expected.holds(setting.spread.median))
 
 
-def _seed_cell(count: WinCount | None) -> str:
+def _seed_cell(count: statistics.WinCount | None) -> str:
     if count is None:
         return ""
     low, high = count.wilson
@@ -338,7 +327,7 @@ def _difference_cells(row: Mapping[str, Any]) -> tuple[str, str]:
 def _interval_cell(row: Mapping[str, Any], value: str, digits: int = 1) -> str:
     if value not in row:
         return ""
-    return with_interval(row[value], Interval(row[f"{value}_low"], row[f"{value}_high"]), digits)
+    return with_interval(row[value], statistics.Interval(row[f"{value}_low"], row[f"{value}_high"]), digits)
 
 
 def _median_and_deviation(row: Mapping[str, Any], label: str) -> str:
@@ -347,7 +336,7 @@ def _median_and_deviation(row: Mapping[str, Any], label: str) -> str:
     return f"{number(row[f'{label}: median'])} ({number(row[f'{label}: deviation'])})"
 
 
-def _measure_table(title: str, spreads: Mapping[str, Spread | None], what: str = "measure") -> str:
+def _measure_table(title: str, spreads: Mapping[str, statistics.Spread | None], what: str = "measure") -> str:
     rows = []
     for name, spread in spreads.items():
         if spread:

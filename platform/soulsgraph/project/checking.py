@@ -24,15 +24,8 @@ from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, practice_ground
 from soulsgraph_envs.skills.paper_skills import Animations, Observations
+from soulsgraph_policies.agents import projects
 from soulsgraph_policies.agents.graph import SkillGraph
-from soulsgraph_policies.agents.projects import (
-    LoadedProject,
-    authors_error,
-    expect_finite_rewards,
-    fault,
-    find_graph,
-    loaded_projects,
-)
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 
 if TYPE_CHECKING:
@@ -75,7 +68,7 @@ class SmokeTest:
         return asdict(self)
 
 
-def scenarios_of(loaded: LoadedProject) -> tuple[str, ...]:
+def scenarios_of(loaded: projects.LoadedProject) -> tuple[str, ...]:
     """Return the scenario files of a project, or the shipped one that its skills are checked in."""
     files = sorted((loaded.folder / "data" / "scenarios").glob("*.toml"))
     return tuple(map(str, files)) or (_SCENARIO,)
@@ -88,13 +81,13 @@ def validate(project: str) -> Iterator[ProjectCheck]:
         KeyError: if it is not loaded.
     """
     first: dict[str, str] = {}
-    for check in _all_checks(loaded_projects()[project], project):
+    for check in _all_checks(projects.loaded_projects()[project], project):
         # What a file's line leads to everywhere is named once.
         known = "" if check.holds else first.setdefault(check.found, check.name)
         yield check if known in ("", check.name) else replace(check, found=f"as {known}")
 
 
-def _all_checks(loaded: LoadedProject, project: str) -> Iterator[ProjectCheck]:
+def _all_checks(loaded: projects.LoadedProject, project: str) -> Iterator[ProjectCheck]:
     yield ProjectCheck("project", True, f"{project}, code {loaded.digest[:16]}")
     names, scenarios = [own.definition.name for own in loaded.project.skills], scenarios_of(loaded)
     for name in names:
@@ -115,7 +108,7 @@ def smoke(project: str) -> Iterator[SmokeTest]:
         KeyError: if it is not loaded.
         SoulsGraphError: if a skill is of no graph of the project, or anything in it does not hold.
     """
-    loaded = loaded_projects()[project]
+    loaded = projects.loaded_projects()[project]
     for name in (own.definition.name for own in loaded.project.skills):
         ground = _ground_of(loaded, name)
         random, reference = (float(ground.play(name, at_random, None).returns.mean()) for at_random in (True, False))
@@ -123,11 +116,11 @@ def smoke(project: str) -> Iterator[SmokeTest]:
         yield SmokeTest(name, Path(ground.scenario).stem, random, reference, decisions, updates)
 
 
-def _graphs(loaded: LoadedProject) -> list[SkillGraph]:
-    return [find_graph(f"{loaded.project.name}/{graph.name}") for graph in loaded.project.graphs]
+def _graphs(loaded: projects.LoadedProject) -> list[SkillGraph]:
+    return [projects.find_graph(f"{loaded.project.name}/{graph.name}") for graph in loaded.project.graphs]
 
 
-def _ground_of(loaded: LoadedProject, skill: str) -> _Ground:
+def _ground_of(loaded: projects.LoadedProject, skill: str) -> _Ground:
     """Return the first graph that a skill is in, in the project's first scenario."""
     for graph in _graphs(loaded):
         if skill in graph.skills:
@@ -143,9 +136,9 @@ def _checked(name: str, check: Callable[[], str]) -> ProjectCheck:
     except SoulsGraphError as error:
         return ProjectCheck(name, False, str(error))
     except (Exception, SystemExit, KeyboardInterrupt) as error:  # A project's code may fail in any way.
-        if not isinstance(error, Exception) and authors_error(error) is None:
+        if not isinstance(error, Exception) and projects.authors_error(error) is None:
             raise
-        return ProjectCheck(name, False, fault(error))
+        return ProjectCheck(name, False, projects.fault(error))
 
 
 def _observations(name: str) -> str:
@@ -169,7 +162,7 @@ def _finite(what: str, *arrays: npt.NDArray[Any]) -> None:
             raise SoulsGraphError(f"{what}: expected finite numbers, found {shown(array[~np.isfinite(array)][0])}.")
 
 
-def _update(loaded: LoadedProject, name: str) -> str:
+def _update(loaded: projects.LoadedProject, name: str) -> str:
     decisions, updates = _ground_of(loaded, name).learned(name, _MOMENT)
     return f"{updates} updates from {decisions} decisions, weights finite"
 
@@ -193,7 +186,7 @@ class _Ground:
     def play(self, name: str, at_random: bool, ticks: int | None = _TICKS) -> Episodes:
         """Play a skill at random or by its reference where it trains, those upstream by theirs."""
         episodes = self._play((*self.graph.upstream(name), name), name, at_random, ticks)
-        expect_finite_rewards(make_skill(name), episodes.terms)
+        projects.expect_finite_rewards(make_skill(name), episodes.terms)
         return episodes
 
     def _play(self, names: Sequence[str], trained: str, at_random: bool, ticks: int | None) -> Episodes:

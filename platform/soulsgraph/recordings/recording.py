@@ -160,11 +160,7 @@ def record(fighter: Fighter, seeds: Seeds, folder: Path, on_written: OnWritten |
 
 
 def record_in_games(
-    fighter: Fighter,
-    seeds: Seeds,
-    folder: Path,
-    games: Sequence[GameSettings],
-    on_written: OnWritten | None = None,
+    fighter: Fighter, seeds: Seeds, folder: Path, games: Sequence[GameSettings], on_written: OnWritten | None = None
 ) -> tuple[PlayedGame, ...]:
     """Play one fight a seed in running games, a thread each, and write each fight; return how each game ran.
 

@@ -34,11 +34,7 @@ def _list_of(kind: pa.DataType) -> pa.DataType:
 PART = _struct(first=pa.float64(), last=pa.float64())
 #: A sector in front of the boss that a blow strikes.
 AREA = _struct(
-    reach_m=pa.float64(),
-    half_arc_rad=pa.float64(),
-    offset_m=pa.float64(),
-    winding_up=pa.float64(),
-    open=pa.bool_(),
+    reach_m=pa.float64(), half_arc_rad=pa.float64(), offset_m=pa.float64(), winding_up=pa.float64(), open=pa.bool_()
 )
 
 

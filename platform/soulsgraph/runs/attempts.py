@@ -15,14 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Protocol
 
-from soulsgraph.runs.supervision import (
-    INTERRUPTED,
-    STOP_WITHIN_S,
-    UNAVAILABLE,
-    describe_process,
-    has_ended,
-    supervised_command,
-)
+from soulsgraph.runs import supervision
 from soulsgraph_clusters.sessions.head import describe_end
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 
@@ -36,7 +29,7 @@ _ERRORS_WITHIN_S = 2.0
 _LONGEST_LINE = 300
 _LOOK_EVERY_S = 1.0
 #: Ray kills a job that did not stop in its own time, two minutes where a supervisor started the head.
-_JOB_ENDS_WITHIN_S = STOP_WITHIN_S + 30.0
+_JOB_ENDS_WITHIN_S = supervision.STOP_WITHIN_S + 30.0
 #: A head that comes back knows nothing of its drivers, and one that found it again would wait there for minutes. Ray's
 #: own limit is a minute; no head starts within this one.
 _ENVIRONMENT = {"RAY_gcs_rpc_server_reconnect_timeout_s": "10"}
@@ -101,7 +94,7 @@ class Processes:
         alone = sys.platform != "win32"
         # The standard input stays open until this process ends, however it does: then the command ends too.
         pipe, environment = subprocess.PIPE, _ENVIRONMENT | os.environ
-        line = supervised_command(self._command.words)
+        line = supervision.supervised_command(self._command.words)
         process = subprocess.Popen(line, stdin=pipe, stderr=pipe, env=environment, start_new_session=alone)
         assert process.stdin is not None, "a pipe"
         assert process.stderr is not None, "a pipe"
@@ -120,7 +113,7 @@ def _wait(process: subprocess.Popen[bytes], stopped: Stopped) -> int:
         if stopped():
             process.send_signal(signal.SIGINT)
             try:
-                return process.wait(STOP_WITHIN_S)
+                return process.wait(supervision.STOP_WITHIN_S)
             except subprocess.TimeoutExpired:
                 process.kill()
         time.sleep(0.1)
@@ -170,7 +163,7 @@ class Jobs:
                 self._submit(stopped)
             return self._follow(stopped)
         except UnavailableError as error:
-            return AttemptEnd(UNAVAILABLE, str(error))
+            return AttemptEnd(supervision.UNAVAILABLE, str(error))
 
     def _submit(self, stopped: Stopped) -> None:
         # Imported here: without jobs a supervisor needs nothing of Ray.
@@ -179,11 +172,11 @@ class Jobs:
 
         for job in self._server.unfinished():
             about = job.metadata or {}
-            if about.get(FOLDER) == self._folder and has_ended(about.get(SUPERVISOR, "")):
+            if about.get(FOLDER) == self._folder and supervision.has_ended(about.get(SUPERVISOR, "")):
                 self._report(f"job {job.submission_id} writes {self._folder}, and its supervisor is gone: it is ended")
                 self._end(job.submission_id, stopped)
         self._name, self._began_s = f"{self._command.words[0]}-{secrets.token_hex(4)}", time.monotonic()
-        about = {SUPERVISOR: describe_process(), FOLDER: self._folder}
+        about = {SUPERVISOR: supervision.describe_process(), FOLDER: self._folder}
         # It waits for the job, which may be there even where the answer to its submission is lost.
         self._log = JobLog(self._server, self._name, _print)
         self._server.submit(self._name, [self._command.program, *self._command.words], about, _ENVIRONMENT)
@@ -200,7 +193,7 @@ class Jobs:
                 return _end_of_job(f"job {name} of {self._command.title}", job, self._forget(), ran_s)
             pause(_LOOK_EVERY_S, stopped)
         self.close()
-        return AttemptEnd(INTERRUPTED, "it was interrupted")
+        return AttemptEnd(supervision.INTERRUPTED, "it was interrupted")
 
     def _end(self, name: str, stopped: Stopped = lambda: False) -> None:
         """Stop a job, if it is there, and wait for its end."""
@@ -240,7 +233,7 @@ def _end_of_job(what: str, job: JobDetails, last_line: str, ran_s: float) -> Att
     if job.status == "SUCCEEDED":
         return AttemptEnd(0, f"{what} succeeded", ran_s)
     if job.status == "STOPPED":
-        return AttemptEnd(INTERRUPTED, f"{what} was stopped", ran_s)
+        return AttemptEnd(supervision.INTERRUPTED, f"{what} was stopped", ran_s)
     if job.driver_exit_code is not None:
         return AttemptEnd(
             job.driver_exit_code, f"{what} {describe_end(job.driver_exit_code, last_line)}", ran_s, last_line

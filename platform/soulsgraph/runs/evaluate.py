@@ -11,15 +11,8 @@ import numpy as np
 
 from soulsgraph.results.files import describe_origin
 from soulsgraph.results.tables import WinRate, write_episodes, write_rows
+from soulsgraph.runs import lineage
 from soulsgraph.runs.identity import Key
-from soulsgraph.runs.lineage import (
-    cards_of,
-    cards_trained_on,
-    expect_own_fight,
-    expect_unchanged,
-    training_call,
-    version_in_play,
-)
 from soulsgraph.runs.plan import Plan, check_range, scenario_digest
 from soulsgraph.runs.real_time import OnFinished, PlayedGame, play_in_games
 from soulsgraph.runs.run_folder import RunFolder
@@ -128,7 +121,7 @@ def play_variants(agent: Agent, seeds: Seeds, variants: int) -> Episodes:
 
 def was_trained_on(run: RunFolder, scenario: str, skills: Sequence[str] | None = None) -> bool:
     """Return whether the run has a version of one of the skills, by default of any, trained in a scenario's fight."""
-    return any(skills is None or card.skill in skills for card in cards_trained_on(run, scenario))
+    return any(skills is None or card.skill in skills for card in lineage.cards_trained_on(run, scenario))
 
 
 def source_of(run: RunFolder, scenario: str) -> str:
@@ -139,13 +132,13 @@ def source_of(run: RunFolder, scenario: str) -> str:
     """
     if was_trained_on(run, scenario):
         return scenario
-    expect_unchanged(run, scenario)
+    lineage.expect_unchanged(run, scenario)
     return run.plan.scenario
 
 
 def load_artifacts(run: RunFolder, trained_on: str, skills: Sequence[str]) -> dict[str, Artifact]:
     """Load the versions that play after training on a scenario."""
-    return {name: _load(run, name, version_in_play(run, name, trained_on)) for name in skills}
+    return {name: _load(run, name, lineage.version_in_play(run, name, trained_on)) for name in skills}
 
 
 def load_networks(
@@ -169,7 +162,7 @@ def check_library(run: RunFolder) -> list[SkillCard]:
         SoulsGraphError: if one is damaged, cannot be read or does not fit the run.
     """
     scenario = load_scenario(run.plan.scenario)
-    artifacts = [_load(run, card.skill, card.version) for card in cards_of(run)]
+    artifacts = [_load(run, card.skill, card.version) for card in lineage.cards_of(run)]
     for artifact in artifacts:
         artifact.network(make_skill(artifact.card.skill, run.plan.options), scenario)
     return [artifact.card for artifact in artifacts]
@@ -185,7 +178,7 @@ def make_agent(run: RunFolder, setting: Setting) -> Agent:
     run.plan.check_fight(setting.scenario)
     if setting.scenario.endswith(".toml"):
         # It may have been edited since the run was opened.
-        expect_own_fight(run, setting.scenario)
+        lineage.expect_own_fight(run, setting.scenario)
     skills = tuple(make_skill(name, run.plan.options) for name in run.plan.skill_graph.order)
     trained = [skill for skill in skills if skill.name not in setting.randomize]
     networks = load_networks(run, setting.trained_on, trained, scenario)
@@ -285,7 +278,7 @@ def evaluate(
         "start": agent.scenario.start,
         "trained_on": setting.trained_on,
         "randomized": list(setting.randomize),
-        "versions": {name: version_in_play(run, name, setting.trained_on) for name in agent.networks},
+        "versions": {name: lineage.version_in_play(run, name, setting.trained_on) for name in agent.networks},
         "preset": run.plan.preset,
         "training_seed": run.plan.seed,
         "seed": seed,
@@ -346,7 +339,7 @@ def allowed_rows(run: RunFolder) -> tuple[WinRateRow, ...]:
     if missing:
         raise SoulsGraphError(
             f"{run.path}: expected every skill trained, found no {', '.join(missing)}; "
-            f"train them first: {training_call(run, missing[0])}."
+            f"train them first: {lineage.training_call(run, missing[0])}."
         )
     if settings := plan.own_settings:
         home = plan.scenario

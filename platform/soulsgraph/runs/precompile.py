@@ -31,16 +31,8 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
+from soulsgraph_policies.agents import inference
 from soulsgraph_policies.agents.agent import Agent
-from soulsgraph_policies.agents.inference import (
-    DEVIATION,
-    MEAN,
-    FrozenNetwork,
-    FusedNetworks,
-    RunningNormalizer,
-    Weights,
-    layer_names_at,
-)
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.sampler import Transitions
 
@@ -165,14 +157,14 @@ def _play() -> None:
     """Observe, and evaluate a network for a skill of several lanes, its inputs and Q-values too."""
     skill = make_skill("camera")
     sizes = (skill.observation.size, 2, 2, len(skill.actions))
-    weights: Weights = {MEAN: np.zeros(sizes[0]), DEVIATION: np.ones(sizes[0])}
+    weights: inference.Weights = {inference.MEAN: np.zeros(sizes[0]), inference.DEVIATION: np.ones(sizes[0])}
     for index, (inputs, outputs) in enumerate(pairwise(sizes)):
-        names = layer_names_at(index)
+        names = inference.layer_names_at(index)
         weights |= {names[0]: np.zeros((outputs, inputs), np.float32), names[1]: np.zeros(outputs, np.float32)}
-    network = FrozenNetwork.of(skill, load_scenario(_SCENARIO), weights, clip=5.0)
+    network = inference.FrozenNetwork.of(skill, load_scenario(_SCENARIO), weights, clip=5.0)
     rows, actions = np.zeros((_LANES, STATE_SIZE), np.float32), np.zeros((_LANES, 1), np.int64)
     network.observation(rows)
-    networks = FusedNetworks([network])
+    networks = inference.FusedNetworks([network])
     networks.act(rows, np.ones((_LANES, 1), np.bool_), actions)
     networks.q_values(0, rows)
     networks.inputs(0, rows)
@@ -191,7 +183,7 @@ def _learn() -> None:
     observations, values = np.zeros((count, inputs), np.float32), np.zeros(count, np.float32)
     whole = np.zeros(count, np.int64)
     transitions = Transitions(observations, observations, whole, values, whole > 0, whole, whole, whole)
-    normalizer, replay = RunningNormalizer(inputs), ReplayBuffer(numbers, inputs)
+    normalizer, replay = inference.RunningNormalizer(inputs), ReplayBuffer(numbers, inputs)
     normalizer.update(observations)
     replay.add(transitions)
     batch = replay.sample(count, np.random.default_rng(0), normalizer)

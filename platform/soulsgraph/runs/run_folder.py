@@ -14,18 +14,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from soulsgraph.results.files import api_call
 from soulsgraph.runs.plan import RENAMED_PRESETS, Plan, scenario_digest
 from soulsgraph.runs.supervision import end_orphan, lock_owner
+from soulsgraph_envs.core import files
 from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
-from soulsgraph_envs.core.files import (
-    check_text,
-    check_writable,
-    is_unfinished,
-    make_folder,
-    settle,
-    settle_all,
-    write_json,
-    writing,
-)
 from soulsgraph_envs.core.locks import FileLock, HeldError
 from soulsgraph_policies.agents.library import SkillLibrary
 from soulsgraph_policies.agents.projects import ProjectDigest
@@ -103,8 +94,8 @@ class PlannedFolder(ABC, Generic[P]):
         folder = cls(path, plan)
         folder.begun = False
         folder.require_empty()
-        check_text(path)
-        check_writable(path)
+        files.check_text(path)
+        files.check_writable(path)
         folder.check_memory()
         return folder
 
@@ -133,15 +124,15 @@ class PlannedFolder(ABC, Generic[P]):
             LockError: if its file system has no locks.
             WriteError: if the folder cannot be written.
         """
-        with writing(self.path):
+        with files.writing(self.path):
             if not self.begun:
-                make_folder(self.path)
+                files.make_folder(self.path)
             lock = _take(self.path)
         with lock:
-            settle_all(self.path)
+            files.settle_all(self.path)
             if not self.begun:
                 self.require_empty()
-                write_json(self.path / self.plan_file, to_table(self.description()))
+                files.write_json(self.path / self.plan_file, to_table(self.description()))
                 self.begun = True
             yield
 
@@ -153,8 +144,8 @@ class PlannedFolder(ABC, Generic[P]):
             WriteError: if it cannot be written.
         """
         if self.path.exists():
-            with writing(self.path), _take(self.path) as lock:
-                settle_all(self.path)
+            with files.writing(self.path), _take(self.path) as lock:
+                files.settle_all(self.path)
                 self.require_empty()
                 # Whoever makes another from now on is in the way of the rename.
                 lock.remove()
@@ -163,7 +154,7 @@ class PlannedFolder(ABC, Generic[P]):
         """Refuse a folder in which something is, but for a lock and what killed writers left; raises RunFolderError."""
         path = self.path
         with reading(path):
-            if path.exists() and any(file.name != LOCK and not is_unfinished(file) for file in path.iterdir()):
+            if path.exists() and any(file.name != LOCK and not files.is_unfinished(file) for file in path.iterdir()):
                 go_on, there = f"go on with `{self.opening}`", (path / self.plan_file).is_file()
                 found, first = (f"a {self.kind}", go_on) if there else ("other files", "remove them")
                 raise RunFolderError(path, f"an empty folder for a new {self.kind}", found, f"{first} or {_ANOTHER}")
@@ -214,7 +205,7 @@ class RunFolder(PlannedFolder[Plan]):
         file = path / cls.plan_file
         with reading(path):
             if not path.exists():
-                settle(path.parent)
+                files.settle(path.parent)
             begun, there = file.is_file(), path.exists()
         if not begun:
             found = "no plan.json in it" if there else "no such folder"

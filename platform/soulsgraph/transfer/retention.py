@@ -18,20 +18,10 @@ from rich.table import Table
 from soulsgraph.results.files import api_call
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs import evaluate as evaluating
+from soulsgraph.runs import lineage
 from soulsgraph.runs.curves import checkpoint_files, load_checkpoint, weights_by_skill, with_variants
 from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting
 from soulsgraph.runs.identity import KEY, read_key
-from soulsgraph.runs.lineage import (
-    branch,
-    cards_by_stage,
-    chain_fights,
-    curve_folder,
-    domain_cards,
-    domain_chain,
-    expect_present,
-    made_key,
-    stage_of,
-)
 from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer.measures import win_row
@@ -156,8 +146,8 @@ def measure_retention(
         WriteError: if the results cannot be written.
     """
     evaluating.check_evaluation(seed, episodes)
-    domains = domain_chain(run)
-    expect_present(run, domains)
+    domains = lineage.domain_chain(run)
+    lineage.expect_present(run, domains)
     if len(domains) < 2:
         raise SoulsGraphError(
             f"{run.path}: expected a run adapted to another scenario, found one that knows {domains[0]} only; "
@@ -179,12 +169,13 @@ def measure_retention(
         kept = []
         for domain in domains[:-1]:
             with temporary_folder("soulsgraph-retention-") as folder:
-                before = won_by(branch(run, Path(folder, "run"), domain), Setting(domain, domain))
+                before = won_by(lineage.branch(run, Path(folder, "run"), domain), Setting(domain, domain))
             kept.append(HomeRetention(domain, before, won[domain, domain]))
         training = tuple(counted(training_transfer(run, domain, seed)) for domain in domains[1:])
     retention = Retention(domains, wins, np.array(random), episodes, tuple(kept), training)
     write_json(
-        run.path / "results" / "retention.json", {**retention.to_dict(), "fights": chain_fights(run, domains[-1])}
+        run.path / "results" / "retention.json",
+        {**retention.to_dict(), "fights": lineage.chain_fights(run, domains[-1])},
     )
     write_rows(run.results("retention"), retention.rows())
     return retention
@@ -229,11 +220,11 @@ def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
         LibraryError: if a skill was never trained, or is damaged.
         SoulsGraphError: if a checkpoint is damaged.
     """
-    before = domain_chain(run, domain)[:-1]
+    before = lineage.domain_chain(run, domain)[:-1]
     untrained = Setting(domain, domain, randomize=run.plan.skill_graph.order)
     agent = evaluating.make_agent(run, Setting(domain, before[-1]) if before else untrained)
     steps, rates = [0], win_rates(agent, seed)
-    for cards in cards_by_stage(domain_cards(run, domain)):
+    for cards in lineage.cards_by_stage(lineage.domain_cards(run, domain)):
         points, clip = _points(run, cards), cards[-1].observation_clip
         learned = [*points.values()]
         steps += [steps[-1] + step for step in points]
@@ -247,9 +238,9 @@ def _points(run: RunFolder, cards: Sequence[SkillCard]) -> dict[int, dict[str, W
 
     There are no checkpoints where skills that learned beside them, or the stage, have been trained again since.
     """
-    stage, end = stage_of(run, cards), sum(card.training.steps for card in cards)
-    complete, folder = len(cards) >= len(cards[-1].training.jointly), curve_folder(run, stage)
-    own = complete and not made_key(run, cards).differing(read_key(folder / KEY))
+    stage, end = lineage.stage_of(run, cards), sum(card.training.steps for card in cards)
+    complete, folder = len(cards) >= len(cards[-1].training.jointly), lineage.curve_folder(run, stage)
+    own = complete and not lineage.made_key(run, cards).differing(read_key(folder / KEY))
     files = checkpoint_files(folder) if own else {}
     points = {step: weights_by_skill(stage.skill, load_checkpoint(path)) for step, path in files.items() if step < end}
     return points | {end: {card.skill: run.library.load(card.skill, card.version).playing for card in cards}}
@@ -300,7 +291,7 @@ def training_transfer(run: RunFolder, domain: str, seed: int) -> TrainingTransfe
     Raises:
         SoulsGraphError: if a checkpoint or an artifact is damaged.
     """
-    budget = sum(card.training.budget for card in domain_cards(run, domain))
+    budget = sum(card.training.budget for card in lineage.domain_cards(run, domain))
     scratch = scratch_arm(run, domain, budget)
     trained = scratch and all(scratch.library.versions(skill) for skill in run.plan.skill_graph.order)
     alone = success_curve(scratch, domain, seed) if scratch and trained else None

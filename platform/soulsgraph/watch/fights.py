@@ -10,16 +10,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from soulsgraph.runs import lineage
 from soulsgraph.runs.curves import checkpoint_files, load_checkpoint, weights_by_skill
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, source_of
-from soulsgraph.runs.lineage import (
-    curve_folder,
-    finished_versions,
-    frozen_versions,
-    is_of_stage,
-    own_stages,
-    version_in_play,
-)
 from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.episodes import Flags, Floats, Integers, Outcome, outcome_of
@@ -76,7 +69,9 @@ class AgentSource:
     @property
     def stage(self) -> Stage | None:
         """The first stage of the curriculum that is not finished; None where all are."""
-        return next((stage for stage in own_stages(self.run) if not finished_versions(self.run, stage)), None)
+        return next(
+            (stage for stage in lineage.own_stages(self.run) if not lineage.finished_versions(self.run, stage)), None
+        )
 
     def agent(self) -> WatchedAgent:
         """Return who plays now.
@@ -97,7 +92,7 @@ class AgentSource:
         scenario = self._scenario or plan.scenario
         trained_on = source_of(run, scenario)
         agent = make_agent(run, Setting(scenario, trained_on, self._start, self._randomize))
-        players = {name: f"v{version_in_play(run, name, trained_on)}" for name in agent.networks}
+        players = {name: f"v{lineage.version_in_play(run, name, trained_on)}" for name in agent.networks}
         for skill in agent.skills:
             if (version := self._versions.get(skill.name)) is not None:
                 artifact = run.library.load(skill.name, version)
@@ -118,7 +113,7 @@ class AgentSource:
             scenario = practice_ground(scenario, skills[-1])
         networks: dict[str, FrozenNetwork] = {}
         players: dict[str, str] = {}
-        for name, version in frozen_versions(run, stage).items():
+        for name, version in lineage.frozen_versions(run, stage).items():
             skill = next(skill for skill in skills if skill.name == name)
             networks[name], players[name] = run.library.load(name, version).network(skill, scenario), f"v{version}"
         parent = None if stage.parent is None else run.library.load(stage.skill, stage.parent)
@@ -154,8 +149,8 @@ def _check_version(run: RunFolder, skill: str, version: int) -> None:
 
 def _newest(run: RunFolder, stage: Stage) -> tuple[int, Path] | None:
     """Return the step and file of a stage's newest checkpoint; a training process may be writing the next one."""
-    folder = curve_folder(run, stage)
-    return max(checkpoint_files(folder).items(), default=None) if is_of_stage(run, stage, folder) else None
+    folder = lineage.curve_folder(run, stage)
+    return max(checkpoint_files(folder).items(), default=None) if lineage.is_of_stage(run, stage, folder) else None
 
 
 @dataclass(frozen=True)

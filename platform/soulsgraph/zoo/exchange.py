@@ -28,15 +28,8 @@ from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import STATE_SIZE, Column, StateRows
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills.definition import ANIMATION_COUNTS
+from soulsgraph_policies.agents import foreign_files
 from soulsgraph_policies.agents.agent import Agent
-from soulsgraph_policies.agents.foreign_files import (
-    ACTION,
-    OBSERVATION,
-    Q_VALUES,
-    import_onnx,
-    onnx_model,
-    read_saved_dqn,
-)
 from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks, RunningNormalizer
 from soulsgraph_policies.agents.library import Artifact, SkillCard
 
@@ -103,11 +96,12 @@ def export_onnx(
         WriteError: if the folder cannot be written.
     """
     check_range("check", observations, 1, MOST_OBSERVATIONS)
-    import_onnx()
+    foreign_files.import_onnx()
     agent, cards = make_agent(run, setting), _cards(run, setting)
     networks = {name: network for name, network in agent.networks.items() if isinstance(network, FrozenNetwork)}
     models = {
-        name: onnx_model(network, _facts(agent, network, cards[name], setting)) for name, network in networks.items()
+        name: foreign_files.onnx_model(network, _facts(agent, network, cards[name], setting))
+        for name, network in networks.items()
     }
     recorded, found = recorded_rows(agent, observations), []
     drawn = drawn_rows(recorded.values(), observations)
@@ -219,14 +213,16 @@ def compare_model(network: FrozenNetwork, model: bytes, rows: StateRows, source:
 
 def both_values(network: FrozenNetwork, model: bytes, rows: StateRows) -> Iterator[tuple[Floats, Floats, Integers]]:
     """Yield our Q-values (n, actions), the model's, and the model's actions (n,), part by part."""
-    _, onnxruntime = import_onnx()
+    _, onnxruntime = foreign_files.import_onnx()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     fused = FusedNetworks([network])
     for start in range(0, len(rows), _AT_ONCE):
         part = np.ascontiguousarray(rows[start : start + _AT_ONCE])
-        theirs, actions = session.run([Q_VALUES, ACTION], {OBSERVATION: network.observation(part)})
+        theirs, actions = session.run(
+            [foreign_files.Q_VALUES, foreign_files.ACTION], {foreign_files.OBSERVATION: network.observation(part)}
+        )
         yield fused.q_values(0, part), theirs, actions
 
 
@@ -295,7 +291,7 @@ def imported_artifact(run: RunFolder, stage: Stage, file: Path, statistics: Path
     known = Statistics((0.0,) * size, (_NO_VARIANCE,) * size, _NO_CLIP)
     if statistics is not None:
         known = read_statistics(statistics, size)
-    saved = read_saved_dqn(file, (size, *setup.hyperparameters.hidden_sizes, len(skill.actions)))
+    saved = foreign_files.read_saved_dqn(file, (size, *setup.hyperparameters.hidden_sizes, len(skill.actions)))
     artifact = trained_artifact(setup, saved.weights, known.normalizer(), saved.steps)
     card = artifact.card
     # How it learned elsewhere is not known here.

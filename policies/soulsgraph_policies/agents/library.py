@@ -30,16 +30,8 @@ from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_envs.core.files import whole_folder
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.skills import Skill
+from soulsgraph_policies.agents import inference
 from soulsgraph_policies.agents.graph import SkillGraph
-from soulsgraph_policies.agents.inference import (
-    DEVIATION,
-    HEAD,
-    MEAN,
-    FrozenNetwork,
-    RunningNormalizer,
-    Weights,
-    layer_names_at,
-)
 from soulsgraph_policies.agents.projects import ProjectDigest
 
 FORMAT_VERSION = 2
@@ -226,13 +218,13 @@ class NormalizerStatistics:
     count: Annotated[float, _NOT_NEGATIVE]
 
     @classmethod
-    def of(cls, normalizer: RunningNormalizer) -> NormalizerStatistics:
+    def of(cls, normalizer: inference.RunningNormalizer) -> NormalizerStatistics:
         """Return a normaliser's statistics."""
         return cls(tuple(normalizer.mean.tolist()), tuple(normalizer.variance.tolist()), float(normalizer.count))
 
-    def normalizer(self) -> RunningNormalizer:
+    def normalizer(self) -> inference.RunningNormalizer:
         """Return a normaliser that continues the statistics."""
-        normalizer = RunningNormalizer(len(self.mean))
+        normalizer = inference.RunningNormalizer(len(self.mean))
         normalizer.set_state({"mean": np.array(self.mean), "variance": np.array(self.variance), "count": self.count})
         return normalizer
 
@@ -344,32 +336,27 @@ class Artifact:
     """
 
     card: SkillCard
-    parameters: Weights
+    parameters: inference.Weights
 
     @property
-    def weights(self) -> Weights:
+    def weights(self) -> inference.Weights:
         """The parameters with the normaliser, as `QNetworkModule.load_weights` takes them."""
         normalizer = self.card.normalizer.normalizer()
-        return {MEAN: normalizer.mean, DEVIATION: normalizer.deviation, **self.parameters}
+        return {inference.MEAN: normalizer.mean, inference.DEVIATION: normalizer.deviation, **self.parameters}
 
     @property
-    def playing(self) -> Weights:
+    def playing(self) -> inference.Weights:
         """The weights that play, without a head."""
-        return {name: values for name, values in self.weights.items() if not name.startswith(f"{HEAD}.")}
+        return {name: values for name, values in self.weights.items() if not name.startswith(f"{inference.HEAD}.")}
 
-    def network(self, skill: Skill, scenario: Scenario) -> FrozenNetwork:
+    def network(self, skill: Skill, scenario: Scenario) -> inference.FrozenNetwork:
         """Return the network that plays the skill in a scenario."""
-        return FrozenNetwork.of(skill, scenario, self.playing, self.card.observation_clip)
+        return inference.FrozenNetwork.of(skill, scenario, self.playing, self.card.observation_clip)
 
 
 def graph_fields(graph: SkillGraph) -> dict[str, Any]:
     """Return the fields of a card that describe its graph."""
-    return {
-        "graph": graph.name,
-        "graph_skills": graph.skills,
-        "graph_edges": graph.edges,
-        "graph_digest": graph.digest,
-    }
+    return {"graph": graph.name, "graph_skills": graph.skills, "graph_edges": graph.edges, "graph_digest": graph.digest}
 
 
 def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], source: object) -> Artifact:
@@ -380,10 +367,10 @@ def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], sour
     """
     named = _renamed(card, tensors, source) if card.format_version == _OLD_FORMAT else dict(tensors)
     for index, (inputs, outputs) in enumerate(pairwise(card.layer_sizes)):
-        for name, shape in zip(layer_names_at(index), ((outputs, inputs), (outputs,)), strict=True):
+        for name, shape in zip(inference.layer_names_at(index), ((outputs, inputs), (outputs,)), strict=True):
             _check_tensor(named, name, shape, source)
     expected = 2 * (len(card.layer_sizes) - 1)
-    others = sorted(name for name in named if not name.startswith(f"{HEAD}."))
+    others = sorted(name for name in named if not name.startswith(f"{inference.HEAD}."))
     if len(others) != expected:
         raise LibraryError(source, f"{expected} tensors and those of a head", f"{len(named)}: {', '.join(others)}")
     for name, values in named.items():
@@ -392,13 +379,13 @@ def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], sour
     return Artifact(card, named)
 
 
-def _renamed(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], source: object) -> Weights:
+def _renamed(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], source: object) -> inference.Weights:
     """Return tensors of the old format with the present names and layout."""
-    named: Weights = {}
+    named: inference.Weights = {}
     others = dict(tensors)
     for index, (inputs, outputs) in enumerate(pairwise(card.layer_sizes)):
         old = f"layer.{index}.weight", f"layer.{index}.bias"
-        for name, new, shape in zip(old, layer_names_at(index), ((inputs, outputs), (outputs,)), strict=True):
+        for name, new, shape in zip(old, inference.layer_names_at(index), ((inputs, outputs), (outputs,)), strict=True):
             _check_tensor(tensors, name, shape, source)
             named[new] = np.ascontiguousarray(others.pop(name).T)
     return named | {name.removeprefix("extra."): values for name, values in others.items()}

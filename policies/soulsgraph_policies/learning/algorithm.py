@@ -41,15 +41,8 @@ from ray.tune import Trainable
 from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_policies.agents.inference import Weights
+from soulsgraph_policies.learning import env_runners
 from soulsgraph_policies.learning.checkpoint import read_training_state, write_training_state
-from soulsgraph_policies.learning.env_runners import (
-    ChunkRunner,
-    LocalRunnerGroup,
-    RemoteSampling,
-    RemoteSpeedCheck,
-    SkillGraphEnvRunner,
-    runner_failures,
-)
 from soulsgraph_policies.learning.hyperparameters import check_memory
 from soulsgraph_policies.learning.learner import ModuleTraining, SkillDQNLearner, as_multi_agent_batch
 from soulsgraph_policies.learning.module import RelativePaths, absolute
@@ -169,14 +162,14 @@ class SkillDQN(RelativePaths, DQN):
         self._decisions_per_iteration = self.config.decisions_per_iteration
         #: How many remote runners play.
         self.live_runners = int(config.num_env_runners)
-        self._remote: RemoteSampling | None = None
+        self._remote: env_runners.RemoteSampling | None = None
         #: Remote runners that came back, which RLlib does not know yet.
         self._back: list[int] = []
         self._own_runners = self.makes_runners or not config.num_env_runners
         if self._own_runners:
             # RLlib makes no runners where nothing is to be sampled.
             self.config = self._online(False)
-        with runner_failures():
+        with env_runners.runner_failures():
             super().setup(self.config)
 
     def _set_up_metrics(self) -> None:
@@ -205,7 +198,11 @@ class SkillDQN(RelativePaths, DQN):
         self._title = " + ".join(trained) or "nothing learns"
         self._described = self.config.to_dict() | self._learned_by()
         self._remote = self._remote_sampling() if config.num_env_runners else None
-        self._saving, self._rounds_wall_s, self._learning_s = RemoteSpeedCheck(self._title, self.live_runners), 0.0, 0.0
+        self._saving, self._rounds_wall_s, self._learning_s = (
+            env_runners.RemoteSpeedCheck(self._title, self.live_runners),
+            0.0,
+            0.0,
+        )
         self._changed(config.module_spaces())
 
     def _learned_by(self) -> dict[str, Any]:
@@ -214,14 +211,16 @@ class SkillDQN(RelativePaths, DQN):
         last = next(reversed(own.values()), self.config.hyperparameters)
         return {"own_hyperparameters": own, "hyperparameters": last}
 
-    def _remote_sampling(self) -> RemoteSampling | None:
+    def _remote_sampling(self) -> env_runners.RemoteSampling | None:
         """Return what keeps remote runners sampling; None where they are asked otherwise."""
         modules = list(self.config.module_spaces())
-        return RemoteSampling(self.env_runner_group, modules, self._state_of, self.config.synchronous, self._title)
+        return env_runners.RemoteSampling(
+            self.env_runner_group, modules, self._state_of, self.config.synchronous, self._title
+        )
 
     def make_runners(self, config: SkillDQNConfig) -> EnvRunnerGroup:
         """Return the env runners where RLlib does not make them."""
-        return LocalRunnerGroup(config)
+        return env_runners.LocalRunnerGroup(config)
 
     def _online(self, online: bool) -> SkillDQNConfig:
         config: SkillDQNConfig = self.config.copy(copy_frozen=False)
@@ -344,7 +343,7 @@ class SkillDQN(RelativePaths, DQN):
             self.metrics.log_value((ENV_RUNNER_RESULTS, f"{name}_lifetime"), count, reduce="lifetime_sum")
         self._recent.ended = 0
 
-    def _remote_rounds(self, remote: RemoteSampling, left: int) -> int:
+    def _remote_rounds(self, remote: env_runners.RemoteSampling, left: int) -> int:
         """Run rounds with what remote runners sample, one a chunk, until `left` decisions or a wish to stop."""
         received, began, going_on = 0, time.perf_counter(), True
         while going_on:
@@ -438,9 +437,9 @@ class SkillDQN(RelativePaths, DQN):
         return learning.playing_weights() if finished else learning.newest_weights()
 
     @property
-    def _runner(self) -> ChunkRunner:
+    def _runner(self) -> env_runners.ChunkRunner:
         runner = self.env_runner_group.local_env_runner
-        assert isinstance(runner, ChunkRunner)
+        assert isinstance(runner, env_runners.ChunkRunner)
         return runner
 
     def weights(self, module: str) -> Weights:
@@ -634,7 +633,7 @@ class SkillDQN(RelativePaths, DQN):
 
 
 SkillDQNConfig.usual_algorithm = SkillDQN
-SkillDQNConfig.usual_runner, SkillDQNConfig.any_runner = SkillGraphEnvRunner, ChunkRunner
+SkillDQNConfig.usual_runner, SkillDQNConfig.any_runner = env_runners.SkillGraphEnvRunner, env_runners.ChunkRunner
 
 
 def _not_by(called: str, instead: str) -> SoulsGraphError:

@@ -135,9 +135,7 @@ def test_a_cluster_is_joined_by_its_address(cluster):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "changes",
-    [{"RAY_AUTH_TOKEN": "0" * 64}, {"RAY_AUTH_MODE": "disabled"}],
-    ids=["a wrong token", "no token"],
+    "changes", [{"RAY_AUTH_TOKEN": "0" * 64}, {"RAY_AUTH_MODE": "disabled"}], ids=["a wrong token", "no token"]
 )
 def test_a_cluster_that_refuses_the_token_is_told_as_such(cluster, changes):
     code = f"from soulsgraph_clusters.sessions.session import check_cluster; check_cluster('{cluster.address}')"

@@ -13,14 +13,7 @@ from dataclasses import replace
 import pytest
 
 from fakes.scripted import ScriptedTrials
-from soulsgraph_envs.combat.scripted import (
-    DODGE_IDLE,
-    MOVE_IDLE,
-    STRIKE,
-    ConstantScript,
-    OracleDodge,
-    OracleFight,
-)
+from soulsgraph_envs.combat.scripted import DODGE_IDLE, MOVE_IDLE, STRIKE, ConstantScript, OracleDodge, OracleFight
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.testing import check_game

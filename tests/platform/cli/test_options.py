@@ -18,13 +18,7 @@ import tyro
 
 from soulsgraph.cli import data, fleet, main, make_app, zoo
 from soulsgraph.cli.commands import StudyOptions, study_values
-from soulsgraph.cli.options import (
-    EvaluationOptions,
-    FightOptions,
-    PlanOptions,
-    SessionOptions,
-    plan_values,
-)
+from soulsgraph.cli.options import EvaluationOptions, FightOptions, PlanOptions, SessionOptions, plan_values
 from soulsgraph.cli.output import JobFolder, OutputOptions, RunOptions, check_kept, written_names
 from soulsgraph.cli.projects import ComparedOptions
 from soulsgraph.cli.watch import PictureOptions

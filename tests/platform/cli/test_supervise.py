@@ -79,10 +79,7 @@ def test_after_the_last_restart_it_ends_with_the_commands_code(supervise):
 
 @pytest.mark.parametrize(
     ("words", "found"),
-    [
-        (("train", "nonsense"), "nonsense"),
-        (("doctor",), "unknown command to supervise: expected one of curriculum"),
-    ],
+    [(("train", "nonsense"), "nonsense"), (("doctor",), "unknown command to supervise: expected one of curriculum")],
 )
 def test_bad_input_is_final(supervise, words, found):
     supervised = supervise("--", *words)

@@ -150,10 +150,7 @@ def test_a_driver_that_outlived_its_job_is_ended_and_no_other(tmp_path, monkeypa
         assert owner == f"{holder.pid} {parent.pid}"
         monkeypatch.setattr(supervision, "_supervisor", os.getppid())
         assert not end_orphan(lock, owner, 1.0), "its job runs"
-        with (
-            pytest.raises(SoulsGraphError, match=f"found process {holder.pid};"),
-            run.locked(),
-        ):
+        with pytest.raises(SoulsGraphError, match=f"found process {holder.pid};"), run.locked():
             pass
     finally:
         parent.kill()

@@ -15,10 +15,7 @@ from soulsgraph_policies.agents.projects import forget_project, loaded_projects
 
 PAGE = Path(__file__).parents[3] / "docs" / "own_skills.md"
 #: What makes each command small enough for a test.
-SMALL = {
-    "compare": ("--scale", "0.01", "--seeds", "1", "--episodes", "20"),
-    "watch": ("--seconds", "1"),
-}
+SMALL = {"compare": ("--scale", "0.01", "--seeds", "1", "--episodes", "20"), "watch": ("--seconds", "1")}
 
 
 @pytest.fixture

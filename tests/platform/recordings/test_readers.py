@@ -140,9 +140,7 @@ def test_rllibs_behavioural_cloning_reads_an_export(session: None, fights: Path,
         .env_runners(num_env_runners=0)
         .learners(num_learners=0)
         .offline_data(
-            input_=[str(path)],
-            map_batches_kwargs={"concurrency": 1, "num_cpus": 1},
-            dataset_num_iters_per_learner=10,
+            input_=[str(path)], map_batches_kwargs={"concurrency": 1, "num_cpus": 1}, dataset_num_iters_per_learner=10
         )
         .training(train_batch_size_per_learner=256, lr=1e-3)
         .debugging(log_level="ERROR", seed=1)

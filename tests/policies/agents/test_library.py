@@ -183,10 +183,7 @@ def _refusal(library):
         ({"results": {"win_rate": [[0.25]]}}, r"results\.win_rate: expected a number, found \[\[0\.25\]\]"),
         ({"training": asdict(replace(_TRAINING, steps=80_001))}, "checksum: expected that of its content"),
         ({"training": {**asdict(_TRAINING), "note": ""}}, r"training\.note: expected .*found an unknown key"),
-        (
-            {"training": {**asdict(_TRAINING), "packages": {"ray": 2}}},
-            r"training\.packages\.ray: expected a text",
-        ),
+        ({"training": {**asdict(_TRAINING), "packages": {"ray": 2}}}, r"training\.packages\.ray: expected a text"),
         ({"graph_edges": [["camera"]]}, r"graph_edges\[0\]: expected a list of 2 texts"),
         ({"graph_edges": [["camera", 2]]}, r"graph_edges\[0\]\[1\]: expected a text, found 2"),
         ({"layer_sizes": [3, 0, 4]}, r"layer_sizes\[1\]: expected a whole number from 1"),

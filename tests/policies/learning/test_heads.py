@@ -24,12 +24,7 @@ def make_module(quantiles: int, dueling: bool, seed: int = 0, **options: Any) ->
     module = QNetworkModule(
         observation_space=Box(-np.inf, np.inf, (SKILL.observation.size,), np.float32),
         action_space=Discrete(len(SKILL.actions)),
-        model_config={
-            "hidden_sizes": (16, 9),
-            "observation_clip": 10.0,
-            "seed": seed,
-            "head": (quantiles, dueling),
-        },
+        model_config={"hidden_sizes": (16, 9), "observation_clip": 10.0, "seed": seed, "head": (quantiles, dueling)},
         **options,
     )
     if not options:

@@ -92,11 +92,11 @@ USED: dict[str, set[str]] = {
     },
     "evaluation": {"evaluation_interval", "evaluation_duration", "evaluation_config"},
     "reporting": {
-        *("metrics_num_episodes_for_smoothing", "min_sample_timesteps_per_iteration", "custom_stats_cls_lookup"),
+        *("metrics_num_episodes_for_smoothing", "min_sample_timesteps_per_iteration", "custom_stats_cls_lookup")
     },
     "debugging": {"seed", "log_level", "log_sys_usage"},
     "fault_tolerance": {
-        *("restart_failed_env_runners", "max_num_env_runner_restarts", "delay_between_env_runner_restarts_s"),
+        *("restart_failed_env_runners", "max_num_env_runner_restarts", "delay_between_env_runner_restarts_s")
     },
     "resources": {
         *("num_cpus_for_main_process", "custom_resources_for_main_process", "placement_strategy", "local_gpu_idx"),

@@ -298,10 +298,7 @@ def checked_games(options: HostOptions) -> tuple[GameSettings, ...]:
 
 
 def play_games(
-    options: HostOptions,
-    report: Callable[[str], None],
-    stopped: Callable[[], bool],
-    projects: Sequence[Path] = (),
+    options: HostOptions, report: Callable[[str], None], stopped: Callable[[], bool], projects: Sequence[Path] = ()
 ) -> None:
     """Play this PC's games until `stopped` returns true; raises as `playing`."""
     with playing(options, report, projects):

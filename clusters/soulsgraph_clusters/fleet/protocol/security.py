@@ -15,12 +15,7 @@ from typing import Annotated, Any, Literal
 import grpc
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from soulsgraph_clusters.fleet.protocol.settings import FleetError, FleetSettings, check_name, split_address
 from soulsgraph_envs.core.access import PRIVATE, TOKEN_KEY, bearer, new_token, plain_host, read_private, read_token

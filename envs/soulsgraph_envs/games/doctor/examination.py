@@ -15,14 +15,7 @@ from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
-from soulsgraph_envs.games.doctor.machine import (
-    HARMLESS,
-    Check,
-    Checks,
-    check_bindings,
-    check_keyboard,
-    check_machine,
-)
+from soulsgraph_envs.games.doctor.machine import HARMLESS, Check, Checks, check_bindings, check_keyboard, check_machine
 from soulsgraph_envs.games.keyboard.guarded_device import HeldKeys, find_window
 from soulsgraph_envs.games.memory.address_map import AddressMap, load_address_map
 from soulsgraph_envs.games.memory.game_memory import GameMemory

@@ -102,13 +102,7 @@ class LiveGame:
 
     lanes, tick_s = 1, 0.1
 
-    def __init__(
-        self,
-        link: Link,
-        settings: GameSettings,
-        clock: Clock | None = None,
-        draw: Draw = draw_start,
-    ) -> None:
+    def __init__(self, link: Link, settings: GameSettings, clock: Clock | None = None, draw: Draw = draw_start) -> None:
         self._draw = draw
         #: The latest reading: its levels are the game's own, even where a practice ground is refilled.
         self.reading: Reading = {}

@@ -176,11 +176,7 @@ class DriverState:
         self.clock.sleep(game_s / self.speed)
 
     def until(
-        self,
-        what: str,
-        met: Callable[[Reading], bool],
-        limit_s: float,
-        act: Callable[[Reading], None] = lambda _: None,
+        self, what: str, met: Callable[[Reading], bool], limit_s: float, act: Callable[[Reading], None] = lambda _: None
     ) -> Reading:
         """Return the first reading that meets a condition; call `act` on each one that does not.
 
@@ -203,11 +199,7 @@ class DriverState:
         return reading
 
     def until_reachable(
-        self,
-        what: str,
-        met: Callable[[Reading], bool],
-        limit_s: float,
-        act: Callable[[Reading], None] = lambda _: None,
+        self, what: str, met: Callable[[Reading], bool], limit_s: float, act: Callable[[Reading], None] = lambda _: None
     ) -> None:
         """Wait as `until` does, but tolerate a game that cannot be reached or stands still, as at a loading screen."""
         end_s = self.clock.now() + limit_s / self.settings.speed

@@ -13,14 +13,7 @@ from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.games.keyboard.device import KEYS, rgb_of
 from soulsgraph_envs.games.memory.address_map import pack, unpack
 from soulsgraph_envs.games.realtime.link import GameSettings, LinkError, Reading, RefusedError
-from soulsgraph_envs.games.siphon.attributes import (
-    MOST_BYTES,
-    Attribute,
-    ItemCount,
-    ItemListNames,
-    ProcessInfo,
-    attributes_for,
-)
+from soulsgraph_envs.games.siphon import attributes
 from soulsgraph_envs.games.siphon.calls import (
     CALL_TIMEOUT_S,
     SEARCH_TIMEOUT_S,
@@ -116,9 +109,9 @@ class SiphonLink:
                 f"Siphon: expected no pid, found {settings.pid}: the server finds the game by its name; "
                 "leave pid out, or give it to the server."
             )
-        self._file = attributes_for(settings.map)
+        self._file = attributes.attributes_for(settings.map)
         info = self._file.process_info
-        self._process = ProcessInfo(settings.process or info.name, settings.window or info.window_name)
+        self._process = attributes.ProcessInfo(settings.process or info.name, settings.window or info.window_name)
         self.calls = SiphonCalls(settings, patience_s)
         self.keys = SiphonKeys(self.calls)
         self._attributes = dict(self._file.attributes)
@@ -233,12 +226,12 @@ class SiphonLink:
             self._attributes |= found
             self.calls.configure(self._process, self._attributes)
 
-    def _read_list(self, names: ItemListNames, entry_size: int) -> tuple[Attribute, bytes]:
+    def _read_list(self, names: attributes.ItemListNames, entry_size: int) -> tuple[attributes.Attribute, bytes]:
         """Read a whole list; empty if there is none, as no source confirms where inventories are."""
         attribute = self._attributes[names.entries]
         try:
             capacity = int(unpack("i32", answer_bytes(*self.calls.get([names.capacity]))))
-            if not 0 < capacity <= MOST_BYTES // entry_size:
+            if not 0 < capacity <= attributes.MOST_BYTES // entry_size:
                 return attribute, b""
             self._attributes[names.entries] = replace(attribute, length=capacity * entry_size)
             self.calls.configure(self._process, self._attributes)
@@ -271,13 +264,13 @@ class ItemFinder:
     `entries` and `quantities` are the attributes of those entries, by name; empty until it is found.
     """
 
-    def __init__(self, field: str, count: ItemCount) -> None:
+    def __init__(self, field: str, count: attributes.ItemCount) -> None:
         self.count = count
         self._field = field
-        self.entries: dict[str, Attribute] = {}
-        self.quantities: dict[str, Attribute] = {}
+        self.entries: dict[str, attributes.Attribute] = {}
+        self.quantities: dict[str, attributes.Attribute] = {}
 
-    def locate(self, lists: Sequence[tuple[Attribute, bytes]]) -> dict[str, Attribute]:
+    def locate(self, lists: Sequence[tuple[attributes.Attribute, bytes]]) -> dict[str, attributes.Attribute]:
         """Search the item in whole lists, each with its attribute; return the attributes that track it."""
         self.entries, self.quantities = {}, {}
         size, quantity_at = self.count.entry_size, self.count.quantity_at
@@ -314,5 +307,5 @@ class ItemFinder:
         return next(iter(self.quantities)), pack("u32", value)
 
 
-def _at(start: Attribute, offset: int) -> Attribute:
+def _at(start: attributes.Attribute, offset: int) -> attributes.Attribute:
     return replace(start, offsets=(*start.offsets[:-1], start.offsets[-1] + offset))

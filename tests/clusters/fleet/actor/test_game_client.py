@@ -266,13 +266,7 @@ def test_a_roll_call_keeps_no_more_games_of_a_pc_than_a_stage_has(tmp_path, monk
     call = RollCall(Fleet(settings, tmp_path))
     with closing(call), grpc.insecure_channel(f"127.0.0.1:{call.port}") as channel:
         ask = channel.stream_stream(PLAY, FromGame.SerializeToString)
-        for token, game, lanes in (
-            (attic, "1", 1),
-            (attic, "2", 1),
-            (attic, "3", 1),
-            (attic, "1", 4),
-            (den, "1", 1),
-        ):
+        for token, game, lanes in ((attic, "1", 1), (attic, "2", 1), (attic, "3", 1), (attic, "1", 4), (den, "1", 1)):
             hello = FromGame(hello=Hello(protocol=1, game=game, lanes=lanes, version="9"))
             next(ask(iter([hello]), metadata=token_metadata(token)))
         assert [(one.pc, one.game, one.lanes) for one in call.answers] == [

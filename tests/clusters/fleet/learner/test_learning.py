@@ -130,9 +130,7 @@ def test_the_journal_keeps_what_comes_after_the_checkpoint_that_was_resumed(stag
     monkeypatch.setattr(JournalRunner, "prune", lambda _, before: pruned.append(before), raising=False)
     group = algorithm.env_runner_group
     monkeypatch.setattr(
-        group,
-        "foreach_env_runner",
-        lambda call, **_: [call(group.local_env_runner)] if callable(call) else [],
+        group, "foreach_env_runner", lambda call, **_: [call(group.local_env_runner)] if callable(call) else []
     )
     algorithm.load_checkpoint(str(tmp_path / "first"))
     monkeypatch.setattr(learning, "MOST_RECORDS", 5)

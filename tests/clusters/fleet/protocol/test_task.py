@@ -31,9 +31,7 @@ def test_a_stage_has_a_module_for_each_skill_and_the_last_learns():
 def test_another_policy_mapping_changes_what_pcs_play():
     modules = {"camera": "eyes", "lock_on": "finger", "movement": "legs"}
     other = _config(
-        policies=set(modules.values()),
-        policy_mapping_fn=lambda agent, *_: modules[agent],
-        policies_to_train=["finger"],
+        policies=set(modules.values()), policy_mapping_fn=lambda agent, *_: modules[agent], policies_to_train=["finger"]
     )
     task = STAGE.task(other)
     assert dict(task.plays) == modules

@@ -127,8 +127,5 @@ def test_a_specification_makes_any_class_with_arguments_of_its_own_each_time() -
 
     spec = eldengym.EnvSpec("Foreign-v0", Foreign, {"seen": []}, max_episode_steps=7)
     first, second = spec.make(host="pc:1"), spec.make(max_step=3)
-    assert (first.options, second.options) == (
-        {"seen": [], "host": "pc:1", "max_step": 7},
-        {"seen": [], "max_step": 3},
-    )
+    assert (first.options, second.options) == ({"seen": [], "host": "pc:1", "max_step": 7}, {"seen": [], "max_step": 3})
     assert first.options["seen"] is not second.options["seen"]

@@ -194,10 +194,7 @@ def test_keys_come_up_when_a_client_is_killed(served: ServedStandIn, device: XTe
         "print(client.input_key_toggle('W', True)['success'], flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", program, served.server.address],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", program, served.server.address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "True\n"
