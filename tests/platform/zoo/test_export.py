@@ -151,7 +151,9 @@ def test_equal_values_are_near_ties_and_the_first_is_chosen(agent):
 
 def test_a_file_that_chooses_otherwise_is_refused_and_nothing_is_written(agent, monkeypatch, tmp_path):
     other = make_agent(open_agent("iudex-phase1-best-1"), _PHASE_1).networks
-    monkeypatch.setattr(exporting, "onnx_model", lambda network, facts: onnx_model(other[network.skill], facts))
+    monkeypatch.setattr(
+        exporting.foreign_files, "onnx_model", lambda network, facts: onnx_model(other[network.skill], facts)
+    )
     with pytest.raises(SoulsGraphError, match=r"^camera: expected the model to choose our action, found another one"):
         export_onnx(open_agent(_AGENT), tmp_path / "out", _PHASE_1, 500)
     assert not (tmp_path / "out").exists()
