@@ -61,8 +61,12 @@ def make(id: str) -> gymnasium.Env[Any, Any]:
         return gymnasium.make(id)
 
 
+#: One environment of each family is asked a thousand times; the others are asked what every kind of nonsense is.
+OFTEN = {"soulsgraph/Skill-v0": 500, "soulsgraph/SoulsGymIudex-v0": 500, "soulsgraph/EldenGym-v0": 500}
+
+
 @pytest.mark.parametrize("id", REGISTERED)
-def test_10_000_invalid_actions_and_seeds_leave_every_environment_as_it_was(id: str) -> None:
+def test_invalid_actions_and_seeds_leave_every_environment_as_it_was(id: str) -> None:
     disturbed, calm = make(id), make(id)
     valid = [int(action) for action in np.random.default_rng(1).integers(0, disturbed.action_space.n, 6)]
     for env in (disturbed, calm):
@@ -71,7 +75,7 @@ def test_10_000_invalid_actions_and_seeds_leave_every_environment_as_it_was(id: 
     # To Gymnasium a bool is an integer.
     beside = [disturbed.action_space.n, 10**7, 10**30, 10**5000, 2**63, np.uint64(2**64 - 1), True, False]
     wrong_actions = itertools.cycle(beside)
-    for number, value in enumerate(itertools.islice(nonsense(np.random.default_rng(2)), 5_000)):
+    for number, value in enumerate(itertools.islice(nonsense(np.random.default_rng(2)), OFTEN.get(id, 100))):
         with pytest.raises(SoulsGraphError) as refused:
             disturbed.step(next(wrong_actions) if number % 5 == 0 else value)
         assert "\n" not in str(refused.value)
@@ -86,7 +90,7 @@ def test_10_000_invalid_actions_and_seeds_leave_every_environment_as_it_was(id: 
 
 def test_the_fuzz_test_knows_every_face() -> None:
     faces = ("Skill", "EndToEnd", "EldenGym", *(f"SoulsGym{name}" for name in ("Iudex", "IudexImg", "Vordt")))
-    assert {f"soulsgraph/{face}-v0" for face in faces} <= set(REGISTERED)
+    assert {f"soulsgraph/{face}-v0" for face in faces} | {*OFTEN} <= set(REGISTERED)
 
 
 @pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.errors.SimulatedGameWarning")

@@ -6,6 +6,7 @@ from soulsgraph.bench import describe
 from soulsgraph.bench.commands import bench_commands, command_times
 
 
+@pytest.mark.slow
 def test_a_whole_command_is_measured_in_a_folder_of_its_own(tmp_path):
     code = """import os, pathlib, sys, time
 print("compiling" if "NUMBA_CACHE_DIR" in os.environ else "ready")

@@ -204,6 +204,7 @@ def test_what_listens_there_is_never_joined_by_a_second_head(monkeypatch):
     assert lines == []
 
 
+@pytest.mark.slow
 def test_a_head_that_does_not_start_is_reported_with_its_last_line():
     lines, port = [], free_port()
     head = RayHead(f"ray start --head --port={port} --num-cpus=many", lines.append)

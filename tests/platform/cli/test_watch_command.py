@@ -87,6 +87,7 @@ def test_without_a_display_every_window_is_refused_at_once_in_one_line(folder, t
         assert 'render_mode="rgb_array"' in line, line
 
 
+@pytest.mark.slow
 def test_files_are_written_without_a_display(watched, folder, tmp_path):
     short = ("--seconds", 1.2, "--seed", 3)
     found = watched("--gif", tmp_path / "a.gif", "--episodes", 2, *short)
@@ -115,6 +116,7 @@ def test_an_agent_of_the_zoo_is_watched_by_its_name(monkeypatch, capsys, tmp_pat
         assert picture.size == (640, 360)
 
 
+@pytest.mark.slow
 def test_a_window_shows_the_fights_until_they_are_over(folder, tmp_path):
     with virtual_screen() as display:
         environment = {**os.environ, "DISPLAY": display, "SDL_VIDEODRIVER": "x11", "SDL_AUDIODRIVER": "dummy"}
@@ -147,6 +149,7 @@ def _window(display, process):
     raise AssertionError("the window did not open")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_watched_is_refused_in_one_line(refuse, folder, tmp_path, monkeypatch):
     assert "--mp4 and --gif" in refuse("watch", folder, "--mp4", tmp_path / "a.mp4", "--gif", tmp_path / "a.gif")
     assert "unknown skill to replace" in refuse("watch", folder, "--randomize", "doge", "--gif", tmp_path / "a.gif")

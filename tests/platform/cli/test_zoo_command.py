@@ -70,6 +70,7 @@ def test_verify_fails_where_an_agent_plays_otherwise(printed, tmp_path, monkeypa
     assert row["changed"] == ["preset"]
 
 
+@pytest.mark.slow
 def test_compare_plays_agents_where_they_were_not_trained_and_writes_a_page_with_a_picture(printed, tmp_path):
     out = tmp_path / "out"
     zoo.copy_agent("vordt-best-0", tmp_path / "mine")

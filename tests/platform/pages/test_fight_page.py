@@ -194,6 +194,7 @@ def _found(run: RunFolder, folder: Path) -> tuple[Recording, Search]:
     raise AssertionError("in none of the fights a decision mattered")
 
 
+@pytest.mark.slow
 def test_another_action_at_the_decision_that_mattered_lives_longer(run: RunFolder, tmp_path: Path) -> None:
     fight, search = _found(run, tmp_path)
     found = search.found
@@ -205,6 +206,7 @@ def test_another_action_at_the_decision_that_mattered_lives_longer(run: RunFolde
     assert _live_longer(run, fight, [mattered]) == [True]
 
 
+@pytest.mark.slow
 def test_no_later_decision_would_have_lived_longer(run: RunFolder, tmp_path: Path) -> None:
     earlier = 0
     for fight in _record(run, tmp_path, evaluation_seeds(11, 12)):
@@ -319,6 +321,7 @@ def test_names_from_a_recording_stay_names(browser: Any, tmp_path: Path) -> None
     assert [one for one in browser.requests if not one.startswith(("file:", "data:"))] == []
 
 
+@pytest.mark.slow
 def test_how_long_a_row_of_a_long_fight_takes_to_draw_is_measured(
     browser: Any, long_fight: Recording, tmp_path: Path, keep_result: Callable[[str, Mapping[str, Any]], None]
 ) -> None:

@@ -53,6 +53,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, RunFolder
     return one, other
 
 
+@pytest.mark.slow
 def test_a_page_shows_a_run(
     browser: Any, runs: tuple[RunFolder, RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +118,7 @@ def test_a_run_that_has_only_begun_has_a_page(tmp_path: Path) -> None:
     assert "has not been evaluated yet" in text
 
 
+@pytest.mark.slow
 def test_a_video_is_a_gif_without_ffmpeg_and_shorter_where_it_would_be_too_large(
     runs: tuple[RunFolder, RunFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -205,6 +205,7 @@ def test_every_session_keeps_its_commit_versions_machine_and_time(folder):
     assert described["started"] <= first["started"] <= second["started"]
 
 
+@pytest.mark.slow
 def test_what_is_left_is_named_and_nothing_left_needs_no_ray(folder, monkeypatch):
     units = folder.plan.units()
     assert folder.left == [*units, REFERENCES]

@@ -42,6 +42,7 @@ def test_a_report_holds_every_row_with_every_seeds_counts(paper, report):
     assert all(heading in text for heading in headings)
 
 
+@pytest.mark.slow
 def test_missing_seeds_are_told_and_how_many_each_row_has(report, tmp_path):
     folder = write_synthetic_records(tmp_path / "begun", seeds=range(300, 303))
     description = json.loads((folder / "reproduction.json").read_text())
@@ -106,6 +107,7 @@ def test_every_figure_is_shown_and_on_the_board(report):
     assert sorted(events.Tags()["images"]) == [name.removesuffix(".png") for name in files]
 
 
+@pytest.mark.slow
 def test_presets_stand_beside_each_other_paired_by_seed(paper, fast, tmp_path):
     text = write_report([paper, fast], tmp_path).read_text()
     assert "| row | paper | preset paper | preset fast |" in text
@@ -119,6 +121,7 @@ def test_presets_stand_beside_each_other_paired_by_seed(paper, fast, tmp_path):
     assert "**outside**" in text
 
 
+@pytest.mark.slow
 def test_variants_make_an_ablation_table(paper, fast, tmp_path):
     text = write_report([paper], tmp_path, variants=[paper, fast]).read_text()
     first, second = read_rows(tmp_path / "tables" / "ablation.parquet")
@@ -130,6 +133,7 @@ def test_variants_make_an_ablation_table(paper, fast, tmp_path):
 
 
 @pytest.mark.parametrize("kept", COLUMNS)
+@pytest.mark.slow
 def test_any_records_alone_make_a_report(paper, tmp_path, kept):
     records = tmp_path / "run" / "records"
     records.mkdir(parents=True)
@@ -139,6 +143,7 @@ def test_any_records_alone_make_a_report(paper, tmp_path, kept):
     assert ("(figures/" in text) == (kept != "measures")
 
 
+@pytest.mark.slow
 def test_one_seed_without_baseline_has_no_intervals_over_seeds(tmp_path):
     write_synthetic_records(tmp_path, seeds=[300])
     rows = read_rows(tmp_path / "records" / "rows.parquet")

@@ -43,6 +43,7 @@ def sampled(replay, count=4_000):
 
 
 @pytest.mark.parametrize("options", [{}, {"dueling": True, "quantiles": 8, "double": True}])
+@pytest.mark.slow
 def test_a_clone_chooses_as_was_shown_also_where_nothing_was_shown(options):
     found = clone(SKILL, transitions(2_000), replace(NUMBERS, **options), seed=0)
     assert found.same > 0.95
@@ -54,6 +55,7 @@ def test_a_clone_chooses_as_was_shown_also_where_nothing_was_shown(options):
     np.testing.assert_array_equal(chosen, np.where(angles > 1.0, 0, 1))
 
 
+@pytest.mark.slow
 def test_the_same_seed_makes_the_same_clone_on_one_thread_and_every_update_is_reported():
     torch.set_num_threads(2)
     updates = []

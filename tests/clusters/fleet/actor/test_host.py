@@ -72,6 +72,7 @@ def test_a_game_that_cannot_be_started_or_read_is_tried_again(tmp_path, monkeypa
         process.join()
 
 
+@pytest.mark.slow
 def test_a_spool_that_another_process_has_is_one_line_and_the_game_plays_when_it_is_free(tmp_path, monkeypatch):
     monkeypatch.setattr(host, "RESTART_AFTER_S", (0.01, 0.1))
     write_token_file(tmp_path / "token", Tokens(tmp_path / "tokens.json").issue("attic"))

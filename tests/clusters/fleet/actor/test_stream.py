@@ -52,6 +52,7 @@ def test_the_one_that_answers_is_dialled_wherever_it_is_named(here, tmp_path, mo
         until(here.records, "a chunk")
 
 
+@pytest.mark.slow
 def test_one_that_is_named_before_is_waited_for_as_long_as_it_may_start(here, tmp_path, lock_on_task):
     began_s, address = time.monotonic(), f"127.0.0.1:{free_port()}"
     with playing(Head(f"{address},{here.address}", here.token_file()), tmp_path / "spool", FAST):
@@ -73,6 +74,7 @@ def test_what_was_reported_is_said_to_be_over_once_the_head_takes_the_game(here,
     assert lines.index("the head answers") < lines.index("playing")
 
 
+@pytest.mark.slow
 def test_where_none_answers_one_line_names_them_all(tmp_path, here, monkeypatch):
     monkeypatch.setattr(stream, "CONNECT_WITHIN_S", 2.0)
     addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]

@@ -60,6 +60,7 @@ def few(monkeypatch):
     monkeypatch.setattr(deduplication, "MOST_RANGES", 4)
 
 
+@pytest.mark.slow
 def test_a_pc_of_endless_processes_is_refused_and_counts_nothing_twice(few, door, open_door):
     client = door.joined()
     boots = [f"{number:016x}" for number in range(10)]

@@ -53,6 +53,7 @@ def test_a_game_that_stands_still_and_does_not_read_either_is_reported_all_the_s
     door.joined()
 
 
+@pytest.mark.slow
 def test_a_gateway_that_stood_still_blames_nobody(door):
     clients = [door.joined(game=str(number)) for number in range(3)]
     door.gateway._loop.call_soon_threadsafe(time.sleep, SILENT_AFTER_S + 2)
@@ -141,6 +142,7 @@ def test_a_full_journal_acknowledges_nothing_until_it_is_pruned(open_door, colum
 
 
 @pytest.mark.parametrize(("limit", "most"), [("MOST_WAITING", 2), ("MOST_WAITING_BYTES", 20_000)])
+@pytest.mark.slow
 def test_a_game_whose_chunks_wait_for_room_is_not_silent(open_door, full, monkeypatch, limit, most):
     monkeypatch.setattr(chunk_queue, limit, most)
     door = open_door(journal=FullJournal)

@@ -189,6 +189,7 @@ def test_an_evaluation_that_nobody_plays_ends_with_one_line(tmp_path):
     assert time.monotonic() - began_s < PATIENCE_S
 
 
+@pytest.mark.slow
 def test_an_evaluation_waits_for_a_pc_that_a_person_drained(tmp_path):
     alone_for_s = 10.0
     fleet = _fleet(tmp_path, alone_for_s=alone_for_s)
