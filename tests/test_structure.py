@@ -419,7 +419,7 @@ def _code_lines(file):
 
 _NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 #: Lines spanned by import statements, wherever they stand, `from __future__` and those for types alone included.
-_MOST_IMPORTS = 0.108
+_MOST_IMPORTS = 0.11
 
 
 def test_imports_take_a_small_share_of_the_code():
@@ -454,3 +454,22 @@ def test_classes_are_no_participles():
         name for name, _ in _classes() if re.fullmatch(r"_?([A-Z][a-z]+(ed|ing)|Shown|Seen|Spent|Kept|Found)", name)
     }
     assert not {name.strip("_") for name in names} - _NOUNS
+
+
+_IMPORT_IN_TEXT = re.compile(r"from (soulsgraph\w*(?:\.\w+)*) import (\w+(?:, \w+)*)")
+
+
+def test_code_in_texts_imports_what_is_there():
+    """Programs that a test starts, and projects that it writes, are texts: no linter reads them."""
+    modules, found = _modules(), []
+    for file in sorted((ROOT / "tests").rglob("*.py")):
+        for text in _texts(file):
+            for module, names in _IMPORT_IN_TEXT.findall(text):
+                known = module in modules and not module.endswith("_pb2")
+                lacking = [name for name in names.split(", ") if not known or not _defines(modules, module, name)]
+                found += [(file.name, module, lacking)] if lacking and not module.endswith("_pb2") else []
+    assert not found
+
+
+def _defines(modules, module, name):
+    return f"{module}.{name}" in modules or re.search(rf"\b{name}\b", _text(modules[module])) is not None

@@ -20,7 +20,7 @@ TASK = StageTask(
 CLIENTS = """
 import asyncio, sys, time
 import grpc
-from soulsgraph_clusters.fleet import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.security import token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import METHOD, PROTOCOL, SERVICE, digests
 from soulsgraph_envs.core.machine import raise_open_files

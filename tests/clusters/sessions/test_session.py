@@ -217,7 +217,7 @@ def test_a_job_names_the_code_that_runs_and_refuses_another_copy(cluster, tmp_pa
 @pytest.mark.slow
 def test_nodes_with_the_same_packages_are_asked_once(cluster):
     code = (
-        "from soulsgraph_clusters import session as module\n"
+        "from soulsgraph_clusters.sessions import session as module\n"
         f"with module.connect('{cluster.address}') as session:\n"
         "    module.check_nodes(session)\n"
         "    print(len(session.examined))\n"

@@ -24,7 +24,7 @@ COMMAND = (sys.executable, "-c", "from soulsgraph.cli import main; main()")
 _INTERRUPTED = """
 import os
 import signal
-from soulsgraph import curves
+from soulsgraph.runs import curves
 from soulsgraph.cli import main
 
 save = curves.save_checkpoint
