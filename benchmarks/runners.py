@@ -30,7 +30,7 @@ def bench_runners(skill: str, preset: str, steps: int, rounds: int) -> list[dict
     """
     compute_on_one_thread()
     chosen = PRESETS[preset]
-    numbers = replace(chosen.hyperparameters(skill_hyperparameters(BUDGET)), exploration_initial=EXPLORATION)
+    numbers = replace(chosen.hyperparameters(skill_hyperparameters(BUDGET)), epsilon_initial=EXPLORATION)
     with connect(num_cpus=1 + sum(_RUNNERS)):
         stages = [make_stage(skill, chosen, numbers, runners) for runners in _RUNNERS]
         names = ("no env runner", *(f"{runners} env runner{'s' * (runners > 1)}" for runners in _RUNNERS[1:]))

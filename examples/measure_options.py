@@ -25,7 +25,7 @@ from soulsgraph.runs.progress import silence_advice
 from soulsgraph_envs.core.files import write_json, write_text
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.skill_env import upstream_of
-from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, practice_ground
+from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, training_scenario
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import PRESETS, preset_with, skill_hyperparameters
@@ -42,7 +42,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "dueling": {"dueling": True},
     "quantiles": {"quantiles": 25},
     "n_step": {"n_step": 3},
-    "target_rate": {"target_rate": 0.005},
+    "tau": {"tau": 0.005},
     "priority_exponent": {"priority_exponent": 0.6},
     "mirrored": {"mirrored": True},
     "animations": {"animations": "one_hot"},
@@ -53,9 +53,9 @@ def stage_of(name: str, capacity: int) -> SkillDQN:
     """Return an algorithm that trains the skill on untrained ones; it plays and learns nothing of its own accord."""
     preset = preset_with(PRESETS["fast"], OPTIONS[name])
     skills = [make_skill(one, preset.skill_options(SkillOptions())) for one in (*upstream_of(SKILL), SKILL)]
-    scenario = practice_ground(load_scenario("iudex-phase1"), skills[-1])
+    scenario = training_scenario(load_scenario("iudex-phase1"), skills[-1])
     numbers = preset.hyperparameters(skill_hyperparameters(BUDGET))
-    numbers = replace(numbers, replay_capacity=capacity, learning_starts=BUDGET)
+    numbers = replace(numbers, buffer_size=capacity, learning_starts=BUDGET)
     path, mirror = AUTOGRAD if name == BY_AUTOGRAD else None, Mirror.of(skills[-1], scenario)
     config = SkillDQN.get_default_config()
     config.stage(skills, numbers, preset.decisions_per_round, path, mirror=mirror, seed=0)

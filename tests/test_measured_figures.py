@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from soulsgraph_envs.core.config import present_names
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 _RESULTS = DOCS / "results"
@@ -155,7 +157,7 @@ def test_what_an_option_costs_is_what_the_example_measured() -> None:
     told = {
         row[0].strip("`"): row[-1] for table in tables for row in table if len(row) > 3 and re.search(r"\d", row[-1])
     }
-    costs = {name: f"{one['sample_us']:.0f} + {one['update_us']:,.0f}" for name, one in results.items()}
+    costs = {name: f"{one['sample_us']:.0f} + {one['update_us']:,.0f}" for name, one in present_names(results).items()}
     by_autograd, vanilla = costs.pop("none of these, by autograd").partition(" + ")[2], costs["none of these"]
     costs["n_step"] += f" ({results['n_step']['options']['n_step']} steps)"
     costs["quantiles"] += f" ({results['quantiles']['options']['quantiles']} quantiles)"

@@ -37,7 +37,7 @@ def pack_actions(skills: Sequence[Skill]) -> ActionTables:
         holds[row, :count] = [action.holds for action in skill.actions]
         presses[row, :count] = [action.presses for action in skill.actions]
         ticks[row, :count] = skill.step_ticks
-    return holds, presses, ticks, counts, np.array([skill.wins_over for skill in skills], np.uint32)
+    return holds, presses, ticks, counts, np.array([skill.precedence_over for skill in skills], np.uint32)
 
 
 @cached()
@@ -47,7 +47,7 @@ def merge_controls(latest: Actions, fresh: Flags, tables: ActionTables, out: Con
     A skill that sends any control takes those that it wins over from every other skill. Where two would take each
     other's, the later one does: what is taken is worked out from the last skill to the first.
     """
-    holds, presses, _, _, wins_over = tables
+    holds, presses, _, _, precedence_over = tables
     for lane in range(latest.shape[0]):
         bits, taken = np.uint32(0), np.uint32(0)
         for skill in range(latest.shape[1] - 1, -1, -1):
@@ -58,8 +58,8 @@ def merge_controls(latest: Actions, fresh: Flags, tables: ActionTables, out: Con
                     sent |= presses[skill, action]
                 sent &= ~taken
                 if sent:
-                    bits = (bits & ~wins_over[skill]) | sent
-                    taken |= wins_over[skill]
+                    bits = (bits & ~precedence_over[skill]) | sent
+                    taken |= precedence_over[skill]
         out[lane] = bits
 
 

@@ -60,7 +60,7 @@ class Scenario:
 
     The boss begins at `boss_hp[0]` and is beaten below `boss_hp[1]` (points); the player is dead
     below `death_hp_ratio` of full HP. With `refill` both get full HP after every tick and nobody
-    dies or wins: the practice ground of the upstream skills. A `transition` makes it a whole
+    dies or wins: the training scenario of the upstream skills. A `transition` makes it a whole
     fight in two phases.
     """
 

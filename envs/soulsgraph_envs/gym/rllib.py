@@ -24,7 +24,7 @@ class SkillGraphEnv(MultiAgentEnv):
 
     One step is one control tick, or as many as it takes until some skill is due. A skill is given
     its next observation and its decision's reward on the tick at which the decision ends. The last
-    of `skills` is the one in training: its practice ground and horizon are the episode's.
+    of `skills` is the one in training: its training scenario and horizon are the episode's.
 
     In the place of `skills` RLlib puts its `EnvContext`: a mapping of these keywords, with the indices of an env
     runner and of an environment in it, so that equal seeds begin different fights in each of them.

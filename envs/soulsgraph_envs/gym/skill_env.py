@@ -25,7 +25,7 @@ from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.seeds import EpisodeSeeds, checked_seed
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.render.pictures import PictureWindow
-from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, SkillOptions, make_skill, practice_ground
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, SkillOptions, make_skill, training_scenario
 
 Floats = npt.NDArray[np.float32]
 
@@ -67,7 +67,7 @@ def make_rollout(
 
 
 def make_combat(skills: Sequence[Skill], scenario: str | Scenario, lanes: int = 1) -> Combat:
-    """Make a combat in the simulator; the last skill's practice ground and horizon are the episode's.
+    """Make a combat in the simulator; the last skill's training scenario and horizon are the episode's.
 
     Raises:
         UnknownNameError: for an unknown scenario.
@@ -75,7 +75,7 @@ def make_combat(skills: Sequence[Skill], scenario: str | Scenario, lanes: int = 
     trained = skills[-1]
     loaded = load_scenario(scenario) if isinstance(scenario, str) else scenario
     horizon = Horizon(trained.name, trained.horizon)
-    return Combat(make_game(lanes), tuple(skills), practice_ground(loaded, trained), horizon)
+    return Combat(make_game(lanes), tuple(skills), training_scenario(loaded, trained), horizon)
 
 
 def observation_space(skill: Skill) -> gymnasium.spaces.Box:

@@ -1,6 +1,14 @@
 """The five skills of the graph and the end-to-end baseline, what a skill is made of, and how one is declared."""
 
-from soulsgraph_envs.skills.base import Action, Decisions, Mirror, Practice, RewardTerm, Skill, practice_ground
+from soulsgraph_envs.skills.base import (
+    Action,
+    Decisions,
+    Mirror,
+    RewardTerm,
+    Skill,
+    TrainingScenario,
+    training_scenario,
+)
 from soulsgraph_envs.skills.definition import SkillDefinition, Task, budget_of, definition_of, skill_names
 from soulsgraph_envs.skills.paper_skills import END_TO_END, SKILL_NAMES, SkillOptions, load_skill_options, make_skill
 
@@ -10,16 +18,16 @@ __all__ = [
     "Action",
     "Decisions",
     "Mirror",
-    "Practice",
     "RewardTerm",
     "Skill",
     "SkillDefinition",
     "SkillOptions",
     "Task",
+    "TrainingScenario",
     "budget_of",
     "definition_of",
     "load_skill_options",
     "make_skill",
-    "practice_ground",
     "skill_names",
+    "training_scenario",
 ]

@@ -199,7 +199,7 @@ class Reward:
 
 
 @dataclass(frozen=True)
-class Practice:
+class TrainingScenario:
     """The ground a skill trains on: the start of its episodes, and whether HP is refilled (nobody dies)."""
 
     start: str
@@ -219,7 +219,7 @@ def _first_outside(indices: Integers, count: int) -> int:
 class Skill:
     """One node of the graph as a task; horizon in decisions of the skill.
 
-    In a tick in which it sends any control, those that it `wins_over` are taken from the other skills.
+    In a tick in which it sends any control, those that it `precedence_over` are taken from the other skills.
     """
 
     name: str
@@ -228,8 +228,8 @@ class Skill:
     actions: tuple[Action, ...]
     reward: Reward
     horizon: int
-    practice: Practice
-    wins_over: Control = Control.NONE
+    training_scenario: TrainingScenario
+    precedence_over: Control = Control.NONE
 
     @property
     def controls(self) -> Control:
@@ -285,9 +285,9 @@ class Skill:
         return ticks
 
 
-def practice_ground(scenario: Scenario, skill: Skill) -> Scenario:
+def training_scenario(scenario: Scenario, skill: Skill) -> Scenario:
     """Return the scenario as the skill trains on it: its start, and HP refilled where nobody may die."""
-    return replace(scenario, start=skill.practice.start, refill=skill.practice.refill)
+    return replace(scenario, start=skill.training_scenario.start, refill=skill.training_scenario.refill)
 
 
 _DIRECTIONS = (Column.DIRECTION_X, Column.CAMERA_X, Column.PLAYER_ANGLE, Column.BOSS_ANGLE)

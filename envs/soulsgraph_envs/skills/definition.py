@@ -11,7 +11,7 @@ from soulsgraph_envs.core.config import Between, Where, check_fields
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.scenario import START_NAMES
 from soulsgraph_envs.core.state import Column, Control
-from soulsgraph_envs.skills.base import Action, Practice, RewardWeights
+from soulsgraph_envs.skills.base import Action, RewardWeights, TrainingScenario
 
 #: How many ids the one-hot animation columns hold: those of Iudex, Vordt and the Knight.
 ANIMATION_COUNTS = {Column.BOSS_ANIMATION: 18, Column.PLAYER_ANIMATION: 12}
@@ -26,17 +26,17 @@ class Task:
     With `observations = "extended"` the `extended` columns come behind `columns`. Where animations are observed as
     indicators, those of ids below `boss_animations` and `player_animations` are: the counts are part of a trained
     policy's shape, so data added later never widens them. In a tick in which the skill sends any control, those that
-    it `wins_over` are taken from the other skills.
+    it `precedence_over` are taken from the other skills.
     """
 
     symbol: str
     horizon: Annotated[int, Between(1, 1_000_000)]
     budget: Annotated[int, Between(1, 100_000_000)]
-    practice: Practice
+    training_scenario: TrainingScenario
     columns: tuple[Column, ...]
     actions: tuple[Action, ...]
     extended: Sequence[Column] = ()
-    wins_over: Control = Control.NONE
+    precedence_over: Control = Control.NONE
     boss_animations: Annotated[int, Between(1, 1000)] = ANIMATION_COUNTS[Column.BOSS_ANIMATION]
     player_animations: Annotated[int, Between(1, 1000)] = ANIMATION_COUNTS[Column.PLAYER_ANIMATION]
 
@@ -75,8 +75,10 @@ def _check_task(task: Task, where: Where) -> None:
             ticks = getattr(action, key)
             fits = 1 <= ticks <= 1000 if ticks is not None else key != "ticks"
             where.at("actions").at(index).at(key).demand(fits, "1 to 1000 ticks", ticks)
-    start = task.practice.start
-    where.at("practice").at("start").demand(start in START_NAMES, f"one of {', '.join(START_NAMES)}", shown(start))
+    start = task.training_scenario.start
+    where.at("training_scenario").at("start").demand(
+        start in START_NAMES, f"one of {', '.join(START_NAMES)}", shown(start)
+    )
 
 
 _DEFINITIONS: dict[str, SkillDefinition] = {}

@@ -194,7 +194,9 @@ def make_skill(name: str, options: SkillOptions | None = None) -> Skill:
         one_hot = counts if chosen.animations == "one_hot" else {}
     observation = ObservationMap(columns, chosen.hp_window, one_hot)
     reward = Reward.of(getattr(chosen, definition.options) if definition.options else definition.rewards)
-    return Skill(name, task.symbol, observation, task.actions, reward, task.horizon, task.practice, task.wins_over)
+    return Skill(
+        name, task.symbol, observation, task.actions, reward, task.horizon, task.training_scenario, task.precedence_over
+    )
 
 
 def load_skill_options(path: Path | str) -> SkillOptions:

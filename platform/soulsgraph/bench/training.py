@@ -20,7 +20,7 @@ from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv, upstream_of
-from soulsgraph_envs.skills import SkillOptions, make_skill, practice_ground
+from soulsgraph_envs.skills import SkillOptions, make_skill, training_scenario
 from soulsgraph_policies.agents.agent import NetworkController
 from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.learning.algorithm import SkillDQN
@@ -61,15 +61,15 @@ class StockDQN:
             )
             .training(
                 lr=numbers.learning_rate,
-                gamma=numbers.discount,
+                gamma=numbers.gamma,
                 train_batch_size_per_learner=numbers.batch_size,
                 num_steps_sampled_before_learning_starts=numbers.learning_starts,
-                target_network_update_freq=numbers.target_period,
-                grad_clip=numbers.max_gradient_norm,
+                target_network_update_freq=numbers.target_update_interval,
+                grad_clip=numbers.max_grad_norm,
                 double_q=False,
                 dueling=False,
                 n_step=1,
-                replay_buffer_config={"type": "MultiAgentEpisodeReplayBuffer", "capacity": numbers.replay_capacity},
+                replay_buffer_config={"type": "MultiAgentEpisodeReplayBuffer", "capacity": numbers.buffer_size},
             )
             .debugging(seed=0)
         )
@@ -119,7 +119,7 @@ def bench_training(skill: str, lanes: int, steps: int, rounds: int) -> list[dict
     """Measure one skill at one number of lanes; `steps` decisions a round on either side."""
     compute_on_one_thread()
     # The share of random actions changes how long decisions take: it is the same on both sides.
-    numbers = replace(skill_hyperparameters(BUDGET), exploration_initial=EXPLORATION)
+    numbers = replace(skill_hyperparameters(BUDGET), epsilon_initial=EXPLORATION)
     with connect():
         preset = PRESETS["paper" if lanes == 1 else "fast"]
         ours, stock = make_stage(skill, preset, numbers), StockDQN(skill, _SCENARIO, numbers) if lanes == 1 else None
@@ -143,7 +143,7 @@ def bench_training(skill: str, lanes: int, steps: int, rounds: int) -> list[dict
 def make_stage(skill: str, preset: Preset, numbers: DQNHyperparameters, runners: int = 0) -> SkillDQN:
     """Return an algorithm that trains a skill on untrained ones, in this process or in remote runners of a session."""
     skills = tuple(make_skill(name, preset.skill_options(SkillOptions())) for name in (*upstream_of(skill), skill))
-    scenario = practice_ground(load_scenario(_SCENARIO), skills[-1])
+    scenario = training_scenario(load_scenario(_SCENARIO), skills[-1])
     config = SkillDQN.get_default_config().stage(skills, numbers, preset.decisions_per_round, seed=0)
     config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=runners)
     algorithm: SkillDQN = config.environment(env_config={"scenario": scenario, "lanes": preset.lanes}).build_algo()
@@ -164,7 +164,7 @@ def contender_of(algorithm: SkillDQN, steps: int, name: str = "soulsgraph") -> C
 
 def _limit(skill: str, numbers: DQNHyperparameters, steps: int) -> Contender:
     """Return the updates' matrix products alone, as many as this number of decisions owes."""
-    made, owed = make_skill(skill), numbers.decisions_per_update
+    made, owed = make_skill(skill), numbers.train_freq
     products = UpdateProducts((made.observation.size, *numbers.hidden_sizes, len(made.actions)), numbers.batch_size)
     train = partial(products.run, steps // owed)
     return Contender("limit: BLAS products", _UNIT, train, lambda: products.done * owed, lambda: products.done)
@@ -172,7 +172,7 @@ def _limit(skill: str, numbers: DQNHyperparameters, steps: int) -> Contender:
 
 def _theirs(ours: SkillDQN, skill: str, lanes: int, numbers: DQNHyperparameters, steps: int) -> Contender:
     """Return stable-baselines3's DQN on top of the same upstream networks."""
-    scenario = practice_ground(load_scenario(_SCENARIO), make_skill(skill))
+    scenario = training_scenario(load_scenario(_SCENARIO), make_skill(skill))
     chain = [
         FrozenNetwork.of(make_skill(name), scenario, ours.weights(name), numbers.observation_clip)
         for name in upstream_of(skill)

@@ -23,7 +23,7 @@ from soulsgraph.runs.plan import Plan, check_learns, check_range, lasting_name
 from soulsgraph.runs.progress import stage_progress
 from soulsgraph.runs.run_folder import RunFolder, check_given
 from soulsgraph.zoo import open_run
-from soulsgraph_envs.core.config import Where, parse
+from soulsgraph_envs.core.config import Where, parse, present_names
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import check_writable, write_json
 from soulsgraph_envs.games.realtime.link import load_games
@@ -69,7 +69,7 @@ def study_values(given: options.Given, seeds: Sequence[int]) -> dict[str, Any]:
         if len(overrides) < len(values["overrides"]):
             found = " ".join(values["overrides"])
             raise SoulsGraphError(f"--set: expected each option once, found {found}; leave one out.")
-        values["overrides"] = overrides
+        values["overrides"] = present_names(overrides)
     return values
 
 

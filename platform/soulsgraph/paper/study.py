@@ -17,7 +17,16 @@ from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.identity import KEY, Key, how_it_learns, in_words, plan_values, read_key, write_key
 from soulsgraph.runs.plan import RENAMED_PRESETS, Plan, check_learns, scenario_digest
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolder, RunFolderError
-from soulsgraph_envs.core.config import Between, Where, check_fields, read_file, read_table, read_value, to_table
+from soulsgraph_envs.core.config import (
+    Between,
+    Where,
+    check_fields,
+    present_names,
+    read_file,
+    read_table,
+    read_value,
+    to_table,
+)
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import write_json
 from soulsgraph_policies.learning.hyperparameters import Preset
@@ -106,6 +115,7 @@ class Study:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        object.__setattr__(self, "overrides", present_names(self.overrides))
         if len(set(self.seeds)) < len(self.seeds):
             raise SoulsGraphError(f"seeds: expected each once, found {list(self.seeds)}; correct them.")
         check_one_purpose(self.seeds)

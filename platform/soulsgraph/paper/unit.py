@@ -28,7 +28,7 @@ from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.combat.scripted import OracleDodge, OracleEndToEnd, OracleFight, Script, engaging
 from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.core.seeds import Seeds
-from soulsgraph_envs.skills import END_TO_END, make_skill, practice_ground
+from soulsgraph_envs.skills import END_TO_END, make_skill, training_scenario
 from soulsgraph_policies.agents.agent import Agent, StandIn
 
 #: Points that are kept of each stage's training; the paper preset alone records tens of thousands.
@@ -252,7 +252,7 @@ def _practised(run: RunFolder, name: str, on_finished: OnFinished) -> Iterator[t
     """Play a skill's practice task by each policy: random, trained, and scripted (idle for an oracle)."""
     chain = (*run.plan.skill_graph.upstream(name), name)
     skills = tuple(make_skill(skill, run.plan.options) for skill in chain)
-    scenario = practice_ground(load_scenario(run.plan.scenario), skills[-1])
+    scenario = training_scenario(load_scenario(run.plan.scenario), skills[-1])
     networks = evaluating.load_networks(run, run.plan.scenario, skills, scenario)
     script = engaging().get(name)
     players: dict[str, Mapping[str, StandIn | Script]] = {

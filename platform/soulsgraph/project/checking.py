@@ -22,7 +22,7 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_envs.games.opening import make_game
-from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, practice_ground
+from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, training_scenario
 from soulsgraph_envs.skills.paper_skills import Animations, Observations
 from soulsgraph_policies.agents import projects
 from soulsgraph_policies.agents.graph import SkillGraph
@@ -192,7 +192,7 @@ class _Ground:
     def _play(self, names: Sequence[str], trained: str, at_random: bool, ticks: int | None) -> Episodes:
         skills = [make_skill(name) for name in names]
         skill = next(skill for skill in skills if skill.name == trained)
-        ground = practice_ground(load_scenario(self.scenario), skill)
+        ground = training_scenario(load_scenario(self.scenario), skill)
         scripts = references(names, ground)
         if at_random:
             scripts[trained] = Uniform(skill, _LANES, stream=len(names))
@@ -233,7 +233,7 @@ class _Ground:
         silence_advice()
         preset = Plan().method
         skills = tuple(make_skill(one) for one in (*self.graph.upstream(name), name))
-        ground = practice_ground(load_scenario(self.scenario), skills[-1])
+        ground = training_scenario(load_scenario(self.scenario), skills[-1])
         numbers = preset.hyperparameters(skill_hyperparameters(budget))
         config = SkillDQN.get_default_config().debugging(log_level="ERROR")
         config.stage(skills, numbers, preset.decisions_per_round, seed=0)

@@ -81,7 +81,7 @@ def skills() -> list[Listing]:
     rows = []
     for name in skill_names():
         task, skill = definition_of(name).task, make_skill(name)
-        actions, over = ", ".join(action.name for action in skill.actions), _controls(task.wins_over)
+        actions, over = ", ".join(action.name for action in skill.actions), _controls(task.precedence_over)
         size = str(skill.observation.size)
         rows.append((name, _owner(name), size, actions, str(task.horizon), f"{task.budget:,}", over))
     headings = ("name", "of", "observed values", "actions", "horizon", "budget", "wins over")

@@ -56,7 +56,7 @@ def read_back(controls: Controls, rows: StateRows, skills: Sequence[Skill]) -> d
 
 def _of_skill(controls: Controls, rows: StateRows, skill: Skill, others: Sequence[Skill]) -> ReadBack:
     own = skill.controls
-    rivals = [other for other in others if other.wins_over & own]
+    rivals = [other for other in others if other.precedence_over & own]
     shared = own & reduce(or_, (other.controls for other in others), Control.NONE)
     actions = _by_controls(skill)
     found: list[tuple[int, int, int]] = []
@@ -188,11 +188,11 @@ class _Fight:
         return np.asarray((np.abs(self.rows) <= _GREATEST).all(axis=1))
 
     def transitions(self, skill: Skill, scenario: Scenario, found: ReadBack) -> Transitions:
-        """Return the decisions that came to an end, with the rewards and ends of the skill's own practice ground."""
+        """Return the decisions that came to an end, with the rewards and ends of the skill's own training scenario."""
         observed, ended = skill.observation(self.rows, scenario), found.ended(self.rows, self.outcome)
         ended = ended.where(self.known[ended.begins] & self.known[ended.ends])
         # Where HP is filled up after every tick nobody dies or wins.
-        decisions = ended.decisions(self.rows, "time over" if skill.practice.refill else self.outcome)
+        decisions = ended.decisions(self.rows, "time over" if skill.training_scenario.refill else self.outcome)
         count = len(ended.actions)
         return Transitions(
             observations=observed[ended.begins],

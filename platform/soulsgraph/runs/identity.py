@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from soulsgraph.runs.plan import Plan, Stage, scenario_digest
-from soulsgraph_envs.core.config import Where, read_file, read_value, to_json, to_table
+from soulsgraph_envs.core.config import Where, canonical, read_file, read_value, to_json, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import slug, write_json
 
@@ -92,7 +92,7 @@ def in_words(names: tuple[str, ...]) -> str:
 
 def plan_values(plan: Plan) -> dict[str, Any]:
     """Return a plan as values of a key, each option by itself: one that comes later is then missing in older keys."""
-    table = to_table(plan)
+    table = canonical(to_table(plan))
     for name, value in table.pop("options").items():
         parts = value if isinstance(value, Mapping) else {"": value}
         table |= {f"options {name} {part}".strip(): one for part, one in parts.items()}
@@ -103,9 +103,10 @@ def how_it_learns(plan: Plan, stage: Stage) -> str:
     """Return a digest of all that a skill learns by but its budget: hyperparameters, rewards, observations, lanes."""
     method, numbers = plan.method, asdict(plan.hyperparameters(stage))
     # A replay holds a part of the budget.
-    del numbers["budget"], numbers["replay_capacity"]
+    del numbers["budget"], numbers["buffer_size"]
     lanes = plan.lanes or method.lanes
-    return digest_of([_counted(numbers), _counted(to_table(plan.options)), lanes, method.decisions_per_round])
+    learning = [_counted(numbers), _counted(to_table(plan.options)), lanes, method.decisions_per_round]
+    return digest_of(canonical(learning))
 
 
 def _counted(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from soulsgraph_envs.core.config import Between, check_fields, files_of, find, read_data, to_json
+from soulsgraph_envs.core.config import Between, check_fields, files_of, find, present_names, read_data, to_json
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.files import slug
 from soulsgraph_envs.core.scenario import load_player, load_scenario, supported_controls
@@ -127,6 +127,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        object.__setattr__(self, "overrides", present_names(self.overrides))
         object.__setattr__(self, "scenario", lasting_name(self.scenario))
         load_scenario(self.scenario)
         find_graph(self.graph)
@@ -209,8 +210,8 @@ class Plan:
         papers = dqn.baseline_hyperparameters if stage.skill == END_TO_END else dqn.skill_hyperparameters
         numbers = self.method.hyperparameters(papers(stage.budget))
         if stage.cloned:
-            return replace(numbers, margin=CLONING_MARGIN, exploration_initial=CLONING_EXPLORATION)
-        return numbers if stage.parent is None else replace(numbers, exploration_initial=ADAPTATION_EXPLORATION)
+            return replace(numbers, margin=CLONING_MARGIN, epsilon_initial=CLONING_EXPLORATION)
+        return numbers if stage.parent is None else replace(numbers, epsilon_initial=ADAPTATION_EXPLORATION)
 
     def check_memory(self) -> None:
         """Refuse a plan one of whose replays fills more than half of the memory that this process may use.

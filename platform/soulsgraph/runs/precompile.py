@@ -179,7 +179,7 @@ def _learn() -> None:
     from soulsgraph_policies.learning.update_kernel import CpuUpdater, FlatMemory
 
     inputs, hidden, actions, count = 4, 8, 2, 16
-    numbers = DQNHyperparameters(budget=count, replay_capacity=count, batch_size=count, hidden_sizes=(hidden, hidden))
+    numbers = DQNHyperparameters(budget=count, buffer_size=count, batch_size=count, hidden_sizes=(hidden, hidden))
     observations, values = np.zeros((count, inputs), np.float32), np.zeros(count, np.float32)
     whole = np.zeros(count, np.int64)
     transitions = Transitions(observations, observations, whole, values, whole > 0, whole, whole, whole)
@@ -187,7 +187,7 @@ def _learn() -> None:
     normalizer.update(observations)
     replay.add(transitions)
     batch = replay.sample(count, np.random.default_rng(0), normalizer)
-    recent = RecentDecisions(replace(numbers, rollout=count, epochs=1), nn.Linear(inputs, actions))
+    recent = RecentDecisions(replace(numbers, num_steps=count, update_epochs=1), nn.Linear(inputs, actions))
     recent.add(transitions)
     recent.sample(count, np.random.default_rng(0), normalizer)
     parameters = hidden * (inputs + 1) + hidden * (hidden + 1) + actions * (hidden + 1)

@@ -22,7 +22,7 @@ from soulsgraph_clusters.sessions.session import Session, place_env_runners
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.files import slug, whole_folder
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
-from soulsgraph_envs.skills import Mirror, Skill, make_skill, practice_ground
+from soulsgraph_envs.skills import Mirror, Skill, make_skill, training_scenario
 from soulsgraph_policies.agents import library as artifacts
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, RunningNormalizer, Weights, layer_names
@@ -61,7 +61,7 @@ class StageSetup:
         taking_part = {name for part in stage.parts for name in (*graph.upstream(part.skill), part.skill)}
         order = [name for name in graph.order if name in taking_part]
         self.skills = tuple(make_skill(name, plan.options) for name in order)
-        self.scenario = practice_ground(load_scenario(stage.scenario), self.skills[-1])
+        self.scenario = training_scenario(load_scenario(stage.scenario), self.skills[-1])
         #: A digest of the fight, empty where it goes on from what did not record it.
         self.fight = scenario_digest(stage.scenario)
         self.upstream = {name: library.load(name, version) for name, version in frozen_versions(run, stage).items()}

@@ -23,7 +23,7 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import Seeds, derive_seeds, uniforms
 from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.games.opening import make_game
-from soulsgraph_envs.skills import make_skill, practice_ground
+from soulsgraph_envs.skills import make_skill, training_scenario
 from soulsgraph_policies.agents.agent import STAND_INS, Agent, StandIn
 from soulsgraph_policies.agents.inference import FusedNetworks
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
@@ -88,7 +88,7 @@ class Laboratory:
         key = (players, tuple(sorted(replaced.items())), exploration)
         if key not in self._played:
             skills = tuple(self.skills[name] for name in players)
-            agent = Agent(practice_ground(self.scenario, skills[-1]), skills, self.networks, replaced)
+            agent = Agent(training_scenario(self.scenario, skills[-1]), skills, self.networks, replaced)
             self._played[key] = play_trial(agent, self._seeds, exploration)
             self.on_played(1)
         return self._played[key]
@@ -130,7 +130,7 @@ class Laboratory:
         promised = networks.q_values(0, taken.rows).max(axis=1).astype(np.float64)
         beyond = np.where(played.cut, networks.q_values(0, played.rows).max(axis=1), 0.0)
         ticks = taken.ticks if numbers.semi_markov else np.ones(len(taken.ticks))
-        discounts = np.asarray(numbers.discount**ticks, np.float64)
+        discounts = np.asarray(numbers.gamma**ticks, np.float64)
         difference = promised - discounted_returns(taken.episodes, taken.rewards, discounts, beyond)
         biases = np.bincount(taken.episodes, difference, len(played)) / np.maximum(played.lengths, 1)
         return {"value_bias": float(biases.mean()), "value_error": float(np.sqrt(np.mean(difference**2)))}

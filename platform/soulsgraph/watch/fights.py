@@ -22,7 +22,7 @@ from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import StateRows
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.simulator.scene import Scene
-from soulsgraph_envs.skills import Skill, make_skill, practice_ground
+from soulsgraph_envs.skills import Skill, make_skill, training_scenario
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.agents.library import LibraryError
@@ -41,7 +41,7 @@ class AgentSource:
     """The agent of a run as it is now: its library, or of a run still in training the newest checkpoint.
 
     A run is in training as long as a skill of its graph has no version. Then its stage is watched: the stage's
-    practice ground, the frozen skills before it, and the newest weights that the learning curve holds.
+    training scenario, the frozen skills before it, and the newest weights that the learning curve holds.
 
     `versions` chooses another version of some skills than the one in play, for which every skill has to be trained.
 
@@ -110,7 +110,7 @@ class AgentSource:
         plan.check_fight(self._scenario or stage.scenario)
         scenario = started_at(load_scenario(self._scenario or stage.scenario), self._start)
         if self._start is None:
-            scenario = practice_ground(scenario, skills[-1])
+            scenario = training_scenario(scenario, skills[-1])
         networks: dict[str, FrozenNetwork] = {}
         players: dict[str, str] = {}
         for name, version in lineage.frozen_versions(run, stage).items():

@@ -21,7 +21,7 @@ from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.lineage import cards_of
 from soulsgraph.runs.plan import Plan, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_envs.core.config import Between, Where, read_file, read_table, to_json
+from soulsgraph_envs.core.config import Between, Where, canonical, read_file, read_table, to_json
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
@@ -120,7 +120,7 @@ class Digests:
         """Return the digests as this version of the package has them."""
         learner = [asdict(plan.method), *map(_learning, map(plan.hyperparameters, plan.stages()))]
         skills = {name: _skill_digest(name, plan) for name in plan.skill_graph.order}
-        return cls(scenario_digest(plan.scenario), _digest(learner), skills)
+        return cls(scenario_digest(plan.scenario), _digest(canonical(learner)), skills)
 
     def differing(self, other: Digests) -> tuple[str, ...]:
         """Return what differs between two: scenario, preset, or skills by name."""

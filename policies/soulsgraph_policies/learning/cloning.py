@@ -47,7 +47,7 @@ def check_cloning(skill: str, decisions: int, hyperparameters: DQNHyperparameter
     Raises:
         SoulsGraphError: naming the remedy.
     """
-    if not decisions or hyperparameters.rollout:
+    if not decisions or hyperparameters.num_steps:
         found = "none" if not decisions else "a preset without a replay"
         raise SoulsGraphError(
             f"{skill}: expected decisions to clone and a preset with a replay, found {found}; "
@@ -74,7 +74,7 @@ def clone(
     normalizer = RunningNormalizer(size, skill.observation.indicators)
     normalizer.update(shown.observations)
     module.set_normalizer(normalizer.mean, normalizer.deviation)
-    replay = ReplayBuffer(replace(hyperparameters, replay_capacity=1), size)
+    replay = ReplayBuffer(replace(hyperparameters, buffer_size=1), size)
     replay.show(shown)
     optimizer = Adam(module.q_network.parameters(), lr=_LEARNING_RATE)
     generator = np.random.default_rng(seed)
@@ -83,7 +83,7 @@ def clone(
         columns = [torch.as_tensor(values) for values in vars(batch).values()]
         optimizer.zero_grad()
         minibatch_loss(module, columns, hyperparameters).loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(module.q_network.parameters(), hyperparameters.max_gradient_norm)
+        nn.utils.clip_grad_norm_(module.q_network.parameters(), hyperparameters.max_grad_norm)
         optimizer.step()
         if (update + 1) % _TARGET_PERIOD == 0:
             module.target_network.load_state_dict(module.q_network.state_dict())

@@ -38,7 +38,7 @@ from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnavailableE
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.games.opening import make_game
-from soulsgraph_envs.skills import Skill, practice_ground
+from soulsgraph_envs.skills import Skill, training_scenario
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork, Weights
 from soulsgraph_policies.agents.projects import authors_error, fault, loaded_projects
@@ -252,7 +252,7 @@ _EVALUATED = 2**63
 class SkillGraphEnvRunner(ChunkRunner):
     """Sample one stage in the simulator: the `scenario` of `env_config`, in its `lanes`.
 
-    The scenario is a name, a path or a `Scenario`; fights begin on the last skill's practice ground. Lanes that are
+    The scenario is a name, a path or a `Scenario`; fights begin on the last skill's training scenario. Lanes that are
     not in `env_config` are RLlib's `num_envs_per_env_runner`. The tick loop is `Sampler.sample`, which knows nothing
     of Ray or of learning.
     """
@@ -283,7 +283,7 @@ class SkillGraphEnvRunner(ChunkRunner):
                 f"env_config's lanes: expected 1 to {most}, no more than decisions in a round, found {shown(lanes)}; "
                 "correct lanes, num_envs_per_env_runner or decisions_per_round."
             )
-        return {"scenario": practice_ground(scenario, config.skills[-1]), "lanes": int(lanes)}
+        return {"scenario": training_scenario(scenario, config.skills[-1]), "lanes": int(lanes)}
 
     def make_env(self) -> None:
         """Open the simulator; each runner has random streams of its own."""

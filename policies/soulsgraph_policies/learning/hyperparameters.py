@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Between, check_fields, with_options
+from soulsgraph_envs.core.config import Between, check_fields, present_names, with_options
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.machine import usable_memory
 from soulsgraph_envs.skills import SkillOptions
@@ -31,20 +31,25 @@ _STEPPING = ("lanes", "decisions_per_round")
 _OBSERVING = ("animations", "observations")
 _Lanes = Annotated[int, Between(1, 65_536)]
 #: Options of a replay, a target network or another head, which learning without them has no use for.
-_NOT_ON_POLICY = ("double", "dueling", "quantiles", "n_step", "target_rate", "priority_exponent", "mirrored")
+_NOT_ON_POLICY = ("double", "dueling", "quantiles", "n_step", "tau", "priority_exponent", "mirrored")
 #: A stage's own: its budget, the replay that goes with it, and whether it continues a clone.
-_OF_THE_STAGE = ("budget", "replay_capacity", "margin")
+_OF_THE_STAGE = ("budget", "buffer_size", "margin")
 #: What paid on this fight, chosen by the ablation of docs/results/seeds-400-409 (seeds 200 to 202).
-_BEST_1: dict[str, Any] = {"double": True, "target_period": 1_000, "semi_markov": True, "averaged_fraction": 0.2}
+_BEST_1: dict[str, Any] = {
+    "double": True,
+    "target_update_interval": 1_000,
+    "semi_markov": True,
+    "averaged_fraction": 0.2,
+}
 #: Half the updates, chosen by the ablation of docs/results/updates (seeds 200 to 204).
-_BEST = _BEST_1 | {"decisions_per_update": 8}
+_BEST = _BEST_1 | {"train_freq": 8}
 
 #: Chosen by a search on seeds 210 to 213.
 _PQN: dict[str, Any] = {
-    "rollout": 256,
+    "num_steps": 256,
     "batch_size": 64,
-    "epochs": 8,
-    "trace_decay": 0.3,
+    "update_epochs": 8,
+    "td_lambda": 0.3,
     "learning_rate": 1e-3,
     "semi_markov": True,
     "averaged_fraction": 0.2,
@@ -62,22 +67,22 @@ class DQNHyperparameters:
     #: Decisions of the trained skill to learn from in all.
     budget: _Count
     #: Transitions kept, the oldest overwritten first.
-    replay_capacity: Annotated[int, Between(1, 10**8)]
+    buffer_size: Annotated[int, Between(1, 10**8)]
     learning_rate: Annotated[float, Between(1e-12, 10.0)] = 3e-4
     batch_size: Annotated[int, Between(1, 65_536)] = 256
     #: Discount of a decision, however many ticks it takes.
-    discount: _Share = 0.99
-    decisions_per_update: _Count = 4
+    gamma: _Share = 0.99
+    train_freq: _Count = 4
     #: No update before this many decisions.
     learning_starts: Annotated[int, Between(0, 10**9)] = 100
     #: Decisions between two copies of the network into the target network.
-    target_period: _Count = 10_000
-    exploration_initial: _Share = 1.0
-    exploration_final: _Share = 0.05
+    target_update_interval: _Count = 10_000
+    epsilon_initial: _Share = 1.0
+    epsilon_final: _Share = 0.05
     #: Part of the budget over which exploration falls.
-    exploration_fraction: Annotated[float, Between(1e-9, 1.0)] = 0.1
+    epsilon_fraction: Annotated[float, Between(1e-9, 1.0)] = 0.1
     #: Gradients are scaled down to this global norm.
-    max_gradient_norm: Annotated[float, Between(1e-9, 1e9)] = 10.0
+    max_grad_norm: Annotated[float, Between(1e-9, 1e9)] = 10.0
     hidden_sizes: tuple[_Units, ...] = (64, 64)
     #: Normalised observations are clipped to plus and minus this.
     observation_clip: Annotated[float, Between(1e-6, 1e30)] = 10.0
@@ -92,8 +97,8 @@ class DQNHyperparameters:
     #: Discount every control tick instead of every decision (Sutton, Precup & Singh 1999).
     semi_markov: bool = False
     #: Share of the network that the target network takes over in every update (Polyak averaging,
-    #: Lillicrap et al. 2016); above 0 it replaces the copies of `target_period`.
-    target_rate: _Share = 0.0
+    #: Lillicrap et al. 2016); above 0 it replaces the copies of `target_update_interval`.
+    tau: _Share = 0.0
     #: Draw transitions in proportion to their last TD error to this power (Schaul et al. 2016); 0 draws uniformly.
     priority_exponent: _Share = 0.0
     #: The draws' bias is corrected by this power at first, and fully at the end of the budget.
@@ -104,10 +109,10 @@ class DQNHyperparameters:
     #: Izmailov et al. 2018); 0 plays by the last network.
     averaged_fraction: _Share = 0.0
     #: Above 0: without replay and target network. After every this many decisions they are learned from in
-    #: `epochs` passes, towards returns of the trace `trace_decay`, and forgotten (PQN, Gallici et al. 2025).
-    rollout: Annotated[int, Between(0, 10**8)] = 0
-    epochs: Annotated[int, Between(1, 1_000)] = 4
-    trace_decay: _Share = 0.65
+    #: `update_epochs` passes, towards returns of the trace `td_lambda`, and forgotten (PQN, Gallici et al. 2025).
+    num_steps: Annotated[int, Between(0, 10**8)] = 0
+    update_epochs: Annotated[int, Between(1, 1_000)] = 4
+    td_lambda: _Share = 0.65
     #: By how many standard deviations of their rewards actions that were shown are to be worth more than any other
     #: (DQfD, Hester et al. 2018); 0 where none are.
     margin: Annotated[float, Between(0.0, 100.0)] = 0.0
@@ -118,24 +123,24 @@ class DQNHyperparameters:
         if len(self.hidden_sizes) > _MOST_LAYERS or self.hidden_sizes[-1] < least:
             expected = f"at most {_MOST_LAYERS} layers, the last of at least {least} units (dueling halves it)"
             raise DataError(None, "hidden_sizes", expected, list(self.hidden_sizes), "correct the value")
-        if self.rollout:
-            self._check_rollout()
+        if self.num_steps:
+            self._check_num_steps()
 
-    def _check_rollout(self) -> None:
-        if self.rollout < self.batch_size:
+    def _check_num_steps(self) -> None:
+        if self.num_steps < self.batch_size:
             expected = f"0 or at least batch_size, {self.batch_size}"
-            raise DataError(None, "rollout", expected, self.rollout, "correct one of them")
+            raise DataError(None, "num_steps", expected, self.num_steps, "correct one of them")
         for name in _NOT_ON_POLICY:
             if getattr(self, name) != getattr(type(self), name):
-                expected, found = f"0 with {name}", f"{self.rollout} with {name} = {getattr(self, name)}"
-                raise DataError(None, "rollout", expected, found, "leave one of them out")
+                expected, found = f"0 with {name}", f"{self.num_steps} with {name} = {getattr(self, name)}"
+                raise DataError(None, "num_steps", expected, found, "leave one of them out")
 
     def replay_bytes(self, observation_size: int) -> int:
         """Return the memory that a replay of full capacity takes, or what is kept in its place."""
         # Two observations, reward, discount and action.
         row = 4 * (2 * observation_size + 3)
         row += (_LINK_BYTES if self.n_step > 1 else 0) + (_PRIORITY_BYTES if self.priority_exponent else 0)
-        return (self.rollout * self.epochs or self.replay_capacity) * row
+        return (self.num_steps * self.update_epochs or self.buffer_size) * row
 
     @property
     def compiles(self) -> bool:
@@ -159,27 +164,27 @@ class DQNHyperparameters:
     def exploration_rate(self, decisions: int) -> float:
         """Return epsilon after a number of decisions: a line over the first part of the budget, then flat."""
         progress = decisions / self.budget
-        if progress > self.exploration_fraction:
-            return self.exploration_final
-        fall = self.exploration_final - self.exploration_initial
-        return self.exploration_initial + progress * fall / self.exploration_fraction
+        if progress > self.epsilon_fraction:
+            return self.epsilon_final
+        fall = self.epsilon_final - self.epsilon_initial
+        return self.epsilon_initial + progress * fall / self.epsilon_fraction
 
     def updates_owed(self, decisions: int, updates: int) -> int:
         """Return the number of updates due for `decisions` received, of which `updates` are done."""
-        if self.rollout:
-            return decisions // self.rollout * self.epochs * (self.rollout // self.batch_size) - updates
-        return max(decisions - self.learning_starts, 0) // self.decisions_per_update - updates
+        if self.num_steps:
+            return decisions // self.num_steps * self.update_epochs * (self.num_steps // self.batch_size) - updates
+        return max(decisions - self.learning_starts, 0) // self.train_freq - updates
 
     @property
     def least_budget(self) -> int:
         """Decisions after which the first update is due: fewer teach nothing."""
-        return self.rollout or self.learning_starts + self.decisions_per_update
+        return self.num_steps or self.learning_starts + self.train_freq
 
     def target_copy(self, before: int, after: int) -> int | None:
         """Return the count of decisions in (before, after] at which the target is copied, None for no copy."""
-        if self.target_rate or self.rollout:
+        if self.tau or self.num_steps:
             return None
-        latest = after // self.target_period * self.target_period
+        latest = after // self.target_update_interval * self.target_update_interval
         return latest if latest > before else None
 
     def updates_before(self, copy: int, updates: int) -> int:
@@ -193,12 +198,12 @@ class DQNHyperparameters:
 
 def skill_hyperparameters(budget: int) -> DQNHyperparameters:
     """Return a skill's hyperparameters: the replay holds a third of the budget (paper, Appendix C)."""
-    return DQNHyperparameters(budget=budget, replay_capacity=max(budget // 3, 1))
+    return DQNHyperparameters(budget=budget, buffer_size=max(budget // 3, 1))
 
 
 def baseline_hyperparameters(budget: int) -> DQNHyperparameters:
     """Return the end-to-end baseline's hyperparameters: the replay holds 100,000 transitions (paper, Appendix C)."""
-    return DQNHyperparameters(budget=budget, replay_capacity=_BASELINE_CAPACITY)
+    return DQNHyperparameters(budget=budget, buffer_size=_BASELINE_CAPACITY)
 
 
 def check_memory(replays: Mapping[str, int]) -> None:
@@ -253,7 +258,7 @@ class Preset:
                 f"preset {self.name}: expected 1 to {self.decisions_per_round} lanes, as many as decisions in a "
                 f"round at most, found {self.lanes}; correct lanes or decisions_per_round."
             )
-        self.hyperparameters(DQNHyperparameters(budget=1, replay_capacity=1))
+        self.hyperparameters(DQNHyperparameters(budget=1, buffer_size=1))
         self.skill_options(SkillOptions())
 
     @property
@@ -290,12 +295,13 @@ PRESETS = {
 
 
 def preset_with(preset: Preset, options: Mapping[str, Any]) -> Preset:
-    """Change single options of a preset by their names, as an ablation does.
+    """Change single options of a preset by their present or earlier names, as an ablation does.
 
     Raises:
         UnknownNameError: for an unknown option.
         SoulsGraphError: for a value of another type or out of its range.
     """
+    options = present_names(options)
     for name in options:
         if name not in OPTION_NAMES:
             raise UnknownNameError("option", name, OPTION_NAMES)
@@ -310,8 +316,8 @@ def preset_with(preset: Preset, options: Mapping[str, Any]) -> Preset:
 #: RLlib's field, and the hyperparameter of the same meaning.
 _SAME = {
     "lr": "learning_rate",
-    "gamma": "discount",
-    "grad_clip": "max_gradient_norm",
+    "gamma": "gamma",
+    "grad_clip": "max_grad_norm",
     "num_steps_sampled_before_learning_starts": "learning_starts",
     "double_q": "double",
     "dueling": "dueling",
@@ -341,28 +347,28 @@ _REPLAYS: Mapping[str, Mapping[str, float]] = {
     "PrioritizedEpisodeReplayBuffer": {"alpha": 0.6, "beta": 0.4},
     _PRIORITIZED: {"alpha": 0.6, "beta": 0.4},
 }
-_KEYS = {"capacity": "replay_capacity", "alpha": "priority_exponent", "beta": "importance_exponent"}
+_KEYS = {"capacity": "buffer_size", "alpha": "priority_exponent", "beta": "importance_exponent"}
 #: No gradient has a greater norm: RLlib's None, which clips none.
 _UNCLIPPED = 1e9
 
 
 def fields_of(numbers: DQNHyperparameters) -> dict[str, Any]:
     """Return RLlib's fields that say the same as hyperparameters."""
-    replay: dict[str, Any] = {"type": _UNIFORM, "capacity": numbers.replay_capacity}
+    replay: dict[str, Any] = {"type": _UNIFORM, "capacity": numbers.buffer_size}
     if numbers.priority_exponent:
         replay |= {"type": _PRIORITIZED, "alpha": numbers.priority_exponent, "beta": numbers.importance_exponent}
-    falls = round(numbers.exploration_fraction * numbers.budget)
-    period = numbers.decisions_per_update if numbers.target_rate else numbers.target_period
+    falls = round(numbers.epsilon_fraction * numbers.budget)
+    period = numbers.train_freq if numbers.tau else numbers.target_update_interval
     return {name: getattr(numbers, own) for name, own in _SAME.items()} | {
         _BATCH: numbers.batch_size,
         _BATCH_PER_LEARNER: None,
         "target_network_update_freq": period,
-        "tau": numbers.target_rate or 1.0,
-        "epsilon": [[0, numbers.exploration_initial], [falls, numbers.exploration_final]],
+        "tau": numbers.tau or 1.0,
+        "epsilon": [[0, numbers.epsilon_initial], [falls, numbers.epsilon_final]],
         "explore": True,
         _REPLAY: replay,
         "training_intensity": None,
-        "num_epochs": numbers.epochs if numbers.rollout else 1,
+        "num_epochs": numbers.update_epochs if numbers.num_steps else 1,
     }
 
 
@@ -404,12 +410,12 @@ def learned_by(numbers: DQNHyperparameters, fields: Mapping[str, Any]) -> DQNHyp
         SoulsGraphError: naming the field whose value the learner cannot learn by.
     """
     for name, value in fields.items():
-        if numbers.rollout and name in _UNUSED_ON_POLICY:
+        if numbers.num_steps and name in _UNUSED_ON_POLICY:
             raise refused(name, "what a rollout leaves without effect as it is", value)
     changed = {_SAME[name]: _plain(value) for name, value in fields.items() if name in _SAME}
     if "grad_clip" in fields and fields["grad_clip"] is None:
-        changed["max_gradient_norm"] = _UNCLIPPED
-    for own in ("learning_rate", "discount", "max_gradient_norm"):
+        changed["max_grad_norm"] = _UNCLIPPED
+    for own in ("learning_rate", "gamma", "max_grad_norm"):
         if isinstance(changed.get(own), int) and not isinstance(changed[own], bool):
             changed[own] = float(changed[own])
     names = {own: name for name, own in _SAME.items()}
@@ -425,7 +431,7 @@ def learned_by(numbers: DQNHyperparameters, fields: Mapping[str, Any]) -> DQNHyp
     ):
         numbers = _with(numbers, name, read(numbers, fields))
     if fields.get("explore") is False:
-        numbers = replace(numbers, exploration_initial=0.0, exploration_final=0.0)
+        numbers = replace(numbers, epsilon_initial=0.0, epsilon_final=0.0)
     return numbers
 
 
@@ -453,7 +459,7 @@ def _updates(numbers: DQNHyperparameters, fields: Mapping[str, Any]) -> dict[str
     if decisions < 1 or decisions != round(decisions):
         expected = f"{numbers.batch_size}, a batch, divided by the whole number of decisions before an update"
         raise refused("training_intensity", expected, intensity)
-    return {"decisions_per_update": round(decisions)}
+    return {"train_freq": round(decisions)}
 
 
 def _target(numbers: DQNHyperparameters, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -465,14 +471,14 @@ def _target(numbers: DQNHyperparameters, fields: Mapping[str, Any]) -> dict[str,
     if isinstance(tau, bool) or not isinstance(tau, (int, float)) or not 0.0 < tau <= 1.0:
         raise refused("tau", "a share from above 0 to 1", tau)
     if tau == 1.0:
-        return {"target_rate": 0.0, "target_period": period}
-    if period != numbers.decisions_per_update:
+        return {"tau": 0.0, "target_update_interval": period}
+    if period != numbers.train_freq:
         expected = (
             f"1 with copies every {shown(period)} decisions, or target_network_update_freq = "
-            f"{numbers.decisions_per_update} with a share of every update"
+            f"{numbers.train_freq} with a share of every update"
         )
         raise refused("tau", expected, tau)
-    return {"target_rate": float(tau)}
+    return {"tau": float(tau)}
 
 
 def _exploration(numbers: DQNHyperparameters, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -486,14 +492,14 @@ def _exploration(numbers: DQNHyperparameters, fields: Mapping[str, Any]) -> dict
         raise refused("epsilon", "a number, or two points [[0, first], [decisions, last]]", fields["epsilon"])
     (_, first), (end, last) = points[0], points[-1]
     if end <= 0 or first == last:
-        return {"exploration_initial": float(last), "exploration_final": float(last)}
+        return {"epsilon_initial": float(last), "epsilon_final": float(last)}
     if end > numbers.budget:
         end, last = numbers.budget, first + (last - first) * numbers.budget / end
     fraction = end / numbers.budget
     return {
-        "exploration_initial": float(first),
-        "exploration_final": float(last),
-        "exploration_fraction": float(fraction),
+        "epsilon_initial": float(first),
+        "epsilon_final": float(last),
+        "epsilon_fraction": float(fraction),
     }
 
 
@@ -527,11 +533,11 @@ def _replay(numbers: DQNHyperparameters, fields: Mapping[str, Any]) -> dict[str,
 
 
 def _epochs(numbers: DQNHyperparameters, fields: Mapping[str, Any]) -> dict[str, Any]:
-    if "num_epochs" not in fields or (not numbers.rollout and same(fields["num_epochs"], 1)):
+    if "num_epochs" not in fields or (not numbers.num_steps and same(fields["num_epochs"], 1)):
         return {}
-    if not numbers.rollout:
+    if not numbers.num_steps:
         raise refused("num_epochs", "1 with a replay, which is drawn from anew for every update", fields["num_epochs"])
-    return {"epochs": _plain(fields["num_epochs"])}
+    return {"update_epochs": _plain(fields["num_epochs"])}
 
 
 def overrides_of(module: str, overrides: Mapping[str, Any] | Any) -> dict[str, Any]:

@@ -251,10 +251,10 @@ class ModuleUpdates:
         result = minibatch_loss(module, columns, numbers)
         optimizer.zero_grad()
         result.loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(module.q_network.parameters(), numbers.max_gradient_norm)
+        nn.utils.clip_grad_norm_(module.q_network.parameters(), numbers.max_grad_norm)
         optimizer.step()
-        if numbers.target_rate:
-            self._update_target(numbers.target_rate)
+        if numbers.tau:
+            self._update_target(numbers.tau)
         errors = result.errors.abs().cpu().numpy()
         return UpdateMetrics(result.loss.item(), result.values.mean().item(), float(errors.mean()), errors)
 
@@ -328,7 +328,7 @@ class ModuleTraining:
         network: nn.Module,
     ) -> None:
         self.name, self.hyperparameters = name, hyperparameters
-        recent = RecentDecisions(hyperparameters, network) if hyperparameters.rollout else None
+        recent = RecentDecisions(hyperparameters, network) if hyperparameters.num_steps else None
         self.replay = recent or ReplayBuffer(hyperparameters, observation.size, mirror)
         self.normalizer = RunningNormalizer(observation.size, observation.indicators)
         self._generator = np.random.Generator(np.random.PCG64(entropy))

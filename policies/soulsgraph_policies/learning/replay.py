@@ -65,7 +65,7 @@ class Batch:
 
 def pack(transitions: Transitions, hyperparameters: DQNHyperparameters) -> Floats:
     """Return raw transitions as rows of one matrix, (n, columns); where an episode terminated the discount is 0."""
-    discount = np.float32(hyperparameters.discount)
+    discount = np.float32(hyperparameters.gamma)
     alive = np.float32(1.0) - transitions.terminated
     discounts = alive * (discount**transitions.ticks if hyperparameters.semi_markov else discount)
     observations = (transitions.observations, transitions.next_observations)
@@ -295,7 +295,7 @@ class Priorities:
 
 
 #: Options of a replay that does not draw evenly, or is none.
-_UNEVEN = ("priority_exponent", "rollout")
+_UNEVEN = ("priority_exponent", "num_steps")
 #: A row that no transition was written to.
 _EMPTY = -1
 
@@ -420,7 +420,7 @@ class ReplayBuffer:
         nothing = np.zeros(0, np.float32)
         mirror = mirror or Mirror(nothing, nothing, np.zeros(0, np.int64))
         self._mirror = (mirror.sign, mirror.shift, mirror.actions)
-        self.capacity, self.size, self._written = hyperparameters.replay_capacity, 0, 0
+        self.capacity, self.size, self._written = hyperparameters.buffer_size, 0, 0
         self._observation_size = observation_size
         self._rows: Floats = np.zeros((self.capacity, 2 * observation_size + _EXTRA), np.float32)
         self._links: Integers = np.full(self.capacity if hyperparameters.n_step > 1 else 0, -1, np.int64)
@@ -559,7 +559,7 @@ def _trace_returns(links: Integers, discounts: Floats, values: Floats, decay: fl
 
 
 class RecentDecisions:
-    """Keep one skill's transitions since the last updates, for learning from them in `epochs` passes.
+    """Keep one skill's transitions since the last updates, for learning from them in `update_epochs` passes.
 
     It stands in the place of a `ReplayBuffer`. `network` is the one that learns: normalised observations (n, size) to
     Q-values (n, actions).
@@ -588,10 +588,10 @@ class RecentDecisions:
         links, latest = np.full(len(recent), -1), np.full((recent.lanes.max() + 1, 2), -1)
         link(rows, 0, links, latest, recent.lanes, recent.episodes)
         values = self._values(every.next_observations)
-        _trace_returns(links, every.discounts, values, numbers.trace_decay, every.rewards)
-        whole, share = len(recent) // numbers.rollout * numbers.rollout, count // numbers.epochs
+        _trace_returns(links, every.discounts, values, numbers.td_lambda, every.rewards)
+        whole, share = len(recent) // numbers.num_steps * numbers.num_steps, count // numbers.update_epochs
         self._parts = [recent.last(len(recent) - whole)] if len(recent) > whole else []
-        drawn = np.concatenate([generator.permutation(whole)[:share] for _ in range(numbers.epochs)])
+        drawn = np.concatenate([generator.permutation(whole)[:share] for _ in range(numbers.update_epochs)])
         assert len(drawn) == count, "updates are owed by whole rollouts"
         # No value of a later state is added to a return: any observations do.
         seen, nothing = every.observations[drawn], np.zeros(count, np.float32)

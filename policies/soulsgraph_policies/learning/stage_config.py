@@ -150,7 +150,7 @@ class SkillDQNConfig(DQNConfig):
         super().__init__(algo_class=algo_class or self.usual_algorithm)
         self.env_config: dict[str, Any] = {}
         self.skills: tuple[Skill, ...] = ()
-        self.hyperparameters = DQNHyperparameters(budget=1, replay_capacity=1)
+        self.hyperparameters = DQNHyperparameters(budget=1, buffer_size=1)
         self.own_hyperparameters: dict[str, DQNHyperparameters] = {}
         self.decisions_per_round = 1
         self.update_path: str | None = None

@@ -280,7 +280,7 @@ def _update(memory: FlatMemory, work: Work, batch: Rows, constants: Constants, m
     """Take one update; the target network stays arranged from one to the next."""
     network, target, first_moment, second_moment = memory
     observations, following = batch[0], batch[1]
-    step, learning_rate, max_norm, target_rate, double = constants
+    step, learning_rate, max_norm, tau, double = constants
     layers, target_bias = _layers(network, work.sizes), _layers(target, work.sizes)[5]
     _arrange(layers, work.network)
     if double:
@@ -294,8 +294,8 @@ def _update(memory: FlatMemory, work: Work, batch: Rows, constants: Constants, m
     _output_gradients(work.values, layers[5], batch, work.targets, metrics, work.slopes)
     _gradients(_layers(work.gradient, work.sizes), observations, work)
     _adam((network, first_moment, second_moment), work.gradient, step, learning_rate, max_norm)
-    if target_rate > 0.0:
-        _average(network, target, target_rate)
+    if tau > 0.0:
+        _average(network, target, tau)
         _arrange(_layers(target, work.sizes), work.target)
 
 
@@ -307,14 +307,14 @@ def _build_updates(sources: int) -> Callable[..., int]:
         memory: FlatMemory, work: Work, batch: Rows, constants: Constants, metrics: tuple[Doubles, Floats]
     ) -> int:
         observations, following, actions, rewards, discounts, weights, margins = batch
-        steps, learning_rate, max_norm, target_rate, double = constants
+        steps, learning_rate, max_norm, tau, double = constants
         sums, errors = metrics
         size = len(work.targets)
         _arrange(_layers(memory.target, work.sizes), work.target)
         for update in range(len(actions) // size):
             rows = slice(update * size, (update + 1) * size)
             transitions = (observations[rows], following[rows], actions[rows], rewards[rows], discounts[rows])
-            numbers = (steps + update + 1, learning_rate, max_norm, target_rate, double)
+            numbers = (steps + update + 1, learning_rate, max_norm, tau, double)
             _update(memory, work, (*transitions, weights[rows], margins[rows]), numbers, (sums, errors[rows]))
         return sources
 
@@ -357,7 +357,7 @@ class CpuUpdater:
         """Take one update for every `batch_size` rows of the batch; Adam has taken `steps` steps before."""
         numbers = self._hyperparameters
         sums, errors = np.zeros(3), np.empty(len(batch.actions), np.float32)
-        constants = (steps, numbers.learning_rate, numbers.max_gradient_norm, numbers.target_rate, numbers.double)
+        constants = (steps, numbers.learning_rate, numbers.max_grad_norm, numbers.tau, numbers.double)
         _updates(self._memory, self._work, tuple(vars(batch).values()), constants, (sums, errors))
         loss, q_mean, td_error = (sums / len(batch.actions)).tolist()
         return UpdateMetrics(loss, q_mean, td_error, errors)

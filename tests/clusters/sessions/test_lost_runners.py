@@ -13,7 +13,7 @@ from fakes.learning import LinearRunner
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.skills import make_skill, practice_ground
+from soulsgraph_envs.skills import make_skill, training_scenario
 from soulsgraph_policies.learning import env_runners
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.env_runners import CHUNKS_PER_CALL, RemoteSpeedCheck, SkillGraphEnvRunner
@@ -164,7 +164,7 @@ def test_the_whole_budget_is_learned_from_and_no_more():
 
 
 def test_synchronous_runners_repeat_the_same_weights_however_slow_one_is():
-    scenario = practice_ground(load_scenario("iudex-phase1"), make_skill("camera"))
+    scenario = training_scenario(load_scenario("iudex-phase1"), make_skill("camera"))
     found = []
     for waits_s in ({}, {1: 0.2}):
         stage = make_stage(3_000, synchronous=True, waits_s=waits_s)

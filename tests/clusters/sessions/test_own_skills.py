@@ -7,7 +7,7 @@ import pytest
 from soulsgraph.project import begin_project
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.skills import make_skill, practice_ground
+from soulsgraph_envs.skills import make_skill, training_scenario
 from soulsgraph_policies.agents.projects import find_graph, forget_project, load_project
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
@@ -22,7 +22,7 @@ def test_a_remote_env_runner_samples_an_own_skill(tmp_path, monkeypatch):
     try:
         names = (*find_graph("fencing/forked").upstream("parry"), "parry")
         skills = tuple(map(make_skill, names))
-        ground = practice_ground(load_scenario("iudex-phase1-whole"), skills[-1])
+        ground = training_scenario(load_scenario("iudex-phase1-whole"), skills[-1])
         config = SkillDQN.get_default_config().stage(skills, skill_hyperparameters(300), 64, seed=3)
         config.environment(env_config={"scenario": ground, "lanes": 8})
         with connect("local", num_cpus=2):

@@ -55,8 +55,8 @@ CONTROLS = st.sets(st.sampled_from([*Control]), max_size=4).map(lambda some: Con
 
 
 @given(ACTIONS, FRESH, st.tuples(*(CONTROLS for _ in SKILLS)))
-def test_what_a_skill_wins_over_is_taken_from_the_others_and_never_from_itself(actions, fresh, wins_over):
-    skills = [replace(skill, wins_over=over) for skill, over in zip(SKILLS, wins_over, strict=True)]
+def test_what_a_skill_wins_over_is_taken_from_the_others_and_never_from_itself(actions, fresh, precedence_over):
+    skills = [replace(skill, precedence_over=over) for skill, over in zip(SKILLS, precedence_over, strict=True)]
     sent = [
         Control.NONE
         if action < 0
@@ -68,21 +68,21 @@ def test_what_a_skill_wins_over_is_taken_from_the_others_and_never_from_itself(a
     for skill, own in reversed([*zip(skills, sent, strict=True)]):
         left = own & ~taken
         if left:
-            expected = (expected & ~skill.wins_over) | left
-            taken |= skill.wins_over
+            expected = (expected & ~skill.precedence_over) | left
+            taken |= skill.precedence_over
     found = compose(actions, fresh, pack_actions(skills))
     assert found == expected
     # Nothing is sent that no skill sent, and what nobody wins over is all sent.
     union, over = Control(0), Control(0)
     for own, skill in zip(sent, skills, strict=True):
         union |= own
-        over |= skill.wins_over if own else Control.NONE
+        over |= skill.precedence_over if own else Control.NONE
     assert not found & ~union
     assert not (union & ~over) & ~found
 
 
 def test_of_two_skills_that_take_each_others_controls_the_later_one_sends():
     mutual = Control.ROLL | Control.LIGHT_ATTACK
-    skills = [*SKILLS[:3], *(replace(skill, wins_over=mutual) for skill in SKILLS[3:])]
+    skills = [*SKILLS[:3], *(replace(skill, precedence_over=mutual) for skill in SKILLS[3:])]
     assert compose((4, 1, 8, 0, 0), (True,) * 5, pack_actions(skills)) == Control.LIGHT_ATTACK
     assert compose((4, 1, 8, 0, 2), (True,) * 5, pack_actions(skills)) == Control.ROLL

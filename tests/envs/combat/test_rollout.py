@@ -11,10 +11,10 @@ from soulsgraph_envs.core.errors import EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import episode_seeds
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.skills import SKILL_NAMES, make_skill, practice_ground
+from soulsgraph_envs.skills import SKILL_NAMES, make_skill, training_scenario
 
 SKILLS = tuple(make_skill(name) for name in ("camera", "lock_on", "movement"))
-SCENARIO = practice_ground(load_scenario("iudex-phase1"), SKILLS[-1])
+SCENARIO = training_scenario(load_scenario("iudex-phase1"), SKILLS[-1])
 SEEDS = np.arange(4, dtype=np.uint64)
 
 

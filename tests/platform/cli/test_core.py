@@ -41,7 +41,7 @@ MOST_MIB = 420
 MOST_PSS_KIB = 250 * 1024
 #: From the start of the command to the first chunk at the head, of which about a second is play.
 MOST_CPU_S = 10.0
-NUMBERS = DQNHyperparameters(budget=100_000, replay_capacity=10_000)
+NUMBERS = DQNHyperparameters(budget=100_000, buffer_size=10_000)
 TASK = StageTask("iudex-phase1", {name: name for name in SKILL_NAMES}, {"dodge": NUMBERS}, 10.0)
 
 

@@ -21,7 +21,7 @@ from soulsgraph.transfer.rule import (
 from soulsgraph_envs.combat.episodes import DecisionColumns
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import STATE_SIZE, Column
-from soulsgraph_envs.skills import make_skill, practice_ground
+from soulsgraph_envs.skills import make_skill, training_scenario
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork
 
@@ -117,7 +117,7 @@ def lock_agent(scenario, stand_in="idle") -> Agent:
     layer = {"q_network.0.weight": np.array([[-1.0, -2.0], [0.0, 0.0]]), "q_network.0.bias": np.array([1.0, 0.0])}
     weights = layer | {"observation_mean": np.zeros(2), "observation_deviation": np.ones(2)}
     network = FrozenNetwork.of(lock_on, scenario, weights, 10.0)
-    ground = replace(practice_ground(scenario, lock_on), start="long")
+    ground = replace(training_scenario(scenario, lock_on), start="long")
     return Agent(ground, (camera, lock_on), {"lock_on": network}, {"camera": stand_in})
 
 

@@ -88,7 +88,7 @@ def test_a_run_in_training_fights_by_its_newest_checkpoint(tmp_path: Path) -> No
     camera, lock_on = run.plan.stages()[:2]
     begun = AgentSource(run).agent()
     assert begun.players == {"camera": "random"}
-    assert begun.agent.scenario.refill  # The stage's practice ground.
+    assert begun.agent.scenario.refill  # The stage's training scenario.
     pretend_training(run, (camera,))
     # Any weights of the right shapes serve as those of a checkpoint.
     other = pretend_run(tmp_path / "other", Plan(scale=0.01))

@@ -33,7 +33,7 @@ CODE = """
 from soulsgraph_envs.combat.scripted import ConstantScript
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.core.state import Column
-from soulsgraph_envs.skills import Action, Practice, RewardTerm, SkillDefinition, Task
+from soulsgraph_envs.skills import Action, TrainingScenario, RewardTerm, SkillDefinition, Task
 from soulsgraph_policies.agents.graph import SkillGraph
 from soulsgraph_policies.agents.projects import OwnSkill, Project
 
@@ -46,8 +46,8 @@ class Still:
 HOP = SkillDefinition(
     "hop",
     Task(
-        symbol="J", horizon=8, budget=100, practice=Practice("mid", True), columns=(Column.DISTANCE,),
-        actions=(Action("hop", presses=Control.JUMP), Action("stand")), wins_over=Control.ROLL,
+        symbol="J", horizon=8, budget=100, training_scenario=TrainingScenario("mid", True), columns=(Column.DISTANCE,),
+        actions=(Action("hop", presses=Control.JUMP), Action("stand")), precedence_over=Control.ROLL,
     ),
     Still(),
 )
@@ -167,7 +167,7 @@ def test_a_folder_that_holds_no_project_is_refused(folder, point, message):
         ('("camera", "hop"), (("camera", "hop"),)', '("camera", "skip"), ()', "unknown skill"),
         ("horizon=8", "horizon=0", "horizon: expected a whole number from 1"),
         ("Column.DISTANCE,", "Column.DISTANCE, Column.DISTANCE,", "columns: expected each once"),
-        ('Practice("mid"', 'Practice("middle"', "one of scattered, mid, long"),
+        ('TrainingScenario("mid"', 'TrainingScenario("middle"', "one of scattered, mid, long"),
         (', Action("stand")', ",", "two actions or more"),
         ("presses=Control.JUMP", "presses=Control.JUMP, ticks=0", "1 to 1000 ticks"),
         ("class Still", "raise RuntimeError('no\\nway')\nclass Still", "RuntimeError: no"),

@@ -27,11 +27,11 @@ COMPILED: dict[str, Any] = {
     "double": True,
     "n_step": 3,
     "semi_markov": True,
-    "target_rate": 0.01,
+    "tau": 0.01,
     "priority_exponent": 0.6,
     "mirrored": True,
     "averaged_fraction": 0.7,
-    "decisions_per_update": 2,
+    "train_freq": 2,
 }
 EVERYTHING = COMPILED | {"dueling": True, "quantiles": 5}
 
@@ -47,7 +47,7 @@ def make_stage(
     seed: int = 1, budget: int = 3_000, lanes: int = 32, path: str | None = CPU_KERNEL, **options: Any
 ) -> SkillDQN:
     method = options.pop("method", {})
-    numbers = DQNHyperparameters(budget=budget, replay_capacity=budget // 3, **{"target_period": 1_000, **method})
+    numbers = DQNHyperparameters(budget=budget, buffer_size=budget // 3, **{"target_update_interval": 1_000, **method})
     config = SkillDQN.get_default_config()
     config.env_runners(env_runner_cls=LinearRunner, **options).environment(env_config={"lanes": lanes})
     config.stage(SKILLS, numbers, 128 if lanes > 1 else 4, path, Mirror.of(SKILLS[-1], SCENARIO), seed)
@@ -168,7 +168,7 @@ def test_same_seed_same_weights_and_another_seed_others() -> None:
 
 
 def test_a_seed_of_rllibs_own_counts_where_the_stage_has_none() -> None:
-    skills, numbers = SKILLS, DQNHyperparameters(budget=10, replay_capacity=10)
+    skills, numbers = SKILLS, DQNHyperparameters(budget=10, buffer_size=10)
     initial = []
     for config, seed in ((SkillDQN.get_default_config().debugging(seed=3), None), (SkillDQN.get_default_config(), 3)):
         config.stage(skills, numbers, 4, seed=seed)
@@ -207,14 +207,14 @@ def test_both_update_paths_train_alike(method: dict[str, Any]) -> None:
         (AUTOGRAD, {}),
         (CPU_KERNEL, COMPILED),
         (AUTOGRAD, EVERYTHING),
-        (CPU_KERNEL, {"rollout": 512, "batch_size": 128}),
+        (CPU_KERNEL, {"num_steps": 512, "batch_size": 128}),
     ],
     ids=["compiled", "autograd", "every compiled method", "every method", "without a replay"],
 )
 def test_resumed_stage_equals_the_uninterrupted_one_bit_for_bit(
     path: str, method: dict[str, Any], tmp_path: Path
 ) -> None:
-    budget, method = 1_500, {"target_period": 400, **method}
+    budget, method = 1_500, {"target_update_interval": 400, **method}
     whole, first = (make_stage(path=path, budget=budget, method=method) for _ in range(2))
     for stage in (whole, first):
         while stage.decisions < 700:  # past a target copy, the buffer full
@@ -235,7 +235,7 @@ def test_resumed_stage_equals_the_uninterrupted_one_bit_for_bit(
 
 def test_without_a_replay_every_update_that_is_owed_is_taken() -> None:
     # Chunks are no multiple of a rollout: some hold the end of one and the beginning of the next.
-    method = {"rollout": 100, "batch_size": 50, "epochs": 2}
+    method = {"num_steps": 100, "batch_size": 50, "update_epochs": 2}
     stage = run(make_stage(budget=1_000, path=CPU_KERNEL, method=method))
     taken = stage.learner.learning["heal_attack"].get_training_state()["adam"]["0"]["step"]
     assert stage.updates == taken == 1_000 // 100 * 2 * 2
@@ -256,7 +256,7 @@ def test_a_trained_head_is_played_folded_and_continued() -> None:
 
 
 def test_mirrored_transitions_need_a_mirror() -> None:
-    numbers = DQNHyperparameters(budget=10, replay_capacity=10, mirrored=True)
+    numbers = DQNHyperparameters(budget=10, buffer_size=10, mirrored=True)
     with pytest.raises(SoulsGraphError, match="stage of heal_attack: expected a mirror"):
         SkillDQN.get_default_config().stage(SKILLS, numbers, 4)
 
@@ -287,7 +287,7 @@ def test_a_module_that_is_asked_for_has_the_newest_weights(tmp_path: Path) -> No
 
 
 def test_a_clip_of_no_module_is_refused_by_name() -> None:
-    numbers = DQNHyperparameters(budget=10, replay_capacity=10)
+    numbers = DQNHyperparameters(budget=10, buffer_size=10)
     with pytest.raises(UnknownNameError, match="module of an observation clip"):
         SkillDQN.get_default_config().stage(SKILLS, numbers, 4, clips={"dogde": 5.0})
 

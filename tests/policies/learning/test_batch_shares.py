@@ -97,7 +97,7 @@ def _transitions(rewards: np.ndarray, lane: int) -> Transitions:
 
 
 def _buffer(**options: Any) -> ReplayBuffer:
-    return ReplayBuffer(DQNHyperparameters(budget=100, replay_capacity=CAPACITY, batch_size=8, **options), 1)
+    return ReplayBuffer(DQNHyperparameters(budget=100, buffer_size=CAPACITY, batch_size=8, **options), 1)
 
 
 def _shared(**options: Any) -> ReplayBuffer:
@@ -116,7 +116,7 @@ def test_a_replay_draws_its_batches_by_source() -> None:
 
 
 def test_returns_of_several_decisions_follow_their_own_source() -> None:
-    batch = _shared(n_step=3, discount=0.5).sample(80, np.random.default_rng(0), RunningNormalizer(1))
+    batch = _shared(n_step=3, gamma=0.5).sample(80, np.random.default_rng(0), RunningNormalizer(1))
     # The last decisions of what came have no followers.
     assert set(batch.rewards) == {0.0, 1.0, 1.5, 1.75}
     np.testing.assert_array_equal((batch.rewards.reshape(10, 8) > 0).sum(axis=1), 6)
@@ -154,9 +154,9 @@ def test_without_shares_a_source_changes_nothing() -> None:
     assert plain.get_state().keys() == named.get_state().keys() == {"rows", "written", "links", "latest"}
 
 
-@pytest.mark.parametrize("option", [{"priority_exponent": 0.6}, {"rollout": 256}])
+@pytest.mark.parametrize("option", [{"priority_exponent": 0.6}, {"num_steps": 256}])
 def test_draws_that_are_not_even_are_refused_by_name(option: dict[str, Any]) -> None:
-    numbers = DQNHyperparameters(budget=100, replay_capacity=10, **option)
+    numbers = DQNHyperparameters(budget=100, buffer_size=10, **option)
     ((name, value),) = option.items()
     with pytest.raises(SoulsGraphError, match=f"dodge: .* found {name} = {value}; leave out that option"):
         check_even_draws("dodge", numbers)

@@ -16,7 +16,7 @@ from soulsgraph_policies.learning.replay import ReplayBuffer
 from soulsgraph_policies.learning.sampler import Transitions
 
 SKILL = make_skill("lock_on")
-NUMBERS = DQNHyperparameters(budget=300, replay_capacity=100, margin=0.8)
+NUMBERS = DQNHyperparameters(budget=300, buffer_size=100, margin=0.8)
 
 
 def transitions(count, seed=0, rewards=None):

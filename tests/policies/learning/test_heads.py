@@ -77,7 +77,7 @@ def test_quantile_huber_loss_is_that_of_dabney_2018() -> None:
 
 def test_learned_quantiles_are_those_of_the_return() -> None:
     module = make_module(4, dueling=False)
-    numbers = DQNHyperparameters(budget=1, replay_capacity=1, quantiles=4)
+    numbers = DQNHyperparameters(budget=1, buffer_size=1, quantiles=4)
     optimizer, random = torch.optim.Adam(module.q_network.parameters(), 1e-2), torch.Generator().manual_seed(0)
     for _ in range(500):
         count = 128
@@ -101,7 +101,7 @@ def test_double_dqn_values_by_the_target_what_the_network_chooses(double: bool, 
             network[-1].bias.copy_(torch.tensor(biases))
     one = torch.ones(1, SKILL.observation.size)
     columns = (one, one, torch.tensor([2]), torch.ones(1), torch.full((1,), 0.5), torch.ones(1), torch.zeros(1))
-    numbers = DQNHyperparameters(budget=1, replay_capacity=1, double=double)
+    numbers = DQNHyperparameters(budget=1, buffer_size=1, double=double)
     assert minibatch_loss(module, columns, numbers).errors.tolist() == pytest.approx([1.0 - expected])
 
 
@@ -119,7 +119,7 @@ def test_the_margin_loss_raises_what_was_shown_above_every_other_action(shown, e
     two, actions = torch.ones(2, SKILL.observation.size), torch.tensor(shown)
     # The rewards are what the network predicts: nothing is left of the temporal difference.
     columns = (two, two, actions, torch.tensor([0.0, 5.0, 1.0])[actions], torch.zeros(2), torch.ones(2))
-    own = DQNHyperparameters(budget=1, replay_capacity=1)
+    own = DQNHyperparameters(budget=1, buffer_size=1)
     others = replace(own, margin=0.8)
     assert minibatch_loss(module, (*columns, torch.full((2,), 0.5)), others).loss.item() == pytest.approx(expected)
     assert minibatch_loss(module, (*columns, torch.zeros(2)), others).loss.item() == 0.0

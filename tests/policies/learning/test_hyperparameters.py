@@ -44,12 +44,12 @@ def test_target_copy_falls_on_multiples_of_its_period() -> None:
 
 
 def test_replay_holds_a_third_of_a_skills_budget_and_100k_for_the_baseline() -> None:
-    assert skill_hyperparameters(90_000).replay_capacity == 30_000
-    assert baseline_hyperparameters(250_000).replay_capacity == 100_000
+    assert skill_hyperparameters(90_000).buffer_size == 30_000
+    assert baseline_hyperparameters(250_000).buffer_size == 100_000
 
 
 def test_polyak_averaging_takes_the_place_of_target_copies() -> None:
-    numbers = replace(skill_hyperparameters(80_000), target_rate=0.005)
+    numbers = replace(skill_hyperparameters(80_000), tau=0.005)
     assert numbers.target_copy(9_999, 10_000) is None
 
 
@@ -67,22 +67,22 @@ def test_only_networks_of_the_last_part_of_the_budget_are_averaged() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        *({"budget": 0}, {"discount": 1.1}, {"learning_rate": 0.0}, {"exploration_fraction": 0.0}),
+        *({"budget": 0}, {"gamma": 1.1}, {"learning_rate": 0.0}, {"epsilon_fraction": 0.0}),
         *({"hidden_sizes": ()}, {"hidden_sizes": (8, 1), "dueling": True}, {"n_step": 0}, {"quantiles": -1}),
-        *({"replay_capacity": 10**8 + 1}, {"batch_size": 65_537}, {"hidden_sizes": (4_097,)}, {"n_step": True}),
-        *({"learning_rate": float("inf")}, {"max_gradient_norm": 10**400}, {"hidden_sizes": 64}, {"budget": 2.0}),
-        *({"target_rate": 1.5}, {"priority_exponent": -0.1}, {"averaged_fraction": 2.0}),
+        *({"buffer_size": 10**8 + 1}, {"batch_size": 65_537}, {"hidden_sizes": (4_097,)}, {"n_step": True}),
+        *({"learning_rate": float("inf")}, {"max_grad_norm": 10**400}, {"hidden_sizes": 64}, {"budget": 2.0}),
+        *({"tau": 1.5}, {"priority_exponent": -0.1}, {"averaged_fraction": 2.0}),
     ],
 )
 def test_value_out_of_range_is_refused_by_name(wrong: dict[str, float]) -> None:
     with pytest.raises(SoulsGraphError, match=next(iter(wrong))):
-        DQNHyperparameters(**{"budget": 100, "replay_capacity": 10, **wrong})
+        DQNHyperparameters(**{"budget": 100, "buffer_size": 10, **wrong})
 
 
 def test_only_updates_due_at_or_after_a_copy_see_it_however_many_come_in_a_round():
     # Updates fall due at decisions 104, 108, ...: of the 32 between 9,900 and 10,028, those due at
     # 9,904 ... 9,996 are 24; the copy at 10,000 comes before the update that is due at 10,000 itself.
-    numbers = DQNHyperparameters(budget=20_000, replay_capacity=100)
+    numbers = DQNHyperparameters(budget=20_000, buffer_size=100)
     done = numbers.updates_owed(9_900, 0)
     assert numbers.updates_owed(10_028, done) == 32
     assert numbers.updates_before(10_000, done) == 24
@@ -94,9 +94,9 @@ def test_a_replay_takes_half_of_the_memory_at_most(monkeypatch):
         "soulsgraph_policies.learning.hyperparameters.usable_memory", lambda: Memory(1_000_000, 900_000)
     )
     # Two observations of 10 values, reward, discount and action, of 4 bytes each: 92 bytes a row.
-    fits = DQNHyperparameters(budget=100, replay_capacity=500_000 // 92)
+    fits = DQNHyperparameters(budget=100, buffer_size=500_000 // 92)
     check_memory({"camera": fits.replay_bytes(10)})
-    for beyond in (replace(fits, replay_capacity=500_000 // 92 + 1), replace(fits, n_step=2)):
+    for beyond in (replace(fits, buffer_size=500_000 // 92 + 1), replace(fits, n_step=2)):
         with pytest.raises(SoulsGraphError, match="replay: expected at most half of the memory") as caught:
             check_memory({"camera": beyond.replay_bytes(10)})
         assert "`scale`" in str(caught.value)
@@ -106,7 +106,7 @@ def test_a_replay_takes_half_of_the_memory_at_most(monkeypatch):
 
 
 def test_the_replays_of_a_joint_stage_are_counted_together_and_so_is_what_others_use(monkeypatch):
-    numbers = DQNHyperparameters(budget=100, replay_capacity=300_000 // 92)
+    numbers = DQNHyperparameters(budget=100, buffer_size=300_000 // 92)
     monkeypatch.setattr(
         "soulsgraph_policies.learning.hyperparameters.usable_memory", lambda: Memory(1_000_000, 900_000)
     )

@@ -18,9 +18,9 @@ from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
 SKILLS = [make_skill(name) for name in ("movement", "dodge", "heal_attack")]
-DODGE = DQNHyperparameters(budget=600, replay_capacity=200, target_period=300)
+DODGE = DQNHyperparameters(budget=600, buffer_size=200, target_update_interval=300)
 HEAL = DQNHyperparameters(
-    budget=1_500, replay_capacity=500, learning_rate=1e-3, target_period=500, decisions_per_update=8, double=True
+    budget=1_500, buffer_size=500, learning_rate=1e-3, target_update_interval=500, train_freq=8, double=True
 )
 BOTH = {"dodge": DODGE, "heal_attack": HEAL}
 

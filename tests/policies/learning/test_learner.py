@@ -145,14 +145,14 @@ def partly_shown_batch(count: int, seed: int) -> Batch:
 
 
 @pytest.mark.parametrize("double", [False, True])
-@pytest.mark.parametrize("target_rate", [0.0, 0.01])
+@pytest.mark.parametrize("tau", [0.0, 0.01])
 @pytest.mark.parametrize(
     "make", [make_batch, weighted_batch, partly_shown_batch], ids=["as drawn", "weighted", "partly shown"]
 )
 def test_one_update_is_the_same_on_both_paths_wherever_a_run_stands(
-    double: bool, target_rate: float, make: Callable[[int, int], Batch]
+    double: bool, tau: float, make: Callable[[int, int], Batch]
 ) -> None:
-    options = {"double": double, "target_rate": target_rate, "margin": 0.8 if make is partly_shown_batch else 0.0}
+    options = {"double": double, "tau": tau, "margin": 0.8 if make is partly_shown_batch else 0.0}
     leader, follower = (make_learner(path, **options) for path in (AUTOGRAD, CPU_KERNEL))
     close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
     for call, decisions in enumerate((100, 2_500, 5_000, 9_999)):  # the target is copied at 10,000
@@ -177,12 +177,12 @@ def task(count: int, seed: int) -> Batch:
 
 
 @pytest.mark.parametrize("double", [False, True])
-@pytest.mark.parametrize("target_rate", [0.0, 0.01])
-def test_300_updates_learn_the_same_on_both_paths(double: bool, target_rate: float) -> None:
+@pytest.mark.parametrize("tau", [0.0, 0.01])
+def test_300_updates_learn_the_same_on_both_paths(double: bool, tau: float) -> None:
     unseen = torch.from_numpy(task(2560, 1000).observations)
     earned, learned = unseen.numpy()[:, :ACTIONS], []
     for path in (AUTOGRAD, CPU_KERNEL):
-        learner = make_learner(path, double=double, target_rate=target_rate, learning_rate=3e-3)
+        learner = make_learner(path, double=double, tau=tau, learning_rate=3e-3)
         for call in range(30):
             update(learner, task(2560, call), 500 * call)
         with torch.no_grad():
@@ -249,7 +249,7 @@ def test_batch_of_a_frozen_skill_is_refused() -> None:
 def test_kernel_refuses_other_than_two_hidden_layers() -> None:
     config = SkillDQN.get_default_config()
     numbers = skill_hyperparameters(1000)
-    config.stage(SKILLS, type(numbers)(budget=10, replay_capacity=10, hidden_sizes=(8,)), 4, CPU_KERNEL)
+    config.stage(SKILLS, type(numbers)(budget=10, buffer_size=10, hidden_sizes=(8,)), 4, CPU_KERNEL)
     with pytest.raises(SoulsGraphError, match="expected two hidden layers and a plain head on a CPU, found 1"):
         SkillDQNLearner(config=config, module_spec=config.rl_module_spec).build()
 
@@ -264,7 +264,7 @@ def test_update_path_is_chosen_by_what_the_kernel_can_do(options: dict[str, Any]
 
 @pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
 def test_polyak_averaging_moves_the_target_a_share_of_the_way_in_every_update(path: str) -> None:
-    learner = make_learner(path, target_rate=0.25)
+    learner = make_learner(path, tau=0.25)
     before = target_vector(learner)
     update(learner, make_batch(256, 0), 9_999)
     np.testing.assert_allclose(target_vector(learner), before + 0.25 * (vector(learner) - before), atol=1e-7)

@@ -15,8 +15,8 @@ from soulsgraph_policies.learning.sampler import Transitions
 
 
 def _numbers(**options: Any) -> DQNHyperparameters:
-    given = {"rollout": 4, "batch_size": 2, "epochs": 1, "trace_decay": 0.5, "discount": 0.9} | options
-    return DQNHyperparameters(budget=1_000, replay_capacity=10, **given)
+    given = {"num_steps": 4, "batch_size": 2, "update_epochs": 1, "td_lambda": 0.5, "gamma": 0.9} | options
+    return DQNHyperparameters(budget=1_000, buffer_size=10, **given)
 
 
 def _transitions(**columns: Any) -> Transitions:
@@ -64,9 +64,9 @@ def test_a_return_blends_the_values_of_every_later_state() -> None:
 
 def test_with_a_trace_of_nothing_a_return_looks_one_decision_ahead_and_a_full_trace_to_the_end() -> None:
     rewards = [1.0, 2.0, 3.0, 4.0]
-    one_ahead = _sampled(_transitions(rewards=rewards), _numbers(trace_decay=0.0))
+    one_ahead = _sampled(_transitions(rewards=rewards), _numbers(td_lambda=0.0))
     assert one_ahead == pytest.approx({i: i + 1 + 0.9 * 10.0 * (i + 1) for i in range(4)})
-    whole = _sampled(_transitions(rewards=rewards), _numbers(trace_decay=1.0))
+    whole = _sampled(_transitions(rewards=rewards), _numbers(td_lambda=1.0))
     assert whole[0] == pytest.approx(1.0 + 0.9 * 2.0 + 0.81 * 3.0 + 0.729 * (4.0 + 0.9 * 40.0))
 
 
@@ -108,7 +108,7 @@ def test_lanes_that_take_turns_are_told_apart() -> None:
 
 
 def test_every_epoch_learns_from_a_decision_at_most_once_and_then_it_is_forgotten() -> None:
-    numbers = _numbers(rollout=32, batch_size=8, epochs=3)
+    numbers = _numbers(num_steps=32, batch_size=8, update_epochs=3)
     recent, generator = RecentDecisions(numbers, _network()), np.random.default_rng(1)
     for first in (0, 20):
         recent.add(_transitions(rewards=np.ones(20), actions=np.arange(first, first + 20)))
@@ -136,7 +136,7 @@ def test_the_state_continues_to_the_bit() -> None:
 
 
 def test_updates_are_owed_by_whole_rollouts() -> None:
-    numbers = _numbers(rollout=256, batch_size=64, epochs=8)
+    numbers = _numbers(num_steps=256, batch_size=64, update_epochs=8)
     assert [numbers.updates_owed(count, 0) for count in (255, 256, 511, 512)] == [0, 32, 32, 64]
     assert numbers.updates_owed(512, 32) == 32
     assert numbers.target_copy(0, 10**6) is None
@@ -145,21 +145,21 @@ def test_updates_are_owed_by_whole_rollouts() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rollout": 32}, "rollout: expected 0 or at least batch_size, 64, found 32"),
-        ({"n_step": 3}, "rollout: expected 0 with n_step, found 256 with n_step = 3; leave one of them out"),
+        ({"num_steps": 32}, "num_steps: expected 0 or at least batch_size, 64, found 32"),
+        ({"n_step": 3}, "num_steps: expected 0 with n_step, found 256 with n_step = 3; leave one of them out"),
         ({"priority_exponent": 0.6}, r"with priority_exponent = 0\.6"),
         ({"mirrored": True}, "with mirrored = True"),
         ({"quantiles": 5}, "with quantiles = 5"),
         ({"dueling": True}, "with dueling = True"),
         ({"double": True}, "with double = True"),
-        ({"target_rate": 0.01}, r"with target_rate = 0\.01"),
+        ({"tau": 0.01}, r"with tau = 0\.01"),
     ],
 )
 def test_options_of_the_replay_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        _numbers(**{"rollout": 256, "batch_size": 64, **options})
+        _numbers(**{"num_steps": 256, "batch_size": 64, **options})
 
 
 def test_a_rollout_that_would_fill_the_memory_is_refused() -> None:
     with pytest.raises(DataError, match=r"GiB of transitions of dodge"):
-        check_memory({"dodge": _numbers(rollout=10**7, epochs=1_000).replay_bytes(observation_size=25)})
+        check_memory({"dodge": _numbers(num_steps=10**7, update_epochs=1_000).replay_bytes(observation_size=25)})

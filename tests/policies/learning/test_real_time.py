@@ -13,13 +13,13 @@ from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, G
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.games.realtime.cycle_timer import stoppable
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.skills import make_skill, practice_ground
+from soulsgraph_envs.skills import make_skill, training_scenario
 from soulsgraph_policies.agents.inference import FrozenNetwork
 from soulsgraph_policies.learning import sampler as real_time
 from soulsgraph_policies.learning.sampler import RealTimeSampling, SampledModule, Sampler
 
 CAMERA = make_skill("camera")
-SCENARIO = practice_ground(load_scenario("iudex-phase1"), CAMERA)
+SCENARIO = training_scenario(load_scenario("iudex-phase1"), CAMERA)
 
 
 def network(action: int = 0) -> FrozenNetwork:

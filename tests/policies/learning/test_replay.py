@@ -32,7 +32,7 @@ def _numbered(first: int, count: int) -> Transitions:
 
 
 def _buffer(capacity: int, size: int = 2, mirror: Mirror | None = None, **options: Any) -> ReplayBuffer:
-    numbers = DQNHyperparameters(budget=100, replay_capacity=capacity, **options)
+    numbers = DQNHyperparameters(budget=100, buffer_size=capacity, **options)
     return ReplayBuffer(numbers, size, mirror)
 
 
@@ -125,7 +125,7 @@ def _drawn(buffer: ReplayBuffer) -> dict[int, tuple[float, float, float]]:
 
 
 def test_n_step_returns_end_with_the_episode_and_bootstrap_where_it_was_truncated() -> None:
-    buffer = _buffer(16, n_step=3, discount=0.5, observation_clip=1e6)
+    buffer = _buffer(16, n_step=3, gamma=0.5, observation_clip=1e6)
     # Decision 3 terminates its episode, decision 5 is the last before a horizon, 6 and 7 lie in a third.
     buffer.add(_chain([1, 2, 4, 8, 16, 32, 64, 128], {3: True, 5: False}))
     assert _drawn(buffer) == {
@@ -141,7 +141,7 @@ def test_n_step_returns_end_with_the_episode_and_bootstrap_where_it_was_truncate
 
 
 def test_n_step_returns_follow_each_lane_by_itself_whatever_the_chunks() -> None:
-    whole, parts = (_buffer(12, n_step=2, discount=0.5, observation_clip=1e6) for _ in range(2))
+    whole, parts = (_buffer(12, n_step=2, gamma=0.5, observation_clip=1e6) for _ in range(2))
     chain = _chain([float(2**i) for i in range(12)], {4: True}, lanes=2)
     whole.add(chain)
     for i in range(0, 12, 3):
@@ -154,7 +154,7 @@ def test_n_step_returns_follow_each_lane_by_itself_whatever_the_chunks() -> None
 
 
 def test_n_step_returns_never_bridge_a_lost_transition_or_an_overwritten_one() -> None:
-    buffer = _buffer(4, n_step=3, discount=0.5, observation_clip=1e6)
+    buffer = _buffer(4, n_step=3, gamma=0.5, observation_clip=1e6)
     chain = _chain([1, 2, 4, 8, 16, 32], {})
     kept = [0, 1, 3, 4]  # 2 was lost on its way
     buffer.add(Transitions(*(values[kept] for values in vars(chain).values())))
@@ -167,7 +167,7 @@ def test_n_step_returns_never_bridge_a_lost_transition_or_an_overwritten_one() -
 
 def test_semi_markov_discount_is_that_of_the_ticks_a_return_spans() -> None:
     # Sutton, Precup & Singh 1999: a decision of k ticks discounts what follows by gamma ** k.
-    one, two = (_buffer(8, n_step=n, semi_markov=True, discount=0.5, observation_clip=1e6) for n in (1, 2))
+    one, two = (_buffer(8, n_step=n, semi_markov=True, gamma=0.5, observation_clip=1e6) for n in (1, 2))
     for buffer in (one, two):
         buffer.add(_chain([1, 8, 32], {2: True}))  # of 1, 2 and 3 ticks
     assert _drawn(one) == {0: (1, 0.5, 1), 1: (8, 0.25, 2), 2: (32, 0.0, 3)}

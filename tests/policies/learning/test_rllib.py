@@ -89,7 +89,7 @@ def test_one_iteration_changes_the_listed_skills_weights_and_no_others(make) -> 
 def test_a_grid_of_tunes_trains_by_each_learning_rate_and_its_scheduler_goes_by_the_return(tmp_path: Path) -> None:
     rates = [1e-5, 1e-2]
     config = SkillDQN.get_default_config().training(lr=tune.grid_search(rates))
-    config.stage([make_skill("dodge")], DQNHyperparameters(budget=10_000, replay_capacity=1_000), 128, seed=0)
+    config.stage([make_skill("dodge")], DQNHyperparameters(budget=10_000, buffer_size=1_000), 128, seed=0)
     config.env_runners(env_runner_cls=LinearRunner).environment(env_config={"lanes": 32})
     config.debugging(log_level="ERROR")
     tuner = tune.Tuner(

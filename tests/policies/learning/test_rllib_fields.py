@@ -23,8 +23,8 @@ from soulsgraph_policies.learning.learner import SkillDQNLearner
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig, fields_of, learned_by
 
 SKILLS = [make_skill(name) for name in ("movement", "dodge", "heal_attack")]
-NUMBERS = DQNHyperparameters(budget=3_000, replay_capacity=1_000, target_period=500)
-ROLLOUT = replace(NUMBERS, rollout=512, batch_size=128)
+NUMBERS = DQNHyperparameters(budget=3_000, buffer_size=1_000, target_update_interval=500)
+ROLLOUT = replace(NUMBERS, num_steps=512, batch_size=128)
 PRIORITIZED = {"type": "MultiAgentPrioritizedEpisodeReplayBuffer", "capacity": 700, "alpha": 0.5, "beta": 0.3}
 
 
@@ -50,26 +50,26 @@ def built(config: SkillDQNConfig) -> SkillDQN:
 #: What each parameter of `training` is set to, and the hyperparameters that are learned by then.
 LEARNED: dict[str, tuple[Any, dict[str, Any]]] = {
     "lr": (0.01, {"learning_rate": 0.01}),
-    "gamma": (0.9, {"discount": 0.9}),
-    "grad_clip": (0.5, {"max_gradient_norm": 0.5}),
+    "gamma": (0.9, {"gamma": 0.9}),
+    "grad_clip": (0.5, {"max_grad_norm": 0.5}),
     "train_batch_size": (64, {"batch_size": 64}),
     "train_batch_size_per_learner": (32, {"batch_size": 32}),
     "num_steps_sampled_before_learning_starts": (700, {"learning_starts": 700}),
-    "target_network_update_freq": (123, {"target_period": 123}),
+    "target_network_update_freq": (123, {"target_update_interval": 123}),
     "double_q": (True, {"double": True}),
     "dueling": (True, {"dueling": True}),
     "n_step": (3, {"n_step": 3}),
     "epsilon": (
         [(0, 0.8), (1_500, 0.1)],
-        {"exploration_initial": 0.8, "exploration_final": 0.1, "exploration_fraction": 0.5},
+        {"epsilon_initial": 0.8, "epsilon_final": 0.1, "epsilon_fraction": 0.5},
     ),
     "replay_buffer_config": (
         PRIORITIZED,
-        {"replay_capacity": 700, "priority_exponent": 0.5, "importance_exponent": 0.3},
+        {"buffer_size": 700, "priority_exponent": 0.5, "importance_exponent": 0.3},
     ),
-    "training_intensity": (32, {"decisions_per_update": 8}),
-    "tau": (0.01, {"target_rate": 0.01}),
-    "num_epochs": (2, {"epochs": 2}),
+    "training_intensity": (32, {"train_freq": 8}),
+    "tau": (0.01, {"tau": 0.01}),
+    "num_epochs": (2, {"update_epochs": 2}),
 }
 #: What goes with it: a share of every update asks for as many copies as updates, epochs for a rollout.
 BESIDE: dict[str, dict[str, Any]] = {"tau": {"target_network_update_freq": 4}}
@@ -179,13 +179,13 @@ def test_every_parameter_of_training_changes_what_is_learned_by(order: str) -> N
 
 
 def test_the_values_that_stage_writes_say_what_its_hyperparameters_say() -> None:
-    for numbers in (NUMBERS, ROLLOUT, replace(NUMBERS, target_rate=0.01, priority_exponent=0.6, double=True)):
+    for numbers in (NUMBERS, ROLLOUT, replace(NUMBERS, tau=0.01, priority_exponent=0.6, double=True)):
         fields = fields_of(numbers)
         config = configured(numbers)
         assert {name: getattr(config, name) for name in fields} == fields
         assert config.hyperparameters_of("heal_attack") == numbers
-        assert learned_by(numbers, {} if numbers.rollout else fields) == replace(
-            numbers, target_period=numbers.target_period
+        assert learned_by(numbers, {} if numbers.num_steps else fields) == replace(
+            numbers, target_update_interval=numbers.target_update_interval
         )
 
 
@@ -222,7 +222,7 @@ def test_a_parameter_holds_for_every_module_and_an_override_for_one() -> None:
     stage = built(config)
     rates = {name: one.optimizer.param_groups[0]["lr"] for name, one in stage.learner.learning.items()}
     assert rates == {"dodge": 0.05, "heal_attack": 3e-4}
-    assert stage.training["dodge"].hyperparameters.discount == 0.5
+    assert stage.training["dodge"].hyperparameters.gamma == 0.5
     for overrides, message in (({"nobody": {"lr": 1.0}}, "nobody"), ({"dodge": {"num_learners": 2}}, "num_learners")):
         refusing = configured(own).rl_module(algorithm_config_overrides_per_module=overrides)
         with pytest.raises(SoulsGraphError, match=message):
@@ -284,9 +284,7 @@ def test_a_grid_of_tunes_may_come_before_a_stage() -> None:
     config = SkillDQN.get_default_config().training(lr=grid, replay_buffer_config={"capacity": 70})
     config.stage(SKILLS, NUMBERS, 128).multi_agent(policies_to_train=["dodge"])
     assert (config.lr, config.replay_buffer_config["capacity"]) == (grid, 70)
-    assert config.training(lr=1e-3).hyperparameters_of("dodge") == replace(
-        NUMBERS, learning_rate=1e-3, replay_capacity=70
-    )
+    assert config.training(lr=1e-3).hyperparameters_of("dodge") == replace(NUMBERS, learning_rate=1e-3, buffer_size=70)
 
 
 def test_what_was_said_of_modules_before_a_stage_holds() -> None:

@@ -15,7 +15,7 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import episode_seeds
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
-from soulsgraph_envs.skills import SKILL_NAMES, make_skill, practice_ground
+from soulsgraph_envs.skills import SKILL_NAMES, make_skill, training_scenario
 from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks, layer_names_at
 from soulsgraph_policies.learning.sampler import SampledModule, Sampler, Transitions
 
@@ -37,7 +37,7 @@ def networks(skills, scenario, seed=0) -> list[FrozenNetwork]:
 def fight(trained: str, lanes: int):
     names = SKILL_NAMES[: SKILL_NAMES.index(trained) + 1]
     skills = tuple(make_skill(name) for name in names)
-    scenario = practice_ground(load_scenario("iudex-phase1"), skills[-1])
+    scenario = training_scenario(load_scenario("iudex-phase1"), skills[-1])
     combat = Combat(make_game(lanes=lanes), skills, scenario, Horizon(trained, skills[-1].horizon))
     return skills, scenario, combat
 

@@ -8,7 +8,7 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_S
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.skills import make_skill, practice_ground
+from soulsgraph_envs.skills import make_skill, training_scenario
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
@@ -17,7 +17,7 @@ SKILLS = tuple(make_skill(name) for name in ("camera", "lock_on"))
 
 
 def make_runner(index: int) -> SkillGraphEnvRunner:
-    scenario = practice_ground(load_scenario("iudex-phase1"), SKILLS[-1])
+    scenario = training_scenario(load_scenario("iudex-phase1"), SKILLS[-1])
     config = SkillDQN.get_default_config().stage(SKILLS, skill_hyperparameters(1_000), 128, seed=3)
     config = config.environment(env_config={"scenario": scenario, "lanes": 8})
     config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=2)
@@ -81,8 +81,8 @@ def test_runners_have_random_streams_of_their_own(state):
 
 
 def test_two_skills_of_one_module_share_weights_replay_and_normaliser():
-    camera, scenario = SKILLS[0], practice_ground(load_scenario("iudex-phase1"), SKILLS[0])
-    numbers = replace(skill_hyperparameters(1_000), replay_capacity=1_000)
+    camera, scenario = SKILLS[0], training_scenario(load_scenario("iudex-phase1"), SKILLS[0])
+    numbers = replace(skill_hyperparameters(1_000), buffer_size=1_000)
     config = SkillDQN.get_default_config()
     config = config.stage([camera, replace(camera, name="twin")], numbers, 128, seed=3)
     config = config.multi_agent(policies={"eye"}, policy_mapping_fn=lambda *_: "eye", policies_to_train=["eye"])
@@ -115,7 +115,7 @@ def test_the_runner_asks_the_mapping_which_module_plays():
         policy_mapping_fn=lambda agent, *_: next(module for module, skill in swapped.items() if skill == agent),
         policies_to_train=["first"],
     )
-    scenario = practice_ground(load_scenario("iudex-phase1"), SKILLS[-1])
+    scenario = training_scenario(load_scenario("iudex-phase1"), SKILLS[-1])
     config = config.environment(env_config={"scenario": scenario, "lanes": 8})
     runner = SkillGraphEnvRunner(
         config=config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=1), worker_index=1

@@ -15,7 +15,7 @@ from soulsgraph_envs.core.config import Where, parse, read_table, shipped_names,
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
-from soulsgraph_envs.skills import Skill, SkillOptions, make_skill, practice_ground
+from soulsgraph_envs.skills import Skill, SkillOptions, make_skill, training_scenario
 from soulsgraph_envs.skills.definition import definition_of
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names_at
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
@@ -30,7 +30,7 @@ class StageTask:
 
     `plays` maps each skill, in graph order, to the module that plays it, `learns` each module that learns to its
     hyperparameters. Where none learns, the last skill's module is sampled. With a `start` the scenario is fought as it
-    is, from there; else it is the last skill's practice ground. Modules in `random` have no weights: each of their
+    is, from there; else it is the last skill's training scenario. Modules in `random` have no weights: each of their
     actions is drawn. `projects` maps each project that declares some of the skills to the digest of its code. What a
     module's networks see is bounded by its own of `clips`, or by `observation_clip`.
 
@@ -86,7 +86,7 @@ class StageTask:
     def ground(self) -> Scenario:
         """The scenario as the last skill trains on it, or as it is from `start`."""
         scenario = load_scenario(self.scenario)
-        return started_at(scenario, self.start) if self.start else practice_ground(scenario, self.skills[-1])
+        return started_at(scenario, self.start) if self.start else training_scenario(scenario, self.skills[-1])
 
     @property
     def modules(self) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ class Episode:
         return readings.translate(reading, self._tables.player, self._tables.phases[self._phase], self._flasks)
 
     def keep_levels(self, reading: Reading, row: readings.Row, operations: Operations) -> None:
-        """Refill on a practice ground, `row` (25,) included; else hold the boss at its lowest HP: it must not die."""
+        """Refill in a training scenario, `row` (25,) included; else hold the boss at its lowest HP: it must not die."""
         start, floor = self._scenario.boss_hp
         if self._scenario.refill:
             row[Raw.PLAYER_HP], row[Raw.BOSS_HP] = row[Raw.PLAYER_HP_MAX], start
@@ -104,7 +104,7 @@ class LiveGame:
 
     def __init__(self, link: Link, settings: GameSettings, clock: Clock | None = None, draw: Draw = draw_start) -> None:
         self._draw = draw
-        #: The latest reading: its levels are the game's own, even where a practice ground is refilled.
+        #: The latest reading: its levels are the game's own, even where a training scenario is refilled.
         self.reading: Reading = {}
         self._session = DriverState(link, settings, clock or Clock())
         self.reset_clock = self._session.reset_clock

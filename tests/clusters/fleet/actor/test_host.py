@@ -26,7 +26,7 @@ from soulsgraph_envs.core.config import to_table
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 TASK = StageTask(
-    "iudex-phase1", {"camera": "camera"}, {"camera": DQNHyperparameters(budget=10**9, replay_capacity=1000)}, 10.0
+    "iudex-phase1", {"camera": "camera"}, {"camera": DQNHyperparameters(budget=10**9, buffer_size=1000)}, 10.0
 )
 
 

@@ -18,7 +18,7 @@ from soulsgraph_envs.skills import SkillOptions, make_skill
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 pytestmark = pytest.mark.slow
-NUMBERS = DQNHyperparameters(budget=300, replay_capacity=300)
+NUMBERS = DQNHyperparameters(budget=300, buffer_size=300)
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 DASHBOARD = Path(soulsgraph_clusters.__file__).parent / "grafana" / "soulsgraph-fleet.json"
 PANELS = json.loads(DASHBOARD.read_text())["panels"]
 QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]
-NUMBERS = DQNHyperparameters(budget=10**9, replay_capacity=1000)
+NUMBERS = DQNHyperparameters(budget=10**9, buffer_size=1000)
 TASK = StageTask("iudex-phase1", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
 CONFIG = """
 global: {{scrape_interval: 1s}}

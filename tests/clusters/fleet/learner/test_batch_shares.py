@@ -25,7 +25,7 @@ from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.replay import ReplayBuffer
 
 BUDGET, SEED, BATCH = 4000, 11, 64
-NUMBERS = DQNHyperparameters(budget=BUDGET, replay_capacity=2000, n_step=3, target_period=400, batch_size=BATCH)
+NUMBERS = DQNHyperparameters(budget=BUDGET, buffer_size=2000, n_step=3, target_update_interval=400, batch_size=BATCH)
 TASK = StageTask("iudex-phase1", {"camera": "camera", "lock_on": "lock_on"}, {"lock_on": NUMBERS}, 10.0)
 #: The places of attic, cellar and all others in a replay's state, and their shares.
 OTHERS, ATTIC, CELLAR = 0, 1, 2
@@ -206,7 +206,7 @@ def test_a_journal_keeps_the_batch_shares_that_it_was_begun_with(tmp_path):
     reader.close()
 
 
-@pytest.mark.parametrize("option", [{"priority_exponent": 0.6, "n_step": 1}, {"rollout": 256, "n_step": 1}])
+@pytest.mark.parametrize("option", [{"priority_exponent": 0.6, "n_step": 1}, {"num_steps": 256, "n_step": 1}])
 def test_a_learner_that_does_not_draw_evenly_is_refused_by_name(tmp_path, option):
     numbers = replace(NUMBERS, **option)
     name = next(iter(option))

@@ -122,7 +122,7 @@ def test_a_task_of_an_evaluation_is_the_scenario_as_it_is():
         StageTask("iudex-phase1", plays, {}, 10.0, start="afar")
     with pytest.raises(SoulsGraphError, match="expected skills, and one that each of movement plays"):
         StageTask("iudex-phase1", plays, {}, 10.0, random=("movement",))
-    numbers = DQNHyperparameters(budget=1, replay_capacity=1)
+    numbers = DQNHyperparameters(budget=1, buffer_size=1)
     with pytest.raises(SoulsGraphError, match="found both of"):
         StageTask("iudex-phase1", plays, {"dodge": numbers}, 10.0, random=("dodge",))
 
@@ -170,7 +170,7 @@ def test_a_fleet_fights_as_the_simulator_does(tmp_path):
         there, ours = (np.asarray(getattr(part, measure), np.float64) for part in (found.episodes, here))
         error = np.sqrt(there.var() / len(there) + ours.var() / len(ours))
         assert abs(there.mean() - ours.mean()) <= 4.5 * error, measure
-    assert found.episodes.died.mean() > 0.5  # No practice ground, on which nobody dies.
+    assert found.episodes.died.mean() > 0.5  # No training scenario, on which nobody dies.
 
 
 def test_a_fleet_without_a_trained_skill_plays_at_random(tmp_path):

@@ -26,7 +26,7 @@ from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 BUDGET, SEED = 1500, 11
-NUMBERS = DQNHyperparameters(budget=BUDGET, replay_capacity=500, n_step=3, target_period=400)
+NUMBERS = DQNHyperparameters(budget=BUDGET, buffer_size=500, n_step=3, target_update_interval=400)
 TASK = StageTask("iudex-phase1", {"camera": "camera", "lock_on": "lock_on"}, {"lock_on": NUMBERS}, 10.0)
 
 

@@ -19,7 +19,7 @@ from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, Fl
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
-NUMBERS = DQNHyperparameters(budget=10**9, replay_capacity=1000)
+NUMBERS = DQNHyperparameters(budget=10**9, buffer_size=1000)
 TASK = StageTask("iudex-phase1", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
 ODD_NUMBERS = (2**64 - 1, 2**63, 2**32 - 1, -1, math.nan, math.inf, -math.inf, 1.7e308, -1.7e308, 5e-324)
 _BOOT = "0123456789abcdef"
