@@ -200,7 +200,7 @@ class Reward:
 
 @dataclass(frozen=True)
 class TrainingScenario:
-    """The ground a skill trains on: the start of its episodes, and whether HP is refilled (nobody dies)."""
+    """What a skill's training scenario has of its own: the start of its episodes, and whether HP is refilled."""
 
     start: str
     refill: bool
@@ -219,7 +219,8 @@ def _first_outside(indices: Integers, count: int) -> int:
 class Skill:
     """One node of the graph as a task; horizon in decisions of the skill.
 
-    In a tick in which it sends any control, those that it `precedence_over` are taken from the other skills.
+    In a tick in which it sends any control, those that it has `precedence_over` are taken from
+    the other skills.
     """
 
     name: str

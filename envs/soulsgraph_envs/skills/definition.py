@@ -26,7 +26,7 @@ class Task:
     With `observations = "extended"` the `extended` columns come behind `columns`. Where animations are observed as
     indicators, those of ids below `boss_animations` and `player_animations` are: the counts are part of a trained
     policy's shape, so data added later never widens them. In a tick in which the skill sends any control, those that
-    it `precedence_over` are taken from the other skills.
+    it has `precedence_over` are taken from the other skills.
     """
 
     symbol: str

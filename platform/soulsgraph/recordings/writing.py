@@ -185,7 +185,7 @@ def _result(header: Header, raws: RawValues, outcome: Outcome) -> Result:
         seconds=round(ticks * header.tick_s, 6),
         boss_hp=_known(raws[-1, Raw.BOSS_HP]),
         player_hp=_known(raws[-1, Raw.PLAYER_HP]),
-        # On a training scenario HP is full again after every tick, whatever was lost.
+        # In a training scenario HP is full again after every tick, whatever was lost.
         damage_dealt=None if refilled else _lost(raws, Raw.BOSS_HP),
         damage_taken=None if refilled else _lost(raws, Raw.PLAYER_HP),
         flasks_used=None if flasks is None else int(flasks),

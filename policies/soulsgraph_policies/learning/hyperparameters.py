@@ -496,11 +496,7 @@ def _exploration(numbers: DQNHyperparameters, fields: Mapping[str, Any]) -> dict
     if end > numbers.budget:
         end, last = numbers.budget, first + (last - first) * numbers.budget / end
     fraction = end / numbers.budget
-    return {
-        "epsilon_initial": float(first),
-        "epsilon_final": float(last),
-        "epsilon_fraction": float(fraction),
-    }
+    return {"epsilon_initial": float(first), "epsilon_final": float(last), "epsilon_fraction": float(fraction)}
 
 
 def _wrong(*numbers: Any) -> bool:

@@ -46,7 +46,8 @@ class UpdateMetrics:
 Sizes = tuple[int, int, int, int]
 Layers = tuple[Floats, Floats, Floats, Floats, Floats, Floats]
 Rows = tuple[Floats, Floats, Integers, Floats, Floats, Floats, Floats]
-#: Adam's steps, learning rate, greatest norm, share of Polyak averaging, whether the target is double.
+#: Adam's steps, learning rate, greatest norm, share of Polyak averaging (0: none), and whether the target is double,
+#: that is, whether the network chooses the action that the target network values.
 Constants = tuple[int, float, float, float, bool]
 
 

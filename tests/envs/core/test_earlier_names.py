@@ -6,6 +6,8 @@ import pytest
 
 from soulsgraph_envs.core.config import RENAMED, Where, canonical, present_names, read_table
 from soulsgraph_envs.core.errors import DataError
+from soulsgraph_envs.core.state import Control
+from soulsgraph_envs.skills import Task
 
 
 @dataclass(frozen=True)
@@ -32,3 +34,20 @@ def test_a_canonical_form_is_the_same_for_both_names_at_every_level():
 def test_no_name_is_both_present_and_earlier():
     assert not RENAMED.keys() & {*RENAMED.values()}
     assert len({*RENAMED.values()}) == len(RENAMED)
+
+
+def test_a_skills_table_is_read_by_earlier_names():
+    present = {
+        "symbol": "J",
+        "horizon": 8,
+        "budget": 100,
+        "training_scenario": {"start": "mid", "refill": True},
+        "columns": ["DISTANCE"],
+        "actions": [{"name": "hop", "presses": "JUMP"}, {"name": "stand"}],
+        "precedence_over": "ROLL|LIGHT_ATTACK",
+    }
+    earlier = canonical(present)
+    assert {"practice", "wins_over"} < earlier.keys()
+    task = read_table(Task, earlier, Where("skills.toml"))
+    assert task == read_table(Task, present, Where("skills.toml"))
+    assert (task.training_scenario.start, task.precedence_over) == ("mid", Control.ROLL | Control.LIGHT_ATTACK)

@@ -59,14 +59,8 @@ LEARNED: dict[str, tuple[Any, dict[str, Any]]] = {
     "double_q": (True, {"double": True}),
     "dueling": (True, {"dueling": True}),
     "n_step": (3, {"n_step": 3}),
-    "epsilon": (
-        [(0, 0.8), (1_500, 0.1)],
-        {"epsilon_initial": 0.8, "epsilon_final": 0.1, "epsilon_fraction": 0.5},
-    ),
-    "replay_buffer_config": (
-        PRIORITIZED,
-        {"buffer_size": 700, "priority_exponent": 0.5, "importance_exponent": 0.3},
-    ),
+    "epsilon": ([(0, 0.8), (1_500, 0.1)], {"epsilon_initial": 0.8, "epsilon_final": 0.1, "epsilon_fraction": 0.5}),
+    "replay_buffer_config": (PRIORITIZED, {"buffer_size": 700, "priority_exponent": 0.5, "importance_exponent": 0.3}),
     "training_intensity": (32, {"train_freq": 8}),
     "tau": (0.01, {"tau": 0.01}),
     "num_epochs": (2, {"update_epochs": 2}),

@@ -29,12 +29,7 @@ def updated(inputs: int, first: int, second: int, actions: int, rows: int) -> np
     parameters = first * (inputs + 1) + second * (first + 1) + actions * (second + 1)
     network, target = (random.normal(0.0, 0.2, parameters).astype(np.float32) for _ in range(2))
     numbers = DQNHyperparameters(
-        budget=count,
-        buffer_size=count,
-        batch_size=rows,
-        hidden_sizes=(first, second),
-        double=True,
-        tau=0.01,
+        budget=count, buffer_size=count, batch_size=rows, hidden_sizes=(first, second), double=True, tau=0.01
     )
     memory = FlatMemory(network, target, np.zeros_like(network), np.zeros_like(network))
     observations, following = (random.normal(size=(count, inputs)).astype(np.float32) for _ in range(2))
