@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setting:
-    """What is evaluated: a scenario and start, the skill versions that play, the skills randomised.
+    """What is evaluated: a scenario and start, the skill versions that play, the skills ablated (by random play).
 
     The versions are those in play after training on `trained_on`; where that is not `scenario`, it is zero-shot
     transfer.
