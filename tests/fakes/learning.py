@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.combat.episodes import Episodes, Flags, Floats, Integers
+from soulsgraph_envs.combat.rollout import Episodes, Flags, Floats, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, Weights, layer_names

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.combat.loop import Combat, Horizon
-from soulsgraph_envs.combat.rollout import Rollout
+from soulsgraph_envs.combat.rollout import Episodes, Rollout
 from soulsgraph_envs.combat.scripted import OracleEndToEnd, Script, ScriptedPlay, Uniform, engaging
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.seeds import Seeds, derive_seeds

@@ -26,7 +26,7 @@ def make_game(lanes: int = 1) -> Simulator:
 def open_game(settings: GameSettings, clock: Clock | None = None) -> TimedGame:
     """Open a game that runs in real time, the simulator among them; raises as `open_live_game` does."""
     if settings.driver == SIMULATOR:
-        from soulsgraph_envs.games.realtime.paced import PacedSimulator
+        from soulsgraph_envs.games.realtime.game import PacedSimulator
 
         return PacedSimulator(settings.lanes, settings.speed, clock)
     return open_live_game(settings, clock)

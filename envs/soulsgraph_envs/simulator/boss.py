@@ -10,7 +10,7 @@ from soulsgraph_envs.simulator.layout import (
     FRAME_S,
     NO_MOVE,
     Encounter,
-    FightData,
+    FightRecords,
     Lane,
     PlayerPose,
     Record,
@@ -275,7 +275,7 @@ def keep_apart(lane: Lane, encounter: Encounter, player: Record, boss: Record, m
 
 
 @every_frame
-def boss_blow(lane: Lane, data: FightData, streams: Seeds, index: int) -> None:
+def boss_blow(lane: Lane, data: FightRecords, streams: Seeds, index: int) -> None:
     """Let an open window strike, then advance to the move's next frame or past its end."""
     _, player, actions, boss, moves, windows = data
     number = window_reaching_player(lane, moves[lane.move], windows)

@@ -17,9 +17,18 @@ from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import RAW_SIZE, Control, Controls, Raw, RawValues
 from soulsgraph_envs.simulator.fight import KERNELS
-from soulsgraph_envs.simulator.layout import FRAMES_PER_S, LANE, NO_MOVE, PLAYER, Tables, as_bytes
+from soulsgraph_envs.simulator.layout import (
+    FRAMES_PER_S,
+    LANE,
+    NO_MOVE,
+    PLAYER,
+    FightData,
+    Tables,
+    as_bytes,
+    load_row,
+    pack,
+)
 from soulsgraph_envs.simulator.scene import Scene, scene_of
-from soulsgraph_envs.simulator.tables import FightData, load_row, pack
 
 
 class Target(NamedTuple):

@@ -24,7 +24,7 @@ from soulsgraph_envs.simulator.layout import (
     FRAME_S,
     NO_MOVE,
     Encounter,
-    FightData,
+    FightRecords,
     Lane,
     Record,
     Stance,
@@ -147,7 +147,7 @@ def _records(data: Tables) -> Tables:
 
 
 @every_frame
-def _fight_frame(lane: Lane, data: FightData, bits: int, streams: Seeds, index: int) -> None:
+def _fight_frame(lane: Lane, data: FightRecords, bits: int, streams: Seeds, index: int) -> None:
     encounter, player, actions, boss, moves, windows = data
     target = boss_seen(lane)
     player_frame(lane, player, actions, bits, target, streams, index)

@@ -13,9 +13,17 @@ import numpy.typing as npt
 from soulsgraph_envs.core.fighters import BossData, HitWindow, Move, PlayerAction
 from soulsgraph_envs.core.scenario import Arena, Scenario
 from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.simulator.layout import FRAME_S, FRAMES_PER_S, NO_MOVE, PlayerPose, Stance, frames
+from soulsgraph_envs.simulator.layout import (
+    FRAME_S,
+    FRAMES_PER_S,
+    NO_MOVE,
+    FightData,
+    PlayerPose,
+    Stance,
+    frames,
+    load_row,
+)
 from soulsgraph_envs.simulator.player import invulnerable
-from soulsgraph_envs.simulator.tables import FightData, load_row
 
 Floats = npt.NDArray[np.float64]
 #: A part of an animation: its first and last moment, as shares of its length.

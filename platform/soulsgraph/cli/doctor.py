@@ -18,7 +18,7 @@ from soulsgraph.results.terminal import TextTable
 from soulsgraph_envs.core.compiling import cache_folder, cache_remark
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.machine import home_folder, usable_memory, usable_processors
-from soulsgraph_envs.games.doctor.machine import Check, Checks
+from soulsgraph_envs.games.doctor import Check, Checks
 from soulsgraph_envs.games.realtime.link import GameSettings, load_games
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
@@ -40,7 +40,7 @@ def doctor(
         fleet: TOML file of a fleet whose head this machine is; `soulsgraph fleet plan` examines its game PCs.
     """
     # Imported here: no other command needs the drivers of real-time games.
-    from soulsgraph_envs.games.doctor.examination import examine
+    from soulsgraph_envs.games.doctor import examine
 
     wanted = load_games(games) if games else (GameSettings(driver=driver),)
     checks = check_machine() + examine(wanted) + check_user() + check_training()

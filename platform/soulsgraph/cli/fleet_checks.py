@@ -16,7 +16,7 @@ from soulsgraph_clusters.fleet.protocol import security
 from soulsgraph_clusters.fleet.protocol.settings import METRICS_READER, Fleet, load_fleet, split_address
 from soulsgraph_envs.core.access import family_of, join_address, read_private
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.games.doctor.machine import Check, Checks
+from soulsgraph_envs.games.doctor import Check, Checks
 
 _CORRECT = "correct the fleet's file"
 

@@ -11,9 +11,14 @@ from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.memory.reader import find_process
 from soulsgraph_envs.games.realtime.link import save_game
-from soulsgraph_envs.games.standin.options import DEFAULT_STAND_IN, StandInOptions
+from soulsgraph_envs.games.standin.options import (
+    DEFAULT_SERVING,
+    DEFAULT_STAND_IN,
+    ServingOptions,
+    StandInOptions,
+    server_settings,
+)
 from soulsgraph_envs.games.standin.process import StandInProcess, ended_by_signals
-from soulsgraph_envs.games.standin.siphon.serving import DEFAULT_SERVING, ServingOptions, settings_of
 
 
 def serve_siphon(
@@ -40,7 +45,7 @@ def serve_siphon(
     if pid and process:
         raise SoulsGraphError("serve-siphon: expected --pid or --process, found both; leave one out.")
     serving.check()
-    from soulsgraph_envs.games.standin.siphon.server import SiphonServer
+    from soulsgraph_envs.games.standin.siphon_server import SiphonServer
 
     running = bool(pid or process)
     game: AbstractContextManager[Callable[[], int]] = _stand_in(map, speed, serving.display)
@@ -50,7 +55,7 @@ def serve_siphon(
         server = SiphonServer(serving, find_pid, captured_slots=not running)
         try:
             if settings is not None:
-                save_game(settings, settings_of(serving, server.address, map, speed))
+                save_game(settings, server_settings(serving, server.address, map, speed))
             ready = {"address": server.address, "pid": find_pid()}
             if output.json:
                 print(dumps({"ready": ready}), flush=True)

@@ -29,7 +29,7 @@ from soulsgraph_clusters.fleet.actor.host import (
 from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, AT_ONCE, free_mb, in_use
 from soulsgraph_clusters.fleet.actor.spool import pause as pause_games
 from soulsgraph_clusters.fleet.actor.spool import resume as resume_games
-from soulsgraph_envs.games.doctor.machine import Check, Checks
+from soulsgraph_envs.games.doctor import Check, Checks
 from soulsgraph_envs.games.realtime.link import GameSettings, load_games
 
 #: Where a PC's games spool unless told otherwise.
@@ -97,7 +97,7 @@ def resume(output: OutputOptions = DEFAULT_OUTPUT, spool: Path = DEFAULT_SPOOL) 
 
 def _check(options: HostOptions, output: OutputOptions, projects: Sequence[Path]) -> None:
     # Imported here: playing needs nothing of it.
-    from soulsgraph_envs.games.doctor.examination import examine
+    from soulsgraph_envs.games.doctor import examine
     from soulsgraph_policies.agents.projects import loaded_projects
 
     own = Checks("Projects")

@@ -20,7 +20,7 @@ from soulsgraph.pages.what_if import Search
 from soulsgraph.recordings.files import Recording
 from soulsgraph.recordings.header import Header, PlayedSkill
 from soulsgraph.watch.showing import observed_lines
-from soulsgraph_envs.combat.episodes import Doubles
+from soulsgraph_envs.combat.rollout import Doubles
 from soulsgraph_envs.core.files import write_text
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.render import palette

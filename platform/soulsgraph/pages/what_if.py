@@ -16,8 +16,8 @@ from soulsgraph.recordings.files import Recording
 from soulsgraph.recordings.header import Header
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_envs.combat.episodes import Flags, Integers
 from soulsgraph_envs.combat.loop import Actions, Combat
+from soulsgraph_envs.combat.rollout import Flags, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario, started_at

@@ -13,9 +13,8 @@ import numpy.typing as npt
 
 from soulsgraph.runs.plan import Plan, check_controls
 from soulsgraph.runs.progress import silence_advice
-from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.combat.loop import Combat, Horizon
-from soulsgraph_envs.combat.rollout import Rollout
+from soulsgraph_envs.combat.rollout import Episodes, Rollout
 from soulsgraph_envs.combat.scripted import ScriptedPlay, Uniform, references
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.scenario import load_scenario

@@ -15,7 +15,7 @@ from soulsgraph.recordings.files import Recording, damaged, read_header, read_re
 from soulsgraph.recordings.header import Header, RecordingOrigin
 from soulsgraph.results.tables import WinRate
 from soulsgraph.runs.plan import scenario_digest
-from soulsgraph_envs.combat.episodes import Doubles
+from soulsgraph_envs.combat.rollout import Doubles
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
 from soulsgraph_envs.core.state import state_rows

@@ -21,7 +21,7 @@ from soulsgraph.runs.lineage import clone_in_play, save_version
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.stage_setup import StageSetup, keep_demonstrations, kept_demonstrations, trained_artifact
-from soulsgraph_envs.combat.episodes import Flags, Outcome
+from soulsgraph_envs.combat.rollout import Flags, Outcome
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.state import Column, Control, Controls, StateRows, state_rows

@@ -32,7 +32,7 @@ from soulsgraph.recordings.schema import (
     columns,
     schema_of,
 )
-from soulsgraph_envs.combat.episodes import Flags, Integers
+from soulsgraph_envs.combat.rollout import Flags, Integers
 from soulsgraph_envs.core.config import Where, check_fields, parse, read_table, to_json, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
 from soulsgraph_envs.core.fighters import HitWindow

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from soulsgraph.results.files import describe_run
 from soulsgraph.runs.plan import scenario_digest
-from soulsgraph_envs.combat.episodes import Outcome
+from soulsgraph_envs.combat.rollout import Outcome
 from soulsgraph_envs.core.config import Between
 from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.scenario import Arena, Scenario, load_boss, load_player

@@ -23,7 +23,7 @@ from soulsgraph_clusters.fleet.protocol.arrays import decode_columns, read_momen
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.protocol.project_digests import digests_of
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_envs.combat.episodes import Episodes, Flags, Floats, Integers, outcome_of
+from soulsgraph_envs.combat.rollout import Episodes, Flags, Floats, Integers, outcome_of
 from soulsgraph_envs.core.files import slug
 from soulsgraph_envs.core.state import RAW_SIZE, Column, Raw, RawValues
 from soulsgraph_envs.skills import Skill

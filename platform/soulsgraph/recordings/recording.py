@@ -26,9 +26,8 @@ from soulsgraph.recordings.writing import Appearance, Choice, FightWriter
 from soulsgraph.runs.evaluate import Setting, load_artifacts, make_agent
 from soulsgraph.runs.real_time import PlayedGame, play_in_games
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_envs.combat.episodes import Doubles, Flags, outcome_of
 from soulsgraph_envs.combat.loop import Actions, Combat
-from soulsgraph_envs.combat.rollout import Rollout
+from soulsgraph_envs.combat.rollout import Doubles, Flags, Rollout, outcome_of
 from soulsgraph_envs.combat.scripted import DelayedScript, OracleDodge, OracleFight, Script, engaging
 from soulsgraph_envs.core.files import make_folder, slug, writing
 from soulsgraph_envs.core.game import Game, LaneIndices

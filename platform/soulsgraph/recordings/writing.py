@@ -15,7 +15,7 @@ import pyarrow as pa
 from soulsgraph.recordings.files import check_new, write_table
 from soulsgraph.recordings.header import Header, PlayedSkill, Result
 from soulsgraph.recordings.schema import CONTROLS, READINGS, SEEN, schema_of
-from soulsgraph_envs.combat.episodes import Flags, Floats, Integers, Outcome
+from soulsgraph_envs.combat.rollout import Flags, Floats, Integers, Outcome
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.state import Raw, RawValues, StateRows, state_rows
 from soulsgraph_envs.simulator import Simulator

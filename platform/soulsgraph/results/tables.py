@@ -13,7 +13,7 @@ from rich.table import Table
 
 from soulsgraph.results.statistics import Interval, wilson_interval
 from soulsgraph.results.terminal import TextTable
-from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading
 from soulsgraph_envs.core.files import whole_file
 

@@ -17,7 +17,7 @@ from soulsgraph.runs.plan import Plan, check_range, scenario_digest
 from soulsgraph.runs.real_time import OnFinished, PlayedGame, play_in_games
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.worker_process import WorkerLostError, WorkerProcess
-from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import write_json

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.combat.episodes import Episodes
-from soulsgraph_envs.combat.rollout import Rollout
+from soulsgraph_envs.combat.rollout import Episodes, Rollout
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.games.opening import check_games, make_game, open_live_game

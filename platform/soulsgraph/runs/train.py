@@ -40,7 +40,7 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.stage_setup import StageSetup, trained_artifact
 from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_clusters.sessions.session import Session
-from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.files import remove_folder, whole_folder
 from soulsgraph_policies.agents.library import SkillCard
 from soulsgraph_policies.learning.algorithm import SkillDQN

@@ -15,8 +15,8 @@ from soulsgraph.runs.plan import lasting_name
 from soulsgraph.runs.real_time import OnFinished
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer.rule import Evidence, Experiments, compare_cues, compare_effects, experiments
-from soulsgraph_envs.combat.episodes import Doubles, Episodes, Flags, Integers
 from soulsgraph_envs.combat.loop import Actions, Combat
+from soulsgraph_envs.combat.rollout import Doubles, Episodes, Flags, Integers
 from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario

@@ -25,7 +25,7 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace, train_stages
 from soulsgraph.transfer.measures import TransferOptions, win_row
 from soulsgraph.transfer.report import cells_table
-from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import slug, write_json, writing
 from soulsgraph_envs.skills import budget_of

@@ -27,7 +27,7 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer.measures import win_row
 from soulsgraph.transfer.recovery import scratch_arm
 from soulsgraph.transfer.report import cells_table
-from soulsgraph_envs.combat.episodes import Doubles, Flags, Integers
+from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import temporary_folder, write_json
 from soulsgraph_policies.agents.agent import Agent

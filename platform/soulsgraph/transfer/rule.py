@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from soulsgraph_envs.combat.episodes import DecisionColumns, Doubles, Episodes, Flags, Integers
+from soulsgraph_envs.combat.rollout import DecisionColumns, Doubles, Episodes, Flags, Integers
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.core.state import Column, StateRows
 from soulsgraph_envs.skills import Skill

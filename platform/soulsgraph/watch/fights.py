@@ -15,7 +15,7 @@ from soulsgraph.runs.curves import checkpoint_files, load_checkpoint, weights_by
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, source_of
 from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_envs.combat.episodes import Flags, Floats, Integers, Outcome, outcome_of
+from soulsgraph_envs.combat.rollout import Flags, Floats, Integers, Outcome, outcome_of
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.core.seeds import Seeds

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from soulsgraph.runs.evaluate import evaluation_seeds
-from soulsgraph_envs.combat.episodes import Outcome
+from soulsgraph_envs.combat.rollout import Outcome
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import Scenario, load_player, load_scenario, scenario_names, supported_controls

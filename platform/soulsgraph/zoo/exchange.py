@@ -18,8 +18,8 @@ from soulsgraph.runs.evaluate import EVALUATION_SEED, LANES, Setting, evaluation
 from soulsgraph.runs.lineage import save_version
 from soulsgraph.runs.plan import Stage, check_range, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_envs.combat.episodes import Doubles, Floats, Integers
 from soulsgraph_envs.combat.loop import Actions, Combat
+from soulsgraph_envs.combat.rollout import Doubles, Floats, Integers
 from soulsgraph_envs.core.config import Between, Where, load, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import whole_file, write_json, writing

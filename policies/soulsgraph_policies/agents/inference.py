@@ -28,8 +28,8 @@ from numba.core.codegen import get_host_cpu_features
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-from soulsgraph_envs.combat.episodes import Doubles, Flags, Floats, Integers
 from soulsgraph_envs.combat.loop import Actions
+from soulsgraph_envs.combat.rollout import Doubles, Flags, Floats, Integers
 from soulsgraph_envs.core.compiling import cached, checksum
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import Scenario

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.combat.episodes import Floats
+from soulsgraph_envs.combat.rollout import Floats
 from soulsgraph_envs.combat.scripted import REFERENCES, Script
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown

@@ -38,7 +38,7 @@ from ray.rllib.utils.metrics import (
 )
 from ray.tune import Trainable
 
-from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.learning import env_runners

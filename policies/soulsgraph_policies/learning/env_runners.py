@@ -32,8 +32,8 @@ from ray.rllib.utils import force_list
 from ray.rllib.utils.actor_manager import FaultTolerantActorManager
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
-from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.combat.loop import Combat, Horizon
+from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnavailableError, UnknownNameError, shown
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds

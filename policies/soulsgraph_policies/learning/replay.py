@@ -18,7 +18,7 @@ import torch
 from numba import njit
 from torch import nn
 
-from soulsgraph_envs.combat.episodes import Doubles, Flags, Floats, Integers
+from soulsgraph_envs.combat.rollout import Doubles, Flags, Floats, Integers
 from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills.base import PREPROCESSING, Mirror, normalized

@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.combat.episodes import Episodes, Flags, Floats, Integers
 from soulsgraph_envs.combat.loop import Actions, Combat
-from soulsgraph_envs.combat.rollout import MOST_STARTS, Rollout, SkillLog, unplayable
+from soulsgraph_envs.combat.rollout import MOST_STARTS, Episodes, Flags, Floats, Integers, Rollout, SkillLog, unplayable
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError, SoulsGraphError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.seeds import Seeds, episode_seeds

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from numba import njit
 
-from soulsgraph_envs.combat.episodes import Doubles, Floats, Integers
+from soulsgraph_envs.combat.rollout import Doubles, Floats, Integers
 from soulsgraph_envs.core.compiling import cached
 from soulsgraph_policies.agents.inference import PRODUCTS, SPAN, product, zeros
 from soulsgraph_policies.learning.hyperparameters import MARGIN_WEIGHT, DQNHyperparameters

@@ -57,7 +57,7 @@ def server():
 def test_a_game_pc_and_the_clients_of_a_siphon_server_reach_it(server):
     pytest.importorskip("pysiphon")
     from soulsgraph_envs.compat.eldengym import EldenClient, SiphonClient
-    from soulsgraph_envs.games.siphon.calls import SiphonCalls
+    from soulsgraph_envs.games.siphon.link import SiphonCalls
 
     channels = [
         Head(server, Path("none")).channel(),

@@ -19,7 +19,7 @@ import pytest
 from fakes.keys import virtual_screen
 from fakes.programs import COMPILER, PATIENCE_S, RESOURCES, missing_for_wine, wine
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.games.doctor.examination import examine
+from soulsgraph_envs.games.doctor import examine
 from soulsgraph_envs.games.keyboard.device import load_bindings
 from soulsgraph_envs.games.keyboard.guarded_device import HeldKeys
 from soulsgraph_envs.games.memory.address_map import Base, load_address_map

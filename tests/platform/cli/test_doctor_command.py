@@ -12,7 +12,7 @@ from rich.console import Console
 from fakes.waiting import PATIENCE_S
 from soulsgraph.cli.doctor import check_machine, check_training, check_user, show
 from soulsgraph_envs.core.machine import Memory
-from soulsgraph_envs.games.doctor.machine import Check
+from soulsgraph_envs.games.doctor import Check
 
 PAGE = [
     Check("The game", "window", "ok", "[bold]not markup[/bold]"),

@@ -24,7 +24,7 @@ PLAYING = (
     "soulsgraph_clusters.fleet.actor.host",
     "soulsgraph_clusters.fleet.actor.game_client",
     "soulsgraph_clusters.fleet.actor.spool",
-    *("soulsgraph_envs.games.doctor.examination", "soulsgraph_envs.games.realtime.game"),
+    *("soulsgraph_envs.games.doctor", "soulsgraph_envs.games.realtime.game"),
     *("soulsgraph_envs.games.memory.link", "soulsgraph_envs.games.siphon.link"),
 )
 #: The modules of every command, and what those of the core import when they are called.

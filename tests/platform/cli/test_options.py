@@ -28,8 +28,7 @@ from soulsgraph.transfer.measures import TransferOptions
 from soulsgraph_clusters.fleet.actor.host import HostOptions
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.realtime.link import DRIVERS
-from soulsgraph_envs.games.standin.options import StandInOptions
-from soulsgraph_envs.games.standin.siphon.serving import ServingOptions
+from soulsgraph_envs.games.standin.options import ServingOptions, StandInOptions
 
 _GROUPS = {"data": data.ACTIONS, "fleet": fleet.ACTIONS, "zoo": zoo.ACTIONS}
 COMMANDS = {name: spec.target for name, spec in make_app(())._subcommands.items() if name not in _GROUPS} | {

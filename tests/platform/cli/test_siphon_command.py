@@ -22,7 +22,7 @@ from soulsgraph_envs.games.keyboard.x11 import XTestDevice
 from soulsgraph_envs.games.memory.reader import is_running
 from soulsgraph_envs.games.opening import open_live_game
 from soulsgraph_envs.games.realtime.link import load_games
-from soulsgraph_envs.games.standin.siphon.serving import ServingOptions
+from soulsgraph_envs.games.standin.options import ServingOptions
 
 PROGRAM = Path(sys.executable).with_name("soulsgraph")
 

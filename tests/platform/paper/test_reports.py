@@ -6,7 +6,7 @@ from rich.console import Console
 
 from soulsgraph.results.tables import GrowingTable, WinRate, WinRateTable, read_rows, write_episodes, write_rows
 from soulsgraph.runs.progress import MEASURES, Board, stage_progress
-from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.files import WriteError
 from soulsgraph_envs.core.state import STATE_SIZE, Column
 

@@ -19,7 +19,7 @@ from soulsgraph.recordings.header import Header, Identity, make_header
 from soulsgraph.recordings.recording import seen_in
 from soulsgraph.recordings.schema import columns
 from soulsgraph.recordings.writing import Appearance, FightWriter
-from soulsgraph_envs.combat.episodes import Outcome
+from soulsgraph_envs.combat.rollout import Outcome
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.fighters import HitWindow
 from soulsgraph_envs.core.scenario import load_scenario

@@ -18,7 +18,7 @@ from soulsgraph.transfer.measures import Question
 from soulsgraph.transfer.over_seeds import controls_over_seeds, open_seeds, recovery_over_seeds
 from soulsgraph.transfer.recovery import FROM_SCRATCH, NOTHING, RECOMMENDED, RecoveryTarget, arm_row
 from soulsgraph.transfer.report import CONTROLS, run_controls
-from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_envs.skills import SKILL_NAMES

@@ -18,7 +18,7 @@ from soulsgraph.transfer.rule import (
     outcomes,
     recommend,
 )
-from soulsgraph_envs.combat.episodes import DecisionColumns
+from soulsgraph_envs.combat.rollout import DecisionColumns
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import STATE_SIZE, Column
 from soulsgraph_envs.skills import make_skill, training_scenario

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soulsgraph.transfer.rule import CHANGED_DECISIONS, Cue, Effect, Evidence, compare_cues, recommend
-from soulsgraph_envs.combat.episodes import DecisionColumns
+from soulsgraph_envs.combat.rollout import DecisionColumns
 from soulsgraph_envs.core.state import STATE_SIZE, Column
 from soulsgraph_envs.skills import make_skill
 

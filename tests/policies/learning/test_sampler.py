@@ -7,9 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from soulsgraph_envs.combat.episodes import Episodes
 from soulsgraph_envs.combat.loop import Combat, Horizon
-from soulsgraph_envs.combat.rollout import Rollout
+from soulsgraph_envs.combat.rollout import Episodes, Rollout
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import episode_seeds

@@ -23,7 +23,7 @@ from soulsgraph_clusters.fleet.protocol.arrays import decode_columns
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.protocol.settings import LAST_FIGHT, PLAYING, PUT_ASIDE, Fleet
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_envs.combat.episodes import Episodes, Flags
+from soulsgraph_envs.combat.rollout import Episodes, Flags
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import temporary_folder
 from soulsgraph_envs.core.seeds import derive_seeds

@@ -13,7 +13,7 @@ from safetensors.numpy import save
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import MOST_COUNT, MOST_DECISIONS, MOST_VERSION
 from soulsgraph_clusters.fleet.protocol.settings import MOST_MESSAGE_BYTES, FleetError
-from soulsgraph_envs.combat.episodes import Episodes
+from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.config import Where, parse
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.state import STATE_SIZE

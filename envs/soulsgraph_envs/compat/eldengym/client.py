@@ -28,11 +28,16 @@ from soulsgraph_envs.compat.eldengym.world import (
 from soulsgraph_envs.core.config import find
 from soulsgraph_envs.core.errors import NO_COPY, GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
-from soulsgraph_envs.games.realtime.link import GameSettings, LinkError
-from soulsgraph_envs.games.realtime.operations import ELDENGYM_OPERATIONS, Operations
+from soulsgraph_envs.games.realtime.link import ELDENGYM_OPERATIONS, GameSettings, LinkError, Operations
 from soulsgraph_envs.games.siphon.attributes import AttributeFile, load_attributes
-from soulsgraph_envs.games.siphon.calls import SEARCH_TIMEOUT_S, SiphonCalls, SiphonClient, streamed_picture
-from soulsgraph_envs.games.siphon.link import SiphonKeys, from_siphon
+from soulsgraph_envs.games.siphon.link import (
+    SEARCH_TIMEOUT_S,
+    SiphonCalls,
+    SiphonClient,
+    SiphonKeys,
+    from_siphon,
+    streamed_picture,
+)
 from soulsgraph_envs.render.pictures import scaled
 
 __all__ = ["EldenClient", "SiphonClient"]

@@ -19,7 +19,7 @@ from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, G
 from soulsgraph_envs.core.fighters import Animation, BossData, PlayerData
 from soulsgraph_envs.core.scenario import PhaseChange, Scenario, load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import RAW_SIZE, Control, Raw, wrap_angle
-from soulsgraph_envs.games.realtime.link import Reading
+from soulsgraph_envs.games.realtime.link import Reading, same_moment
 
 Row = npt.NDArray[np.float64]
 
@@ -237,8 +237,6 @@ def arena_of(scenario: Scenario, boss: str) -> LiveArena:
     return LiveArena(f"the disc of {boss}", (boss,), "", low, high, floor_m=((x, y, z),))
 
 
-#: Fields that run on whether or not the fight does.
-_OUTSIDE_THE_FIGHT = {"play_time_s", "game_speed"}
 _LEVELS = (("player_hp", "player_hp_max"), ("player_stamina", "player_stamina_max"), ("boss_hp", "boss_hp_max"))
 #: How far from 1 the length of the camera's direction may be.
 _UNIT_TOLERANCE = 0.05
@@ -248,13 +246,6 @@ _FASTEST_M_S = {"player": 15.0, "boss": 40.0}
 _SLACK_M = 1.0
 #: The fight went on unobserved for longer than this.
 _GAP_S = 1.0
-
-
-def same_moment(one: Reading, other: Reading) -> bool:
-    """Return whether two readings show the same moment: even a fighter at rest is animated."""
-    pairs = ((value, other[name]) for name, value in one.items() if name not in _OUTSIDE_THE_FIGHT)
-    # A field that cannot be read is NaN in both.
-    return all(a == b or (a != a and b != b) for a, b in pairs)
 
 
 def position(reading: Reading, who: str) -> tuple[float, float, float]:

@@ -25,9 +25,9 @@ from soulsgraph_envs.games.keyboard.guarded_device import find_window
 from soulsgraph_envs.games.keyboard.person import Inputs, Keyboard, WindowEvent
 from soulsgraph_envs.games.memory.address_map import load_address_map
 from soulsgraph_envs.games.realtime.link import save_game
-from soulsgraph_envs.games.standin.memory import OwnMemory
+from soulsgraph_envs.games.standin.memory import OwnMemory, name_process
 from soulsgraph_envs.games.standin.options import StandInOptions, load_surroundings, surroundings_of
-from soulsgraph_envs.games.standin.process import ended_by_signals, name_process, settings_of
+from soulsgraph_envs.games.standin.process import ended_by_signals, settings_of
 from soulsgraph_envs.games.standin.world import CourseStage, StandInWorld
 from soulsgraph_envs.render.pictures import import_pygame
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S

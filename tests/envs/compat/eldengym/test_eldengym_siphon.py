@@ -24,9 +24,8 @@ from soulsgraph_envs.compat.eldengym.world import axes, load_fight
 from soulsgraph_envs.core.config import find
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.games.keyboard.x11 import XTestDevice
-from soulsgraph_envs.games.standin.options import StandInOptions
-from soulsgraph_envs.games.standin.siphon.server import served_stand_in
-from soulsgraph_envs.games.standin.siphon.serving import ServingOptions
+from soulsgraph_envs.games.standin.options import ServingOptions, StandInOptions
+from soulsgraph_envs.games.standin.siphon_server import served_stand_in
 
 pytestmark = pytest.mark.slow
 MAP = "elden-ring-1.16.1"

@@ -13,10 +13,9 @@ from fakes.keys import virtual_screen
 from fakes.waiting import undisturbed, until
 from soulsgraph_envs.compat.soulsgym.fight import DATA
 from soulsgraph_envs.games.realtime.link import save_game
-from soulsgraph_envs.games.standin.options import StandInOptions
+from soulsgraph_envs.games.standin.options import ServingOptions, StandInOptions
 from soulsgraph_envs.games.standin.process import StandInProcess
-from soulsgraph_envs.games.standin.siphon.server import served_stand_in
-from soulsgraph_envs.games.standin.siphon.serving import ServingOptions
+from soulsgraph_envs.games.standin.siphon_server import served_stand_in
 
 pytestmark = [
     pytest.mark.slow,

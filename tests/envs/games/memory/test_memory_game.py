@@ -7,13 +7,12 @@ import pytest
 
 from fakes.memory import FakeProcess, FakeReader
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.games.doctor.examination import inspect_map
+from soulsgraph_envs.games.doctor import inspect_map
 from soulsgraph_envs.games.memory.address_map import load_address_map
-from soulsgraph_envs.games.memory.game_memory import GameMemory
-from soulsgraph_envs.games.memory.link import resolve_bases
+from soulsgraph_envs.games.memory.link import GameMemory, resolve_bases
 from soulsgraph_envs.games.memory.reader import BadAddressError, Module
 from soulsgraph_envs.games.realtime.link import LinkError
-from soulsgraph_envs.games.standin.image import Sections, write_header, write_resources
+from soulsgraph_envs.games.standin.memory import Sections, write_header, write_resources
 
 BASE = 0x140000000
 SIZE, PAGE = 0x4800000, 0x1000

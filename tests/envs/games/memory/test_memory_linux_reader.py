@@ -19,7 +19,7 @@ from soulsgraph_envs.games.memory.reader import (
     is_running,
 )
 from soulsgraph_envs.games.realtime.link import RefusedError
-from soulsgraph_envs.games.standin.image import Sections, write_header
+from soulsgraph_envs.games.standin.memory import Sections, write_header
 
 PAGE = 4096
 #: Maps a file as Wine does, its header alone from the file, the rest plain memory; keeps a text in a buffer.

@@ -6,7 +6,7 @@ import pytest
 
 from soulsgraph_envs.games.memory.address_map import Section, parse_header
 from soulsgraph_envs.games.memory.link import file_version
-from soulsgraph_envs.games.standin.image import Sections, write_header, write_resources
+from soulsgraph_envs.games.standin.memory import Sections, write_header, write_resources
 
 SECTIONS = Sections(0x1000, 0x5000, 0x9000, 0xA000)
 

@@ -15,8 +15,8 @@ from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameE
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.games.opening import check_games, make_game, open_game
 from soulsgraph_envs.games.realtime.cycle_timer import StoppedError, stoppable
+from soulsgraph_envs.games.realtime.game import PacedSimulator
 from soulsgraph_envs.games.realtime.link import GameSettings, load_games
-from soulsgraph_envs.games.realtime.paced import PacedSimulator
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.testing import check_game, play, sample_controls
 

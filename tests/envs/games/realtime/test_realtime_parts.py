@@ -12,8 +12,16 @@ from soulsgraph_envs.core.errors import DataError, EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.games.realtime import readings
-from soulsgraph_envs.games.realtime.link import FIELDS, GameSettings, Reading, check_side_by_side, load_games
-from soulsgraph_envs.games.realtime.operations import OPERATIONS, Operations
+from soulsgraph_envs.games.realtime.link import (
+    FIELDS,
+    OPERATIONS,
+    GameSettings,
+    Operations,
+    Reading,
+    check_side_by_side,
+    load_games,
+    same_moment,
+)
 from soulsgraph_envs.games.realtime.readings import (
     Flasks,
     KeyEffects,
@@ -21,7 +29,6 @@ from soulsgraph_envs.games.realtime.readings import (
     arena_of,
     boss_table,
     player_table,
-    same_moment,
     supplied_raws,
     translate,
 )

@@ -20,11 +20,9 @@ from fakes.waiting import PATIENCE_S, until
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.keyboard.x11 import XTestDevice
 from soulsgraph_envs.games.realtime.link import GameSettings, Link, LinkError, RefusedError
-from soulsgraph_envs.games.siphon.calls import ANSWERS, CALL_TIMEOUT_S, SiphonCalls, grpc, service
-from soulsgraph_envs.games.siphon.link import SiphonLink
-from soulsgraph_envs.games.standin.options import StandInOptions
-from soulsgraph_envs.games.standin.siphon.server import ServedStandIn, SiphonServer, served_stand_in
-from soulsgraph_envs.games.standin.siphon.serving import ServingOptions
+from soulsgraph_envs.games.siphon.link import ANSWERS, CALL_TIMEOUT_S, SiphonCalls, SiphonLink, grpc, service
+from soulsgraph_envs.games.standin.options import ServingOptions, StandInOptions
+from soulsgraph_envs.games.standin.siphon_server import ServedStandIn, SiphonServer, served_stand_in
 
 #: A link whose calls may take as long as a busy machine needs.
 patient_link = partial(SiphonLink, patience_s=PATIENCE_S)

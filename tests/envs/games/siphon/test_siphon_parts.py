@@ -21,10 +21,17 @@ from soulsgraph_envs.games.keyboard.device import KEY_NAMES
 from soulsgraph_envs.games.memory.reader import Module
 from soulsgraph_envs.games.realtime.link import LinkError
 from soulsgraph_envs.games.siphon.attributes import Attribute, ItemCount, ItemListNames
-from soulsgraph_envs.games.siphon.calls import read_or_create_token, split_address
-from soulsgraph_envs.games.siphon.link import SIPHON_KEYS, ItemFinder, ItemMovedError, from_siphon, to_siphon
-from soulsgraph_envs.games.standin.siphon.recording import Recordings, Sources
-from soulsgraph_envs.games.standin.siphon.served_game import ServedGame, ServedKeys, client_name, connected_clients
+from soulsgraph_envs.games.siphon.link import (
+    SIPHON_KEYS,
+    ItemFinder,
+    ItemMovedError,
+    from_siphon,
+    read_or_create_token,
+    split_address,
+    to_siphon,
+)
+from soulsgraph_envs.games.standin.recording import Recordings, Sources
+from soulsgraph_envs.games.standin.siphon_server import ServedGame, ServedKeys, client_name, connected_clients
 
 MODULE, HEAP, OBJECT = 0x140000000, 0x7F0000000000, 0x7F0000001000
 PATTERN = "48 8B 05 ?? ?? ?? ?? 48 85 C0"

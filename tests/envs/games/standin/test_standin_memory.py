@@ -13,8 +13,7 @@ from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.memory.address_map import Base, Entry, load_address_map
 from soulsgraph_envs.games.memory.link import AttachedGame, attach_game
 from soulsgraph_envs.games.realtime.link import FIELDS, GameSettings, LinkError
-from soulsgraph_envs.games.standin.image import Image
-from soulsgraph_envs.games.standin.memory import Block, Cell, OwnMemory
+from soulsgraph_envs.games.standin.memory import Block, Cell, Image, OwnMemory
 from soulsgraph_envs.games.standin.options import surroundings_of
 
 MAPS = ["stand-in", "dark-souls-3-1.15.2", "dark-souls-3-1.15.2-vordt", "elden-ring-1.16.1"]

@@ -20,9 +20,8 @@ from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.keyboard.x11 import XTestDevice
 from soulsgraph_envs.games.memory.reader import is_running
 from soulsgraph_envs.games.siphon.link import SiphonLink
-from soulsgraph_envs.games.standin.options import StandInOptions
-from soulsgraph_envs.games.standin.siphon.server import ServedStandIn, SiphonServer, served_stand_in
-from soulsgraph_envs.games.standin.siphon.serving import ServingOptions
+from soulsgraph_envs.games.standin.options import ServingOptions, StandInOptions
+from soulsgraph_envs.games.standin.siphon_server import ServedStandIn, SiphonServer, served_stand_in
 
 DARK_SOULS, ELDEN_RING = "dark-souls-3-1.15.2", "elden-ring-1.16.1"
 PYSIPHON = Path(sys.executable).with_name("pysiphon")

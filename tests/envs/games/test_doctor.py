@@ -9,16 +9,20 @@ import pytest
 from fakes.keys import PlainWindow, virtual_screen
 from fakes.memory import FakeProcess, FakeReader
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
-from soulsgraph_envs.games.doctor.examination import (
+from soulsgraph_envs.games.doctor import (
+    Check,
+    Checks,
+    check_keyboard,
+    check_machine,
     check_memory_game,
     check_online,
     check_read_time,
+    check_rights,
     check_siphon_game,
     check_skills,
     examine,
     unaddressed,
 )
-from soulsgraph_envs.games.doctor.machine import Check, Checks, check_keyboard, check_machine, check_rights
 from soulsgraph_envs.games.keyboard.x11 import open_display
 from soulsgraph_envs.games.memory.address_map import load_address_map
 from soulsgraph_envs.games.memory.reader import Module

@@ -1,1 +1,0 @@
-"""What this machine and a game can do, checked one by one."""
