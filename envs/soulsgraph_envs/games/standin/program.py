@@ -20,9 +20,8 @@ from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import temporary_folder
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.games.keyboard.device import load_bindings
+from soulsgraph_envs.games.keyboard.device import Inputs, Keyboard, WindowEvent, load_bindings
 from soulsgraph_envs.games.keyboard.guarded_device import find_window
-from soulsgraph_envs.games.keyboard.person import Inputs, Keyboard, WindowEvent
 from soulsgraph_envs.games.memory.address_map import load_address_map
 from soulsgraph_envs.games.realtime.link import save_game
 from soulsgraph_envs.games.standin.memory import OwnMemory, name_process

@@ -9,8 +9,7 @@ import pytest
 
 from soulsgraph_envs.core.errors import DataError
 from soulsgraph_envs.core.state import Control
-from soulsgraph_envs.games.keyboard.device import load_bindings
-from soulsgraph_envs.games.keyboard.person import Inputs, Keyboard
+from soulsgraph_envs.games.keyboard.device import Inputs, Keyboard, load_bindings
 from soulsgraph_envs.render.pictures import import_pygame
 
 
