@@ -89,11 +89,11 @@ _NAMED = {
     "recording.py LaneExploration.begin": "within one fight",
     "measures.py Exploration.begin": "within one fight",
     "checking.py _Ground._play": "fights by which a project is checked",
-    "examination.py _examine_simulator": "one fight of the doctor",
+    "doctor.py _examine_simulator": "one fight of the doctor",
     "statistics.py interquartile_mean_interval": "resamples of a figure",
     "exchange.py drawn_rows": "rows that an exported network is checked by",
     "precompile.py _learn": "nothing is kept",
-    "image.py _code": "bytes of a fake program",
+    "memory.py _code": "bytes of a fake program",
 }
 #: Benchmarks and contract checks; and the streams themselves.
 _NO_PRODUCT = {"bench", "testing.py", "seeds.py"}
