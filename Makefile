@@ -35,15 +35,18 @@ notebooks: .venv/ready
 curriculum: .venv/ready
 	.venv/bin/soulsgraph curriculum --run $(RUN) $(if $(RESUME),--resume,--scale $(SCALE))
 
-# All but what is marked slow; of that the world's and the mind's, and what holds for the tree; and what is slow.
+# All but what is marked slow.
 test: .venv/ready screen
 	.venv/bin/python -m soulsgraph.runs.precompile
 	$(TESTS) -m "not slow"
 
+# Of that the world's without running games, the mind's, and what holds for the tree.
 test-quick: .venv/ready screen
 	.venv/bin/python -m soulsgraph.runs.precompile
-	$(TESTS) -m "not slow" tests/envs tests/policies tests/test_structure.py tests/test_words.py tests/test_docs.py
+	$(TESTS) -m "not slow" --ignore=tests/envs/games tests/envs tests/policies \
+		tests/test_structure.py tests/test_words.py tests/test_docs.py
 
+# What is marked slow, and the oldest of each dependency.
 test-slow: .venv/ready screen
 	.venv/bin/python -m soulsgraph.runs.precompile
 	$(TESTS) -m slow
