@@ -11,8 +11,7 @@ from pathlib import Path
 import psutil
 
 from fleet_streams import PCS, STAGE, Server, bench_task
-from soulsgraph_clusters.fleet.gateway.gateway_process import Gateways
-from soulsgraph_clusters.fleet.gateway.gateway_runner import FLEET, FleetStage, GatewayRunner
+from soulsgraph_clusters.fleet.gateway.process import FLEET, FleetStage, GatewayRunner, Gateways
 from soulsgraph_clusters.fleet.learner.learning import FleetDQN
 from soulsgraph_clusters.fleet.protocol.security import Tokens, token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings

@@ -17,7 +17,7 @@ from fakes.waiting import until
 from fleet_streams import GatewayServer, call_here, open_server
 from soulsgraph.bench.limits import spread
 from soulsgraph.runs.worker_process import WorkerProcess
-from soulsgraph_clusters.fleet.actor.game_client import GameClient
+from soulsgraph_clusters.fleet.actor.client import GameClient
 from soulsgraph_clusters.fleet.actor.host import HostOptions, play_games
 from soulsgraph_clusters.fleet.actor.spool import Spool, pause_file
 from soulsgraph_clusters.fleet.actor.stream import Head

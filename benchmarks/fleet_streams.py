@@ -23,7 +23,7 @@ from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_clusters.fleet.gateway.journal import JOURNALED
 from soulsgraph_clusters.fleet.gateway.status import GameStatus
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.arrays import encode_columns, encode_weights
+from soulsgraph_clusters.fleet.protocol.messages import encode_columns, encode_weights
 from soulsgraph_clusters.fleet.protocol.security import token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import METHOD, PROTOCOL, SERVICE, digests
 from soulsgraph_clusters.fleet.protocol.task import StageTask
@@ -115,7 +115,7 @@ class GatewayServer(Server):
 
     def games(self) -> dict[str, tuple[float, GameStatus]]:
         """Return how every game that plays does, and when it said so."""
-        said = {session.name: session.health_s for session in self._here.gateway.sessions.live}
+        said = {connection.name: connection.health_s for connection in self._here.gateway.connections.live}
         games = self._here.status.describe(self._here.version).games
         return {game.name: (said[game.name], game) for game in games if game.ticks and game.name in said}
 

@@ -204,7 +204,7 @@ def _computed_commands(nodes):
 #: Options of other programs: of Ray's in the cluster for tests, and those that a few texts name.
 _FOREIGN = {
     "soulsgraph_clusters/sessions/head.py": {"--address", "--block", "--head", "--node-ip-address", "--port"},
-    "soulsgraph_clusters/sessions/submission.py": {"--head"},
+    "soulsgraph_clusters/sessions/jobs.py": {"--head"},
     "soulsgraph/results/files.py": {"--porcelain", "--untracked-files"},
     "soulsgraph_envs/games/keyboard/user32.py": {"--force-reinstall"},
 }

@@ -20,7 +20,7 @@ from typing import Any
 import grpc
 
 from soulsgraph_clusters.fleet.actor.stream import PLAY, Head
-from soulsgraph_clusters.fleet.gateway.serving import SERVER_OPTIONS, handler_of
+from soulsgraph_clusters.fleet.gateway.gateway import SERVER_OPTIONS, handler_of
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import FromGame, ToGame
 from soulsgraph_clusters.fleet.protocol.security import token_metadata
 

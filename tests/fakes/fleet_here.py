@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from soulsgraph_clusters.fleet.actor.game_client import GameClient
+from soulsgraph_clusters.fleet.actor.client import GameClient
 from soulsgraph_clusters.fleet.actor.spool import Spool, pause_file
 from soulsgraph_clusters.fleet.actor.stream import Head
-from soulsgraph_clusters.fleet.gateway.admission import Intake
+from soulsgraph_clusters.fleet.gateway.admission import Admission
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.gateway.status import StatusWriter
@@ -94,27 +94,27 @@ class GatewayHere:
         self.fleet = Fleet(replace(settings or FleetSettings(), listen=join_address(host, 0)), folder)
         self.tokens = Tokens(folder / self.fleet.settings.tokens)
         self._take_up(task, stage)
-        self.gateway = Gateway(self.fleet, self.intake)
+        self.gateway = Gateway(self.fleet, self.admission)
         #: What PCs dial.
         self.address = join_address(host, self.gateway.port)
-        self.status = StatusWriter(self.intake, self.gateway.sessions)
+        self.status = StatusWriter(self.admission, self.gateway.connections)
         self._games = ExitStack()
 
     def _take_up(self, task: StageTask, stage: str) -> None:
         self.task, self.version = task, 0
         self.journal = self._open_journal(self.folder / "journal" / stage, stage)
-        self.intake = Intake(self.journal, task, 0, self.fleet.settings)
+        self.admission = Admission(self.journal, task, 0, self.fleet.settings)
 
     def end_stage(self) -> None:
         """End the stage; games wait for the next one."""
         self.gateway.end_stage("the stage is over")
-        self.intake.close()
+        self.admission.close()
 
     def begin_stage(self, stage: str, task: StageTask | None = None) -> None:
         """Begin another stage, by default of the same task."""
         self._take_up(task or self.task, stage)
-        self.gateway.begin_stage(self.intake)
-        self.status = StatusWriter(self.intake, self.gateway.sessions)
+        self.gateway.begin_stage(self.admission)
+        self.status = StatusWriter(self.admission, self.gateway.connections)
 
     def token_file(self, pc: str = "attic") -> Path:
         """Return the file of a PC's token, which is issued at first."""
@@ -135,7 +135,7 @@ class GatewayHere:
         first, self.version = not self.version, version or self.version + 1
         drawn = random_weights(self.task, self.version)
         offered = weights or (drawn if first else {name: drawn[name] for name in self.task.learns})
-        self.intake.freeze(offered)
+        self.admission.freeze(offered)
         self.gateway.publish(self.version, offered, dict.fromkeys(self.task.learns, 0))
 
     def play(self, settings: GameSettings, pc: str = "attic") -> list[str]:

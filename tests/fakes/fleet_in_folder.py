@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fakes.clusters import Program
 from fakes.waiting import PATIENCE_S, until
-from soulsgraph_clusters.fleet.gateway.admission import Intake
+from soulsgraph_clusters.fleet.gateway.admission import Admission
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, read_status
@@ -205,10 +205,10 @@ def settle(fleet: FleetInFolder, games: Iterable[str]) -> Account:
     """
     task, folder, account = StageTask("iudex-phase1", {SKILL: SKILL}, {}, 10.0), fleet.folder / _AFTER, Account()
     journal, settings = Journal(folder, _AFTER), load_fleet(fleet.file)
-    gateway = Gateway(settings, Intake(journal, task, 0, settings.settings))
+    gateway = Gateway(settings, Admission(journal, task, 0, settings.settings))
 
     def settled() -> dict[str, Health]:
-        live = {one.name: one for one in gateway.sessions.live if one.health.state == "waiting for weights"}
+        live = {one.name: one for one in gateway.connections.live if one.health.state == "waiting for weights"}
         ready = {*games} <= {*live} and not any(one.health.waiting_chunks for one in live.values())
         return {f"{name} {one.hello.boot}": one.health for name, one in live.items()} if ready else {}
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fakes.fleet_here import random_weights
-from soulsgraph_clusters.fleet.gateway.admission import Intake
-from soulsgraph_clusters.fleet.gateway.gateway_runner import read_chunk
+from soulsgraph_clusters.fleet.gateway.admission import Admission
+from soulsgraph_clusters.fleet.gateway.connections import Connection
+from soulsgraph_clusters.fleet.gateway.gateway import bounded_chunk, check_hello
 from soulsgraph_clusters.fleet.gateway.journal import Journal
-from soulsgraph_clusters.fleet.gateway.serving import bounded_chunk, check_hello, parse_message
-from soulsgraph_clusters.fleet.gateway.sessions import GameSession
+from soulsgraph_clusters.fleet.gateway.process import read_chunk
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.arrays import decode_weights, encode_columns, encode_weights
+from soulsgraph_clusters.fleet.protocol.messages import decode_weights, encode_columns, encode_weights, parse_message
 from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, FleetSettings, digests
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.games.opening import make_game
@@ -74,16 +74,16 @@ class _Run:
     def __init__(self, folder: Path, task: StageTask, played: list[Chunk], draw: random.Random) -> None:
         self._folder, self._task, self._draw = folder, task, draw
         self._journal = Journal(folder, _STAGE, segment_bytes=2**20)
-        self._intake = Intake(self._journal, task, 0, FleetSettings())
+        self._admission = Admission(self._journal, task, 0, FleetSettings())
         self._hello = wire.Hello(
             protocol=PROTOCOL, version="0.1.0", pc="attic", game="1", boot=_BOOT, driver="simulator", lanes=_LANES
         )
         self._hello.digests.update(digests())
-        self._session = GameSession(self._hello, 0.0)
+        self._connection = Connection(self._hello, 0.0)
         self._columns = [encode_columns(chunk) for chunk in played]
         self._decisions = [{name: len(part) for name, part in chunk.transitions.items()} for chunk in played]
         self._weights = encode_weights({_STAGE: random_weights(task)[_STAGE]})
-        self._group: list[tuple[GameSession, wire.Chunk]] = []
+        self._group: list[tuple[Connection, wire.Chunk]] = []
         self._outcomes: Counter[str] = Counter()
 
     def send(self, messages: int) -> Counter[str]:
@@ -109,12 +109,12 @@ class _Run:
         """Do what a gateway does with a message, and return what became of it."""
         kind, line = "message", ""
         try:
-            message = parse_message(data)
+            message = parse_message(wire.FromGame, data, "PC")
             kind = message.WhichOneof("message") or "nothing"
             if kind == "hello":
                 check_hello(message.hello, "attic", FleetSettings())
             elif kind == "chunk":
-                self._group.append((self._session, bounded_chunk(message.chunk)))
+                self._group.append((self._connection, bounded_chunk(message.chunk)))
         except FleetError as refusal:
             line = str(refusal)
         assert "\n" not in line, f"expected one line, found {line!r}"
@@ -129,7 +129,7 @@ class _Run:
         return "weights taken"
 
     def _write(self) -> None:
-        answers = self._intake.write(self._group, 0.0)
+        answers = self._admission.write(self._group, 0.0)
         answered = Counter((answer.boot, sequence) for _, answer in answers for sequence in answer.sequences)
         assert answered == Counter((chunk.boot, chunk.sequence) for _, chunk in self._group), "expected every answer"
         self._group = []

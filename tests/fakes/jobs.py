@@ -8,7 +8,7 @@ from ray.dashboard.modules.job.pydantic_models import JobDetails, JobType
 from ray.job_submission import JobStatus
 
 from soulsgraph_clusters.sessions.head import ClusterAwayError
-from soulsgraph_clusters.sessions.submission import JobServer
+from soulsgraph_clusters.sessions.jobs import JobServer
 
 
 class JobsInMemory(JobServer):

@@ -34,12 +34,10 @@ _SEES_ITS_END_WITHIN_S = 5.0
 #: A head of ours that listens is ended when this many health checks in a row fail: one may be slow on a busy machine.
 _FAILED_CHECKS = 3
 _LONGEST_LINE, _MOST_BYTES, _COLOUR = 300, 4096, re.compile(r"\x1b\[[0-9;]*m")
-#: Unless set: a stopped job has time to write its checkpoint, a busy machine time to start.
-_ENVIRONMENT = {
-    "RAY_JOB_STOP_WAIT_TIME_S": "120",
-    "RAY_agent_register_timeout_ms": "300000",
-    "RAY_gcs_server_port_wait_time_s": "60",
-}
+#: Of Ray's own limits those that can be set: a busy machine exceeds the defaults, ours hold.
+PATIENT = {"RAY_agent_register_timeout_ms": "300000", "RAY_gcs_server_port_wait_time_s": "60"}
+#: Unless set: a stopped job has time to write its checkpoint.
+_ENVIRONMENT = {"RAY_JOB_STOP_WAIT_TIME_S": "120", **PATIENT}
 
 
 class ClusterError(SoulsGraphError):
@@ -53,14 +51,11 @@ class ClusterAwayError(ClusterError, UnavailableError):
 def listens(address: str) -> bool:
     """Return whether something listens at an address, host:port; True as well where that cannot be asked."""
     try:
-        place = split_address(address)
-    except ValueError:
-        return True
-    try:
-        socket.create_connection(place, PROBE_TIMEOUT_S).close()
-    # A host that cannot be encoded is a UnicodeError.
-    except (OSError, OverflowError, UnicodeError):
+        _probe(address)
+    except ClusterAwayError:
         return False
+    except ClusterError:
+        return True
     return True
 
 
@@ -86,7 +81,7 @@ def check_cluster(address: str, source: str = "`address`") -> None:
         raise _refusal(address, answer.stderr, source)
 
 
-def _probe(address: str, source: str) -> None:
+def _probe(address: str, source: str = "`address`") -> None:
     try:
         place = split_address(address, least_port=1)
     except ValueError as error:

@@ -28,7 +28,7 @@ import psutil
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 
-from soulsgraph_clusters.sessions.head import describe_end
+from soulsgraph_clusters.sessions.head import PATIENT, describe_end
 from soulsgraph_envs.core.access import family_of
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
@@ -41,14 +41,12 @@ OBJECT_STORE_BYTES = 128 * 2**20
 #: The path of a socket must stay below 107 bytes, so not TMPDIR unless this one cannot be written.
 FOLDER = Path("/tmp") if os.access("/tmp", os.W_OK | os.X_OK) else None
 
+_END_WITHIN_S = 15.0
 _LOOPBACK = "127.0.0.1"
 #: Above those of Ray's workers, below those that Linux assigns to whoever asks for any.
 _PORTS = range(20_000, 32_768)
-_END_TIMEOUT_S = 15.0
-#: Of Ray's own limits those that can be set: a busy machine exceeds the defaults, ours above holds.
 _ENVIRONMENT = {
-    "RAY_gcs_server_port_wait_time_s": "60",
-    "RAY_agent_register_timeout_ms": "300000",
+    **PATIENT,
     # By this Ray stays on the loopback, as it does by default on Windows and macOS.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     # A module in the working folder by the name of one of ours, Ray's or the standard library's is not executed.
@@ -194,7 +192,7 @@ def _address(owned: subprocess.Popen[bytes], folder: Path) -> str:
     found = next((line.strip(" .") for line in reversed(lines) if line.strip()), "")
     if not found:
         with suppress(subprocess.TimeoutExpired):
-            owned.wait(_END_TIMEOUT_S)
+            owned.wait(_END_WITHIN_S)
         raise FailedSessionError(f"that it {describe_end(owned.poll() or 0)}{logged}")
     if _WAITED.search(found):
         raise SlowSessionError(f"it said: {found}{logged}")
@@ -215,7 +213,7 @@ def _logged(folder: Path) -> str:
 def _end(owned: subprocess.Popen[bytes]) -> None:
     owned.terminate()
     try:
-        owned.wait(_END_TIMEOUT_S)
+        owned.wait(_END_WITHIN_S)
     except subprocess.TimeoutExpired:
         _kill_descendants(psutil.Process(owned.pid))
         owned.kill()
@@ -270,7 +268,7 @@ def free_port(host: str = _LOOPBACK) -> int:
 
 def _kill_descendants(process: psutil.Process) -> None:
     """Kill every process that a process started or adopted, until none is left."""
-    deadline = time.monotonic() + _END_TIMEOUT_S
+    deadline = time.monotonic() + _END_WITHIN_S
     while (children := _descendants(process)) and time.monotonic() < deadline:
         for child in children:
             with suppress(psutil.NoSuchProcess):

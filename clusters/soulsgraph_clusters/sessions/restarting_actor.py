@@ -16,7 +16,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 _logger = logging.getLogger("soulsgraph")
 
 
-class Keeper:
+class RestartingActor:
     """Keep an actor's `play` under way; why it ended is reported once, and it is called again after `try_every_s`.
 
     The actor has `is_placed`, which returns once it runs, `play`, which gets `words` and returns after `stop`, and

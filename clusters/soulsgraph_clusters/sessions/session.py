@@ -386,12 +386,9 @@ def check_nodes(session: Session) -> None:
     if session.local:
         return
     nodes = {node["NodeID"]: _name_of(node) for node in ray.nodes() if node["Alive"]}
-    new = [node for node in nodes if node not in session.examined]
+    new = {node: name for node, name in nodes.items() if node not in session.examined}
     here = packages.find_source()
-    answers = _ask(new, packages.find_source, packages.needed_distributions())
-    if silent := [nodes[node] for node in new if node not in answers]:
-        listed = ", ".join(silent)
-        _logger.warning("%s: no answer within %g s which soulsgraph is there", listed, EXAMINED_WITHIN_S)
+    answers = _ask(new, "which soulsgraph is there", packages.find_source, packages.needed_distributions())
     problems = {node: _problem(here, there) for node, there in answers.items()}
     session.examined.update(node for node, problem in problems.items() if not problem)
     for node, there in answers.items():
@@ -468,11 +465,7 @@ def check_folder(mark: Mark) -> None:
         for node in ray.nodes()
         if node["Alive"] and node["NodeID"] != own and node["Resources"].get("CPU", 0.0) >= 1.0
     }
-    answers = _ask([*nodes], Mark.problem, mark)
-    if silent := [name for node, name in nodes.items() if node not in answers]:
-        _logger.warning(
-            "%s: no answer within %g s whether %s is there", ", ".join(silent), EXAMINED_WITHIN_S, mark.folder
-        )
+    answers = _ask(nodes, f"whether {mark.folder} is there", Mark.problem, mark)
     if found := [f"{problem} on {nodes[node]}" for node, problem in answers.items() if problem]:
         raise other_folder(mark.folder, "; ".join(found))
 
@@ -509,13 +502,19 @@ def _name_of(node: Mapping[str, Any]) -> str:
     return f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']}:{node['NodeManagerPort']})"
 
 
-def _ask(nodes: Sequence[str], function: Callable[..., T], *words: Any) -> dict[str, T]:
-    """Return each node's answer, all asked at once; a node that is lost or too slow has none."""
+def _ask(nodes: Mapping[str, str], what: str, function: Callable[..., T], *words: Any) -> dict[str, T]:
+    """Return each node's answer, all asked at once; one that is lost or too slow has none, which is reported.
+
+    `nodes` are their names by id, `what` is what they are asked for.
+    """
     # By value: a node that lacks our packages could not even read the question.
     cloudpickle.register_pickle_by_value(packages)
     try:
         task = ray.remote(num_cpus=0, max_retries=0)(function)
-        asked = {node: task.options(scheduling_strategy=_at(node)).remote(*words) for node in nodes}
+        asked = {
+            node: task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(*words)
+            for node in nodes
+        }
     finally:
         cloudpickle.unregister_pickle_by_value(packages)
     ready, late = ray.wait([*asked.values()], num_returns=len(asked), timeout=EXAMINED_WITHIN_S) if asked else ([], [])
@@ -525,11 +524,9 @@ def _ask(nodes: Sequence[str], function: Callable[..., T], *words: Any) -> dict[
     for node in (node for node, reference in asked.items() if reference in ready):
         with suppress(RayError):
             answers[node] = ray.get(asked[node])
+    if silent := ", ".join(name for node, name in nodes.items() if node not in answers):
+        _logger.warning("%s: no answer within %g s %s", silent, EXAMINED_WITHIN_S, what)
     return answers
-
-
-def _at(node: str) -> NodeAffinitySchedulingStrategy:
-    return NodeAffinitySchedulingStrategy(node, soft=False)
 
 
 def _other_versions(here: packages.Installation, there: packages.Installation) -> str:

@@ -23,11 +23,9 @@ from soulsgraph.results.terminal import TextTable
 from soulsgraph.runs.progress import draws, interruptible
 from soulsgraph.zoo import open_run
 from soulsgraph_clusters.fleet.actor.spool import UNFINISHED
-from soulsgraph_clusters.fleet.gateway.folder import set_drained
 from soulsgraph_clusters.fleet.gateway.status import WRITTEN_WITHIN_S, FleetStatus, GameStatus, read_status
-from soulsgraph_clusters.fleet.protocol.certificates import HEAD_DAYS, make_certificates
-from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
-from soulsgraph_clusters.fleet.protocol.settings import METRICS_READER, check_name, load_fleet
+from soulsgraph_clusters.fleet.protocol.security import HEAD_DAYS, Tokens, make_certificates, write_token_file
+from soulsgraph_clusters.fleet.protocol.settings import METRICS_READER, check_name, load_fleet, set_drained
 from soulsgraph_envs.core.access import new_token
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -257,24 +255,24 @@ def plan(output: RunOptions = DEFAULT_RUN, fleet: Path = _FLEET, wait_s: float =
         fleet: The fleet's file.
         wait_s: How long to wait for PCs.
     """
-    from soulsgraph_clusters.fleet.gateway.folder import sole_head
-    from soulsgraph_clusters.fleet.gateway.preflight import RollCall
-    from soulsgraph_clusters.fleet.protocol.project_digests import digests_here
+    from soulsgraph_clusters.fleet.gateway.preflight import Preflight
+    from soulsgraph_clusters.fleet.protocol.settings import sole_head
+    from soulsgraph_clusters.fleet.protocol.task import project_digests
     from soulsgraph_policies.agents.projects import load_project
 
     found = load_fleet(fleet)
     if not found.settings.pcs:
         raise SoulsGraphError(f"{fleet}: expected the PCs to wait for, found none; add a table [pcs.NAME] for each.")
     named = None if output.project is None else load_project(output.project)
-    projects = digests_here() if named is None else {named.project.name: named.digest}
-    with sole_head(found), closing(RollCall(found, projects)) as call, interruptible() as stopped:
+    projects = project_digests() if named is None else {named.project.name: named.digest}
+    with sole_head(found), closing(Preflight(found, projects)) as preflight, interruptible() as stopped:
         until_s = time.monotonic() + wait_s
         output.console.print(f"listening at {found.settings.listen} until every PC has answered, {wait_s:g} s at most")
-        while call.missing and time.monotonic() < until_s and not stopped():
-            call.wait(_SHOW_EVERY_S)
+        while preflight.missing and time.monotonic() < until_s and not stopped():
+            preflight.wait(_SHOW_EVERY_S)
         # A PC's further games follow its first.
         time.sleep(_SHOW_EVERY_S)
-        answers, missing = call.answers, call.missing
+        answers, missing = preflight.answers, preflight.missing
     table = _present(answers, missing)
     output.show({"answers": [asdict(one) for one in answers], "missing": dict(missing)}, table)
     if missing or any(one.problem or (named and one.lacks) for one in answers):

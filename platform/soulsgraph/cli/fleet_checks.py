@@ -10,10 +10,9 @@ from pathlib import Path
 import grpc
 
 from soulsgraph.cli.remedies import command_line
-from soulsgraph_clusters.fleet.gateway.folder import read_drained
-from soulsgraph_clusters.fleet.gateway.serving import SERVER_OPTIONS, bind
+from soulsgraph_clusters.fleet.gateway.gateway import SERVER_OPTIONS, bind
 from soulsgraph_clusters.fleet.protocol import security
-from soulsgraph_clusters.fleet.protocol.settings import METRICS_READER, Fleet, load_fleet, split_address
+from soulsgraph_clusters.fleet.protocol.settings import METRICS_READER, Fleet, load_fleet, read_drained, split_address
 from soulsgraph_envs.core.access import family_of, join_address, read_private
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.doctor import Check, Checks

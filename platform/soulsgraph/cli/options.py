@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from soulsgraph.paper.study import ReproductionFolder
     from soulsgraph.runs.train import Workplace
     from soulsgraph.runs.worker_process import WorkerProcess
-    from soulsgraph_clusters.fleet.gateway.gateway_process import Gateways
+    from soulsgraph_clusters.fleet.gateway.process import Gateways
     from soulsgraph_clusters.fleet.protocol.settings import Fleet
     from soulsgraph_clusters.sessions.session import Session
 
@@ -282,9 +282,9 @@ def _own_fleet(run: RunFolder, games: Path | None, session: Session) -> Abstract
     if games is None:
         return nullcontext()
     # Imported here: gRPC takes a moment that a run in the simulator need not wait.
-    from soulsgraph_clusters.fleet.learner.local_games import games_as_fleet
+    from soulsgraph_clusters.fleet.learner.local_games import local_games
 
-    return games_as_fleet(games, session, run.path.absolute() / "spool", run.plan.env_runners)
+    return local_games(games, session, run.path.absolute() / "spool", run.plan.env_runners)
 
 
 def _gateways(fleet: Fleet | None, session: Session) -> AbstractContextManager[Gateways | None]:
@@ -292,14 +292,14 @@ def _gateways(fleet: Fleet | None, session: Session) -> AbstractContextManager[G
     if fleet is None:
         return nullcontext()
     # Imported here: gRPC takes a moment that a run in the simulator need not wait.
-    from soulsgraph_clusters.fleet.gateway.gateway_process import Gateways
+    from soulsgraph_clusters.fleet.gateway.process import Gateways
 
     return closing(Gateways(fleet, session))
 
 
 def _sole_head(fleet: Fleet) -> AbstractContextManager[None]:
     # Imported here: it needs locks that only a head's system has.
-    from soulsgraph_clusters.fleet.gateway.folder import sole_head
+    from soulsgraph_clusters.fleet.protocol.settings import sole_head
 
     return sole_head(fleet)
 

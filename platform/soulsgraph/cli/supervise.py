@@ -143,7 +143,7 @@ def _check_joins(address: str, head: RayHead) -> None:
 
 def _jobs(address: str, command: SupervisedCommand, report: Callable[[str], None]) -> Jobs:
     # Imported here: it takes seconds, and only jobs need it.
-    from soulsgraph_clusters.sessions.submission import JobServer
+    from soulsgraph_clusters.sessions.jobs import JobServer
 
     folder = folder_of(command.words)
     if folder and not Path(folder).is_absolute():

@@ -19,10 +19,9 @@ from soulsgraph.runs.lineage import cards_by_stage, cards_of, own_stages, stage_
 from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.fleet.gateway.journal import Journal
-from soulsgraph_clusters.fleet.protocol.arrays import decode_columns, read_moments
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
-from soulsgraph_clusters.fleet.protocol.project_digests import digests_of
-from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.protocol.messages import decode_columns, read_moments
+from soulsgraph_clusters.fleet.protocol.task import StageTask, digests_of_skills
 from soulsgraph_envs.combat.rollout import Episodes, Flags, Floats, Integers, outcome_of
 from soulsgraph_envs.core.files import slug
 from soulsgraph_envs.core.state import RAW_SIZE, Column, Raw, RawValues
@@ -97,7 +96,7 @@ def task_of(run: RunFolder, stage: Stage) -> StageTask:
     plays = {name: name for name in order if name in playing}
     learns = {part.skill: plan.hyperparameters(part) for part in stage.parts}
     clip = learns[stage.skill].observation_clip
-    return StageTask(stage.scenario, plays, learns, clip, plan.options, projects=digests_of(plays))
+    return StageTask(stage.scenario, plays, learns, clip, plan.options, projects=digests_of_skills(plays))
 
 
 def record_journal(

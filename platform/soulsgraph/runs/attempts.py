@@ -22,7 +22,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 if TYPE_CHECKING:
     from ray.job_submission import JobDetails
 
-    from soulsgraph_clusters.sessions.submission import JobLog, JobServer
+    from soulsgraph_clusters.sessions.jobs import JobLog, JobServer
 
 #: After a command's end the errors that its processes still print are passed on for this time.
 _ERRORS_WITHIN_S = 2.0
@@ -167,8 +167,7 @@ class Jobs:
 
     def _submit(self, stopped: Stopped) -> None:
         # Imported here: without jobs a supervisor needs nothing of Ray.
-        from soulsgraph_clusters.sessions.jobs import FOLDER, SUPERVISOR
-        from soulsgraph_clusters.sessions.submission import JobLog
+        from soulsgraph_clusters.sessions.jobs import FOLDER, SUPERVISOR, JobLog
 
         for job in self._server.unfinished():
             about = job.metadata or {}

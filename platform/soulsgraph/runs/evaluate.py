@@ -312,16 +312,15 @@ def _play_in_fleet(
     on_finished: OnFinished | None,
 ) -> FleetFights:
     # Imported here: nothing else of this needs a fleet's libraries.
-    from soulsgraph_clusters.fleet.gateway.folder import sole_head
     from soulsgraph_clusters.fleet.learner.evaluation import play_in_fleet
-    from soulsgraph_clusters.fleet.protocol.project_digests import digests_of
-    from soulsgraph_clusters.fleet.protocol.task import StageTask
+    from soulsgraph_clusters.fleet.protocol.settings import sole_head
+    from soulsgraph_clusters.fleet.protocol.task import StageTask, digests_of_skills
 
     artifacts = load_artifacts(run, setting.trained_on, tuple(agent.networks))
     clips = {name: artifact.card.observation_clip for name, artifact in artifacts.items()}
     plays = {skill.name: skill.name for skill in agent.skills}
     start, drawn = agent.scenario.start, setting.randomize
-    projects = digests_of(plays)
+    projects = digests_of_skills(plays)
     task = StageTask(setting.scenario, plays, {}, 1.0, run.plan.options, start, drawn, projects, clips)
     weights = {name: artifact.playing for name, artifact in artifacts.items()}
     with sole_head(fleet):

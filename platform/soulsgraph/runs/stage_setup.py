@@ -37,8 +37,7 @@ from soulsgraph_policies.learning.sampler import Transitions
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
 if TYPE_CHECKING:
-    from soulsgraph_clusters.fleet.gateway.gateway_process import Gateways
-    from soulsgraph_clusters.fleet.gateway.gateway_runner import FleetStage
+    from soulsgraph_clusters.fleet.gateway.process import FleetStage, Gateways
     from soulsgraph_clusters.fleet.protocol.settings import Fleet
 
 #: A replay keeps no journal small: it saves nothing.
@@ -122,7 +121,7 @@ class StageSetup:
         Raises:
             SoulsGraphError: if the journal or the checkpoint is damaged, or of another stage of the same name.
         """
-        from soulsgraph_clusters.fleet.gateway.gateway_runner import FLEET
+        from soulsgraph_clusters.fleet.gateway.process import FLEET
         from soulsgraph_clusters.fleet.learner.learning import FleetDQN, JournalRunner
         from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 
@@ -190,7 +189,7 @@ class StageSetup:
         return config
 
     def _sampled_by(self, gateways: Gateways, config: SkillDQNConfig) -> SkillDQNConfig:
-        from soulsgraph_clusters.fleet.gateway.gateway_runner import FLEET, GatewayRunner
+        from soulsgraph_clusters.fleet.gateway.process import FLEET, GatewayRunner
 
         stage = self._fleet_stage(gateways.fleet)
         stage.task(config)  # What no fleet can play is refused before anything starts.
@@ -199,7 +198,7 @@ class StageSetup:
         return config
 
     def _fleet_stage(self, fleet: Fleet) -> FleetStage:
-        from soulsgraph_clusters.fleet.gateway.gateway_runner import FleetStage
+        from soulsgraph_clusters.fleet.gateway.process import FleetStage
 
         plan, journal = self.run.plan, self.run.journal(self.stage.checkpoint_name).absolute()
         projects = tuple(projects_of(skill.name for skill in self.skills).values())

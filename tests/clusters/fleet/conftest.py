@@ -9,9 +9,9 @@ import pytest
 from fakes.fleet_here import GatewayHere, random_weights
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.actor.stream import PLAY
-from soulsgraph_clusters.fleet.gateway import gateway, sessions
+from soulsgraph_clusters.fleet.gateway import connections, gateway
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.arrays import encode_columns
+from soulsgraph_clusters.fleet.protocol.messages import encode_columns
 from soulsgraph_clusters.fleet.protocol.security import token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, digests
 from soulsgraph_clusters.fleet.protocol.task import StageTask
@@ -185,10 +185,10 @@ def silent_after_s():
 @pytest.fixture
 def open_door(tmp_path, lock_on_task, columns, monkeypatch, silent_after_s):
     """Open gateways as `Door` takes them; all are closed at the end."""
-    for module in (gateway, sessions):
+    for module in (gateway, connections):
         monkeypatch.setattr(module, "SILENT_AFTER_S", silent_after_s)
-    # Nearly at once: no weights are published here that acknowledgements might ride on; test_sessions.py has some.
-    monkeypatch.setattr(sessions, "RIDE_WITHIN_S", 0.02)
+    # Nearly at once: no weights are published here that acknowledgements might ride on; test_connections.py has some.
+    monkeypatch.setattr(connections, "RIDE_WITHIN_S", 0.02)
     doors = []
 
     def make(**options):

@@ -15,8 +15,8 @@ from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.protocol.security import write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import FleetError
 from soulsgraph_clusters.sessions.head import ClusterAwayError
+from soulsgraph_clusters.sessions.jobs import JobServer
 from soulsgraph_clusters.sessions.local_ray import free_port
-from soulsgraph_clusters.sessions.submission import JobServer
 from soulsgraph_envs.core.access import USE_PROXY, by_proxy, uses_proxy
 from soulsgraph_envs.games.realtime.link import GameSettings
 

@@ -57,8 +57,8 @@ _MAKING |= {"episode_seeds", "EpisodeSeeds"}
 _COUNTED = {
     "sampler.py _ModuleCollector.begin_streams": "the decisions that the learner had received, as the runner says",
     "sampler.py Sampler._begin": "the same, in the numbers of the episodes",
-    "admission.py Intake.task_for": "the number of a game's boot, which the head counts beside the journal",
-    "game_client.py GameClient._start": "the plays of this boot",
+    "admission.py Admission.task_for": "the number of a game's boot, which the head counts beside the journal",
+    "client.py GameClient._start": "the plays of this boot",
     "rollout.py _retry_seeds": "the retries of a lane's start",
     "world.py StandInWorld._reset": "the loads of this process, whose seed is an option of its command",
 }

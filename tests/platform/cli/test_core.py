@@ -23,7 +23,7 @@ from fakes.fleet_here import random_weights
 from fakes.keys import virtual_screen
 from fakes.waiting import until
 from soulsgraph.zoo import AGENTS, agent_names
-from soulsgraph_clusters.fleet.gateway.admission import Intake
+from soulsgraph_clusters.fleet.gateway.admission import Admission
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
@@ -110,7 +110,7 @@ class Head:
         (folder / "games.toml").write_text('[[games]]\ndriver = "simulator"\nspeed = 3.0\n')
         self.journal = Journal(folder / "journal", "dodge")
         settings = FleetSettings(listen="127.0.0.1:0")
-        self.gateway = Gateway(Fleet(settings, folder), Intake(self.journal, TASK, 1, settings))
+        self.gateway = Gateway(Fleet(settings, folder), Admission(self.journal, TASK, 1, settings))
         self.gateway.publish(1, random_weights(TASK), {"dodge": 0})
 
     @property

@@ -22,7 +22,7 @@ ABSENT = (*EXTRAS["train"], "fcntl", "termios", "resource")
 PLAYING = (
     *("soulsgraph.cli", "soulsgraph.cli.host", "soulsgraph.cli.doctor", "soulsgraph.cli.games"),
     "soulsgraph_clusters.fleet.actor.host",
-    "soulsgraph_clusters.fleet.actor.game_client",
+    "soulsgraph_clusters.fleet.actor.client",
     "soulsgraph_clusters.fleet.actor.spool",
     *("soulsgraph_envs.games.doctor", "soulsgraph_envs.games.realtime.game"),
     *("soulsgraph_envs.games.memory.link", "soulsgraph_envs.games.siphon.link"),

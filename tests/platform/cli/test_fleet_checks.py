@@ -8,10 +8,8 @@ import pytest
 from soulsgraph.cli.doctor import doctor
 from soulsgraph.cli.fleet_checks import check_fleet
 from soulsgraph.cli.output import OutputOptions
-from soulsgraph_clusters.fleet.gateway.folder import set_drained
-from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
-from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
-from soulsgraph_clusters.fleet.protocol.settings import METRICS_READER
+from soulsgraph_clusters.fleet.protocol.security import Tokens, make_certificates, write_token_file
+from soulsgraph_clusters.fleet.protocol.settings import METRICS_READER, set_drained
 from soulsgraph_clusters.sessions.local_ray import free_port
 
 _TLS = 'certificate = "head.pem"\nkey = "head.key"\n'

@@ -20,10 +20,15 @@ from fakes.waiting import PATIENCE_S
 from soulsgraph.cli import main
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_clusters.fleet.gateway.folder import read_drained
-from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
-from soulsgraph_clusters.fleet.protocol.security import Tokens, channel_credentials, read_token_file, server_credentials
-from soulsgraph_clusters.fleet.protocol.settings import load_fleet
+from soulsgraph_clusters.fleet.protocol.security import (
+    Tokens,
+    channel_credentials,
+    credentials_of,
+    make_certificates,
+    read_identity,
+    read_token_file,
+)
+from soulsgraph_clusters.fleet.protocol.settings import load_fleet, read_drained
 
 
 @pytest.fixture
@@ -77,7 +82,7 @@ def test_the_lines_that_certificates_prints_make_a_fleet_that_others_reach(tmp_p
     lines = [line for line in shown.splitlines() if " = " in line]
     assert tomllib.loads("\n".join(lines)) == {"certificate": "head.pem", "key": "head.key"}
     file.write_text("\n".join(['listen = "0.0.0.0:7443"', *lines]))
-    assert server_credentials(load_fleet(file).settings, tmp_path) is not None
+    assert credentials_of(read_identity(load_fleet(file).settings, tmp_path)) is not None
     assert channel_credentials(tmp_path / "ca.pem") is not None
     assert f"copy {tmp_path / 'ca.pem'} to every PC" in shown
     again = fleet(monkeypatch, capsys, "certificates", "--fleet", file, "--hosts", "head.lan")

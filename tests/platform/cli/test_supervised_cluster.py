@@ -20,8 +20,7 @@ from soulsgraph.runs import supervision
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.supervision import describe_process, end_orphan, has_ended
-from soulsgraph_clusters.fleet.gateway.folder import sole_head
-from soulsgraph_clusters.fleet.protocol.settings import load_fleet
+from soulsgraph_clusters.fleet.protocol.settings import load_fleet, sole_head
 from soulsgraph_clusters.sessions.head import ClusterAwayError, RayHead, listens, processes_of_session
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.errors import SoulsGraphError

@@ -21,8 +21,8 @@ from soulsgraph.runs.lineage import adaptation_stages
 from soulsgraph.runs.plan import Plan, Stage
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.fleet.gateway.journal import Journal
-from soulsgraph_clusters.fleet.protocol.arrays import encode_columns, write_moments
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
+from soulsgraph_clusters.fleet.protocol.messages import encode_columns, write_moments
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.learning import sampler

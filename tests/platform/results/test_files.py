@@ -16,10 +16,9 @@ from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import Board
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.fleet.actor.spool import Spool, machine_id
-from soulsgraph_clusters.fleet.gateway.folder import set_drained, sole_head
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.protocol.security import Tokens
-from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings, set_drained, sole_head
 from soulsgraph_envs.core import files
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import SoulsGraphError

@@ -11,9 +11,8 @@ from soulsgraph.cli import supervise as command
 from soulsgraph.runs.attempts import AttemptEnd, Jobs, SupervisedCommand
 from soulsgraph.runs.supervision import INTERRUPTED, UNAVAILABLE, describe_process
 from soulsgraph_clusters.sessions.head import ClusterAwayError
-from soulsgraph_clusters.sessions.jobs import FOLDER, SUPERVISOR
+from soulsgraph_clusters.sessions.jobs import FOLDER, SUPERVISOR, JobServer
 from soulsgraph_clusters.sessions.local_ray import free_port
-from soulsgraph_clusters.sessions.submission import JobServer
 
 WORDS, FOLDER_OF_RUN = ("train", "camera"), "/data/first"
 

@@ -15,10 +15,9 @@ from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo import agent_names, copy_agent
 from soulsgraph_clusters.fleet.actor.spool import Spool, machine_id
-from soulsgraph_clusters.fleet.gateway.folder import read_drained, set_drained, sole_head
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.protocol.security import Tokens
-from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings, read_drained, set_drained, sole_head
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import whole_folder
 

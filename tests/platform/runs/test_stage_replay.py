@@ -9,8 +9,8 @@ from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.stage_setup import StageSetup
 from soulsgraph_clusters.fleet.gateway.journal import Journal
-from soulsgraph_clusters.fleet.protocol.arrays import encode_columns
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
+from soulsgraph_clusters.fleet.protocol.messages import encode_columns
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.opening import make_game

@@ -13,7 +13,7 @@ from safetensors.numpy import load, save
 from fakes.runs import pretend_run
 from soulsgraph.runs.curves import load_checkpoint
 from soulsgraph.runs.plan import Plan
-from soulsgraph_clusters.fleet.protocol.arrays import decode_columns, decode_weights
+from soulsgraph_clusters.fleet.protocol.messages import decode_columns, decode_weights
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.agents.library import ANY, TensorError, read_tensor_file, read_tensors, write_tensor_file
 from soulsgraph_policies.learning.checkpoint import FILE_NAME, read_training_state

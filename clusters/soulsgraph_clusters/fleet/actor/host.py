@@ -21,7 +21,7 @@ import grpc
 from soulsgraph_clusters.fleet.actor.spool import machine_id
 from soulsgraph_clusters.fleet.actor.stream import CHECK, NOBODY, PLAY, Head, describe, step_that_fails
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.messages import parse as parse_message
+from soulsgraph_clusters.fleet.protocol.messages import parse_message
 from soulsgraph_clusters.fleet.protocol.security import channel_credentials, read_token_file, token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, digests
 from soulsgraph_envs.core.access import by_proxy, is_loopback, split_address
@@ -145,7 +145,7 @@ def ask(options: HostOptions, address: str = "", game: str = "1", settings: Game
         FleetError: if it may not, or nothing answers.
     """
     # Imported here, as in `load_projects`: a help text need not wait for it.
-    from soulsgraph_clusters.fleet.protocol.project_digests import in_hello
+    from soulsgraph_clusters.fleet.protocol.task import projects_in_hello
 
     head = options.connection()
     address = address or options.addresses[0]
@@ -157,7 +157,7 @@ def ask(options: HostOptions, address: str = "", game: str = "1", settings: Game
         game=game,
         driver=driver,
         lanes=lanes,
-        digests=digests() | in_hello(),
+        digests=digests() | projects_in_hello(),
         only_asks=True,
     )
     try:
@@ -360,7 +360,7 @@ def playing(options: HostOptions, report: Callable[[str], None], projects: Seque
 def main() -> None:
     """Play one game as the order on standard input says, until that closes."""
     # Imported here: the parent needs nothing of it.
-    from soulsgraph_clusters.fleet.actor.game_client import GameClient
+    from soulsgraph_clusters.fleet.actor.client import GameClient
     from soulsgraph_clusters.fleet.actor.spool import Spool, pause_file
 
     where = Where("order")

@@ -18,7 +18,7 @@ import grpc
 
 from soulsgraph_clusters.fleet.actor.spool import Spool
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.messages import parse
+from soulsgraph_clusters.fleet.protocol.messages import parse_message
 from soulsgraph_clusters.fleet.protocol.security import read_token_file, token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import METHOD, MOST_MESSAGE_BYTES, SERVICE, FleetError
 from soulsgraph_envs.core.access import USE_PROXY, by_proxy, channel_options, split_address
@@ -287,7 +287,7 @@ class Stream:
     def _receive(self, call: Any) -> str:
         stopped = False
         for data in call:
-            message = parse(wire.ToGame, data, "head")
+            message = parse_message(wire.ToGame, data, "head")
             # An older head's are messages of their own.
             for answer in (*message.acknowledged, message.acknowledgement):
                 self._spool.acknowledge(answer.boot, answer.sequences)

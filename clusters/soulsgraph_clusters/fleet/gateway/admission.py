@@ -10,16 +10,14 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from soulsgraph_clusters.fleet.gateway.deduplication import MOST_RANGES
-from soulsgraph_clusters.fleet.gateway.journal import JOURNALED, Journal
-from soulsgraph_clusters.fleet.gateway.serving import to_bytes
-from soulsgraph_clusters.fleet.gateway.sessions import GameSession, OtherGateways
+from soulsgraph_clusters.fleet.gateway.connections import Connection, OtherGateways
+from soulsgraph_clusters.fleet.gateway.journal import JOURNALED, MOST_RANGES, Journal
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.arrays import check_moments, decode_columns, encode_weights
+from soulsgraph_clusters.fleet.protocol.messages import check_moments, decode_columns, encode_weights, to_bytes
 from soulsgraph_clusters.fleet.protocol.settings import PC, FleetError, FleetSettings, rest_share
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.config import Where, read_file, read_value, to_json
@@ -42,11 +40,16 @@ _PLAYS_S = 10.0
 _TICK_S = 0.1
 
 
-#: An offer of weights: its version, the modules' weights, and the decisions received of each that learns.
-Offer = tuple[int, Mapping[str, Weights], Mapping[str, int]]
+#: Weights at one moment: their version, the modules' weights, and the decisions received of each that learns.
+Snapshot = tuple[int, Mapping[str, Weights], Mapping[str, int]]
 
 
-class Offers:
+#: Chunks that are written together, each with its game, and their acknowledgements.
+ChunkGroup = Sequence[tuple[Connection, wire.Chunk]]
+Answers = list[tuple[Connection, wire.Acknowledgement]]
+
+
+class WeightsPublisher:
     """The weights that one gateway has offered to games of a task, and for how long."""
 
     def __init__(self, task: StageTask) -> None:
@@ -63,12 +66,12 @@ class Offers:
             del self._versions[:-_MOST_VERSIONS], self._published_s[:-_MOST_VERSIONS]
         self._messages = {}
 
-    def weights_message(self, offer: Offer, first: bool) -> bytes:
+    def weights_message(self, snapshot: Snapshot, first: bool) -> bytes:
         """Return the message of offered weights as it is sent to every game; any thread may ask.
 
         It has all modules at first, then those that learn.
         """
-        version, weights, decisions = offer
+        version, weights, decisions = snapshot
         kept, key = self._messages, (version, first)
         if key not in kept:
             sent = weights if first else {name: own for name, own in weights.items() if name in self.task.learns}
@@ -83,7 +86,7 @@ class Offers:
         return (now_s - self._published_s[newer]) / _TICK_S if newer < len(self._versions) else 0.0
 
 
-class Takes(Protocol):
+class ChunkSink(Protocol):
     """What a gateway needs of whoever takes its chunks; `admit` and `write` may block, and are called in any thread."""
 
     #: What the games play.
@@ -93,24 +96,22 @@ class Takes(Protocol):
     def stage(self) -> str:
         """The stage's name."""
 
-    def admit(self, session: GameSession) -> None:
+    def admit(self, connection: Connection) -> None:
         """Let a game play; raises SoulsGraphError if it may not, or cannot now."""
 
-    def task_for(self, session: GameSession) -> wire.Task:
+    def task_for(self, connection: Connection) -> wire.Task:
         """Return what a game that was admitted is to play."""
 
-    def require_room(self, session: GameSession, chunk: wire.Chunk) -> None:
+    def require_room(self, connection: Connection, chunk: wire.Chunk) -> None:
         """Refuse a chunk of a PC with endless processes or gaps; raises FleetError."""
 
     def published(self, version: int, now_s: float) -> None:
         """Note when a version of the weights went out."""
 
-    def weights_message(self, offer: Offer, first: bool) -> bytes:
+    def weights_message(self, snapshot: Snapshot, first: bool) -> bytes:
         """Return the message of offered weights as it is sent."""
 
-    def write(
-        self, group: Sequence[tuple[GameSession, wire.Chunk]], now_s: float
-    ) -> list[tuple[GameSession, wire.Acknowledgement]]:
+    def write(self, group: ChunkGroup, now_s: float) -> Answers:
         """Write chunks to the journal; return the acknowledgements, or raise SoulsGraphError and be asked again."""
 
 
@@ -120,7 +121,7 @@ _TOO_MANY_BOOTS = (
 )
 
 
-class Intake(Offers):
+class Admission(WeightsPublisher):
     """Take chunks of one stage into its journal; `seed` is the stage's. Its methods may be called in any thread."""
 
     def __init__(self, journal: Journal, task: StageTask, seed: int, settings: FleetSettings) -> None:
@@ -147,7 +148,7 @@ class Intake(Offers):
         """The PCs that the fleet's file names; none where every PC with a token may play."""
         return tuple(self._settings.pcs)
 
-    def admit(self, session: GameSession, gateway: int = 0) -> None:
+    def admit(self, connection: Connection, gateway: int = 0) -> None:
         """Number a game's lanes and boots; `gateway` is the relay that it dialled, 0 for the one beside the journal.
 
         Raises:
@@ -155,34 +156,34 @@ class Intake(Offers):
                 another machine as its PC.
             WriteError: if they cannot be written down.
         """
-        self._require_room(session, session.hello.boot, 1)
-        self.elsewhere.claim(session.hello, gateway)
-        self._lanes.first(session.name, session.hello.lanes)
-        self._boots.number(session.name, session.hello.boot)
+        self._require_room(connection, connection.hello.boot, 1)
+        self.elsewhere.claim(connection.hello, gateway)
+        self._lanes.first(connection.name, connection.hello.lanes)
+        self._boots.number(connection.name, connection.hello.boot)
         if not gateway:
             # Writing takes a moment, in which another gateway may have let its like in.
-            self.elsewhere.claim(session.hello, gateway)
+            self.elsewhere.claim(connection.hello, gateway)
 
-    def require_room(self, session: GameSession, chunk: wire.Chunk) -> None:
+    def require_room(self, connection: Connection, chunk: wire.Chunk) -> None:
         """Refuse a chunk of a PC with endless processes or gaps; raises FleetError."""
         # What came before it may not be in the journal yet.
-        if session.latest != (chunk.boot, chunk.sequence - 1):
-            self._require_room(session, chunk.boot, chunk.sequence)
-        session.latest = chunk.boot, chunk.sequence
+        if connection.latest != (chunk.boot, chunk.sequence - 1):
+            self._require_room(connection, chunk.boot, chunk.sequence)
+        connection.latest = chunk.boot, chunk.sequence
 
-    def _require_room(self, session: GameSession, boot: str, sequence: int) -> None:
-        pc = session.hello.pc
+    def _require_room(self, connection: Connection, boot: str, sequence: int) -> None:
+        pc = connection.hello.pc
         # Nothing that was seen is forgotten instead: it would be taken a second time.
-        if not self.journal.seen.has_room(pc, session.hello.game, boot, sequence):
+        if not self.journal.deduplication.has_room(pc, connection.hello.game, boot, sequence):
             raise FleetError(_TOO_MANY_BOOTS.format(pc=pc, most=MOST_RANGES))
 
-    def task_for(self, session: GameSession) -> wire.Task:
+    def task_for(self, connection: Connection) -> wire.Task:
         """Return what a game that was admitted is to play."""
-        first = self._lanes.first(session.name, session.hello.lanes)
+        first = self._lanes.first(connection.name, connection.hello.lanes)
         # A game that was started again has other fights than before.
-        boot = self._boots.number(session.name, session.hello.boot)
+        boot = self._boots.number(connection.name, connection.hello.boot)
         seed = derive_seeds(np.uint64(self._seed), first, *((boot,) if boot else ()))
-        allowed = self._settings.pcs.get(session.hello.pc, PC())
+        allowed = self._settings.pcs.get(connection.hello.pc, PC())
         return wire.Task(
             stage=self.journal.stage,
             attempt=self.journal.attempt,
@@ -198,9 +199,7 @@ class Intake(Offers):
         if frozen and weights.keys() >= {*frozen.values()}:
             self._frozen = weights_digest({skill: weights[module] for skill, module in frozen.items()})
 
-    def write(
-        self, group: Sequence[tuple[GameSession, wire.Chunk]], now_s: float
-    ) -> list[tuple[GameSession, wire.Acknowledgement]]:
+    def write(self, group: ChunkGroup, now_s: float) -> Answers:
         """Write chunks to the journal, each with its verdict, and return the acknowledgements to send.
 
         Raises:
@@ -212,15 +211,15 @@ class Intake(Offers):
         with self._writing:
             if self._closed:
                 raise FleetError("journal: expected a stage under way, found its end; the next one takes this.")
-            records = [self._record(session, chunk, now_s, taken, there) for session, chunk in group]
+            records = [self._record(connection, chunk, now_s, taken, there) for connection, chunk in group]
             self.journal.append(records)
-        answers: dict[tuple[GameSession, str], wire.Acknowledgement] = {}
-        for (session, chunk), record in zip(group, records, strict=True):
-            answer = answers.setdefault((session, chunk.boot), wire.Acknowledgement(boot=chunk.boot))
+        answers: dict[tuple[Connection, str], wire.Acknowledgement] = {}
+        for (connection, chunk), record in zip(group, records, strict=True):
+            answer = answers.setdefault((connection, chunk.boot), wire.Acknowledgement(boot=chunk.boot))
             answer.sequences.append(chunk.sequence)
             if record.refused:
                 answer.refused[record.refused] += sum(chunk.decisions.values())
-        return [(session, answer) for (session, _), answer in answers.items()]
+        return [(connection, answer) for (connection, _), answer in answers.items()]
 
     def close(self) -> None:
         """Close the journal, once what is being written is there."""
@@ -230,7 +229,7 @@ class Intake(Offers):
 
     def _record(
         self,
-        session: GameSession,
+        connection: Connection,
         chunk: wire.Chunk,
         now_s: float,
         taken: Counter[str],
@@ -240,13 +239,13 @@ class Intake(Offers):
 
         `taken` counts the decisions of its group that are to be learned from, by PC; `there` are the group's chunks.
         """
-        pc, game, decisions = session.hello.pc, session.hello.game, sum(chunk.decisions.values())
+        pc, game, decisions = connection.hello.pc, connection.hello.game, sum(chunk.decisions.values())
         self._heard_s[pc] = now_s
-        first, verdict, key = 0, "", (session.name, chunk.boot, chunk.sequence)
-        if key not in there and (pc, game, chunk.boot, chunk.sequence) not in self.journal.seen:
-            verdict = self._verdict(session, chunk, now_s) or self._share_verdict(pc, decisions, now_s, taken)
+        first, verdict, key = 0, "", (connection.name, chunk.boot, chunk.sequence)
+        if key not in there and (pc, game, chunk.boot, chunk.sequence) not in self.journal.deduplication:
+            verdict = self._verdict(connection, chunk, now_s) or self._share_verdict(pc, decisions, now_s, taken)
             try:
-                first = 0 if verdict else self._lanes.first(session.name, session.hello.lanes)
+                first = 0 if verdict else self._lanes.first(connection.name, connection.hello.lanes)
             except FleetError:
                 # A game that was not let in: of one that was, the lanes have their number.
                 verdict = OTHER_STAGE
@@ -258,7 +257,7 @@ class Intake(Offers):
                 record.chunk.ClearField(name)
         return record
 
-    def _verdict(self, session: GameSession, chunk: wire.Chunk, now_s: float) -> str:
+    def _verdict(self, connection: Connection, chunk: wire.Chunk, now_s: float) -> str:
         if (chunk.stage, chunk.attempt) != (self.journal.stage, self.journal.attempt):
             return OTHER_STAGE
         if self.stale_ticks(chunk.weights_version, now_s) > self._settings.most_stale_ticks:
@@ -276,10 +275,10 @@ class Intake(Offers):
         found = columns.transitions
         counts = {name: len(part) for name, part in found.items()}
         # A lane beyond the game's own is another game's.
-        most = {name: session.hello.lanes * len(self.task.skills_of([name])) for name in found}
+        most = {name: connection.hello.lanes * len(self.task.skills_of([name])) for name in found}
         own = all(int(part.lanes.max()) < most[name] for name, part in found.items())
         ended = [part.lanes for part in columns.episodes.values()]
-        own = own and all(lanes.min() >= 0 and lanes.max() < session.hello.lanes for lanes in ended)
+        own = own and all(lanes.min() >= 0 and lanes.max() < connection.hello.lanes for lanes in ended)
         return "" if found and own and counts == dict(chunk.decisions) else MALFORMED
 
     def _share_verdict(self, pc: str, decisions: int, now_s: float, taken: Mapping[str, int]) -> str:
@@ -297,13 +296,31 @@ class Intake(Offers):
         return SHARE if own > share * total + SHARE_SLACK else ""
 
 
-class _LaneTable:
-    """Numbers the lanes of every game that ever joined the stage; kept beside the journal."""
+class _Table:
+    """Rows by name, kept beside the journal; one that was put is in the file before anyone counts on it."""
+
+    def __init__(self, path: Path, kind: Any) -> None:
+        self._path, self._access, where = path, threading.Lock(), Where(path)
+        self._rows: dict[str, Any] = dict(read_value(kind, read_file(where), where)) if path.exists() else {}
+
+    def _put(self, name: str, row: Sequence[int | str]) -> None:
+        """Add a row, first in the file: one that is not there would be another's after a restart.
+
+        Raises:
+            WriteError: if it cannot be written down.
+        """
+        rows = {**self._rows, name: row}
+        lines = ",\n".join(f"  {to_json(key)}: {to_json(list(one))}" for key, one in rows.items())
+        with whole_file(self._path) as temporary:
+            temporary.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+        self._rows = rows
+
+
+class _LaneTable(_Table):
+    """Numbers the lanes of every game that ever joined the stage: the first and the count of each game's."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._access, where = path, threading.Lock(), Where(path)
-        kept = read_value(Mapping[str, tuple[int, int]], read_file(where), where) if path.exists() else {}
-        self._blocks: dict[str, tuple[int, int]] = dict(kept)
+        super().__init__(path, Mapping[str, tuple[int, int]])
 
     def first(self, name: str, lanes: int) -> int:
         """Return the first of a game's lanes; a game of another number of lanes is another one.
@@ -312,35 +329,25 @@ class _LaneTable:
             FleetError: if they are new, and its PC has too many games.
             WriteError: if they are new, and cannot be written down.
         """
+        key = f"{name} {lanes}"
         with self._access:
-            return self._first(name, f"{name} {lanes}", lanes)
-
-    def _first(self, name: str, key: str, lanes: int) -> int:
-        if key not in self._blocks:
-            pc = name.partition("/")[0]
-            if sum(one.partition("/")[0] == pc for one in self._blocks) >= MOST_GAMES:
-                raise FleetError(
-                    f"{pc}: expected at most {MOST_GAMES} games of a PC in a stage, found another; let its games keep "
-                    "their names and lanes."
-                )
-            block = (sum(count for _, count in self._blocks.values()), int(lanes))
-            # First in the file: a block that is not there would be another game's after a restart.
-            self._write({**self._blocks, key: block})
-            self._blocks[key] = block
-        first: int = self._blocks[key][0]
-        return first
-
-    def _write(self, blocks: Mapping[str, tuple[int, int]]) -> None:
-        _write_rows(self._path, blocks)
+            if key not in self._rows:
+                pc = name.partition("/")[0]
+                if sum(one.partition("/")[0] == pc for one in self._rows) >= MOST_GAMES:
+                    raise FleetError(
+                        f"{pc}: expected at most {MOST_GAMES} games of a PC in a stage, found another; let its games "
+                        "keep their names and lanes."
+                    )
+                self._put(key, (sum(count for _, count in self._rows.values()), int(lanes)))
+            first: int = self._rows[key][0]
+            return first
 
 
-class _BootTable:
-    """Numbers the boots of every game in the order in which they joined the stage; kept beside the journal."""
+class _BootTable(_Table):
+    """Numbers the boots of every game in the order in which they joined the stage."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._access, where = path, threading.Lock(), Where(path)
-        kept = read_value(Mapping[str, tuple[str, ...]], read_file(where), where) if path.exists() else {}
-        self._boots: dict[str, tuple[str, ...]] = dict(kept)
+        super().__init__(path, Mapping[str, tuple[str, ...]])
 
     def number(self, name: str, boot: str) -> int:
         """Return the number of a game's boot, 0 for the first one.
@@ -350,18 +357,11 @@ class _BootTable:
             WriteError: if it is new, and cannot be written down.
         """
         with self._access:
-            known = self._boots.get(name, ())
+            known: tuple[str, ...] = self._rows.get(name, ())
             if boot not in known:
                 pc = name.partition("/")[0]
-                if sum(len(own) for one, own in self._boots.items() if one.partition("/")[0] == pc) >= MOST_RANGES:
+                if sum(len(own) for one, own in self._rows.items() if one.partition("/")[0] == pc) >= MOST_RANGES:
                     raise FleetError(_TOO_MANY_BOOTS.format(pc=pc, most=MOST_RANGES))
-                # First in the file: a boot that is not there would have the next one's number after a restart.
-                _write_rows(self._path, {**self._boots, name: (*known, boot)})
-                self._boots[name] = known = (*known, boot)
+                known = (*known, boot)
+                self._put(name, known)
             return known.index(boot)
-
-
-def _write_rows(path: Path, table: Mapping[str, Sequence[int | str]]) -> None:
-    rows = ",\n".join(f"  {to_json(key)}: {to_json(list(row))}" for key, row in table.items())
-    with whole_file(path) as temporary:
-        temporary.write_text(f"{{\n{rows}\n}}\n", encoding="utf-8")

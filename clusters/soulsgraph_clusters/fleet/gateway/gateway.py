@@ -1,43 +1,71 @@
 """The head's end of every game's stream: tokens, tasks and weights out, chunks into the journal, acknowledged after it.
 
 It runs in a thread of its own and never waits for learning. What arrives within a moment is written to the journal
-together, with one fsync. A game that is silent for `SILENT_AFTER_S` counts as lost.
+together, with one fsync. A game that is silent for `SILENT_AFTER_S` counts as lost. At the end of the module: how the
+head listens, and what it refuses at the door, which it asks before a stage too (`preflight`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
-from collections.abc import AsyncIterator, Collection, Mapping
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 
-from soulsgraph_clusters.fleet.gateway.admission import Offer, Takes
-from soulsgraph_clusters.fleet.gateway.chunk_queue import WRITE_WITHIN_S, ChunkQueue
-from soulsgraph_clusters.fleet.gateway.folder import DRAINED_REASON, read_drained
-from soulsgraph_clusters.fleet.gateway.serving import (
-    HELLO_WITHIN_S,
-    SERVER_OPTIONS,
-    UNKNOWN_TOKEN,
-    bind,
-    bounded_chunk,
-    check_hello,
-    handler_of,
-    host_of,
-    next_message,
+from soulsgraph_clusters.fleet.gateway.admission import ALTERED, ChunkSink, Snapshot
+from soulsgraph_clusters.fleet.gateway.connections import Connection, Connections, Notes
+from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.protocol.messages import (
+    BOUNDS,
+    LONGEST_NAME,
+    MOST_DECISIONS,
+    MOST_MODULES,
     parse_message,
+    plain,
+    problem,
     to_bytes,
 )
-from soulsgraph_clusters.fleet.gateway.sessions import GameSession, Notes, Sessions
-from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol import project_digests
 from soulsgraph_clusters.fleet.protocol.security import Identity, Tokens, credentials_of, read_identity, sent_token
-from soulsgraph_clusters.fleet.protocol.settings import CODE, SILENT_AFTER_S, Fleet, FleetError, digests
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_clusters.fleet.protocol.settings import (
+    CODE,
+    DRAINED_REASON,
+    METHOD,
+    METRICS_READER,
+    MOST_MESSAGE_BYTES,
+    PROTOCOL,
+    SERVICE,
+    SILENT_AFTER_S,
+    Fleet,
+    FleetError,
+    FleetSettings,
+    digests,
+    read_drained,
+)
+from soulsgraph_clusters.fleet.protocol.task import projects_of_hello, require_projects
+from soulsgraph_envs.core.access import plain_host, split_address
+from soulsgraph_envs.core.errors import SoulsGraphError, shown
+from soulsgraph_envs.core.extras import installed_version
+from soulsgraph_envs.core.machine import raise_open_files
 from soulsgraph_policies.agents.inference import Weights
 
+#: Chunks wait for each other so long before they are written together.
+GROUP_S = 0.05
+#: A journal that cannot be written is tried again after so long; PCs keep their chunks meanwhile.
+RETRY_AFTER_S = 1.0
+#: When a stage ends, what was received has so long to be written, unless the journal cannot be written.
+WRITE_WITHIN_S = 10.0
+#: Chunks received and not yet written, and their bytes; with more, the games' streams are not read on.
+MOST_WAITING, MOST_WAITING_BYTES = 1024, 64 * 2**20
+#: Latest chunks of which the queue's age is known.
+_MOST_AGES = 10_000
 #: Weights go out at most this often, the newest only.
 PUBLISH_EVERY_S = 1.0
 _WATCH_EVERY_S = 0.5
@@ -46,6 +74,29 @@ _READ_WITHIN_S = 3.0
 #: A gateway has ended by then, on a busy machine too: what came is written, what is left for games is read.
 STOP_WITHIN_S = WRITE_WITHIN_S + _READ_WITHIN_S + 30.0
 _START_TIMEOUT_S = 30.0
+
+UNKNOWN_TOKEN = "token: expected one that the head issued to this PC, found none or another; ask for one at the head."
+#: Characters of the name of a game or a driver.
+_LONGEST_NAME = 60
+#: Has the decisions of a chunk that said more.
+_NO_MODULE = "?"
+#: A stream that has not said who it is after so long is closed.
+HELLO_WITHIN_S = 10.0
+#: Lanes of a game at most.
+MOST_LANES = 256
+_BOOT = re.compile(r"[0-9a-f]{8,32}")
+_REMEDY = "use the head's version of soulsgraph on the PC"
+SERVER_OPTIONS = [
+    ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 1000),
+    ("grpc.keepalive_time_ms", 10_000),
+    # A whole fleet may dial in one moment, as when its head is back: gRPC would drop calls at random from 1,000 waiting
+    # ones on, and those that waited for half a minute.
+    ("grpc.server.max_pending_requests", 16_384),
+    ("grpc.server.max_pending_requests_hard_limit", 32_768),
+    ("grpc.server_max_unrequested_time_in_server", 300),
+]
 
 
 class Gateway:
@@ -57,27 +108,27 @@ class Gateway:
         FleetError: if it cannot listen where the settings say, or tokens or certificate cannot be used.
     """
 
-    def __init__(self, fleet: Fleet, intake: Takes, identity: Identity | None = None) -> None:
-        self._settings, self._intake = fleet.settings, intake
+    def __init__(self, fleet: Fleet, admission: ChunkSink, identity: Identity | None = None) -> None:
+        self._settings, self._admission = fleet.settings, admission
         digests()  # Which takes a moment, in which no game is to wait.
         self._folder, self._drained = fleet.folder, frozenset[str]()
         self._tokens = Tokens(fleet.folder / fleet.settings.tokens)
         self._credentials = credentials_of(identity or read_identity(fleet.settings, fleet.folder))
-        self.sessions = Sessions()
+        self.connections = Connections()
         self.notes = Notes()
         self._stamp = self._tokens.stamp
-        self.chunks = ChunkQueue(intake, self.notes.add)
+        self.chunks = ChunkQueue(admission, self.notes.add)
         self._failure: BaseException | None = None
-        self._offer: Offer | None = None
+        self._snapshot: Snapshot | None = None
         #: Why it serves no longer, and tasks that let in the games which were connected before a stage.
         self._over, self._admissions = "", list[asyncio.Task[None]]()
         self._loop = asyncio.new_event_loop()
-        self._ready: asyncio.Future[int] = self._loop.create_future()
+        self._listening = Future[int]()
         self._thread = threading.Thread(target=self._run, name="fleet gateway", daemon=True)
         self._thread.start()
         try:
             #: The port that it listens on.
-            self.port = self._in_loop(self._listening(), _START_TIMEOUT_S)
+            self.port = self._listening.result(_START_TIMEOUT_S)
         except BaseException:
             self._end_thread()
             raise
@@ -85,43 +136,43 @@ class Gateway:
     def _in_loop(self, work: Any, within_s: float) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(within_s)
 
-    async def _listening(self) -> int:
-        return await self._ready
-
     def publish(self, version: int, weights: Mapping[str, Weights], decisions: Mapping[str, int]) -> None:
         """Offer modules' weights to every game; the first call names all modules, later ones those that changed."""
         kept = {module: {name: array.copy() for name, array in own.items()} for module, own in weights.items()}
-        self._loop.call_soon_threadsafe(self._take_offer, version, kept, dict(decisions))
+        self._loop.call_soon_threadsafe(self._take_snapshot, version, kept, dict(decisions))
 
-    def _take_offer(self, version: int, weights: dict[str, Weights], decisions: dict[str, int]) -> None:
-        self._offer = version, {**(self._offer[1] if self._offer else {}), **weights}, decisions
-        self._offered.set()
+    def _take_snapshot(self, version: int, weights: dict[str, Weights], decisions: dict[str, int]) -> None:
+        self._snapshot = version, {**(self._snapshot[1] if self._snapshot else {}), **weights}, decisions
+        self._renewed.set()
 
-    def offered(self, known: int) -> bytes:
+    def newest_weights(self, known: int) -> bytes:
         """Return the newest weights for one who has those of the version `known`, or none and -1; empty if it has them.
 
         Any thread may ask.
         """
-        offer = self._offer
-        return b"" if offer is None or offer[0] == known else self._intake.weights_message(offer, first=known < 0)
+        snapshot = self._snapshot
+        return (
+            b""
+            if snapshot is None or snapshot[0] == known
+            else self._admission.weights_message(snapshot, first=known < 0)
+        )
 
     def end(self, names: Collection[str], reason: str) -> None:
         """End the streams of these games."""
         self._loop.call_soon_threadsafe(self._end_named, names, reason)
 
     def _end_named(self, names: Collection[str], reason: str) -> None:
-        for session in self.sessions.live:
-            if session.name in names:
-                session.reason = reason
-                session.close()
+        for connection in self.connections.live:
+            if connection.name in names:
+                connection.close(reason)
 
     def end_stage(self, reason: str) -> None:
         """Write what has come, and let every game wait for the next stage."""
         self._in_loop(self._end_stage(reason), STOP_WITHIN_S)
 
-    def begin_stage(self, intake: Takes) -> None:
-        """Let every game play what `intake` says from now on."""
-        self._in_loop(self._begin_stage(intake), STOP_WITHIN_S)
+    def begin_stage(self, admission: ChunkSink) -> None:
+        """Let every game play what `admission` says from now on."""
+        self._in_loop(self._begin_stage(admission), STOP_WITHIN_S)
 
     def stop(self, reason: str) -> None:
         """Write what has come, end the stage for every game, and stop serving."""
@@ -135,7 +186,7 @@ class Gateway:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._offered, self._begun = asyncio.Event(), asyncio.Event()
+        self._renewed, self._begun = asyncio.Event(), asyncio.Event()
         self._begun.set()
         self._tasks = [
             self._loop.create_task(work()) for work in (self._serve, self._publish, self.chunks.write, self._watch)
@@ -167,49 +218,49 @@ class Gateway:
         try:
             port = bind(self._server, self._settings.listen, self._credentials)
             await self._server.start()
-            self._ready.set_result(port)
+            self._listening.set_result(port)
         except Exception as error:
             await self._server.stop(0.0)
-            self._ready.set_exception(error)
+            self._listening.set_exception(error)
 
     async def _end_stage(self, reason: str) -> None:
         if self._begun.is_set():
             # What is written is acknowledged; what comes later is the next stage's to refuse, or stays with the PCs.
             await self.chunks.end_stage()
             self._begun.clear()
-            self._offer = None
-            for session in self.sessions.live:
+            self._snapshot = None
+            for connection in self.connections.live:
                 # What it did not read yet would be taken for the next stage's.
-                session.weights = b""
-                session.send(wire.ToGame(stop=wire.Stop(reason=reason)))
+                connection.weights = b""
+                connection.send(wire.ToGame(stop=wire.Stop(reason=reason)))
 
-    async def _begin_stage(self, intake: Takes) -> None:
-        self._intake = intake
-        self.sessions.forget_closed()
-        self.chunks.begin_stage(intake)
+    async def _begin_stage(self, admission: ChunkSink) -> None:
+        self._admission = admission
+        self.connections.forget_closed()
+        self.chunks.begin_stage(admission)
         self._begun.set()
         # Each by itself: admitting one may take long.
         self._admissions = [task for task in self._admissions if not task.done()]
-        self._admissions += [self._loop.create_task(self._take_up(session)) for session in self.sessions.live]
+        self._admissions += [self._loop.create_task(self._take_up(connection)) for connection in self.connections.live]
 
-    async def _take_up(self, session: GameSession) -> None:
+    async def _take_up(self, connection: Connection) -> None:
         """Let a game that was connected before the stage began play in it, or say why not."""
         try:
-            await self._admit(session)
+            await self._admit(connection)
         except SoulsGraphError as refusal:
-            self._refuse(session, str(refusal))
+            connection.refuse(str(refusal))
         except BaseException:
-            session.close()
+            connection.close()
             raise
-        self._order(session)
+        self._order(connection)
 
     async def _stop(self, reason: str) -> None:
         await self._end_stage(reason)
         # Games that wait for a stage learn that there is none.
         self._over = reason
         self._begun.set()
-        for session in self.sessions.live:
-            session.finish()
+        for connection in self.connections.live:
+            connection.finish()
         await self._server.stop(_READ_WITHIN_S)
 
     # A game's stream.
@@ -223,17 +274,18 @@ class Gateway:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, UNKNOWN_TOKEN)
         try:
             first = await asyncio.wait_for(next_message(messages), HELLO_WITHIN_S)
-            session = GameSession(parse_message(first).hello, self._loop.time(), token=token, address=address)
-            check_hello(session.hello, name, self._settings, address)
-            session.hello.pc = name
-            if session.hello.only_asks:
-                self._require_projects(session)
-                await context.write(to_bytes(wire.ToGame(stop=wire.Stop(reason=self._intake.stage))))
+            hello = parse_message(wire.FromGame, first, "PC").hello
+            connection = Connection(hello, self._loop.time(), token=token, address=address)
+            check_hello(connection.hello, name, self._settings, address)
+            connection.hello.pc = name
+            if connection.hello.only_asks:
+                self._require_projects(connection)
+                await context.write(to_bytes(wire.ToGame(stop=wire.Stop(reason=self._admission.stage))))
                 return
-            await self._admit(session)
+            await self._admit(connection)
             # What it waited is not its game's silence.
-            session.heard_s = self._loop.time()
-            replaced = self.sessions.begin(session)
+            connection.heard_s = self._loop.time()
+            replaced = self.connections.begin(connection)
         except (TimeoutError, SoulsGraphError) as refusal:
             reason = str(refusal) or f"fleet: expected a hello within {HELLO_WITHIN_S:g} s, found none; try again."
             if not self._over:
@@ -242,51 +294,51 @@ class Gateway:
             with suppress(grpc.aio.UsageError, asyncio.InvalidStateError):
                 await context.write(to_bytes(wire.ToGame(stop=wire.Stop(reason=reason, refused=not self._over))))
             return
-        self.sessions.accept(name, address)
+        self.connections.accept(name, address)
         if replaced is not None:
             replaced.close()
         else:
-            older = "" if CODE in session.hello.digests else ", by code that it does not report"
-            self.notes.add(f"{session.name} joined, playing by {session.hello.driver}{older}")
+            older = "" if CODE in connection.hello.digests else ", by code that it does not report"
+            self.notes.add(f"{connection.name} joined, playing by {connection.hello.driver}{older}")
         self._look_at_drained()
-        self._order(session)
+        self._order(connection)
         try:
-            await self._both_ways(session, messages, context)
+            await self._both_ways(connection, messages, context)
         finally:
-            session.close()
-            if self.sessions.end(session):
-                self.notes.add(f"{session.name} left{session.reason and f': {session.reason}'}")
+            connection.close()
+            if self.connections.end(connection):
+                self.notes.add(f"{connection.name} left{connection.reason and f': {connection.reason}'}")
 
-    async def _admit(self, session: GameSession) -> None:
+    async def _admit(self, connection: Connection) -> None:
         """Let a game play in the present stage, or the next one between two; raises SoulsGraphError if it may not."""
         # Another stage may have begun meanwhile.
-        while session.admitted is not self._intake:
+        while connection.admitted is not self._admission:
             await self._begun.wait()
             if self._over:
                 raise FleetError(self._over)
-            intake = self._intake
-            self._require_projects(session)
+            admission = self._admission
+            self._require_projects(connection)
             # It may have to ask another machine.
-            await self._loop.run_in_executor(None, intake.admit, session)
-            session.admitted, session.latest = intake, ("", 0)
+            await self._loop.run_in_executor(None, admission.admit, connection)
+            connection.admitted, connection.latest = admission, ("", 0)
 
-    def _require_projects(self, session: GameSession) -> None:
-        project_digests.require(self._intake.task.projects, project_digests.of_hello(session.hello), session.hello.pc)
+    def _require_projects(self, connection: Connection) -> None:
+        require_projects(self._admission.task.projects, projects_of_hello(connection.hello), connection.hello.pc)
 
-    def _order(self, session: GameSession) -> None:
+    def _order(self, connection: Connection) -> None:
         """Let a game play, or let it play no longer where its PC is drained; one that is not admitted waits."""
-        if not self._plays(session):
+        if not self._plays(connection):
             return
-        session.drained = session.hello.pc in self._drained
-        if session.drained:
-            session.send(wire.ToGame(stop=wire.Stop(reason=DRAINED_REASON, after_fight=True)))
+        connection.drained = connection.hello.pc in self._drained
+        if connection.drained:
+            connection.send(wire.ToGame(stop=wire.Stop(reason=DRAINED_REASON, after_fight=True)))
             return
-        session.send(wire.ToGame(task=self._intake.task_for(session)))
-        session.weights_version = -1
-        self._send_weights(session)
+        connection.send(wire.ToGame(task=self._admission.task_for(connection)))
+        connection.weights_version = -1
+        self._send_weights(connection)
 
-    def _plays(self, session: GameSession) -> bool:
-        return self._begun.is_set() and not self._over and session.admitted is self._intake
+    def _plays(self, connection: Connection) -> bool:
+        return self._begun.is_set() and not self._over and connection.admitted is self._admission
 
     def _name_of(self, token: str) -> str:
         """Return the PC that a stream's token was issued for; empty if none was."""
@@ -296,10 +348,10 @@ class Gateway:
             self.notes.add(str(error))
             return ""
 
-    async def _both_ways(self, session: GameSession, messages: AsyncIterator[bytes], context: Any) -> None:
+    async def _both_ways(self, connection: Connection, messages: AsyncIterator[bytes], context: Any) -> None:
         reading, sending, over = (
             self._loop.create_task(work)
-            for work in (self._read(session, messages), self._send(session, context), session.over.wait())
+            for work in (self._read(connection, messages), self._send(connection, context), connection.over.wait())
         )
         try:
             # A game that does not read keeps `sending` waiting, and is ended nevertheless.
@@ -309,52 +361,47 @@ class Gateway:
                 task.cancel()
             await asyncio.gather(reading, sending, over, return_exceptions=True)
 
-    async def _send(self, session: GameSession, context: Any) -> None:
-        while not session.closed:
-            for message in await session.waiting():
+    async def _send(self, connection: Connection, context: Any) -> None:
+        while not connection.closed:
+            for message in await connection.waiting():
                 await context.write(message)
 
-    async def _read(self, session: GameSession, messages: AsyncIterator[bytes]) -> None:
+    async def _read(self, connection: Connection, messages: AsyncIterator[bytes]) -> None:
         try:
             async for data in messages:
-                session.heard_s = self._loop.time()
-                message = parse_message(data)
+                connection.heard_s = self._loop.time()
+                message = parse_message(wire.FromGame, data, "PC")
                 if message.HasField("chunk"):
                     chunk = bounded_chunk(message.chunk)
-                    self._intake.require_room(session, chunk)
-                    await self.chunks.put(session, chunk)
+                    self._admission.require_room(connection, chunk)
+                    await self.chunks.put(connection, chunk)
                 elif message.HasField("health"):
-                    self.notes.add_change(session.name, session.health, message.health)
-                    session.health, session.health_s = message.health, session.heard_s
+                    self.notes.add_change(connection.name, connection.health, message.health)
+                    connection.health, connection.health_s = message.health, connection.heard_s
         except FleetError as refusal:
-            self._refuse(session, str(refusal))
+            connection.refuse(str(refusal))
         except grpc.aio.UsageError:
             pass  # The stream was closed while it was read.
-        session.finish()
-
-    def _refuse(self, session: GameSession, reason: str) -> None:
-        session.send(wire.ToGame(stop=wire.Stop(reason=reason, refused=True)))
-        session.reason = reason
-        session.finish()
+        connection.finish()
 
     # Weights.
 
     async def _publish(self) -> None:
         while True:
-            await self._offered.wait()
-            self._offered.clear()
-            if self._offer is None:
+            await self._renewed.wait()
+            self._renewed.clear()
+            if self._snapshot is None:
                 continue  # The stage ended meanwhile.
-            self._intake.published(self._offer[0], self._loop.time())
-            for session in self.sessions.live:
-                self._send_weights(session)
+            self._admission.published(self._snapshot[0], self._loop.time())
+            for connection in self.connections.live:
+                self._send_weights(connection)
             await asyncio.sleep(PUBLISH_EVERY_S)
 
-    def _send_weights(self, session: GameSession) -> None:
-        if self._offer is not None and self._plays(session) and session.weights_version != self._offer[0]:
-            session.weights = self._intake.weights_message(self._offer, first=session.weights_version < 0)
-            session.weights_version = self._offer[0]
-            session.wake()
+    def _send_weights(self, connection: Connection) -> None:
+        if self._snapshot is not None and self._plays(connection) and connection.weights_version != self._snapshot[0]:
+            connection.weights = self._admission.weights_message(self._snapshot, first=connection.weights_version < 0)
+            connection.weights_version = self._snapshot[0]
+            connection.wake()
 
     # Silence, and tokens that were revoked.
 
@@ -364,30 +411,28 @@ class Gateway:
             expected = self._loop.time() + _WATCH_EVERY_S
             await asyncio.sleep(_WATCH_EVERY_S)
             if (late_s := self._loop.time() - expected) > _WATCH_EVERY_S:
-                for session in self.sessions.live:
-                    session.heard_s += late_s
+                for connection in self.connections.live:
+                    connection.heard_s += late_s
             self._look_at_drained()
-            for session in self.sessions.live:
-                if session.drained != (session.hello.pc in self._drained):
-                    self._order(session)
-                self._send_weights(session)
-                if not session.held and self._loop.time() - session.heard_s > SILENT_AFTER_S:
-                    session.reason = f"silent for {SILENT_AFTER_S:g} s"
-                    session.close()
+            for connection in self.connections.live:
+                if connection.drained != (connection.hello.pc in self._drained):
+                    self._order(connection)
+                self._send_weights(connection)
+                if not connection.held and self._loop.time() - connection.heard_s > SILENT_AFTER_S:
+                    connection.close(f"silent for {SILENT_AFTER_S:g} s")
             if (stamp := self._tokens.stamp) != self._stamp and self._end_revoked():
                 self._stamp = stamp
 
     def _end_revoked(self) -> bool:
         """End the streams of tokens that hold no longer, and return whether the tokens could be read."""
         try:
-            valid = self._tokens.issued(session.token for session in self.sessions.live)
+            valid = self._tokens.issued(connection.token for connection in self.connections.live)
         except FleetError as error:
             self.notes.add(str(error))
             return False
-        for session in self.sessions.live:
-            if session.token not in valid:
-                session.reason = "its token was revoked"
-                session.close()
+        for connection in self.connections.live:
+            if connection.token not in valid:
+                connection.close("its token was revoked")
         return True
 
     def _look_at_drained(self) -> None:
@@ -398,5 +443,222 @@ class Gateway:
 
     def _note_refusal(self, who: str, reason: str) -> None:
         """Note why a PC may not play, once: it tries again every other second."""
-        if self.sessions.refuse(who, reason, self._loop.time()):
+        if self.connections.refuse(who, reason, self._loop.time()):
             self.notes.add(f"{who}: refused: {reason}")
+
+
+class ChunkQueue:
+    """Let chunks wait, and write those that came within a moment together, with one fsync.
+
+    `note` is called with why the journal cannot be written, and when it can be again. A game that plays frozen skills
+    by other weights counts as one that has none from then on: it is to be sent all.
+    """
+
+    def __init__(self, admission: ChunkSink, note: Callable[[str], None]) -> None:
+        self._admission, self._note = admission, note
+        self._waiting: asyncio.Queue[tuple[Connection, wire.Chunk, float]] = asyncio.Queue(MOST_WAITING)
+        self._bytes = 0
+        #: Whether chunks are taken, which is not so while a stage ends, and whether they are written: not between two.
+        self._takes, self._writes = asyncio.Event(), asyncio.Event()
+        self.begin_stage(admission)
+        #: Set while nothing can be written.
+        self._fails = asyncio.Event()
+        #: Seconds from a chunk's receipt until it is in the journal, of the latest chunks.
+        self.ages_s: deque[float] = deque(maxlen=_MOST_AGES)
+        #: Set whenever something was appended to the journal.
+        self.appended = threading.Event()
+
+    async def put(self, connection: Connection, chunk: wire.Chunk) -> None:
+        """Let a chunk wait to be written; where too much waits already, its game is not the one that is silent."""
+        connection.held = True
+        try:
+            await self._takes.wait()
+            while self._bytes > MOST_WAITING_BYTES:
+                await asyncio.sleep(GROUP_S)
+            await self._waiting.put((connection, chunk, time.monotonic()))
+            self._bytes += chunk.ByteSize()
+        finally:
+            connection.held, connection.heard_s = False, asyncio.get_running_loop().time()
+
+    async def write(self) -> None:
+        """Write what comes, and acknowledge it, until it is cancelled."""
+        try:
+            while True:
+                await self._write_group()
+        finally:
+            self._fails.set()
+
+    async def _write_group(self) -> None:
+        group = [await self._waiting.get()]
+        await asyncio.sleep(GROUP_S)
+        while not self._waiting.empty():
+            group.append(self._waiting.get_nowait())
+        answers = await self._written([(connection, chunk) for connection, chunk, _ in group])
+        self.appended.set()
+        now_s = time.monotonic()
+        self.ages_s.extend(now_s - received_s for _, _, received_s in group)
+        for connection, answer in answers:
+            connection.acknowledge(answer)
+            # What an earlier process played says nothing of this one.
+            if ALTERED in answer.refused and answer.boot == connection.hello.boot:
+                self._note(f"{connection.name}: expected frozen skills to play by the stage's weights, found others")
+                connection.weights_version = -1
+        for connection, chunk, _ in group:
+            if connection.refused:
+                connection.refuse(connection.refused)
+            self._bytes -= chunk.ByteSize()
+            self._waiting.task_done()
+
+    async def _written(
+        self, group: list[tuple[Connection, wire.Chunk]]
+    ) -> list[tuple[Connection, wire.Acknowledgement]]:
+        """Write a group, and try again while that fails."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._writes.wait()
+            try:
+                answers = await loop.run_in_executor(None, self._admission.write, group, loop.time())
+            except SoulsGraphError as error:
+                self._fails.set()
+                self._note(str(error))
+                await asyncio.sleep(RETRY_AFTER_S)
+                continue
+            if self._fails.is_set():
+                self._fails.clear()
+                self._note("the journal is written again")
+            return answers
+
+    async def end_stage(self) -> None:
+        """Wait until what came is acknowledged, or cannot be; that and what comes now waits for the next stage."""
+        self._takes.clear()
+        ends = [asyncio.create_task(end) for end in (self._waiting.join(), self._fails.wait())]
+        await asyncio.wait(ends, timeout=WRITE_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        self._writes.clear()
+        self._takes.set()
+
+    def begin_stage(self, admission: ChunkSink) -> None:
+        """Let this admission write what waits and what comes."""
+        self._admission = admission
+        self._takes.set()
+        self._writes.set()
+
+
+def handler_of(play: Any) -> Any:
+    """Return the handler of a server whose every stream is answered by `play`, in bytes."""
+    method = grpc.stream_stream_rpc_method_handler(play)
+    return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
+
+
+def bind(server: Any, listen: str, credentials: Any | None) -> int:
+    """Let a server listen at HOST:PORT, by TLS where there are credentials, and return its port.
+
+    The process may have as many connections from then on as the system allows.
+
+    Raises:
+        FleetError: if it cannot listen there.
+    """
+    raise_open_files()
+    try:
+        port = server.add_insecure_port(listen) if credentials is None else server.add_secure_port(listen, credentials)
+    except RuntimeError:
+        port = 0
+    if not port:
+        raise FleetError(
+            f"fleet: expected to listen at {listen}, found that another program does or the address is not this "
+            "machine's; end that program or correct `listen`."
+        )
+    return int(port)
+
+
+async def next_message(messages: AsyncIterator[bytes]) -> bytes:
+    """Return the next message of a stream.
+
+    Raises:
+        FleetError: if it has ended.
+    """
+    async for data in messages:
+        return data
+    raise FleetError("fleet: expected a hello, found the end of the stream; try again.")
+
+
+def check_hello(hello: wire.Hello, name: str, settings: FleetSettings, address: str = "") -> None:
+    """Refuse a game that may not play; `name` is the one its token was issued for, `address` its machine's.
+
+    Raises:
+        FleetError: naming what differs.
+    """
+    if hello.protocol != PROTOCOL:
+        expected, found = f"protocol {PROTOCOL}", f"{hello.protocol} of soulsgraph {plain(hello.version)}"
+        raise FleetError(f"fleet: expected {expected}, found {found}; install the head's version on the PC.")
+    if hello.pc not in ("", name):
+        raise FleetError(f"fleet: expected the PC that the token was issued for, {name}, found {hello.pc[:40]!r}.")
+    if name == METRICS_READER:
+        raise FleetError(f"fleet: expected a PC's token, found that of {name}, which reads the metrics alone.")
+    if settings.pcs and name not in settings.pcs:
+        raise FleetError(f"fleet: expected a PC of the fleet's file, found {name}; add it there.")
+    if not hello.game.isprintable() or "/" in hello.game or not 1 <= len(hello.game) <= _LONGEST_NAME:
+        raise FleetError(f"{name}: expected a game's name of 1 to {_LONGEST_NAME} characters without a slash.")
+    if not hello.driver.isprintable() or len(hello.driver) > _LONGEST_NAME:
+        raise FleetError(f"{name}: expected a driver's name, found {shown(hello.driver)}; {_REMEDY}.")
+    if not 1 <= hello.lanes <= MOST_LANES:
+        raise FleetError(f"{name}: expected 1 to {MOST_LANES} lanes a game, found {hello.lanes}.")
+    if hello.machine and not _BOOT.fullmatch(hello.machine):
+        found = shown(hello.machine)
+        raise FleetError(f"{name}: expected a machine's id of hexadecimal digits, found {found}; {_REMEDY}.")
+    if not hello.only_asks and not _BOOT.fullmatch(hello.boot):
+        raise FleetError(f"{name}: expected a boot id of hexadecimal digits, found {shown(hello.boot)}; {_REMEDY}.")
+    if found := problem(hello):
+        raise FleetError(f"{name}: expected {found}; {_REMEDY}.")
+    if found := other_code(hello, settings):
+        raise FleetError(f"{name}{address and f' ({address})'}: {found}.")
+
+
+def other_code(hello: wire.Hello, settings: FleetSettings) -> str:
+    """Return in what a game would play otherwise than the head, expected, found and remedy; empty if in nothing."""
+    for what, digest in digests().items():
+        there = hello.digests.get(what, "")
+        if there == digest or (what == CODE and not there and settings.older_hosts):
+            continue
+        remedy = "install the head's version on the PC"
+        if what == CODE and not there:
+            remedy += ", or set `older_hosts = true` in the fleet's file to learn from whatever it plays"
+        found = f"{plain(there[:12]) or 'none'} of soulsgraph {plain(hello.version) or 'unknown'}"
+        head = installed_version()
+        return f"expected the head's {what} ({digest[:12]} of version {head}), found {found}; {remedy}"
+    return ""
+
+
+def bounded_chunk(chunk: wire.Chunk) -> wire.Chunk:
+    """Return a chunk as the journal may keep it, whatever its verdict.
+
+    One that says more than any chunk can keeps its number and the count of its decisions, and no columns: it is refused
+    by name like others that cannot be learned from, so that its PC does not send it again and again.
+
+    Raises:
+        FleetError: if nobody could say which chunk it is.
+    """
+    if not _BOOT.fullmatch(chunk.boot):
+        raise FleetError(f"chunk: expected a boot id of hexadecimal digits, found {shown(chunk.boot)}; {_REMEDY}.")
+    if chunk.sequence > BOUNDS["Chunk.sequence"].high:
+        raise FleetError(f"chunk: expected {problem(wire.Chunk(sequence=chunk.sequence))}; {_REMEDY}.")
+    chunk.DiscardUnknownFields()
+    if not problem(chunk):
+        return chunk
+    return wire.Chunk(
+        boot=chunk.boot,
+        sequence=chunk.sequence,
+        stage=chunk.stage[:LONGEST_NAME],
+        attempt=chunk.attempt[:LONGEST_NAME],
+        weights_version=min(chunk.weights_version, int(BOUNDS["Chunk.weights_version"].high)),
+        decisions={_NO_MODULE: min(sum(chunk.decisions.values()), MOST_MODULES * MOST_DECISIONS)},
+    )
+
+
+def host_of(peer: str) -> str:
+    """Return the host of a stream's other end, which gRPC names with its kind and a port, as `ipv4:10.0.0.7:40122`."""
+    try:
+        return plain_host(split_address(unquote(peer.partition(":")[2]))[0])
+    except ValueError:
+        return peer

@@ -2,7 +2,8 @@
 
 Records lie in segment files named by the position of their first record; each begins with what came before it, so
 that old segments can be removed. A record is on disk before it is acknowledged. What a killed writer left half
-written, and so never acknowledged, is cut off when the journal is opened.
+written, and so never acknowledged, is cut off when the journal is opened. The chunks that it has or had are kept in
+memory as ranges of sequences: none is taken twice.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import secrets
 import struct
 import threading
 import zlib
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,8 +21,8 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
-from soulsgraph_clusters.fleet.gateway.deduplication import ChunkSet, Key, key_of
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Before, Record
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Ranges as RangesMessage
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_envs.core.files import make_folder, sync_file, sync_folder, writing
 from soulsgraph_envs.core.locks import FileLock, HeldError
@@ -31,6 +33,10 @@ SEGMENT_BYTES = 64 * 2**20
 MOST_BYTES = 10**9
 #: The verdict of records that are learned from; those refused have the reason in its place.
 JOURNALED = "journaled"
+#: Ranges that a PC may have: a process of a game has one, and one more for each gap in its sequences.
+MOST_RANGES = 10_000
+#: A chunk by its PC, game, boot and sequence.
+Key = tuple[str, str, str, int]
 _MAGIC = b"soulsgraph journal 1\n"
 #: Before each record: whether it begins a group that is written with one fsync, its size and its checksum.
 _FRAME = struct.Struct("<4sII")
@@ -86,7 +92,7 @@ class Journal:
         self._segment_bytes, self._most_bytes = min(segment_bytes, most_bytes // 16), most_bytes
         self._reading = reading
         #: The chunks that it has, and those that it had before it was pruned.
-        self.seen = ChunkSet()
+        self.deduplication = ChunkSet()
         #: Decisions by `PC/verdict`, since the journal began.
         self.decisions: Counter[str] = Counter()
         self.attempt = ""
@@ -132,7 +138,7 @@ class Journal:
         """
         new: dict[Key, Record] = {}
         for record in records:
-            if (key := key_of(record)) not in self.seen:
+            if (key := key_of(record)) not in self.deduplication:
                 new.setdefault(key, record)
         if not new:
             return []
@@ -226,7 +232,7 @@ class Journal:
             self._lock.close()
 
     def _count(self, record: Record) -> None:
-        self.seen.add(key_of(record))
+        self.deduplication.add(key_of(record))
         self.decisions[f"{record.pc}/{record.refused or JOURNALED}"] += sum(record.chunk.decisions.values())
 
     def _open_segments(self) -> list[_Segment]:
@@ -278,14 +284,14 @@ class Journal:
             raise JournalError(path, f"the journal of {self.stage} {self.attempt}".rstrip(), f"that of {before.stage}")
         if not self.attempt:
             self.attempt, self.batch_shares = before.attempt, dict(before.batch_shares)
-            self.seen = ChunkSet(before)
+            self.deduplication = ChunkSet(before)
             self.decisions.update(before.decisions)
 
     def _begin_segment(self) -> None:
         position, self.attempt = self.end, self.attempt or secrets.token_hex(8)
         before = Before(stage=self.stage, attempt=self.attempt, position=position, decisions=self.decisions)
         before.batch_shares.update(self.batch_shares)
-        self.seen.write_to(before)
+        self.deduplication.write_to(before)
         path, first = self.folder / f"{position:012d}{_SUFFIX}", _MAGIC + _framed(before.SerializeToString(), _FIRST)
         with writing(path):
             try:
@@ -356,3 +362,85 @@ def _locked(folder: Path) -> FileLock:
             return FileLock(folder / _LOCK)
     except HeldError as error:
         raise JournalError(folder, "no other process that writes it", "one", "end that process first") from error
+
+
+def key_of(record: Record) -> Key:
+    """Return which chunk a record holds."""
+    return record.pc, record.game, record.chunk.boot, record.chunk.sequence
+
+
+class Ranges:
+    """A set of whole numbers, kept as ranges of neighbours; `bounds` are first and last of each, rising."""
+
+    def __init__(self, bounds: Sequence[int] = ()) -> None:
+        self._firsts, self._lasts = list(bounds[::2]), list(bounds[1::2])
+
+    @property
+    def bounds(self) -> list[int]:
+        """First and last number of every range, in one list."""
+        return [bound for pair in zip(self._firsts, self._lasts, strict=True) for bound in pair]
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    def __contains__(self, number: int) -> bool:
+        place = bisect_right(self._firsts, number) - 1
+        return place >= 0 and number <= self._lasts[place]
+
+    def add(self, number: int) -> None:
+        """Add a number; one that is there stays."""
+        place = bisect_right(self._firsts, number)
+        if place and number <= self._lasts[place - 1]:
+            return
+        joins_before = place > 0 and self._lasts[place - 1] == number - 1
+        joins_after = place < len(self._firsts) and self._firsts[place] == number + 1
+        if joins_before and joins_after:
+            self._lasts[place - 1] = self._lasts.pop(place)
+            del self._firsts[place]
+        elif joins_before:
+            self._lasts[place - 1] = number
+        elif joins_after:
+            self._firsts[place] = number
+        else:
+            self._firsts.insert(place, number)
+            self._lasts.insert(place, number)
+
+
+class ChunkSet:
+    """The chunks that were taken, as ranges of sequences by `pc/game/boot`; nothing is ever forgotten.
+
+    One thread adds; others may ask `has_room`.
+    """
+
+    def __init__(self, before: Before | None = None) -> None:
+        found = {} if before is None else before.seen
+        self._own = {key: Ranges(ranges.bounds) for key, ranges in found.items()}
+        self._access = threading.Lock()
+        #: How many ranges each PC has.
+        self._counts: Counter[str] = Counter()
+        for key, ranges in self._own.items():
+            self._counts[key.partition("/")[0]] += len(ranges)
+
+    def __contains__(self, chunk: Key) -> bool:
+        *owner, sequence = chunk
+        return sequence in self._own.get("/".join(owner), ())
+
+    def has_room(self, pc: str, game: str, boot: str, sequence: int) -> bool:
+        """Return whether a chunk may be added: what one PC sends may not fill the memory."""
+        near = (sequence - 1, sequence, sequence + 1)
+        with self._access:
+            return self._counts[pc] < MOST_RANGES or any((pc, game, boot, each) in self for each in near)
+
+    def add(self, chunk: Key) -> None:
+        """Add a chunk; one that is there stays."""
+        pc, game, boot, sequence = chunk
+        with self._access:
+            ranges = self._own.setdefault(f"{pc}/{game}/{boot}", Ranges())
+            self._counts[pc] -= len(ranges)
+            ranges.add(sequence)
+            self._counts[pc] += len(ranges)
+
+    def write_to(self, before: Before) -> None:
+        """Write everything into the message that a file of the journal begins with."""
+        for key, ranges in self._own.items():
+            before.seen[key].CopyFrom(RangesMessage(bounds=ranges.bounds))

@@ -11,8 +11,7 @@ from typing import Any
 import grpc
 
 from soulsgraph_clusters.fleet.gateway.admission import MOST_GAMES
-from soulsgraph_clusters.fleet.gateway.folder import read_drained
-from soulsgraph_clusters.fleet.gateway.serving import (
+from soulsgraph_clusters.fleet.gateway.gateway import (
     HELLO_WITHIN_S,
     MOST_LANES,
     SERVER_OPTIONS,
@@ -21,13 +20,12 @@ from soulsgraph_clusters.fleet.gateway.serving import (
     check_hello,
     handler_of,
     host_of,
-    parse_message,
 )
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol import project_digests
-from soulsgraph_clusters.fleet.protocol.messages import plain
-from soulsgraph_clusters.fleet.protocol.security import Tokens, sent_token, server_credentials
-from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError
+from soulsgraph_clusters.fleet.protocol.messages import parse_message, plain
+from soulsgraph_clusters.fleet.protocol.security import Tokens, credentials_of, read_identity, sent_token
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError, read_drained
+from soulsgraph_clusters.fleet.protocol.task import project_problem, projects_of_hello
 
 _WAIT = "the head looks who is there, and trains nothing yet"
 _MOST_STREAMS = 64
@@ -52,7 +50,7 @@ class GameReport:
     lacks: str = ""
 
 
-class RollCall:
+class Preflight:
     """Listen where the fleet's gateway will, until it is closed.
 
     `projects` are the digests of those with which every game's are compared, by name.
@@ -70,7 +68,8 @@ class RollCall:
         self._server = grpc.server(ThreadPoolExecutor(_MOST_STREAMS), options=SERVER_OPTIONS)
         self._server.add_generic_rpc_handlers((handler_of(self._answer),))
         #: The port that it listens on.
-        self.port = bind(self._server, fleet.settings.listen, server_credentials(fleet.settings, fleet.folder))
+        credentials = credentials_of(read_identity(fleet.settings, fleet.folder))
+        self.port = bind(self._server, fleet.settings.listen, credentials)
         self._server.start()
 
     @property
@@ -112,14 +111,14 @@ class RollCall:
             return
         problem, hello = "", wire.Hello()
         try:
-            hello = parse_message(first).hello
+            hello = parse_message(wire.FromGame, first, "PC").hello
             check_hello(hello, name, self._settings, host_of(context.peer()))
         except FleetError as refusal:
             problem = str(refusal)
         game, version, driver = (plain(text) for text in (hello.game, hello.version, hello.driver))
         with self._changed:
-            there = project_digests.of_hello(hello)
-            lacks = project_digests.problem(self._projects, there)
+            there = projects_of_hello(hello)
+            lacks = project_problem(self._projects, there)
             named = tuple(there)[:_MOST_PROJECTS]
             answer = GameReport(name, game, version, driver, min(hello.lanes, MOST_LANES), problem, named, lacks)
             if (name, game) in self._answers or sum(pc == name for pc, _ in self._answers) < MOST_GAMES:

@@ -12,20 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from soulsgraph_clusters.fleet.gateway.admission import Intake, Offers
-from soulsgraph_clusters.fleet.gateway.sessions import GameSession, Sessions
+from soulsgraph_clusters.fleet.gateway.admission import Admission, WeightsPublisher
+from soulsgraph_clusters.fleet.gateway.connections import Connection, Connections
 from soulsgraph_clusters.fleet.protocol.messages import LONGEST_NAME, MOST_COUNT, plain
-from soulsgraph_clusters.fleet.protocol.settings import (
-    ENDED,
-    LAST_FIGHT,
-    LOST,
-    LOST_EPISODES,
-    NOT_SEEN,
-    PLAYING,
-    PUT_ASIDE,
-    REFUSED,
-    RESET_S,
-)
+from soulsgraph_clusters.fleet.protocol.settings import LOST_EPISODES, RESET_S, State
 from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_text, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.files import WriteError, whole_file
@@ -102,12 +92,12 @@ class GameStatus:
     @property
     def plays(self) -> bool:
         """Whether it plays now; what it plays a second is a mean of half a minute."""
-        return self.state in (PLAYING, LAST_FIGHT)
+        return self.state in (State.PLAYING, State.LAST_FIGHT)
 
     @property
     def is_put_aside(self) -> bool:
         """Whether a person at the PC or the head lets it not play."""
-        return self.connected and self.state in PUT_ASIDE
+        return self.connected and self.state in State.PUT_ASIDE
 
     @property
     def share_of_ideal(self) -> float:
@@ -169,15 +159,15 @@ class StatusWriter:
     """
 
     def __init__(
-        self, intake: Intake, sessions: Sessions, elsewhere: Callable[[], Iterable[GameStatus]] = tuple
+        self, admission: Admission, connections: Connections, elsewhere: Callable[[], Iterable[GameStatus]] = tuple
     ) -> None:
-        self._intake, self._sessions, self._described = intake, sessions, Describer(intake, sessions)
+        self._admission, self._connections, self._described = admission, connections, Describer(admission, connections)
         self._elsewhere = elsewhere
         self._next_s, self._began_s = 0.0, time.monotonic()
         self._kept: tuple[GameStatus, ...] | None = None
         self._sums = _Sums()
         #: Games as they were last seen, and when: by an earlier gateway of the stage, or by another gateway.
-        self._earlier = _earlier(intake)
+        self._earlier = _earlier(admission)
         for row, _ in self._earlier.values():
             self._sums.know(row)
 
@@ -189,7 +179,7 @@ class StatusWriter:
     def end(self, version: int) -> None:
         """Write the status for the last time: no game plays or is refused in a stage that is over."""
         self.keep()
-        self._kept = tuple(row for one in self._kept or () if (row := _ended(one, self._intake.named_pcs)))
+        self._kept = tuple(row for one in self._kept or () if (row := _ended(one, self._admission.named_pcs)))
         self.update(version, always=True)
 
     def update(self, version: int, always: bool = False) -> FleetStatus | None:
@@ -199,7 +189,7 @@ class StatusWriter:
             return None
         status = self.describe(version)
         # A full disk is the journal's to report, and no reason to end the gateway.
-        with suppress(WriteError), whole_file(self._intake.journal.folder / STATUS_FILE) as temporary:
+        with suppress(WriteError), whole_file(self._admission.journal.folder / STATUS_FILE) as temporary:
             temporary.write_text(f"{to_json(_table(status))}\n", encoding="utf-8")
         spent_s = time.thread_time() - spent_s
         self._next_s = now + min(max(WRITE_EVERY_S, spent_s / _MOST_SHARE), WRITTEN_WITHIN_S)
@@ -207,7 +197,7 @@ class StatusWriter:
 
     def describe(self, version: int) -> FleetStatus:
         """Return how the games do now."""
-        journal = self._intake.journal
+        journal = self._admission.journal
         games = self._rows(time.monotonic()) if self._kept is None else self._kept
         decisions = dict(journal.decisions)
         now = time.time(), version, journal.end
@@ -215,74 +205,74 @@ class StatusWriter:
 
     def _rows(self, now: float) -> tuple[GameStatus, ...]:
         """Return every game that was seen in the stage, and the PCs that play none: refused, or never seen."""
-        open_now = {session.name for session in self._sessions.live}
+        open_now = {connection.name for connection in self._connections.live}
         earlier, there = self._earlier, {row.name: self._sums.of(row) for row in self._elsewhere()}
         # What another gateway does not report any more is shown as it was.
         self._earlier = earlier | {name: (row, now - row.silent_s) for name, row in there.items()}
         before = {name: _lost(row, row.note, now - heard_s) for name, (row, heard_s) in earlier.items()}
         own: dict[str, GameStatus] = {}
-        for session, latest in self._described.latest():
+        for connection, latest in self._described.latest():
             summed = self._sums.of(latest)
-            row = summed if latest.name in open_now else _lost(summed, session.reason, latest.silent_s)
+            row = summed if latest.name in open_now else _lost(summed, connection.reason, latest.silent_s)
             # Of two gateways that lost a game, the one that heard it last says how it was.
             own[row.name] = min((row, before.get(row.name, row)), key=lambda one: (not one.connected, one.silent_s))
         rows = own | {name: row for name, row in before.items() if name not in own} | there
         seen = {name.partition("/")[0] for name in rows}
-        known = dict(self._sessions.refusals)
+        known = dict(self._connections.refusals)
         # Who is refused tries again every other second; who does not any more is not refused, but gone.
         refused = {pc: one for pc, one in known.items() if now - one[1] < REFUSED_FOR_S}
-        absent = [_absent(pc, REFUSED, now - at_s, reason) for pc, (reason, at_s) in refused.items()]
-        never = [pc for pc in self._intake.named_pcs if pc not in seen and pc not in refused]
-        absent += [_absent(pc, NOT_SEEN, now - self._began_s, _was_refused(known.get(pc))) for pc in never]
+        absent = [_absent(pc, State.REFUSED, now - at_s, reason) for pc, (reason, at_s) in refused.items()]
+        never = [pc for pc in self._admission.named_pcs if pc not in seen and pc not in refused]
+        absent += [_absent(pc, State.NOT_SEEN, now - self._began_s, _was_refused(known.get(pc))) for pc in never]
         return (*rows.values(), *absent)
 
 
 class Describer:
     """Describe the games of one gateway; several threads may ask."""
 
-    def __init__(self, offers: Offers, sessions: Sessions) -> None:
-        self._offers, self._sessions = offers, sessions
+    def __init__(self, publisher: WeightsPublisher, connections: Connections) -> None:
+        self._publisher, self._connections = publisher, connections
         #: What each game's process said in the window, and the last time before it.
         self._said: dict[tuple[str, str], deque[_Said]] = {}
         self._access = threading.Lock()
 
     def games(self) -> tuple[GameStatus, ...]:
         """Return how the connected games do now."""
-        return tuple(row for _, row in self._rows(list(self._sessions.live)))
+        return tuple(row for _, row in self._rows(list(self._connections.live)))
 
-    def latest(self) -> list[tuple[GameSession, GameStatus]]:
-        """Return how every game did that was connected in the stage, beside its latest session."""
-        return self._rows(list(self._sessions.latest))
+    def latest(self) -> list[tuple[Connection, GameStatus]]:
+        """Return how every game did that was connected in the stage, beside its latest connection."""
+        return self._rows(list(self._connections.latest))
 
-    def _rows(self, sessions: Iterable[GameSession]) -> list[tuple[GameSession, GameStatus]]:
+    def _rows(self, connections: Iterable[Connection]) -> list[tuple[Connection, GameStatus]]:
         with self._access:
             said, self._said = self._said, {}
-            return [(session, self._game(session, said, time.monotonic())) for session in sessions]
+            return [(connection, self._game(connection, said, time.monotonic())) for connection in connections]
 
-    def _game(self, session: GameSession, said: Mapping[tuple[str, str], deque[_Said]], now: float) -> GameStatus:
-        hello, health = session.hello, session.health
+    def _game(self, connection: Connection, said: Mapping[tuple[str, str], deque[_Said]], now: float) -> GameStatus:
+        hello, health = connection.hello, connection.health
         metrics = {name: value for name, value in health.metrics.items() if math.isfinite(value)}
         reset_s = _behind(RESET_S, metrics)
-        own = self._said[session.name, hello.boot] = said.get((session.name, hello.boot), deque())
+        own = self._said[connection.name, hello.boot] = said.get((connection.name, hello.boot), deque())
         if not own or own[-1][0] == 0.0:
             # Nothing was said yet: no rate counts from there.
             own.clear()
-        if not own or session.health_s > own[-1][0]:
-            own.append((session.health_s, health.ticks, reset_s))
+        if not own or connection.health_s > own[-1][0]:
+            own.append((connection.health_s, health.ticks, reset_s))
         while len(own) > 2 and own[1][0] < own[-1][0] - WINDOW_S:
             own.popleft()
         (since_s, ticks, reset_before), until_s = own[0], own[-1][0]
         seconds = until_s - since_s or math.inf
         return GameStatus(
-            name=session.name,
+            name=connection.name,
             driver=hello.driver,
             lanes=hello.lanes,
             state=health.state,
             note=health.note,
             ticks_per_s=_rate(health.ticks - ticks, seconds),
             ideal_ticks_per_s=TICKS_PER_S * metrics.get("speed", 0.0),
-            stale_ticks=self._offers.stale_ticks(health.weights_version, now),
-            silent_s=now - session.heard_s,
+            stale_ticks=self._publisher.stale_ticks(health.weights_version, now),
+            silent_s=now - connection.heard_s,
             waiting_chunks=health.waiting_chunks,
             finished=health.finished_decisions,
             lost=_bounded(health.lost_decisions),
@@ -293,7 +283,7 @@ class Describer:
             lost_episodes={name: int(count) for name, count in _behind(LOST_EPISODES, metrics).items()},
             cpu_s=metrics.get("cpu_s", 0.0),
             version=plain(hello.version),
-            address=session.address,
+            address=connection.address,
             boot=hello.boot,
         )
 
@@ -307,9 +297,13 @@ def _table(status: FleetStatus) -> dict[str, Any]:
     return {**vars(status), "games": [vars(game) for game in status.games]}
 
 
+#: What changes of a game that is not connected any more.
+_PLAYS_NOTHING: dict[str, Any] = {"ticks_per_s": 0.0, "reset_share": {}, "connected": False}
+
+
 def _lost(row: GameStatus, reason: str, silent_s: float) -> GameStatus:
     """Return a game that is not connected any more: what it counted is kept, and it plays nothing."""
-    return replace(row, state=LOST, note=reason, ticks_per_s=0.0, reset_share={}, silent_s=silent_s, connected=False)
+    return replace(row, state=State.LOST, note=reason, silent_s=silent_s, **_PLAYS_NOTHING)
 
 
 class _Sums:
@@ -340,11 +334,10 @@ class _Sums:
 def _ended(row: GameStatus, named: Collection[str]) -> GameStatus | None:
     """Return a row as it is when the stage is over: what was connected plays nothing; None for a stranger."""
     if row.is_game:
-        ended: dict[str, Any] = {"state": ENDED, "note": "", "ticks_per_s": 0.0, "reset_share": {}, "connected": False}
-        return replace(row, **ended) if row.connected else row
-    if row.state != REFUSED:
+        return replace(row, state=State.ENDED, note="", **_PLAYS_NOTHING) if row.connected else row
+    if row.state != State.REFUSED:
         return row
-    return replace(row, state=NOT_SEEN, note=_was_refused((row.note, 0.0))) if row.name in named else None
+    return replace(row, state=State.NOT_SEEN, note=_was_refused((row.note, 0.0))) if row.name in named else None
 
 
 def _was_refused(refusal: tuple[str, float] | None) -> str:
@@ -369,15 +362,14 @@ def _absent(pc: str, state: str, silent_s: float, note: str = "") -> GameStatus:
     )
 
 
-def _earlier(intake: Intake) -> dict[str, tuple[GameStatus, float]]:
+def _earlier(admission: Admission) -> dict[str, tuple[GameStatus, float]]:
     """Return the games that an earlier gateway of the stage saw, each with when it was last heard on this clock."""
     # Without that file, or with one that is damaged, they are seen when they come.
-    with suppress(SoulsGraphError, OSError):
-        found = _load(intake.journal.folder / STATUS_FILE)
-        age_s = found.age_s
-        games = [game for game in found.games if game.is_game] if found.attempt == intake.journal.attempt else []
-        return {game.name: (game, time.monotonic() - age_s - game.silent_s) for game in games}
-    return {}
+    last = _last(admission.journal.folder, admission.journal.attempt)
+    if last is None:
+        return {}
+    now, age_s = time.monotonic(), last.age_s
+    return {game.name: (game, now - age_s - game.silent_s) for game in last.games if game.is_game}
 
 
 def _behind(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
@@ -414,10 +406,16 @@ def read_status(journals: Path) -> FleetStatus | None:
 
 def decisions_of(journal: Path, attempt: str) -> Mapping[str, int]:
     """Return what the last status beside a journal says that it holds; nothing where there is none of the attempt."""
+    last = _last(journal, attempt)
+    return {} if last is None else last.decisions
+
+
+def _last(journal: Path, attempt: str) -> FleetStatus | None:
+    """Return the last status beside a journal; None where there is none of the attempt that can be read."""
     with suppress(SoulsGraphError, OSError):
-        found = _load(journal / STATUS_FILE)
-        return found.decisions if found.attempt == attempt else {}
-    return {}
+        last = _load(journal / STATUS_FILE)
+        return last if last.attempt == attempt else None
+    return None
 
 
 def _load(file: Path) -> FleetStatus:
@@ -443,4 +441,4 @@ def _read_game(row: Any, where: Where) -> GameStatus:
         name = row.get("name") if isinstance(row, dict) else None
         if not isinstance(name, str) or len(name) > LONGEST_NAME:
             raise
-        return _absent(name, LOST, 0.0, _UNREADABLE)
+        return _absent(name, State.LOST, 0.0, _UNREADABLE)

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph_clusters.fleet.actor.game_client import PLAY_SHIFT
-from soulsgraph_clusters.fleet.gateway.admission import Intake
+from soulsgraph_clusters.fleet.actor.client import PLAY_SHIFT
+from soulsgraph_clusters.fleet.gateway.admission import Admission
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway
 from soulsgraph_clusters.fleet.gateway.journal import Journal
-from soulsgraph_clusters.fleet.protocol.arrays import decode_columns
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
-from soulsgraph_clusters.fleet.protocol.settings import LAST_FIGHT, PLAYING, PUT_ASIDE, Fleet
+from soulsgraph_clusters.fleet.protocol.messages import decode_columns
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, State
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.combat.rollout import Episodes, Flags
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -158,10 +158,10 @@ class _StageFights:
 
     def see(self, gateway: Gateway, now_s: float) -> None:
         """Note which games play now."""
-        for session in gateway.sessions.live:
-            self._described[session.name] = session.hello.driver, session.hello.lanes
-            if session.health.state in (PLAYING, LAST_FIGHT):
-                self.fights.see(session.name, session.hello.lanes, now_s)
+        for connection in gateway.connections.live:
+            self._described[connection.name] = connection.hello.driver, connection.hello.lanes
+            if connection.health.state in (State.PLAYING, State.LAST_FIGHT):
+                self.fights.see(connection.name, connection.hello.lanes, now_s)
 
     def take(self, record: Record, now_s: float) -> None:
         """Take the fights of a record that was not refused."""
@@ -214,9 +214,9 @@ def play_in_fleet(
     with temporary_folder("soulsgraph-evaluation-") as folder, ExitStack() as open_things:
         journal = Journal(folder / STAGE, STAGE)
         open_things.callback(journal.close)
-        intake = Intake(journal, task, int(derive_seeds(seed)[0]), fleet.settings)
-        intake.freeze(weights)
-        gateway = Gateway(fleet, intake)
+        admission = Admission(journal, task, int(derive_seeds(seed)[0]), fleet.settings)
+        admission.freeze(weights)
+        gateway = Gateway(fleet, admission)
         open_things.callback(gateway.stop, "the evaluation is over")
         gateway.publish(1, weights, {})
         collected = _StageFights(task, wanted, on_finished)
@@ -244,7 +244,7 @@ def _collect(gateway: Gateway, journal: Journal, collected: _StageFights, alone_
             if not record.refused:
                 heard_s = now_s
                 collected.take(record, now_s)
-        if any(session.health.state in PUT_ASIDE for session in gateway.sessions.live):
+        if any(connection.health.state in State.PUT_ASIDE for connection in gateway.connections.live):
             heard_s = now_s
         journal.prune(position)
         fights.lose(now_s, alone_for_s)

@@ -20,9 +20,15 @@ import numpy as np
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
 from soulsgraph_clusters.fleet.gateway.gateway import PUBLISH_EVERY_S, STOP_WITHIN_S
-from soulsgraph_clusters.fleet.gateway.gateway_process import GatewayGroup
-from soulsgraph_clusters.fleet.gateway.gateway_runner import FLEET, MOST_RECORDS, FleetStage, JournalSlice, read_chunk
 from soulsgraph_clusters.fleet.gateway.journal import JOURNALED, Journal
+from soulsgraph_clusters.fleet.gateway.process import (
+    FLEET,
+    MOST_RECORDS,
+    FleetStage,
+    GatewayGroup,
+    JournalSlice,
+    read_chunk,
+)
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, decisions_of
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.protocol.settings import rest_share

@@ -11,11 +11,10 @@ from pathlib import Path
 import ray
 
 from soulsgraph_clusters.fleet.actor.host import END_WITHIN_S, HostOptions, playing
-from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
-from soulsgraph_clusters.fleet.protocol.security import Tokens, write_file, write_token_file
+from soulsgraph_clusters.fleet.protocol.security import Tokens, make_certificates, write_file, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetSettings
 from soulsgraph_clusters.sessions.local_ray import free_port
-from soulsgraph_clusters.sessions.restarting_actor import Keeper
+from soulsgraph_clusters.sessions.restarting_actor import RestartingActor
 from soulsgraph_clusters.sessions.session import Session, find_places
 from soulsgraph_envs.core.access import PRIVATE, is_loopback, join_address
 from soulsgraph_envs.core.files import temporary_folder
@@ -33,7 +32,7 @@ _logger = logging.getLogger("soulsgraph")
 
 
 @contextmanager
-def games_as_fleet(file: Path, session: Session, spool: Path, game_pcs: int) -> Iterator[Fleet]:
+def local_games(file: Path, session: Session, spool: Path, game_pcs: int) -> Iterator[Fleet]:
     """Play the games of a file for one run, and yield the fleet that they are.
 
     In a private session this machine plays them all, and keeps in `spool` what a run that was killed has not received.
@@ -86,7 +85,7 @@ def _play_on_game_pcs(games: Sequence[GameSettings], session: Session, folder: P
     with ExitStack() as stack:
         for name, game in zip(names, games, strict=True):
             own = actor.remote(settings.listen, tokens.issue(name), ca, game)
-            stack.callback(Keeper(name, own, _TRY_EVERY_S, _END_WITHIN_S).end)
+            stack.callback(RestartingActor(name, own, _TRY_EVERY_S, _END_WITHIN_S).end)
         yield Fleet(settings, folder)
 
 

@@ -1,18 +1,30 @@
-"""What each field of a message may hold: every number, text and size that comes by the wire, in both directions.
+"""What messages between a PC and the head hold, and how it is checked, in both directions.
 
-What only describes (a game's health, the reason of a stop) is brought within its bounds, so that a wrong number
-costs nobody a fight. What decides anything is refused by name.
+First the bounds of every number, text and size. What only describes (a game's health, the reason of a stop) is brought
+within its bounds, so that a wrong number costs nobody a fight; what decides anything is refused by name. Then
+transitions, episodes and weights as bytes: safetensors files, checked column by column when read.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import save
 
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.settings import MOST_MESSAGE_BYTES, FleetError
-from soulsgraph_envs.core.errors import shown
+from soulsgraph_envs.combat.rollout import Episodes
+from soulsgraph_envs.core.config import Where, parse
+from soulsgraph_envs.core.errors import SoulsGraphError, shown
+from soulsgraph_envs.core.state import STATE_SIZE
+from soulsgraph_policies.agents.inference import Weights
+from soulsgraph_policies.agents.library import WEIGHTS, TensorError, read_tensors
+from soulsgraph_policies.learning.sampler import Chunk, Moments, Transitions
 
 #: Decisions of a module in one chunk, far more than a second of any game brings; modules of a stage.
 MOST_DECISIONS, MOST_MODULES = 8192, 64
@@ -46,7 +58,7 @@ def _text(length: int) -> Bound:
     return Bound(length=length)
 
 
-_NAME, _ID, _FLAG = _text(LONGEST_NAME), _text(64), _whole(1)
+_NAME, _ID, _YES_NO = _text(LONGEST_NAME), _text(64), _whole(1)
 #: Every field of what games and heads send each other, by message and name; a test compares it with the messages.
 BOUNDS: dict[str, Bound] = {
     # Other protocols, names and numbers of lanes are refused with a reason of their own.
@@ -58,9 +70,9 @@ BOUNDS: dict[str, Bound] = {
     "Hello.driver": _NAME,
     "Hello.lanes": _whole(2**31 - 1),
     "Hello.digests": Bound(length=LONGEST_NAME, entries=1_000),
-    "Hello.only_asks": _FLAG,
+    "Hello.only_asks": _YES_NO,
     "Hello.machine": _ID,
-    "Hello.reads_acknowledged": _FLAG,
+    "Hello.reads_acknowledged": _YES_NO,
     "Chunk.boot": _ID,
     "Chunk.sequence": _whole(MOST_COUNT),
     "Chunk.stage": _NAME,
@@ -94,20 +106,20 @@ BOUNDS: dict[str, Bound] = {
     "Acknowledgement.sequences": _whole(MOST_COUNT, entries=2**18),
     "Acknowledgement.refused": _whole(MOST_COUNT, LONGEST_NAME, MOST_MODULES),
     "Stop.reason": _text(_LONGEST_REASON),
-    "Stop.refused": _FLAG,
-    "Stop.after_fight": _FLAG,
+    "Stop.refused": _YES_NO,
+    "Stop.after_fight": _YES_NO,
     "ToGame.acknowledged": Bound(entries=2**16),
 }
 #: Messages that only describe.
 _DESCRIBING = ("Health", "Stop")
-#: Messages for which `serving.check_hello` and `serving.bounded_chunk` name what is wrong.
+#: Messages for which `gateway.check_hello` and `gateway.bounded_chunk` name what is wrong.
 _WITH_REFUSALS = ("Hello", "Chunk")
 _REMEDY = "use the head's version of soulsgraph on the PC"
 
 Message = TypeVar("Message", wire.FromGame, wire.ToGame)
 
 
-def parse(kind: type[Message], data: bytes, who: str) -> Message:
+def parse_message(kind: type[Message], data: bytes, who: str) -> Message:
     """Return a message whose fields are within their bounds; a hello and a chunk have refusals of their own.
 
     Raises:
@@ -173,7 +185,7 @@ def _clamp(kind: str, message: Any) -> None:
         bound = BOUNDS[f"{kind}.{field.name}"]
         if _is_map(value):
             kept = {
-                plain(name, bound.length): _within(value[name], bound)
+                plain(name, bound.length): _clamped(value[name], bound)
                 for name in sorted(value)[: bound.entries]
                 if math.isfinite(value[name])
             }
@@ -182,14 +194,275 @@ def _clamp(kind: str, message: Any) -> None:
         elif isinstance(value, str):
             setattr(message, field.name, plain(" ".join(value.split()), bound.length))
         else:
-            setattr(message, field.name, _within(value, bound))
+            setattr(message, field.name, _clamped(value, bound))
 
 
-def _within(value: Any, bound: Bound) -> Any:
+def _clamped(value: Any, bound: Bound) -> Any:
     kind = type(value)
     return kind(min(max(value, bound.low), bound.high))
+
+
+def to_bytes(message: wire.ToGame) -> bytes:
+    """Return a message as it is sent."""
+    data: bytes = message.SerializeToString()
+    return data
 
 
 def plain(text: str, most: int = 40) -> str:
     """Return the beginning of a peer's text as it may stand in one line."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:most])
+
+
+Arrays = dict[str, npt.NDArray[Any]]
+_Owned = dict[str, dict[str, "_Column"]]
+
+#: Observations, rewards and seconds are far smaller in any fight; the square of one still is a float32.
+_MOST_VALUE = 1e9
+_TRANSITIONS, _EPISODES = "transitions", "episodes"
+#: Types of columns by their names in a file.
+_COLUMNS = "F32", "F64", "I64", "BOOL"
+_FLOAT, _DOUBLE, _INTEGER, _FLAG = np.float32, np.float64, np.int64, np.bool_
+_TRANSITION_TYPES: dict[str, Any] = {
+    "observations": _FLOAT,
+    "next_observations": _FLOAT,
+    "actions": _INTEGER,
+    "rewards": _FLOAT,
+    "terminated": _FLAG,
+    "ticks": _INTEGER,
+    "lanes": _INTEGER,
+    "episodes": _INTEGER,
+}
+_EPISODE_TYPES: dict[str, Any] = {
+    "lanes": _INTEGER,
+    "lengths": _INTEGER,
+    "seconds": _DOUBLE,
+    "won": _FLAG,
+    "died": _FLAG,
+    "rows": _FLOAT,
+    "terms": _FLOAT,
+}
+
+
+def encode_columns(chunk: Chunk) -> bytes:
+    """Return a chunk's transitions and episodes as bytes."""
+    arrays: Arrays = {}
+    for module, transitions in chunk.transitions.items():
+        for field in fields(Transitions):
+            arrays[f"{_TRANSITIONS}/{module}/{field.name}"] = _typed(transitions, field.name, _TRANSITION_TYPES)
+    for skill, episodes in chunk.episodes.items():
+        if len(episodes):
+            for name in _EPISODE_TYPES:
+                arrays[f"{_EPISODES}/{skill}/{name}"] = _typed(episodes, name, _EPISODE_TYPES)
+    return save(arrays)
+
+
+def _typed(owner: object, name: str, types: Mapping[str, Any]) -> npt.NDArray[Any]:
+    return np.ascontiguousarray(getattr(owner, name), types[name])
+
+
+def decode_columns(data: bytes, spaces: Mapping[str, tuple[int, int]], terms: Mapping[str, int]) -> Chunk:
+    """Read what `encode_columns` wrote, and refuse whatever the stage's modules and skills could not have sent.
+
+    `spaces` maps each module to its observed values and its number of actions, `terms` each skill to its number of
+    reward terms.
+
+    Raises:
+        FleetError: naming the column that is missing, unknown, of another type or shape, or out of range.
+    """
+    head = data[: 8 + int.from_bytes(data[:8], "little")]
+    if len(head) > _LONGEST_HEAD:
+        raise _refusal(f"a head of at most {_LONGEST_HEAD:,} bytes", f"{len(head):,}")
+    key = head, tuple(spaces.items()), tuple(terms.items())
+    form = _forms.get(key)
+    if form is None or form.size != len(data):
+        # Each chunk's numbers are looked at below, its form once.
+        arrays = _load(data, _COLUMNS, finite=False)
+        form = _form_of(data, head, arrays, spaces, terms)
+        if len(_forms) >= _MOST_FORMS:
+            _forms.clear()
+        if len(head) <= _LONGEST_KEPT:
+            _forms[key] = form
+    transitions, episodes, whole = {}, {}, bytearray(data)
+    for module, columns in form.transitions.items():
+        transitions[module] = Transitions(*_at(whole, columns))
+        _require_decisions(module, transitions[module], spaces[module][1])
+    for skill, columns in form.episodes.items():
+        episodes[skill] = Episodes(*_at(whole, columns))
+        if not all(_within(getattr(episodes[skill], name)) for name in _EPISODE_TYPES):
+            raise _refusal(f"episodes of {skill} with values to {_MOST_VALUE:g}", "others")
+    return Chunk(transitions, episodes, 0)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """Where one array lies in a file."""
+
+    shape: tuple[int, ...]
+    type: npt.DTypeLike
+    offset: int
+
+
+@dataclass(frozen=True)
+class _Form:
+    """Which columns a file has, and where: files of one head differ in values alone, and their form is checked once."""
+
+    size: int
+    transitions: Mapping[str, Sequence[_Column]]
+    episodes: Mapping[str, Sequence[_Column]]
+
+
+#: Forms by head, and what the stage's modules and skills have.
+_forms: dict[tuple[Any, ...], _Form] = {}
+_MOST_FORMS, _LONGEST_KEPT = 512, 2**14
+#: Some hundred bytes a column, of more modules than a stage can have.
+_LONGEST_HEAD = 2**17
+
+
+def _at(whole: bytearray, columns: Sequence[_Column]) -> list[Any]:
+    return [np.ndarray(one.shape, one.type, whole, one.offset) for one in columns]
+
+
+def _form_of(
+    data: bytes, head: bytes, arrays: Arrays, spaces: Mapping[str, tuple[int, int]], terms: Mapping[str, int]
+) -> _Form:
+    """Return the form of a file that was loaded; raises FleetError where it is not that of the stage's chunks."""
+    places, found = _places(head), {_TRANSITIONS: _Owned(), _EPISODES: _Owned()}
+    for name, array in arrays.items():
+        kind, _, rest = name.partition("/")
+        owner, _, column = rest.rpartition("/")
+        if kind not in found or owner not in (spaces if kind == _TRANSITIONS else terms):
+            raise _refusal("a column of the stage's modules and skills", repr(name[:100]))
+        begin = places.get(name, 0)
+        # At another place it would be slow to read, or could not be on some processors.
+        if begin % array.itemsize:
+            raise _refusal("each column at a multiple of its values' size", repr(name[:100]))
+        found[kind].setdefault(owner, {})[column] = _Column(array.shape, array.dtype, begin)
+    for module, columns in found[_TRANSITIONS].items():
+        size = spaces[module][0]
+        _check(module, columns, _TRANSITION_TYPES, {"observations": size, "next_observations": size})
+    for skill, columns in found[_EPISODES].items():
+        _check(skill, columns, _EPISODE_TYPES, {"rows": STATE_SIZE, "terms": terms[skill]})
+    transitions, episodes = (
+        {owner: [columns[name] for name in types] for owner, columns in found[kind].items()}
+        for kind, types in ((_TRANSITIONS, _TRANSITION_TYPES), (_EPISODES, _EPISODE_TYPES))
+    )
+    return _Form(len(data), transitions, episodes)
+
+
+def _places(head: bytes) -> dict[str, int]:
+    """Return where each array of a loaded file begins, by its name."""
+    try:
+        table = parse(head[8:].decode("utf-8"), "JSON", Where("chunk"))
+    except SoulsGraphError as error:
+        raise _refusal("the head of a safetensors file", shown(str(error))) from error
+    return {name: len(head) + entry["data_offsets"][0] for name, entry in table.items() if name != "__metadata__"}
+
+
+def write_moments(moments: Mapping[str, Moments], chunk: wire.Chunk) -> None:
+    """Write when a chunk's transitions were played, and the oldest weights that decided, into its message."""
+    for _, own in sorted(moments.items()):
+        chunk.versions.extend(own.versions.tolist())
+        chunk.ticks.extend(own.ticks.tolist())
+    chunk.weights_version = min(chunk.versions, default=0)
+
+
+def check_moments(chunk: wire.Chunk) -> None:
+    """Check what `write_moments` wrote; an older host writes nothing.
+
+    Raises:
+        FleetError: if there are not as many as decisions, the oldest weights are others than the chunk says, or numbers
+            are larger than any can be.
+    """
+    versions, ticks = chunk.versions, chunk.ticks
+    if chunk.weights_version > MOST_VERSION:
+        raise _refusal(f"weights of a version to {MOST_VERSION}", str(chunk.weights_version))
+    if not versions and not ticks:
+        return
+    count = sum(chunk.decisions.values())
+    if not len(versions) == len(ticks) == count or min(versions) != chunk.weights_version:
+        expected = f"versions and ticks of {count} decisions, the oldest {chunk.weights_version}"
+        raise _refusal(expected, f"{len(versions)} and {len(ticks)}, or others")
+    if max(versions) > MOST_VERSION or max(ticks) > MOST_COUNT:
+        raise _refusal(f"versions to {MOST_VERSION} and ticks to {MOST_COUNT}", f"{max(versions)} and {max(ticks)}")
+
+
+def read_moments(chunk: wire.Chunk) -> dict[str, Moments]:
+    """Read what `write_moments` wrote, (n,) each, by module; nothing of an older host.
+
+    Raises:
+        FleetError: as `check_moments`.
+    """
+    check_moments(chunk)
+    if not chunk.versions:
+        return {}
+    names = sorted(chunk.decisions)
+    places = np.cumsum([chunk.decisions[name] for name in names])[:-1]
+    columns = (np.split(np.array(values, np.int64), places) for values in (chunk.versions, chunk.ticks))
+    return {name: Moments(*own) for name, *own in zip(names, *columns, strict=True)}
+
+
+def _require_decisions(module: str, found: Transitions, actions: int) -> None:
+    """Require values that a module's transitions can have; raises FleetError."""
+    within = (
+        (found.actions >= 0).all() and (found.actions < actions).all(),
+        (found.ticks >= 1).all() and (found.lanes >= 0).all(),
+        # Who numbers a boot's episodes adds to them.
+        (found.episodes >= 0).all() and (found.episodes <= MOST_COUNT).all(),
+        all(_within(one) for one in (found.observations, found.next_observations, found.rewards, found.ticks)),
+        _within(found.terminated),
+    )
+    if not all(within):
+        raise _refusal(f"decisions of {module}'s {actions} actions with values to {_MOST_VALUE:g}", "others")
+
+
+def _within(values: npt.NDArray[Any]) -> bool:
+    if values.dtype == _FLAG:
+        # Of a known form only the first file's flags were looked at when it was loaded.
+        return bool((values.view(np.uint8) <= 1).all())
+    # NaN is not, either.
+    return bool((values <= _MOST_VALUE).all() and (values >= -_MOST_VALUE).all())
+
+
+def _check(owner: str, columns: Mapping[str, _Column], types: Mapping[str, Any], widths: Mapping[str, int]) -> None:
+    """Check names, types and shapes of one owner's columns, and their number of rows."""
+    if columns.keys() != types.keys():
+        raise _refusal(f"the columns {', '.join(types)} of {owner}", ", ".join(sorted(columns))[:200])
+    count = columns["lanes"].shape[0] if columns["lanes"].shape else 0
+    if not 1 <= count <= MOST_DECISIONS:
+        raise _refusal(f"1 to {MOST_DECISIONS} rows of {owner}", str(count))
+    for name, column in columns.items():
+        shape = (count, widths[name]) if name in widths else (count,)
+        if column.type != types[name] or column.shape != shape:
+            expected = f"{owner}'s {name} as {np.dtype(types[name])} {shape}"
+            raise _refusal(expected, f"{column.type} {column.shape}")
+
+
+def _refusal(expected: str, found: str) -> FleetError:
+    return FleetError(f"chunk: expected {expected}, found {found}; use the head's version of soulsgraph on the PC.")
+
+
+def _load(data: bytes, kinds: Collection[str], finite: bool) -> Arrays:
+    if len(data) > MOST_MESSAGE_BYTES:
+        raise _refusal(f"at most {MOST_MESSAGE_BYTES:,} bytes", f"{len(data):,}")
+    try:
+        return read_tensors(data, kinds, finite)
+    except TensorError as error:
+        raise _refusal("a safetensors file", str(error)) from error
+
+
+def encode_weights(weights: Mapping[str, Weights]) -> bytes:
+    """Return modules' arrays by name as bytes."""
+    return save({f"{module}/{name}": array.copy() for module, own in weights.items() for name, array in own.items()})
+
+
+def decode_weights(data: bytes) -> dict[str, Weights]:
+    """Read what `encode_weights` wrote.
+
+    Raises:
+        FleetError: if it is no such file, or has numbers that are not finite.
+    """
+    weights: dict[str, Weights] = {}
+    for key, array in _load(data, WEIGHTS, finite=True).items():
+        module, _, name = key.partition("/")
+        weights.setdefault(module, {})[name] = array
+    return weights

@@ -1,12 +1,20 @@
-"""The fleet's file, on the head: where it listens, which PCs it has, and what it tolerates."""
+"""The fleet's file, on the head: where it listens, which PCs it has, and what it tolerates; and what lies beside it.
+
+That is a lock, for one head at a time (two would take turns on the port, and share the PCs), and the PCs that are
+drained: a running gateway looks at that file, and lets them play no longer.
+"""
 
 from __future__ import annotations
 
 import ast
+import errno
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -16,8 +24,10 @@ from typing import Annotated
 import soulsgraph_envs
 from soulsgraph_envs.core import access
 from soulsgraph_envs.core.access import is_loopback
-from soulsgraph_envs.core.config import Between, Where, load
+from soulsgraph_envs.core.config import Between, Where, load, to_json, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
+from soulsgraph_envs.core.files import locked, whole_file, writing
+from soulsgraph_envs.core.locks import FileLock, HeldError
 
 #: The version of the messages between a PC and the head.
 PROTOCOL = 1
@@ -26,20 +36,26 @@ SERVICE, METHOD = "soulsgraph.fleet.v1.Fleet", "Play"
 MOST_MESSAGE_BYTES = 4 * 2**20
 #: After this silence a PC counts as lost.
 SILENT_AFTER_S = 5.0
-#: States of a game, as its health says; in those out of play people may be needed.
-WAITING, PLAYING, BROKEN, CANNOT_PLAY, PAUSED = "waiting for a task", "playing", "broken", "cannot play", "paused"
-DRAINED, REFUSED, LAST_FIGHT = "drained", "refused", "playing its last fight"
-#: States of what is not connected, beside `REFUSED`: a game that was, and a PC that never was in the stage.
-LOST, NOT_SEEN = "lost", "not seen"
-#: The state of a game that was connected when its stage was over, in the last status of that.
-ENDED = "stage over"
-OUT_OF_PLAY = (BROKEN, CANNOT_PLAY, PAUSED, DRAINED)
-#: Those that a person brought about and ends: they are waited for, however long.
-PUT_ASIDE = (PAUSED, DRAINED)
 #: How the names of a game's metrics begin that have a phase of its resets, or a reason, behind.
 RESET_S, LOST_EPISODES = "reset_s/", "lost_episodes/"
 #: The name whose token reads the metrics, and plays nothing.
 METRICS_READER = "metrics"
+
+
+class State:
+    """States of a game, as its health says, and of what is not connected."""
+
+    WAITING, PLAYING, LAST_FIGHT = "waiting for a task", "playing", "playing its last fight"
+    BROKEN, CANNOT_PLAY, PAUSED, DRAINED = "broken", "cannot play", "paused", "drained"
+    REFUSED = "refused"
+    #: A game that was connected, and a PC that never was in the stage.
+    LOST, NOT_SEEN = "lost", "not seen"
+    #: A game that was connected when its stage was over, in the last status of that.
+    ENDED = "stage over"
+    #: In these people may be needed.
+    OUT_OF_PLAY = (BROKEN, CANNOT_PLAY, PAUSED, DRAINED)
+    #: Those that a person brought about and ends: they are waited for, however long.
+    PUT_ASIDE = (PAUSED, DRAINED)
 
 
 class FleetError(SoulsGraphError):
@@ -222,7 +238,7 @@ _DECIDING: Mapping[str, Sequence[str]] = {
         *("learning/hyperparameters.py", "learning/sampler.py"),
     ),
     "soulsgraph_clusters": (
-        *("fleet/protocol/arrays.py", "fleet/protocol/task.py", "fleet/actor/game_client.py", "fleet/actor/spool.py"),
+        *("fleet/protocol/messages.py", "fleet/protocol/task.py", "fleet/actor/client.py", "fleet/actor/spool.py"),
     ),
 }
 #: The name of their digest; hosts of earlier versions report none.
@@ -271,3 +287,106 @@ def _digest(folder: Path, pattern: str) -> str:
         text = file.read_bytes().replace(b"\r\n", b"\n")
         digest.update(f"{file.relative_to(folder).as_posix()} {len(text)}\n".encode() + text)
     return digest.hexdigest()
+
+
+_LOCK = "head.lock"
+#: What a head that was killed listened on is free after so long at most.
+HELD_FOR_S = 20.0
+_RETRY_AFTER_S = 0.2
+
+
+@contextmanager
+def sole_head(fleet: Fleet) -> Iterator[None]:
+    """Keep other heads away from a fleet's file meanwhile; what it listens on must be free, and this machine's.
+
+    Raises:
+        FleetError: if another head uses the file, or its addresses cannot be listened on.
+        WriteError: if the file's folder cannot be written.
+    """
+    try:
+        with writing(fleet.folder / _LOCK):
+            lock = FileLock(fleet.folder / _LOCK, mode=0o600)
+    except HeldError as error:
+        raise FleetError(
+            f"{fleet.folder}: expected no other head that uses this fleet's file, found one that trains or "
+            "evaluates; wait for its end, or use a file with another `listen` in another folder."
+        ) from error
+    with lock:
+        for name, address in (("listen", fleet.settings.listen), ("metrics", fleet.settings.metrics)):
+            if address:
+                _await_free(name, *split_address(address, name))
+        yield
+
+
+def _await_free(name: str, host: str, port: int) -> None:
+    until_s = time.monotonic() + HELD_FOR_S
+    while True:
+        try:
+            _bind(host, port)
+            return
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise FleetError(
+                    f"fleet: expected `{name}` as an address of this machine, found {host}, which is none; correct the "
+                    "fleet's file."
+                ) from error
+            if time.monotonic() > until_s:
+                raise FleetError(
+                    f"fleet: expected port {port} of {host} free for `{name}`, found that another program listens "
+                    "there; end that program, or choose another port."
+                ) from error
+        time.sleep(_RETRY_AFTER_S)
+
+
+def _bind(host: str, port: int) -> None:
+    family, kind, *_, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    with socket.socket(family, kind) as probe:
+        with suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(where)
+
+
+#: The reason in the stop that a drained PC's games get.
+DRAINED_REASON = "the head drained this PC"
+_DRAINED_FILE = "drained.json"
+
+
+@dataclass(frozen=True)
+class _DrainList:
+    """The PCs by name."""
+
+    pcs: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name in self.pcs:
+            check_name(name)
+
+
+def read_drained(folder: Path) -> frozenset[str]:
+    """Return the PCs that play no longer.
+
+    Raises:
+        DataError: if the file is damaged.
+        FleetError: if it has a name that no PC can have.
+    """
+    file = folder / _DRAINED_FILE
+    return frozenset(load(_DrainList, Where(file)).pcs) if file.exists() else frozenset()
+
+
+def set_drained(folder: Path, pc: str, drained: bool) -> None:
+    """Let a PC play no longer, or again.
+
+    Raises:
+        FleetError: for a name that no PC can have.
+        WriteError: if the file cannot be written.
+    """
+    check_name(pc)
+    with locked(folder):
+        names = read_drained(folder) | {pc} if drained else read_drained(folder) - {pc}
+        if not names:
+            with writing(folder / _DRAINED_FILE):
+                (folder / _DRAINED_FILE).unlink(missing_ok=True)
+            return
+        text = to_json(to_table(_DrainList(tuple(sorted(names)))), indent=1)
+        with whole_file(folder / _DRAINED_FILE) as temporary:
+            temporary.write_text(f"{text}\n", encoding="utf-8")

@@ -1,27 +1,42 @@
-"""What a fleet's games play in a stage: scenario, skills, who plays each of them, who learns and how it explores."""
+"""What a fleet's games play in a stage: scenario, skills, who plays each of them, who learns and how it explores.
+
+Projects of own skills are named by name and digest, never by a place: a PC has those that a person there named to its
+host, or installed, and nothing that is received leads to an import.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 
 import numpy as np
 
-from soulsgraph_clusters.fleet.protocol import project_digests
+from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.protocol.settings import FleetError
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.core.config import Where, parse, read_table, shipped_names, to_json, to_table
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
 from soulsgraph_envs.skills import Skill, SkillOptions, make_skill, training_scenario
 from soulsgraph_envs.skills.definition import definition_of
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names_at
+from soulsgraph_policies.agents.projects import is_name, loaded_projects, projects_of
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.sampler import SampledModule, Sampler
 
 _REMEDY = "use the head's version of soulsgraph on the PC"
+#: How the keys of a hello's digests begin that are of projects.
+_KEY = "project/"
+_PROJECT_DIGEST = re.compile(r"[0-9a-f]{64}(:[0-9a-f]{64})?")
+#: A digest is shown by its first digits.
+_SHOWN = 16
+_COPY_PROJECT = (
+    "copy the head's project to the PC, name its folder to the host there (`project`), and start the host anew"
+)
 
 
 @dataclass(frozen=True)
@@ -68,10 +83,10 @@ class StageTask:
 
     def _check_skills(self) -> None:
         """Check that this process has the code of every skill as the head has it."""
-        project_digests.require(self.projects, project_digests.digests_here(), "skills")
+        require_projects(self.projects, project_digests(), "skills")
         for name in self.plays:
             definition_of(name)
-        if unnamed := project_digests.digests_of(self.plays).keys() - self.projects.keys():
+        if unnamed := digests_of_skills(self.plays).keys() - self.projects.keys():
             raise SoulsGraphError(
                 f"skills: expected the digest of every project whose skills it has, found none of "
                 f"{', '.join(sorted(unnamed))}; {_REMEDY}."
@@ -170,3 +185,50 @@ def _no_weights(skill: Skill) -> Weights:
         weight: np.zeros((actions, size), np.float32),
         bias: np.zeros(actions, np.float32),
     }
+
+
+def project_digests() -> dict[str, str]:
+    """Return the digest of every project that is loaded in this process, by name."""
+    return {name: loaded.digest for name, loaded in loaded_projects().items()}
+
+
+def digests_of_skills(skills: Iterable[str]) -> dict[str, str]:
+    """Return the digest of every project that declares some of these skills, by name."""
+    return {name: loaded.digest for name, loaded in projects_of(skills).items()}
+
+
+def projects_in_hello() -> dict[str, str]:
+    """Return what a hello says of the projects that are loaded here."""
+    return {f"{_KEY}{name}": digest for name, digest in project_digests().items()}
+
+
+def projects_of_hello(hello: wire.Hello) -> dict[str, str]:
+    """Return the digests of the projects that a PC has, by name; what is no name or no digest is left out."""
+    said = {key.removeprefix(_KEY): digest for key, digest in hello.digests.items() if key.startswith(_KEY)}
+    return {
+        name: digest for name, digest in sorted(said.items()) if is_name(name) and _PROJECT_DIGEST.fullmatch(digest)
+    }
+
+
+def project_problem(needed: Mapping[str, str], there: Mapping[str, str]) -> str:
+    """Return which needed project is missing or has other code, expected, found and remedy; empty if none."""
+    for name, digest in needed.items():
+        if there.get(name) != digest:
+            code, _, data = digest.partition(":")
+            own_code, _, own_data = there.get(name, "").partition(":")
+            same = code == own_code
+            what, head, own = ("data files", data, own_data) if same else ("code", code, own_code)
+            other = f"other {what} ({own[:_SHOWN] or 'none'})" if name in there else "none of that name"
+            expected = f"the project {shown(name)} with the head's {what} ({head[:_SHOWN] or 'none'})"
+            return f"expected {expected}, found {other}; {_COPY_PROJECT}"
+    return ""
+
+
+def require_projects(needed: Mapping[str, str], there: Mapping[str, str], who: str) -> None:
+    """Refuse who lacks a project that is needed, or has other code of it.
+
+    Raises:
+        FleetError: naming the project, both digests and the remedy.
+    """
+    if found := project_problem(needed, there):
+        raise FleetError(f"{who}: {found}.")

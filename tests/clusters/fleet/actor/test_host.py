@@ -16,11 +16,9 @@ from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.actor import host
 from soulsgraph_clusters.fleet.actor.host import GameProcess, HostOptions, ask
 from soulsgraph_clusters.fleet.actor.spool import Spool
-from soulsgraph_clusters.fleet.gateway.folder import sole_head
 from soulsgraph_clusters.fleet.gateway.metrics import Exporter
-from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
-from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
-from soulsgraph_clusters.fleet.protocol.settings import METHOD, SERVICE, Fleet, FleetError, FleetSettings
+from soulsgraph_clusters.fleet.protocol.security import Tokens, make_certificates, write_token_file
+from soulsgraph_clusters.fleet.protocol.settings import METHOD, SERVICE, Fleet, FleetError, FleetSettings, sole_head
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters

@@ -20,8 +20,7 @@ from fakes.waiting import until
 from soulsgraph_clusters.fleet.actor import stream
 from soulsgraph_clusters.fleet.actor.host import HostOptions
 from soulsgraph_clusters.fleet.actor.stream import Head
-from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
-from soulsgraph_clusters.fleet.protocol.security import key_pem, read_pair, write_token_file
+from soulsgraph_clusters.fleet.protocol.security import key_pem, make_certificates, read_pair, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import FleetError
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.access import USE_PROXY
@@ -39,7 +38,7 @@ def here(tmp_path, lock_on_task):
 
 
 def _live(here):
-    return [session.name for session in here.gateway.sessions.live]
+    return [connection.name for connection in here.gateway.connections.live]
 
 
 @pytest.mark.parametrize("first", [True, False])

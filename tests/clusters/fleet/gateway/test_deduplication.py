@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soulsgraph_clusters.fleet.gateway import admission, deduplication
-from soulsgraph_clusters.fleet.gateway.deduplication import ChunkSet, Ranges
+from soulsgraph_clusters.fleet.gateway import admission, journal
+from soulsgraph_clusters.fleet.gateway.journal import ChunkSet, Ranges
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Before
 
 
@@ -38,7 +38,7 @@ _KEYS = st.tuples(
 def test_a_full_memory_takes_what_lies_beside_a_range_and_no_new_one(keys, most):
     found, kept = ChunkSet(), set()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deduplication, "MOST_RANGES", most)
+        patch.setattr(journal, "MOST_RANGES", most)
         for key in keys:
             *owner, sequence = key
             ranges = sum(one[0] == key[0] and (*one[:3], one[3] - 1) not in kept for one in kept)
@@ -57,7 +57,7 @@ def test_a_full_memory_takes_what_lies_beside_a_range_and_no_new_one(keys, most)
 
 @pytest.fixture
 def few(monkeypatch):
-    monkeypatch.setattr(deduplication, "MOST_RANGES", 4)
+    monkeypatch.setattr(journal, "MOST_RANGES", 4)
 
 
 @pytest.mark.slow

@@ -5,9 +5,9 @@ import resource
 
 import pytest
 
-from soulsgraph_clusters.fleet.gateway.admission import Intake
+from soulsgraph_clusters.fleet.gateway.admission import Admission
+from soulsgraph_clusters.fleet.gateway.connections import Connection, Connections
 from soulsgraph_clusters.fleet.gateway.journal import Journal
-from soulsgraph_clusters.fleet.gateway.sessions import GameSession, Sessions
 from soulsgraph_clusters.fleet.gateway.status import STATUS_FILE, StatusWriter
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Hello, Record
 from soulsgraph_clusters.fleet.protocol.settings import FleetSettings
@@ -18,25 +18,25 @@ TASK = StageTask("iudex-phase1", {"camera": "camera"}, {}, 10.0)
 
 
 @pytest.fixture
-def intake(tmp_path):
+def admission(tmp_path):
     journal = Journal(tmp_path, "camera")
-    yield Intake(journal, TASK, 0, FleetSettings())
+    yield Admission(journal, TASK, 0, FleetSettings())
     journal.close()
 
 
-def test_a_status_that_cannot_be_written_is_returned_all_the_same(intake, tmp_path):
+def test_a_status_that_cannot_be_written_is_returned_all_the_same(admission, tmp_path):
     (tmp_path / STATUS_FILE).mkdir()
-    assert StatusWriter(intake, Sessions()).update(7).weights_version == 7
+    assert StatusWriter(admission, Connections()).update(7).weights_version == 7
 
 
-def test_lanes_that_could_not_be_written_are_not_taken(intake, tmp_path):
-    first, second = (GameSession(Hello(pc=pc, game="1", lanes=4), 0.0) for pc in ("attic", "cellar"))
+def test_lanes_that_could_not_be_written_are_not_taken(admission, tmp_path):
+    first, second = (Connection(Hello(pc=pc, game="1", lanes=4), 0.0) for pc in ("attic", "cellar"))
     (tmp_path / "lanes.json").mkdir()
     with pytest.raises(WriteError):
-        intake.task_for(first)
+        admission.task_for(first)
     (tmp_path / "lanes.json").rmdir()
-    assert intake.task_for(second).first_lane == 0
-    assert intake.task_for(first).first_lane == 4
+    assert admission.task_for(second).first_lane == 0
+    assert admission.task_for(first).first_lane == 4
     assert json.loads((tmp_path / "lanes.json").read_text()) == {"cellar/1 4": [0, 4], "attic/1 4": [4, 4]}
 
 
@@ -52,7 +52,7 @@ def test_a_record_that_is_written_in_part_counts_as_not_written(tmp_path):
             journal.append([second])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert ("attic", "1", "", 2) not in journal.seen
+    assert ("attic", "1", "", 2) not in journal.deduplication
     assert [record.chunk.sequence for _, record in journal.read(0, 9)] == [1]
     assert journal.append([second]) == [second]
     journal.close()

@@ -13,10 +13,10 @@ from fakes.waiting import until
 from soulsgraph_clusters.fleet.actor.spool import Spool
 from soulsgraph_clusters.fleet.actor.stream import Stream
 from soulsgraph_clusters.fleet.gateway.admission import MALFORMED, OTHER_STAGE, SHARE, STALE
-from soulsgraph_clusters.fleet.gateway.gateway_runner import read_chunk
 from soulsgraph_clusters.fleet.gateway.journal import Journal
+from soulsgraph_clusters.fleet.gateway.process import read_chunk
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.arrays import encode_columns
+from soulsgraph_clusters.fleet.protocol.messages import encode_columns
 from soulsgraph_clusters.fleet.protocol.security import write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import PC, PROTOCOL, FleetSettings, digests
 from soulsgraph_envs.core.seeds import derive_seeds
@@ -183,7 +183,7 @@ def test_a_chunk_of_stale_weights_is_refused_and_one_of_fresh_weights_is_not(ope
     assert client.acknowledged(1) == {}
     door.publish(6)
     until(lambda: client.got("weights")[-1].version == 6, "newer weights")
-    until(lambda: door.intake.stale_ticks(5, time.monotonic()) > 1, "the older ones to be stale")
+    until(lambda: door.admission.stale_ticks(5, time.monotonic()) > 1, "the older ones to be stale")
     client.send(door.chunk(2, weights_version=5), door.chunk(3, weights_version=6), door.chunk(4, weights_version=0))
     client.acknowledged(2, 3, 4)
     assert door.verdicts() == [(1, ""), (2, STALE), (3, ""), (4, STALE)]
@@ -276,7 +276,7 @@ def test_a_game_that_was_started_again_has_fights_of_its_own_whichever_gateway_n
     assert again.joined(boot="f" * 16).wait("task").seed not in seeds.values()
 
 
-# Sessions.
+# Connections.
 
 
 def test_a_second_machine_with_a_copy_of_the_token_is_refused_whatever_its_games_are_called(door):
@@ -315,7 +315,7 @@ def test_the_same_process_takes_the_place_of_its_own_earlier_stream(door):
     until(first.ended.is_set, "the earlier stream's end")
     second.send(door.chunk(1))
     assert second.acknowledged(1) == {}
-    assert len(door.gateway.sessions.live) == 1
+    assert len(door.gateway.connections.live) == 1
     assert door.notes() == ["attic/1 joined, playing by simulator"]
 
 
@@ -354,8 +354,8 @@ def test_a_spool_is_emptied_by_a_stream_that_is_cut_again_and_again(door, column
             chunk = door.chunk(0, columns=columns).chunk
             stream.send(*spool.put(chunk))
             if number % 10 == 5:
-                for session in door.gateway.sessions.live:
-                    door.gateway._loop.call_soon_threadsafe(session.close)
+                for connection in door.gateway.connections.live:
+                    door.gateway._loop.call_soon_threadsafe(connection.close)
         until(lambda: not spool.pending(), "acknowledgements")
     assert Counter(door.verdicts()) == Counter((number, "") for number in range(1, 31))
     assert door.journal.decisions == {"attic/journaled": 900}
@@ -368,7 +368,7 @@ def test_a_spool_keeps_no_chunk_that_the_head_refuses_and_sends_those_behind_it(
         for decisions in (poison, {"lock_on": 30}):
             stream.send(*spool.put(door.chunk(0, decisions=decisions).chunk))
         until(lambda: not spool.pending(), "acknowledgements")
-        assert len(door.gateway.sessions.live) == 1
+        assert len(door.gateway.connections.live) == 1
     assert door.verdicts() == [(1, MALFORMED), (2, "")]
     assert door.journal.decisions == {f"attic/{MALFORMED}": 200, "attic/journaled": 30}
     assert (spool.lost, lines) == ({}, [])
@@ -389,7 +389,7 @@ def test_a_stream_reads_its_tokens_file_again_when_the_head_issued_a_new_token(d
 
 
 def test_chunks_of_a_game_that_says_nothing_of_frozen_weights_or_nonsense(door, lock_on_task):
-    door.intake.freeze(random_weights(lock_on_task))
+    door.admission.freeze(random_weights(lock_on_task))
     client = door.joined()
     client.send(door.chunk(1), door.chunk(2, frozen=b"a" * 33))
     assert client.acknowledged(1, 2) == {"malformed": 30}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fakes.waiting import PATIENCE_S, until
-from soulsgraph_clusters.fleet.gateway import chunk_queue
+from soulsgraph_clusters.fleet.gateway import gateway
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.protocol.settings import SILENT_AFTER_S
 from soulsgraph_envs.core.files import WriteError
@@ -32,7 +32,7 @@ def _require_lost(door, name, since_s):
     assert door.wait_for_note("silent") == f"{name} left: silent for 5 s"
     assert time.monotonic() - since_s > SILENT_AFTER_S
     # The game that goes on is not blamed.
-    assert [session.name for session in door.gateway.sessions.live] == ["attic/2"]
+    assert [connection.name for connection in door.gateway.connections.live] == ["attic/2"]
 
 
 def test_a_silent_stream_counts_as_lost_and_is_reported_by_name(door):
@@ -47,7 +47,7 @@ def test_a_game_that_stands_still_and_does_not_read_either_is_reported_all_the_s
     big = {"lock_on": {"weight": np.zeros(900_000, np.float32)}}
     door.publish(1, big)
     since_s, client = time.monotonic(), door.client(door.hello(), reads=False)
-    until(lambda: door.gateway.sessions.live, "the stream")
+    until(lambda: door.gateway.connections.live, "the stream")
     _require_lost(door, "attic/1", since_s)
     client.close()
     door.joined()
@@ -59,7 +59,7 @@ def test_a_gateway_that_stood_still_blames_nobody(door):
     door.gateway._loop.call_soon_threadsafe(time.sleep, SILENT_AFTER_S + 2)
     # They say nothing meanwhile either, and for a moment longer.
     time.sleep(SILENT_AFTER_S + 3)
-    assert len(list(door.gateway.sessions.live)) == 3
+    assert len(list(door.gateway.connections.live)) == 3
     for client in clients:
         client.send(door.chunk(1))
     assert [client.acknowledged(1) for client in clients] == [{}, {}, {}]
@@ -69,9 +69,9 @@ def test_a_gateway_that_stood_still_blames_nobody(door):
 def test_a_game_that_does_not_read_is_ended_when_its_token_is_revoked(door):
     door.publish(1, {"lock_on": {"weight": np.zeros(900_000, np.float32)}})
     client = door.client(door.hello(), reads=False)
-    until(lambda: door.gateway.sessions.live, "the stream")
+    until(lambda: door.gateway.connections.live, "the stream")
     door.tokens.revoke("attic")
-    until(lambda: client.send(door.health()) and door.gateway.sessions.live == [], "its end")
+    until(lambda: client.send(door.health()) and door.gateway.connections.live == [], "its end")
     assert door.wait_for_note("left") == "attic/1 left: its token was revoked"
     door.check_that_it_serves()
 
@@ -133,7 +133,7 @@ def test_a_full_journal_acknowledges_nothing_until_it_is_pruned(open_door, colum
     assert door.journal.end < 11
     written = {sequence for sequence, _ in door.verdicts()}
     assert {one for answer in client.got("acknowledgement") for one in answer.sequences} == written
-    assert [session.name for session in door.gateway.sessions.live] == ["attic/1"]
+    assert [connection.name for connection in door.gateway.connections.live] == ["attic/1"]
     door.journal.prune(door.journal.end)
     assert client.acknowledged(*range(1, 12)) == {}
     assert door.wait_for_note("is written again")
@@ -144,7 +144,7 @@ def test_a_full_journal_acknowledges_nothing_until_it_is_pruned(open_door, colum
 @pytest.mark.parametrize(("limit", "most"), [("MOST_WAITING", 2), ("MOST_WAITING_BYTES", 20_000)])
 @pytest.mark.slow
 def test_a_game_whose_chunks_wait_for_room_is_not_silent(open_door, full, monkeypatch, limit, most):
-    monkeypatch.setattr(chunk_queue, limit, most)
+    monkeypatch.setattr(gateway, limit, most)
     door = open_door(journal=FullJournal)
     client = door.joined()
     full.set()
@@ -153,7 +153,7 @@ def test_a_game_whose_chunks_wait_for_room_is_not_silent(open_door, full, monkey
     for _ in range(int(SILENT_AFTER_S) + 2):
         client.send(door.health())
         time.sleep(1.0)
-    assert [session.name for session in door.gateway.sessions.live] == ["attic/1"]
+    assert [connection.name for connection in door.gateway.connections.live] == ["attic/1"]
     # Most of it was not even read.
     assert door.gateway.chunks._waiting.qsize() < 10
     full.clear()
@@ -169,7 +169,7 @@ def test_a_gateway_ends_though_its_journal_cannot_be_written(open_door, full, mo
     client.send(door.chunk(1))
     door.wait_for_note("free some disk space")
     # It does not wait for that.
-    monkeypatch.setattr(chunk_queue, "WRITE_WITHIN_S", PATIENCE_S)
+    monkeypatch.setattr(gateway, "WRITE_WITHIN_S", PATIENCE_S)
     door.gateway.stop("the stage is over")
     until(client.ended.is_set, "the stream's end")
     assert client.got("acknowledgement") == []

@@ -15,11 +15,9 @@ import pytest
 
 from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway import gateway as gateway_module
-from soulsgraph_clusters.fleet.gateway.gateway import Gateway
-from soulsgraph_clusters.fleet.gateway.serving import host_of
+from soulsgraph_clusters.fleet.gateway.gateway import Gateway, host_of
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
-from soulsgraph_clusters.fleet.protocol.security import Tokens, channel_credentials
+from soulsgraph_clusters.fleet.protocol.security import Tokens, channel_credentials, make_certificates
 from soulsgraph_clusters.fleet.protocol.settings import (
     CODE,
     METHOD,
@@ -77,7 +75,7 @@ def test_a_live_stream_ends_when_its_token_is_revoked_or_another_is_issued(door,
     getattr(door.tokens, change)("attic")
     until(lambda: cellar.send(door.health()) and client.ended.is_set(), "the stream's end")
     assert door.wait_for_note("attic/1 left") == "attic/1 left: its token was revoked"
-    assert [session.name for session in door.gateway.sessions.live] == ["cellar/1"]
+    assert [connection.name for connection in door.gateway.connections.live] == ["cellar/1"]
     assert "UNAUTHENTICATED" in door.client(door.hello()).refusal()
     cellar.send(door.chunk(1))
     assert cellar.acknowledged(1) == {}
@@ -103,7 +101,7 @@ def test_a_gateway_that_cannot_listen_leaves_no_thread(door):
     before = {*threading.enumerate()}
     for _ in range(3):
         with pytest.raises(FleetError, match="expected to listen"):
-            Gateway(Fleet(settings, door.folder), door.intake)
+            Gateway(Fleet(settings, door.folder), door.admission)
     # One of an earlier test may have ended meanwhile.
     assert {*threading.enumerate()} <= before
     door.check_that_it_serves()
@@ -114,7 +112,7 @@ def test_plaintext_at_a_port_with_tls_is_refused_and_tls_goes_on(open_door, tmp_
     door = open_door(settings=FleetSettings(certificate="head.pem", key="head.key"))
     plain = door.client(door.hello())
     assert plain.refusal().startswith("UNAVAILABLE")
-    assert door.gateway.sessions.live == []
+    assert door.gateway.connections.live == []
     client = door.client(door.hello(), credentials=channel_credentials(tmp_path / "ca.pem"))
     client.wait("task")
     client.send(door.chunk(1))
@@ -283,7 +281,7 @@ _GATEWAY = """
 import sys
 from pathlib import Path
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway
-from soulsgraph_clusters.fleet.gateway.admission import Intake
+from soulsgraph_clusters.fleet.gateway.admission import Admission
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
@@ -293,7 +291,7 @@ folder = Path(sys.argv[1])
 task = StageTask("iudex-phase1", {"camera": "camera"}, {"camera": skill_hyperparameters(4000)}, 10.0)
 journal = Journal(folder / "journal", "camera")
 settings = FleetSettings("127.0.0.1:0")
-gateway = Gateway(Fleet(settings, folder), Intake(journal, task, 0, settings))
+gateway = Gateway(Fleet(settings, folder), Admission(journal, task, 0, settings))
 print(gateway.port, flush=True)
 sys.stdin.read()
 gateway.stop("over")

@@ -9,11 +9,9 @@ import pytest
 
 from fakes.fleet_here import GatewayHere
 from fakes.waiting import PATIENCE_S, until
-from soulsgraph_clusters.fleet.gateway import admission, chunk_queue, sessions
-from soulsgraph_clusters.fleet.gateway.coordinator import Desk
-from soulsgraph_clusters.fleet.gateway.folder import set_drained
-from soulsgraph_clusters.fleet.gateway.relay import RelayGateway
-from soulsgraph_clusters.fleet.protocol.settings import WAITING
+from soulsgraph_clusters.fleet.gateway import admission, connections, gateway
+from soulsgraph_clusters.fleet.gateway.coordinator import Coordinator, RelayGateway
+from soulsgraph_clusters.fleet.protocol.settings import State, set_drained
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.files import WriteError
 from soulsgraph_envs.games.realtime.link import GameSettings
@@ -52,8 +50,8 @@ def test_a_chunk_that_comes_between_two_stages_is_refused_by_the_next_one(door):
     client.acknowledged(1)
     door.end_stage()
     client.send(old, door.health(state="resting"))
-    (session,) = door.gateway.sessions.live
-    until(lambda: session.health.state == "resting", "what was sent behind the chunk")
+    (connection,) = door.gateway.connections.live
+    until(lambda: connection.health.state == "resting", "what was sent behind the chunk")
     time.sleep(0.2)
     assert len(client.got("acknowledgement")) == 1
     door.begin_stage(NEXT)
@@ -62,7 +60,7 @@ def test_a_chunk_that_comes_between_two_stages_is_refused_by_the_next_one(door):
 
 
 def test_what_a_stage_could_not_write_is_refused_by_the_next_one(door, monkeypatch):
-    monkeypatch.setattr(chunk_queue, "RETRY_AFTER_S", 0.05)
+    monkeypatch.setattr(gateway, "RETRY_AFTER_S", 0.05)
     client = door.joined()
 
     def full(records):
@@ -82,7 +80,7 @@ def test_what_a_stage_could_not_write_is_refused_by_the_next_one(door, monkeypat
 
 
 def test_what_is_being_written_as_a_stage_ends_is_in_its_journal_and_acknowledged(door, monkeypatch):
-    monkeypatch.setattr(chunk_queue, "WRITE_WITHIN_S", 0.1)
+    monkeypatch.setattr(gateway, "WRITE_WITHIN_S", 0.1)
     client, append, slow = door.joined(), door.journal.append, threading.Event()
 
     def appended(records):
@@ -104,10 +102,10 @@ def test_what_is_being_written_as_a_stage_ends_is_in_its_journal_and_acknowledge
 def test_weights_that_a_game_did_not_read_are_not_sent_in_the_next_stage(door, monkeypatch):
     client = door.joined()
     with monkeypatch.context() as unread:
-        unread.setattr(sessions.GameSession, "wake", lambda self: None)
+        unread.setattr(connections.Connection, "wake", lambda self: None)
         door.publish(version=5000)
-        (session,) = door.gateway.sessions.live
-        until(lambda: session.weights, "weights that wait")
+        (connection,) = door.gateway.connections.live
+        until(lambda: connection.weights, "weights that wait")
         door.end_stage()
     door.begin_stage(NEXT)
     client.wait("task", 2)
@@ -121,9 +119,9 @@ def waiting(door, monkeypatch):
     """Return a client that came between two stages, whose hello the gateway has."""
     came, admit = threading.Event(), door.gateway._admit
 
-    def admitted(session):
+    def admitted(connection):
         came.set()
-        return admit(session)
+        return admit(connection)
 
     monkeypatch.setattr(door.gateway, "_admit", admitted)
     door.end_stage()
@@ -154,7 +152,7 @@ def test_a_chunk_of_a_game_that_was_not_let_in_is_refused_by_name_and_holds_nobo
     chunk = door.chunk(1).chunk
     hello = door.hello(game="2").hello
     hello.pc = "attic"
-    ((_, answer),) = door.intake.write([(sessions.GameSession(hello, 0.0), chunk)], 0.0)
+    ((_, answer),) = door.admission.write([(connections.Connection(hello, 0.0), chunk)], 0.0)
     assert dict(answer.refused) == {"other stage": 30}
     door.check_that_it_serves()
 
@@ -191,26 +189,26 @@ def test_a_playing_game_fights_on_in_the_next_stage(lock_on_task, tmp_path, wait
     with GatewayHere(tmp_path, lock_on_task) as here:
         lines = here.play(GameSettings(driver="simulator", speed=20.0, lanes=2))
         until(lambda: len(here.records()) > 2, "chunks")
-        (session,) = here.gateway.sessions.live
+        (connection,) = here.gateway.connections.live
         here.end_stage()
-        until(lambda: session.health.state == WAITING, "a game that waits")
+        until(lambda: connection.health.state == State.WAITING, "a game that waits")
         time.sleep(waits_s)
         here.begin_stage(NEXT)
         here.publish()
         until(lambda: any(not record.refused for record in here.records()), "chunks of the next stage")
-        assert [*here.gateway.sessions.live] == [session]
+        assert [*here.gateway.connections.live] == [connection]
         assert {record.chunk.stage for record in here.records() if not record.refused} == {NEXT}
         assert lines.count("playing") == 2
 
 
 def test_games_of_a_further_gateway_stay_connected_too(door, tmp_path):
-    door.desk = Desk(door.fleet, door.intake, door.gateway)
+    door.coordinator = Coordinator(door.fleet, door.admission, door.gateway)
 
     class Writer:
-        """Asks whichever desk the door has now."""
+        """Asks whichever coordinator the door has now."""
 
         def __getattr__(self, question):
-            return getattr(door.desk, question)
+            return getattr(door.coordinator, question)
 
     folder, address = tmp_path / "relay", f"127.0.0.1:{free_port()}"
     folder.mkdir(0o700)
@@ -225,13 +223,13 @@ def test_games_of_a_further_gateway_stay_connected_too(door, tmp_path):
         until_reported(lambda: client.got("weights"), "weights")
         client.send(door.chunk(1))
         client.acknowledged(1)
-        assert not door.desk.stage_over
-        door.desk.end_stage()
-        until_reported(lambda: door.desk.stage_over, "the end of the stage")
+        assert not door.coordinator.stage_over
+        door.coordinator.end_stage()
+        until_reported(lambda: door.coordinator.stage_over, "the end of the stage")
         assert client.wait("stop").reason == "the stage is over"
         door.end_stage()
         door.begin_stage(NEXT)
-        door.desk = Desk(door.fleet, door.intake, door.gateway)
+        door.coordinator = Coordinator(door.fleet, door.admission, door.gateway)
         until_reported(lambda: len(client.got("task")) > 1, "the next stage's task")
         assert client.got("task")[1].stage == NEXT
         door.publish()
@@ -240,6 +238,6 @@ def test_games_of_a_further_gateway_stay_connected_too(door, tmp_path):
         client.send(door.chunk(2, stage=NEXT))
         assert client.acknowledged(1, 2) == {}
         assert door.verdicts() == [(2, "")]
-        assert door.desk.playing == 1
+        assert door.coordinator.playing == 1
     finally:
         relay.close()

@@ -9,7 +9,7 @@ import pytest
 from fakes.fleet_in_folder import read_records
 from fakes.waiting import PATIENCE_S
 from soulsgraph_clusters.fleet.actor.stream import PLAY
-from soulsgraph_clusters.fleet.gateway.admission import Intake
+from soulsgraph_clusters.fleet.gateway.admission import Admission
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, FromGame, Hello, ToGame
@@ -39,7 +39,7 @@ def _end_a_stage(folder, wait_s, rides):
     folder.mkdir()
     token, journal = Tokens(folder / "tokens.json").issue("attic"), Journal(folder / "journal", "camera")
     settings = FleetSettings(listen="127.0.0.1:0")
-    gateway = Gateway(Fleet(settings, folder), Intake(journal, TASK, 0, settings))
+    gateway = Gateway(Fleet(settings, folder), Admission(journal, TASK, 0, settings))
     messages = queue.SimpleQueue()
     hello = Hello(protocol=PROTOCOL, game="1", boot="b" * 16, lanes=1, digests=digests(), reads_acknowledged=rides)
     messages.put(FromGame(hello=hello))

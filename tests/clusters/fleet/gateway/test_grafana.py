@@ -16,8 +16,7 @@ from fakes.fleet_here import GatewayHere
 from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway.metrics import Exporter
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus
-from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
-from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
+from soulsgraph_clusters.fleet.protocol.security import Tokens, make_certificates, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.sessions.local_ray import free_port

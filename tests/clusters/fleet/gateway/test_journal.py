@@ -105,8 +105,8 @@ class Model:
         assert {key: self.journal.decisions[key] for key in counted} == counted
         keys = {(one.chunk.boot, one.chunk.sequence) for one in self.records}
         asked = [(boot, sequence) for boot in ("b0", "b1", "b2") for sequence in range(14)]
-        assert {key for key in asked if ("attic", "1", *key) in self.journal.seen} == keys
-        assert ("cellar", "1", "b0", 1) not in self.journal.seen
+        assert {key for key in asked if ("attic", "1", *key) in self.journal.deduplication} == keys
+        assert ("cellar", "1", "b0", 1) not in self.journal.deduplication
 
 
 @settings(max_examples=60)
@@ -153,7 +153,7 @@ def test_a_full_journal_takes_nothing_until_it_is_pruned_and_loses_nothing(tmp_p
     journal = Journal(tmp_path, STAGE, SEGMENT_BYTES, most_bytes=3000)
     with pytest.raises(JournalError, match="PCs keep"):
         journal.append([record(taken, size=100)])
-    assert ("attic", "1", "b0", taken) not in journal.seen
+    assert ("attic", "1", "b0", taken) not in journal.deduplication
     journal.prune(taken // 2)
     for sequence in range(taken, 200):
         assert journal.append([record(sequence, size=100)])
@@ -349,7 +349,8 @@ for _ in range(3):
         errors.append("")
     except WriteError as error:
         errors.append(str(error))
-full = {"size": file.stat().st_size - size, "end": journal.end, "seen": ("attic", "1", "b0", 3) in journal.seen}
+seen = ("attic", "1", "b0", 3) in journal.deduplication
+full = {"size": file.stat().st_size - size, "end": journal.end, "seen": seen}
 resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
 again = append(2, 3, 4)
 # The next file cannot be begun either.

@@ -12,15 +12,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from fakes.fleet_here import GatewayHere
 from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway import metrics
-from soulsgraph_clusters.fleet.gateway.gateway_runner import FLEET, FleetStage, GatewayRunner
+from soulsgraph_clusters.fleet.gateway.connections import Connection
+from soulsgraph_clusters.fleet.gateway.gateway import check_hello
 from soulsgraph_clusters.fleet.gateway.metrics import Exporter
-from soulsgraph_clusters.fleet.gateway.serving import check_hello
-from soulsgraph_clusters.fleet.gateway.sessions import GameSession
+from soulsgraph_clusters.fleet.gateway.process import FLEET, FleetStage, GatewayRunner
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus
 from soulsgraph_clusters.fleet.learner.learning import FleetDQN
-from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Health, Hello
-from soulsgraph_clusters.fleet.protocol.security import Tokens
+from soulsgraph_clusters.fleet.protocol.security import Tokens, make_certificates
 from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetError, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.sessions.local_ray import free_port
@@ -61,10 +60,10 @@ def secured(tmp_path):
 def test_every_figure_of_a_game_is_there_under_its_pc_and_name(tmp_path):
     with GatewayHere(tmp_path, TASK) as here:
         hello = Hello(pc="attic", game="1", boot="00", lanes=1, version="0.2.0", driver="memory")
-        session = GameSession(hello, time.monotonic(), address="10.0.0.7")
+        connection = Connection(hello, time.monotonic(), address="10.0.0.7")
         figures = {"speed": 3.0, "lateness_p99_ms": 4.0, "reset_s/aim": 2.5, "lost_episodes/the game is gone": 2.0}
-        session.health = Health(ticks=70, waiting_chunks=5, lost_decisions={"spool full": 11}, metrics=figures)
-        here.gateway.sessions.begin(session)
+        connection.health = Health(ticks=70, waiting_chunks=5, lost_decisions={"spool full": 11}, metrics=figures)
+        here.gateway.connections.begin(connection)
         here.journal.decisions["attic/stale"] = 9
         exporter = Exporter(Fleet(FleetSettings(metrics="127.0.0.1:0"), tmp_path), lambda: here.status.describe(4))
         found = _samples(_read(exporter))
@@ -87,11 +86,13 @@ def test_every_figure_of_a_game_is_there_under_its_pc_and_name(tmp_path):
 
 def test_a_game_that_is_gone_and_pcs_that_play_nothing_stay_in_the_figures(tmp_path):
     with GatewayHere(tmp_path, TASK, FleetSettings(pcs={"attic": PC(), "cellar": PC()})) as here:
-        session = GameSession(Hello(pc="attic", game="1", boot="00", driver="memory", lanes=1), time.monotonic() - 60.0)
-        session.health = Health(ticks=70)
-        here.gateway.sessions.begin(session)
-        session.close()
-        here.gateway.sessions.refusals["10.0.0.7"] = "no token", time.monotonic()
+        connection = Connection(
+            Hello(pc="attic", game="1", boot="00", driver="memory", lanes=1), time.monotonic() - 60.0
+        )
+        connection.health = Health(ticks=70)
+        here.gateway.connections.begin(connection)
+        connection.close()
+        here.gateway.connections.refusals["10.0.0.7"] = "no token", time.monotonic()
         exporter = Exporter(Fleet(FleetSettings(metrics="127.0.0.1:0"), tmp_path), lambda: here.status.describe(4))
         found = _samples(_read(exporter))
         exporter.close()

@@ -9,16 +9,13 @@ import pytest
 
 from fakes.fleet_here import random_weights
 from fakes.waiting import until
-from soulsgraph_clusters.fleet.gateway import sessions
-from soulsgraph_clusters.fleet.gateway.coordinator import Desk
-from soulsgraph_clusters.fleet.gateway.folder import set_drained
+from soulsgraph_clusters.fleet.gateway import connections
+from soulsgraph_clusters.fleet.gateway.coordinator import Coordinator, RelayGateway
 from soulsgraph_clusters.fleet.gateway.journal import Journal
-from soulsgraph_clusters.fleet.gateway.relay import RelayGateway
 from soulsgraph_clusters.fleet.gateway.status import StatusWriter
-from soulsgraph_clusters.fleet.protocol.arrays import decode_weights
-from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
-from soulsgraph_clusters.fleet.protocol.security import Tokens, channel_credentials
-from soulsgraph_clusters.fleet.protocol.settings import FleetError, FleetSettings
+from soulsgraph_clusters.fleet.protocol.messages import decode_weights
+from soulsgraph_clusters.fleet.protocol.security import Tokens, channel_credentials, make_certificates
+from soulsgraph_clusters.fleet.protocol.settings import FleetError, FleetSettings, set_drained
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.files import WriteError
 
@@ -28,14 +25,14 @@ OTHER_BOOT = "00000000000000b1"
 class Line:
     """The way to a writer: while `cut` nothing arrives there, while `deaf` every answer is lost."""
 
-    def __init__(self, desk):
-        self._desk, self.cut, self.deaf, self.calls = desk, False, False, []
+    def __init__(self, coordinator):
+        self._coordinator, self.cut, self.deaf, self.calls = coordinator, False, False, []
 
     def __getattr__(self, question):
         def ask(*words):
             if self.cut:
                 raise FleetError("gateway: expected an answer, found none; it is asked again.")
-            answer = getattr(self._desk, question)(*words)
+            answer = getattr(self._coordinator, question)(*words)
             self.calls.append(question)
             if self.deaf:
                 raise FleetError("gateway: expected an answer, found that it was lost; it is asked again.")
@@ -50,7 +47,7 @@ class Beside:
     def __init__(self, door, number=2):
         self.door, self.folder = door, door.folder / f"relay-{number}"
         self.folder.mkdir(mode=0o700)
-        self.line, self.address = Line(door.desk), f"127.0.0.1:{free_port()}"
+        self.line, self.address = Line(door.coordinator), f"127.0.0.1:{free_port()}"
         self.relay = RelayGateway(number, self.address, self.line, self.folder)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._report)
@@ -61,7 +58,7 @@ class Beside:
             self.relay.exchange()
 
     def live(self):
-        return [session.name for session in self.relay.gateway.sessions.live]
+        return [connection.name for connection in self.relay.gateway.connections.live]
 
     def silence(self):
         """Report no more."""
@@ -76,7 +73,7 @@ class Beside:
 @pytest.fixture
 def open_beside(door):
     opened = []
-    door.desk = Desk(door.fleet, door.intake, door.gateway)
+    door.coordinator = Coordinator(door.fleet, door.admission, door.gateway)
 
     def make(number=2):
         opened.append(Beside(door, number))
@@ -136,7 +133,7 @@ def test_every_refusal_by_name_comes_back_through_the_relay(door, beside):
     assert door.verdicts() == [(1, "other stage"), (2, "malformed"), (3, "")]
 
 
-# One live session of a name.
+# One live connection of a name.
 
 
 def test_another_process_of_a_name_is_refused_whichever_gateway_it_dials(door, open_beside):
@@ -173,8 +170,8 @@ def test_a_machine_at_another_gateway_keeps_its_name_to_itself(door, open_beside
 def test_a_machine_at_another_gateway_keeps_its_name_where_the_writer_begins_anew(door, beside):
     door.joined(beside.address, machine="a" * 16)
     # As in a process that was started again.
-    door.intake.elsewhere = sessions.OtherGateways()
-    until(lambda: door.desk.playing, "a report")
+    door.admission.elsewhere = connections.OtherGateways()
+    until(lambda: door.coordinator.playing, "a report")
     other = door.client(door.hello(game="3", boot=OTHER_BOOT, machine="b" * 16))
     assert "attic: expected one machine of this name, found another, whose games are live" in other.refusal()
 
@@ -187,18 +184,18 @@ def test_a_game_that_dials_another_gateway_has_no_session_at_the_earlier_one(doo
         stay_away.append(door.joined(address))
         time.sleep(0.3)
     until(lambda: all(one.ended.is_set() for one in stay_away[:-1]), "the ends of earlier streams")
-    until(lambda: not first.live() and not second.live(), "no session elsewhere")
-    assert [session.name for session in door.gateway.sessions.live] == ["attic/1"]
+    until(lambda: not first.live() and not second.live(), "no connection elsewhere")
+    assert [connection.name for connection in door.gateway.connections.live] == ["attic/1"]
     stay_away[-1].send(door.chunk(1))
     assert stay_away[-1].acknowledged(1) == {}
 
 
 def test_a_gateway_that_is_silent_keeps_no_name_from_others(door, beside, monkeypatch):
-    monkeypatch.setattr(sessions, "SILENT_AFTER_S", 0.5)
+    monkeypatch.setattr(connections, "SILENT_AFTER_S", 0.5)
     door.joined(beside.address)
-    until(lambda: door.desk.playing == 1, "the game")
+    until(lambda: door.coordinator.playing == 1, "the game")
     beside.silence()
-    until(lambda: door.desk.playing == 0, "its silence")
+    until(lambda: door.coordinator.playing == 0, "its silence")
     door.joined(boot=OTHER_BOOT)
 
 
@@ -243,7 +240,7 @@ def test_a_relays_folder_has_hashes_of_tokens_alone_which_nobody_else_may_read(d
 def test_a_relay_proves_itself_by_the_heads_certificate_and_writes_its_key_nowhere(open_door, tmp_path):
     make_certificates(tmp_path, ["127.0.0.1"])
     door = open_door(settings=FleetSettings(certificate="head.pem", key="head.key"))
-    door.desk = Desk(door.fleet, door.intake, door.gateway)
+    door.coordinator = Coordinator(door.fleet, door.admission, door.gateway)
     beside = Beside(door)
     try:
         assert door.client(door.hello(), address=beside.address).refusal().startswith("UNAVAILABLE")
@@ -260,7 +257,7 @@ def test_a_relay_proves_itself_by_the_heads_certificate_and_writes_its_key_nowhe
 def test_the_heads_own_file_of_tokens_is_left_alone_wherever_it_is(open_door, tmp_path):
     own = tmp_path / "secrets" / "hashes.json"
     door = open_door(settings=FleetSettings(tokens=str(own)))
-    door.desk = Desk(door.fleet, door.intake, door.gateway)
+    door.coordinator = Coordinator(door.fleet, door.admission, door.gateway)
     before = own.stat()
     beside = Beside(door)
     try:
@@ -272,13 +269,13 @@ def test_the_heads_own_file_of_tokens_is_left_alone_wherever_it_is(open_door, tm
 
 
 def test_games_of_all_gateways_are_in_one_status_and_their_notes_in_one_place(door, beside):
-    writer = StatusWriter(door.intake, door.gateway.sessions, door.desk.games)
+    writer = StatusWriter(door.admission, door.gateway.connections, door.coordinator.games)
     door.joined(game="1")
     client = door.joined(beside.address, game="2")
     client.send(door.health(state="playing", ticks=7))
     until(lambda: [one.state for one in writer.describe(1).games] == ["", "playing"], "both games")
     assert [(one.name, one.ticks) for one in writer.describe(1).games] == [("attic/1", 0), ("attic/2", 7)]
-    assert door.desk.playing == 1
+    assert door.coordinator.playing == 1
     door.wait_for_relays_note("attic/2 joined")
     notes = door.relays_notes()
     assert notes[0] == f"gateway 2: listens at {beside.address}"
@@ -338,9 +335,9 @@ def test_a_full_disk_of_the_writer_is_noted_and_nothing_acknowledged(door, besid
 
 def test_a_pc_with_endless_gaps_is_refused_by_the_writer_and_others_are_not(door, beside, monkeypatch):
     client = door.joined(beside.address)
-    room = door.intake.journal.seen.has_room
+    room = door.admission.journal.deduplication.has_room
 
-    monkeypatch.setattr(door.intake.journal.seen, "has_room", lambda *chunk: chunk[-1] < 9 and room(*chunk))
+    monkeypatch.setattr(door.admission.journal.deduplication, "has_room", lambda *chunk: chunk[-1] < 9 and room(*chunk))
     client.send(door.chunk(1))
     client.acknowledged(1)
     client.send(door.chunk(9))
@@ -352,7 +349,7 @@ def test_a_pc_with_endless_gaps_is_refused_by_the_writer_and_others_are_not(door
 
 
 def test_a_further_gateway_sends_a_game_that_plays_by_altered_weights_all_of_them_anew(door, beside, lock_on_task):
-    door.intake.freeze(random_weights(lock_on_task))
+    door.admission.freeze(random_weights(lock_on_task))
     client = door.joined(beside.address)
     door.gateway.publish(1, random_weights(lock_on_task), {"lock_on": 0})
     client.wait("weights")

@@ -4,9 +4,8 @@ import socket
 
 import pytest
 
-from soulsgraph_clusters.fleet.gateway import folder
-from soulsgraph_clusters.fleet.gateway.folder import sole_head
-from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError, FleetSettings
+from soulsgraph_clusters.fleet.protocol import settings
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError, FleetSettings, sole_head
 
 
 def test_a_second_head_is_refused_until_the_first_has_ended(tmp_path):
@@ -27,7 +26,7 @@ def test_an_address_of_another_machine_is_refused_at_once(tmp_path):
 
 @pytest.mark.parametrize("name", ["listen", "metrics"])
 def test_a_port_that_another_program_has_is_waited_for_and_then_refused(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(folder, "HELD_FOR_S", 0.3)
+    monkeypatch.setattr(settings, "HELD_FOR_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         fleet = Fleet(FleetSettings(**{"listen": "127.0.0.1:0", name: address}), tmp_path)

@@ -9,7 +9,7 @@ import pytest
 
 from fakes.fleet_here import GatewayHere, playing
 from fakes.waiting import until
-from soulsgraph_clusters.fleet.gateway.sessions import GameSession, Sessions
+from soulsgraph_clusters.fleet.gateway.connections import Connection, Connections
 from soulsgraph_clusters.fleet.gateway.status import (
     REFUSED_FOR_S,
     STATUS_FILE,
@@ -20,7 +20,7 @@ from soulsgraph_clusters.fleet.gateway.status import (
     read_status,
 )
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Health, Hello
-from soulsgraph_clusters.fleet.protocol.settings import LOST, PC, FleetSettings
+from soulsgraph_clusters.fleet.protocol.settings import PC, FleetSettings, State
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
@@ -36,20 +36,20 @@ def here(tmp_path):
 
 
 def _joined(here, said_s=0.0, **health):
-    session = GameSession(Hello(pc="attic", game="1", boot="00", lanes=1), time.monotonic())
-    _says(session, said_s, **health)
-    here.gateway.sessions.begin(session)
-    return session
+    connection = Connection(Hello(pc="attic", game="1", boot="00", lanes=1), time.monotonic())
+    _says(connection, said_s, **health)
+    here.gateway.connections.begin(connection)
+    return connection
 
 
-def _says(session, at_s, **health):
-    session.health, session.health_s = Health(**health), at_s
+def _says(connection, at_s, **health):
+    connection.health, connection.health_s = Health(**health), at_s
 
 
 def test_rates_are_those_between_what_the_game_said_and_not_between_two_looks(here):
-    session = _joined(here, 100.0, ticks=1000, metrics={"speed": 3.0, "reset_s/reload": 5.0})
+    connection = _joined(here, 100.0, ticks=1000, metrics={"speed": 3.0, "reset_s/reload": 5.0})
     here.status.describe(1)
-    _says(session, 110.0, ticks=1210, metrics={"speed": 3.0, "reset_s/reload": 7.0, "reset_s/aim": 1.0})
+    _says(connection, 110.0, ticks=1210, metrics={"speed": 3.0, "reset_s/reload": 7.0, "reset_s/aim": 1.0})
     here.status.describe(1)
     (game,) = here.status.describe(1).games
     assert game.ticks_per_s == pytest.approx(21.0)
@@ -58,9 +58,9 @@ def test_rates_are_those_between_what_the_game_said_and_not_between_two_looks(he
 
 
 def test_a_rate_forgets_what_is_older_than_the_window(here):
-    session = _joined(here)
+    connection = _joined(here)
     for second in range(1, 200):
-        _says(session, float(second), ticks=10 * second if second < 100 else 990)
+        _says(connection, float(second), ticks=10 * second if second < 100 else 990)
         (game,) = here.status.describe(1).games
         if second == 90:
             assert game.ticks_per_s == pytest.approx(10.0)
@@ -68,19 +68,19 @@ def test_a_rate_forgets_what_is_older_than_the_window(here):
 
 
 def test_no_rate_counts_from_before_a_game_said_anything(here):
-    session = _joined(here)
+    connection = _joined(here)
     here.status.describe(1)
-    _says(session, 5000.0, ticks=70_000)
+    _says(connection, 5000.0, ticks=70_000)
     assert here.status.describe(1).games[0].ticks_per_s == 0.0
-    _says(session, 5001.0, ticks=70_010)
+    _says(connection, 5001.0, ticks=70_010)
     assert here.status.describe(1).games[0].ticks_per_s == pytest.approx(10.0)
 
 
 def test_a_game_that_was_started_again_begins_anew(here):
-    session = _joined(here, 1.0, ticks=10_000)
+    connection = _joined(here, 1.0, ticks=10_000)
     here.status.describe(1)
-    session.hello.boot = "01"
-    _says(session, 2.0, ticks=3)
+    connection.hello.boot = "01"
+    _says(connection, 2.0, ticks=3)
     assert here.status.describe(1).games[0].ticks_per_s == 0.0
 
 
@@ -161,7 +161,7 @@ def test_a_game_that_is_gone_keeps_its_last_row_and_says_for_how_long_it_is_sile
         until(lambda: (row := _row(here, "attic/1")) and row.ticks_per_s > 0, "a game that plays")
         last = _row(here, "attic/1")
         assert last.connected
-    until(lambda: not here.gateway.sessions.live, "the end of its stream")
+    until(lambda: not here.gateway.connections.live, "the end of its stream")
     gone = _row(here, "attic/1")
     assert (gone.state, gone.connected, gone.lanes, gone.driver) == ("lost", False, 2, "simulator")
     assert gone.ticks >= last.ticks > 0
@@ -175,30 +175,30 @@ def test_a_game_that_is_gone_keeps_its_last_row_and_says_for_how_long_it_is_sile
 
 
 def test_why_a_game_is_gone_stands_in_its_row(here):
-    session = _joined(here, 1.0, ticks=5, note="as it plays")
-    session.reason = "silent for 5 s"
-    session.close()
+    connection = _joined(here, 1.0, ticks=5, note="as it plays")
+    connection.reason = "silent for 5 s"
+    connection.close()
     assert (_row(here, "attic/1").state, _row(here, "attic/1").note) == ("lost", "silent for 5 s")
-    here.gateway.sessions.end(session)
+    here.gateway.connections.end(connection)
     assert (_row(here, "attic/1").state, _row(here, "attic/1").ticks) == ("lost", 5)
 
 
 def test_another_gateway_of_the_stage_remembers_the_games_of_the_one_before(here):
     _joined(here, 1.0, ticks=5)
     written = here.status.update(1, always=True)
-    later = StatusWriter(here.intake, Sessions())
+    later = StatusWriter(here.admission, Connections())
     (game,) = later.describe(1).games
     assert (game.name, game.state, game.ticks) == ("attic/1", "lost", 5)
     assert game.silent_s >= written.games[0].silent_s
     (here.journal.folder / STATUS_FILE).write_text("[")
-    assert StatusWriter(here.intake, Sessions()).describe(1).games == ()
+    assert StatusWriter(here.admission, Connections()).describe(1).games == ()
 
 
 def test_games_stand_as_they_were_when_the_stage_is_over(here):
-    session = _joined(here, 1.0, state="playing")
+    connection = _joined(here, 1.0, state="playing")
     here.status.keep()
-    session.close()
-    here.gateway.sessions.end(session)
+    connection.close()
+    here.gateway.connections.end(connection)
     assert (_row(here, "attic/1").state, _row(here, "attic/1").connected) == ("playing", True)
 
 
@@ -224,7 +224,7 @@ def test_the_latest_refusal_of_a_pc_has_a_row_until_it_plays(tmp_path):
         row = _row(here, "stranger")
         assert (row.state, row.connected) == ("refused", False)
         assert "expected a PC of the fleet's file, found stranger" in row.note
-        here.gateway.sessions.refusals["attic"] = "an old version", time.monotonic()
+        here.gateway.connections.refusals["attic"] = "an old version", time.monotonic()
         assert _row(here, "attic").note == "an old version"
         here.play(simulator, "attic")
         until(lambda: _row(here, "attic/1"), "the game")
@@ -234,12 +234,18 @@ def test_the_latest_refusal_of_a_pc_has_a_row_until_it_plays(tmp_path):
 def test_a_game_that_another_gateway_lost_keeps_its_last_row(here):
     row = GameStatus("cellar/1", "simulator", 4, "playing", "", 9.0, 10.0, 0.0, 0.5, 0, 700, ticks=900)
     there = [row]
-    status = StatusWriter(here.intake, here.gateway.sessions, lambda: there)
+    status = StatusWriter(here.admission, here.gateway.connections, lambda: there)
     _joined(here)
     assert {one.name: one.state for one in status.describe(1).games} == {"attic/1": "", "cellar/1": "playing"}
     there.clear()
     lost = {one.name: one for one in status.describe(1).games}["cellar/1"]
-    assert (lost.state, lost.connected, lost.ticks, lost.finished, lost.ticks_per_s) == (LOST, False, 900, 700, 0.0)
+    assert (lost.state, lost.connected, lost.ticks, lost.finished, lost.ticks_per_s) == (
+        State.LOST,
+        False,
+        900,
+        700,
+        0.0,
+    )
     assert 0.5 <= lost.silent_s < 60.0
     there.append(replace(row, ticks=950))
     back = {one.name: one for one in status.describe(1).games}["cellar/1"]
@@ -247,24 +253,24 @@ def test_a_game_that_another_gateway_lost_keeps_its_last_row(here):
 
 
 def test_the_gateway_that_heard_a_lost_game_last_says_how_it_was(here):
-    session = _joined(here, ticks=5)
-    session.heard_s = time.monotonic() - 100.0
-    session.close()
-    here.gateway.sessions.end(session)
+    connection = _joined(here, ticks=5)
+    connection.heard_s = time.monotonic() - 100.0
+    connection.close()
+    here.gateway.connections.end(connection)
     there = [GameStatus("attic/1", "simulator", 1, "playing", "", 9.0, 10.0, 0.0, 0.5, 0, 700, ticks=900)]
-    status = StatusWriter(here.intake, here.gateway.sessions, lambda: there)
+    status = StatusWriter(here.admission, here.gateway.connections, lambda: there)
     status.describe(1)
     there.clear()
     (lost,) = status.describe(1).games
-    assert (lost.state, lost.ticks) == (LOST, 900)
+    assert (lost.state, lost.ticks) == (State.LOST, 900)
 
 
 def test_games_of_all_gateways_stand_as_they_were_when_the_stage_is_over(here):
-    session = _joined(here, 1.0, state="playing")
+    connection = _joined(here, 1.0, state="playing")
     there = [GameStatus("cellar/1", "simulator", 4, "playing", "", 9.0, 10.0, 0.0, 0.5, 0, 700, ticks=900)]
-    status = StatusWriter(here.intake, here.gateway.sessions, lambda: there)
+    status = StatusWriter(here.admission, here.gateway.connections, lambda: there)
     status.keep()
-    session.close()
+    connection.close()
     there.clear()
     # The gateway that stops asks for it once more.
     status.keep()
@@ -273,12 +279,12 @@ def test_games_of_all_gateways_stand_as_they_were_when_the_stage_is_over(here):
 
 def _counted(here, boot, finished, **lost):
     """Let another process of attic's game say what it finished and lost, and return its row."""
-    for session in here.gateway.sessions.live:
-        session.close()
-        here.gateway.sessions.end(session)
-    session = GameSession(Hello(pc="attic", game="1", boot=boot, lanes=1), time.monotonic())
-    _says(session, 1.0, finished_decisions=finished, lost_decisions=lost)
-    here.gateway.sessions.begin(session)
+    for connection in here.gateway.connections.live:
+        connection.close()
+        here.gateway.connections.end(connection)
+    connection = Connection(Hello(pc="attic", game="1", boot=boot, lanes=1), time.monotonic())
+    _says(connection, 1.0, finished_decisions=finished, lost_decisions=lost)
+    here.gateway.connections.begin(connection)
     return _row(here, "attic/1")
 
 
@@ -292,12 +298,12 @@ def test_neither_another_process_nor_another_gateway_begins_what_was_finished_an
     assert counts(row) == (740, {"doubtful": 6, "damaged": 2})
     assert (row.boot, row.earlier_finished) == ("b2", 700)
     here.status.update(1, always=True)
-    here.status = StatusWriter(here.intake, here.gateway.sessions)
+    here.status = StatusWriter(here.admission, here.gateway.connections)
     assert counts(_row(here, "attic/1")) == (740, {"doubtful": 6, "damaged": 2})
     assert counts(_counted(here, "b2", 50, doubtful=1, damaged=2)) == (750, {"doubtful": 6, "damaged": 2})
     assert counts(_counted(here, "c3", 9)) == (759, {"doubtful": 6, "damaged": 2})
     there = [GameStatus("cellar/1", "simulator", 4, "playing", "", 9.0, 10.0, 0.0, 0.5, 0, 700, boot="d4")]
-    status = StatusWriter(here.intake, here.gateway.sessions, lambda: there)
+    status = StatusWriter(here.admission, here.gateway.connections, lambda: there)
     status.describe(1)
     there[:] = [replace(there[0], boot="e5", finished=3)]
     assert {one.name: one.finished for one in status.describe(1).games}["cellar/1"] == 703
@@ -307,7 +313,7 @@ def test_nothing_plays_or_is_refused_in_the_last_status_of_a_stage_that_is_over(
     with GatewayHere(tmp_path, TASK, FleetSettings(pcs={"attic": PC(), "cellar": PC()})) as here:
         _joined(here, 1.0, state="playing", finished_decisions=7, waiting_chunks=2)
         for who in ("cellar", "10.0.0.7"):
-            here.gateway.sessions.refusals[who] = "an old version", time.monotonic()
+            here.gateway.connections.refusals[who] = "an old version", time.monotonic()
         here.status.end(3)
         games = {game.name: game for game in read_status(here.journal.folder.parent).games}
         assert games.keys() == {"attic/1", "cellar"}
@@ -321,7 +327,7 @@ def test_nothing_plays_or_is_refused_in_the_last_status_of_a_stage_that_is_over(
 def test_who_was_refused_and_does_not_try_any_more_is_refused_no_longer(tmp_path):
     with GatewayHere(tmp_path, TASK, FleetSettings(pcs={"attic": PC()})) as here:
         long_ago_s = time.monotonic() - REFUSED_FOR_S - 1.0
-        here.gateway.sessions.refusals |= {"attic": ("an old version", long_ago_s), "10.0.0.7": ("none", long_ago_s)}
+        here.gateway.connections.refusals |= {"attic": ("an old version", long_ago_s), "10.0.0.7": ("none", long_ago_s)}
         (row,) = here.status.describe(1).games
         assert (row.name, row.state) == ("attic", "not seen")
         assert row.note == "it was refused, and does not try any more: an old version"

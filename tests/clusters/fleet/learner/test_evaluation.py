@@ -8,9 +8,8 @@ import pytest
 
 from fakes.fleet_here import played_for, random_weights
 from fakes.waiting import PATIENCE_S, until
-from soulsgraph_clusters.fleet.gateway.folder import set_drained
 from soulsgraph_clusters.fleet.learner.evaluation import LOST_AFTER_S, Fights, play_in_fleet
-from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetSettings
+from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetSettings, set_drained
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError

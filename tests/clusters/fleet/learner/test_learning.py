@@ -9,13 +9,13 @@ import pytest
 
 from fakes.fleet_here import random_weights
 from fakes.waiting import until
-from soulsgraph_clusters.fleet.gateway.gateway_runner import FLEET, FleetStage, GatewayRunner
 from soulsgraph_clusters.fleet.gateway.journal import Journal, JournalError
+from soulsgraph_clusters.fleet.gateway.process import FLEET, FleetStage, GatewayRunner
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, GameStatus
 from soulsgraph_clusters.fleet.learner import learning
 from soulsgraph_clusters.fleet.learner.learning import FleetDQN, JournalRunner
-from soulsgraph_clusters.fleet.protocol.arrays import encode_columns
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
+from soulsgraph_clusters.fleet.protocol.messages import encode_columns
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError

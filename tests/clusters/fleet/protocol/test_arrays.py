@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
 from fakes.fleet_here import random_weights
-from soulsgraph_clusters.fleet.protocol.arrays import (
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
+from soulsgraph_clusters.fleet.protocol.messages import (
     decode_columns,
     decode_weights,
     encode_columns,
@@ -16,7 +17,6 @@ from soulsgraph_clusters.fleet.protocol.arrays import (
     read_moments,
     write_moments,
 )
-from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.protocol.settings import FleetError
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.errors import SoulsGraphError

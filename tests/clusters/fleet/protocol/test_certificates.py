@@ -19,12 +19,14 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from soulsgraph_clusters.fleet.protocol.certificates import HEAD_DAYS, make_certificates
 from soulsgraph_clusters.fleet.protocol.security import (
+    HEAD_DAYS,
     channel_credentials,
+    credentials_of,
     ends_soon,
     key_pem,
-    server_credentials,
+    make_certificates,
+    read_identity,
     write_file,
 )
 from soulsgraph_clusters.fleet.protocol.settings import FleetError, FleetSettings
@@ -175,7 +177,7 @@ def test_a_certificate_that_is_not_valid_today_is_refused_with_its_dates(
 ) -> None:
     dated(tmp_path, timedelta(begins), timedelta(ends), ec.generate_private_key(ec.SECP256R1()))
     for use in (
-        lambda: server_credentials(SETTINGS, tmp_path),
+        lambda: credentials_of(read_identity(SETTINGS, tmp_path)),
         lambda: channel_credentials(tmp_path / "ca.pem"),
         lambda: make_certificates(tmp_path, HOSTS),
     ):
@@ -192,7 +194,7 @@ def test_the_heads_certificate_ends_with_its_ca_at_the_latest(tmp_path: Path) ->
 
 def test_another_kind_of_key_serves_but_is_no_ca_of_ours(tmp_path: Path) -> None:
     dated(tmp_path, timedelta(-1), timedelta(1), rsa.generate_private_key(65537, 2048))
-    assert server_credentials(SETTINGS, tmp_path) is not None
+    assert credentials_of(read_identity(SETTINGS, tmp_path)) is not None
     with pytest.raises(FleetError, match="expected a key of an elliptic curve"):
         make_certificates(tmp_path, HOSTS)
 
@@ -203,7 +205,7 @@ def test_a_key_with_a_password_is_refused(tmp_path: Path) -> None:
     locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
     write_file(made.key, locked, 0o600)
     with pytest.raises(FleetError, match=r"head\.key: expected a private key as PEM, without a password"):
-        server_credentials(SETTINGS, tmp_path)
+        credentials_of(read_identity(SETTINGS, tmp_path))
 
 
 def test_a_head_warns_of_a_certificate_that_ends_soon(tmp_path: Path) -> None:

@@ -7,14 +7,14 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from prometheus_client import CollectorRegistry, generate_latest
 
-from soulsgraph_clusters.fleet.gateway.admission import MALFORMED, Intake
+from soulsgraph_clusters.fleet.gateway.admission import MALFORMED, Admission
+from soulsgraph_clusters.fleet.gateway.connections import Connection, Connections
+from soulsgraph_clusters.fleet.gateway.gateway import bounded_chunk, check_hello
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.gateway.metrics import FleetCollector
-from soulsgraph_clusters.fleet.gateway.serving import bounded_chunk, check_hello, parse_message
-from soulsgraph_clusters.fleet.gateway.sessions import GameSession, Sessions
 from soulsgraph_clusters.fleet.gateway.status import STATUS_FILE, StatusWriter, read_status
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.messages import BOUNDS, parse
+from soulsgraph_clusters.fleet.protocol.messages import BOUNDS, parse_message
 from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, FleetSettings, digests
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
@@ -85,33 +85,33 @@ def begin(tmp_path):
 
 
 class _Head:
-    """What a gateway does with messages, without a socket: the sessions, the journal and the status of a stage."""
+    """What a gateway does with messages, without a socket: the connections, the journal and the status of a stage."""
 
     def __init__(self, folder: Path) -> None:
         self.journal = Journal(folder / "journal" / "camera", "camera")
-        self.intake = Intake(self.journal, TASK, 0, FleetSettings())
-        self.sessions = Sessions()
-        self.status = StatusWriter(self.intake, self.sessions)
+        self.admission = Admission(self.journal, TASK, 0, FleetSettings())
+        self.connections = Connections()
+        self.status = StatusWriter(self.admission, self.connections)
 
     def close(self) -> None:
         self.journal.close()
 
-    def hears(self, pc: str, *sent: wire.FromGame) -> GameSession:
+    def hears(self, pc: str, *sent: wire.FromGame) -> Connection:
         hello = wire.Hello.FromString(_HELLO.SerializeToString())
         hello.pc = pc
-        session = GameSession(hello, time.monotonic())
+        connection = Connection(hello, time.monotonic())
         for message in sent:
-            found = parse_message(message.SerializeToString())
+            found = parse_message(wire.FromGame, message.SerializeToString(), "PC")
             if found.HasField("hello"):
                 check_hello(found.hello, pc, FleetSettings())
-                session.hello = found.hello
-                session.hello.pc = pc
+                connection.hello = found.hello
+                connection.hello.pc = pc
             elif found.HasField("chunk"):
-                self.intake.write([(session, bounded_chunk(found.chunk))], 0.0)
+                self.admission.write([(connection, bounded_chunk(found.chunk))], 0.0)
             else:
-                session.health, session.health_s = found.health, time.monotonic()
-        self.sessions.begin(session)
-        return session
+                connection.health, connection.health_s = found.health, time.monotonic()
+        self.connections.begin(connection)
+        return connection
 
     def shown(self) -> dict[str, int]:
         """Write the status and read it back, as the command does, beside the metrics; return each game's ticks."""
@@ -151,12 +151,12 @@ def test_no_number_of_a_pc_takes_the_view_of_the_others_away(begin):
 def test_what_describes_is_clamped_and_what_is_no_number_is_left_out():
     metrics = {"speed": math.nan, "cpu_s": -5.0, "reset_s/x": 1.7e308, "lateness_p99_ms": 3.0}
     health = wire.Health(state="playing\nnow", ticks=2**64 - 1, metrics=metrics, lost_decisions={"x": 2**64 - 1})
-    found = parse_message(wire.FromGame(health=health).SerializeToString()).health
+    found = parse_message(wire.FromGame, wire.FromGame(health=health).SerializeToString(), "PC").health
     assert found.state == "playing now"
     assert found.ticks == found.lost_decisions["x"] == 2**53
     assert dict(found.metrics) == {"cpu_s": 0.0, "reset_s/x": 1e12, "lateness_p99_ms": 3.0}
     many = wire.Health(metrics={f"{number:05d}": 1.0 for number in range(5000)})
-    assert len(parse_message(wire.FromGame(health=many).SerializeToString()).health.metrics) == 256
+    assert len(parse_message(wire.FromGame, wire.FromGame(health=many).SerializeToString(), "PC").health.metrics) == 256
 
 
 def test_a_chunk_out_of_bounds_is_refused_by_name_and_can_be_forgotten(begin):
@@ -179,7 +179,7 @@ def test_a_pc_refuses_what_a_head_cannot_mean():
     for kind, name, message in _odd_messages(wire.ToGame):
         sent = wire.ToGame(**{kind: [message] if kind == "acknowledged" else message})
         try:
-            found = parse(wire.ToGame, sent.SerializeToString(), "head")
+            found = parse_message(wire.ToGame, sent.SerializeToString(), "head")
         except FleetError as error:
             reasons.append((name, str(error)))
         else:

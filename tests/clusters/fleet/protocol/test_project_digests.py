@@ -9,13 +9,13 @@ import pytest
 from fakes.fleet_here import GatewayHere, playing
 from fakes.waiting import until
 from soulsgraph.project import begin_project
+from soulsgraph_clusters.fleet.actor import client
 from soulsgraph_clusters.fleet.actor.stream import Head
-from soulsgraph_clusters.fleet.gateway.preflight import RollCall
-from soulsgraph_clusters.fleet.protocol import project_digests
+from soulsgraph_clusters.fleet.gateway.preflight import Preflight
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Hello
 from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetSettings
-from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.protocol.task import StageTask, project_digests, projects_in_hello, projects_of_hello
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_policies.agents.projects import forget_project, load_project, loaded_projects, take_over
@@ -52,7 +52,7 @@ def _change_code(folder):
 
 def test_a_task_names_a_project_by_its_digest_and_by_no_place(task, folder):
     text = task.to_json()
-    assert json.loads(text)["projects"] == {"fencing": project_digests.digests_here()["fencing"]}
+    assert json.loads(text)["projects"] == {"fencing": project_digests()["fencing"]}
     assert str(folder) not in text
     assert ".py" not in text
     assert StageTask.from_json(text) == task
@@ -93,19 +93,19 @@ def test_a_hostile_task_causes_no_import(task, tmp_path, monkeypatch, name):
 
 
 def test_a_hello_names_what_is_loaded_and_what_is_no_name_or_digest_is_left_out(folder):
-    said = project_digests.in_hello()
+    said = projects_in_hello()
     hostile = {"project/": "0" * 64, "project/../x": "0" * 64, "project/other": "\x1b[2J", "data": "0" * 64}
-    assert project_digests.of_hello(Hello(digests=said | hostile)) == project_digests.digests_here()
+    assert projects_of_hello(Hello(digests=said | hostile)) == project_digests()
     assert str(folder) not in str(said)
 
 
 def test_pcs_without_the_code_are_refused_by_name_and_the_others_play(task, tmp_path, monkeypatch):
     with GatewayHere(tmp_path, task) as head:
         with monkeypatch.context() as absent:
-            absent.setattr(project_digests, "in_hello", dict)
+            absent.setattr(client, "projects_in_hello", dict)
             without = head.play(FAST, "attic")
         with monkeypatch.context() as other:
-            other.setattr(project_digests, "in_hello", lambda: {"project/fencing": "0" * 64})
+            other.setattr(client, "projects_in_hello", lambda: {"project/fencing": "0" * 64})
             changed = head.play(FAST, "cellar")
         head.play(FAST, "shed")
         until(lambda: head.journal.decisions["shed/journaled"] > 0, "decisions of the PC that has the code")
@@ -124,22 +124,22 @@ def test_pcs_without_the_code_are_refused_by_name_and_the_others_play(task, tmp_
     assert {record.pc for record in head.records()} == {"shed"}
 
 
-def test_a_roll_call_compares_the_projects_of_every_game(folder, tmp_path):
+def test_a_preflight_compares_the_projects_of_every_game(folder, tmp_path):
     settings, spool = FleetSettings(listen="127.0.0.1:0", pcs={"attic": PC()}), tmp_path / "spool"
     write_token_file(tmp_path / "attic.token", Tokens(tmp_path / settings.tokens).issue("attic"))
-    here = project_digests.digests_here()
+    here = project_digests()
     for needed, problem in (
         (here, ""),
         ({"fencing": "0" * 64}, "expected the project 'fencing' with the head's code (0000000000000000), found other"),
         ({"riding": "0" * 64}, "expected the project 'riding' with the head's code (0000000000000000), found none"),
     ):
-        call = RollCall(Fleet(settings, tmp_path), needed)
+        preflight = Preflight(Fleet(settings, tmp_path), needed)
         try:
-            with playing(Head(f"127.0.0.1:{call.port}", tmp_path / "attic.token"), spool, FAST):
-                until(lambda call=call: call.answers, "an answer")
-                (answer,) = call.answers
+            with playing(Head(f"127.0.0.1:{preflight.port}", tmp_path / "attic.token"), spool, FAST):
+                until(lambda preflight=preflight: preflight.answers, "an answer")
+                (answer,) = preflight.answers
         finally:
-            call.close()
+            preflight.close()
         assert answer.problem == ""
         assert answer.projects == ("fencing",)
         assert answer.lacks.startswith(problem)
@@ -151,7 +151,7 @@ def test_a_process_takes_over_a_project_by_value_once_and_refuses_other_code(fol
     take_over([loaded])
     forget_project("fencing")
     take_over([loaded])
-    assert project_digests.digests_here() == {"fencing": loaded.digest}
+    assert project_digests() == {"fencing": loaded.digest}
     _change_code(folder)
     with pytest.raises(SoulsGraphError, match="another state of its code"):
         take_over([loaded])
@@ -159,7 +159,7 @@ def test_a_process_takes_over_a_project_by_value_once_and_refuses_other_code(fol
 
 def test_a_game_pc_loads_projects_without_torch_and_ray(folder):
     code = (
-        "import sys; from pathlib import Path; from soulsgraph_clusters.fleet.actor import game_client, host; "
+        "import sys; from pathlib import Path; from soulsgraph_clusters.fleet.actor import client, host; "
         f"host.load_projects([Path({str(folder)!r})], print); from soulsgraph_envs.skills import make_skill; "
         "print(make_skill('parry').name, sorted({'torch', 'ray'} & set(sys.modules)))"
     )

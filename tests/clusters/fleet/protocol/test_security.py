@@ -15,13 +15,14 @@ import grpc
 import pytest
 
 from fakes.waiting import PATIENCE_S
-from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
 from soulsgraph_clusters.fleet.protocol.security import (
     Tokens,
     channel_credentials,
+    credentials_of,
+    make_certificates,
+    read_identity,
     read_token_file,
     sent_token,
-    server_credentials,
     token_metadata,
     write_token_file,
 )
@@ -78,7 +79,7 @@ def test_only_who_trusts_the_heads_ca_connects_and_only_a_token_has_a_name(tmp_p
     make_certificates(tmp_path / "other", HOSTS)
     tokens = Tokens(tmp_path / "tokens.json")
     token = tokens.issue("pc-1")
-    with served(tokens, server_credentials(SETTINGS, tmp_path)) as port:
+    with served(tokens, credentials_of(read_identity(SETTINGS, tmp_path))) as port:
         trusting = channel_credentials(tmp_path / "ca.pem")
         for host in HOSTS:
             assert ask(f"{host}:{port}", trusting, token) == "pc-1"
@@ -90,7 +91,7 @@ def test_only_who_trusts_the_heads_ca_connects_and_only_a_token_has_a_name(tmp_p
 
 def test_a_certificate_for_another_host_is_refused(tmp_path: Path) -> None:
     make_certificates(tmp_path, ("head.lan",))
-    with served(Tokens(tmp_path / "tokens.json"), server_credentials(SETTINGS, tmp_path), "0.0.0.0") as port:
+    with served(Tokens(tmp_path / "tokens.json"), credentials_of(read_identity(SETTINGS, tmp_path)), "0.0.0.0") as port:
         trusting = channel_credentials(tmp_path / "ca.pem")
         assert ask(f"127.0.0.2:{port}", trusting) == "UNAVAILABLE"
         # The head's own machine reads its metrics by these.
@@ -102,14 +103,14 @@ def test_a_copy_of_the_ca_stays_valid_when_the_head_gets_another_certificate(tmp
     copy = tmp_path / "copy.pem"
     copy.write_bytes((tmp_path / "ca.pem").read_bytes())
     make_certificates(tmp_path, HOSTS)
-    with served(Tokens(tmp_path / "tokens.json"), server_credentials(SETTINGS, tmp_path)) as port:
+    with served(Tokens(tmp_path / "tokens.json"), credentials_of(read_identity(SETTINGS, tmp_path))) as port:
         assert ask(f"127.0.0.1:{port}", channel_credentials(copy)) == "nobody"
 
 
 def test_without_a_certificate_the_loopback_still_asks_for_the_token(tmp_path: Path) -> None:
     tokens = Tokens(tmp_path / "tokens.json")
     token = tokens.issue("pc-1")
-    credentials = server_credentials(FleetSettings(), tmp_path)
+    credentials = credentials_of(read_identity(FleetSettings(), tmp_path))
     assert credentials is None
     with served(tokens, credentials) as port:
         assert ask(f"127.0.0.1:{port}", None, token) == "pc-1"
@@ -218,7 +219,7 @@ def test_a_secret_that_others_may_read_is_refused(tmp_path: Path, readable: str)
     uses: dict[str, Callable[[], object]] = {
         "tokens.json": lambda: Tokens(tmp_path / "tokens.json"),
         "pc.token": lambda: read_token_file(tmp_path / "pc.token"),
-        "head.key": lambda: server_credentials(SETTINGS, tmp_path),
+        "head.key": lambda: credentials_of(read_identity(SETTINGS, tmp_path)),
         "ca.key": lambda: make_certificates(tmp_path, HOSTS),
     }
     with pytest.raises(FleetError, match=f"{readable}: expected mode 600, found 644"):
@@ -246,7 +247,7 @@ def test_unusable_certificates_are_refused_before_anything_listens(
     make_certificates(tmp_path / "other", HOSTS)
     Tokens(tmp_path / "tokens.json").issue("pc")
     with pytest.raises(FleetError, match=expected):
-        server_credentials(settings, tmp_path)
+        credentials_of(read_identity(settings, tmp_path))
 
 
 @pytest.mark.parametrize("wrong", ["head.pem", "ca.key", "none.pem"])

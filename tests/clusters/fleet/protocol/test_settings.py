@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 from soulsgraph_clusters.fleet.protocol import settings as settings_module
-from soulsgraph_clusters.fleet.protocol.certificates import make_certificates
-from soulsgraph_clusters.fleet.protocol.security import read_identity
+from soulsgraph_clusters.fleet.protocol.security import make_certificates, read_identity
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError, FleetSettings, deciding_files, load_fleet
 
 RELAYS = ("127.0.0.1:7444", "127.0.0.1:7445")
@@ -71,14 +72,13 @@ _DECIDES_NOTHING = {
     *("soulsgraph_clusters", "soulsgraph_clusters.fleet", "soulsgraph_envs.compat"),
     *("soulsgraph_policies", "soulsgraph_policies.agents", "soulsgraph_policies.learning"),
     *(f"soulsgraph_clusters.fleet.{name}" for name in ("actor", "actor.stream", "protocol")),
-    *(f"soulsgraph_clusters.fleet.protocol.{name}" for name in ("fleet_pb2", "messages", "project_digests")),
-    *(f"soulsgraph_clusters.fleet.protocol.{name}" for name in ("security", "settings")),
+    *(f"soulsgraph_clusters.fleet.protocol.{name}" for name in ("fleet_pb2", "security", "settings")),
 }
 
 
 def test_all_that_a_games_process_plays_by_is_part_of_the_digest():
     code = (
-        "import sys, pkgutil, soulsgraph_clusters.fleet.actor.game_client\n"
+        "import sys, pkgutil, soulsgraph_clusters.fleet.actor.client\n"
         "from soulsgraph_envs.games.opening import make_game\n"
         "make_game(1)\n"
         "print(*(m.__name__ for m in sys.modules.values() if getattr(m, '__name__', '').startswith('soulsgraph')))"
@@ -89,6 +89,12 @@ def test_all_that_a_games_process_plays_by_is_part_of_the_digest():
     covered = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in deciding_files()}
     assert playing <= covered
     assert {"soulsgraph_envs.combat.rollout", "soulsgraph_policies.agents.inference"} <= playing
+
+
+def test_every_place_of_deciding_files_has_some():
+    for package, patterns in settings_module._DECIDING.items():
+        folder = Path(str(import_module(package).__file__)).parent
+        assert not [pattern for pattern in patterns if not [*folder.glob(pattern)]]
 
 
 def test_the_digest_of_code_is_of_its_meaning(tmp_path):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph_clusters.fleet.gateway.gateway_runner import FleetStage
+from soulsgraph_clusters.fleet.gateway.process import FleetStage
 from soulsgraph_clusters.fleet.learner.learning import FleetDQN
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from fakes.waiting import until
-from soulsgraph_clusters.fleet.gateway.sessions import GameSession
+from soulsgraph_clusters.fleet.gateway.connections import Connection
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 
 OTHER_BOOT = "00000000000000b1"
@@ -21,11 +21,11 @@ def riding(client):
 
 def waits(door):
     """Return whether an acknowledgement waits for weights: a chunk is in the journal a moment before."""
-    return any(session._acknowledged for session in door.gateway.sessions.live)
+    return any(connection._acknowledged for connection in door.gateway.connections.live)
 
 
 def test_acknowledgements_ride_on_the_next_weights(door, monkeypatch):
-    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.sessions.RIDE_WITHIN_S", 3600.0)
+    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.connections.RIDE_WITHIN_S", 3600.0)
     client, older = door.joined(), door.joined(game="2", boot=OTHER_BOOT, reads_acknowledged=False)
     client.send(*(door.chunk(sequence) for sequence in (1, 2)), door.chunk(9, boot="00000000000000b2"))
     until(lambda: len(door.verdicts()) == 3, "the chunks")
@@ -41,12 +41,12 @@ def test_acknowledgements_ride_on_the_next_weights(door, monkeypatch):
 
 def test_each_acknowledgement_waits_its_own_time_for_weights(door, monkeypatch):
     client = door.joined()
-    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.sessions.RIDE_WITHIN_S", 4.0)
+    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.connections.RIDE_WITHIN_S", 4.0)
     client.send(door.chunk(1))
     until(lambda: waits(door), "the first chunk's acknowledgement")
     door.publish()
     until(lambda: len(riding(client)) == 1, "its acknowledgement")
-    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.sessions.RIDE_WITHIN_S", 3600.0)
+    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.connections.RIDE_WITHIN_S", 3600.0)
     client.send(door.chunk(2))
     until(lambda: waits(door), "the second chunk's acknowledgement")
     # Beyond the time that the first would have waited.
@@ -58,7 +58,7 @@ def test_each_acknowledgement_waits_its_own_time_for_weights(door, monkeypatch):
 
 
 def test_acknowledgements_are_sent_alone_where_no_weights_come(door, monkeypatch):
-    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.sessions.RIDE_WITHIN_S", 0.2)
+    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.connections.RIDE_WITHIN_S", 0.2)
     client = door.joined()
     client.send(door.chunk(1))
     until(lambda: riding(client), "an acknowledgement")
@@ -66,19 +66,19 @@ def test_acknowledgements_are_sent_alone_where_no_weights_come(door, monkeypatch
 
 
 def test_a_game_that_reads_nothing_keeps_a_bounded_part_of_the_head(monkeypatch):
-    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.sessions.MOST_UNREAD", 50)
+    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.connections.MOST_UNREAD", 50)
 
     async def fill(reads_acknowledged):
         hello = wire.Hello(pc="attic", game="1", reads_acknowledged=reads_acknowledged)
-        session = GameSession(hello, 0.0)
+        connection = Connection(hello, 0.0)
         for sequence in range(40):
-            session.acknowledge(wire.Acknowledgement(boot=OTHER_BOOT, sequences=[sequence]))
-        assert not session.closed
+            connection.acknowledge(wire.Acknowledgement(boot=OTHER_BOOT, sequences=[sequence]))
+        assert not connection.closed
         for sequence in range(40):
-            session.acknowledge(wire.Acknowledgement(boot=OTHER_BOOT, sequences=[sequence]))
-        return session
+            connection.acknowledge(wire.Acknowledgement(boot=OTHER_BOOT, sequences=[sequence]))
+        return connection
 
     for reads_acknowledged in (True, False):
-        session = asyncio.run(fill(reads_acknowledged))
-        assert session.closed
-        assert "read none of 50" in session.reason
+        connection = asyncio.run(fill(reads_acknowledged))
+        assert connection.closed
+        assert "read none of 50" in connection.reason

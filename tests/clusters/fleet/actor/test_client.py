@@ -14,17 +14,16 @@ import pytest
 from fakes.fleet_here import GatewayHere, playing, random_weights
 from fakes.realtime import FakeLink
 from fakes.waiting import until
-from soulsgraph_clusters.fleet.actor import game_client
+from soulsgraph_clusters.fleet.actor import client
 from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, AT_ONCE, pause, pause_file, read_pause, resume
 from soulsgraph_clusters.fleet.actor.stream import PLAY, Head
-from soulsgraph_clusters.fleet.gateway import preflight
+from soulsgraph_clusters.fleet.gateway import preflight as module
 from soulsgraph_clusters.fleet.gateway.admission import SHARE, SHARE_SLACK
-from soulsgraph_clusters.fleet.gateway.folder import set_drained
-from soulsgraph_clusters.fleet.gateway.preflight import RollCall
-from soulsgraph_clusters.fleet.protocol.arrays import decode_columns
+from soulsgraph_clusters.fleet.gateway.preflight import Preflight
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import FromGame, Hello, ToGame
+from soulsgraph_clusters.fleet.protocol.messages import decode_columns
 from soulsgraph_clusters.fleet.protocol.security import Tokens, token_metadata, write_token_file
-from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetError, FleetSettings
+from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetError, FleetSettings, set_drained
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.opening import open_game
@@ -47,10 +46,10 @@ class Played(GatewayHere):
     """A gateway with what its games are asked here."""
 
     def state(self, pc="attic"):
-        return next((one.health.state for one in self.gateway.sessions.live if one.hello.pc == pc), "")
+        return next((one.health.state for one in self.gateway.connections.live if one.hello.pc == pc), "")
 
     def health(self, pc="attic"):
-        return next(one.health for one in self.gateway.sessions.live if one.hello.pc == pc)
+        return next(one.health for one in self.gateway.connections.live if one.hello.pc == pc)
 
     def until_further_chunks(self, count=2):
         end = self.journal.end + count
@@ -178,7 +177,7 @@ def test_a_game_that_the_task_refuses_is_closed(head, monkeypatch):
         opened.append(poor)
         return poor
 
-    monkeypatch.setattr(game_client, "open_game", open_poor)
+    monkeypatch.setattr(client, "open_game", open_poor)
     head.play(FAST)
     until(lambda: head.state() == "broken", "a game that is of no use")
     until(lambda: len(opened) > 1 and opened[0] in closed, "the end of the first game")
@@ -230,12 +229,12 @@ def test_a_pc_alone_may_exceed_its_share(head):
     assert head.journal.decisions[f"attic/{SHARE}"] == 0
 
 
-def test_a_roll_call_goes_on_beside_streams_that_say_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(preflight, "HELLO_WITHIN_S", 0.3)
-    monkeypatch.setattr(preflight, "_MOST_STREAMS", 1)
+def test_a_preflight_goes_on_beside_streams_that_say_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "HELLO_WITHIN_S", 0.3)
+    monkeypatch.setattr(module, "_MOST_STREAMS", 1)
     settings = FleetSettings(listen="127.0.0.1:0", pcs={"attic": PC()})
-    token, call = Tokens(tmp_path / settings.tokens).issue("attic"), RollCall(Fleet(settings, tmp_path))
-    channel, over = grpc.insecure_channel(f"127.0.0.1:{call.port}"), threading.Event()
+    token, preflight = Tokens(tmp_path / settings.tokens).issue("attic"), Preflight(Fleet(settings, tmp_path))
+    channel, over = grpc.insecure_channel(f"127.0.0.1:{preflight.port}"), threading.Event()
 
     def nothing():
         over.wait()
@@ -245,54 +244,54 @@ def test_a_roll_call_goes_on_beside_streams_that_say_nothing(tmp_path, monkeypat
         silent = channel.stream_stream(PLAY)(nothing(), metadata=token_metadata(token))
         with pytest.raises(grpc.RpcError, match="CANCELLED"):
             next(silent)
-        assert call.answers == ()
-        monkeypatch.setattr(preflight, "HELLO_WITHIN_S", 60.0)
+        assert preflight.answers == ()
+        monkeypatch.setattr(module, "HELLO_WITHIN_S", 60.0)
         hello = FromGame(hello=Hello(protocol=1, game="1\n\x1b[2J", lanes=1, version="9\n"))
         asked = channel.stream_stream(PLAY, FromGame.SerializeToString)(iter([hello]), metadata=token_metadata(token))
         assert ToGame.FromString(next(asked)).stop.refused
-        assert (call.answers[0].game, call.answers[0].version) == ("1??[2J", "9?")
-        assert "expected a game's name" in call.answers[0].problem
+        assert (preflight.answers[0].game, preflight.answers[0].version) == ("1??[2J", "9?")
+        assert "expected a game's name" in preflight.answers[0].problem
     finally:
         over.set()
         channel.close()
-        call.close()
+        preflight.close()
 
 
-def test_a_roll_call_keeps_no_more_games_of_a_pc_than_a_stage_has(tmp_path, monkeypatch):
-    monkeypatch.setattr(preflight, "MOST_GAMES", 2)
+def test_a_preflight_keeps_no_more_games_of_a_pc_than_a_stage_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MOST_GAMES", 2)
     settings = FleetSettings(listen="127.0.0.1:0", pcs={"attic": PC(), "den": PC()})
     tokens = Tokens(tmp_path / settings.tokens)
     attic, den = tokens.issue("attic"), tokens.issue("den")
-    call = RollCall(Fleet(settings, tmp_path))
-    with closing(call), grpc.insecure_channel(f"127.0.0.1:{call.port}") as channel:
+    preflight = Preflight(Fleet(settings, tmp_path))
+    with closing(preflight), grpc.insecure_channel(f"127.0.0.1:{preflight.port}") as channel:
         ask = channel.stream_stream(PLAY, FromGame.SerializeToString)
         for token, game, lanes in ((attic, "1", 1), (attic, "2", 1), (attic, "3", 1), (attic, "1", 4), (den, "1", 1)):
             hello = FromGame(hello=Hello(protocol=1, game=game, lanes=lanes, version="9"))
             next(ask(iter([hello]), metadata=token_metadata(token)))
-        assert [(one.pc, one.game, one.lanes) for one in call.answers] == [
+        assert [(one.pc, one.game, one.lanes) for one in preflight.answers] == [
             ("attic", "1", 4),
             ("attic", "2", 1),
             ("den", "1", 1),
         ]
 
 
-def test_a_roll_call_names_who_is_there_and_who_is_missing(tmp_path):
+def test_a_preflight_names_who_is_there_and_who_is_missing(tmp_path):
     settings = FleetSettings(listen="127.0.0.1:0", pcs={"attic": PC(), "cellar": PC(), "den": PC()})
     tokens = Tokens(tmp_path / settings.tokens)
     write_token_file(tmp_path / "attic.token", tokens.issue("attic"))
     tokens.issue("den")
     set_drained(tmp_path, "den", True)
-    call = RollCall(Fleet(settings, tmp_path))
-    assert call.missing == {"attic": "has not answered", "cellar": "has no token"}
+    preflight = Preflight(Fleet(settings, tmp_path))
+    assert preflight.missing == {"attic": "has not answered", "cellar": "has no token"}
     with (
-        closing(call),
-        playing(Head(f"127.0.0.1:{call.port}", tmp_path / "attic.token"), tmp_path / "spool", FAST, "7"),
+        closing(preflight),
+        playing(Head(f"127.0.0.1:{preflight.port}", tmp_path / "attic.token"), tmp_path / "spool", FAST, "7"),
     ):
-        until(lambda: call.answers, "an answer")
-        (answer,) = call.answers
+        until(lambda: preflight.answers, "an answer")
+        (answer,) = preflight.answers
         assert (answer.pc, answer.game, answer.driver, answer.lanes) == ("attic", "7", "simulator", 1)
         assert answer.problem == ""
-        assert call.missing == {"cellar": "has no token"}
+        assert preflight.missing == {"cellar": "has no token"}
 
 
 def test_what_is_played_by_altered_weights_of_a_frozen_skill_is_refused_and_the_game_gets_them_anew(
@@ -327,7 +326,7 @@ def test_what_is_played_by_altered_weights_of_a_frozen_skill_is_refused_and_the_
 
 def _fail_times(monkeypatch, count):
     """Let the first attempts to read weights fail; return the moments of all."""
-    tried, decode = [], game_client.decode_weights
+    tried, decode = [], client.decode_weights
 
     def fails(data):
         tried.append(time.monotonic())
@@ -335,7 +334,7 @@ def _fail_times(monkeypatch, count):
             raise FleetError("weights: expected those of the task, found others; try again.")
         return decode(data)
 
-    monkeypatch.setattr(game_client, "decode_weights", fails)
+    monkeypatch.setattr(client, "decode_weights", fails)
     return tried
 
 
@@ -351,14 +350,14 @@ def test_a_game_that_cannot_use_what_came_asks_for_it_again_and_plays(head, monk
 
 
 def test_a_game_that_can_never_use_what_comes_asks_again_at_most_so_often(head, monkeypatch):
-    monkeypatch.setattr(game_client, "ASK_AGAIN_EVERY_S", 3.0)
-    asked_s, reconnect = [], game_client.Stream.reconnect
+    monkeypatch.setattr(client, "ASK_AGAIN_EVERY_S", 3.0)
+    asked_s, reconnect = [], client.Stream.reconnect
 
     def asks(stream):
         asked_s.append(time.monotonic())
         reconnect(stream)
 
-    monkeypatch.setattr(game_client.Stream, "reconnect", asks)
+    monkeypatch.setattr(client.Stream, "reconnect", asks)
     tried = _fail_times(monkeypatch, 10**6)
     head.play(FAST)
     until(lambda: len(tried) >= 4, "further attempts")
@@ -396,7 +395,7 @@ def test_a_game_in_real_time_and_simulators_of_another_speed_play_one_stage(head
             return open_game(settings, clock)
         return LiveGame(FakeLink(_RealTime()), settings, clock)
 
-    monkeypatch.setattr(game_client, "open_game", open_either)
+    monkeypatch.setattr(client, "open_game", open_either)
     head.play(GameSettings(driver="memory", speed=3.0))
     head.play(replace(FAST, lanes=4), "cellar")
     until(lambda: all(head.journal.decisions[f"{pc}/journaled"] > 20 for pc in ("attic", "cellar")), "both")

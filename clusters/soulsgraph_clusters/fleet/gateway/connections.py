@@ -1,4 +1,4 @@
-"""The games that are connected, here or through other gateways: one live session for each, and what waits for it."""
+"""The games that are connected, here or through other gateways: one live connection for each, and what waits for it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from soulsgraph_clusters.fleet.gateway.serving import to_bytes
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.settings import OUT_OF_PLAY, PLAYING, SILENT_AFTER_S, FleetError
+from soulsgraph_clusters.fleet.protocol.messages import to_bytes
+from soulsgraph_clusters.fleet.protocol.settings import SILENT_AFTER_S, FleetError, State
 
 #: PCs that were refused, and notes that wait to be logged, at most.
 _MOST_REFUSALS, _MOST_NOTES = 200, 200
@@ -22,7 +22,7 @@ RIDE_WITHIN_S = 1.5
 
 
 @dataclass(eq=False)
-class GameSession:
+class Connection:
     """One game's stream, from its hello on; used in the gateway's thread alone. Times are the gateway's own."""
 
     hello: wire.Hello
@@ -74,8 +74,7 @@ class GameSession:
     def _count_unread(self) -> None:
         self._unread += 1
         if self._unread > MOST_UNREAD and not self.closed:
-            self.reason = f"it read none of {MOST_UNREAD:,} messages"
-            self.close()
+            self.close(f"it read none of {MOST_UNREAD:,} messages")
 
     def acknowledge(self, answer: wire.Acknowledgement) -> None:
         """Send an acknowledgement with the next weights; alone where none come soon or the game reads no other."""
@@ -111,8 +110,15 @@ class GameSession:
         self._finishing = True
         self._changed.set()
 
-    def close(self) -> None:
-        """Close at once, and set `over`."""
+    def refuse(self, reason: str) -> None:
+        """Send why it may not play, and close once everything is sent."""
+        self.send(wire.ToGame(stop=wire.Stop(reason=reason, refused=True)))
+        self.reason = reason
+        self.finish()
+
+    def close(self, reason: str = "") -> None:
+        """Close at once, and set `over`; without a reason the one that is known stays."""
+        self.reason = reason or self.reason
         self.closed = True
         self._cancel_ride()
         self.over.set()
@@ -170,9 +176,9 @@ class Notes(deque[str]):
         """Note when a game cannot play, is paused or drained, and when it plays again."""
         if (now.state, now.note) == (before.state, before.note):
             return
-        if now.state in OUT_OF_PLAY:
+        if now.state in State.OUT_OF_PLAY:
             self.add(f"{game} is {now.state}{now.note and f': {now.note}'}")
-        elif now.state == PLAYING and before.state in OUT_OF_PLAY:
+        elif now.state == State.PLAYING and before.state in State.OUT_OF_PLAY:
             self.add(f"{game} plays again")
 
     def take(self) -> list[str]:
@@ -180,24 +186,24 @@ class Notes(deque[str]):
         return [self.popleft() for _ in range(len(self))]
 
 
-class Sessions:
-    """The live sessions by name; a game that connects again takes the place of its own earlier stream."""
+class Connections:
+    """The live connections by name; a game that connects again takes the place of its own earlier stream."""
 
     def __init__(self) -> None:
-        self._live: dict[str, GameSession] = {}
-        self._latest: dict[str, GameSession] = {}
+        self._live: dict[str, Connection] = {}
+        self._latest: dict[str, Connection] = {}
         #: Why a PC was refused the latest time, and when; of a PC that plays again it is gone.
         self.refusals: dict[str, tuple[str, float]] = {}
 
     @property
-    def latest(self) -> Iterable[GameSession]:
-        """The latest session of every game that was connected in the stage; other threads may ask too."""
+    def latest(self) -> Iterable[Connection]:
+        """The latest connection of every game that was connected in the stage; other threads may ask too."""
         return [*self._latest.values()]
 
     @property
-    def live(self) -> Iterable[GameSession]:
-        """The sessions that are not closed; other threads may ask too."""
-        return [session for session in [*self._live.values()] if not session.closed]
+    def live(self) -> Iterable[Connection]:
+        """The connections that are not closed; other threads may ask too."""
+        return [connection for connection in [*self._live.values()] if not connection.closed]
 
     def refuse(self, who: str, reason: str, now_s: float) -> bool:
         """Keep why a PC was refused, and return whether that is another reason than before."""
@@ -213,23 +219,23 @@ class Sessions:
             self.refusals.pop(name, None)
 
     def forget_closed(self) -> None:
-        """Keep the sessions that are live, and no refusal: another stage begins."""
-        self._latest = {session.name: session for session in self.live}
+        """Keep the connections that are live, and no refusal: another stage begins."""
+        self._latest = {connection.name: connection for connection in self.live}
         self.refusals.clear()
 
-    def begin(self, session: GameSession) -> GameSession | None:
-        """Add a session, and return the one of the same process that it replaces; raises as `check_alone`."""
+    def begin(self, connection: Connection) -> Connection | None:
+        """Add a connection, and return the one of the same process that it replaces; raises as `check_alone`."""
         for other in self.live:
-            check_alone(other.hello, session.hello)
-        earlier = self._live.get(session.name)
-        self._live[session.name] = self._latest[session.name] = session
+            check_alone(other.hello, connection.hello)
+        earlier = self._live.get(connection.name)
+        self._live[connection.name] = self._latest[connection.name] = connection
         return earlier
 
-    def end(self, session: GameSession) -> bool:
-        """Remove a session, and return whether no other has taken its place."""
-        if self._live.get(session.name) is not session:
+    def end(self, connection: Connection) -> bool:
+        """Remove a connection, and return whether no other has taken its place."""
+        if self._live.get(connection.name) is not connection:
             return False
-        del self._live[session.name]
+        del self._live[connection.name]
         return True
 
 
@@ -268,7 +274,7 @@ class _Relay:
 class OtherGateways:
     """The live games of other gateways by name; one that was silent for `SILENT_AFTER_S` has none.
 
-    Gateways are numbered; 0 is the one beside the journal, whose own sessions are not kept here. Any thread may ask.
+    Gateways are numbered; 0 is the one beside the journal, whose own connections are not kept here. Any thread may ask.
     """
 
     def __init__(self) -> None:
@@ -276,7 +282,7 @@ class OtherGateways:
         self._access = threading.Lock()
 
     def claim(self, hello: wire.Hello, gateway: int) -> None:
-        """Let a game play through a gateway; its session at another one is over then.
+        """Let a game play through a gateway; its connection at another one is over then.
 
         Raises:
             FleetError: as `check_alone`, of the games of other gateways.

@@ -19,24 +19,9 @@ import numpy as np
 from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, UNFINISHED, Spool, read_pause
 from soulsgraph_clusters.fleet.actor.stream import Head, Stream
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol import project_digests
-from soulsgraph_clusters.fleet.protocol.arrays import decode_weights, encode_columns, write_moments
-from soulsgraph_clusters.fleet.protocol.messages import MOST_DECISIONS
-from soulsgraph_clusters.fleet.protocol.settings import (
-    BROKEN,
-    CANNOT_PLAY,
-    DRAINED,
-    LAST_FIGHT,
-    LOST_EPISODES,
-    PAUSED,
-    PLAYING,
-    PROTOCOL,
-    REFUSED,
-    RESET_S,
-    WAITING,
-    digests,
-)
-from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.protocol.messages import MOST_DECISIONS, decode_weights, encode_columns, write_moments
+from soulsgraph_clusters.fleet.protocol.settings import LOST_EPISODES, PROTOCOL, RESET_S, State, digests
+from soulsgraph_clusters.fleet.protocol.task import StageTask, projects_in_hello
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.games.opening import make_game, open_game
@@ -97,7 +82,7 @@ class GameClient:
             boot=spool.boot,
             driver=settings.driver,
             lanes=settings.lanes,
-            digests=digests() | project_digests.in_hello(),
+            digests=digests() | projects_in_hello(),
             machine=machine,
             reads_acknowledged=True,
         )
@@ -112,7 +97,7 @@ class GameClient:
         self._plays = 0
         # Looked at before the first task, which may come at once.
         self._paused = read_pause(pause_file)
-        self._state, self._note = WAITING, ""
+        self._state, self._note = State.WAITING, ""
         #: Whether to ask for the task again, and when that was last done.
         self._asks_again, self._asked_s = False, -math.inf
         self._speed = settings.speed
@@ -168,7 +153,7 @@ class GameClient:
     def _cannot_play(self, error: SoulsGraphError) -> None:
         self._order = None
         self._end_play()
-        self._say(CANNOT_PLAY, str(error))
+        self._say(State.CANNOT_PLAY, str(error))
         self._asks_again = True
 
     def _ask_again(self) -> None:
@@ -182,11 +167,11 @@ class GameClient:
         self._order, self._asks_again = None, False
         if stop.after_fight and self._play is not None and self._play.has_weights:
             self._play.sampling.finish_fight()
-            self._say(LAST_FIGHT, stop.reason)
+            self._say(State.LAST_FIGHT, stop.reason)
             return
         self._end_play()
-        state = DRAINED if stop.after_fight else WAITING
-        self._say(REFUSED if stop.refused else state, stop.reason)
+        state = State.DRAINED if stop.after_fight else State.WAITING
+        self._say(State.REFUSED if stop.refused else state, stop.reason)
 
     def _follow_pause(self) -> None:
         """Pause when a person at this PC wants to, and play on afterwards."""
@@ -197,11 +182,11 @@ class GameClient:
             else:
                 self._end_play()
                 if self._order is None:
-                    self._say(DRAINED)
+                    self._say(State.DRAINED)
         self._paused = wanted
         if self._play is None and self._order is not None:
             if wanted:
-                self._say(PAUSED, "a person at the PC paused it")
+                self._say(State.PAUSED, "a person at the PC paused it")
             else:
                 self._start(self._order)
 
@@ -255,14 +240,14 @@ class GameClient:
         play.sampling.set_networks(play.task.networks(weights), self._newest.version)
         if not play.has_weights:
             play.has_weights = True
-            self._say(PLAYING)
+            self._say(State.PLAYING)
 
     def _collect(self, play: _Play) -> None:
         self._gather(play)
         if play.sampling.over:
             self._end_play()
             if self._order is None:
-                self._say(DRAINED)
+                self._say(State.DRAINED)
 
     def _gather(self, play: _Play) -> bool:
         """Take what was played since the last time, and return whether there was anything."""
@@ -272,7 +257,7 @@ class GameClient:
             # Without an order the last fight is played, and called so.
             notes = (*chunk.notes, chunk.failure)
             for note in filter(None, notes) if self._order is None else notes:
-                self._say(PLAYING if play.sampling.ready else BROKEN, note)
+                self._say(State.PLAYING if play.sampling.ready else State.BROKEN, note)
             if chunk.transitions:
                 play.since_s = play.since_s if play.parts else now
                 play.parts.append(replace(chunk, notes=(), failure=""))

@@ -1,0 +1,471 @@
+"""The gateway's process: the RLlib env runner that it is in a stage, and its way from one stage to the next.
+
+A runner serves any number of games and returns what its journal holds. Games stay connected while what they play
+changes.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from soulsgraph_clusters.fleet.gateway.admission import Admission
+from soulsgraph_clusters.fleet.gateway.coordinator import Coordinator, Relays
+from soulsgraph_clusters.fleet.gateway.gateway import STOP_WITHIN_S, Gateway
+from soulsgraph_clusters.fleet.gateway.journal import Journal, JournalError
+from soulsgraph_clusters.fleet.gateway.metrics import Exporter
+from soulsgraph_clusters.fleet.gateway.status import FleetStatus, StatusWriter
+from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
+from soulsgraph_clusters.fleet.protocol.messages import decode_columns
+from soulsgraph_clusters.fleet.protocol.security import ends_soon
+from soulsgraph_clusters.fleet.protocol.settings import HELD_FOR_S, Fleet, FleetError
+from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.sessions.head import ClusterAwayError
+from soulsgraph_clusters.sessions.session import (
+    Mark,
+    Session,
+    check_nodes,
+    check_own_node,
+    marked,
+    other_folder,
+    place_gateway,
+    place_relays,
+    this_node,
+)
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.skills import SkillOptions
+from soulsgraph_policies.agents.inference import Weights
+from soulsgraph_policies.agents.projects import LoadedProject, take_over
+from soulsgraph_policies.learning.env_runners import ChunkRunner, LocalRunnerGroup
+from soulsgraph_policies.learning.replay import check_even_draws
+from soulsgraph_policies.learning.sampler import Chunk
+from soulsgraph_policies.learning.stage_config import SkillDQNConfig
+
+_logger = logging.getLogger("soulsgraph")
+T = TypeVar("T")
+
+#: `fetch` returns after so long, whatever has come.
+FETCH_WITHIN_S = 0.05
+_RETRY_AFTER_S = 0.2
+#: Records of one `fetch`.
+MOST_RECORDS = 256
+#: The environment configuration's key of a `FleetStage`.
+FLEET = "fleet"
+#: A driver that looks whether a process began the stage again waits for it so long.
+_LOOK_S = 0.5
+#: A process that died as a stage was to begin has so long to be started again, tried at intervals.
+_BACK_WITHIN_S, _BEGIN_AGAIN_S = 60.0, 0.5
+
+
+class GatewayProcess:
+    """A Ray actor that is the `GatewayRunner` of one stage after another, and is asked as RLlib asks one.
+
+    Its games stay connected from stage to stage. One that was started again has no stage until `begin`.
+    """
+
+    def __init__(self) -> None:
+        self._runner: GatewayRunner | None = None
+        self._gateway: Gateway | None = None
+        self._begun = ""
+
+    def begin(self, key: str, config: SkillDQNConfig, mark: Mark | None = None) -> None:
+        """Begin a stage, unless it is the one of this `key` that is under way.
+
+        Raises:
+            ClusterError: if the folder of the journals' `mark` is not the driver's here.
+            SoulsGraphError: as `GatewayRunner`.
+        """
+        if self._runner is not None and self._begun == key:
+            return
+        if mark is not None and (found := mark.problem()):
+            raise other_folder(mark.folder, f"{found} on {this_node()}")
+        self.end()
+        before, self._gateway = self._gateway, None
+        try:
+            self._runner, self._begun = GatewayRunner(config=config, gateway=before, worker_index=1), key
+        except BaseException:
+            if before is not None:
+                before.stop("the stage could not begin")
+            raise
+
+    def end(self) -> None:
+        """End the stage; its games wait for the next one."""
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            try:
+                self._gateway = runner.leave()
+            except BaseException:
+                # It may listen on, and hold the journal: Ray starts a process without that.
+                _logger.exception("gateway: it cannot end the stage")
+                os._exit(1)
+
+    def stop(self) -> None:
+        """End the stage if there is one, and let the games go."""
+        self.end()
+        if self._gateway is not None:
+            self._gateway.stop("the run is over")
+
+    def has_stage(self) -> bool:
+        """Return whether a stage is under way."""
+        return self._runner is not None
+
+    def ping(self) -> str:
+        """Return what RLlib expects of an actor that is well."""
+        return "pong"
+
+    def apply(self, func: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Call a function with the stage's runner, as RLlib's env runners do; raises FleetError between two stages."""
+        result: T = self._playing.apply(func, *args, **kwargs)
+        return result
+
+    def answer(self, question: str, *words: Any) -> Any:
+        """Answer another gateway by the `Coordinator` method of this name; raises FleetError between two stages."""
+        return self._playing.answer(question, *words)
+
+    @property
+    def _playing(self) -> GatewayRunner:
+        if self._runner is None:
+            raise FleetError("gateway: expected a stage under way, found none; begin it.")
+        return self._runner
+
+
+class GatewayGroup(LocalRunnerGroup):
+    """The runner in the driver's process, which holds the weights, and the gateway's process as the one that samples.
+
+    Raises:
+        SoulsGraphError: if the gateway cannot begin the stage, as where it cannot listen.
+        ClusterAwayError: if its process died and none took its place in time, or the Ray node of this machine ended.
+    """
+
+    def __init__(self, config: SkillDQNConfig) -> None:
+        super().__init__(config)
+        # A process that dies is started again.
+        self._ignore_ray_errors_on_env_runners = True
+        stage: FleetStage = config.env_config[FLEET]
+        assert stage.process is not None, "a gateway in the driver is in a `LocalRunnerGroup`"
+        self._process, self._key, self._config = stage.process, secrets.token_hex(8), config
+        #: The call by which a process that was started again begins the stage, until that is done.
+        self._begins: ray.ObjectRef | None = None
+        self._begin()
+        self._worker_manager.add_actors([self._process])
+
+    def _begin(self) -> None:
+        """Let the process begin the stage, and one that dies meanwhile once it is started again."""
+        stage: FleetStage = self._config.env_config[FLEET]
+        with marked(stage.journal.parent) as mark:
+            self._begin_at(mark)
+
+    def _begin_at(self, mark: Mark) -> None:
+        until_s = time.monotonic() + _BACK_WITHIN_S
+        while True:
+            try:
+                _answer(self._process.begin.remote(self._key, self._config, mark))
+                return
+            except RayError as error:
+                check_own_node()
+                if time.monotonic() > until_s:
+                    reason = str(error).partition("\n")[0].strip(" .")
+                    raise ClusterAwayError(
+                        f"gateway: expected a process that serves games, found: {reason}; resume the run."
+                    ) from error
+            time.sleep(_BEGIN_AGAIN_S)
+
+    def probe_unhealthy_env_runners(self) -> list[int]:
+        """Let a process that was started again begin the stage, before it counts as well.
+
+        Raises:
+            SoulsGraphError: if it cannot.
+            ClusterAwayError: if the Ray node of this machine ended, where alone it could be started.
+        """
+        if not set(self._worker_manager.actor_ids()) - set(self._worker_manager.healthy_actor_ids()):
+            return []
+        check_own_node()
+        self._begins = self._begins or self._process.begin.remote(self._key, self._config)
+        if not ray.wait([self._begins], timeout=_LOOK_S)[0]:
+            return []
+        begins, self._begins = self._begins, None
+        try:
+            _answer(begins)
+        except RayError:
+            return []
+        restored: list[int] = super().probe_unhealthy_env_runners()
+        return restored
+
+    def stop(self) -> None:
+        """End the stage; the process goes on to the next one."""
+        for actor in self._worker_manager.actor_ids():
+            self._worker_manager.remove_actor(actor)
+            _wait_for(self._process.end)
+        self._local_env_runner.stop()
+
+
+def _answer(call: ray.ObjectRef) -> None:
+    """Wait for a call's end; raises the SoulsGraphError that it raised, and RayError if its process died."""
+    try:
+        ray.get(call)
+    except RayTaskError as error:
+        if isinstance(error.cause, SoulsGraphError):
+            raise error.cause from error
+        raise
+
+
+def _wait_for(method: Any) -> None:
+    """Call a method of the process and wait for its end, not for one whose node ended."""
+    with suppress(RayError, ClusterAwayError):
+        check_own_node()
+        ray.get(method.remote(), timeout=STOP_WITHIN_S)
+
+
+class Gateways:
+    """The gateways of a fleet in a Ray session, kept from stage to stage until they are closed."""
+
+    def __init__(self, fleet: Fleet, session: Session) -> None:
+        self.fleet, self._session = fleet, session
+        self._process: ray.actor.ActorHandle | None = None
+        self._relays: Relays | None = None
+
+    def process(self) -> ray.actor.ActorHandle:
+        """Return the process that writes the journal; the first call starts it, and the further gateways.
+
+        Raises:
+            ClusterError: as `check_nodes` and `place_relays`.
+        """
+        check_nodes(self._session)
+        if self._process is None:
+            self._relays = Relays(place_relays(self.fleet.relays, self._session))
+            # Ray starts one that died; the driver then lets it begin the stage again.
+            kept = ray.remote(max_restarts=-1, **place_gateway())(GatewayProcess)
+            self._process = kept.remote()
+            self._relays.serve(self._process)
+        return self._process
+
+    def close(self) -> None:
+        """End them, the further ones first: each passes on what it received."""
+        try:
+            if self._relays is not None:
+                self._relays.end()
+        finally:
+            if self._process is not None:
+                _wait_for(self._process.stop)
+                ray.kill(self._process)
+
+
+@dataclass(frozen=True)
+class FleetStage:
+    """Where a stage meets its fleet: its journal, and what the games play.
+
+    `process` is the Ray actor of a `GatewayProcess`; without one the gateway is in the driver.
+    """
+
+    fleet: Fleet
+    journal: Path
+    name: str
+    scenario: str
+    options: SkillOptions
+    #: Whose skills take part; the gateway's process has not imported their code.
+    projects: tuple[LoadedProject, ...] = ()
+    process: ray.actor.ActorHandle | None = None
+
+    def task(self, config: SkillDQNConfig) -> StageTask:
+        """Return what the games play, as RLlib's configuration says who plays and who learns.
+
+        Raises:
+            SoulsGraphError: if a fleet cannot play it, as a scenario that is not shipped, or if its batches are to have
+                shares by PC and a module does not draw them evenly.
+        """
+        trained = config.trained_modules
+        learns = {module: config.hyperparameters_of(module) for module in trained}
+        for module, numbers in learns.items() if self.fleet.settings.batch_shares else ():
+            check_even_draws(module, numbers)
+        clip, plays = config.hyperparameters.observation_clip, config.modules_of_skills()
+        clips = {module: own for module in plays.values() if (own := config.clip_of(module)) != clip}
+        digests = {loaded.project.name: loaded.digest for loaded in self.projects}
+        return StageTask(self.scenario, plays, learns, clip, self.options, projects=digests, clips=clips)
+
+
+@dataclass(frozen=True)
+class JournalSlice:
+    """The journal's records from a position on, as they were written, and what is to be logged.
+
+    Bytes travel between processes at a tenth of what their arrays would take.
+
+    `attempt` and `batch_shares` are the journal's, `decisions` what it holds by `PC/verdict`; `playing` counts the
+    games that are connected, `status` describes them about once a second. `failure` is why nothing more can be fetched.
+    """
+
+    attempt: str = ""
+    records: tuple[bytes, ...] = ()
+    notes: tuple[str, ...] = ()
+    playing: int = 0
+    decisions: Mapping[str, int] = field(default_factory=dict)
+    status: FleetStatus | None = None
+    failure: str = ""
+    batch_shares: Mapping[str, float] = field(default_factory=dict)
+
+
+class GatewayRunner(ChunkRunner):
+    """Serve the games of `env_config["fleet"]`; what they play goes through the stage's journal.
+
+    With the `gateway` of the stage before, its games are connected already.
+    """
+
+    #: Nothing is sampled here: what comes is fetched from the journal.
+    CALLBACKS = frozenset(("on_environment_created",))
+
+    def __init__(self, *, config: SkillDQNConfig, gateway: Gateway | None = None, **kwargs: Any) -> None:
+        self._before = gateway
+        super().__init__(config=config, **kwargs)
+
+    def make_env(self) -> None:
+        """Open the journal and begin to listen."""
+        stage: FleetStage = self.config.env_config[FLEET]
+        take_over(stage.projects)
+        self._task = stage.task(self.config)
+        settings = stage.fleet.settings
+        most_bytes, shares = settings.journal_bytes, settings.batch_shares
+        self._journal = _patiently(
+            lambda: Journal(stage.journal, stage.name, most_bytes=most_bytes, batch_shares=shares)
+        )
+        try:
+            admission = self._admission = Admission(self._journal, self._task, self.config.stage_seed or 0, settings)
+            if self._before is None:
+                self._gateway = _patiently(lambda: Gateway(stage.fleet, admission))
+            else:
+                self._gateway = self._before
+                self._gateway.begin_stage(admission)
+            self._coordinator = Coordinator(stage.fleet, admission, self._gateway, stage.projects)
+            self._status = StatusWriter(admission, self._gateway.connections, self._coordinator.games)
+            self._exporter = _patiently(lambda: self._export(stage.fleet)) if settings.metrics else None
+        except BaseException:
+            self.stop()
+            raise
+        if warning := ends_soon(settings, stage.fleet.folder):
+            self._gateway.notes.add(warning)
+        if self._journal.batch_shares != shares:
+            kept = ", ".join(f"{name} {share:g}" for name, share in sorted(self._journal.batch_shares.items()))
+            self._gateway.notes.add(
+                f"batches keep the shares that the stage was begun with: {kept or 'none'}; those of the fleet's file "
+                "count from the next stage on"
+            )
+        # The collector would look at all of RLlib's and torch's objects again and again: streams make many short ones.
+        gc.collect()
+        gc.freeze()
+
+    def _export(self, fleet: Fleet) -> Exporter:
+        return Exporter(fleet, lambda: self._status.describe(self._version))
+
+    def weights_changed(self, modules: Collection[str]) -> None:
+        """Offer the modules' weights to the games; their version counts the decisions learned from."""
+        weights: dict[str, Weights] = {module: self.weights(module) for module in modules}
+        self._admission.freeze(weights)
+        self._gateway.publish(self._version, weights, self.decisions)
+
+    @property
+    def _version(self) -> int:
+        """The version of the newest weights: they change with the decisions learned from."""
+        return 1 + sum(self.decisions.values())
+
+    def sample(self, **_: Any) -> list[Chunk]:
+        """Return nothing: a fleet's transitions are fetched by their position in the journal."""
+        return []
+
+    def fetch(self, position: int) -> JournalSlice:
+        """Return the journal's records from a position on, none if none come within a moment.
+
+        A journal that is damaged, or begins after the position, is a `failure`: an actor that raises would only be
+        started again.
+        """
+        try:
+            return self._fetch(position)
+        except SoulsGraphError as error:
+            return JournalSlice(failure=str(error))
+
+    def _fetch(self, position: int) -> JournalSlice:
+        self._gateway.check()
+        self._gateway.chunks.appended.clear()
+        if self._journal.end <= position:
+            self._gateway.chunks.appended.wait(FETCH_WITHIN_S)
+        records = tuple(self._journal.read_bytes(position, MOST_RECORDS))
+        notes = tuple(self._gateway.notes.take())
+        playing = len(list(self._gateway.connections.live)) + self._coordinator.playing
+        decisions = dict(self._journal.decisions)
+        status = self._status.update(self._version)
+        shares = self._journal.batch_shares
+        return JournalSlice(self._journal.attempt, records, notes, playing, decisions, status, batch_shares=shares)
+
+    def answer(self, question: str, *words: Any) -> Any:
+        """Answer another gateway by the `Coordinator` method of this name."""
+        return getattr(self._coordinator, question)(*words)
+
+    def end_relays(self) -> None:
+        """Let the other gateways end the stage, and show the games as they are now from here on."""
+        self._status.keep()
+        self._coordinator.end_stage()
+
+    def relays_over(self) -> bool:
+        """Return whether the other gateways that were heard recently have passed on what they received."""
+        return self._coordinator.stage_over
+
+    def prune(self, before: int) -> None:
+        """Forget the journal's records before a position, as far as whole files hold nothing else."""
+        self._journal.prune(before)
+
+    def leave(self) -> Gateway:
+        """End the stage and close its journal; return the gateway, whose games wait for the next stage."""
+        self._end(self._gateway.end_stage)
+        return self._gateway
+
+    def stop(self) -> None:
+        """End the stage for the games, close the journal, and serve no longer."""
+        self._end(self._gateway.stop if hasattr(self, "_gateway") else None)
+
+    def _end(self, end_gateway: Callable[[str], None] | None) -> None:
+        if exporter := getattr(self, "_exporter", None):
+            exporter.close()
+        if end_gateway is not None:
+            if status := getattr(self, "_status", None):
+                status.keep()
+            end_gateway("the stage is over")
+            if status:
+                status.end(self._version)
+        if hasattr(self, "_admission"):
+            self._admission.close()
+        elif hasattr(self, "_journal"):
+            self._journal.close()
+        # Of what is frozen no stage that is over would ever be collected.
+        gc.unfreeze()
+
+
+def _patiently(open_it: Callable[[], T]) -> T:
+    """Open what a gateway that was killed may hold for a moment more."""
+    until_s = time.monotonic() + HELD_FOR_S
+    while True:
+        try:
+            return open_it()
+        except (FleetError, JournalError):
+            if time.monotonic() > until_s:
+                raise
+        time.sleep(_RETRY_AFTER_S)
+
+
+def read_chunk(record: Record, task: StageTask) -> Chunk | None:
+    """Return what is to be learned from a journal's record, with lanes and episodes of its own; None if refused."""
+    if record.refused:
+        return None
+    found = decode_columns(record.chunk.columns, task.spaces, task.terms)
+    boot = int(record.chunk.boot[:7], 16) << 32
+    for module, transitions in found.transitions.items():
+        transitions.lanes[...] += record.first_lane * len(task.skills_of([module]))
+        transitions.episodes[...] += boot
+    return Chunk(found.transitions, found.episodes, record.chunk.lane_ticks)
