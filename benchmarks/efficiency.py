@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 import common
-from soulsgraph.paper.figures import BLUE, GREY, styled
-from soulsgraph.paper.unit import train_by
+from soulsgraph.paper.seed_job import train_by
+from soulsgraph.results.figures import BLUE, GREY, styled
 from soulsgraph.results.files import source_commit
 from soulsgraph.runs.curves import CURVE_SEED, checkpoint_files, load_checkpoint, weights_by_skill, with_variants
 from soulsgraph.runs.evaluate import evaluation_seeds, play_variants

@@ -19,12 +19,12 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from soulsgraph.paper.unit import train_by
+from soulsgraph.paper.seed_job import train_by
 from soulsgraph.recordings.cloning import clone_fights
 from soulsgraph.recordings.files import read_header, recording_files
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.results.files import describe_origin
-from soulsgraph.results.statistics import Spread, paired_difference
+from soulsgraph.results.seeds import SeedValues, paired_difference
 from soulsgraph.results.tables import markdown_table, with_interval
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, play
 from soulsgraph.runs.lineage import own_stage
@@ -105,12 +105,14 @@ def rate(run: RunFolder, seeds: Seeds) -> float:
     return play(make_agent(run, Setting(HOME, HOME)), seeds).win_rate
 
 
-def rows(found: Mapping[int, Mapping[str, float]], small: str) -> dict[str, Spread]:
+def rows(found: Mapping[int, Mapping[str, float]], small: str) -> dict[str, SeedValues]:
     """Return every rate over seeds, and the differences that say whether clones are worth it, paired by seed."""
-    spreads = {name: Spread({seed: one[name] for seed, one in found.items()}) for name in next(iter(found.values()))}
+    spreads = {
+        name: SeedValues({seed: one[name] for seed, one in found.items()}) for name in next(iter(found.values()))
+    }
     pairs = [(f"{CLONED}, {small}", f"{SCRATCH}, {small}"), (f"{CLONED}, {small}", f"{CLONED}, 0")]
     for one, other in (*pairs, (f"{CLONED}, full", f"{SCRATCH}, full")):
-        spreads[f"{one} less {other}"] = paired_difference(spreads[one], spreads[other]) or Spread({})
+        spreads[f"{one} less {other}"] = paired_difference(spreads[one], spreads[other]) or SeedValues({})
     return spreads
 
 
@@ -142,7 +144,7 @@ def main() -> None:
         "delay_ticks": DELAY_TICKS,
         "random": RANDOM,
     }
-    figures = {name: one.to_dict() | {"by_seed": one.by_seed} for name, one in spreads.items()}
+    figures = {name: one.columns() | {"by_seed": one.by_seed} for name, one in spreads.items()}
     write_json(asked.out.with_suffix(".json"), describe_origin() | settings | {"percent": figures})
     cells = [(name, with_interval(one.mean, one.mean_interval)) for name, one in spreads.items()]
     table = markdown_table(("decisions of each skill", "win rate in percent"), cells)

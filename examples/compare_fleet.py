@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from soulsgraph.results.files import describe_origin
-from soulsgraph.results.statistics import Spread, paired_difference
+from soulsgraph.results.seeds import SeedValues, paired_difference
 from soulsgraph.results.tables import markdown_table, with_interval
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.files import write_json, write_text
@@ -81,8 +81,8 @@ class Seed:
 
 def compared(asynchronous: dict[int, float], synchronous: dict[int, float]) -> dict[str, Any]:
     """Return both means over seeds and their paired difference, each with its 95 % interval; in percent."""
-    spreads = {"fleet": Spread(asynchronous), "without": Spread(synchronous)}
-    spreads["difference"] = paired_difference(spreads["fleet"], spreads["without"]) or Spread({})
+    spreads = {"fleet": SeedValues(asynchronous), "without": SeedValues(synchronous)}
+    spreads["difference"] = paired_difference(spreads["fleet"], spreads["without"]) or SeedValues({})
     return {
         name: {"mean": one.mean, "low": one.mean_interval.low, "high": one.mean_interval.high, "by_seed": one.by_seed}
         for name, one in spreads.items()
@@ -113,7 +113,7 @@ def main() -> None:
     settings = {"seeds": [*numbers], "scale": asked.scale, "speed": asked.speed, "lanes": LANES}
     write_json(asked.out.with_suffix(".json"), describe_origin() | settings | {"percent": rows})
     cells = [
-        (row, *(with_interval(one["mean"], Spread(one["by_seed"]).mean_interval) for one in figures.values()))
+        (row, *(with_interval(one["mean"], SeedValues(one["by_seed"]).mean_interval) for one in figures.values()))
         for row, figures in rows.items()
     ]
     table = markdown_table(("win rate in percent", "dodge by a fleet", "without", "difference"), cells)

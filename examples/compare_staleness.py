@@ -20,7 +20,7 @@ from statistics import mean
 from typing import Any
 
 from soulsgraph.results.files import describe_origin
-from soulsgraph.results.statistics import Spread, paired_difference
+from soulsgraph.results.seeds import SeedValues, paired_difference
 from soulsgraph.results.tables import markdown_table, with_interval
 from soulsgraph.runs.lineage import save_version
 from soulsgraph.runs.run_folder import RunFolder
@@ -119,7 +119,7 @@ def measure(folder: Path, options: list[str], ticks: int) -> dict[str, Any]:
     return measured
 
 
-def described(spread: Spread) -> dict[str, Any]:
+def described(spread: SeedValues) -> dict[str, Any]:
     """Return the mean over seeds with its 95 % interval, and every seed."""
     low, high = spread.mean_interval
     return {"mean": spread.mean, "low": low, "high": high, "by_seed": spread.by_seed}
@@ -141,10 +141,10 @@ def main() -> None:
         options = ["--preset", "best", "--seed", str(number), "--scale", str(asked.scale)]
         for delay, by_seed in found.items():
             by_seed[number] = measure(asked.work / str(number), options, delay)
-    rates = {delay: Spread({n: one["percent"] for n, one in by_seed.items()}) for delay, by_seed in found.items()}
+    rates = {delay: SeedValues({n: one["percent"] for n, one in by_seed.items()}) for delay, by_seed in found.items()}
     results, cells = [], []
     for delay, rate in rates.items():
-        beside = paired_difference(rate, rates[0]) or Spread({})
+        beside = paired_difference(rate, rates[0]) or SeedValues({})
         ages = {skill: mean(one["age"][skill] for one in found[delay].values()) for skill in DELAYED}
         results.append({"delay": delay, "age": ages, "percent": described(rate), "difference": described(beside)})
         shown = (with_interval(one.mean, one.mean_interval) for one in (rate, beside))

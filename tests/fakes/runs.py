@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph.paper.records import COLUMNS, DESCRIPTION, REFERENCE, Records
-from soulsgraph.paper.study import ADAPTED, HOME, SHIFTED
+from soulsgraph.paper.study import ADAPTED, COLUMNS, DESCRIPTION, HOME, REFERENCE, SHIFTED, Records
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph.runs.lineage import save_version

@@ -20,7 +20,7 @@ from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.plan import Plan, lasting_name
 from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import RunFolder, check_given
-from soulsgraph.transfer.measures import TransferOptions
+from soulsgraph.transfer.report import TransferOptions
 from soulsgraph.zoo import copy_agent, is_agent, is_copy, open_own_run
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.opening import check_games
@@ -230,7 +230,7 @@ def workplace(run: RunFolder, session: SessionOptions, worker: WorkerProcess | N
         SoulsGraphError: if Ray or a game of this machine cannot be used; a planned run is not begun then.
     """
     # Imported here: evaluation needs none of it, and it takes seconds.
-    from soulsgraph.runs.progress import Board
+    from soulsgraph.runs.progress import TensorBoardWriter
     from soulsgraph.runs.train import Workplace
     from soulsgraph.runs.worker_process import WorkerProcess
     from soulsgraph_clusters.fleet.protocol.settings import load_fleet
@@ -256,7 +256,7 @@ def workplace(run: RunFolder, session: SessionOptions, worker: WorkerProcess | N
         ray_session(run, session, bool(games or fleet or run.plan.env_runners), sole) as joined,
         _own_fleet(run, session.games, joined) as own,
         _gateways(own or fleet, joined) as gateways,
-        Board(run.tensorboard, run.plan.skill_graph.order) as board,
+        TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order) as board,
         WorkerProcess() if worker is None else nullcontext(worker) as curves,
     ):
         yield Workplace(run, joined, board, session.display, gateways=gateways, worker=curves)

@@ -113,7 +113,7 @@ def verify(
         episodes: Play the first episodes of each card alone.
         out: Folder for verify.json and the page verify.md; earlier ones are replaced.
     """
-    from soulsgraph.zoo import playing
+    from soulsgraph.zoo import workshop
 
     if episodes is not None:
         check_range("episodes", episodes, 1, EPISODES)
@@ -122,13 +122,13 @@ def verify(
     chosen, found = _chosen(names, agent_names()), []
     with stage_progress("verify", len(chosen), output.display, unit="agents") as progress:
         for number, name in enumerate(chosen, 1):
-            found.append(playing.verify_agent(name, episodes))
+            found.append(workshop.verify_agent(name, episodes))
             progress.update(number)
     if out is not None:
-        playing.save_verified(out, found)
+        workshop.save_verified(out, found)
     rows = [one.cells for one in found]
     notes = [] if out is None else [f"results in {out}"]
-    output.show([one.to_dict() for one in found], text_table("", playing.VERIFIED_HEADINGS, rows), *notes)
+    output.show([one.to_dict() for one in found], text_table("", workshop.VERIFIED_HEADINGS, rows), *notes)
     if not all(one.holds and not one.changed for one in found):
         sys.exit(1)
 
@@ -148,18 +148,18 @@ def compare(
         episodes: Fights of each agent in each scenario, the same for all.
         out: Folder for comparison.json, the page comparison.md and the picture; earlier ones are replaced.
     """
-    from soulsgraph.zoo import playing
+    from soulsgraph.zoo import workshop
 
     check_range("episodes", episodes, 1, 1_000_000)
     if out is not None:
         check_writable(out)
     chosen = folders or tuple(map(Path, agent_names()))
     with stage_progress("compare", len(chosen), output.display, unit="agents") as progress:
-        found = playing.compare_agents(chosen, episodes, progress.update)
+        found = workshop.compare_agents(chosen, episodes, progress.update)
     if out is not None:
-        playing.save_standings(out, found, episodes)
+        workshop.save_standings(out, found, episodes)
     notes = [] if out is None else [f"results in {out}"]
-    table = text_table("", playing.COMPARISON_HEADINGS, [one.cells for one in found])
+    table = text_table("", workshop.COMPARISON_HEADINGS, [one.cells for one in found])
     output.show([one.to_dict() for one in found], table, *notes)
 
 
@@ -175,7 +175,7 @@ def build(
     """
     from soulsgraph.runs.precompile import precompile
     from soulsgraph.runs.worker_process import WorkerProcess
-    from soulsgraph.zoo.build import Workshop
+    from soulsgraph.zoo.workshop import Workshop
     from soulsgraph_clusters.sessions.session import connect
 
     silence_advice()

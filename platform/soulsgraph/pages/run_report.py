@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from soulsgraph.pages.document import Html, data_uri, page, section, table, tag
 from soulsgraph.recordings.header import run_name
-from soulsgraph.results.tables import WinRate, read_rows
+from soulsgraph.results.statistics import WinRate
+from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, table_key
 from soulsgraph.runs.identity import Key
 from soulsgraph.runs.lineage import cards_of, own_stages, scenarios_of
@@ -195,7 +196,7 @@ def _curves(runs: Sequence[ReportedRun]) -> Html:
     if not any(drawn.values()):
         return section("Learning curves", tag("p", "No learning curve is kept here.", class_="faint"))
     # Takes a second to import, and a page without curves need not wait.
-    from soulsgraph.paper.figures import draw_run_curves, png_of
+    from soulsgraph.results.figures import draw_run_curves, png_of
 
     note = "Return of greedy play, the mean over the episodes of a checkpoint and its 95 % interval."
     picture = data_uri("image/png", png_of(draw_run_curves(drawn)))

@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from soulsgraph.paper.records import REFERENCE, Reproduction
-from soulsgraph.results.statistics import SettingRates, Spread, WinCount, paired_difference, paired_ratio, seed_curves
+from soulsgraph.paper.records import Reproduction, SettingRates
+from soulsgraph.paper.study import REFERENCE
+from soulsgraph.results.seeds import SeedValues, paired_difference, paired_ratio, seed_curves
+from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import seeds_text
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -17,14 +19,14 @@ from soulsgraph_envs.skills import END_TO_END as END_TO_END_SKILL
 PAPER_EPISODES = 25
 
 
-def paper_rate(percent: float) -> WinCount:
+def paper_rate(percent: float) -> WinRate:
     """Return the count of at most 25 episodes, as many as possible, whose share rounds to `percent` at one decimal.
 
     Raises:
         SoulsGraphError: if no count fits.
     """
     for episodes in range(PAPER_EPISODES, 0, -1):
-        count = WinCount(round(percent * episodes / 100.0), episodes)
+        count = WinRate(round(percent * episodes / 100.0), episodes)
         # Half a unit of the printed decimal, and a little for the float that holds it.
         if abs(count.percent - percent) <= 0.05 + 1e-9:
             return count
@@ -136,7 +138,7 @@ def verdicts_of(reproduction: Reproduction) -> tuple[RangeVerdict, ...]:
     return (*verdicts(reproduction), *_controls(reproduction))
 
 
-def gain_share(reproduction: Reproduction, skill: str) -> Spread | None:
+def gain_share(reproduction: Reproduction, skill: str) -> SeedValues | None:
     """Return each seed's gain over random as a share of the scripted policy's, None if not measured."""
     trained, random, scripted = (
         reproduction.measure.get(f"{skill} return {policy}") for policy in ("trained", "random", "scripted")
@@ -144,12 +146,12 @@ def gain_share(reproduction: Reproduction, skill: str) -> Spread | None:
     return paired_ratio(paired_difference(trained, random), paired_difference(scripted, random))
 
 
-def dodge_ratio(reproduction: Reproduction) -> Spread | None:
+def dodge_ratio(reproduction: Reproduction) -> SeedValues | None:
     """Return each seed's seconds survived by trained dodging over those by random dodging, None if not measured."""
     return paired_ratio(*(reproduction.measure.get(f"dodge seconds {policy}") for policy in ("trained", "random")))
 
 
-def baseline_growth(reproduction: Reproduction) -> Spread | None:
+def baseline_growth(reproduction: Reproduction) -> SeedValues | None:
     """Return each seed's seconds of an episode in the last tenth of the baseline's training over those in the first.
 
     None where a seed recorded no episode in either, or none was trained.
@@ -162,10 +164,10 @@ def baseline_growth(reproduction: Reproduction) -> Spread | None:
     if not first.any():
         return None
     growth = curves.values[:, last].mean(axis=1) / curves.values[:, first].mean(axis=1)
-    return Spread(dict(zip(curves.seeds, growth.tolist(), strict=True)))
+    return SeedValues(dict(zip(curves.seeds, growth.tolist(), strict=True)))
 
 
-def fine_tuning_gain(reproduction: Reproduction) -> Spread | None:
+def fine_tuning_gain(reproduction: Reproduction) -> SeedValues | None:
     """Return the points of win rate that each seed gained by fine-tuning, None if not measured."""
     return paired_difference(_rates(reproduction, FINE_TUNED), _rates(reproduction, MID))
 
@@ -241,10 +243,10 @@ def _oracles(reproduction: Reproduction, restricted: bool = False) -> dict[tuple
     }
 
 
-def _rates(reproduction: Reproduction, label: str) -> Spread | None:
+def _rates(reproduction: Reproduction, label: str) -> SeedValues | None:
     setting = reproduction.setting.get(label)
     return setting.spread if setting else None
 
 
-def _median(spread: Spread | None) -> float | None:
+def _median(spread: SeedValues | None) -> float | None:
     return spread.median if spread else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -14,8 +14,10 @@ from typing import Any
 
 from rich.table import Table
 
+from soulsgraph.paper.study import COLUMNS, DESCRIPTION, REFERENCE, TABLE_1_PARTS, Records
 from soulsgraph.results.files import api_call
-from soulsgraph.results.statistics import SettingRates, Spread, WinCount
+from soulsgraph.results.seeds import SeedValues
+from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import read_rows, seeds_text
 from soulsgraph.results.terminal import TextTable
 from soulsgraph.runs.evaluate import TABLE_1
@@ -23,31 +25,28 @@ from soulsgraph.runs.plan import RENAMED_PRESETS
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError
 
-Records = list[dict[str, Any]]
-
-#: Columns of each table under `records/`.
-COLUMNS = {
-    "rows": (
-        "preset", "seed", "part", "label", "scenario", "start", "paper_percent",
-        "wins", "episodes", "mean_return", "mean_length", "mean_seconds",
-    ),
-    "curves": (
-        "preset", "seed", "unit", "skill", "scenario", "step",
-        "episode_return", "low", "high", "length", "seconds", "win_rate",
-    ),
-    "training": (
-        "preset", "seed", "unit", "skill", "scenario", "step",
-        "episode_return", "episode_length", "episode_seconds", "win_rate",
-    ),
-    "measures": ("preset", "seed", "name", "value", "count"),
-}  # fmt: skip
 #: Columns that records from before they were kept lack: nothing is shown of them then.
 _LATER = ("mean_seconds", "seconds", "episode_seconds")
-#: Parts of Table 1; the other settings are `extra` or `reference`.
-TABLE_1_PARTS, REFERENCE = ("a", "b"), "reference"
-DESCRIPTION = "reproduction.json"
 #: The learner of a study that is this package's own.
 OWN_LEARNER = "soulsgraph"
+
+
+@dataclass(frozen=True)
+class SettingRates:
+    """One row of a table of win rates: a setting, played by the agent of every seed."""
+
+    label: str
+    part: str
+    scenario: str
+    start: str
+    #: What the paper reports for the setting, None for a setting that it lacks.
+    paper_percent: float | None
+    seeds: Mapping[int, WinRate]
+
+    @cached_property
+    def spread(self) -> SeedValues:
+        """The win rates in percent over seeds."""
+        return SeedValues({seed: count.percent for seed, count in self.seeds.items()})
 
 
 @dataclass(frozen=True)
@@ -130,12 +129,12 @@ class Reproduction:
         return {row.label: found[row.label] for row in TABLE_1 if row.label in found}
 
     @cached_property
-    def measure(self) -> Mapping[str, Spread]:
+    def measure(self) -> Mapping[str, SeedValues]:
         """The measures by name, each over seeds."""
         values: dict[str, dict[int, float]] = defaultdict(dict)
         for row in self.measures:
             values[row["name"]][row["seed"]] = float(row["value"])
-        return {name: Spread(by_seed) for name, by_seed in values.items()}
+        return {name: SeedValues(by_seed) for name, by_seed in values.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Return every seed's wins as plain values, rates as ratios; the rows of Table 1 come first, in its order."""
@@ -147,7 +146,9 @@ class Reproduction:
                 "scenario": setting.scenario,
                 "start": setting.start,
                 "paper_percent": setting.paper_percent,
-                "seeds": {str(seed): asdict(count) for seed, count in setting.seeds.items()},
+                "seeds": {
+                    str(seed): {"wins": count.wins, "episodes": count.episodes} for seed, count in setting.seeds.items()
+                },
                 "median_rate": median(count.wins / count.episodes for count in setting.seeds.values()),
             }
             for setting in sorted(self.settings, key=lambda item: (item.part, order.get(item.label, len(order))))
@@ -260,7 +261,7 @@ def _holds(row: Mapping[str, Any]) -> bool:
 
 def _setting(rows: Records) -> SettingRates:
     first, rows = rows[0], sorted(rows, key=lambda row: int(row["seed"]))
-    seeds = {row["seed"]: WinCount(row["wins"], row["episodes"]) for row in rows}
+    seeds = {row["seed"]: WinRate(row["wins"], row["episodes"]) for row in rows}
     if len(seeds) < len(rows):
         found = ", ".join(str(row["seed"]) for row in rows)
         raise SoulsGraphError(

@@ -7,24 +7,44 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy
 
-from soulsgraph.paper import report_sections as sections
-from soulsgraph.paper.records import REFERENCE, Records, Reproduction, in_present_names, load_reproductions
-from soulsgraph.results.statistics import Interval, Spread, paired_difference
-from soulsgraph.results.tables import markdown_table, number, read_rows, readable_table, write_rows
+from soulsgraph.paper import expected_ranges as ranges
+from soulsgraph.paper.records import Reproduction, SettingRates, in_present_names, load_reproductions
+from soulsgraph.paper.study import REFERENCE, TABLE_1_PARTS, Records
+from soulsgraph.results.seeds import SeedValues, paired_difference
+from soulsgraph.results.statistics import (
+    Interval,
+    WinRate,
+    clopper_pearson_interval,
+    interquartile_mean,
+    interquartile_mean_interval,
+)
+from soulsgraph.results.tables import (
+    markdown_table,
+    number,
+    read_rows,
+    readable_table,
+    render,
+    with_interval,
+    write_rows,
+    yes_no,
+)
+from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph.runs.plan import RENAMED_PRESETS
-from soulsgraph.runs.progress import Board
+from soulsgraph.runs.progress import TensorBoardWriter
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import whole_folder, write_json, write_text
 from soulsgraph_envs.skills import SKILL_NAMES
+
+Row = Mapping[str, Any]
 
 #: Rows whose adjusted p value lies below this differ between the two groups of seeds.
 SIGNIFICANCE = 0.05
@@ -117,30 +137,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in adjusted]
 
 
-def agreement_section(rows: Records) -> str:
-    """Return the comparison as Markdown; empty without a row."""
-    headings = ("row", "preset", "these seeds", "earlier seeds", "difference", "adjusted p", "the two groups")
-    cells = [
-        (
-            row["label"],
-            row["reproduction"],
-            f"**{number(row['median'])}** {_range(row, '')}",
-            f"{number(row['earlier_median'])} {_range(row, 'earlier_')}",
-            f"{row['difference']:+.1f} ({row['difference_low']:+.1f} to {row['difference_high']:+.1f})",
-            number(row["adjusted_p"], 3),
-            "agree" if row["agree"] else "**differ**",
-        )
-        for row in rows
-    ]
-    note = (
-        "Win rates in %: median (lowest to highest seed), number of seeds; the groups share no seed. The difference is "
-        "that of the means in points, with Welch's t interval. Two-sided "
-        f"Mann-Whitney tests, Holm's adjustment over the rows of a preset, {SIGNIFICANCE:g} as the limit."
-    )
-    return f"## Beside earlier seeds\n\n{note}\n\n{markdown_table(headings, cells)}" if rows else ""
-
-
-def _compare(name: str, label: str, these: Spread, earlier: Spread) -> dict[str, Any]:
+def _compare(name: str, label: str, these: SeedValues, earlier: SeedValues) -> dict[str, Any]:
     if shared := paired_difference(these, earlier):
         found = ", ".join(map(str, shared.by_seed))
         raise SoulsGraphError(f"{name}: expected seeds that the earlier report lacks, found {found} in both.")
@@ -148,12 +145,12 @@ def _compare(name: str, label: str, these: Spread, earlier: Spread) -> dict[str,
     alike = np.unique([*these.values, *earlier.values]).size == 1
     tested = None if alike else scipy.stats.mannwhitneyu(these.values, earlier.values, alternative="two-sided")
     p = float(tested.pvalue) if tested else 1.0
-    difference = _difference(these, earlier).columns("difference_")
+    difference = _welch_interval(these, earlier).columns("difference_")
     mean = {"difference": these.mean - earlier.mean, **difference}
     return {"reproduction": name, "label": label, **_group("", these), **_group("earlier_", earlier), **mean, "p": p}
 
 
-def _difference(these: Spread, earlier: Spread) -> Interval:
+def _welch_interval(these: SeedValues, earlier: SeedValues) -> Interval:
     """Return Welch's t interval (1947) of the difference of the means; unbounded where a group has a single seed."""
     if min(these.values.size, earlier.values.size) < 2:
         return Interval(-math.inf, math.inf)
@@ -163,15 +160,242 @@ def _difference(these: Spread, earlier: Spread) -> Interval:
     return Interval(float(low), float(high))
 
 
-def _group(prefix: str, spread: Spread) -> dict[str, Any]:
+def _group(prefix: str, spread: SeedValues) -> dict[str, Any]:
     low, high = float(spread.values.min()), float(spread.values.max())
     counted = {f"{prefix}seeds": len(spread.by_seed), f"{prefix}median": spread.median}
     return counted | Interval(low, high).columns(prefix)
 
 
-def _range(row: Mapping[str, Any], prefix: str) -> str:
-    low, high = (number(row[f"{prefix}{name}"]) for name in ("low", "high"))
-    return f"({low} to {high}), {row[f'{prefix}seeds']}"
+def report_tables(
+    reproductions: Sequence[Reproduction], variants: Sequence[Reproduction], earlier: Mapping[str, Reproduction]
+) -> dict[str, Records]:
+    """Return the tables for machines by name; win rates are in percent.
+
+    Every setting with its figures over seeds and the paper's with its intervals; every seed with its own interval;
+    every expected range with the value found; measures; differences within and between reproductions; the ablation;
+    agreement with earlier seeds.
+    """
+    settings = [(item.name, _place(setting), setting) for item in reproductions for setting in item.settings]
+    tables: dict[str, Records] = {
+        "settings": [
+            {"reproduction": name, **place, **_paper(setting), **setting.spread.columns()}
+            for name, place, setting in settings
+        ],
+        "seeds": [
+            {"reproduction": name, **place, "seed": seed, "wins": rate.wins, "episodes": rate.episodes}
+            | {"percent": rate.percent, **rate.interval.scaled(100.0).columns()}
+            for name, place, setting in settings
+            for seed, rate in setting.seeds.items()
+        ],
+        "expected_ranges": [
+            {"reproduction": item.name, **asdict(verdict)}
+            for item in reproductions
+            for verdict in ranges.verdicts_of(item)
+        ],
+        "measures": [
+            {"reproduction": item.name, "measure": name, **spread.columns()}
+            for item in reproductions
+            for name, spread in item.measure.items()
+        ],
+        "differences": [row for item in reproductions for row in _contrast_rows(item)],
+        "comparison": [row for item in reproductions[1:] for row in _comparison_rows(reproductions[0], item)],
+        "ablation": _ablation_rows(variants),
+        "agreement": agreement_rows(reproductions, earlier),
+    }
+    return tables
+
+
+def _place(setting: SettingRates) -> dict[str, str]:
+    return {"label": setting.label, "part": setting.part, "scenario": setting.scenario, "start": setting.start}
+
+
+def _paper(setting: SettingRates) -> Row:
+    """Return the paper's win rate in percent, its counts, and its Wilson and exact intervals."""
+    if setting.paper_percent is None:
+        return {"paper_percent": None}
+    paper = ranges.paper_rate(setting.paper_percent)
+    counts = {"paper_percent": setting.paper_percent, "paper_wins": paper.wins, "paper_episodes": paper.episodes}
+    exact = clopper_pearson_interval(paper.wins, paper.episodes)
+    wilson = paper.interval.scaled(100.0).columns("paper_wilson_")
+    return counts | wilson | exact.scaled(100.0).columns("paper_exact_")
+
+
+def _difference(first: SeedValues, second: SeedValues) -> dict[str, Any]:
+    """Return the figures of first - second in points, paired by seed; nothing but their number for no shared seed."""
+    difference = paired_difference(first, second)
+    if difference is None:
+        return {"seeds": 0}
+    above, below = (int((sign * difference.values > 0.0).sum()) for sign in (1, -1))
+    return {**difference.columns(), "seeds_above": above, "seeds_below": below}
+
+
+def _contrast_rows(reproduction: Reproduction) -> Records:
+    """Return the differences between rows within a reproduction."""
+    spreads = {label: setting.spread for label, setting in reproduction.setting.items()}
+    rows = [
+        {"reproduction": reproduction.name, "first": first, "second": second}
+        | _difference(spreads[first], spreads[second])
+        for first, second in ranges.CONTRASTS
+        if first in spreads and second in spreads
+    ]
+    return [row for row in rows if row["seeds"]]
+
+
+def _comparison_rows(reference: Reproduction, item: Reproduction) -> Records:
+    """Return the differences of a further reproduction from the first.
+
+    `overlap` is whether the t intervals of the two means overlap, None if one has a single seed.
+    """
+    rows: Records = []
+    for label in (label for label in item.setting if label in reference.setting):
+        mine, first = item.setting[label].spread, reference.setting[label].spread
+        several = min(len(mine.by_seed), len(first.by_seed)) > 1
+        overlap = mine.mean_interval.overlaps(first.mean_interval) if several else None
+        names = {"reproduction": item.name, "from": reference.name, "label": label, "overlap": overlap}
+        rows.append({**names, **_difference(mine, first)})
+    return rows
+
+
+def _ablation_rows(variants: Sequence[Reproduction]) -> Records:
+    """Return each variant's median and deviation in the rows that matter, and one score over all of them.
+
+    The score is the interquartile mean over seeds and rows with its stratified bootstrap interval; its
+    difference is that of each seed's mean over the rows from the first variant's, paired by seed.
+    """
+    rows: Records = []
+    reference = None
+    for variant in variants:
+        scores = _scores(variant)
+        mine = SeedValues({seed: float(np.mean(each)) for seed, each in scores.items()})
+        row: dict[str, Any] = {"variant": variant.name, "seeds": len(scores)}
+        for label in ranges.ABLATION_ROWS:
+            if label in variant.setting:
+                spread = variant.setting[label].spread
+                row |= {f"{label}: median": spread.median, f"{label}: deviation": spread.deviation}
+        if scores:
+            table = [*scores.values()]
+            row |= {"score": interquartile_mean(table), **interquartile_mean_interval(table).columns("score_")}
+        if difference := paired_difference(mine, reference):
+            row |= {"difference": difference.mean, **difference.mean_interval.columns("difference_")}
+        reference = reference or mine
+        rows.append(row)
+    return rows
+
+
+def _scores(variant: Reproduction) -> dict[int, list[float]]:
+    """Return the win rates in the ablation's rows of every seed that has all of them."""
+    rates = [
+        variant.setting[label].spread.by_seed if label in variant.setting else {} for label in ranges.ABLATION_ROWS
+    ]
+    return {seed: [by_seed[seed] for by_seed in rates] for seed in sorted(set.intersection(*map(set, rates)))}
+
+
+_SHARE = "share of "
+#: What a description holds for programs, or is shown session by session.
+_OF_THE_FILE = ("format", "version", "sessions")
+
+
+def _measures(item: Reproduction) -> dict[str, SeedValues]:
+    """Return episode lengths, returns and what is derived from them."""
+    derived = {
+        "dodge seconds, trained over random": ranges.dodge_ratio(item),
+        "end-to-end seconds, end over beginning of training": ranges.baseline_growth(item),
+    }
+    derived |= {
+        f"{skill}: share of the scripted gain over random": ranges.gain_share(item, skill)
+        for skill in ranges.GAIN_SHARES
+    }
+    measured = {name: spread for name, spread in item.measure.items() if _SHARE not in name}
+    return measured | {name: spread for name, spread in derived.items() if spread}
+
+
+def _actions(item: Reproduction) -> dict[str, SeedValues]:
+    """Return how often the end-to-end agent chose each action, in percent, the most frequent first."""
+    shares = [(name, spread) for name, spread in item.measure.items() if _SHARE in name]
+    return {
+        name.removeprefix(_SHARE): SeedValues({seed: 100.0 * share for seed, share in spread.by_seed.items()})
+        for name, spread in sorted(shares, key=lambda item: -item[1].median)
+    }
+
+
+def _others(item: Reproduction) -> list[SettingRates]:
+    """Return the settings that the paper lacks: further rows and the scripted references."""
+    return [setting for setting in item.settings if setting.part not in TABLE_1_PARTS]
+
+
+def _origin(reproduction: Reproduction) -> str:
+    """Return seeds, plan, versions, machine and wall time as recorded; a later session what changed since the last."""
+    facts = {name: value for name, value in reproduction.description.items() if name not in _OF_THE_FILE}
+    rows = [("seeds done", ", ".join(map(str, reproduction.seeds))), *_flat(facts)]
+    before: Row = {}
+    for index, session in enumerate(reproduction.description.get("sessions", ()), 1):
+        changed = {name: value for name, value in session.items() if value != before.get(name)}
+        rows += _flat(changed, f"session {index} ")
+        before = session
+    return markdown_table(("what", "value"), rows)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name} ")
+        else:
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            yield f"{prefix}{name}".replace("_", " "), text
+
+
+def _paper_cell(percent: float | None) -> str:
+    """Return the paper's win rate, the count that fits it, and its Wilson and exact intervals."""
+    if percent is None:
+        return ""
+    paper = ranges.paper_rate(percent)
+    intervals = paper.interval, clopper_pearson_interval(paper.wins, paper.episodes)
+    wilson, exact = (f"{number(100.0 * low)} to {number(100.0 * high)}" for low, high in intervals)
+    return f"{percent:.1f} ({paper.wins}/{paper.episodes}; Wilson {wilson}; exact {exact})"
+
+
+def _figure_cells(spread: SeedValues, digits: int = 1) -> str:
+    row = spread.columns()
+    cells = (_interval_cell(row, name, digits) for name in ("mean", "interquartile_mean", "deviation"))
+    return " | ".join((f"**{number(spread.median, digits)}**", *cells))
+
+
+def _seed_cell(rate: WinRate) -> str:
+    low, high = rate.interval.scaled(100.0)
+    return f"{rate.wins}/{rate.episodes}<br>{rate.percent:.1f}<br>({low:.1f} to {high:.1f})"
+
+
+def _rate_cell(spread: SeedValues) -> str:
+    return f"**{number(spread.median)}**; {with_interval(spread.mean, spread.mean_interval)}"
+
+
+def _difference_cells(row: Row) -> str:
+    if not row["seeds"]:
+        return "no shared seed | "
+    return f"{_interval_cell(row, 'mean')} | {row['seeds_above']} / {row['seeds_below']} of {row['seeds']}"
+
+
+def _interval_cell(row: Row, value: str, digits: int = 1) -> str:
+    if value not in row:
+        return ""
+    return with_interval(row[value], Interval(row[f"{value}_low"], row[f"{value}_high"]), digits)
+
+
+#: What the template shows values by.
+_FILTERS: Mapping[str, Callable[..., Any]] = {
+    "of": lambda rows, item: [row for row in rows if row["reproduction"] == item.name],
+    "measures": _measures,
+    "actions": _actions,
+    "others": _others,
+    "origin": _origin,
+    "paper": _paper_cell,
+    "figures": _figure_cells,
+    "seed": _seed_cell,
+    "rate": _rate_cell,
+    "difference": _difference_cells,
+    "interval": _interval_cell,
+    "verdict": yes_no,
+}
 
 
 @dataclass(frozen=True)
@@ -210,8 +434,6 @@ class Attachment:
 
 
 REPORT, FIGURES, TABLES, BOARD = "report.md", "figures", "tables", "tensorboard"
-#: The text around what a report finds.
-_TEMPLATE = Path(__file__).with_name("report_template.md")
 
 
 def write_report(
@@ -233,41 +455,36 @@ def write_report(
         WriteError: if the place cannot be written.
     """
     reproductions, ablated = load_reproductions(folders), load_reproductions(variants)
-    agreement = agreement_rows(reproductions, load_earlier(earlier))
-    tables = sections.report_tables(reproductions, ablated) | ({"agreement": agreement} if agreement else {})
-    extra = [attachment.to_markdown() for attachment in attachments]
+    tables = report_tables(reproductions, ablated, load_earlier(earlier))
+    kept = {name: rows for name, rows in tables.items() if rows}
+    attached = [attachment.to_markdown() for attachment in attachments]
     pictures = _write_figures(reproductions, out)
     with whole_folder(out / TABLES, replace=True) as folder:
-        for name, rows in tables.items():
+        for name, rows in kept.items():
             write_rows(folder / f"{name}.parquet", rows)
     described = {
         kind: {item.name: {"seeds": item.seeds, **item.description} for item in items}
         for kind, items in (("reproductions", reproductions), ("variants", ablated))
     }
-    write_json(out / "report.json", _finite({**described, "tables": tables, "figures": pictures}))
-    opening = [sections.outside(reproductions), agreement_section(agreement)]
-    text = [*opening, *_sections(reproductions, pictures), sections.ablation(ablated), *extra]
+    write_json(out / "report.json", _finite({**described, "tables": kept, "figures": pictures}))
     names = {item.name for item in reproductions}
     made = (*reproductions, *(item for item in ablated if item.name not in names))
-    text += _titled("## Seeds, versions, machine and time", map(sections.description, made))
-    results = "\n\n".join(filter(None, text))
-    write_text(out / REPORT, _TEMPLATE.read_text(encoding="utf-8").replace("{results}", results))
+    text = render(
+        Path(__file__).with_name("report.md.jinja"),
+        _FILTERS,
+        reproductions=reproductions,
+        tables=tables,
+        table_1=TABLE_1,
+        row_ranges=ranges.ROW_RANGES,
+        ablation_rows=ranges.ABLATION_ROWS,
+        beyond_paper=ranges.BEYOND_PAPER,
+        significance=SIGNIFICANCE,
+        pictures=pictures,
+        attachments=attached,
+        made=made,
+    )
+    write_text(out / REPORT, text)
     return out / REPORT
-
-
-def _sections(reproductions: Sequence[Reproduction], pictures: Mapping[str, str]) -> Iterator[str]:
-    yield from _titled("## Table 1", map(sections.table_1, reproductions))
-    yield sections.beside_each_other(reproductions)
-    yield from _titled("## Figures", (f"![{title}]({FIGURES}/{file})" for file, title in pictures.items()))
-    evaluated = (part(item) for item in reproductions for part in (sections.expected_ranges, sections.contrasts))
-    yield from _titled("## Expected ranges and differences", evaluated)
-    parts = (sections.measures, sections.end_to_end, sections.other_settings)
-    yield from _titled("## Measures and controls", (part(item) for item in reproductions for part in parts))
-
-
-def _titled(title: str, parts: Iterable[str]) -> list[str]:
-    found = [part for part in parts if part]
-    return [title, *found] if found else []
 
 
 def _write_figures(reproductions: Sequence[Reproduction], out: Path) -> dict[str, str]:
@@ -276,6 +493,7 @@ def _write_figures(reproductions: Sequence[Reproduction], out: Path) -> dict[str
     from matplotlib.image import imread
 
     from soulsgraph.paper import figures
+    from soulsgraph.results.figures import save_figure
 
     drawn = {"table-1": ("Win rates of every seed beside the paper's", figures.draw_win_rates(reproductions))}
     drawers = {
@@ -290,12 +508,12 @@ def _write_figures(reproductions: Sequence[Reproduction], out: Path) -> dict[str
     with (
         whole_folder(out / FIGURES, replace=True) as folder,
         whole_folder(out / BOARD, replace=True) as events,
-        Board(events, SKILL_NAMES) as board,
+        TensorBoardWriter(events, SKILL_NAMES) as board,
     ):
         for name, (title, figure) in drawn.items():
             if figure:
                 file = folder / f"{name}.png"
-                figures.save_figure(figure, file)
+                save_figure(figure, file)
                 board.image(name, imread(file)[..., :3])
                 titles[file.name] = title
     return titles

@@ -1,4 +1,4 @@
-"""A reproduction: its units of work, the seeds of each purpose, its learners; and the folder it leaves."""
+"""A reproduction: its jobs, the seeds of each purpose, its learners; and the folder it leaves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from soulsgraph.paper.records import COLUMNS, DESCRIPTION, Records
 from soulsgraph.results.files import api_call, describe_origin
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
@@ -30,6 +29,28 @@ from soulsgraph_envs.core.config import (
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import write_json
 from soulsgraph_policies.learning.hyperparameters import Preset
+
+Records = list[dict[str, Any]]
+
+#: Columns of each table under `records/`.
+COLUMNS = {
+    "rows": (
+        "preset", "seed", "part", "label", "scenario", "start", "paper_percent",
+        "wins", "episodes", "mean_return", "mean_length", "mean_seconds",
+    ),
+    "curves": (
+        "preset", "seed", "unit", "skill", "scenario", "step",
+        "episode_return", "low", "high", "length", "seconds", "win_rate",
+    ),
+    "training": (
+        "preset", "seed", "unit", "skill", "scenario", "step",
+        "episode_return", "episode_length", "episode_seconds", "win_rate",
+    ),
+    "measures": ("preset", "seed", "name", "value", "count"),
+}  # fmt: skip
+#: Parts of Table 1; the other settings are `extra` or `reference`.
+TABLE_1_PARTS, REFERENCE = ("a", "b"), "reference"
+DESCRIPTION = "reproduction.json"
 
 Part = Literal["skills", "end_to_end", "end_to_end_long", "references"]
 Learner = Literal["soulsgraph", "stable-baselines3"]
@@ -60,7 +81,7 @@ _PURPOSES = {
 
 
 @dataclass(frozen=True, order=True)
-class Unit:
+class SeedJob:
     """One independent piece of work: everything that one seed trains of one part."""
 
     seed: int
@@ -68,18 +89,18 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """Identify the unit for readers."""
+        """Identify the job for readers."""
         return self.part if self.part == "references" else f"{self.seed} {self.part}"
 
     @property
     def pieces(self) -> tuple[str, ...]:
-        """The pieces of the unit's records."""
+        """The pieces of the job's records."""
         kept = {"references": ("rows",), "end_to_end_long": ("learning", "rows")}
         return kept.get(self.part, ("learning", "rows", "measures"))
 
 
 #: What is evaluated without training, on the evaluation episodes alone.
-REFERENCES = Unit(EVALUATION_SEED, "references")
+REFERENCES = SeedJob(EVALUATION_SEED, "references")
 
 
 @dataclass(frozen=True)
@@ -119,7 +140,7 @@ class Study:
         if len(set(self.seeds)) < len(self.seeds):
             raise SoulsGraphError(f"seeds: expected each once, found {list(self.seeds)}; correct them.")
         check_one_purpose(self.seeds)
-        if not self.units():
+        if not self.jobs():
             raise SoulsGraphError(
                 "study: expected something to train, found neither skills nor a baseline; choose one of them."
             )
@@ -129,37 +150,37 @@ class Study:
 
     def check_learns(self) -> None:
         """Refuse a scale by which a skill would take no update; raises SoulsGraphError."""
-        for unit in self.units():
-            plan = self.plan(unit)
-            check_learns(plan, [*plan.stages(), *(plan.stage(skill, SHIFTED, 1) for skill in self.adapted(unit))])
+        for job in self.jobs():
+            plan = self.plan(job)
+            check_learns(plan, [*plan.stages(), *(plan.stage(skill, SHIFTED, 1) for skill in self.adapted(job))])
 
     @staticmethod
-    def adapted(unit: Unit) -> tuple[str, ...]:
-        """Return the skills that a unit adapts."""
-        return ADAPTED if unit.part == "skills" else ()
+    def adapted(job: SeedJob) -> tuple[str, ...]:
+        """Return the skills that a job adapts."""
+        return ADAPTED if job.part == "skills" else ()
 
-    def units(self) -> tuple[Unit, ...]:
-        """Return the units, the longest of each seed first, so that all cores finish at about the same time."""
+    def jobs(self) -> tuple[SeedJob, ...]:
+        """Return the jobs, the longest of each seed first, so that all cores finish at about the same time."""
         wanted: dict[Part, bool] = {
             "end_to_end_long": self.long_baseline,
             "skills": self.skills,
             "end_to_end": self.baseline,
         }
-        return tuple(Unit(seed, part) for seed in self.seeds for part, chosen in wanted.items() if chosen)
+        return tuple(SeedJob(seed, part) for seed in self.seeds for part, chosen in wanted.items() if chosen)
 
     def plans(self) -> list[Plan]:
-        """Return the plans of the first seed's units: those of other seeds differ in their seed alone."""
-        return [self.plan(unit) for unit in self.units() if unit.seed == self.seeds[0]]
+        """Return the plans of the first seed's jobs: those of other seeds differ in their seed alone."""
+        return [self.plan(job) for job in self.jobs() if job.seed == self.seeds[0]]
 
-    def plan(self, unit: Unit) -> Plan:
-        """Return the plan of the run that a unit trains."""
+    def plan(self, job: SeedJob) -> Plan:
+        """Return the plan of the run that a job trains."""
         return Plan(
             scenario=HOME,
             preset=self.preset,
-            seed=unit.seed,
-            scale=self.scale * (_LONG if unit.part == "end_to_end_long" else 1.0),
+            seed=job.seed,
+            scale=self.scale * (_LONG if job.part == "end_to_end_long" else 1.0),
             episodes=self.episodes,
-            graph="paper" if unit.part == "skills" else "end-to-end",
+            graph="paper" if job.part == "skills" else "end-to-end",
             overrides=dict(self.overrides),
         )
 
@@ -266,13 +287,13 @@ class ReproductionFolder(PlannedFolder[Study]):
             )
         return cls(path, begun.plan)
 
-    def run(self, unit: Unit) -> RunFolder:
-        """Open the unit's run folder, begun if it is not there.
+    def run(self, job: SeedJob) -> RunFolder:
+        """Open the job's run folder, begun if it is not there.
 
         Raises:
             SoulsGraphError: if another run is in it.
         """
-        path, plan = self.path / "seeds" / str(unit.seed) / unit.part, self.plan.plan(unit)
+        path, plan = self.path / "seeds" / str(job.seed) / job.part, self.plan.plan(job)
         learner = Key({"learner": self.plan.learner})
         if not (path / RunFolder.plan_file).exists():
             run = RunFolder.create(path, plan)
@@ -284,52 +305,52 @@ class ReproductionFolder(PlannedFolder[Study]):
             raise RunFolderError(path, "a run by the plan of this reproduction", found, "remove it")
         return run
 
-    def key(self, unit: Unit) -> Key:
-        """Return what determines a unit's records: fights, and plan, learner and hyperparameters of what it trains."""
-        if unit == REFERENCES:
+    def key(self, job: SeedJob) -> Key:
+        """Return what determines a job's records: fights, and plan, learner and hyperparameters of what it trains."""
+        if job == REFERENCES:
             return Key({"fights": _fights(), "episodes": self.plan.episodes})
-        plan = self.plan.plan(unit)
-        stages = [*plan.stages(), *(plan.stage(skill, SHIFTED, 1) for skill in self.plan.adapted(unit))]
+        plan = self.plan.plan(job)
+        stages = [*plan.stages(), *(plan.stage(skill, SHIFTED, 1) for skill in self.plan.adapted(job))]
         learning = {f"{stage.skill} in {stage.scenario}": how_it_learns(plan, stage) for stage in stages}
         return Key({"fights": _fights(), **plan_values(plan), "learner": self.plan.learner, "learning": learning})
 
-    def record(self, unit: Unit, piece: str, make: Callable[[], Tables]) -> None:
-        """Write what `make` returns as a piece of the unit's records, unless it exists; raises as `is_recorded`."""
-        if not self.is_recorded(unit, piece):
-            write_json(self._piece(unit, piece), {"key": dict(self.key(unit).values), **make()})
+    def record(self, job: SeedJob, piece: str, make: Callable[[], Tables]) -> None:
+        """Write what `make` returns as a piece of the job's records, unless it exists; raises as `is_recorded`."""
+        if not self.is_recorded(job, piece):
+            write_json(self._piece(job, piece), {"key": dict(self.key(job).values), **make()})
 
-    def is_recorded(self, unit: Unit, piece: str) -> bool:
-        """Return whether a piece of the unit's records is there.
+    def is_recorded(self, job: SeedJob, piece: str) -> bool:
+        """Return whether a piece of the job's records is there.
 
         Raises:
             SoulsGraphError: if it is damaged, or was recorded by another plan, learner or fight.
         """
-        file = self._piece(unit, piece)
+        file = self._piece(job, piece)
         if not file.exists():
             return False
         found = read_file(Where(file, remedy=_AGAIN))
         kept = found.get("key") if isinstance(found, dict) else None
-        if differing := self.key(unit).differing(Key(kept if isinstance(kept, dict) else {})):
+        if differing := self.key(job).differing(Key(kept if isinstance(kept, dict) else {})):
             raise SoulsGraphError(
                 f"{file}: expected a record of this reproduction, found one of another {in_words(differing)}; {_AGAIN}."
             )
         return True
 
-    def written(self, unit: Unit) -> dict[str, str]:
-        """Return the digest of each record of a unit that is there, by the file's name."""
-        files = [file for piece in unit.pieces if (file := self._piece(unit, piece)).is_file()]
+    def written(self, job: SeedJob) -> dict[str, str]:
+        """Return the digest of each record of a job that is there, by the file's name."""
+        files = [file for piece in job.pieces if (file := self._piece(job, piece)).is_file()]
         return {file.name: sha256(file.read_bytes()).hexdigest() for file in files}
 
     @property
-    def left(self) -> list[Unit]:
-        """The units whose records are not all there; raises as `is_recorded`."""
-        units = (*self.plan.units(), REFERENCES)
-        return [unit for unit in units if not all([self.is_recorded(unit, piece) for piece in unit.pieces])]
+    def left(self) -> list[SeedJob]:
+        """The jobs whose records are not all there; raises as `is_recorded`."""
+        jobs = (*self.plan.jobs(), REFERENCES)
+        return [job for job in jobs if not all([self.is_recorded(job, piece) for piece in job.pieces])]
 
     @property
     def unkeyed(self) -> list[Path]:
         """The files of records that an earlier version wrote, which do not say by what plan."""
-        files = [self._piece(unit, piece) for unit in (*self.plan.units(), REFERENCES) for piece in unit.pieces]
+        files = [self._piece(job, piece) for job in (*self.plan.jobs(), REFERENCES) for piece in job.pieces]
         return [file for file in files if file.exists() and "key" not in read_file(Where(file, remedy=_AGAIN))]
 
     def assemble(self) -> None:
@@ -363,10 +384,10 @@ class ReproductionFolder(PlannedFolder[Study]):
     def _describe(self, begun: _ReproductionFile) -> None:
         write_json(self.path / DESCRIPTION, to_table(begun))
 
-    def _piece(self, unit: Unit, piece: str) -> Path:
-        if unit == REFERENCES:
+    def _piece(self, job: SeedJob, piece: str) -> Path:
+        if job == REFERENCES:
             return self.path / "references.json"
-        return self.path / "seeds" / str(unit.seed) / "pieces" / f"{unit.part}-{piece}.json"
+        return self.path / "seeds" / str(job.seed) / "pieces" / f"{job.part}-{piece}.json"
 
 
 def _read_begun(file: Path) -> _ReproductionFile:

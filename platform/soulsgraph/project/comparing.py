@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 from rich.console import Console
 
 from soulsgraph.results.files import describe_origin
-from soulsgraph.results.statistics import mean_interval
-from soulsgraph.results.tables import markdown_table, number, with_interval, write_rows
+from soulsgraph.results.seeds import SeedValues, paired_difference
+from soulsgraph.results.statistics import WinRate
+from soulsgraph.results.tables import markdown_table, number, with_interval, write_results
 from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.plan import Plan, check_learns, scenario_digest
-from soulsgraph.runs.progress import Board, Display
+from soulsgraph.runs.progress import Display, TensorBoardWriter
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.runs.train import Workplace, train_stages
 from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.config import Where, load
-from soulsgraph_envs.core.files import slug, write_json, write_text
+from soulsgraph_envs.core.files import slug, write_json
 
 #: In a run's folder: what its training took.
-_SPENT = "spent.json"
+_COST = "spent.json"
 HEADINGS = ("graph", "seeds", "win rate by seed", "mean", "difference", "seconds of a fight")
 
 
@@ -39,31 +40,25 @@ class TrainingCost:
 
 
 @dataclass(frozen=True)
-class ComparedAgent:
+class AgentResult:
     """One agent: its graph, its training seed, how it fought, and what its training took.
 
-    The rate is a ratio, `seconds` are the game's, those of a fight. `trained` is None where a part was not counted.
+    `seconds` are the game's, those of a fight. `trained` is None where a part was not counted.
     """
 
     graph: str
     seed: int
-    wins: int
-    episodes: int
+    won: WinRate
     seconds: float
     trained: TrainingCost | None
 
-    @property
-    def rate(self) -> float:
-        """Share of fights won."""
-        return self.wins / self.episodes
-
     def to_dict(self) -> dict[str, Any]:
         """Return the agent as plain values, in one row."""
-        own = {name: value for name, value in vars(self).items() if name != "trained"}
-        spent = {
+        counts = {"wins": self.won.wins, "episodes": self.won.episodes, "seconds": self.seconds}
+        cost = {
             f"trained_{part.name}": self.trained and getattr(self.trained, part.name) for part in fields(TrainingCost)
         }
-        return {**own, **spent, "rate": self.rate}
+        return {"graph": self.graph, "seed": self.seed, **counts, **cost, "rate": self.won.rate}
 
 
 @dataclass(frozen=True)
@@ -71,27 +66,29 @@ class GraphComparison:
     """Agents of several graphs, each graph on the same seeds; the first graph is what others are compared with."""
 
     plan: Plan
-    agents: tuple[ComparedAgent, ...]
+    agents: tuple[AgentResult, ...]
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
         """One row a graph: rates in percent, means with Student's 95 % interval, the difference taken by seed."""
-        rates = self._by_graph("rate")
-        first = next(iter(rates.values()))
-        rows: list[tuple[str, ...]] = []
-        for graph, values in rates.items():
-            percent, more = 100.0 * values, 100.0 * (values - first)
-            mean = with_interval(float(percent.mean()), mean_interval(percent))
-            difference = "" if values is first else with_interval(float(more.mean()), mean_interval(more))
-            seconds = number(float(self._by_graph("seconds")[graph].mean()))
-            rows.append((graph, str(len(values)), ", ".join(map(number, percent)), mean, difference, seconds))
-        return rows
-
-    def _by_graph(self, name: str) -> Mapping[str, Any]:
-        found: dict[str, list[float]] = {}
-        for agent in self.agents:
-            found.setdefault(agent.graph, []).append(getattr(agent, name))
-        return {graph: np.array(values) for graph, values in found.items()}
+        frame = pd.DataFrame([agent.to_dict() for agent in self.agents])
+        rates = {
+            graph: SeedValues(dict(zip(own["seed"], 100.0 * own["rate"], strict=True)))
+            for graph, own in frame.groupby("graph", sort=False)
+        }
+        seconds, first = frame.groupby("graph")["seconds"].mean(), next(iter(rates.values()))
+        return [
+            (
+                graph,
+                str(len(rate.by_seed)),
+                ", ".join(map(number, rate.values)),
+                with_interval(rate.mean, rate.mean_interval),
+                "" if rate is first or not more else with_interval(more.mean, more.mean_interval),
+                number(seconds[graph]),
+            )
+            for graph, rate in rates.items()
+            for more in [paired_difference(rate, first)]
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return what was compared as plain values."""
@@ -107,9 +104,8 @@ class GraphComparison:
         Raises:
             WriteError: if the folder cannot be written.
         """
-        write_json(folder / "comparison.json", self.to_dict())
-        write_rows(folder / "comparison.parquet", [agent.to_dict() for agent in self.agents])
-        write_text(folder / "comparison.md", markdown_table(HEADINGS, self.rows) + "\n")
+        values = self.to_dict()
+        write_results(folder, "comparison", values["agents"], values, markdown_table(HEADINGS, self.rows))
 
 
 @dataclass(frozen=True)
@@ -152,19 +148,19 @@ class Comparison:
                 check_learns(run.plan, run.plan.stages())
         for run in runs:
             console.print(f"{run.plan.graph}, seed {run.plan.seed}: {run.path}", soft_wrap=True)
-            with run.locked(), Board(run.tensorboard, run.plan.skill_graph.order) as board:
+            with run.locked(), TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order) as board:
                 with _counted(run, worker):
                     train_stages(Workplace(run, session, board, display, worker=worker), run.plan.stages(), console)
                 agents.append(_evaluated(run))
-        compared = GraphComparison(self.plan, tuple(agents))
-        compared.save(self.out)
-        return compared
+        result = GraphComparison(self.plan, tuple(agents))
+        result.save(self.out)
+        return result
 
 
 @contextmanager
 def _counted(run: RunFolder, worker: WorkerProcess) -> Iterator[None]:
     """Add what is done inside, also where it is stopped, to what the run's training took."""
-    before, began_s, began_cpu_s = _spent(run), time.monotonic(), time.process_time() + worker.cpu_s
+    before, began_s, began_cpu_s = _cost(run), time.monotonic(), time.process_time() + worker.cpu_s
     try:
         yield
     finally:
@@ -172,19 +168,18 @@ def _counted(run: RunFolder, worker: WorkerProcess) -> Iterator[None]:
             # The worker's seconds begin anew where it was lost.
             cpu_s = max(time.process_time() + worker.cpu_s - began_cpu_s, 0.0)
             spent = TrainingCost(round(before.cpu_s + cpu_s, 2), round(before.wall_s + time.monotonic() - began_s, 2))
-            write_json(run.path / _SPENT, vars(spent))
+            write_json(run.path / _COST, vars(spent))
 
 
-def _spent(run: RunFolder) -> TrainingCost | None:
+def _cost(run: RunFolder) -> TrainingCost | None:
     """Return what the run's training took so far; None where some of it was not counted."""
-    path = run.path / _SPENT
+    path = run.path / _COST
     if path.exists():
         return load(TrainingCost, Where(path, remedy="remove the file"))
     return None if any(map(run.library.versions, run.plan.skill_graph.order)) else TrainingCost()
 
 
-def _evaluated(run: RunFolder) -> ComparedAgent:
+def _evaluated(run: RunFolder) -> AgentResult:
     plan = run.plan
-    found = evaluate(run, Setting(plan.scenario, plan.scenario), plan.episodes)
-    rate = found.win_rate
-    return ComparedAgent(plan.graph, plan.seed, rate.wins, rate.episodes, found.means["mean_seconds"], _spent(run))
+    evaluation = evaluate(run, Setting(plan.scenario, plan.scenario), plan.episodes)
+    return AgentResult(plan.graph, plan.seed, evaluation.win_rate, evaluation.means["mean_seconds"], _cost(run))

@@ -13,7 +13,7 @@ import numpy as np
 
 from soulsgraph.recordings.files import Recording, damaged, read_header, read_recording, recording_files
 from soulsgraph.recordings.header import Header, RecordingOrigin
-from soulsgraph.results.tables import WinRate
+from soulsgraph.results.statistics import WinRate
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph_envs.combat.rollout import Doubles
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
@@ -109,7 +109,7 @@ class Group:
     def win_rate(self) -> WinRate:
         """The share of fights won."""
         won = sum(header.result.outcome == "won" for header in self.headers)
-        return WinRate("", won, len(self.headers))
+        return WinRate(won, len(self.headers))
 
     def mean(self, name: str) -> float | None:
         """Return the mean of a field of the results, over the fights that have it."""

@@ -1,13 +1,12 @@
-"""Confidence intervals, and what several training seeds say together: each is one observation."""
+"""Confidence intervals and win rates.
+
+Win rates with Wilson's interval need no scipy; what needs it imports it when it is called.
+"""
 
 from __future__ import annotations
 
 import math
-import operator
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -44,6 +43,52 @@ def wilson_interval(wins: int, episodes: int, confidence: float = 0.95) -> Inter
     half = z * math.sqrt(rate * (1.0 - rate) / episodes + (z / (2.0 * episodes)) ** 2) / scale
     # At 0 and 1 the interval ends at the rate itself, which rounding may miss.
     return Interval(min(rate, max(0.0, centre - half)), max(rate, min(1.0, centre + half)))
+
+
+@dataclass(frozen=True)
+class WinRate:
+    """Episodes won of those that were played, in which setting, and the paper's win rate there in percent."""
+
+    wins: int
+    episodes: int
+    setting: str = ""
+    paper_percent: float | None = None
+
+    @classmethod
+    def of(cls, won: npt.NDArray[np.bool_], setting: str = "", paper_percent: float | None = None) -> WinRate:
+        """Return the win rate of episodes, won or not (episodes,)."""
+        return cls(int(won.sum()), len(won), setting, paper_percent)
+
+    @property
+    def rate(self) -> float:
+        """Share of episodes won; 0 without an episode."""
+        return self.wins / self.episodes if self.episodes else 0.0
+
+    @property
+    def percent(self) -> float:
+        """Share of episodes won in percent; 0 without an episode."""
+        return 100.0 * self.wins / self.episodes if self.episodes else 0.0
+
+    @property
+    def interval(self) -> Interval:
+        """Wilson 95 % interval of the rate."""
+        return wilson_interval(self.wins, self.episodes)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The row as text: setting, wins, rate, interval and the paper's rate."""
+        low, high = self.interval
+        paper = "" if self.paper_percent is None else f"{self.paper_percent:.1f} %"
+        interval = f"{100 * low:.1f}-{100 * high:.1f} %"
+        return (self.setting, f"{self.wins}/{self.episodes}", f"{100 * self.rate:.1f} %", interval, paper)
+
+    def columns(self) -> dict[str, Any]:
+        """Return the counts, the rate and its interval as plain values; rates and interval ends are ratios."""
+        return {"wins": self.wins, "episodes": self.episodes, "rate": self.rate, **self.interval.columns()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as plain values; the paper's rate is in percent."""
+        return {"setting": self.setting, **self.columns(), "paper_percent": self.paper_percent}
 
 
 def clopper_pearson_interval(wins: int, episodes: int, confidence: float = 0.95) -> Interval:
@@ -87,7 +132,6 @@ def deviation_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Inter
 
 #: Resamples of a bootstrap interval, and the seed that makes a report the same each time it is written.
 RESAMPLES, BOOTSTRAP_SEED = 10_000, 2021
-Values = npt.NDArray[np.float64]
 
 
 def interquartile_mean(scores: npt.ArrayLike) -> float:
@@ -115,163 +159,3 @@ def interquartile_mean_interval(scores: npt.ArrayLike, confidence: float = 0.95)
     tail = 50.0 * (1.0 - confidence)
     low, high = np.percentile(stats.trim_mean(resampled, 0.25, axis=1), [tail, 100.0 - tail])
     return Interval(float(low), float(high))
-
-
-@dataclass(frozen=True)
-class Spread:
-    """One number per seed, and their statistics; an interval of one seed is unbounded."""
-
-    by_seed: Mapping[int, float]
-
-    @cached_property
-    def values(self) -> npt.NDArray[np.float64]:
-        """The numbers in the order of their seeds, (seeds,)."""
-        return np.array([self.by_seed[seed] for seed in sorted(self.by_seed)], np.float64)
-
-    @cached_property
-    def median(self) -> float:
-        """Median over seeds, which is compared with the expected range."""
-        return float(np.median(self.values))
-
-    @cached_property
-    def mean(self) -> float:
-        """Mean over seeds."""
-        return float(self.values.mean())
-
-    @cached_property
-    def mean_interval(self) -> Interval:
-        """Student's t interval of the mean over seeds."""
-        return mean_interval(self.values)
-
-    @cached_property
-    def deviation(self) -> float:
-        """Standard deviation over seeds; NaN for one seed."""
-        return float(self.values.std(ddof=1)) if self.values.size > 1 else float("nan")
-
-    @cached_property
-    def deviation_interval(self) -> Interval:
-        """Chi-square interval of the standard deviation."""
-        return deviation_interval(self.values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return every figure as plain values."""
-        return {
-            "seeds": len(self.by_seed),
-            "median": self.median,
-            "mean": self.mean,
-            **self.mean_interval.columns("mean_"),
-            "interquartile_mean": interquartile_mean(self.values),
-            **interquartile_mean_interval(self.values).columns("interquartile_mean_"),
-            "deviation": self.deviation,
-            **self.deviation_interval.columns("deviation_"),
-        }
-
-
-def paired_difference(first: Spread | None, second: Spread | None) -> Spread | None:
-    """Return first - second of every seed that both have, None if they share no seed or one is missing."""
-    return _paired(operator.sub, first, second)
-
-
-def paired_ratio(first: Spread | None, second: Spread | None) -> Spread | None:
-    """Return first / second of every seed that both have and where second is not 0, None if there is none."""
-    divisors = second and Spread({seed: value for seed, value in second.by_seed.items() if value})
-    return _paired(operator.truediv, first, divisors)
-
-
-def _paired(combine: Callable[[float, float], float], first: Spread | None, second: Spread | None) -> Spread | None:
-    if first is None or second is None:
-        return None
-    shared = sorted(first.by_seed.keys() & second.by_seed.keys())
-    return Spread({seed: combine(first.by_seed[seed], second.by_seed[seed]) for seed in shared}) if shared else None
-
-
-@dataclass(frozen=True)
-class WinCount:
-    """Episodes won of those that one agent played."""
-
-    wins: int
-    episodes: int
-
-    @property
-    def percent(self) -> float:
-        """Share of episodes won in percent; 0 without an episode."""
-        return 100.0 * self.wins / self.episodes if self.episodes else 0.0
-
-    @property
-    def wilson(self) -> Interval:
-        """Wilson 95 % interval in percent."""
-        return wilson_interval(self.wins, self.episodes).scaled(100.0)
-
-    @property
-    def clopper_pearson(self) -> Interval:
-        """Exact 95 % interval in percent."""
-        return clopper_pearson_interval(self.wins, self.episodes).scaled(100.0)
-
-
-@dataclass(frozen=True)
-class SettingRates:
-    """One row of a table of win rates: a setting, played by the agent of every seed."""
-
-    label: str
-    part: str
-    scenario: str
-    start: str
-    #: What the paper reports for the setting, None for a setting that it lacks.
-    paper_percent: float | None
-    seeds: Mapping[int, WinCount]
-
-    @cached_property
-    def spread(self) -> Spread:
-        """The win rates in percent over seeds."""
-        return Spread({seed: count.percent for seed, count in self.seeds.items()})
-
-
-@dataclass(frozen=True)
-class SeedCurves:
-    """One quantity of every seed over common steps: `steps` (points,), `values` (seeds, points)."""
-
-    seeds: tuple[int, ...]
-    steps: Values
-    values: Values
-
-    @property
-    def mean(self) -> Values:
-        """Mean over seeds, (points,)."""
-        return np.asarray(self.values.mean(axis=0))
-
-    @property
-    def interval(self) -> tuple[Values, Values] | None:
-        """Ends of Student's t interval of the mean over seeds, each (points,); None for one seed."""
-        if len(self.seeds) < 2:
-            return None
-        low, high = np.array([mean_interval(column) for column in self.values.T]).T
-        return low, high
-
-
-def seed_curves(records: Iterable[Mapping[str, Any]], column: str, **chosen: str) -> SeedCurves | None:
-    """Gather one column of the records that match `chosen` in other columns; None if there is none.
-
-    Seeds recorded at other steps than the first one are interpolated at its steps, up to the last step of all.
-    """
-    points: dict[int, list[tuple[float, float]]] = defaultdict(list)
-    for record in records:
-        value = record[column]
-        if chosen.items() <= record.items() and value is not None and math.isfinite(value):
-            points[int(record["seed"])].append((float(record["step"]), float(value)))
-    if not points:
-        return None
-    tables = {seed: np.array(sorted(points[seed])).T for seed in sorted(points)}
-    begin, end = max(table[0, 0] for table in tables.values()), min(table[0, -1] for table in tables.values())
-    first = next(iter(tables.values()))[0]
-    steps = first[(first >= begin) & (first <= end)]
-    if not steps.size:
-        return None
-    return SeedCurves(tuple(tables), steps, np.stack([np.interp(steps, *table) for table in tables.values()]))
-
-
-def moving_average(values: Values, width: int) -> Values:
-    """Average each point with up to `width` - 1 points before it; `values` (..., points)."""
-    sums = np.concatenate([np.zeros((*values.shape[:-1], 1)), np.cumsum(values, axis=-1)], axis=-1)
-    ends = np.arange(1, values.shape[-1] + 1)
-    begins = np.maximum(ends - width, 0)
-    return np.asarray((sums[..., ends] - sums[..., begins]) / (ends - begins))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,46 +12,13 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from soulsgraph.results.statistics import Interval, wilson_interval
+from soulsgraph.results.statistics import Interval, WinRate
 from soulsgraph.results.terminal import TextTable
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading
-from soulsgraph_envs.core.files import whole_file
+from soulsgraph_envs.core.files import whole_file, write_json, write_text
 
 _HEADINGS = ("setting", "wins", "win rate", "95 % interval", "paper")
-
-
-@dataclass(frozen=True)
-class WinRate:
-    """One row: the wins of a setting of the agent, and the paper's win rate in percent."""
-
-    setting: str
-    wins: int
-    episodes: int
-    paper_percent: float | None = None
-
-    @property
-    def rate(self) -> float:
-        """Share of episodes won; 0 without an episode."""
-        return self.wins / self.episodes if self.episodes else 0.0
-
-    @property
-    def interval(self) -> Interval:
-        """Wilson 95 % interval of the rate."""
-        return wilson_interval(self.wins, self.episodes)
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """The row as text, one cell a heading."""
-        low, high = self.interval
-        paper = "" if self.paper_percent is None else f"{self.paper_percent:.1f} %"
-        interval = f"{100 * low:.1f}-{100 * high:.1f} %"
-        return (self.setting, f"{self.wins}/{self.episodes}", f"{100 * self.rate:.1f} %", interval, paper)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the row as plain values; rates and interval ends are ratios, the paper's is in percent."""
-        counts = {"setting": self.setting, "wins": self.wins, "episodes": self.episodes, "rate": self.rate}
-        return counts | self.interval.columns() | {"paper_percent": self.paper_percent}
 
 
 @dataclass(frozen=True)
@@ -86,7 +54,17 @@ def text_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]
 def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> str:
     """Return a table, its first column flush left and the others, which hold `numbers`, flush right."""
     ruler = ("---",) + ("---:" if numbers else "---",) * (len(headings) - 1)
-    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in (headings, ruler, *rows))
+    return "\n".join(f"| {' | '.join(map(cell, line))} |" for line in (headings, ruler, *rows))
+
+
+def render(template: Path, filters: Mapping[str, Callable[..., Any]] | None = None, **values: Any) -> str:
+    """Return a page of Markdown by its jinja2 template: parts that are left out leave no empty lines."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    environment.filters |= {"cell": cell, "number": number, **(filters or {})}
+    text = environment.from_string(template.read_text(encoding="utf-8")).render(values)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 def number(value: float, digits: int = 1) -> str:
@@ -112,7 +90,8 @@ def yes_no(value: bool | None) -> str:
     return "not measured" if value is None else "inside" if value else "**outside**"
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
+    """Return text that ends no cell of a Markdown table."""
     return text.replace("|", "\\|").replace("\n", " ")
 
 
@@ -135,6 +114,18 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
     # A file that is open: of a path Arrow takes text alone.
     with whole_file(path) as temporary, temporary.open("wb") as file:
         pq.write_table(table, file)
+
+
+def write_results(folder: Path, name: str, rows: Sequence[Row], values: Any, markdown: str = "") -> None:
+    """Write `<name>.parquet` (rows), `<name>.md` where there is a text, and last `<name>.json` (plain values).
+
+    Raises:
+        WriteError: if the place cannot be written.
+    """
+    write_rows(folder / f"{name}.parquet", rows)
+    if markdown:
+        write_text(folder / f"{name}.md", f"{markdown}\n")
+    write_json(folder / f"{name}.json", values)
 
 
 def read_rows(path: Path, remedy: str = REWRITE) -> list[dict[str, Any]]:

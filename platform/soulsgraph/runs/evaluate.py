@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from soulsgraph.results.files import describe_origin
-from soulsgraph.results.tables import WinRate, write_episodes, write_rows
+from soulsgraph.results.statistics import WinRate
+from soulsgraph.results.tables import write_episodes, write_rows
 from soulsgraph.runs import lineage
 from soulsgraph.runs.identity import Key
 from soulsgraph.runs.plan import Plan, check_range, scenario_digest
@@ -50,7 +51,7 @@ class Setting:
     scenario: str
     trained_on: str
     start: str | None = None
-    randomize: tuple[str, ...] = ()
+    ablated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -180,9 +181,9 @@ def make_agent(run: RunFolder, setting: Setting) -> Agent:
         # It may have been edited since the run was opened.
         lineage.expect_own_fight(run, setting.scenario)
     skills = tuple(make_skill(name, run.plan.options) for name in run.plan.skill_graph.order)
-    trained = [skill for skill in skills if skill.name not in setting.randomize]
+    trained = [skill for skill in skills if skill.name not in setting.ablated]
     networks = load_networks(run, setting.trained_on, trained, scenario)
-    return Agent(scenario, skills, networks, dict.fromkeys(setting.randomize, "random"))
+    return Agent(scenario, skills, networks, dict.fromkeys(setting.ablated, "random"))
 
 
 @dataclass(frozen=True)
@@ -204,8 +205,8 @@ class Evaluation:
         """The setting's row of a table of win rates."""
         origin = self.origin
         setting = f"{origin['scenario']} ({origin['start']}), skills of {origin['trained_on']}"
-        setting += f", random: {', '.join(origin['randomized'])}" if origin["randomized"] else ""
-        return WinRate(setting, int(self.episodes.won.sum()), len(self.episodes))
+        setting += f", random: {', '.join(origin['ablated'])}" if origin["ablated"] else ""
+        return WinRate.of(self.episodes.won, setting)
 
     @property
     def means(self) -> dict[str, float]:
@@ -277,7 +278,7 @@ def evaluate(
         "scenario_digest": scenario_digest(setting.scenario),
         "start": agent.scenario.start,
         "trained_on": setting.trained_on,
-        "randomized": list(setting.randomize),
+        "ablated": list(setting.ablated),
         "versions": {name: lineage.version_in_play(run, name, setting.trained_on) for name in agent.networks},
         "preset": run.plan.preset,
         "training_seed": run.plan.seed,
@@ -319,7 +320,7 @@ def _play_in_fleet(
     artifacts = load_artifacts(run, setting.trained_on, tuple(agent.networks))
     clips = {name: artifact.card.observation_clip for name, artifact in artifacts.items()}
     plays = {skill.name: skill.name for skill in agent.skills}
-    start, drawn = agent.scenario.start, setting.randomize
+    start, drawn = agent.scenario.start, setting.ablated
     projects = digests_of_skills(plays)
     task = StageTask(setting.scenario, plays, {}, 1.0, run.plan.options, start, drawn, projects, clips)
     weights = {name: artifact.playing for name, artifact in artifacts.items()}
@@ -421,4 +422,4 @@ def _play_row(
 def win_rate(row: WinRateRow, episodes: Episodes, plan: Plan) -> WinRate:
     """Return an evaluated row for the table; the paper's figure stands beside it on the paper's scenario only."""
     papers = row.paper_percent if plan.scenario == TABLE_1[0].scenario else None
-    return WinRate(row.label, int(episodes.won.sum()), len(episodes), papers)
+    return WinRate.of(episodes.won, row.label, papers)

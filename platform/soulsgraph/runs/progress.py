@@ -194,7 +194,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 MEASURES = ("return", "length", "seconds", "win_rate", "loss", "q", "exploration", "steps_per_s")
 
 
-class Board:
+class TensorBoardWriter:
     """Write the events of one run; close it, or use it in a `with`.
 
     Values are written with `flush`, after a checkpoint: what a killed stage logged since then is not on disk, and the
@@ -217,7 +217,7 @@ class Board:
             self._writer: SummaryWriter = SummaryWriter(str(folder), max_queue=1000, flush_secs=20)
             self._writer.add_custom_scalars(_layout(skills))
 
-    def __enter__(self) -> Board:
+    def __enter__(self) -> TensorBoardWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -28,11 +28,11 @@ from soulsgraph.runs.lineage import (
 )
 from soulsgraph.runs.plan import Stage, check_learns, scenario_digest
 from soulsgraph.runs.progress import (
-    Board,
     Display,
     Interruption,
     StageProgress,
     Supervisor,
+    TensorBoardWriter,
     interruptible,
     stage_progress,
 )
@@ -65,7 +65,9 @@ class StageRecords:
     The learning curve is evaluated by a `worker` while training goes on, or between iterations.
     """
 
-    def __init__(self, setup: StageSetup, board: Board, reached: int, worker: WorkerProcess | None = None) -> None:
+    def __init__(
+        self, setup: StageSetup, board: TensorBoardWriter, reached: int, worker: WorkerProcess | None = None
+    ) -> None:
         self._setup, self._board = setup, board
         # Curves go on where those of the versions that the last skill continues ended.
         parent, library = setup.parent, setup.run.library
@@ -162,7 +164,7 @@ class Workplace:
 
     run: RunFolder
     session: Session
-    board: Board
+    board: TensorBoardWriter
     display: Display = "auto"
     supervisor: Supervisor | None = None
     #: Where game PCs play, in the place of env runners.

@@ -14,20 +14,19 @@ from rich.console import Console
 from rich.table import Table
 
 from soulsgraph.paper.study import ADAPTED
-from soulsgraph.results.statistics import Interval, mean_interval
-from soulsgraph.results.tables import write_rows
+from soulsgraph.results.statistics import Interval, WinRate, mean_interval
+from soulsgraph.results.tables import write_results
 from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.identity import Key, expect_fight, fight_label, plan_values, short
 from soulsgraph.runs.lineage import adaptation_stages, branch, cards_of, cards_trained_on, chain_fights, check_target
 from soulsgraph.runs.plan import LEAST_SCALE, Plan, Stage, check_range, scenario_digest
-from soulsgraph.runs.progress import Board
+from soulsgraph.runs.progress import TensorBoardWriter
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace, train_stages
-from soulsgraph.transfer.measures import TransferOptions, win_row
-from soulsgraph.transfer.report import cells_table
+from soulsgraph.transfer.report import TransferOptions, cells_table
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import slug, write_json, writing
+from soulsgraph_envs.core.files import slug, writing
 from soulsgraph_envs.skills import budget_of
 from soulsgraph_policies.agents.library import SkillCard
 
@@ -90,7 +89,7 @@ def arm_row(label: str, skills: Sequence[str], steps: int, played: Episodes, bef
     gain = float(gains.mean())
     return {
         "setting": label,
-        **win_row(int(played.won.sum()), len(played)),
+        **WinRate.of(played.won).columns(),
         "adapted": " + ".join(skills),
         "mean_return": float(played.returns.mean()),
         "steps": steps,
@@ -135,13 +134,12 @@ def recover(
     for arm in arms:
         console.print(f"arm: {arm.label}", highlight=False)
         folder, stages = _begin(run, target, after, arm)
-        with folder.locked(), Board(folder.tensorboard, folder.plan.skill_graph.order) as board:
+        with folder.locked(), TensorBoardWriter(folder.tensorboard, folder.plan.skill_graph.order) as board:
             cards = train_stages(make_place(folder, board=board), stages, console)
         steps = sum(card.training.steps for card in cards)
         expect_fight(target.scenario, fight, f"this recovery of {run.path}")
         rows.append(arm_row(arm.label, arm.skills, steps, _evaluated(folder, target.scenario, target), before))
-        write_json(run.path / "results" / f"{name}.json", {**about, "rows": rows})
-        write_rows(run.results(name), rows)
+        write_results(run.path / "results", name, rows, {**about, "rows": rows})
     return rows
 
 

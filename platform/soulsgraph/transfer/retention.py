@@ -16,7 +16,8 @@ import numpy as np
 from rich.table import Table
 
 from soulsgraph.results.files import api_call
-from soulsgraph.results.tables import write_rows
+from soulsgraph.results.statistics import WinRate
+from soulsgraph.results.tables import write_results
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
 from soulsgraph.runs.curves import checkpoint_files, load_checkpoint, weights_by_skill, with_variants
@@ -24,12 +25,11 @@ from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting
 from soulsgraph.runs.identity import KEY, read_key
 from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.transfer.measures import win_row
 from soulsgraph.transfer.recovery import scratch_arm
 from soulsgraph.transfer.report import cells_table
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import temporary_folder, write_json
+from soulsgraph_envs.core.files import temporary_folder
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.agents.library import SkillCard
@@ -110,7 +110,7 @@ class Retention:
     def rows(self) -> list[dict[str, Any]]:
         """Return one row a cell: after which domain, in which, the wins and their interval."""
         return [
-            {"after": after, "domain": domain, **win_row(wins, self.episodes)}
+            {"after": after, "domain": domain, **WinRate(wins, self.episodes).columns()}
             for after, counts in self._counts.items()
             for domain, wins in zip(self.domains, counts, strict=True)
         ]
@@ -163,7 +163,7 @@ def measure_retention(
         def won_by(player: RunFolder, setting: Setting) -> Flags:
             return np.asarray(counted(evaluating.evaluate(player, setting, episodes, seed).episodes.won))
 
-        random = [won_by(run, Setting(domain, domains[0], randomize=order)).sum() for domain in domains]
+        random = [won_by(run, Setting(domain, domains[0], ablated=order)).sum() for domain in domains]
         won = {(after, domain): won_by(run, Setting(domain, after)) for after in domains for domain in domains}
         wins = np.array([[won[after, domain].sum() for domain in domains] for after in domains])
         kept = []
@@ -173,11 +173,8 @@ def measure_retention(
             kept.append(HomeRetention(domain, before, won[domain, domain]))
         training = tuple(counted(training_transfer(run, domain, seed)) for domain in domains[1:])
     retention = Retention(domains, wins, np.array(random), episodes, tuple(kept), training)
-    write_json(
-        run.path / "results" / "retention.json",
-        {**retention.to_dict(), "fights": lineage.chain_fights(run, domains[-1])},
-    )
-    write_rows(run.results("retention"), retention.rows())
+    values = {**retention.to_dict(), "fights": lineage.chain_fights(run, domains[-1])}
+    write_results(run.path / "results", "retention", retention.rows(), values)
     return retention
 
 
@@ -221,7 +218,7 @@ def success_curve(run: RunFolder, domain: str, seed: int) -> SuccessCurve:
         SoulsGraphError: if a checkpoint is damaged.
     """
     before = lineage.domain_chain(run, domain)[:-1]
-    untrained = Setting(domain, domain, randomize=run.plan.skill_graph.order)
+    untrained = Setting(domain, domain, ablated=run.plan.skill_graph.order)
     agent = evaluating.make_agent(run, Setting(domain, before[-1]) if before else untrained)
     steps, rates = [0], win_rates(agent, seed)
     for cards in lineage.cards_by_stage(lineage.domain_cards(run, domain)):

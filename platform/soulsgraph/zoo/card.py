@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from soulsgraph.results.files import describe_run
-from soulsgraph.results.tables import WinRate, markdown_table
+from soulsgraph.results.statistics import WinRate
+from soulsgraph.results.tables import markdown_table, render
 from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.lineage import cards_of
 from soulsgraph.runs.plan import Plan, scenario_digest
@@ -74,7 +75,7 @@ class EvaluationScore:
     @classmethod
     def of(cls, won: npt.NDArray[np.bool_], seed: int) -> EvaluationScore:
         """Return what an agent reached, whether it won each episode, (episodes,)."""
-        rate = WinRate("", int(won.sum()), len(won))
+        rate = WinRate.of(won)
         bits = np.packbits(won).tobytes().hex()
         return cls(seed, len(won), rate.wins, rate.rate, *rate.interval, bits)
 
@@ -162,7 +163,7 @@ class AgentCard:
     @property
     def win_rate(self) -> WinRate:
         """The agent's row of a table of win rates."""
-        return WinRate(self.name, self.reached.wins, self.reached.episodes)
+        return WinRate(self.reached.wins, self.reached.episodes, self.name)
 
 
 def make_card(name: str, run: RunFolder, origin: TrainingOrigin, episodes: int = EPISODES) -> AgentCard:
@@ -236,7 +237,6 @@ def agents_table(cards: Iterable[AgentCard]) -> str:
 
 def card_page(card: AgentCard) -> str:
     """Return a card as Markdown, below a header in YAML as model hubs read it."""
-    _, wins, rate, interval, _ = card.win_rate.cells
     lineage = (
         (
             f"`{one.skill}` v{one.version}",
@@ -248,37 +248,8 @@ def card_page(card: AgentCard) -> str:
         )
         for one in card.lineage
     )
-    origin, digests = card.origin, card.digests
-    versions = ", ".join(f"{name} {version}" for name, version in origin.versions.items())
-    skills = "\n".join(f"- inputs and actions of {name}: `{digest}`" for name, digest in digests.skills.items())
-    return f"""---
-{_header(card)}
----
-
-# {card.name}
-
-An agent of soulsgraph: preset `{card.preset}`, graph `{card.graph}`, training seed {card.seed}.
-It was trained for {card.budget:,} decisions in the scenario `{card.scenario}` of the simulator.
-
-It wins {wins} greedy fights, {rate} (95 % interval {interval}).
-They are the evaluation episodes of seed {card.reached.seed}, which are used for nothing else.
-Its training seed was fixed beforehand, and no seed is left out.
-
-## Lineage
-
-{markdown_table(("skill", "scenario", "decisions", "seed", "trained on", "digest"), lineage)}
-
-## Origin
-
-Commit `{origin.commit or "unknown"}`, {origin.created}; {versions}.
-Processor: {origin.processor}.
-
-SHA-256 digests of what it was trained with:
-
-- data of the fight: `{digests.scenario}`
-- preset: `{digests.preset}`
-{skills}
-"""
+    table = markdown_table(("skill", "scenario", "decisions", "seed", "trained on", "digest"), lineage)
+    return render(Path(__file__).with_name("card.md.jinja"), card=card, header=_header(card), lineage=table)
 
 
 def _header(card: AgentCard) -> str:

@@ -13,9 +13,11 @@ from soulsgraph.cli import commands, data, fleet, main, remedies, zoo
 from soulsgraph.cli.doctor import show
 from soulsgraph.cli.front import COMMANDS
 from soulsgraph.cli.remedies import in_commands
-from soulsgraph.paper.records import DESCRIPTION, load_reproductions
+from soulsgraph.paper.records import load_reproductions
+from soulsgraph.paper.study import DESCRIPTION
 from soulsgraph.results.files import api_call
-from soulsgraph.results.tables import WinRate, WinRateTable, read_rows
+from soulsgraph.results.statistics import WinRate
+from soulsgraph.results.tables import WinRateTable, read_rows
 from soulsgraph.results.terminal import OutputConsole
 from soulsgraph.runs.curves import load_checkpoint
 from soulsgraph.runs.evaluate import allowed_rows
@@ -219,7 +221,7 @@ def test_a_refusal_that_nobody_expected_claims_no_write(tmp_path, monkeypatch, c
 def test_a_path_in_a_table_is_never_broken_or_cut(capsys):
     path = f"/{'scenarios' * 20}/[mine]:x:.toml"
     console = OutputConsole()
-    console.print(WinRateTable("", (WinRate(f"{path}, start mid", 1, 2),)).to_rich())
+    console.print(WinRateTable("", (WinRate(1, 2, f"{path}, start mid"),)).to_rich())
     show([Check("Games", "window", "fail", path, f"correct {path}")], console)
     printed = capsys.readouterr().out
     assert "…" not in printed

@@ -15,7 +15,8 @@ from fakes.runs import pretend_run
 from fakes.waiting import until
 from soulsgraph.pages import run_report
 from soulsgraph.pages.run_report import ReportedRun, Video, fight_video, write_run_report
-from soulsgraph.results.tables import WinRate, write_rows
+from soulsgraph.results.statistics import WinRate
+from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.lineage import cards_of
 from soulsgraph.runs.plan import Plan
@@ -31,7 +32,7 @@ HOSTILE = "<img src=x onerror=document.title='PWNED'>$x_1"
 
 
 def _results(run: RunFolder, setting: str = "dodge trained") -> None:
-    write_rows(run.results("table"), [WinRate(setting, 30, 40, 44.0).to_dict()])
+    write_rows(run.results("table"), [WinRate(30, 40, setting, 44.0).to_dict()])
     points = [
         {"stage": stage.name, "skill": stage.skill, "step": step, "return": step / 1e3, "low": 0.0, "high": 9.0}
         for stage in run.plan.stages()

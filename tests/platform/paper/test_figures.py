@@ -6,9 +6,10 @@ from matplotlib.image import imread
 from PIL import Image
 
 from fakes.runs import write_synthetic_records
-from soulsgraph.paper.figures import draw_baseline, draw_dodge_lengths, draw_skill_returns, draw_win_rates, save_figure
+from soulsgraph.paper.figures import draw_baseline, draw_dodge_lengths, draw_skill_returns, draw_win_rates
 from soulsgraph.paper.records import Reproduction, load_reproductions
-from soulsgraph.results.statistics import moving_average, seed_curves
+from soulsgraph.results.figures import save_figure
+from soulsgraph.results.seeds import moving_average, seed_curves
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph_envs.skills import budget_of
 

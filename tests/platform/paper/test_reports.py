@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from soulsgraph.results.tables import GrowingTable, WinRate, WinRateTable, read_rows, write_episodes, write_rows
-from soulsgraph.runs.progress import MEASURES, Board, stage_progress
+from soulsgraph.results.statistics import WinRate
+from soulsgraph.results.tables import GrowingTable, WinRateTable, read_rows, write_episodes, write_rows
+from soulsgraph.runs.progress import MEASURES, TensorBoardWriter, stage_progress
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.files import WriteError
 from soulsgraph_envs.core.state import STATE_SIZE, Column
 
-_TABLE = WinRateTable("Table 1 (a)", (WinRate("both trained", 11, 25, 44.0), WinRate("no dodge", 0, 400)))
+_TABLE = WinRateTable("Table 1 (a)", (WinRate(11, 25, "both trained", 44.0), WinRate(0, 400, "no dodge")))
 
 
 def _printed(table):
@@ -86,7 +87,7 @@ def _read_events(folder):
 
 
 def test_the_board_shows_each_skill_over_its_own_steps(tmp_path):
-    with Board(tmp_path, ("camera", "dodge")) as board:
+    with TensorBoardWriter(tmp_path, ("camera", "dodge")) as board:
         board.log("camera", 20_000, {"return": 1.0})
         board.log("dodge", 1_000, {"return": 0.5, "reward/alive": 0.25})
         board.log("dodge", 2_000, {"return": 0.75, "reward/alive": 0.5})
@@ -105,7 +106,7 @@ def test_the_custom_page_puts_the_skills_side_by_side(tmp_path):
     from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
     skills = ("camera", "lock_on", "movement", "dodge", "heal_attack")
-    Board(tmp_path, skills).close()
+    TensorBoardWriter(tmp_path, skills).close()
     (event,) = _read_events(tmp_path).Tensors("custom_scalars__config__")
     layout = Layout.FromString(event.tensor_proto.string_val[0])
     titles = [category.title for category in layout.category]
@@ -119,7 +120,7 @@ def test_the_custom_page_puts_the_skills_side_by_side(tmp_path):
 def test_a_board_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(WriteError, match="file/tensorboard: expected a place to write to"):
-        Board(tmp_path / "file" / "tensorboard", ("camera",))
+        TensorBoardWriter(tmp_path / "file" / "tensorboard", ("camera",))
 
 
 class _Clock:

@@ -1,4 +1,4 @@
-"""Reproductions: the study, its folder, what is recorded, and how units report."""
+"""Reproductions: the study, its folder, what is recorded, and how jobs report."""
 
 import json
 from dataclasses import replace
@@ -8,7 +8,9 @@ import pytest
 from rich.console import Console
 
 from soulsgraph.cli.remedies import in_commands
+from soulsgraph.paper.ray_runner import JobProgress, ProgressActor, do_units, jobs_display
 from soulsgraph.paper.records import _described, load_reproductions
+from soulsgraph.paper.seed_job import BINS, REFERENCE_ROWS, curve_rows, evaluate_references, training_rows
 from soulsgraph.paper.study import (
     CALIBRATION,
     CHOOSING,
@@ -16,12 +18,10 @@ from soulsgraph.paper.study import (
     REFERENCES,
     REPORTING,
     ReproductionFolder,
+    SeedJob,
     Study,
-    Unit,
     evaluation_seed,
 )
-from soulsgraph.paper.unit import BINS, REFERENCE_ROWS, curve_rows, evaluate_references, training_rows
-from soulsgraph.paper.work import Noticeboard, UnitProgress, do_units, units_display
 from soulsgraph.results.files import source_commit
 from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
@@ -32,7 +32,7 @@ from soulsgraph_envs.skills import END_TO_END
 
 SMALL = Study(seeds=(100, 101), episodes=20, scale=0.01)
 PLAN = Where("reproduction.json", "plan", saved=True)
-SKILLS, BASELINE = Unit(100, "skills"), Unit(100, "end_to_end")
+SKILLS, BASELINE = SeedJob(100, "skills"), SeedJob(100, "end_to_end")
 
 
 @pytest.fixture
@@ -70,16 +70,16 @@ def test_seeds_of_one_purpose_and_of_none_go_together(seeds):
 
 
 def test_units_are_every_part_of_every_seed():
-    assert [unit.name for unit in SMALL.units()] == [
+    assert [job.name for job in SMALL.jobs()] == [
         "100 skills", "100 end_to_end", "101 skills", "101 end_to_end"
     ]  # fmt: skip
     only = Study(seeds=(100,), baseline=False, long_baseline=True)
-    assert [unit.part for unit in only.units()] == ["end_to_end_long", "skills"]
+    assert [job.part for job in only.jobs()] == ["end_to_end_long", "skills"]
 
 
 def test_budgets_are_the_papers_and_the_long_baselines_twice_the_baselines():
     study = Study(preset="paper", seeds=(100,), long_baseline=True)
-    budgets = {unit.part: sum(stage.budget for stage in study.plan(unit).stages()) for unit in study.units()}
+    budgets = {job.part: sum(stage.budget for stage in study.plan(job).stages()) for job in study.jobs()}
     assert budgets == {"skills": 230_000, "end_to_end": 250_000, "end_to_end_long": 500_000}
 
 
@@ -207,16 +207,16 @@ def test_every_session_keeps_its_commit_versions_machine_and_time(folder):
 
 @pytest.mark.slow
 def test_what_is_left_is_named_and_nothing_left_needs_no_ray(folder, monkeypatch):
-    units = folder.plan.units()
-    assert folder.left == [*units, REFERENCES]
+    jobs = folder.plan.jobs()
+    assert folder.left == [*jobs, REFERENCES]
     folder.record(REFERENCES, "rows", lambda: {"rows": []})
-    for unit in units:
-        for piece in unit.pieces:
-            assert unit in folder.left
-            folder.record(unit, piece, lambda: {})
-        assert unit not in folder.left
+    for job in jobs:
+        for piece in job.pieces:
+            assert job in folder.left
+            folder.record(job, piece, lambda: {})
+        assert job not in folder.left
     assert folder.left == []
-    monkeypatch.setattr("soulsgraph.paper.work.ray", None)
+    monkeypatch.setattr("soulsgraph.paper.ray_runner.ray", None)
     do_units(folder, Console(quiet=True))
     assert read_rows(folder.path / "records" / "rows.parquet") == []
 
@@ -224,7 +224,7 @@ def test_what_is_left_is_named_and_nothing_left_needs_no_ray(folder, monkeypatch
 def test_a_piece_is_recorded_once_and_assembled(folder):
     folder.record(SKILLS, "rows", lambda: {"rows": [row(100, 9)]})
     folder.record(SKILLS, "rows", lambda: {"rows": [row(100, 20)]})
-    folder.record(Unit(101, "skills"), "rows", lambda: {"rows": [row(101, 8)]})
+    folder.record(SeedJob(101, "skills"), "rows", lambda: {"rows": [row(101, 8)]})
     oracle = {**row(1, 20), "part": "reference", "label": "scripted oracle"}
     folder.record(REFERENCES, "rows", lambda: {"rows": [oracle]})
     folder.assemble()
@@ -273,22 +273,22 @@ def test_references_are_both_oracles_in_every_fight():
 
 
 def test_the_noticeboard_keeps_who_is_at_work_and_stops_them():
-    board = Noticeboard()
-    assert board.record("100 skills", UnitProgress("dodge", 10, 80)) is False
-    board.record("101 skills", UnitProgress("camera", 1, 20))
+    board = ProgressActor()
+    assert board.record("100 skills", JobProgress("dodge", 10, 80)) is False
+    board.record("101 skills", JobProgress("camera", 1, 20))
     board.record("101 skills", None)
-    assert board.read() == {"100 skills": UnitProgress("dodge", 10, 80)}
+    assert board.read() == {"100 skills": JobProgress("dodge", 10, 80)}
     board.stop()
-    assert board.record("100 skills", UnitProgress("dodge", 20, 80)) is True
+    assert board.record("100 skills", JobProgress("dodge", 20, 80)) is True
 
 
 def test_where_no_bars_can_be_drawn_each_unit_has_a_line_now_and_then(tmp_path):
     now = [0.0]
-    with (tmp_path / "log").open("w") as file, units_display(Console(file=file, width=200), lambda: now[0]) as display:
-        display.show({"100 skills": UnitProgress("dodge", 0, 80_000)})
+    with (tmp_path / "log").open("w") as file, jobs_display(Console(file=file, width=200), lambda: now[0]) as display:
+        display.show({"100 skills": JobProgress("dodge", 0, 80_000)})
         now[0] = 10.0
         display.show(
-            {"100 skills": UnitProgress("dodge", 20_000, 80_000, -4.5), "100 end_to_end": UnitProgress("begins", 0, 1)}
+            {"100 skills": JobProgress("dodge", 20_000, 80_000, -4.5), "100 end_to_end": JobProgress("begins", 0, 1)}
         )
         display.ended("100 skills", "done")
     assert (tmp_path / "log").read_text().splitlines() == [
@@ -304,7 +304,7 @@ def test_the_words_of_a_units_error_are_the_readers(tmp_path):
     for terminal in (False, True):
         with (tmp_path / "log").open("w") as file:
             console = Console(file=file, width=200, force_terminal=terminal)
-            with units_display(console, words=words) as display:
+            with jobs_display(console, words=words) as display:
                 display.ended("100 skills", died)
         assert "100 skills: its process died (killed)" in (tmp_path / "log").read_text()
         assert "from its last checkpoint with --resume" in (tmp_path / "log").read_text()

@@ -4,8 +4,9 @@ import pytest
 
 from fakes.runs import write_synthetic_records
 from soulsgraph.paper.expected_ranges import FINE_TUNED, MID
-from soulsgraph.paper.records import COLUMNS, load_reproductions
+from soulsgraph.paper.records import load_reproductions
 from soulsgraph.paper.report import Attachment, write_report
+from soulsgraph.paper.study import COLUMNS
 from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph_envs.core.errors import SoulsGraphError

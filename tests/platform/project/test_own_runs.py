@@ -117,7 +117,7 @@ def test_a_graph_is_refused_where_the_player_cannot_do_what_its_skill_does(run):
 
 def test_the_table_of_an_own_graph_has_every_skill_trained_and_its_own_skill_random(run):
     pretend_training(run, run.plan.stages())
-    settings = [(row.label, row.randomize) for row in allowed_rows(run)]
+    settings = [(row.label, row.ablated) for row in allowed_rows(run)]
     assert settings == [
         ("every skill trained", ()),
         ("parry random", ("parry",)),

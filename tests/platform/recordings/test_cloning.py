@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from soulsgraph.paper.unit import train_by
+from soulsgraph.paper.seed_job import train_by
 from soulsgraph.recordings import cloning as recorded
 from soulsgraph.recordings.cloning import clone_fights, read_shown
 from soulsgraph.recordings.files import read_recording, recording_files

@@ -82,7 +82,7 @@ def test_fights_of_other_columns_are_refused_in_a_folder_so_that_no_tool_drops_a
     run = open_run(Path("iudex-phase1-best-0"))
     kinds = {
         "agent": Fighter.of_run(run, Setting("iudex-phase1", "iudex-phase1")),
-        "random": Fighter.of_run(run, Setting("iudex-phase1", "iudex-phase1", randomize=("dodge",))),
+        "random": Fighter.of_run(run, Setting("iudex-phase1", "iudex-phase1", ablated=("dodge",))),
         "oracle": Fighter.oracle("iudex-phase1"),
     }
     seeds = evaluation_seeds(3, 1)

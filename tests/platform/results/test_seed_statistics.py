@@ -6,14 +6,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soulsgraph.paper.expected_ranges import PAPER_EPISODES, paper_rate
-from soulsgraph.results.statistics import (
-    SettingRates,
-    Spread,
-    WinCount,
-    interquartile_mean,
-    interquartile_mean_interval,
+from soulsgraph.paper.records import SettingRates
+from soulsgraph.results.seeds import (
+    SeedsTable,
+    SeedValues,
+    frame_of,
     paired_difference,
     paired_ratio,
+    records,
+    share,
+    summary,
+)
+from soulsgraph.results.statistics import (
+    WinRate,
+    clopper_pearson_interval,
+    interquartile_mean,
+    interquartile_mean_interval,
+    mean_interval,
 )
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -22,11 +31,11 @@ scores = st.lists(st.floats(0.0, 100.0), min_size=2, max_size=12)
 
 
 def _spread(*values):
-    return Spread(dict(enumerate(values)))
+    return SeedValues(dict(enumerate(values)))
 
 
 def _setting(counts):
-    rates = {seed: WinCount(wins, episodes) for seed, (wins, episodes) in enumerate(counts)}
+    rates = {seed: WinRate(wins, episodes) for seed, (wins, episodes) in enumerate(counts)}
     return SettingRates("both", "a", "iudex-phase1", "mid", None, rates)
 
 
@@ -61,7 +70,7 @@ def test_strata_are_drawn_apart():
 
 def test_one_seed_bounds_nothing():
     spread = _spread(44.0)
-    figures = spread.to_dict()
+    figures = spread.columns()
     assert (spread.median, spread.mean, figures["interquartile_mean"]) == (44.0, 44.0, 44.0)
     assert math.isnan(spread.deviation)
     assert all(math.isinf(figures[f"{name}_high"]) for name in ("mean", "interquartile_mean", "deviation"))
@@ -71,7 +80,7 @@ def test_more_episodes_of_the_same_seeds_do_not_narrow_the_interval_over_seeds()
     few = _setting([(10, 25), (15, 25), (5, 25)])
     many = _setting([(1_000, 2_500), (1_500, 2_500), (500, 2_500)])
     assert few.spread.mean_interval == many.spread.mean_interval
-    assert few.seeds[0].wilson.low < many.seeds[0].wilson.low
+    assert few.seeds[0].interval.low < many.seeds[0].interval.low
 
 
 def test_pairing_removes_what_the_seeds_share():
@@ -83,11 +92,11 @@ def test_pairing_removes_what_the_seeds_share():
 
 
 def test_only_shared_seeds_are_paired():
-    difference = paired_difference(Spread({1: 5.0, 2: 7.0}), Spread({2: 4.0, 3: 9.0}))
+    difference = paired_difference(SeedValues({1: 5.0, 2: 7.0}), SeedValues({2: 4.0, 3: 9.0}))
     assert difference is not None
     assert difference.by_seed == {2: 3.0}
-    assert paired_difference(Spread({1: 5.0}), Spread({2: 4.0})) is None
-    assert paired_ratio(Spread({1: 5.0, 2: 6.0}), Spread({1: 0.0, 2: 4.0})) == Spread({2: 1.5})
+    assert paired_difference(SeedValues({1: 5.0}), SeedValues({2: 4.0})) is None
+    assert paired_ratio(SeedValues({1: 5.0, 2: 6.0}), SeedValues({1: 0.0, 2: 4.0})) == SeedValues({2: 1.5})
 
 
 @pytest.mark.parametrize("row", TABLE_1, ids=lambda row: row.label)
@@ -96,10 +105,38 @@ def test_every_row_of_the_paper_fits_a_count(row):
     odd = {33.3: (8, 24), 12.5: (3, 24)}
     expected = odd.get(row.paper_percent, (round(row.paper_percent / 4), PAPER_EPISODES))
     assert (paper.wins, paper.episodes) == expected
-    assert paper.wilson.low <= row.paper_percent <= paper.wilson.high
-    assert paper.clopper_pearson.low <= paper.wilson.low + 1e-9
+    assert paper.interval.low <= row.paper_percent / 100.0 <= paper.interval.high
+    assert clopper_pearson_interval(paper.wins, paper.episodes).low <= paper.interval.low + 1e-9
 
 
 def test_a_percentage_that_no_count_fits_is_told():
     with pytest.raises(SoulsGraphError, match=r"win rate 1\.0: expected the share of a count of at most 25"):
         paper_rate(1.0)
+
+
+def test_a_summary_has_a_row_for_each_group_in_the_order_of_the_frame():
+    rows = {1: [{"arm": "b", "gain": 1.0}, {"arm": "a", "gain": None}], 2: [{"arm": "b", "gain": 3.0}]}
+    table = summary(frame_of(rows), ["arm"], "gain", {"seeds": "seeds", "mean": "gain"})
+    low, high = mean_interval([1.0, 3.0])
+    assert records(table) == [
+        {"arm": "b", "seeds": 2, "gain": 2.0, "gain_low": low, "gain_high": high},
+        {"arm": "a", "seeds": 0, "gain": None, "gain_low": None, "gain_high": None},
+    ]
+
+
+def test_a_share_of_seeds_has_the_exact_interval():
+    rows = {seed: [{"skill": "dodge", "adapt": seed > 0}] for seed in range(5)}
+    (row,) = records(share(frame_of(rows), ["skill"], "adapt"))
+    assert (row["seeds_adapt"], row["adapt_percent"]) == ("4 of 5", 80.0)
+    assert row["adapt_percent_low"] == pytest.approx(100.0 * clopper_pearson_interval(4, 5).low)
+
+
+def test_a_table_of_seeds_shows_every_seed_beside_the_summary():
+    won = {seed: [{"arm": "b", **WinRate(wins, 4).columns()}] for seed, wins in ((7, 1), (3, 4))}
+    frame = frame_of(won)
+    table = SeedsTable.of("Wins", frame, summary(frame, ["arm"], "rate", {"mean": "rate"}))
+    assert table.seeds == (3, 7)
+    (row,) = table.rows()
+    assert row["rate"] == 0.625
+    assert row["each_seed"].startswith("3: 100.0 % (4/4, ")
+    assert "; 7: 25.0 % (1/4, " in row["each_seed"]

@@ -29,7 +29,7 @@ _WHAT = {
     "scenario": "iudex-phase1",
     "start": "long",
     "trained_on": "iudex-phase1",
-    "randomized": ["dodge"],
+    "ablated": ["dodge"],
     "versions": dict.fromkeys(("camera", "lock_on", "movement", "heal_attack"), 1),
     "preset": "paper",
     "training_seed": 3,
@@ -62,7 +62,7 @@ def test_evaluate_saves_what_it_evaluated_and_every_episode_with_its_seed(run, t
     assert printed["episodes"] == 6
     assert json.loads((tmp_path / "out" / "evaluation.json").read_text()) == printed
     (row,) = read_rows(tmp_path / "out" / "evaluation.parquet")
-    tables = ("randomized", "versions", "packages", "machine")
+    tables = ("ablated", "versions", "packages", "machine")
     assert row | {name: json.loads(row[name]) for name in tables} == printed
     episodes = read_rows(tmp_path / "out" / "episodes.parquet")
     assert [row["seed"] for row in episodes] == evaluation_seeds(9, 6).tolist()

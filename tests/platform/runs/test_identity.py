@@ -11,7 +11,7 @@ from rich.console import Console
 from fakes.runs import pretend_run, pretend_training
 from soulsgraph import zoo
 from soulsgraph.pages.run_report import ReportedRun
-from soulsgraph.paper.study import REFERENCES, ReproductionFolder, Study, Unit
+from soulsgraph.paper.study import REFERENCES, ReproductionFolder, SeedJob, Study
 from soulsgraph.runs.curves import save_checkpoint
 from soulsgraph.runs.evaluate import Setting, evaluate, source_of, table_key
 from soulsgraph.runs.identity import KEY, Key, how_it_learns, read_key, short, write_key
@@ -32,12 +32,12 @@ from soulsgraph.runs.lineage import (
     version_in_play,
 )
 from soulsgraph.runs.plan import Plan, check_learns, scenario_digest
-from soulsgraph.runs.progress import Board
+from soulsgraph.runs.progress import TensorBoardWriter
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.runs.stage_setup import StageSetup
 from soulsgraph.runs.train import Workplace, _take_up, train_stages
 from soulsgraph.transfer import recovery, report, retention
-from soulsgraph.transfer.measures import Question
+from soulsgraph.transfer.report import Question
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SKILL_NAMES
@@ -324,7 +324,7 @@ def test_a_version_that_does_not_say_how_it_was_trained_is_taken_and_says_so(tmp
     run = zoo.copy_agent("iudex-phase1-best-0", tmp_path / "run")
     assert {unrecorded(run, card) for card in cards_of(run)} == {("learning",)}, "its plan says the fight"
     console = Console(record=True, width=200, file=StringIO())
-    with Board(run.tensorboard, run.plan.skill_graph.order) as board:
+    with TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order) as board:
         cards = train_stages(Workplace(run, Session(local=True), board, "silent"), own_stages(run), console)
     assert [card.version for card in cards] == [1] * len(SKILL_NAMES)
     assert console.export_text().count("already trained, v1 (its learning was not recorded: taken for the same)") == 5
@@ -337,7 +337,7 @@ def test_a_run_is_not_gone_on_with_in_another_version_of_its_own_fight(run):
     changed = RunFolder.open(run.path)
     assert evaluate(changed, Setting(HOME, HOME), 1).episodes.won.shape == (1,), "but it plays"
     stages = (replace(own_stages(changed)[0], budget=300),)
-    with Board(changed.tensorboard, SKILL_NAMES) as board:
+    with TensorBoardWriter(changed.tensorboard, SKILL_NAMES) as board:
         place = Workplace(changed, Session(local=True), board, "silent")
         with pytest.raises(SoulsGraphError, match=rf"^{HOME}: expected the fight that .* begun with \(00000000\)"):
             train_stages(place, stages, Console(quiet=True))
@@ -360,10 +360,10 @@ STUDY = Study(seeds=(100,), episodes=4, scale=0.01)
 )
 def test_a_study_takes_no_record_of_another_one(tmp_path, plan):
     folder = ReproductionFolder.create(tmp_path / "study", STUDY)
-    unit = Unit(100, "skills")
-    for piece in unit.pieces:
-        folder.record(unit, piece, lambda: {"rows": []})
-    assert unit not in folder.left
+    job = SeedJob(100, "skills")
+    for piece in job.pieces:
+        folder.record(job, piece, lambda: {"rows": []})
+    assert job not in folder.left
     file = folder.path / "reproduction.json"
     begun = json.loads(file.read_text())
     file.write_text(json.dumps(begun | {"plan": begun["plan"] | plan}))
@@ -372,9 +372,9 @@ def test_a_study_takes_no_record_of_another_one(tmp_path, plan):
         SoulsGraphError, match=r"expected a record of this reproduction, found one of another .*of the plan"
     ):
         _ = other.left
-    folder.run(unit)
+    folder.run(job)
     with pytest.raises(RunFolderError, match="expected a run by the plan of this reproduction"):
-        other.run(unit)
+        other.run(job)
 
 
 def test_records_of_an_earlier_version_are_taken_and_counted(tmp_path):
@@ -400,7 +400,7 @@ def test_a_page_says_where_other_versions_play_than_were_evaluated(run, printed,
 
 
 def test_agents_are_compared_by_the_versions_that_an_evaluation_plays(run):
-    from soulsgraph.zoo.playing import compare_agents
+    from soulsgraph.zoo.workshop import compare_agents
 
     pretend_training(run, adaptation_stages(run, SECOND, SKILL_NAMES))
     (standing,) = compare_agents([run.path], 4)

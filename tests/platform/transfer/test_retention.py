@@ -9,7 +9,6 @@ from fakes.runs import pretend_run, pretend_training
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.lineage import adaptation_stages
 from soulsgraph.runs.plan import Plan
-from soulsgraph.transfer.over_seeds import chain_rates_over_seeds, check_chains, measures_over_seeds
 from soulsgraph.transfer.retention import (
     HomeRetention,
     backward_transfer,
@@ -19,6 +18,7 @@ from soulsgraph.transfer.retention import (
     measure_retention,
     zero_shot_forward_transfer,
 )
+from soulsgraph.transfer.seed_summary import chain_rates_over_seeds, check_chains, measures_over_seeds
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 #: Win rate in domain j (column) after training on domain i (row).

@@ -9,23 +9,21 @@ from fakes.runs import pretend_run, pretend_training
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import Setting, evaluate, evaluation_seeds
 from soulsgraph.runs.plan import Plan
-from soulsgraph.transfer.measures import (
+from soulsgraph.transfer.report import (
+    CONTROLS,
     Laboratory,
     Question,
     column_distances,
+    controls_table,
     discounted_returns,
     energy_coefficient,
-    play_trial,
-    trials_of,
-)
-from soulsgraph.transfer.report import (
-    CONTROLS,
-    controls_table,
     measure,
+    play_trial,
     run_controls,
     save_transfer,
     saved_recommendation,
     transfer,
+    trials_of,
 )
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import slug
@@ -56,7 +54,7 @@ def test_the_last_skills_own_task_is_the_whole_fight(run, laboratory):
 
 def test_a_random_stand_in_is_the_one_of_the_table(run, laboratory):
     played = laboratory.play("heal_attack", {"dodge": "random"})
-    evaluated = evaluate(run, Setting(HOME, HOME, randomize=("dodge",)), EPISODES, SEED).episodes
+    evaluated = evaluate(run, Setting(HOME, HOME, ablated=("dodge",)), EPISODES, SEED).episodes
     np.testing.assert_array_equal(played.won, evaluated.won)
     np.testing.assert_array_equal(played.lengths, evaluated.lengths)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soulsgraph.runs.evaluate import evaluation_seeds
-from soulsgraph.transfer.measures import play_trial
+from soulsgraph.transfer.report import play_trial
 from soulsgraph.transfer.rule import (
     CERTAIN_ERRORS,
     Evidence,

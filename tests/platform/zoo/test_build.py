@@ -9,8 +9,8 @@ from soulsgraph import zoo
 from soulsgraph.runs.evaluate import check_library
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.runs.worker_process import WorkerProcess
-from soulsgraph.zoo.build import Workshop
 from soulsgraph.zoo.card import Digests, EvaluationScore, TrainingOrigin, read_card
+from soulsgraph.zoo.workshop import Workshop
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.files import write_json

@@ -1,4 +1,4 @@
-"""Units as Ray tasks: one to a processor, a stop begins no other, and a defect of one ends no other."""
+"""Jobs as Ray tasks: one to a processor, a stop begins no other, and a defect of one ends no other."""
 
 import re
 import sys
@@ -10,24 +10,24 @@ from pathlib import Path
 import pytest
 import ray
 
-from soulsgraph.paper.study import REFERENCES, ReproductionFolder, Study
-from soulsgraph.paper.work import (
+from soulsgraph.paper.ray_runner import (
     Ending,
+    JobProgress,
     RemoteSupervisor,
-    UnitProgress,
     check_endings,
     confirmed,
     do_unit,
     follow,
-    open_noticeboard,
+    start_progress_actor,
 )
+from soulsgraph.paper.study import REFERENCES, ReproductionFolder, Study
 from soulsgraph.runs.progress import Interruption
 from soulsgraph_clusters.sessions.session import Mark, connect, marked
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 
 class Told:
-    """A display that remembers how units ended."""
+    """A display that remembers how jobs ended."""
 
     def __init__(self) -> None:
         self.endings: dict[str, str] = {}
@@ -35,8 +35,8 @@ class Told:
     def show(self, standings) -> None:
         self.standings = dict(standings)
 
-    def ended(self, unit: str, how: str) -> None:
-        self.endings[unit] = how
+    def ended(self, job: str, how: str) -> None:
+        self.endings[job] = how
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -62,18 +62,18 @@ def die() -> Ending:
     os._exit(3)
 
 
-def work_until_told(noticeboard, name: str) -> Ending:
-    supervisor = RemoteSupervisor(noticeboard, name)
+def work_until_told(actor, name: str) -> Ending:
+    supervisor = RemoteSupervisor(actor, name)
     while not supervisor.stop_requested():
-        supervisor.report(UnitProgress("dodge", 1, 10))
+        supervisor.report(JobProgress("dodge", 1, 10))
         time.sleep(0.05)
     return Ending("stopped in stage dodge", stopped=True)
 
 
-def work_a_while(noticeboard, name: str) -> Ending:
-    supervisor = RemoteSupervisor(noticeboard, name)
+def work_a_while(actor, name: str) -> Ending:
+    supervisor = RemoteSupervisor(actor, name)
     for done in range(12):
-        supervisor.report(UnitProgress("dodge", done, 12))
+        supervisor.report(JobProgress("dodge", done, 12))
         supervisor.stop_requested()
         time.sleep(0.1)
     supervisor.report(None)
@@ -81,10 +81,10 @@ def work_a_while(noticeboard, name: str) -> Ending:
 
 
 def test_a_units_defect_ends_no_other_and_keeps_its_traceback():
-    noticeboard, told = open_noticeboard(), Told()
+    actor, told = start_progress_actor(), Told()
     tasks = {"first": succeed, "broken": break_down, "dead": die, "last": succeed}
-    units = {name: ray.remote(num_cpus=1, max_retries=0)(task).remote for name, task in tasks.items()}
-    endings = dict(follow(units, noticeboard, told, lambda: False))
+    jobs = {name: ray.remote(num_cpus=1, max_retries=0)(task).remote for name, task in tasks.items()}
+    endings = dict(follow(jobs, actor, told, lambda: False))
     assert {name for name, how in told.endings.items() if how == "done"} == {"first", "last"}
     assert "its process died" in endings["dead"].failure
     with pytest.raises(ExceptionGroup, match=r"2 of 4 units failed: .*broken: met a defect") as caught:
@@ -95,10 +95,10 @@ def test_a_units_defect_ends_no_other_and_keeps_its_traceback():
 
 
 def test_a_stop_begins_no_unit_that_waits_and_lets_those_at_work_save():
-    noticeboard, told = open_noticeboard(), Told()
+    actor, told = start_progress_actor(), Told()
     task = ray.remote(num_cpus=1)(work_until_told)
-    units = {name: partial(task.remote, noticeboard, name) for name in ("at work", "next", "later")}
-    endings = dict(follow(units, noticeboard, told, lambda: "at work" in ray.get(noticeboard.read.remote())))
+    jobs = {name: partial(task.remote, actor, name) for name in ("at work", "next", "later")}
+    endings = dict(follow(jobs, actor, told, lambda: "at work" in ray.get(actor.read.remote())))
     assert told.endings == {"at work": "stopped in stage dodge", "next": "not begun", "later": "not begun"}
     with pytest.raises(Interruption, match=r"Go on with: `do_units.folder='out'"):
         check_endings(Path("out"), endings)
@@ -106,13 +106,13 @@ def test_a_stop_begins_no_unit_that_waits_and_lets_those_at_work_save():
 
 def test_references_at_work_show_how_far_they_are_and_stop_when_told(tmp_path):
     folder = ReproductionFolder.create(tmp_path / "out", Study(seeds=(100,), episodes=5_000))
-    noticeboard, told = open_noticeboard(), Told()
-    units = {"references": partial(ray.remote(num_cpus=1)(do_unit).remote, folder.path, REFERENCES, noticeboard)}
-    endings = dict(follow(units, noticeboard, told, lambda: "references" in ray.get(noticeboard.read.remote())))
+    actor, told = start_progress_actor(), Told()
+    jobs = {"references": partial(ray.remote(num_cpus=1)(do_unit).remote, folder.path, REFERENCES, actor)}
+    endings = dict(follow(jobs, actor, told, lambda: "references" in ray.get(actor.read.remote())))
     assert told.endings == {"references": "stopped during the evaluation; it is done anew."}
     assert endings["references"].stopped
     assert not (folder.path / "references.json").exists()
-    assert not ray.get(noticeboard.read.remote())
+    assert not ray.get(actor.read.remote())
 
 
 def test_failures_are_told_before_a_stop_and_nothing_where_all_is_done():
@@ -122,17 +122,15 @@ def test_failures_are_told_before_a_stop_and_nothing_where_all_is_done():
 
 
 def test_no_more_units_are_at_work_than_there_are_processors():
-    noticeboard, told, most = open_noticeboard(), Told(), 0
+    actor, told, most = start_progress_actor(), Told(), 0
 
     def look() -> bool:
         nonlocal most
-        most = max(most, len(ray.get(noticeboard.read.remote())))
+        most = max(most, len(ray.get(actor.read.remote())))
         return False
 
     task = ray.remote(num_cpus=1)(work_a_while)
-    endings = dict(
-        follow({f"{i}": partial(task.remote, noticeboard, f"{i}") for i in range(3)}, noticeboard, told, look)
-    )
+    endings = dict(follow({f"{i}": partial(task.remote, actor, f"{i}") for i in range(3)}, actor, told, look))
     assert most == 1
     assert [ending.failure for ending in endings.values()] == ["", "", ""]
 
@@ -142,13 +140,13 @@ def test_a_unit_works_only_where_it_reads_the_drivers_mark(tmp_path, monkeypatch
     folder = ReproductionFolder.create(tmp_path / "out", Study(seeds=(100,), episodes=1))
     other = Mark(folder.path, "of another folder at the same path")
     for there, mark in ((folder.path, other), (tmp_path / "none", Mark(tmp_path / "none", "word"))):
-        ending = do_unit(there, REFERENCES, open_noticeboard(), mark)
+        ending = do_unit(there, REFERENCES, start_progress_actor(), mark)
         assert re.search(
             r"found (another|no such) folder .*on node \S+ \(\d[\d.]+\); let these nodes mount", ending.failure
         )
     assert not (folder.path / "references.json").exists()
     with marked(folder.path) as mark:
-        ending = do_unit(mark.folder, REFERENCES, open_noticeboard(), mark)
+        ending = do_unit(mark.folder, REFERENCES, start_progress_actor(), mark)
     assert not ending.failure
     assert not mark.file.exists()
     assert confirmed(folder, REFERENCES, ending, 0.0) == ending

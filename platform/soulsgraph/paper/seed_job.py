@@ -1,4 +1,4 @@
-"""One unit of a reproduction: train what it trains, evaluate it, and record what the paper says of single skills."""
+"""One job of a reproduction: train what it trains, evaluate it, and record what the paper says of single skills."""
 
 from __future__ import annotations
 
@@ -11,14 +11,25 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
-from soulsgraph.paper.records import REFERENCE, TABLE_1_PARTS, Records
-from soulsgraph.paper.study import ADAPTED, HOME, REFERENCES, SHIFTED, ReproductionFolder, Tables, Unit, evaluation_seed
+from soulsgraph.paper.study import (
+    ADAPTED,
+    HOME,
+    REFERENCE,
+    REFERENCES,
+    SHIFTED,
+    TABLE_1_PARTS,
+    Records,
+    ReproductionFolder,
+    SeedJob,
+    Tables,
+    evaluation_seed,
+)
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.evaluate import TABLE_1, Setting, WinRateRow
 from soulsgraph.runs.lineage import adaptation_stages, check_target, finished_versions
 from soulsgraph.runs.plan import Stage, check_learns
-from soulsgraph.runs.progress import Board, Interruption, Supervisor
+from soulsgraph.runs.progress import Interruption, Supervisor, TensorBoardWriter
 from soulsgraph.runs.real_time import OnFinished
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace, train_stages
@@ -42,8 +53,8 @@ _FINE_TUNED_LONG = replace(TABLE_1[-1], label="long-range start, fine-tuned", pa
 _DODGE = "dodge"
 
 
-def do_rest(folder: ReproductionFolder, unit: Unit, supervisor: Supervisor) -> None:
-    """Do the rest of a unit: train what it trains, and record every piece that is not there.
+def do_rest(folder: ReproductionFolder, job: SeedJob, supervisor: Supervisor) -> None:
+    """Do the rest of a job: train what it trains, and record every piece that is not there.
 
     Raises:
         Interruption: if a stop was asked for; what was done so far is saved.
@@ -54,26 +65,26 @@ def do_rest(folder: ReproductionFolder, unit: Unit, supervisor: Supervisor) -> N
     def follow(name: str, tasks: int) -> OnFinished:
         return _follow_episodes(supervisor, name, tasks * episodes)
 
-    if unit == REFERENCES:
-        folder.record(unit, "rows", lambda: {"rows": evaluate_references(episodes, follow("table", REFERENCE_ROWS))})
+    if job == REFERENCES:
+        folder.record(job, "rows", lambda: {"rows": evaluate_references(episodes, follow("table", REFERENCE_ROWS))})
         return
-    run = folder.run(unit)
+    run = folder.run(job)
     with run.locked():
         stages = train_by(folder.plan.learner, run, run.plan.stages(), supervisor)
-        if unit.part == "skills":
+        if job.part == "skills":
             planned = adaptation_stages(run, SHIFTED, ADAPTED, after=check_target(run, SHIFTED))
-            # A unit adapts once: what was adapted before an interruption is not another stage.
+            # A job adapts once: what was adapted before an interruption is not another stage.
             adapted = tuple(replace(stage, suffix="") for stage in planned)
             stages += train_by(folder.plan.learner, run, adapted, supervisor)
     # Three policies in four tasks, one in one.
-    measure, tasks = (measure_skills, 12) if unit.part == "skills" else (measure_baseline, 1)
+    measure, tasks = (measure_skills, 12) if job.part == "skills" else (measure_baseline, 1)
     makers: dict[str, Callable[[], Tables]] = {
-        "learning": lambda: {"curves": curve_rows(run, unit, stages), "training": training_rows(run, unit, stages)},
-        "rows": lambda: {"rows": evaluate_settings(run, unit, follow("table", len(evaluated_settings(run, unit))))},
+        "learning": lambda: {"curves": curve_rows(run, job, stages), "training": training_rows(run, job, stages)},
+        "rows": lambda: {"rows": evaluate_settings(run, job, follow("table", len(evaluated_settings(run, job))))},
         "measures": lambda: {"measures": measure(run, follow("measures", tasks))},
     }
-    for piece in unit.pieces:
-        folder.record(unit, piece, makers[piece])
+    for piece in job.pieces:
+        folder.record(job, piece, makers[piece])
 
 
 def _follow_episodes(supervisor: Supervisor, name: str, total: int) -> OnFinished:
@@ -98,7 +109,7 @@ def train_by(
     Learning curves are evaluated by the `worker`, without one in this process.
     """
     if learner == "soulsgraph":
-        with Board(run.tensorboard, run.plan.skill_graph.order) as board:
+        with TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order) as board:
             place = Workplace(run, Session(local=False), board, "silent", supervisor, worker=worker)
             train_stages(place, stages, Console(quiet=True))
         return stages
@@ -118,33 +129,33 @@ def train_by(
     return stages
 
 
-def curve_rows(run: RunFolder, unit: Unit, stages: Sequence[Stage]) -> Records:
+def curve_rows(run: RunFolder, job: SeedJob, stages: Sequence[Stage]) -> Records:
     """Return the greedy checkpoints of every stage (Figures 2 and 3)."""
     return [
         place
         | {name: row[name] for name in ("step", "low", "high", "length", "seconds", "win_rate")}
         | {"episode_return": row["return"]}
-        for place, _, rows in _stages(run, unit, stages, "curves")
+        for place, _, rows in _stages(run, job, stages, "curves")
         for row in sorted(rows, key=lambda row: int(row["step"]))
     ]
 
 
-def training_rows(run: RunFolder, unit: Unit, stages: Sequence[Stage]) -> Records:
+def training_rows(run: RunFolder, job: SeedJob, stages: Sequence[Stage]) -> Records:
     """Return the episodes that ended while training, as means over parts of each stage's budget (Figures 5 and 6)."""
     return [
         place | part
-        for place, stage, rows in _stages(run, unit, stages, "training")
+        for place, stage, rows in _stages(run, job, stages, "training")
         for part in _binned([row for row in rows if row["episodes"]], max(stage.budget / BINS, 1.0))
     ]
 
 
 def _stages(
-    run: RunFolder, unit: Unit, stages: Sequence[Stage], table: str
+    run: RunFolder, job: SeedJob, stages: Sequence[Stage], table: str
 ) -> Iterator[tuple[dict[str, Any], Stage, Records]]:
     path = run.results(table)
     recorded = read_rows(path) if path.exists() else []
     for stage in stages:
-        place = {"seed": unit.seed, "unit": unit.part, "skill": stage.skill, "scenario": stage.scenario}
+        place = {"seed": job.seed, "unit": job.part, "skill": stage.skill, "scenario": stage.scenario}
         yield place, stage, [row for row in recorded if row["stage"] == stage.name]
 
 
@@ -160,23 +171,23 @@ def _binned(rows: Records, width: float) -> Iterator[dict[str, Any]]:
         yield {"step": max(int(row["step"]) for row in within), **means}
 
 
-def evaluated_settings(run: RunFolder, unit: Unit) -> tuple[WinRateRow, ...]:
-    """Return what the unit's agent is evaluated on."""
+def evaluated_settings(run: RunFolder, job: SeedJob) -> tuple[WinRateRow, ...]:
+    """Return what the job's agent is evaluated on."""
     settings = evaluating.allowed_rows(run)
-    if unit.part == "skills":
+    if job.part == "skills":
         return (*settings, _FINE_TUNED_LONG)
-    if unit.part == "end_to_end":
+    if job.part == "end_to_end":
         return settings
     label = f"single end-to-end agent, {run.plan.budget(END_TO_END):,} steps"
     return tuple(replace(row, part="extra", label=label) for row in settings)
 
 
-def evaluate_settings(run: RunFolder, unit: Unit, on_finished: OnFinished) -> Records:
+def evaluate_settings(run: RunFolder, job: SeedJob, on_finished: OnFinished) -> Records:
     """Evaluate everything on the same evaluation seeds; return one row a setting."""
-    seed, episodes = evaluation_seed(unit.seed), run.plan.episodes
+    seed, episodes = evaluation_seed(job.seed), run.plan.episodes
     return [
-        _evaluated(unit, row, evaluating.evaluate(run, row, episodes, seed, on_finished=on_finished).episodes)
-        for row in evaluated_settings(run, unit)
+        _evaluated(job, row, evaluating.evaluate(run, row, episodes, seed, on_finished=on_finished).episodes)
+        for row in evaluated_settings(run, job)
     ]
 
 
@@ -199,9 +210,9 @@ def evaluate_references(episodes: int, on_finished: OnFinished = lambda count: N
     return rows
 
 
-def _evaluated(unit: Unit, row: WinRateRow, played: Episodes) -> dict[str, Any]:
+def _evaluated(job: SeedJob, row: WinRateRow, played: Episodes) -> dict[str, Any]:
     return {
-        "seed": unit.seed,
+        "seed": job.seed,
         "part": row.part,
         "label": row.label,
         "scenario": row.scenario,
@@ -228,9 +239,9 @@ def measure_skills(run: RunFolder, on_finished: OnFinished) -> Records:
         for policy, played in _practised(run, skill, on_finished)
     ]
     return measures + [
-        _measure(run, f"{_DODGE} {unit} {policy}", values)
+        _measure(run, f"{_DODGE} {quantity} {policy}", values)
         for policy, played in _practised(run, _DODGE, on_finished)
-        for unit, values in (("length", played.lengths), ("seconds", played.seconds))
+        for quantity, values in (("length", played.lengths), ("seconds", played.seconds))
     ]
 
 

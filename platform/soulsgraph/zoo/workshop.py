@@ -1,24 +1,99 @@
-"""Play the zoo's agents: the episodes of their cards again, and each agent in the others' scenarios."""
+"""Make the zoo's agents and play them: train each anew, play its card's episodes again, and others' scenarios."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from rich.console import Console
 
-from soulsgraph.paper.figures import INK, save_figure, styled
 from soulsgraph.recordings.header import run_name
-from soulsgraph.results.files import describe_origin
-from soulsgraph.results.tables import WinRate, markdown_table
+from soulsgraph.results.figures import INK, save_figure, styled
+from soulsgraph.results.files import describe_origin, source_commit
+from soulsgraph.results.statistics import WinRate
+from soulsgraph.results.tables import markdown_table, render
 from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting, evaluate, source_of
-from soulsgraph.zoo import AGENTS, open_agent, open_run
-from soulsgraph.zoo.card import AgentCard, Digests, EvaluationScore, TrainingOrigin, play_again, read_card
-from soulsgraph_envs.core.config import to_table
-from soulsgraph_envs.core.files import write_json, write_text
+from soulsgraph.runs.lineage import branch, finished_versions
+from soulsgraph.runs.progress import Display, TensorBoardWriter
+from soulsgraph.runs.run_folder import RunFolder, RunFolderError
+from soulsgraph.runs.train import Workplace, train_stages
+from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.zoo import AGENTS, open_agent, open_run, plan_of
+from soulsgraph.zoo import card as cards
+from soulsgraph_clusters.sessions.session import Session
+from soulsgraph_envs.core.config import Where, load, to_table
+from soulsgraph_envs.core.files import whole_folder, write_json, write_text
+
+_ORIGIN = "origin.json"
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Where agents are made: each is trained in a run folder below `runs`, and put into a folder below `agents`."""
+
+    runs: Path
+    agents: Path
+    session: Session
+    worker: WorkerProcess
+    console: Console
+    display: Display
+    episodes: int = cards.EPISODES
+    #: Of every stage's budget; agents of the package are trained with the whole of it.
+    scale: float = 1.0
+
+    def build(self, name: str) -> cards.AgentCard:
+        """Train an agent, from where an earlier call stopped, evaluate it, and put it in the place of an older one.
+
+        Raises:
+            RunFolderError: if an unfinished run was begun with another commit, or the folder holds another run.
+            Interruption: if a stop was asked for; the next call goes on.
+            WriteError: if a folder cannot be written.
+        """
+        run = self._run(name)
+        with run.locked():
+            origin = _origin(run)
+            with TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order) as board:
+                place = Workplace(run, self.session, board, self.display, worker=self.worker)
+                train_stages(place, run.plan.stages(), self.console)
+            card = cards.make_card(name, run, origin, self.episodes)
+            self._publish(run, card)
+        return card
+
+    def _run(self, name: str) -> RunFolder:
+        path, plan = self.runs / name, replace(plan_of(name), scale=self.scale)
+        if not (path / RunFolder.plan_file).exists():
+            return RunFolder.create(path, plan)
+        run = RunFolder.open(path)
+        if run.plan != plan:
+            raise RunFolderError(path, f"a run by the plan of {name}", "one by another plan", "remove the folder")
+        return run
+
+    def _publish(self, run: RunFolder, card: cards.AgentCard) -> None:
+        with whole_folder(self.agents / card.name, replace=True) as temporary:
+            temporary.rmdir()
+            branch(run, temporary, run.plan.scenario)
+            write_json(temporary / cards.CARD, to_table(card))
+            write_text(temporary / cards.PAGE, cards.card_page(card))
+
+
+def _origin(run: RunFolder) -> cards.TrainingOrigin:
+    """Return what the run is trained with, noted when it was begun."""
+    file = run.path / _ORIGIN
+    if not file.exists():
+        origin = cards.TrainingOrigin.now()
+        write_json(file, to_table(origin))
+        return origin
+    origin = load(cards.TrainingOrigin, Where(file, remedy="remove the folder and build the agent again", saved=True))
+    finished = all(finished_versions(run, stage) for stage in run.plan.stages())
+    if not finished and origin.commit != source_commit():
+        remedy = "go on with that commit, or remove the folder"
+        raise RunFolderError(run.path, f"commit {origin.commit}, by which it was begun", str(source_commit()), remedy)
+    return origin
+
 
 #: Points that a rate may be from the card's on the same kind of processor.
 MOST_POINTS = 1
@@ -34,8 +109,8 @@ class Verification:
     """
 
     name: str
-    card: EvaluationScore
-    found: EvaluationScore
+    card: cards.EvaluationScore
+    found: cards.EvaluationScore
     same_processor: bool
     changed: tuple[str, ...]
 
@@ -76,11 +151,11 @@ def verify_agent(name: str, episodes: int | None = None) -> Verification:
         SoulsGraphError: if it is damaged.
     """
     run = open_agent(name)
-    card: AgentCard = read_card(AGENTS / name)
+    card: cards.AgentCard = cards.read_card(AGENTS / name)
     stated = card.reached if episodes is None else card.reached.first(episodes)
-    found = play_again(run, stated.seed, stated.episodes)
-    same = TrainingOrigin.now().processor == card.origin.processor
-    return Verification(name, stated, found, same, card.digests.differing(Digests.of(run.plan)))
+    found = cards.play_again(run, stated.seed, stated.episodes)
+    same = cards.TrainingOrigin.now().processor == card.origin.processor
+    return Verification(name, stated, found, same, card.digests.differing(cards.Digests.of(run.plan)))
 
 
 def save_verified(folder: Path, verified: Sequence[Verification]) -> None:
@@ -89,21 +164,14 @@ def save_verified(folder: Path, verified: Sequence[Verification]) -> None:
     Raises:
         WriteError: if the place cannot be written.
     """
-    origin = TrainingOrigin.now()
+    origin = cards.TrainingOrigin.now()
     write_json(folder / "verify.json", {**to_table(origin), "agents": [one.to_dict() for one in verified]})
-    failed = [one.name for one in verified if not one.holds or one.changed]
-    summary = f"{len(verified) - len(failed)} of {len(verified)} agents hold what their cards say."
-    text = f"""# The zoo, played again
-
-{summary} Every agent played the evaluation episodes of its card again.
-A rate holds within 1 point of the card's on the kind of processor that the card comes from, elsewhere inside the
-card's interval.
-
-Commit `{origin.commit}`; processor: {origin.processor}.
-
-{markdown_table(VERIFIED_HEADINGS, [one.cells for one in verified])}
-"""
-    write_text(folder / "verify.md", text)
+    held = sum(one.holds and not one.changed for one in verified)
+    table = markdown_table(VERIFIED_HEADINGS, [one.cells for one in verified])
+    page = render(
+        Path(__file__).with_name("verify.md.jinja"), held=held, agents=len(verified), origin=origin, table=table
+    )
+    write_text(folder / "verify.md", page)
 
 
 #: What agents play, with its heading: what agents of the zoo are trained on, then shifts of the first.
@@ -174,28 +242,16 @@ def save_standings(folder: Path, found: Sequence[ScenarioScores], episodes: int)
     said = {**origin, "seed": EVALUATION_SEED, "episodes": episodes}
     write_json(folder / "comparison.json", {**said, "agents": [one.to_dict() for one in found]})
     save_figure(draw_standings(found), folder / "comparison.png")
-    scenarios = ", ".join(f"`{name}` ({heading})" for name, heading in SCENARIOS.items())
-    text = f"""# The zoo in fights that it was not trained for
-
-Win rates in percent of {episodes} greedy fights, the evaluation episodes of seed {EVALUATION_SEED:,}, in each of
-{scenarios}.
-{_how(found)}
-`comparison.json` has the wins and Wilson's 95 % intervals. Commit `{origin["commit"] or "unknown"}`.
-
-{markdown_table(COMPARISON_HEADINGS, [one.cells for one in found])}
-
-![Win rates of every agent in every scenario](comparison.png)
-"""
-    write_text(folder / "comparison.md", text)
-
-
-def _how(found: Sequence[ScenarioScores]) -> str:
-    if not any(one.adapted_to for one in found):
-        return "Every agent plays with the skills of its own scenario, whose rate has a star; nothing is adapted."
-    return (
-        "A star marks an agent's own scenario, a plus one that it adapted to, where the adapted versions play; "
-        "elsewhere it plays with the skills of its own."
+    page = render(
+        Path(__file__).with_name("comparison.md.jinja"),
+        episodes=episodes,
+        seed=EVALUATION_SEED,
+        scenarios=SCENARIOS,
+        adapted=any(one.adapted_to for one in found),
+        commit=origin["commit"] or "unknown",
+        table=markdown_table(COMPARISON_HEADINGS, [one.cells for one in found]),
     )
+    write_text(folder / "comparison.md", page)
 
 
 @styled
