@@ -194,15 +194,18 @@ def replay(
 
 
 def _status(run: Path) -> FleetStatus:
-    journals = open_run(run).path / "journal"
-    found = read_status(journals)
+    path = open_run(run).path
+    folders = path / "journal", path / "games"
+    found = read_status(*folders)
     if found is None:
-        raise SoulsGraphError(f"{run}: expected a run that a fleet plays for, found none yet; train it with --fleet.")
+        raise SoulsGraphError(
+            f"{run}: expected a run that games play for, found none yet; train it with --fleet or --games."
+        )
     if found.is_this_machines or not _OLD_S <= found.age_s < _MOST_SKEW_S:
         return found
     # Another machine's clock may be another: one that writes on trains now, whatever both say.
     time.sleep(_OLD_S)
-    again = read_status(journals)
+    again = read_status(*folders)
     return found if again is None or again.written == found.written else replace(again, written=time.time(), boot="")
 
 
@@ -211,7 +214,8 @@ def _page(found: FleetStatus) -> Group:
     age_s = found.age_s
     seen = "now" if age_s < _OLD_S else f"{age_s:,.0f} s ago: no head trains here now"
     count = sum(game.connected for game in found.games)
-    title = f"{found.stage}: {count} game{'s' * (count != 1)}, {found.records:,} chunks in the journal; seen {seen}"
+    journal = f", {found.records:,} chunks in the journal" if found.attempt else ""
+    title = f"{found.stage}: {count} game{'s' * (count != 1)}{journal}; seen {seen}"
     table = TextTable("game", "state", box=None, pad_edge=False)
     for name in ("ticks/s of ideal", "late p99", "in resets", "weights age", "waiting"):
         table.add_column(name, justify="right")

@@ -249,17 +249,21 @@ def workplace(run: RunFolder, session: SessionOptions, worker: WorkerProcess | N
         from soulsgraph_clusters.fleet.protocol.security import read_identity
 
         read_identity(fleet.settings, fleet.folder, fleet.relays)
-    if chosen_address(session.address) == LOCAL:
+    here = chosen_address(session.address) == LOCAL
+    if here:
         check_games(games)
     sole = nullcontext() if fleet is None else _sole_head(fleet)
+    needed = bool(fleet or (run.plan.env_runners and not games))
     with (
-        ray_session(run, session, bool(games or fleet or run.plan.env_runners), sole) as joined,
-        _own_fleet(run, session.games, joined) as own,
+        ray_session(run, session, needed, sole) as joined,
+        _games_of_cluster(None if here else session.games, joined, run.plan.env_runners) as own,
         _gateways(own or fleet, joined) as gateways,
         TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order) as board,
         WorkerProcess() if worker is None else nullcontext(worker) as curves,
     ):
-        yield Workplace(run, joined, board, session.display, gateways=gateways, worker=curves)
+        yield Workplace(
+            run, joined, board, session.display, gateways=gateways, games=games if here else (), worker=curves
+        )
 
 
 def _check_real_time(plan: Plan, fleet: bool) -> None:
@@ -277,14 +281,14 @@ def _check_real_time(plan: Plan, fleet: bool) -> None:
         )
 
 
-def _own_fleet(run: RunFolder, games: Path | None, session: Session) -> AbstractContextManager[Fleet | None]:
-    """Play the games of a file, if one was given, as a fleet of the run's own."""
-    if games is None:
+def _games_of_cluster(file: Path | None, session: Session, game_pcs: int) -> AbstractContextManager[Fleet | None]:
+    """Play the games of a file, if there is one, on a cluster's game PCs, as a fleet of the run's own."""
+    if file is None:
         return nullcontext()
     # Imported here: gRPC takes a moment that a run in the simulator need not wait.
-    from soulsgraph_clusters.fleet.learner.local_games import local_games
+    from soulsgraph_clusters.fleet.learner.cluster_games import games_of_cluster
 
-    return local_games(games, session, run.path.absolute() / "spool", run.plan.env_runners)
+    return games_of_cluster(file, session, game_pcs)
 
 
 def _gateways(fleet: Fleet | None, session: Session) -> AbstractContextManager[Gateways | None]:

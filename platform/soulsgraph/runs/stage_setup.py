@@ -22,6 +22,7 @@ from soulsgraph_clusters.sessions.session import Session, place_env_runners
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.files import slug, whole_folder
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
+from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_envs.skills import Mirror, Skill, make_skill, training_scenario
 from soulsgraph_policies.agents import library as artifacts
 from soulsgraph_policies.agents.agent import Agent
@@ -102,16 +103,19 @@ class StageSetup:
         """Return a skill that takes part."""
         return next(skill for skill in self.skills if skill.name == name)
 
-    def build(self, session: Session, gateways: Gateways | None = None) -> SkillDQN:
-        """Build the algorithm; remote env runners need a Ray session. Of a fleet its gateway is the one runner.
+    def build(self, session: Session, gateways: Gateways | None = None, games: Sequence[GameSettings] = ()) -> SkillDQN:
+        """Build the algorithm; remote env runners need a Ray session.
+
+        Of a fleet its gateway is the one runner, and `games` of this machine are played by one.
 
         Raises:
             ClusterError: if the plan has remote env runners and the session no place for one, or for one of those of
                 a synchronous plan.
-            SoulsGraphError: if a fleet cannot play the stage, or as `check_elsewhere`.
+            SoulsGraphError: if a fleet or games cannot play the stage, or as `check_elsewhere`.
         """
-        config = self._config(_method(gateways))
-        return self._built(self._sampled_by(gateways, config) if gateways else self._sampled(session, config))
+        if gateways is not None:
+            return self._built(self._sampled_by_fleet(gateways))
+        return self._built(self._sampled_by_games(games) if games else self._sampled(session))
 
     def replay(self) -> SkillDQN:
         """Build the algorithm that learns from what the stage's journal holds, in this process alone.
@@ -173,8 +177,8 @@ class StageSetup:
                 replay.show(kept_demonstrations(self.run, name, parent.card.version))
         return algorithm
 
-    def _sampled(self, session: Session, config: SkillDQNConfig) -> SkillDQNConfig:
-        plan = self.run.plan
+    def _sampled(self, session: Session) -> SkillDQNConfig:
+        plan, config = self.run.plan, self._config(SkillDQN)
         if plan.env_runners and not session.local:
             check_elsewhere(self.scenario)
         placed = place_env_runners(plan.env_runners, session)
@@ -183,18 +187,31 @@ class StageSetup:
                 f"env runners: expected a place for each of {plan.env_runners}, by which a synchronous run can be "
                 f"repeated, found {placed['num_env_runners']}; join the missing machines and go on with the run."
             )
-        config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, **placed)
+        config.env_runners(env_runner_cls=SkillGraphEnvRunner, **placed)
         lanes = plan.lanes or plan.method.lanes
         config.environment(env_config={"scenario": self.scenario, "lanes": lanes})
         return config
 
-    def _sampled_by(self, gateways: Gateways, config: SkillDQNConfig) -> SkillDQNConfig:
+    def _sampled_by_fleet(self, gateways: Gateways) -> SkillDQNConfig:
+        # Imported here, as below: gRPC and what belongs to it take a moment that a run in the simulator need not wait.
         from soulsgraph_clusters.fleet.gateway.process import FLEET, GatewayRunner
+        from soulsgraph_clusters.fleet.learner.learning import FleetDQN
 
-        stage = self._fleet_stage(gateways.fleet)
+        config, stage = self._config(FleetDQN), self._fleet_stage(gateways.fleet)
         stage.task(config)  # What no fleet can play is refused before anything starts.
         config.env_runners(env_runner_cls=GatewayRunner, num_env_runners=1)
         config.environment(env_config={FLEET: replace(stage, process=gateways.process())})
+        return config
+
+    def _sampled_by_games(self, games: Sequence[GameSettings]) -> SkillDQNConfig:
+        from soulsgraph_clusters.fleet.learner.local_games import GAMES, LocalGamesDQN, LocalGamesRunner, LocalStage
+
+        config, folder = self._config(LocalGamesDQN), self.run.games(self.stage.checkpoint_name).absolute()
+        options, projects = self.run.plan.options, tuple(projects_of(skill.name for skill in self.skills).values())
+        stage = LocalStage(games, folder, self.stage.name, self.stage.scenario, options, projects)
+        stage.task(config)  # What no game can play is refused before anything starts.
+        config.env_runners(env_runner_cls=LocalGamesRunner, num_env_runners=0)
+        config.environment(env_config={GAMES: stage})
         return config
 
     def _fleet_stage(self, fleet: Fleet) -> FleetStage:
@@ -242,15 +259,6 @@ def check_elsewhere(scenario: Scenario) -> None:
             f"scenario {slug(scenario.name)}: expected a shipped boss and player, which every machine of a cluster "
             f"has, found {', '.join(map(shown, files))}; train on this machine alone, without `address` or RAY_ADDRESS."
         )
-
-
-def _method(gateways: Gateways | None) -> type[SkillDQN]:
-    # Imported here: gRPC and what belongs to it take a moment that a run without a fleet need not wait.
-    if gateways is None:
-        return SkillDQN
-    from soulsgraph_clusters.fleet.learner.learning import FleetDQN
-
-    return FleetDQN
 
 
 def trained_artifact(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,6 +42,7 @@ from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.files import remove_folder, whole_folder
+from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_policies.agents.library import SkillCard
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.checkpoint import read_training_state
@@ -90,7 +91,7 @@ class StageRecords:
         drained, skills, done = algorithm.drain_episodes(), self._setup.stage.skills, algorithm.decisions
         (since, before), self._last = self._last, (time.monotonic(), done)
         pace: dict[str, float] = {"steps_per_s": (done - before) / max(self._last[0] - since, 1e-9)}
-        if algorithm.config.num_env_runners:
+        if algorithm.makes_runners or algorithm.config.num_env_runners:
             pace["env_runners"] = algorithm.live_runners
         metrics: dict[str, float] = {}
         for skill in skills:
@@ -167,8 +168,9 @@ class Workplace:
     board: TensorBoardWriter
     display: Display = "auto"
     supervisor: Supervisor | None = None
-    #: Where game PCs play, in the place of env runners.
+    #: Where game PCs play, or games of this machine that do, in the place of env runners.
     gateways: Gateways | None = None
+    games: Sequence[GameSettings] = ()
     #: Evaluates learning curves while training goes on.
     worker: WorkerProcess | None = None
 
@@ -218,7 +220,7 @@ def train_stage(place: Workplace, stage: Stage) -> list[SkillCard]:
     setup = StageSetup(place.run, stage)
     # A checkpoint that cannot be used is refused before anything starts.
     latest = _take_up(setup)
-    algorithm = setup.build(place.session, place.gateways)
+    algorithm = setup.build(place.session, place.gateways, place.games)
     try:
         if latest is not None:
             algorithm.load_checkpoint(str(latest))
@@ -270,9 +272,9 @@ def _take_up(setup: StageSetup) -> Path | None:
         found_there = "skills upstream have other versions than its checkpoints"
         why = found_there if upstream else f"its checkpoints are of another {in_words(differing)}"
         _logger.warning("%s: %s; it begins anew", stage.name, why)
-        # What a fleet played for the other stage is of no use either.
-        for other in (run.journal(stage.checkpoint_name), run.checkpoints(stage.checkpoint_name)):
-            remove_folder(other)
+        # What games played for the other stage is of no use either.
+        for folder in (run.journal, run.games, run.checkpoints):
+            remove_folder(folder(stage.checkpoint_name))
         latest = None
     if latest is not None and key.unknown(found):
         _logger.warning("%s: its checkpoints do not say of which fight they are; taken for this one", stage.name)

@@ -528,8 +528,13 @@ class SkillDQN(RelativePaths, DQN):
         """Continue from `get_training_state` of an algorithm of the same configuration.
 
         Raises:
-            SoulsGraphError: if the state is that of a stage which a fleet plays.
+            SoulsGraphError: if the state is that of a stage which games or a fleet play.
         """
+        if "games" in state:
+            raise SoulsGraphError(
+                f"{self._title}: expected a checkpoint of a stage that the simulator plays, found one of running "
+                "games; resume it with these games, or remove the stage's checkpoints to begin it anew."
+            )
         if "journal" in state:
             raise SoulsGraphError(
                 f"{self._title}: expected a checkpoint of a stage without a fleet, found one with a position in a "

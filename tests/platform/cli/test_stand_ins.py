@@ -56,7 +56,7 @@ def test_a_stage_trains_in_two_games_at_once_and_leaves_no_key_down(tmp_path, tw
     assert rows[-1]["step"] == card["training"]["steps"]
     assert max(row["env_runners"] for row in rows) == 2
     for game in (1, 2):
-        assert f"here/{game} joined, playing by memory" in trained.stderr
+        assert f"game {game}: playing by memory" in trained.stderr
     assert sum(row["episodes"] for row in rows) >= 1
     for display in displays:
         device = XTestDevice(display)

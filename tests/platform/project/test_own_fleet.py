@@ -95,15 +95,22 @@ def test_a_host_shows_what_it_has_and_starts_nothing_with_a_folder_that_is_no_pr
     assert "fencing" in text
 
 
-def test_a_runs_own_games_train_an_own_skill(run, begun, fleet):
+@pytest.fixture
+def printing(begun):
+    """Let the code of the project print."""
+    skill = begun / "fencing" / "parry.py"
+    skill.write_text(f'{skill.read_text()}\nprint("the code of an own skill prints")\n')
+
+
+def test_a_runs_own_games_train_an_own_skill_whatever_its_code_prints(printing, run, begun, fleet):
     fleet.write_games("here", GAMES * 2)
     words = ("--run", run.path, "--project", begun)
     code, text = fleet.call("train", "parry", *words, "--games", fleet.folder / "here.toml")
     assert code == 0, text
-    assert "here/1 joined" in text
-    assert "here/2 joined" in text
-    code, text = fleet.call("fleet", "replay", run.path, "parry", "--project", begun)
-    assert "the same bits as version 1" in text, text
+    assert "game 1: playing by simulator" in text
+    assert "game 2: playing by simulator" in text
+    assert "the code of an own skill prints" in text
+    assert run.library.versions("parry") == [1]
 
 
 def test_a_plan_of_a_fleet_compares_projects_and_a_pc_has_those_that_are_installed_there(begun, fleet, monkeypatch):

@@ -190,6 +190,35 @@ def _refusal(head: Head, error: Any) -> str:
     return f"{where}: expected a head that takes this PC, found: {found}; {remedy}."
 
 
+def keep_playing(play: Callable[[], tuple[int, str]], say: Callable[[str], None], stopping: threading.Event) -> None:
+    """Play a game again whenever its process has ended, after a wait, until `stopping` is set.
+
+    `play` runs a process to its end, and returns its code, and why it refused to play.
+    """
+    wait_s, longest_s = RESTART_AFTER_S
+    said = ""
+    while not stopping.is_set():
+        began_s, refusal = time.monotonic(), ""
+        try:
+            code, refusal = play()
+            end = f"its process ended with code {code}"
+        except (OSError, ValueError) as error:
+            end = f"expected a process that plays it, found: {error}"
+        if stopping.is_set():
+            return
+        if refusal:
+            # Once: it is the same each time, until a person does something about it.
+            if refusal != said:
+                say(f"{refusal.rstrip('.')}; it is tried again every {longest_s:g} s")
+            wait_s, said = longest_s, refusal
+        else:
+            wait_s = RESTART_AFTER_S[0] if said or time.monotonic() - began_s > _STEADY_S else wait_s
+            say(f"{end}; it is started again in {wait_s:g} s")
+            said = ""
+        stopping.wait(wait_s)
+        wait_s = min(2 * wait_s, longest_s)
+
+
 class GameProcess:
     """Keep the process of one game running; `report` gets each line that it prints."""
 
@@ -198,7 +227,9 @@ class GameProcess:
         self._stopping = threading.Event()
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name=f"game {order.game}", daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: keep_playing(self._play, self._say, self._stopping), name=f"game {order.game}", daemon=True
+        )
         self._thread.start()
 
     @property
@@ -221,30 +252,6 @@ class GameProcess:
         if self._thread.is_alive() and self._process is not None:
             self._process.kill()
             self._thread.join()
-
-    def _run(self) -> None:
-        wait_s, longest_s = RESTART_AFTER_S
-        said = ""
-        while not self._stopping.is_set():
-            began_s, refusal = time.monotonic(), ""
-            try:
-                code, refusal = self._play()
-                end = f"its process ended with code {code}"
-            except (OSError, ValueError) as error:
-                end = f"expected a process that plays it, found: {error}"
-            if self._stopping.is_set():
-                return
-            if refusal:
-                # Once: it is the same each time, until a person does something about it.
-                if refusal != said:
-                    self._say(f"{refusal.rstrip('.')}; it is tried again every {longest_s:g} s")
-                wait_s, said = longest_s, refusal
-            else:
-                wait_s = RESTART_AFTER_S[0] if said or time.monotonic() - began_s > _STEADY_S else wait_s
-                self._say(f"{end}; it is started again in {wait_s:g} s")
-                said = ""
-            self._stopping.wait(wait_s)
-            wait_s = min(2 * wait_s, longest_s)
 
     def _say(self, line: str) -> None:
         # A game is played although nobody can read about it.

@@ -284,14 +284,10 @@ class FleetStage:
             SoulsGraphError: if a fleet cannot play it, as a scenario that is not shipped, or if its batches are to have
                 shares by PC and a module does not draw them evenly.
         """
-        trained = config.trained_modules
-        learns = {module: config.hyperparameters_of(module) for module in trained}
-        for module, numbers in learns.items() if self.fleet.settings.batch_shares else ():
-            check_even_draws(module, numbers)
-        clip, plays = config.hyperparameters.observation_clip, config.modules_of_skills()
-        clips = {module: own for module in plays.values() if (own := config.clip_of(module)) != clip}
-        digests = {loaded.project.name: loaded.digest for loaded in self.projects}
-        return StageTask(self.scenario, plays, learns, clip, self.options, projects=digests, clips=clips)
+        if self.fleet.settings.batch_shares:
+            for module in config.trained_modules:
+                check_even_draws(module, config.hyperparameters_of(module))
+        return StageTask.of(config, self.scenario, self.options, self.projects)
 
 
 @dataclass(frozen=True)

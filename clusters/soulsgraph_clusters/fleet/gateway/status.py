@@ -148,8 +148,40 @@ class FleetStatus:
         return max(uptime_s() - self.uptime_s, 0.0) if self.is_this_machines else abs(time.time() - self.written)
 
 
-#: What a game said when: seconds, ticks, and seconds of resets by phase.
-_Said = tuple[float, int, Mapping[str, float]]
+class Rates:
+    """What a game's process plays a second, and what part of its time it resets, over the latest half a minute."""
+
+    def __init__(self) -> None:
+        #: What it said when: seconds, ticks, and seconds of resets by phase.
+        self._said: deque[tuple[float, int, Mapping[str, float]]] = deque()
+
+    def add(self, said_s: float, ticks: int, reset_s: Mapping[str, float]) -> None:
+        """Note what the game said last, at a time of one clock; 0 as long as it said nothing."""
+        said = self._said
+        if not said or said[-1][0] == 0.0:
+            # Nothing was said yet: no rate counts from there.
+            said.clear()
+        if not said or said_s > said[-1][0]:
+            said.append((said_s, ticks, reset_s))
+        while len(said) > 2 and said[1][0] < said[-1][0] - WINDOW_S:
+            said.popleft()
+
+    @property
+    def ticks_per_s(self) -> float:
+        """Control ticks a second."""
+        return self._rate(lambda ticks, _: ticks)
+
+    @property
+    def reset_share(self) -> dict[str, float]:
+        """The share of its time in each phase of its resets."""
+        phases = self._said[-1][2] if self._said else {}
+        return {name: self._rate(lambda _, reset_s, name=name: reset_s.get(name, 0.0)) for name in phases}
+
+    def _rate(self, of: Callable[..., float]) -> float:
+        if not self._said:
+            return 0.0
+        (since_s, *before), (until_s, *now) = self._said[0], self._said[-1]
+        return _rate(of(*now) - of(*before), until_s - since_s or math.inf)
 
 
 class StatusWriter:
@@ -189,8 +221,8 @@ class StatusWriter:
             return None
         status = self.describe(version)
         # A full disk is the journal's to report, and no reason to end the gateway.
-        with suppress(WriteError), whole_file(self._admission.journal.folder / STATUS_FILE) as temporary:
-            temporary.write_text(f"{to_json(_table(status))}\n", encoding="utf-8")
+        with suppress(WriteError):
+            write_status(self._admission.journal.folder, status)
         spent_s = time.thread_time() - spent_s
         self._next_s = now + min(max(WRITE_EVERY_S, spent_s / _MOST_SHARE), WRITTEN_WITHIN_S)
         return status
@@ -233,7 +265,7 @@ class Describer:
     def __init__(self, publisher: WeightsPublisher, connections: Connections) -> None:
         self._publisher, self._connections = publisher, connections
         #: What each game's process said in the window, and the last time before it.
-        self._said: dict[tuple[str, str], deque[_Said]] = {}
+        self._said: dict[tuple[str, str], Rates] = {}
         self._access = threading.Lock()
 
     def games(self) -> tuple[GameStatus, ...]:
@@ -249,27 +281,19 @@ class Describer:
             said, self._said = self._said, {}
             return [(connection, self._game(connection, said, time.monotonic())) for connection in connections]
 
-    def _game(self, connection: Connection, said: Mapping[tuple[str, str], deque[_Said]], now: float) -> GameStatus:
+    def _game(self, connection: Connection, said: Mapping[tuple[str, str], Rates], now: float) -> GameStatus:
         hello, health = connection.hello, connection.health
         metrics = {name: value for name, value in health.metrics.items() if math.isfinite(value)}
         reset_s = _behind(RESET_S, metrics)
-        own = self._said[connection.name, hello.boot] = said.get((connection.name, hello.boot), deque())
-        if not own or own[-1][0] == 0.0:
-            # Nothing was said yet: no rate counts from there.
-            own.clear()
-        if not own or connection.health_s > own[-1][0]:
-            own.append((connection.health_s, health.ticks, reset_s))
-        while len(own) > 2 and own[1][0] < own[-1][0] - WINDOW_S:
-            own.popleft()
-        (since_s, ticks, reset_before), until_s = own[0], own[-1][0]
-        seconds = until_s - since_s or math.inf
+        own = self._said[connection.name, hello.boot] = said.get((connection.name, hello.boot)) or Rates()
+        own.add(connection.health_s, health.ticks, reset_s)
         return GameStatus(
             name=connection.name,
             driver=hello.driver,
             lanes=hello.lanes,
             state=health.state,
             note=health.note,
-            ticks_per_s=_rate(health.ticks - ticks, seconds),
+            ticks_per_s=own.ticks_per_s,
             ideal_ticks_per_s=TICKS_PER_S * metrics.get("speed", 0.0),
             stale_ticks=self._publisher.stale_ticks(health.weights_version, now),
             silent_s=now - connection.heard_s,
@@ -279,7 +303,7 @@ class Describer:
             ticks=health.ticks,
             lateness_p99_ms=metrics.get("lateness_p99_ms", 0.0),
             reset_s=reset_s,
-            reset_share={name: _rate(spent - reset_before.get(name, 0.0), seconds) for name, spent in reset_s.items()},
+            reset_share=own.reset_share,
             lost_episodes={name: int(count) for name, count in _behind(LOST_EPISODES, metrics).items()},
             cpu_s=metrics.get("cpu_s", 0.0),
             version=plain(hello.version),
@@ -290,6 +314,12 @@ class Describer:
 
 def _rate(difference: float, seconds: float) -> float:
     return min(max(difference, 0.0) / seconds, _MOST_VALUE)
+
+
+def write_status(folder: Path, status: FleetStatus) -> None:
+    """Write a status into a stage's folder; raises WriteError."""
+    with whole_file(folder / STATUS_FILE) as temporary:
+        temporary.write_text(f"{to_json(_table(status))}\n", encoding="utf-8")
 
 
 def _table(status: FleetStatus) -> dict[str, Any]:
@@ -385,13 +415,14 @@ def _bounded(counts: Mapping[str, _N]) -> dict[str, _N]:
     return {plain(name, _LONGEST_NAME): counts[name] for name in sorted(counts)[:_MOST_NAMES]}
 
 
-def read_status(journals: Path) -> FleetStatus | None:
-    """Read the newest status below a run's folder of journals; None if no fleet has played there.
+def read_status(*folders: Path) -> FleetStatus | None:
+    """Read the newest status of the stages below folders of a run; None if no game has played there.
 
     Raises:
         DataError: if it is damaged.
     """
-    files = sorted(journals.glob(f"*/{STATUS_FILE}"), key=lambda file: file.stat().st_mtime)
+    files = [file for folder in folders for file in folder.glob(f"*/{STATUS_FILE}")]
+    files.sort(key=lambda file: file.stat().st_mtime)
     if not files:
         return None
     newest = _load(files[-1])
@@ -412,9 +443,14 @@ def decisions_of(journal: Path, attempt: str) -> Mapping[str, int]:
 
 def _last(journal: Path, attempt: str) -> FleetStatus | None:
     """Return the last status beside a journal; None where there is none of the attempt that can be read."""
+    last = status_of(journal)
+    return last if last is not None and last.attempt == attempt else None
+
+
+def status_of(folder: Path) -> FleetStatus | None:
+    """Return the last status of a stage by its folder; None if there is none that can be read."""
     with suppress(SoulsGraphError, OSError):
-        last = _load(journal / STATUS_FILE)
-        return last if last.attempt == attempt else None
+        return _load(folder / STATUS_FILE)
     return None
 
 

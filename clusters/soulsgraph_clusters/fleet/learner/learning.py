@@ -6,12 +6,10 @@ same weights.
 
 from __future__ import annotations
 
-import gc
 import logging
-import math
 import time
-from collections import Counter, deque
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -19,7 +17,7 @@ from typing import Any
 import numpy as np
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
-from soulsgraph_clusters.fleet.gateway.gateway import PUBLISH_EVERY_S, STOP_WITHIN_S
+from soulsgraph_clusters.fleet.gateway.gateway import STOP_WITHIN_S
 from soulsgraph_clusters.fleet.gateway.journal import JOURNALED, Journal
 from soulsgraph_clusters.fleet.gateway.process import (
     FLEET,
@@ -29,12 +27,12 @@ from soulsgraph_clusters.fleet.gateway.process import (
     JournalSlice,
     read_chunk,
 )
-from soulsgraph_clusters.fleet.gateway.status import FleetStatus, decisions_of
+from soulsgraph_clusters.fleet.gateway.status import decisions_of
+from soulsgraph_clusters.fleet.learner.rounds import RealTimeDQN
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.protocol.settings import rest_share
-from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.agents.inference import weights_digest
-from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.env_runners import ChunkRunner
 from soulsgraph_policies.learning.replay import ReplayBuffer
 from soulsgraph_policies.learning.sampler import Chunk
@@ -48,65 +46,40 @@ _RETRY_AFTER_S = 0.5
 _FETCH_EVERY_S = 0.2
 #: At a stage's end the gateway is asked at intervals whether the others are done, and has so long to answer.
 _RELAYS_EVERY_S, _ANSWER_WITHIN_S = 0.1, 2.0
-#: After so long it is reported that no game is connected; an error names so many of those that do not play.
-_SAY_AFTER_S, _SHOWN = 5.0, 3
 #: A gateway that died is asked whether it is back at most this often: asking a dead one takes time.
 _PROBE_PERIOD_S = 1.0
 
 
-class FleetDQN(SkillDQN):
-    """Train from a fleet's journal: `position` is the record that the next round begins with.
+class FleetDQN(RealTimeDQN):
+    """Train from a fleet's journal: `position` is the record that the next round begins with."""
 
-    A round is the shortest run of whole chunks that brings a module `decisions_per_round` decisions, or all that its
-    budget lacks. What is left of a budget's last chunk, and what comes after it, is surplus.
-    """
-
-    makes_runners = True
+    players, remedy = "fleet", "start the hosts on the PCs, or let their games play again"
 
     def setup(self, config: Any) -> None:
         """Build the learner and its gateway, at the start of the journal."""
         self.position, self.attempt = 0, ""
-        self._fetched: deque[tuple[Chunk | None, int]] = deque()
         #: Bytes of the records since the latest checkpoint. The next is due at a quarter of the journal's size: records
         #: between the two that are kept, those since and those not learned yet find room, so that the stage goes on.
         self._unsaved_bytes = 0
-        self._sent_s, self._lost_gateway = -math.inf, False
-        self._next_fetch_s, self._next_probe_s, self._last_chunk_s = 0.0, 0.0, time.monotonic()
-        #: Whether it was reported that no game is connected.
-        self._waits = False
+        self._next_fetch_s, self._next_probe_s, self._lost_gateway = 0.0, 0.0, False
         #: Positions of the latest checkpoints, at most two.
         self._saved: tuple[int, ...] = (0,)
-        #: How the games did when it was last asked for.
-        self.status: FleetStatus | None = None
         self._journaled: Mapping[str, int] = {}
         #: The number of each PC that has a share of batches of its own; 0 are all others.
         self._sources: dict[str, int] = {}
         super().setup(config)
         self._task = self._stage.task(self.config)
-        # As in the gateway; what is frozen is never collected, so as long as the stage lasts.
-        gc.collect()
-        gc.freeze()
+        self.alone_for_s = self._stage.fleet.settings.alone_for_s
 
     def make_runners(self, config: SkillDQNConfig) -> EnvRunnerGroup:
         """Return the gateway, in a process that goes on after the stage or in the driver's own."""
         return GatewayGroup(config) if config.num_env_runners else super().make_runners(config)
 
     def training_step(self) -> None:
-        """Run every round that is complete, at most to the end of the iteration; fetch first where none is."""
-        self._send_unsent()
-        received, fetched = 0, 0
-        if not (taken := self._next_round()):
-            fetched, taken = self._fetch(), self._next_round()
-        while taken:
-            received += self._round(taken)
-            more = self.decisions < self._iteration_end and not self.checkpoint_due
-            taken = self._next_round() if more else []
+        """Run every round that is complete; a replay's last one says what became of all that came."""
+        super().training_step()
         if self.finished and self._journaled and self._is_replay:
             self._log_account()
-        self._wait_for_games(received + fetched > 0)
-        self._log_sampling(received)
-        if self.stop_requested() or self.checkpoint_due:
-            self._set_iteration(0)
 
     def _fetch(self) -> int:
         """Fetch what the journal has more, some time after it was at its end; return the count of records."""
@@ -172,24 +145,17 @@ class FleetDQN(SkillDQN):
             self._prune()
         self._lost_gateway = not there
 
-    def _send_unsent(self) -> None:
-        """Send weights on once a second, as games get them: a call for each round would take longer."""
-        now = time.monotonic()
-        if self._unsent and now - self._sent_s >= PUBLISH_EVERY_S:
-            state = self._state_of(sorted(self._unsent))
-            self._runner.set_state(state)
-            self.env_runner_group.foreach_env_runner(
-                "set_state", kwargs={"state": state}, local_env_runner=False, timeout_seconds=0.0
-            )
-            self._unsent.clear()
-            self._sent_s = now
+    def _send_state(self, state: dict[str, Any]) -> None:
+        super()._send_state(state)
+        self.env_runner_group.foreach_env_runner(
+            "set_state", kwargs={"state": state}, local_env_runner=False, timeout_seconds=0.0
+        )
 
     def _remote_sampling(self) -> None:
         """Return None: a gateway is asked for what comes after a position."""
 
     def cleanup(self) -> None:
         """End the stage for the further gateways before the one that writes the journal."""
-        gc.unfreeze()
         if self._stage.fleet.relays:
             self._end_relays()
         super().cleanup()
@@ -226,58 +192,15 @@ class FleetDQN(SkillDQN):
                 "or remove the stage's checkpoints and its journal to begin the stage anew."
             )
 
-    def _next_round(self) -> list[Chunk]:
-        """Take the next round's chunks; none while it is not complete."""
-        counts = dict.fromkeys(self.training, 0)
-        needed = {
-            name: min(self.config.decisions_per_round, one.hyperparameters.budget - one.decisions)
-            for name, one in self.training.items()
-        }
-        for place, (chunk, _) in enumerate(self._fetched):
-            for name, part in (chunk.transitions if chunk else {}).items():
-                counts[name] = counts.get(name, 0) + len(part)
-            if any(counts[name] >= most > 0 for name, most in needed.items()) or not needed:
-                taken = [self._fetched.popleft() for _ in range(place + 1)]
-                self.position += len(taken)
-                self._unsaved_bytes += sum(size for _, size in taken)
-                self.checkpoint_due = self._unsaved_bytes > self._stage.fleet.settings.journal_bytes / 4
-                return [chunk for chunk, _ in taken if chunk is not None]
-        return []
-
-    def _require_size(self, chunk: Chunk) -> None:
-        """Take chunks of any size: the gateway has checked them."""
-
-    def _wait_for_games(self, something: bool) -> None:
-        now, alone_for_s = time.monotonic(), self._stage.fleet.settings.alone_for_s
-        games = () if self.status is None else self.status.games
-        if something or any(game.is_put_aside for game in games):
-            self._last_chunk_s, self._waits = now, False
-        elif now - self._last_chunk_s > alone_for_s:
-            found = "; ".join(f"{game.name} is {game.state}{game.note and f', {game.note}'}" for game in games[:_SHOWN])
-            raise UnavailableError(
-                f"fleet: expected a game that plays, found none for {alone_for_s:g} s{found and f' ({found})'}; start "
-                "the hosts on the PCs, or let their games play again, and resume the run."
-            )
-        elif now - self._last_chunk_s > _SAY_AFTER_S and not (self._waits or self.live_runners):
-            self._waits = True
-            _logger.warning("%s: no game is connected; one is waited for, for %g s at most", self._title, alone_for_s)
+    def _took(self, taken: Sequence[tuple[Chunk | None, int]]) -> None:
+        self.position += len(taken)
+        self._unsaved_bytes += sum(size for _, size in taken)
+        self.checkpoint_due = self._unsaved_bytes > self._stage.fleet.settings.journal_bytes / 4
 
     @property
     def _stage(self) -> FleetStage:
         stage: FleetStage = self.config.env_config[FLEET]
         return stage
-
-    def runner_metrics(self) -> dict[str, dict[str, float]]:
-        """Return how every connected game does, and for each PC what became of the decisions that came."""
-        if self.status is None:
-            return {}
-        # Who sent no known token is named by an address, which no PC's name can be: it is on the page alone.
-        named = [game for game in self.status.games if not {".", ":"} & {*game.name.partition("/")[0]}]
-        metrics = {f"fleet/{game.name}": game.metrics for game in named}
-        for key, count in self.status.decisions.items():
-            pc, _, verdict = key.partition("/")
-            metrics.setdefault(f"fleet/{pc}", {})[f"decisions/{verdict}"] = float(count)
-        return metrics
 
     def get_training_state(self) -> dict[str, Any]:
         """Return everything that the rest of the stage depends on, the position in the journal included."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +28,10 @@ from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork,
 from soulsgraph_policies.agents.projects import is_name, loaded_projects, projects_of
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.sampler import SampledModule, Sampler
+
+if TYPE_CHECKING:
+    from soulsgraph_policies.agents.projects import LoadedProject
+    from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
 _REMEDY = "use the head's version of soulsgraph on the PC"
 #: How the keys of a hello's digests begin that are of projects.
@@ -80,6 +85,20 @@ class StageTask:
             raise SoulsGraphError(f"task: expected modules that learn or are random, found both of {both}; {_REMEDY}.")
         if self.start:
             started_at(load_scenario(self.scenario), self.start)
+
+    @classmethod
+    def of(
+        cls, config: SkillDQNConfig, scenario: str, options: SkillOptions, projects: Iterable[LoadedProject] = ()
+    ) -> StageTask:
+        """Return what games play of a stage, as RLlib's configuration says who plays and who learns.
+
+        `projects` are those whose skills take part. Raises as the constructor.
+        """
+        learns = {module: config.hyperparameters_of(module) for module in config.trained_modules}
+        clip, plays = config.hyperparameters.observation_clip, config.modules_of_skills()
+        clips = {module: own for module in plays.values() if (own := config.clip_of(module)) != clip}
+        digests = {loaded.project.name: loaded.digest for loaded in projects}
+        return cls(scenario, plays, learns, clip, options, projects=digests, clips=clips)
 
     def _check_skills(self) -> None:
         """Check that this process has the code of every skill as the head has it."""
