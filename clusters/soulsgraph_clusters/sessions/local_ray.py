@@ -70,7 +70,7 @@ class SessionError(SoulsGraphError):
     """Ray could not be started on this machine, for a reason that stays until somebody removes it."""
 
     def __init__(self, found: str, remedy: str = "correct that, or join a Ray that runs by its address") -> None:
-        super().__init__(f"Ray on this machine: expected it to start, found {found}; {remedy}.")
+        super().__init__(f"Ray on this machine: expected it to start, found {found}", remedy)
 
 
 class FailedSessionError(SessionError, UnavailableError):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import Repr
-from typing import Any
+from typing import Any, Self
 
 import gymnasium
 
@@ -29,8 +29,46 @@ _READ_REMEDIES = {
 MOST_DOUBTFUL_TICKS = 30
 
 
+class Remedy(str):
+    """What to do, as text that ends with a call of the library: prose, the function, and the arguments that matter.
+
+    As text the call is in backticks. A front end shows what a user types for it in its place.
+    """
+
+    prose: str
+    function: str
+    arguments: Mapping[str, object]
+
+    def __new__(cls, prose: str, function: str, **arguments: object) -> Self:
+        """Make the text, with paths and names as literals."""
+        values = {name: value if isinstance(value, int) else str(value) for name, value in arguments.items()}
+        call = ", ".join(f"{name}={value!r}" for name, value in values.items())
+        made = super().__new__(cls, f"{prose}`{function}({call})`")
+        made.prose, made.function, made.arguments = prose, function, values
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remedy, (self.prose, self.function, dict(self.arguments))
+
+
+def _remedy(prose: str, function: str, arguments: dict[str, object]) -> Remedy:
+    return Remedy(prose, function, **arguments)
+
+
 class SoulsGraphError(Exception):
-    """Name what was expected, what was found and what to do, in one line."""
+    """Name what was expected, what was found and what to do, in one line.
+
+    `remedy` is the last of these, without its stop, and `calls` those that name a call of the library: its own, and
+    those of the errors that its message repeats.
+    """
+
+    remedy: str = ""
+    calls: tuple[Remedy, ...] = ()
+
+    def __init__(self, message: str = "", remedy: str = "", repeated: Iterable[SoulsGraphError] = ()) -> None:
+        super().__init__(f"{message}; {remedy}." if remedy else message)
+        own = (remedy,) if isinstance(remedy, Remedy) else ()
+        self.remedy, self.calls = remedy, (*own, *(call for error in repeated for call in error.calls))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Ray carries errors between processes; a subclass may be made from other arguments than its message.
@@ -58,7 +96,7 @@ class DataError(SoulsGraphError):
         self, file: object, key: str, expected: str, actual: object, remedy: str = "correct the file and try again"
     ) -> None:
         place = "".join(f"{part}: " for part in (file, key) if part)
-        super().__init__(f"{place}expected {expected}, found {actual}; {remedy}.")
+        super().__init__(f"{place}expected {expected}, found {actual}", remedy)
 
 
 class ReadError(SoulsGraphError):
@@ -66,7 +104,7 @@ class ReadError(SoulsGraphError):
 
     def __init__(self, path: object, error: OSError) -> None:
         remedy = _READ_REMEDIES.get(error.errno or 0, "check the path and the disk, and try again")
-        super().__init__(f"{path}: expected to read it, found: {error.strerror or error}; {remedy}.")
+        super().__init__(f"{path}: expected to read it, found: {error.strerror or error}", remedy)
 
 
 @contextmanager

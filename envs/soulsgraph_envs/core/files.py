@@ -51,7 +51,7 @@ class WriteError(SoulsGraphError):
 
     def __init__(self, path: object, error: OSError) -> None:
         remedy = _WRITE_REMEDIES.get(error.errno or 0, "check the path and the disk, and try again")
-        super().__init__(f"{path}: expected a place to write to, found: {error.strerror or error}; {remedy}.")
+        super().__init__(f"{path}: expected a place to write to, found: {error.strerror or error}", remedy)
 
 
 class FullDiskError(WriteError, UnavailableError):
@@ -66,7 +66,7 @@ class EncodingError(SoulsGraphError):
         remedy = (
             "rename it, or name another place" if encoding == "UTF-8" else "set PYTHONUTF8=1, or name another place"
         )
-        super().__init__(f"{path}: expected a path whose names are text ({encoding}), found other bytes; {remedy}.")
+        super().__init__(f"{path}: expected a path whose names are text ({encoding}), found other bytes", remedy)
 
 
 def check_text(path: Path) -> None:

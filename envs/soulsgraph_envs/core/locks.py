@@ -34,7 +34,7 @@ class LockError(SoulsGraphError):
                 "name a folder on a local disk, or mount this one with locks (NFS: start rpc.statd, or mount it with "
                 "local_lock=flock; Lustre: mount it with flock)"
             )
-        super().__init__(f"{path}: expected a file system that locks files, found {found}; {remedy}.")
+        super().__init__(f"{path}: expected a file system that locks files, found {found}", remedy)
 
 
 class FileLock:

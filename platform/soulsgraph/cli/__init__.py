@@ -70,10 +70,10 @@ def main() -> None:
             # Takes up to a second, in which a user may think better of it.
             _run(make_app(sys.argv[1:]))
     except Interruption as stop:
-        _leave(stopped(str(stop), command), INTERRUPTED)
+        _leave(stopped(stop, command), INTERRUPTED)
     except SoulsGraphError as error:
         unavailable = isinstance(error, UnavailableError) and present_supervisor() is not None
-        _leave(f"error: {in_commands(str(error), command)}", UNAVAILABLE if unavailable else _BAD_INPUT)
+        _leave(f"error: {in_commands(error, command)}", UNAVAILABLE if unavailable else _BAD_INPUT)
     except ModuleNotFoundError as error:
         if (refusal := missing_module(command, error.name or "")) is None:
             raise
@@ -156,7 +156,7 @@ def _load_installed_projects(command: str) -> None:
     from soulsgraph_policies.agents.projects import load_installed
 
     for problem in load_installed():
-        print(f"warning: {in_commands(str(problem), command)}", file=sys.stderr)
+        print(f"warning: {in_commands(problem, command)}", file=sys.stderr)
 
 
 def _run(app: SubcommandApp) -> None:

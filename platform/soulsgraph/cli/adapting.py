@@ -192,7 +192,8 @@ def retention(
         if len(runs) > 1:
             console.print(f"seed {seed}")
         console.print(single.to_rich())
-        console.print(in_commands("\n".join(single.lines()), "retention"), soft_wrap=True)
+        calls = [transferred.remedy for transferred in single.training]
+        console.print(in_commands("\n".join(single.lines()), "retention", calls), soft_wrap=True)
     tables = {
         "retention": seed_summary.chain_rates_over_seeds(found),
         "retention-measures": seed_summary.measures_over_seeds(found),

@@ -136,7 +136,7 @@ def status(
                 page.update(_page(_status(run)))
             except SoulsGraphError as error:
                 # A run that was just begun has nothing to show yet.
-                page.update(Text(f"{in_commands(str(error), 'fleet')}\nlooking again every second until Ctrl-C"))
+                page.update(Text(f"{in_commands(error, 'fleet')}\nlooking again every second until Ctrl-C"))
             time.sleep(_SHOW_EVERY_S)
 
 

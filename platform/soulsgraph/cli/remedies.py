@@ -1,16 +1,18 @@
 """The library's remedies in the command line's terms, and how each command goes on with what it began.
 
-Messages of the library name functions and arguments, in backticks; only this package names commands and options.
+Errors of the library have their remedy as a field, a call where one helps; arguments are named in backticks. Only this
+package names commands and options.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+
+from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
 
 #: Commands that go on with a folder by --resume: the folder's option and its default.
 RESUMED = {
@@ -104,7 +106,7 @@ _OF_COMMAND: Mapping[str, Mapping[str, str]] = {
     "serve-siphon": {name: _option(name) for name in ("certificate", "key", "speed", "token_file")},
     "standin": {name: _option(name) for name in ("seconds", "speed")},
 }
-#: Calls in messages of the library, and the command that makes each.
+#: Calls in remedies of the library, and the command that makes each.
 _COMMANDS: Mapping[str, Callable[..., str]] = {
     "ReproductionFolder.create": lambda path: command_line("reproduce", "--out", path),
     "RunFolder.create": _begin,
@@ -119,24 +121,24 @@ _COMMANDS: Mapping[str, Callable[..., str]] = {
 }
 
 
-def in_commands(message: str, command: str) -> str:
-    """Return a message with the library's names and calls replaced by options of a command, and by commands."""
+def in_commands(message: str | SoulsGraphError, command: str, calls: Sequence[Remedy] = ()) -> str:
+    """Return a message with the library's names replaced by options of a command, and its calls by commands.
+
+    The calls are those that an error has, or that come with a text.
+    """
+    text, calls = str(message), message.calls if isinstance(message, SoulsGraphError) else calls
+    for call in calls:
+        before, named, after = text.partition(call)
+        if named:
+            begun = in_commands(before + call.prose, command, calls)
+            return begun + _COMMANDS[call.function](**call.arguments) + in_commands(after, command, calls)
     options = {**_OPTIONS, **_OF_COMMAND.get(command, {})}
-    names, calls = ("|".join(map(re.escape, known)) for known in (options, _COMMANDS))
-    message = re.sub(f"`({names})`", lambda found: options[found[1]], message)
-    return re.sub(rf"`(?:{calls})\([^`]*\)`", lambda found: _command_of(found[0].strip("`")), message)
+    return re.sub(f"`({'|'.join(map(re.escape, options))})`", lambda found: options[found[1]], text)
 
 
-def _command_of(call: str) -> str:
-    parsed = ast.parse(call, mode="eval").body
-    assert isinstance(parsed, ast.Call)
-    arguments = {str(word.arg): ast.literal_eval(word.value) for word in parsed.keywords}
-    return _COMMANDS[ast.unparse(parsed.func)](**arguments)
-
-
-def stopped(how: str, command: str) -> str:
+def stopped(how: str | SoulsGraphError, command: str) -> str:
     """Return how an interrupted command ended, and how to continue."""
-    if (worded := in_commands(how, command)) != how:
+    if (worded := in_commands(how, command)) != str(how):
         return worded
     if command in RESUMED:
         return f"{how}; the run goes on from its last checkpoint with --resume"

@@ -16,10 +16,9 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn
 
 from soulsgraph.paper.seed_job import do_rest
 from soulsgraph.paper.study import ReproductionFolder, SeedJob
-from soulsgraph.results.files import api_call
 from soulsgraph.runs.progress import Interruption, describe_pace, draws, interruptible, silence_advice
 from soulsgraph_clusters.sessions.session import Mark, check_folder, describe_wait, marked, other_folder, this_node
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
 
 #: Seconds between two reports of a job.
 REPORT_EVERY_S = 0.5
@@ -100,7 +99,7 @@ class RemoteSupervisor:
 
 
 #: Words an error's message for the reader.
-Words = Callable[[str], str]
+Words = Callable[[str | SoulsGraphError], str]
 
 
 class JobsDisplay:
@@ -126,7 +125,7 @@ class JobsDisplay:
             self._next_s = self._clock() + LINES_EVERY_S
             self._print("\n".join(f"{job}: {text}" for job, text in texts.items()))
 
-    def ended(self, job: str, how: str) -> None:
+    def ended(self, job: str, how: str | SoulsGraphError) -> None:
         """Show that a job has ended."""
         if job in self._tasks:
             self.bars.remove_task(self._tasks.pop(job))
@@ -165,7 +164,7 @@ class Ending:
     Of one that finished `written` has the digests of its records, as the `node` that did it reads them.
     """
 
-    failure: str = ""
+    failure: str | SoulsGraphError = ""
     stopped: bool = False
     defect: Exception | None = None
     written: Mapping[str, str] = field(default_factory=dict)
@@ -182,14 +181,14 @@ def do_unit(path: Path, job: SeedJob, actor: Any, mark: Mark | None = None) -> E
             return Ending("not begun", stopped=True)
         # A node may have joined since all were asked.
         if mark is not None and (found := mark.problem()):
-            return Ending(str(other_folder(path, f"{found} on {this_node()}")))
+            return Ending(other_folder(path, f"{found} on {this_node()}"))
         folder = ReproductionFolder.open(path)
         do_rest(folder, job, supervisor)
         return Ending(written=folder.written(job), node=this_node())
     except Interruption as stop:
-        return Ending(str(stop), stopped=True)
+        return Ending(stop, stopped=True)
     except SoulsGraphError as error:
-        return Ending(str(error))
+        return Ending(error)
     finally:
         supervisor.report(None)
 
@@ -203,7 +202,7 @@ def confirmed(folder: ReproductionFolder, job: SeedJob, ending: Ending, within_s
         if time.monotonic() > until_s:
             others = [name for name in ending.written or job.pieces if here.get(name) != ending.written.get(name)]
             found = f"{', '.join(others) or 'nothing'} of {job.name} in another state than {ending.node} wrote it"
-            return Ending(str(other_folder(folder.path, found)))
+            return Ending(other_folder(folder.path, found))
         time.sleep(0.2)
     return ending
 
@@ -304,6 +303,8 @@ def check_endings(folder: Path, endings: Mapping[str, Ending]) -> None:
     if defects:
         raise ExceptionGroup(summary, defects)
     if failed:
-        raise SoulsGraphError(summary)
+        errors = [ending.failure for ending in failed.values() if isinstance(ending.failure, SoulsGraphError)]
+        raise SoulsGraphError(summary, repeated=errors)
     if any(ending.stopped for ending in endings.values()):
-        raise Interruption(f"stopped; every unit saved where it is. Go on with: {api_call('do_units', folder=folder)}")
+        remedy = Remedy("Go on with: ", "do_units", folder=folder)
+        raise Interruption("stopped; every unit saved where it is. ", remedy)

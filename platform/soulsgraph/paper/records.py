@@ -15,7 +15,6 @@ from typing import Any
 from rich.table import Table
 
 from soulsgraph.paper.study import COLUMNS, DESCRIPTION, REFERENCE, TABLE_1_PARTS, Records
-from soulsgraph.results.files import api_call
 from soulsgraph.results.seeds import SeedValues
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import read_rows, seeds_text
@@ -23,7 +22,7 @@ from soulsgraph.results.terminal import TextTable
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph.runs.plan import RENAMED_PRESETS
 from soulsgraph_envs.core.config import Where, read_file, read_value
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
 
 #: Columns that records from before they were kept lack: nothing is shown of them then.
 _LATER = ("mean_seconds", "seconds", "episode_seconds")
@@ -200,7 +199,7 @@ def _load(folder: Path) -> Reproduction:
     records = {name: _read(folder / "records" / f"{name}.parquet", columns) for name, columns in COLUMNS.items()}
     if not any(records.values()):
         found = "no records in it" if folder.exists() else "no such folder"
-        raise SoulsGraphError(f"{folder}: expected the folder of a reproduction, found {found}; {_remedy(folder)}.")
+        raise SoulsGraphError(f"{folder}: expected the folder of a reproduction, found {found}", _remedy(folder))
     file = folder / DESCRIPTION
     return Reproduction("", _described(file) if file.exists() else {}, **records)
 
@@ -231,13 +230,11 @@ def _read(path: Path, columns: Sequence[str]) -> Records:
     rows = [later | row for row in read_rows(path, remedy)]
     missing = [name for name in columns if rows and name not in rows[0]]
     if missing:
-        raise SoulsGraphError(
-            f"{path}: expected columns {', '.join(columns)}; found no {', '.join(missing)}; {remedy}."
-        )
+        raise SoulsGraphError(f"{path}: expected columns {', '.join(columns)}; found no {', '.join(missing)}", remedy)
     for row in rows:
         if not _holds(row):
             raise SoulsGraphError(
-                f"{path}: expected a seed, and wins of one or more episodes or a value, found {row!r:.200}; {remedy}."
+                f"{path}: expected a seed, and wins of one or more episodes or a value, found {row!r:.200}", remedy
             )
     return rows
 
@@ -245,10 +242,10 @@ def _read(path: Path, columns: Sequence[str]) -> Records:
 def _remedy(folder: Path) -> str:
     """Return the remedy for missing or damaged records, which are made from what is under `seeds/`."""
     if (folder / DESCRIPTION).exists():
-        return f"write them again with: {api_call('do_units', folder=folder)}"
+        return Remedy("write them again with: ", "do_units", folder=folder)
     if folder.exists():
         return "name the folder of a reproduction"
-    return f"write one with: {api_call('ReproductionFolder.create', path=folder)}"
+    return Remedy("write one with: ", "ReproductionFolder.create", path=folder)
 
 
 def _holds(row: Mapping[str, Any]) -> bool:

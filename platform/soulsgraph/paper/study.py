@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from soulsgraph.results.files import api_call, describe_origin
+from soulsgraph.results.files import describe_origin
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.identity import KEY, Key, how_it_learns, in_words, plan_values, read_key, write_key
@@ -26,7 +26,7 @@ from soulsgraph_envs.core.config import (
     read_value,
     to_table,
 )
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
 from soulsgraph_envs.core.files import write_json
 from soulsgraph_policies.learning.hyperparameters import Preset
 
@@ -275,8 +275,8 @@ class ReproductionFolder(PlannedFolder[Study]):
         file = path / DESCRIPTION
         if not file.is_file():
             raise SoulsGraphError(
-                f"{path}: expected the folder of a reproduction, found no {DESCRIPTION} in it; "
-                f"begin one with: {api_call('ReproductionFolder.create', path=path)}."
+                f"{path}: expected the folder of a reproduction, found no {DESCRIPTION} in it",
+                Remedy("begin one with: ", "ReproductionFolder.create", path=path),
             )
         begun = _read_begun(file)
         # Results of different fights cannot be compared.

@@ -55,7 +55,7 @@ class RecordingError(SoulsGraphError):
     """A file is no recording of a fight, or a damaged one."""
 
     def __init__(self, path: Path, expected: str, found: object, remedy: str = "record the fight again") -> None:
-        super().__init__(f"{path}: expected {expected}, found {found}; {remedy}.")
+        super().__init__(f"{path}: expected {expected}, found {found}", remedy)
 
 
 def write_table(folder: Path, header: Header, table: pa.Table) -> Path:

@@ -11,14 +11,6 @@ from typing import Any
 
 from soulsgraph_policies.agents.library import package_versions
 
-
-def api_call(function: str, **arguments: object) -> str:
-    """Return a call of the library as a remedy names it: the function, and the arguments that matter, as literals."""
-    values = {name: value if isinstance(value, int) else str(value) for name, value in arguments.items()}
-    shown = ", ".join(f"{name}={value!r}" for name, value in values.items()).replace("`", r"\x60")
-    return f"`{function}({shown})`"
-
-
 _ROOT = Path(__file__).resolve().parents[3]
 
 

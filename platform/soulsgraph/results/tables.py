@@ -149,7 +149,7 @@ def read_rows(path: Path, remedy: str = REWRITE) -> list[dict[str, Any]]:
         ) from error
     except (OSError, pa.ArrowException) as error:
         raise SoulsGraphError(
-            f"{path}: expected a Parquet file of results, found: {str(error).splitlines()[0]}; {remedy}."
+            f"{path}: expected a Parquet file of results, found: {str(error).splitlines()[0]}", remedy
         ) from error
     return rows
 

@@ -338,8 +338,8 @@ def allowed_rows(run: RunFolder) -> tuple[WinRateRow, ...]:
     missing = [name for name in order if not run.library.versions(name)]
     if missing:
         raise SoulsGraphError(
-            f"{run.path}: expected every skill trained, found no {', '.join(missing)}; "
-            f"train them first: {lineage.training_call(run, missing[0])}."
+            f"{run.path}: expected every skill trained, found no {', '.join(missing)}",
+            lineage.train_first(run, missing[0], "them"),
         )
     if settings := plan.own_settings:
         home = plan.scenario

@@ -14,12 +14,11 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from soulsgraph.results.files import api_call
 from soulsgraph.runs.identity import KEY, Key, expect_fight, how_it_learns, marked, read_key, short, unmarked
 from soulsgraph.runs.plan import Stage, check_range, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.core.config import Where, read_file, read_value
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import whole_folder, write_json
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_policies.agents.library import Artifact, LibraryError, SkillCard
@@ -157,11 +156,12 @@ def expect_unchanged(run: RunFolder, scenario: str) -> None:
     if not named or fight in (*named, domains.own):
         return
     known, card = [*named.items()][-1]
-    older = api_call("evaluate", run=run.path, scenario=scenario, trained_on=domains.name(known))
-    remedy = f"restore it, rename it, adapt to it, or evaluate the older versions in it: {older}"
+    other = "restore it, rename it, adapt to it, or evaluate the older versions in it: "
+    remedy = Remedy(other, "evaluate", run=run.path, scenario=scenario, trained_on=domains.name(known))
     raise SoulsGraphError(
         f"{scenario}: expected the fight that {card.skill} v{card.version} of {run.path} was trained in "
-        f"({short(known)}), found that it changed ({short(fight)}); {remedy}."
+        f"({short(known)}), found that it changed ({short(fight)})",
+        remedy,
     )
 
 
@@ -289,7 +289,7 @@ def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | No
     if not cards:
         names = (*run.plan.skill_graph.upstream(skill), skill)
         first = next(name for name in names if not run.library.versions(name))
-        raise LibraryError(run.path, f"a trained {first}", "none", f"train it first: {training_call(run, first)}")
+        raise LibraryError(run.path, f"a trained {first}", "none", train_first(run, first, "it"))
     newest = {domains.of(card): card.version for card in cards}
     fight = domains.find(trained_on)
     chain = domains.chain(fight) if after is None else (*domains.chain(domains.find(after)), fight)
@@ -331,9 +331,9 @@ def stage_of(run: RunFolder, cards: Sequence[SkillCard]) -> Stage:
     return replace(parts[-1], jointly=tuple(parts[:-1]))
 
 
-def training_call(run: RunFolder, skill: str) -> str:
-    """Return the call that trains a skill of a run, as a remedy names it."""
-    return api_call("train_stage", run=run.path, skill=skill)
+def train_first(run: RunFolder, skill: str, what: str) -> Remedy:
+    """Return the remedy for a skill of a run that was never trained, or for several of which it is the first."""
+    return Remedy(f"train {what} first: ", "train_stage", run=run.path, skill=skill)
 
 
 def own_stage(run: RunFolder, skill: str) -> Stage:

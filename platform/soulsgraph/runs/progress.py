@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn
 
 from soulsgraph.results.terminal import OutputConsole
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
 from soulsgraph_envs.core.files import check_text, writing
 from soulsgraph_envs.core.terminal import go_on_unread, hangups
 
@@ -143,7 +143,11 @@ def stage_progress(
 
 
 class Interruption(SoulsGraphError):  # noqa: N818 - a request, not an error
-    """The user asked to stop; what was done so far is saved."""
+    """The user asked to stop; what was done so far is saved, and `remedy` ends the message where it is not empty."""
+
+    def __init__(self, message: str = "", remedy: str = "") -> None:
+        super().__init__(f"{message}{remedy}")
+        self.remedy, self.calls = remedy, (remedy,) if isinstance(remedy, Remedy) else ()
 
 
 @contextmanager

@@ -11,12 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from soulsgraph.results.files import api_call
 from soulsgraph.runs.plan import RENAMED_PRESETS, Plan, scenario_digest
 from soulsgraph.runs.supervision import end_orphan, lock_owner
 from soulsgraph_envs.core import files
 from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
-from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
+from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, reading, shown
 from soulsgraph_envs.core.locks import FileLock, HeldError
 from soulsgraph_policies.agents.library import SkillLibrary
 from soulsgraph_policies.agents.projects import ProjectDigest
@@ -32,7 +31,7 @@ class RunFolderError(SoulsGraphError):
     """A folder is not the expected run, or another process writes it."""
 
     def __init__(self, folder: Path, expected: str, found: str, remedy: str) -> None:
-        super().__init__(f"{folder}: expected {expected}, found {found}; {remedy}.")
+        super().__init__(f"{folder}: expected {expected}, found {found}", remedy)
 
 
 @dataclass(frozen=True)
@@ -209,7 +208,7 @@ class RunFolder(PlannedFolder[Plan]):
             begun, there = file.is_file(), path.exists()
         if not begun:
             found = "no plan.json in it" if there else "no such folder"
-            begin = f"begin one with: {api_call('RunFolder.create', path=path)}"
+            begin = Remedy("begin one with: ", "RunFolder.create", path=path)
             raise RunFolderError(path, "the folder of a run", found, _ANY if there else begin)
         where = Where(file, remedy=_REMEDY, saved=True)
         values = read_file(where)

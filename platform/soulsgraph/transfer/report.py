@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 from rich.table import Table
 
-from soulsgraph.results.files import api_call
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import text_table, write_results, write_rows
 from soulsgraph.runs.evaluate import (
@@ -38,7 +37,7 @@ from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.combat.rollout import Doubles, Episodes, Flags, Integers
 from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.config import Where, read_file
-from soulsgraph_envs.core.errors import SoulsGraphError, shown
+from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, shown
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import Seeds, derive_seeds, uniforms
@@ -500,8 +499,8 @@ def measure(run: RunFolder, question: Question, on_played: OnFinished = lambda c
     versions, fights = versions_of(run, question.home), _fights(question.home, question.scenario)
     if question.home != run.plan.scenario and not was_trained_on(run, question.home):
         raise SoulsGraphError(
-            f"`home`: expected a scenario that skills of {run.path} were trained on, found {question.home!r}; "
-            f"see {api_call('check_library', run=run.path)}."
+            f"`home`: expected a scenario that skills of {run.path} were trained on, found {question.home!r}",
+            Remedy("see ", "check_library", run=run.path),
         )
     home, shifted = (Laboratory(run, question, domain, on_played) for domain in (question.home, question.scenario))
     order = run.plan.skill_graph.order
@@ -561,7 +560,7 @@ def saved_recommendation(run: RunFolder, home: str, scenario: str) -> tuple[str,
     path = run.path / "results" / f"{transfer_name(run, home, scenario)}.json"
     if not path.exists():
         return None
-    where = Where(path, remedy=f"measure anew: {api_call('save_transfer', run=run.path, scenario=scenario)}")
+    where = Where(path, remedy=Remedy("measure anew: ", "save_transfer", run=run.path, scenario=scenario))
     values = read_file(where)
     found = Key(values if isinstance(values, dict) else {})
     key = Key({"versions": versions_of(run, home), "fights": _fights(home, scenario), "thresholds": _thresholds()})

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from soulsgraph.results.files import api_call
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import write_results
 from soulsgraph.runs import evaluate as evaluating
@@ -28,7 +27,7 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer.recovery import scratch_arm
 from soulsgraph.transfer.report import cells_table
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
 from soulsgraph_envs.core.files import temporary_folder
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import Weights
@@ -150,8 +149,8 @@ def measure_retention(
     lineage.expect_present(run, domains)
     if len(domains) < 2:
         raise SoulsGraphError(
-            f"{run.path}: expected a run adapted to another scenario, found one that knows {domains[0]} only; "
-            f"adapt it first: {api_call('adaptation_stages', run=run.path)}."
+            f"{run.path}: expected a run adapted to another scenario, found one that knows {domains[0]} only",
+            Remedy("adapt it first: ", "adaptation_stages", run=run.path),
         )
     size, order = len(domains), run.plan.skill_graph.order
     with stage_progress("retention", size * (size + 1) + 2 * (size - 1), display, unit="settings") as progress:
@@ -253,7 +252,7 @@ class TrainingTransfer:
     domain: str
     curve: SuccessCurve
     alone: SuccessCurve | None
-    remedy: str
+    remedy: Remedy
 
     @property
     def forward_transfer(self) -> float | None:
@@ -292,7 +291,7 @@ def training_transfer(run: RunFolder, domain: str, seed: int) -> TrainingTransfe
     scratch = scratch_arm(run, domain, budget)
     trained = scratch and all(scratch.library.versions(skill) for skill in run.plan.skill_graph.order)
     alone = success_curve(scratch, domain, seed) if scratch and trained else None
-    remedy = api_call("recover", run=run.path, scenario=domain, budget=budget)
+    remedy = Remedy("", "recover", run=run.path, scenario=domain, budget=budget)
     return TrainingTransfer(domain, success_curve(run, domain, seed), alone, remedy)
 
 

@@ -10,11 +10,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.results.files import api_call
 from soulsgraph.runs.lineage import branch, cards_of
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
-from soulsgraph_envs.core.errors import UnknownNameError
+from soulsgraph_envs.core.errors import Remedy, UnknownNameError
 from soulsgraph_envs.core.files import WriteError
 
 #: Where the agents lie, a folder each.
@@ -82,7 +81,7 @@ def open_own_run(path: Path) -> RunFolder:
         SoulsGraphError: as `RunFolder.open`.
     """
     if is_agent(path):
-        remedy = f"copy it first: {api_call('copy_agent', name=path, path='DIR')}"
+        remedy = Remedy("copy it first: ", "copy_agent", name=path, path="DIR")
         raise RunFolderError(path, "a run folder to write into", "an agent of the zoo, which stays as it is", remedy)
     return RunFolder.open(path)
 

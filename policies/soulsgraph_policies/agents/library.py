@@ -51,7 +51,7 @@ class LibraryError(SoulsGraphError):
     """An artifact is missing, damaged, or not the expected one."""
 
     def __init__(self, source: object, expected: str, found: object, remedy: str = RESTORE) -> None:
-        super().__init__(f"{source}: expected {expected}, found {found}; {remedy}.")
+        super().__init__(f"{source}: expected {expected}, found {found}", remedy)
 
 
 Arrays = dict[str, npt.NDArray[Any]]

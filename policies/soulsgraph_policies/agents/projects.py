@@ -51,7 +51,7 @@ class ProjectError(SoulsGraphError):
     """A project cannot be loaded, is missing, or is not the expected one."""
 
     def __init__(self, source: object, expected: str, found: object, remedy: str = "correct the project") -> None:
-        super().__init__(f"{source}: expected {expected}, found {found}; {remedy}.")
+        super().__init__(f"{source}: expected {expected}, found {found}", remedy)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 from soulsgraph.cli import main
 from soulsgraph.cli.remedies import stopped
 from soulsgraph.runs.progress import Interruption, interruptible, terminable
+from soulsgraph_envs.core.errors import Remedy
 
 
 @pytest.mark.parametrize("command", ["transfer", "retention", "table", "evaluate", "report", ""])
@@ -28,7 +29,7 @@ def test_a_command_that_goes_on_by_itself_says_so(command):
 
 
 def test_a_message_with_a_remedy_gets_no_other():
-    found = stopped("stopped. Go on with: `do_units(folder='my runs')`", "reproduce")
+    found = stopped(Interruption("stopped. ", Remedy("Go on with: ", "do_units", folder="my runs")), "reproduce")
     assert found == "stopped. Go on with: soulsgraph reproduce --resume --out 'my runs'"
 
 

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import errno
 import os
+import pickle
 import re
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from soulsgraph.cli.front import COMMANDS
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.paper.records import load_reproductions
 from soulsgraph.paper.study import DESCRIPTION
-from soulsgraph.results.files import api_call
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import WinRateTable, read_rows
 from soulsgraph.results.terminal import OutputConsole
@@ -24,7 +24,7 @@ from soulsgraph.runs.evaluate import allowed_rows
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.core.config import Where, read_file
-from soulsgraph_envs.core.errors import ReadError, SoulsGraphError
+from soulsgraph_envs.core.errors import ReadError, Remedy, SoulsGraphError
 from soulsgraph_envs.games.doctor import Check
 from soulsgraph_envs.games.standin.options import StandInOptions
 from soulsgraph_policies.agents.graph import PAPER_GRAPH
@@ -78,7 +78,8 @@ def test_a_baseline_without_its_skill_is_trained_by_its_own_command(tmp_path):
     baseline = RunFolder.create(tmp_path / "base `line", Plan(graph="end-to-end"))
     with pytest.raises(SoulsGraphError) as caught:
         allowed_rows(baseline)
-    found = in_commands(str(caught.value), "table").rpartition("first: ")[2]
+    assert caught.value.remedy.function == "train_stage"
+    found = in_commands(caught.value, "table").rpartition("first: ")[2]
     assert found == f"soulsgraph baseline --resume --run '{baseline.path}'."
 
 
@@ -89,7 +90,7 @@ def test_each_name_in_a_remedy_is_one_that_a_message_of_the_library_has():
     fields = {field.name for field in dataclasses.fields(StandInOptions)}
     assert not [name for name in options - opening - fields if f"`{name}`" not in source]
     assert not [name for name in opening if f'"{name}"' not in source]
-    calls = {word for word in re.findall(r"""api_call\(["']([A-Za-z_.]+)["']""", source)}
+    calls = {word for word in re.findall(r"""Remedy\(\s*(?:f?"[^"]*"|\w+),\s*"([A-Za-z_.]+)",""", source)}
     assert calls == {*remedies._COMMANDS}
 
 
@@ -119,26 +120,36 @@ def test_each_name_in_a_remedy_is_one_that_a_message_of_the_library_has():
             "start it with `ray start --head` or correct --address",
         ),
         ("`train_stage`", "train", "`train_stage`"),
-        (api_call("train_stage", run=Path("a run"), skill="dodge"), "table", "soulsgraph train dodge --run 'a run'"),
+        (Remedy("", "train_stage", run=Path("a run"), skill="dodge"), "table", "soulsgraph train dodge --run 'a run'"),
         (
-            api_call("RunFolder.create", path="r"),
+            Remedy("", "RunFolder.create", path="r"),
             "train",
             "soulsgraph curriculum --run r or soulsgraph baseline --run r",
         ),
-        (api_call("ReproductionFolder.create", path="r"), "report", "soulsgraph reproduce --out r"),
-        (api_call("do_units", folder="r"), "report", "soulsgraph reproduce --resume --out r"),
-        (api_call("adaptation_stages", run="r"), "retention", "soulsgraph adapt r --scenario NAME"),
-        (api_call("check_library", run="r"), "transfer", "soulsgraph skills r"),
-        (api_call("save_transfer", run="r", scenario="vordt"), "adapt", "soulsgraph transfer r --scenario vordt"),
+        (Remedy("", "ReproductionFolder.create", path="r"), "report", "soulsgraph reproduce --out r"),
+        (Remedy("", "do_units", folder="r"), "report", "soulsgraph reproduce --resume --out r"),
+        (Remedy("", "adaptation_stages", run="r"), "retention", "soulsgraph adapt r --scenario NAME"),
+        (Remedy("", "check_library", run="r"), "transfer", "soulsgraph skills r"),
+        (Remedy("", "save_transfer", run="r", scenario="vordt"), "adapt", "soulsgraph transfer r --scenario vordt"),
         (
-            api_call("recover", run="r", scenario="vordt", budget=800),
+            Remedy("", "recover", run="r", scenario="vordt", budget=800),
             "retention",
             "soulsgraph recovery r --scenario vordt --budget 800",
         ),
     ],
 )
 def test_a_remedy_of_the_library_is_told_in_commands_and_options(message, command, told):
-    assert in_commands(message, command) == told
+    calls = [message] if isinstance(message, Remedy) else []
+    assert in_commands(message, command, calls) == told
+    assert in_commands(SoulsGraphError("expected more", message), command) == f"expected more; {told}."
+
+
+def test_an_error_keeps_its_remedies_between_processes_and_those_of_the_errors_that_it_repeats():
+    errors = [SoulsGraphError("nothing", Remedy("begin: ", "RunFolder.create", path=name)) for name in "ab"]
+    summary = SoulsGraphError("; ".join(map(str, errors)), repeated=pickle.loads(pickle.dumps(errors)))
+    assert summary.calls == (errors[0].remedy, errors[1].remedy)
+    words = (f"soulsgraph curriculum --run {name} or soulsgraph baseline --run {name}" for name in "ab")
+    assert in_commands(summary, "train") == "; ".join(f"nothing; begin: {one}." for one in words)
 
 
 def test_the_command_line_words_the_remedies_of_errors(refuse, tmp_path):
@@ -158,7 +169,7 @@ def test_records_are_written_where_they_can_be(tmp_path):
     def remedy(folder: Path) -> str:
         with pytest.raises(SoulsGraphError) as caught:
             load_reproductions([folder])
-        return in_commands(str(caught.value), "report").rpartition("; ")[2]
+        return in_commands(caught.value, "report").rpartition("; ")[2]
 
     assert remedy(tmp_path / "new") == f"write one with: soulsgraph reproduce --out {tmp_path / 'new'}."
     assert remedy(tmp_path) == "name the folder of a reproduction."

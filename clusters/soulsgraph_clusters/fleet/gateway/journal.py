@@ -49,7 +49,7 @@ class JournalError(SoulsGraphError):
     """A journal is damaged, another stage's, or written by another process."""
 
     def __init__(self, path: Path, expected: str, found: object, remedy: str = _REMEDY) -> None:
-        super().__init__(f"{path}: expected {expected}, found {found}; {remedy}.")
+        super().__init__(f"{path}: expected {expected}, found {found}", remedy)
 
 
 @dataclass

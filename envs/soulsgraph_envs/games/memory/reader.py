@@ -45,7 +45,7 @@ class NoPermissionError(RefusedError):
     """The process belongs to another user, or the system forbids reading it."""
 
     def __init__(self, pid: int, remedy: str) -> None:
-        super().__init__(f"process {pid}: expected permission to read its memory, found none; {remedy}.")
+        super().__init__(f"process {pid}: expected permission to read its memory, found none", remedy)
 
 
 class Module(NamedTuple):
