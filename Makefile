@@ -11,7 +11,7 @@ CHAOS_OUT ?= docs/results/chaos
 MERMAID := 11.9.0
 IFRAME_WORKER := 1.0.4
 # Several files of tests beside each other; one whose worker dies is named (docs/testing.md).
-TESTS := .venv/bin/pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+TESTS := .venv/bin/pytest --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 # Which fight the pictures of the pages show.
 PICTURED ?= iudex-phase1-best-0 --seed 1000003
 
@@ -38,18 +38,18 @@ curriculum: .venv/ready
 # All but what is marked slow.
 test: .venv/ready screen
 	.venv/bin/python -m soulsgraph.runs.precompile
-	$(TESTS) -m "not slow"
+	$(TESTS) -n auto -m "not slow"
 
 # Of that the world's without running games, the mind's, and what holds for the tree.
 test-quick: .venv/ready screen
 	.venv/bin/python -m soulsgraph.runs.precompile
-	$(TESTS) -m "not slow" --ignore=tests/envs/games tests/envs tests/policies \
+	$(TESTS) -n logical -m "not slow" --ignore=tests/envs/games tests/envs tests/policies \
 		tests/test_structure.py tests/test_words.py tests/test_docs.py
 
 # What is marked slow, and the oldest of each dependency.
 test-slow: .venv/ready screen
 	.venv/bin/python -m soulsgraph.runs.precompile
-	$(TESTS) -m slow
+	$(TESTS) -n auto -m slow
 	.venv/bin/python tests/oldest_dependencies.py
 
 # Also where it is switched off outside: the tests start hundreds of processes, each of which would compile the modules.

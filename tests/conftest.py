@@ -36,11 +36,15 @@ settings.load_profile("patient")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return how many workers `-n auto` starts: two for a processor, for tests of games and Ray mostly wait."""
+    """Return how many workers `-n auto` starts: two for a processor, for tests of games and Ray mostly wait.
+
+    `-n logical` starts one for a processor, where tests mostly compute.
+    """
     # Imported here: what this file imports above is not checked.
     from soulsgraph_envs.core.machine import usable_processors
 
-    return min(2 * usable_processors(), _MOST_WORKERS)
+    for_each = 1 if config.option.numprocesses == "logical" else 2
+    return min(for_each * usable_processors(), _MOST_WORKERS)
 
 
 #: The files that take longest, which one worker runs: at the end the others would wait for it.
