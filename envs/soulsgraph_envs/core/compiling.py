@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pickle
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
@@ -13,6 +14,7 @@ from zlib import crc32
 
 from llvmlite import binding
 from numba import config, njit
+from numba.core.caching import IndexDataCacheFile
 
 from soulsgraph_envs.core.machine import is_writable, private_temporary_folder, user_folder
 
@@ -20,6 +22,17 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: The private folder of a user who has no other.
 _TEMPORARY = "soulsgraph-compiled"
+#: What reading pickled code raises that names classes of another version, or was cut short.
+_UNREADABLE = (
+    AttributeError,
+    ImportError,
+    EOFError,
+    TypeError,
+    ValueError,
+    IndexError,
+    KeyError,
+    pickle.UnpicklingError,
+)
 
 
 def compiled(function: Function) -> Function:
@@ -50,12 +63,38 @@ def cached(**options: Any) -> Callable[[Function], Function]:
         before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
         try:
             with suppress(RuntimeError):  # Another order of places was chosen for numba, and none can be written.
-                return cast(Function, njit(cache=True, **options)(function))
+                return _reading_what_fits(cast(Function, njit(cache=True, **options)(function)))
             return cast(Function, njit(**options)(function))
         finally:
             config.CACHE_DIR = before
 
     return compile
+
+
+class _FittingCache(IndexDataCacheFile):
+    """Kept code of which nothing is taken that this version of us cannot read, so that it is compiled anew.
+
+    An index names classes of ours; one that was renamed since, or half a file, ends numba with its own error.
+    """
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            return cast(dict[Any, str], super()._load_index())
+        except _UNREADABLE:
+            return {}
+
+    def _load_data(self, name: str) -> Any:
+        try:
+            return super()._load_data(name)
+        except _UNREADABLE as error:
+            raise OSError(f"{name} is not this version's") from error
+
+
+def _reading_what_fits(function: Function) -> Function:
+    kept = getattr(getattr(function, "_cache", None), "_cache_file", None)
+    if isinstance(kept, IndexDataCacheFile):
+        kept.__class__ = _FittingCache
+    return function
 
 
 @cache
