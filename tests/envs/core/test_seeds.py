@@ -59,6 +59,7 @@ _COUNTED = {
     "sampler.py Sampler._begin": "the same, in the numbers of the episodes",
     "admission.py Admission.task_for": "the number of a game's boot, which the head counts beside the journal",
     "client.py GameClient._start": "the plays of this boot",
+    "local_games.py LocalGamesRunner._game.order": "a number drawn for each process of a game",
     "rollout.py _retry_seeds": "the retries of a lane's start",
     "world.py StandInWorld._reset": "the loads of this process, whose seed is an option of its command",
 }
@@ -87,7 +88,7 @@ _NAMED = {
     "loop.py Combat.begin": "within one fight",
     "scripted.py Uniform.begin": "within one fight",
     "recording.py LaneExploration.begin": "within one fight",
-    "measures.py Exploration.begin": "within one fight",
+    "report.py Exploration.begin": "within one fight",
     "checking.py _Ground._play": "fights by which a project is checked",
     "doctor.py _examine_simulator": "one fight of the doctor",
     "statistics.py interquartile_mean_interval": "resamples of a figure",
