@@ -1,4 +1,7 @@
-"""The plan of a whole run: one frozen description, saved beside its results, run here or on a cluster."""
+"""The plan of a whole run: one frozen description, saved beside its results, run here or on a cluster.
+
+`run_folder` reads the one on disk and compares it with another.
+"""
 
 from __future__ import annotations
 
