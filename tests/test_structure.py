@@ -368,7 +368,7 @@ def test_every_dependency_has_a_lower_bound():
     assert not [one for one in found if ">=" not in one and "==" not in one]
 
 
-#: A noun that one other module uses lives in that module, unless it has so many lines that both read better apart.
+#: What one other module uses lives in that module, unless it has at least this many lines.
 _OWN_MODULE_LINES = 80
 #: Modules whose paths are those of the projects that they stand in for.
 _PATHS_OF_OTHERS = re.compile(r"soulsgraph_envs\.compat\.(soulsgym|eldengym)\.\w+\.")

@@ -17,7 +17,7 @@ from soulsgraph_envs.core.errors import UnavailableError
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.sampler import Chunk
 
-#: After so long it is reported that no game is connected; an error names so many of those that do not play.
+#: Seconds until it is reported that no game is connected, and how many games that do not play an error names.
 _SAY_AFTER_S, _SHOWN = 5.0, 3
 
 _logger = logging.getLogger("soulsgraph")

@@ -404,7 +404,7 @@ def streamed_picture(frame: Any) -> Picture:
 CALL_TIMEOUT_S = 1.0
 #: A server may search all of a large module when it is first asked for an attribute.
 SEARCH_TIMEOUT_S = 30.0
-#: gRPC itself reconnects, ever more slowly; the first try comes soon, as a game PC's server restarts quickly.
+#: gRPC itself reconnects, at growing intervals; the first is short, as a game PC's server restarts quickly.
 _BACK_OFF = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
