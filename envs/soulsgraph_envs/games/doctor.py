@@ -472,13 +472,13 @@ def _check_served(settings: GameSettings, topic: str, link: Link) -> list[Check]
     with entries.failing("fields", "load a character and stand before the boss"):
         reading = link.read()
         check_online(checks, reading)
-        for entry in unaddressed(reading, _map_of(settings)):
+        for entry in unaddressed(reading, map_of(settings)):
             check_entry(entries, entry)
         check_read_time(checks, link.read)
     return checks.made + entries.made
 
 
-def _map_of(settings: GameSettings) -> AddressMap | None:
+def map_of(settings: GameSettings) -> AddressMap | None:
     """Return the settings' address map; None if it cannot be read, or for an attribute file of one's own."""
     try:
         return load_address_map(settings.map)
@@ -506,7 +506,7 @@ def examine(games: Sequence[GameSettings]) -> list[Check]:
 
 
 def _examine_memory(settings: GameSettings) -> list[Check]:
-    address_map = _map_of(settings)
+    address_map = map_of(settings)
     bindings = settings.bindings or (address_map.bindings if address_map else "")
     return check_keyboard(settings.display, bindings) + check_memory_game(settings)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _BAD_INPUT = 2
 
 #: Modules of commands that know no skills, or load the projects by themselves.
-_WITHOUT_PROJECTS = ("doctor", "games", "host")
+_WITHOUT_PROJECTS = ("doctor", "games", "host", "saves")
 #: Commands with options of a plan, whose flags can be given either way.
 _PLANNING = ("train", "curriculum", "baseline", "compare", "reproduce", "import-sb3", "clone")
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
+from soulsgraph.cli.remedies import command_line
 from soulsgraph.results.terminal import TextTable
 from soulsgraph_envs.core.compiling import cache_folder, cache_remark
 from soulsgraph_envs.core.extras import pip_install
@@ -30,6 +31,7 @@ def doctor(
     output: OutputOptions = DEFAULT_OUTPUT,
     driver: Literal["simulator", "memory", "siphon"] = "simulator",
     games: Path | None = None,
+    setup: Path | None = None,
     fleet: Path | None = None,
 ) -> None:
     """Report what this machine can do, with the remedy beside each failure; exit 1 if something fails.
@@ -37,18 +39,29 @@ def doctor(
     Args:
         driver: Driver to examine, if no games are given.
         games: TOML file of real-time games to examine, one after the other.
+        setup: Games file to write for the game that runs here, or is that of the games given: ask what no reading
+            shows, press each bound key once and look at what the game does.
         fleet: TOML file of a fleet whose head this machine is; `soulsgraph fleet plan` examines its game PCs.
     """
     # Imported here: no other command needs the drivers of real-time games.
     from soulsgraph_envs.games.doctor import examine
 
-    wanted = load_games(games) if games else (GameSettings(driver=driver),)
-    checks = check_machine() + examine(wanted) + check_user() + check_training()
+    written: list[str] = []
+    if setup is not None:
+        from soulsgraph.cli.setup import set_up
+
+        examined = set_up(setup, games)
+        go_on = command_line("evaluate", "RUN", "--games", setup, "--episodes", "1")
+        written = [f"{setup}: written, with dry_run, which presses keys and writes nothing into the game; try: {go_on}"]
+    else:
+        examined = examine(load_games(games) if games else (GameSettings(driver=driver),))
+    checks = check_machine() + examined + check_user() + check_training()
     if fleet is not None:
         checks += _check_fleet(fleet)
     passed = all(check.passed for check in checks)
     show(checks, output.console)
-    output.show({"passed": passed, "checks": [asdict(check) for check in checks]})
+    plain: dict[str, object] = {"passed": passed, "checks": [asdict(check) for check in checks]}
+    output.show(plain if setup is None else plain | {"games": str(setup)}, *written)
     if not passed:
         sys.exit(1)
 

@@ -161,6 +161,10 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
         "doctor": Command(
             "doctor", "Report what this machine can do, with the remedy beside each failure; exit 1 if something fails."
         ),
+        "saves": Command(
+            "saves",
+            "Find the saves of a game on this PC, copy them before an agent plays, and put a copy back afterwards.",
+        ),
         "standin": Command(
             "games",
             "Run the stand-in game: the simulator as a program with a window, keys and a memory like the real game's.",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _BY_NAME: Mapping[str, str] = {
     **dict.fromkeys(("folder", "folders", "side_by_side"), "RUN|AGENT"),
     **dict.fromkeys(("run", "runs", "copy", "out", "spool", "earlier", "variants", "recordings", "record"), "DIR"),
-    **dict.fromkeys(("games", "fleet", "settings", "skill_options"), "FILE.toml"),
+    **dict.fromkeys(("games", "fleet", "settings", "setup", "skill_options"), "FILE.toml"),
     **dict.fromkeys(("ca", "certificate", "key"), "FILE.pem"),
     **{kind: f"FILE.{kind}" for kind in ("mp4", "gif", "png")},
     "token_file": "FILE",
@@ -101,7 +101,8 @@ _WRITTEN = ("run", "runs", "out", "copy", "html", "mp4", "gif", "png", "record",
 _WRITTEN_BY: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("adapt", "table"), ("folder",)),
     **dict.fromkeys(("recovery", "transfer", "retention", "report"), ("folders",)),
-    "init": ("folder",),
+    **dict.fromkeys(("init", "restore"), ("folder",)),
+    "doctor": ("setup",),
     **dict.fromkeys(("token", "certificates", "drain"), ("fleet",)),
 }
 _READ_BY: Mapping[str, tuple[str, ...]] = {"status": ("run",), "replay": ("run",)}

@@ -104,6 +104,7 @@ _OF_COMMAND: Mapping[str, Mapping[str, str]] = {
     "recovery": {"after": "--home"},
     "reproduce": {"path": "--out"},
     "serve-siphon": {name: _option(name) for name in ("certificate", "key", "speed", "token_file")},
+    "saves": {"folder": "--folder"},
     "standin": {name: _option(name) for name in ("seconds", "speed")},
 }
 #: Calls in remedies of the library, and the command that makes each.

@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from fakes.keys import virtual_screen
 from fakes.waiting import PATIENCE_S
 from soulsgraph.cli.doctor import check_machine, check_training, check_user, show
 from soulsgraph_envs.core.machine import Memory
 from soulsgraph_envs.games.doctor import Check
+from soulsgraph_envs.games.realtime.link import load_games
+from soulsgraph_envs.games.setup import EFFECTS, questions
+from soulsgraph_envs.games.standin.options import StandInOptions
+from soulsgraph_envs.games.standin.process import StandInProcess
 
 PAGE = [
     Check("The game", "window", "ok", "[bold]not markup[/bold]"),
@@ -21,10 +26,10 @@ PAGE = [
 ]
 
 
-def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
+def doctor(*arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).with_name("soulsgraph")), "doctor", *arguments]
     screenless = {name: value for name, value in os.environ.items() if name != "DISPLAY"}
-    return subprocess.run(command, capture_output=True, text=True, env=screenless, timeout=PATIENCE_S)
+    return subprocess.run(command, capture_output=True, text=True, env=screenless, timeout=PATIENCE_S, input=typed)
 
 
 def test_training_needs_the_release_of_ray_it_was_built_on() -> None:
@@ -98,3 +103,46 @@ def test_a_user_without_a_place_for_what_lasts_is_told(monkeypatch: pytest.Monke
     assert "set HOME" in home.remedy
     assert (code.status, code.remedy.partition(" to ")[0]) == ("warn", "set NUMBA_CACHE_DIR")
     assert "every process compiles it anew" in code.found
+
+
+@pytest.mark.slow
+def test_a_setup_asks_presses_each_key_and_writes_a_games_file_that_writes_nothing(tmp_path: Path) -> None:
+    found, written = tmp_path / "found.toml", tmp_path / "games.toml"
+    asked = questions("Dark Souls III")
+    answers = "what?\nNO\n" + "y\n" * (len(asked) - 1) + "\n"
+    with virtual_screen() as display, StandInProcess(StandInOptions(display=display, at="bonfire", settings=found)):
+        done = doctor("--setup", str(written), "--games", str(found), "--json", typed=answers)
+    told = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert done.returncode == 1, "one answer was no"
+    assert [name for name, check in told.items() if check["status"] == "fail"] == [asked[0].name]
+    assert told[asked[0].name]["remedy"] == asked[0].remedy
+    pressed = [str(control.name).lower() for control in EFFECTS]
+    assert [told[name]["status"] for name in pressed] == ["ok"] * len(pressed), done.stderr
+    (settings,) = load_games(written)
+    assert settings.dry_run
+    assert settings.map == "dark-souls-3-1.15.2"
+    assert all(one.text in done.stderr for one in asked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("games", "typed", "expected"),
+    [
+        ("", "", "expected a game that runs, one of"),
+        ('[[games]]\ndriver = "simulator"\n', "", "expected one game that runs, found the simulator"),
+        ("[[games]]\n[[games]]\n", "", "expected one game that runs, found 2 games"),
+        ("[[games]]\npid = 1\n", "y\n", "expected an answer, found the end of what is typed"),
+    ],
+)
+def test_a_setup_that_cannot_begin_is_one_line_and_writes_nothing(
+    tmp_path: Path, games: str, typed: str, expected: str
+) -> None:
+    (tmp_path / "given.toml").write_text(games)
+    given = ("--games", str(tmp_path / "given.toml")) if games else ()
+    done = doctor("--setup", str(tmp_path / "games.toml"), *given, typed=typed)
+    # Another test's stand-in may run meanwhile: it is then the game that is found.
+    if not games and "questions that no reading answers" in done.stderr:
+        expected = "expected an answer"
+    assert done.returncode == 2
+    assert expected in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "games.toml").exists()

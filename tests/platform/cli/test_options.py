@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout, suppress
 from dataclasses import MISSING, fields, is_dataclass
+from importlib import import_module
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -16,8 +17,9 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import pytest
 import tyro
 
-from soulsgraph.cli import data, fleet, main, make_app, zoo
+from soulsgraph.cli import data, main, make_app
 from soulsgraph.cli.commands import StudyOptions, study_values
+from soulsgraph.cli.front import command_lines
 from soulsgraph.cli.options import EvaluationOptions, FightOptions, PlanOptions, SessionOptions, plan_values
 from soulsgraph.cli.output import JobFolder, OutputOptions, RunOptions, check_kept, written_names
 from soulsgraph.cli.projects import ComparedOptions
@@ -30,7 +32,9 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.realtime.link import DRIVERS
 from soulsgraph_envs.games.standin.options import ServingOptions, StandInOptions
 
-_GROUPS = {"data": data.ACTIONS, "fleet": fleet.ACTIONS, "zoo": zoo.ACTIONS}
+_GROUPS = {command: {} for command, *actions in command_lines() if actions}
+for _group, _action in (words for words in command_lines() if len(words) > 1):
+    _GROUPS[_group][_action] = import_module(f"soulsgraph.cli.{_group}").ACTIONS[_action]
 COMMANDS = {name: spec.target for name, spec in make_app(())._subcommands.items() if name not in _GROUPS} | {
     f"{group} {name}": action for group, actions in _GROUPS.items() for name, action in actions.items()
 }
@@ -172,7 +176,7 @@ def test_options_given_with_the_fields_defaults_make_the_same_plan_and_study(tmp
 _READ = {
     *("folder", "folders", "who", "fights", "fight", "file", "project", "graphs", "side_by_side", "run", "fleet"),
     *("games", "settings", "skill_options", "ca", "certificate", "key", "token_file", "statistics", "beside"),
-    *("earlier", "variants"),
+    *("earlier", "variants", "copied"),
 }
 
 

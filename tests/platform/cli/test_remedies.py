@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph.cli import commands, data, fleet, main, remedies, zoo
+from soulsgraph.cli import commands, main, remedies
 from soulsgraph.cli.doctor import show
-from soulsgraph.cli.front import COMMANDS
+from soulsgraph.cli.front import COMMANDS, command_lines
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.paper.records import load_reproductions
 from soulsgraph.paper.study import DESCRIPTION
@@ -66,8 +66,7 @@ def test_every_command_and_option_that_the_command_line_names_exists(monkeypatch
     named = [(place, word) for place, text in _named() for word in re.findall(r"^soulsgraph ([a-z][a-z-]*)", text)]
     assert len(named) > 5
     assert not [(place, word) for place, word in named if word not in known]
-    groups = (("data", data.ACTIONS), ("fleet", fleet.ACTIONS), ("zoo", zoo.ACTIONS))
-    lines = [(), *((name,) for name in known), *((group, action) for group, actions in groups for action in actions)]
+    lines = [(), *((name,) for name in known), *command_lines()]
     options = {option for line in lines for option in re.findall(r"--[a-z][a-z-]+", _help(monkeypatch, capsys, *line))}
     used = [(place, option) for place, text in _named() for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)]
     assert len(used) > 30
