@@ -34,7 +34,7 @@ MODULES = {
     "soulsgym.envs.darksouls3.vordt": "soulsgym.environments",
     "soulsgym.envs.game_state": "soulsgym.fight",
     "soulsgym.envs.soulsenv": "soulsgym.environments",
-    "soulsgym.exception": "soulsgym.exception",
+    "soulsgym.exception": "soulsgym.fight",
     "soulsgym.games": "",
     "soulsgym.games.game": "soulsgym.static",
     "soulsgym.wrappers": "soulsgym.environments",

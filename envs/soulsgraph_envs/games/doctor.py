@@ -24,17 +24,17 @@ from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
-from soulsgraph_envs.games.keyboard.device import KeyDevice, load_bindings
-from soulsgraph_envs.games.keyboard.guarded_device import HeldKeys, find_window, keyboard_layout, open_key_device
-from soulsgraph_envs.games.keyboard.user32 import is_administrator, is_key_down
-from soulsgraph_envs.games.keyboard.x11 import XTestDevice
-from soulsgraph_envs.games.memory.address_map import AddressMap, load_address_map
-from soulsgraph_envs.games.memory.link import AttachedGame, GameMemory, attach_game, open_process
-from soulsgraph_envs.games.memory.reader import BadAddressError, Reader
+from soulsgraph_envs.games.address_map import AddressMap, load_address_map
+from soulsgraph_envs.games.cycle_timer import CycleTimer
+from soulsgraph_envs.games.guarded_device import HeldKeys, find_window, keyboard_layout, open_key_device
+from soulsgraph_envs.games.keys import KeyDevice, load_bindings
+from soulsgraph_envs.games.link import DRIVERS, FIELDS, SIMULATOR, GameSettings, Link, Reading
+from soulsgraph_envs.games.memory_link import AttachedGame, GameMemory, attach_game, open_process
+from soulsgraph_envs.games.memory_reader import BadAddressError, Reader
 from soulsgraph_envs.games.opening import make_link
-from soulsgraph_envs.games.realtime.cycle_timer import CycleTimer
-from soulsgraph_envs.games.realtime.link import DRIVERS, FIELDS, SIMULATOR, GameSettings, Link, Reading
-from soulsgraph_envs.games.realtime.readings import supplied_raws
+from soulsgraph_envs.games.readings import supplied_raws
+from soulsgraph_envs.games.user32 import is_administrator, is_key_down
+from soulsgraph_envs.games.x11 import XTestDevice
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 
@@ -111,7 +111,7 @@ _CAP_SYS_PTRACE = 19
 _MOST_LATE_MS = 5.0
 _CLOCK_HZ, _CLOCK_S = 60.0, 2.0
 #: Run in a process of its own: on a bad day the import ends it without a word.
-_PROBE = "from soulsgraph_envs.games.memory.pymeow_reader import load_pymeow; load_pymeow()"
+_PROBE = "from soulsgraph_envs.games.pymeow_reader import load_pymeow; load_pymeow()"
 _PYMEOW_REMEDY = "install the archive of github.com/qb-0/pyMeow/releases with pip; PyPI's pymeow is another package"
 #: No game binds it by default, and it types nothing; with its virtual-key code of winuser.h.
 HARMLESS, _CODE = "right_shift", 0xA1
@@ -446,7 +446,7 @@ def check_siphon_game(settings: GameSettings) -> list[Check]:
 
 
 def _check_way(checks: Checks, settings: GameSettings) -> None:
-    from soulsgraph_envs.games.siphon.link import is_local, unprotected
+    from soulsgraph_envs.games.siphon_link import is_local, unprotected
 
     if is_local(settings):
         checks.ok(_WAY, "within this machine, or through a tunnel")
@@ -457,7 +457,7 @@ def _check_way(checks: Checks, settings: GameSettings) -> None:
 
 
 def _check_served(settings: GameSettings, topic: str, link: Link) -> list[Check]:
-    from soulsgraph_envs.games.siphon.link import SiphonLink
+    from soulsgraph_envs.games.siphon_link import SiphonLink
 
     checks, entries = Checks(topic), Checks("Fields")
     checks.ok(_SERVER, f"answers, with the game's window {'' if link.focused() else 'not '}at the front")

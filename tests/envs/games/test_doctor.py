@@ -9,6 +9,7 @@ import pytest
 from fakes.keys import PlainWindow, virtual_screen
 from fakes.memory import FakeProcess, FakeReader
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
+from soulsgraph_envs.games.address_map import load_address_map
 from soulsgraph_envs.games.doctor import (
     Check,
     Checks,
@@ -23,10 +24,9 @@ from soulsgraph_envs.games.doctor import (
     examine,
     unaddressed,
 )
-from soulsgraph_envs.games.keyboard.x11 import open_display
-from soulsgraph_envs.games.memory.address_map import load_address_map
-from soulsgraph_envs.games.memory.reader import Module
-from soulsgraph_envs.games.realtime.link import FIELDS, GameSettings
+from soulsgraph_envs.games.link import FIELDS, GameSettings
+from soulsgraph_envs.games.memory_reader import Module
+from soulsgraph_envs.games.x11 import open_display
 
 #: Nobody listens on the discard port.
 NOBODY = "127.0.0.1:9"

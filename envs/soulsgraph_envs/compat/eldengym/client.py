@@ -28,9 +28,9 @@ from soulsgraph_envs.compat.eldengym.world import (
 from soulsgraph_envs.core.config import find
 from soulsgraph_envs.core.errors import NO_COPY, GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
-from soulsgraph_envs.games.realtime.link import ELDENGYM_OPERATIONS, GameSettings, LinkError, Operations
-from soulsgraph_envs.games.siphon.attributes import AttributeFile, load_attributes
-from soulsgraph_envs.games.siphon.link import (
+from soulsgraph_envs.games.link import ELDENGYM_OPERATIONS, GameSettings, LinkError, Operations
+from soulsgraph_envs.games.siphon_attributes import AttributeFile, load_attributes
+from soulsgraph_envs.games.siphon_link import (
     SEARCH_TIMEOUT_S,
     SiphonCalls,
     SiphonClient,

@@ -18,8 +18,7 @@ from soulsgraph_envs.compat.soulsgym.environments import (
     SoulsEnvDemo,
     VordtEnv,
 )
-from soulsgraph_envs.compat.soulsgym.exception import SoulsGymException
-from soulsgraph_envs.compat.soulsgym.fight import GameState
+from soulsgraph_envs.compat.soulsgym.fight import GameState, SoulsGymException
 
 #: The ids under which an agent finds the environments.
 available_envs = ["SoulsGymIudex-v0", "SoulsGymIudexImg-v0", "SoulsGymIudexDemo-v0", "SoulsGymVordt-v0"]

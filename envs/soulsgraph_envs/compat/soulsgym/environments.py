@@ -16,22 +16,20 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Space
 from gymnasium.wrappers import TransformObservation
 
-from soulsgraph_envs.compat.soulsgym.exception import (
-    GameStateError,
-    InvalidGameSettings,
-    LockOnFailure,
-    ResetError,
-    ResetNeeded,
-    SoulsGymException,
-)
 from soulsgraph_envs.compat.soulsgym.fight import (
     ACTIONS,
     DATA,
     NOTHING,
     Floats,
     GameState,
+    GameStateError,
+    InvalidGameSettings,
     LockOn,
+    LockOnFailure,
     Observer,
+    ResetError,
+    ResetNeeded,
+    SoulsGymException,
     load_fight,
     valid_actions,
 )
@@ -41,7 +39,7 @@ from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import checked_seed
 from soulsgraph_envs.core.state import Control
-from soulsgraph_envs.games.realtime.link import SIMULATOR
+from soulsgraph_envs.games.link import SIMULATOR
 from soulsgraph_envs.render.pictures import PictureWindow, is_size
 
 #: The game has no lock during a throw.
