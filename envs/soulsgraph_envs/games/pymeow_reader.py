@@ -13,16 +13,8 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.games import memory_reader
 from soulsgraph_envs.games.link import RefusedError
-from soulsgraph_envs.games.memory_reader import (
-    BadAddressError,
-    Module,
-    NoPermissionError,
-    ProcessGoneError,
-    Reader,
-    Region,
-    only_process,
-)
 
 #: Of Windows' _controlfp: the bits for such numbers, and the setting that keeps them.
 _MASK, _KEEP = 0x03000000, 0x00000000
@@ -86,7 +78,7 @@ def _in_its_place() -> str:
     return "PyPI's pymeow, which fetches pictures of cats (remove it: pip uninstall pymeow)"
 
 
-class PymeowReader(Reader):
+class PymeowReader(memory_reader.Reader):
     """Read and write through pyMeow; every call is checked first, every exception one of ours."""
 
     def __init__(self, process: int | str, pymeow: ModuleType | None = None) -> None:
@@ -101,7 +93,7 @@ class PymeowReader(Reader):
         self._check(address, size)
         data = self._call(lambda: self._pymeow.r_bytes(self._process, address, size), address)
         if len(data) != size:
-            raise BadAddressError(address + len(data))
+            raise memory_reader.BadAddressError(address + len(data))
         return bytes(data)
 
     def write(self, address: int, data: bytes) -> None:
@@ -109,22 +101,22 @@ class PymeowReader(Reader):
         self._check(address, len(data))
         self._call(lambda: self._pymeow.w_bytes(self._process, address, bytes(data)), address)
 
-    def module(self, name: str) -> Module:
+    def module(self, name: str) -> memory_reader.Module:
         """Find a module by its file's name; never by the process entry's base, which may be any module's."""
         found = self._retried(lambda: list(self._pymeow.enum_modules(self._process)))
         own = [one for one in found if str(one["name"]).lower() == name.lower()]
         if not own:
             if not self.running():
-                raise ProcessGoneError(self.pid)
+                raise memory_reader.ProcessGoneError(self.pid)
             raise RefusedError(f"module {name!r}: expected it in process {self.pid}, found none; is that the game?")
-        return self.sized(Module(name, int(own[0]["base"]), int(own[0]["size"])))
+        return self.sized(memory_reader.Module(name, int(own[0]["base"]), int(own[0]["size"])))
 
-    def regions(self, module: Module) -> Sequence[Region]:
+    def regions(self, module: memory_reader.Module) -> Sequence[memory_reader.Region]:
         """Return the regions of a module as pyMeow lists them, or all of it if it lists none."""
         asked = {"name": module.name, "base": module.base, "size": module.size, "end": module.base + module.size}
         listed = self._retried(lambda: list(self._pymeow.enum_memory_regions(self._process, asked)))
-        regions = [Region(int(one["start"]), int(one["end"])) for one in listed]
-        return regions or [Region(module.base, module.base + module.size)]
+        regions = [memory_reader.Region(int(one["start"]), int(one["end"])) for one in listed]
+        return regions or [memory_reader.Region(module.base, module.base + module.size)]
 
     def running(self) -> bool:
         """Return whether the process is alive."""
@@ -143,13 +135,15 @@ class PymeowReader(Reader):
     def _find(self, name: str) -> int:
         """Find a process by its whole name: pyMeow's own search takes the first that has a part of it."""
         listed = self._retried(lambda: list(self._pymeow.enum_processes()))
-        return only_process(name, [int(one["pid"]) for one in listed if str(one["name"]).lower() == name.lower()])
+        return memory_reader.only_process(
+            name, [int(one["pid"]) for one in listed if str(one["name"]).lower() == name.lower()]
+        )
 
     def _check(self, address: int, size: int) -> None:
         if self._process is None:
-            raise ProcessGoneError(self.pid)
+            raise memory_reader.ProcessGoneError(self.pid)
         if not isinstance(address, int) or not 0 < address < _LAST_ADDRESS or not 0 < size <= _LARGEST:
-            raise BadAddressError(int(address))
+            raise memory_reader.BadAddressError(int(address))
 
     def _retried(self, call: Callable[[], _T]) -> _T:
         """Retry a call that walks all processes if one of them ended meanwhile."""
@@ -160,9 +154,9 @@ class PymeowReader(Reader):
             except self._pymeow.NimPyException as error:
                 ended = self._process is not None and not self.running()
                 if not ended and tries == _TRIES and _error_number(error) == _ACCESS_DENIED:
-                    raise NoPermissionError(self.pid, _REMEDY) from None
+                    raise memory_reader.NoPermissionError(self.pid, _REMEDY) from None
                 if ended or tries == _TRIES:
-                    raise ProcessGoneError(self.pid) from None
+                    raise memory_reader.ProcessGoneError(self.pid) from None
                 tries += 1
 
     def _call(self, call: Callable[[], _T], address: int) -> _T:
@@ -170,11 +164,11 @@ class PymeowReader(Reader):
             return call()
         except self._pymeow.NimPyException as error:
             if _error_number(error) == _NO_SUCH_PROCESS or not self.running():
-                raise ProcessGoneError(self.pid) from None
+                raise memory_reader.ProcessGoneError(self.pid) from None
             if "access required" in str(error):
-                raise NoPermissionError(self.pid, _REMEDY) from None
+                raise memory_reader.NoPermissionError(self.pid, _REMEDY) from None
             # Windows denies access to an ended process and to a page, but never rights that opening has granted.
-            raise BadAddressError(address) from None
+            raise memory_reader.BadAddressError(address) from None
 
 
 def _error_number(error: Exception) -> int:

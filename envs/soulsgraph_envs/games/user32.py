@@ -11,16 +11,7 @@ from typing import Any
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.game import Picture
-from soulsgraph_envs.games.keys import (
-    KEYS,
-    Geometry,
-    KeyboardLayout,
-    WindowInfo,
-    check_key,
-    choose_window,
-    minimised,
-    rgb_of,
-)
+from soulsgraph_envs.games import keys
 
 #: Some parts of ctypes exist on Windows only.
 _CTYPES: Any = ctypes
@@ -29,7 +20,7 @@ _SW_RESTORE, _SRCCOPY, _DIB_RGB_COLORS = 9, 0x00CC0020, 0
 _ENGLISH = 0x09
 _MOST_TITLE = 512
 _MOST_LAYOUTS = 32
-_KEYS, _BUTTONS = KEYS["pydirectinput"], KEYS["pydirectinput_buttons"]
+_KEYS, _BUTTONS = keys.KEYS["pydirectinput"], keys.KEYS["pydirectinput_buttons"]
 #: The older package sends other scan codes for these: 9D and B8 rather than 1D and 38, extended.
 _WRONG_IN_THE_OLDER = ("right_ctrl", "right_alt")
 
@@ -65,15 +56,15 @@ class User32Window:
         front.restype = ctypes.c_void_p
         return bool(front() == self._handle.value) and not self._user32.IsIconic(self._handle)
 
-    def geometry(self) -> Geometry:
+    def geometry(self) -> keys.Geometry:
         """Return the place and size of the window's inside; raises `GameError` for a minimised window."""
         inside, corner = wintypes.RECT(), wintypes.POINT()
         self._demand(self._user32.IsWindow(self._handle))
         if self._user32.IsIconic(self._handle):
-            raise minimised(self.title)
+            raise keys.minimised(self.title)
         self._demand(self._user32.GetClientRect(self._handle, ctypes.byref(inside)))
         self._demand(self._user32.ClientToScreen(self._handle, ctypes.byref(corner)))
-        return Geometry(corner.x, corner.y, inside.right, inside.bottom)
+        return keys.Geometry(corner.x, corner.y, inside.right, inside.bottom)
 
     def capture(self) -> Picture:
         """Capture the window's area of the screen."""
@@ -97,7 +88,7 @@ class User32Window:
             gdi32.DeleteObject(bitmap)
             gdi32.DeleteDC(memory)
             self._user32.ReleaseDC(None, screen)
-        return rgb_of(pixels.raw, place.height, place.width)
+        return keys.rgb_of(pixels.raw, place.height, place.width)
 
     def close(self) -> None:
         """Do nothing: the handle belongs to the game."""
@@ -109,11 +100,11 @@ class User32Window:
 
 def find_user32_window(title: str = "", pid: int = 0) -> User32Window:
     """Find one visible window; see `guarded_device.find_window`."""
-    found = choose_window(_visible(), title, pid)
+    found = keys.choose_window(_visible(), title, pid)
     return User32Window(found.handle, found.title)
 
 
-def user32_layout() -> KeyboardLayout:
+def user32_layout() -> keys.KeyboardLayout:
     """Return the layouts of the user; see `guarded_device.keyboard_layout`."""
     user32 = _library("user32")
     user32.GetKeyboardLayout.restype = ctypes.c_void_p
@@ -121,7 +112,7 @@ def user32_layout() -> KeyboardLayout:
     count = user32.GetKeyboardLayoutList(_MOST_LAYOUTS, listed)
     current = user32.GetKeyboardLayout(0)
     languages = dict.fromkeys((handle or 0) & 0xFFFF for handle in (current, *listed[:count]))
-    return KeyboardLayout(
+    return keys.KeyboardLayout(
         tuple(f"language {language:#06x}" for language in languages),
         all(language & 0x3FF == _ENGLISH for language in languages),
     )
@@ -137,8 +128,8 @@ def is_key_down(virtual_key: int) -> bool:
     return bool(_library("user32").GetAsyncKeyState(virtual_key) & 0x8000)
 
 
-def _visible() -> list[WindowInfo]:
-    user32, found = _library("user32"), list[WindowInfo]()
+def _visible() -> list[keys.WindowInfo]:
+    user32, found = _library("user32"), list[keys.WindowInfo]()
 
     def note(handle: int, _: int) -> bool:
         if user32.IsWindowVisible(ctypes.c_void_p(handle)):
@@ -146,7 +137,7 @@ def _visible() -> list[WindowInfo]:
             user32.GetWindowTextW(ctypes.c_void_p(handle), title, _MOST_TITLE)
             user32.GetWindowThreadProcessId(ctypes.c_void_p(handle), ctypes.byref(process))
             if title.value:
-                found.append(WindowInfo(title.value, process.value, handle))
+                found.append(keys.WindowInfo(title.value, process.value, handle))
         return True
 
     callback = _CTYPES.WINFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p)
@@ -176,7 +167,7 @@ class DirectInputDevice:
 
     def check(self, key: str) -> None:
         """Raise `GameError` if the package cannot send the key."""
-        check_key(key)
+        keys.check_key(key)
         if key not in _BUTTONS and _KEYS.get(key, key) not in self._sender.KEYBOARD_MAPPING:
             raise GameError(f"key {key!r}: expected one that pydirectinput can send, found none; bind another.")
         if key in _WRONG_IN_THE_OLDER and not hasattr(self._sender, "scancode_keyDown"):

@@ -11,17 +11,7 @@ from typing import Any
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.game import Picture
-from soulsgraph_envs.games.keys import (
-    KEY_NAMES,
-    KEYS,
-    Geometry,
-    KeyboardLayout,
-    WindowInfo,
-    check_key,
-    choose_window,
-    minimised,
-    rgb_of,
-)
+from soulsgraph_envs.games import keys
 
 try:
     from Xlib import XK, X
@@ -33,7 +23,7 @@ try:
 except ImportError:
     Display = None
 
-_KEYSYMS, _BUTTONS = KEYS["x11"], KEYS["x11_buttons"]
+_KEYSYMS, _BUTTONS = keys.KEYS["x11"], keys.KEYS["x11_buttons"]
 #: Bit of button 0, if there were one, in the state of the pointer: eight modifiers come before button 1.
 _FIRST_BUTTON = 7
 #: Detail of a motion that counts from where the mouse is.
@@ -77,8 +67,8 @@ class XTestDevice:
             keymap = self._open().query_keymap()
             buttons = self._open().screen().root.query_pointer().mask >> _FIRST_BUTTON
         pressed = {code for code in range(8 * len(keymap)) if keymap[code // 8] >> code % 8 & 1}
-        keys = (key for key in KEY_NAMES if key not in _BUTTONS and self._keycode(key) in pressed)
-        return (*keys, *(key for key, number in _BUTTONS.items() if buttons >> number & 1))
+        typed = (key for key in keys.KEY_NAMES if key not in _BUTTONS and self._keycode(key) in pressed)
+        return (*typed, *(key for key, number in _BUTTONS.items() if buttons >> number & 1))
 
     def close(self) -> None:
         """Disconnect from the display; a second call does nothing."""
@@ -101,7 +91,7 @@ class XTestDevice:
         return self._display
 
     def _keycode(self, key: str) -> int:
-        check_key(key)
+        keys.check_key(key)
         keycode = self._open().keysym_to_keycode(XK.string_to_keysym(_KEYSYMS.get(key, key)))
         if not keycode:
             raise GameError(
@@ -180,12 +170,12 @@ class X11Window:
                 inner = inner.query_tree().parent
             return not isinstance(inner, int) and not _is_minimised(self._display, self._window)
 
-    def geometry(self) -> Geometry:
+    def geometry(self) -> keys.Geometry:
         """Return the window's place and size."""
         with self._asking():
             size = self._window.get_geometry()
             corner = self._root.translate_coords(self._window, 0, 0)
-            return Geometry(corner.x, corner.y, size.width, size.height)
+            return keys.Geometry(corner.x, corner.y, size.width, size.height)
 
     def capture(self) -> Picture:
         """Capture the window, which must lie wholly on the screen with nothing before it.
@@ -195,14 +185,14 @@ class X11Window:
         """
         with self._asking():
             if _is_minimised(self._display, self._window):
-                raise minimised(self.title)
+                raise keys.minimised(self.title)
             size = self._window.get_geometry()
             if size.depth not in (24, 32):
                 raise GameError(
                     f"{self.title}: expected 24 bits of colour, found {size.depth}; choose another display."
                 )
             taken = self._window.get_image(0, 0, size.width, size.height, X.ZPixmap, 0xFFFFFFFF)
-        return rgb_of(taken.data, size.height, size.width)
+        return keys.rgb_of(taken.data, size.height, size.width)
 
     def close(self) -> None:
         """Disconnect from the display; a second call does nothing."""
@@ -236,31 +226,33 @@ def find_x11_window(title: str = "", pid: int = 0, display: str = "") -> X11Wind
     try:
         with raised_as("windows"):
             shown = list(_titled(connection, connection.screen().root))
-        found = choose_window(shown, title, pid, _inner_pid(pid))
+        found = keys.choose_window(shown, title, pid, _inner_pid(pid))
     except BaseException:
         close_display(connection)
         raise
     return X11Window(connection, found.handle, found.title)
 
 
-def x11_layout(display: str = "") -> KeyboardLayout:
+def x11_layout(display: str = "") -> keys.KeyboardLayout:
     """Return the layouts of an X display; see `guarded_device.keyboard_layout`."""
     connection = open_display(display)
     with raised_as("keyboard layout"), closing(connection):
         rules = bytes(_property(connection, connection.screen().root, "_XKB_RULES_NAMES") or b"").split(b"\0")
         row = {code: connection.keycode_to_keysym(code, 0) for code in _UPPER_ROW}
     names = tuple(rules[2].decode().split(",")) if len(rules) > 2 and rules[2] else ()
-    return KeyboardLayout(names, all(row[code] == XK.string_to_keysym(letter) for code, letter in _UPPER_ROW.items()))
+    return keys.KeyboardLayout(
+        names, all(row[code] == XK.string_to_keysym(letter) for code, letter in _UPPER_ROW.items())
+    )
 
 
-def _titled(display: Any, parent: Any) -> Iterator[WindowInfo]:
+def _titled(display: Any, parent: Any) -> Iterator[keys.WindowInfo]:
     """Return every window on the screen or minimised that has a title, below `parent`."""
     for window in parent.query_tree().children:
         try:
             title = _title(display, window)
             if title and (window.get_attributes().map_state == X.IsViewable or _is_minimised(display, window)):
                 process = _property(display, window, "_NET_WM_PID")
-                yield WindowInfo(title, int(process[0]) if process else 0, window)
+                yield keys.WindowInfo(title, int(process[0]) if process else 0, window)
             yield from _titled(display, window)
         except BadWindow:
             # It closed while we looked.

@@ -26,23 +26,13 @@ import psutil
 from soulsgraph_envs.core.access import TOKEN_KEY, bearer, join_address, plain_host, split_address
 from soulsgraph_envs.core.config import Where
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.games import siphon_link
 from soulsgraph_envs.games.address_map import compile_pattern
 from soulsgraph_envs.games.guarded_device import open_key_device
 from soulsgraph_envs.games.keys import MOUSE_BUTTONS, KeyDevice
 from soulsgraph_envs.games.link import LinkError
 from soulsgraph_envs.games.memory_reader import LinuxReader, Module, Reader
 from soulsgraph_envs.games.siphon_attributes import Attribute, check_attribute, displacement_at
-from soulsgraph_envs.games.siphon_link import (
-    ANSWERS,
-    MESSAGE_LIMITS,
-    SERVER_NAME,
-    from_siphon,
-    grpc,
-    messages,
-    read_or_create_token,
-    service,
-    to_siphon,
-)
 from soulsgraph_envs.games.standin.launch import ServingOptions
 from soulsgraph_envs.games.standin.recording import Recordings, ServedWindow, Sources
 from soulsgraph_envs.games.x11 import XTestDevice
@@ -68,7 +58,7 @@ _MOST_MOUSE_STEPS, _MOST_PIXELS = 1000, 2**15 - 1
 
 def _answers(method: Callable[[Any, Any, Any], dict[str, Any]]) -> Callable[[Any, Any, Any], Any]:
     """Return a call's values as its answer; a failure as Siphon does: success False, and the reason."""
-    answer = ANSWERS[method.__name__]
+    answer = siphon_link.ANSWERS[method.__name__]
 
     @wraps(method)
     def call(self: Any, request: Any, context: Any) -> Any:
@@ -81,7 +71,7 @@ def _answers(method: Callable[[Any, Any, Any], dict[str, Any]]) -> Callable[[Any
     return call
 
 
-class SiphonServer(service.SiphonServiceServicer):
+class SiphonServer(siphon_link.service.SiphonServiceServicer):
     """Serve the process that `find_pid` names, until `close`; failures are reported as by Siphon's own server.
 
     Raises:
@@ -100,11 +90,13 @@ class SiphonServer(service.SiphonServiceServicer):
         self._keys = ServedKeys(open_key_device(serving.display), lambda: connected_clients(self.port))
         sources = Sources(self._camera.capture, self._number, self._desktop.down)
         self._recordings = Recordings(serving.recordings, sources)
-        interceptors = [TokenCheck(read_or_create_token(serving.token_file))] if serving.token_file else []
-        self._server = grpc.server(
-            ThreadPoolExecutor(_THREADS, "siphon"), interceptors=interceptors, options=MESSAGE_LIMITS + _KEEPALIVE
+        interceptors = [TokenCheck(siphon_link.read_or_create_token(serving.token_file))] if serving.token_file else []
+        self._server = siphon_link.grpc.server(
+            ThreadPoolExecutor(_THREADS, "siphon"),
+            interceptors=interceptors,
+            options=siphon_link.MESSAGE_LIMITS + _KEEPALIVE,
         )
-        service.add_SiphonServiceServicer_to_server(self, self._server)
+        siphon_link.service.add_SiphonServiceServicer_to_server(self, self._server)
         self.port = self._listen(serving)
         self.address = join_address(split_address(serving.address)[0], self.port)
 
@@ -132,7 +124,7 @@ class SiphonServer(service.SiphonServiceServicer):
             if pair is None:
                 port = self._server.add_insecure_port(serving.address)
             else:
-                port = self._server.add_secure_port(serving.address, grpc.ssl_server_credentials([pair]))
+                port = self._server.add_secure_port(serving.address, siphon_link.grpc.ssl_server_credentials([pair]))
         except RuntimeError as error:
             self.close()
             raise serving.unusable_address(error) from error
@@ -175,7 +167,7 @@ class SiphonServer(service.SiphonServiceServicer):
     def GetServerStatus(self, request: Any, context: Any) -> dict[str, Any]:
         """Return what is initialized; the input only while keys reach the window."""
         return {
-            "message": SERVER_NAME,
+            "message": siphon_link.SERVER_NAME,
             "config_set": bool(self._game.process_name),
             "memory_initialized": bool(self._game.pid),
             "input_initialized": self._window.focused(),
@@ -208,7 +200,7 @@ class SiphonServer(service.SiphonServiceServicer):
         lasts_s = hold_s + 2 * delay_s * len(request.keys)
         if not request.keys or hold_s < 0 or delay_s < 0 or lasts_s > _LONGEST_TAP_S:
             raise GameError(f"InputKeyTap: expected keys for 0 to {_LONGEST_TAP_S:g} s, found {lasts_s:g} s.")
-        keys = [from_siphon(key) for key in request.keys]
+        keys = [siphon_link.from_siphon(key) for key in request.keys]
         self._keys.tap(client_name(context.peer()), keys, hold_s, delay_s)
         return {}
 
@@ -216,7 +208,7 @@ class SiphonServer(service.SiphonServiceServicer):
     def InputKeyToggle(self, request: Any, context: Any) -> dict[str, Any]:
         """Press or release one key; a client's keys are released when it disconnects."""
         change = self._keys.press if request.toggle else self._keys.release
-        change(client_name(context.peer()), from_siphon(request.key))
+        change(client_name(context.peer()), siphon_link.from_siphon(request.key))
         return {}
 
     @_answers
@@ -239,9 +231,9 @@ class SiphonServer(service.SiphonServiceServicer):
         """Send pictures, JPEG or BGRA, until the client has enough."""
         try:
             for values in self._camera.stream(request.format or "jpeg", request.quality or 85, context.is_active):
-                yield messages.FrameData(**values)
+                yield siphon_link.messages.FrameData(**values)
         except GameError as error:
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            context.abort(siphon_link.grpc.StatusCode.FAILED_PRECONDITION, str(error))
 
     @_answers
     def ExecuteCommand(self, request: Any, context: Any) -> dict[str, Any]:
@@ -307,9 +299,9 @@ class SiphonServer(service.SiphonServiceServicer):
         """Send a recording's file."""
         try:
             for piece in self._recordings.pieces(request.session_id):
-                yield messages.RecordingChunk(**piece)
+                yield siphon_link.messages.RecordingChunk(**piece)
         except (SoulsGraphError, OSError) as error:
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            context.abort(siphon_link.grpc.StatusCode.FAILED_PRECONDITION, str(error))
 
 
 def _attribute(message: Any) -> Attribute:
@@ -326,12 +318,12 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
             os.killpg(child.pid, signal.SIGKILL)
 
 
-class TokenCheck(grpc.ServerInterceptor):
+class TokenCheck(siphon_link.grpc.ServerInterceptor):
     """Refuse every call that does not carry the token."""
 
     def __init__(self, token: str) -> None:
         self._expected = bearer(token).encode()
-        self._refuse = grpc.unary_unary_rpc_method_handler(_refuse)
+        self._refuse = siphon_link.grpc.unary_unary_rpc_method_handler(_refuse)
 
     def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
         """Let a call through, or answer it UNAUTHENTICATED."""
@@ -341,7 +333,7 @@ class TokenCheck(grpc.ServerInterceptor):
 
 def _refuse(request: object, context: Any) -> None:
     context.abort(
-        grpc.StatusCode.UNAUTHENTICATED,
+        siphon_link.grpc.StatusCode.UNAUTHENTICATED,
         "this server asks for its token: name a copy of its token file as token_file, or come through a tunnel "
         "to a server that listens on 127.0.0.1",
     )
@@ -528,7 +520,7 @@ class DesktopInput:
         """Return the keys and mouse buttons that are down, by the names of Siphon's recordings."""
         with self._lock:
             down = self._device.down()
-        return [("MOUSE_" if key in MOUSE_BUTTONS else "") + to_siphon(key) for key in down]
+        return [("MOUSE_" if key in MOUSE_BUTTONS else "") + siphon_link.to_siphon(key) for key in down]
 
     def close(self) -> None:
         """Disconnect from the display; a second call does nothing."""
