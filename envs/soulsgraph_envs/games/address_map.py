@@ -139,9 +139,12 @@ class FieldEncoding:
         """Return the value of the field's bytes."""
         return self.converter()(struct.unpack("<" + self.format, data)[0])
 
-    def encode(self, value: float) -> bytes:
-        """Return a number's bytes; raises as `pack`."""
-        return pack(self.type, value / self.scale)
+    def encode(self, value: float | str, before: bytes | memoryview = b"\0") -> bytes:
+        """Return a value's bytes, of a bit the byte `before` with it set or cleared; raises as `pack`."""
+        if self.type == "utf16":
+            return str(value).encode("utf-16-le")[: self.room].ljust(self.room, b"\0")
+        data = pack(self.type, float(value) / self.scale)
+        return data if self.type != "bit" else bytes([before[0] & ~(1 << self.bit) | data[0] << self.bit])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -624,10 +624,9 @@ class GameMemory:
         if name in self._counters:
             return pack("u32", value)
         entry = self.address_map.fields[name]
-        if entry.type != "bit":
-            return entry.encode(value)
-        byte, mask = (before or self._reader.read(address, 1))[0], 1 << entry.bit
-        return bytes([byte | mask if pack("bit", value)[0] else byte & ~mask])
+        if entry.type == "bit" and not before:
+            before = self._reader.read(address, 1)
+        return entry.encode(value, before)
 
     def _address(self, name: str) -> int:
         entry = self.address_map.entry(name)

@@ -10,8 +10,9 @@ Run as a program it prints the file made of an address map:
 
 from __future__ import annotations
 
+import struct
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import takewhile
 from pathlib import Path
@@ -36,8 +37,10 @@ from soulsgraph_envs.games.link import FIELDS
 MOST_BYTES = 1 << 22
 _UNSIGNED_64 = Between(0, 2**64 - 1)
 SiphonType = Literal["int", "float", "bool", "array"]
-#: Bytes of Siphon's types; an array says its own.
-_SIZES: Mapping[str, int] = {"int": 4, "float": 4, "bool": 1, "array": 0}
+Value = int | float | bool | bytes
+#: Siphon's types as Python's, and how the first two are stored.
+PYTHON_TYPES: Mapping[str, Callable[..., Value]] = {"int": int, "float": float, "bool": bool, "array": bytes}
+FORMATS = {"int": "<i", "float": "<f"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,13 @@ class Attribute:
     @property
     def size(self) -> int:
         """Return the bytes that the attribute takes."""
-        return _SIZES[self.type] or self.length
+        return self.length if self.type == "array" else 1 if self.type == "bool" else 4
+
+    def decode(self, data: bytes) -> Value:
+        """Return the value of the attribute's bytes."""
+        if self.type == "bool":
+            return bool(data[0] & self.mask)
+        return data if self.type == "array" else PYTHON_TYPES[self.type](struct.unpack(FORMATS[self.type], data)[0])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,16 +22,6 @@ from typing import Any
 import numpy as np
 
 from soulsgraph_envs.core import access
-from soulsgraph_envs.core.access import (
-    PRIVATE,
-    TOKEN_KEY,
-    bearer,
-    by_proxy,
-    channel_options,
-    is_loopback,
-    new_token,
-    read_token,
-)
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.game import Picture
@@ -39,6 +29,7 @@ from soulsgraph_envs.games.address_map import pack, unpack
 from soulsgraph_envs.games.keys import KEYS, rgb_of
 from soulsgraph_envs.games.link import GameSettings, LinkError, Reading, RefusedError
 from soulsgraph_envs.games.siphon_attributes import (
+    FORMATS,
     MOST_BYTES,
     Attribute,
     ItemCount,
@@ -369,11 +360,8 @@ class SiphonClient(pysiphon.SiphonClient):
     def __init__(self, host: str = "localhost:50051") -> None:
         super().__init__(host)
         super().close()
-        self.channel: Any = grpc.insecure_channel(host, MESSAGE_LIMITS + channel_options(host))
+        self.channel: Any = grpc.insecure_channel(host, MESSAGE_LIMITS + access.channel_options(host))
         self.stub = service.SiphonServiceStub(self.channel)
-
-
-_FORMATS = {"int": "<i", "float": "<f"}
 
 
 def answer_bytes(answer: Any) -> bytes:
@@ -386,16 +374,12 @@ def answer_bytes(answer: Any) -> bytes:
         return bytes(value)
     if kind == "bool_value":
         return b"\xff" if value else b"\0"
-    return struct.pack(_FORMATS[kind.removesuffix("_value")], value)
+    return struct.pack(FORMATS[kind.removesuffix("_value")], value)
 
 
 def request_value(attribute: Attribute, data: bytes) -> dict[str, Any]:
     """Return the value of a SetAttribute call by its name there, from the bytes of the attribute's fields."""
-    if attribute.type == "array":
-        return {"array_value": data}
-    if attribute.type == "bool":
-        return {"bool_value": any(data)}
-    return {f"{attribute.type}_value": struct.unpack(_FORMATS[attribute.type], data)[0]}
+    return {f"{attribute.type}_value": any(data) if attribute.type == "bool" else attribute.decode(data)}
 
 
 def streamed_picture(frame: Any) -> Picture:
@@ -429,8 +413,8 @@ class SiphonCalls:
 
     def __init__(self, settings: GameSettings, patience_s: float = 0.0) -> None:
         self.host, self._patience_s = settings.host, patience_s
-        token = bearer(read_token(Path(settings.token_file), GameError)) if settings.token_file else ""
-        self._metadata = ((TOKEN_KEY, token),) if token else ()
+        token = access.bearer(access.read_token(Path(settings.token_file), GameError)) if settings.token_file else ""
+        self._metadata = ((access.TOKEN_KEY, token),) if token else ()
         self._channel = _open_channel(settings)
         self._stub = service.SiphonServiceStub(self._channel)
         _warn_if_bare(settings)
@@ -502,7 +486,7 @@ class SiphonCalls:
         if code == grpc.StatusCode.UNAUTHENTICATED:
             return RefusedError(f"{place}: {name} failed: {error.details()}")
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-            return LinkError(f"{place}{by_proxy(self.host)}: {_unreached(error.details())}.")
+            return LinkError(f"{place}{access.by_proxy(self.host)}: {_unreached(error.details())}.")
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:
             return LinkError(f"{place}: expected an answer to {name} in time, found none; see if the game PC hangs.")
         return LinkError(f"{place}: {name} failed: {error.details()}")
@@ -520,7 +504,7 @@ def _unreached(details: str) -> str:
 
 def _open_channel(settings: GameSettings) -> Any:
     split_address(settings.host)
-    options = MESSAGE_LIMITS + _BACK_OFF + channel_options(settings.host)
+    options = MESSAGE_LIMITS + _BACK_OFF + access.channel_options(settings.host)
     if not settings.certificate:
         return grpc.insecure_channel(settings.host, options)
     try:
@@ -546,7 +530,7 @@ def _warn_if_bare(settings: GameSettings) -> None:
 
 def is_local(settings: GameSettings) -> bool:
     """Return whether the server is this machine's, or at this end of a tunnel."""
-    return is_loopback(split_address(settings.host)[0])
+    return access.is_loopback(split_address(settings.host)[0])
 
 
 def unprotected(settings: GameSettings) -> list[str]:
@@ -576,11 +560,11 @@ def read_or_create_token(path: Path) -> str:
         GameError: as `read_token`; also if the file cannot be made.
     """
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, access.PRIVATE)
     except FileExistsError:
-        return read_token(path, GameError)
+        return access.read_token(path, GameError)
     except OSError as error:
         raise GameError(f"{path}: expected to make a token file there, found {error}; choose another place.") from error
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(new_token() + "\n")
-    return read_token(path, GameError)
+        file.write(access.new_token() + "\n")
+    return access.read_token(path, GameError)

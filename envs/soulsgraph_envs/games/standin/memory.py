@@ -292,28 +292,22 @@ class Cell:
     def __init__(self, entry: Entry, memory: memoryview) -> None:
         self._entry, self._memory = entry, memory
         self._mask = 1 << entry.bit if entry.type == "bit" else 0
-        self._stored = self._read()
+        self._stored = self._own(bytes(memory))
 
     def write(self, value: Value) -> None:
         """Store a value, unless it is stored already."""
-        entry = self._entry
-        if entry.type == "utf16":
-            data = str(value).encode("utf-16-le")[: entry.room].ljust(entry.room, b"\0")
-        else:
-            data = entry.encode(float(value))
-        if self._mask:
-            data = bytes([data[0] << entry.bit])
-        if data != self._stored:
-            self._stored = data
-            self._memory[:] = bytes([self._memory[0] & ~self._mask | data[0]]) if self._mask else data
+        data = self._entry.encode(value, self._memory)
+        if self._own(data) != self._stored:
+            self._stored = self._own(data)
+            self._memory[:] = data
 
     def foreign(self) -> Value | None:
         """Return the value that another program wrote since the last `write` or `foreign`."""
-        before, self._stored = self._stored, self._read()
+        before, self._stored = self._stored, self._own(bytes(self._memory))
         return None if self._stored == before else self._entry.decode(self._stored)
 
-    def _read(self) -> bytes:
-        data = bytes(self._memory)
+    def _own(self, data: bytes) -> bytes:
+        """Return what of the bytes is the field's: of a bit, that bit alone."""
         return bytes([data[0] & self._mask]) if self._mask else data
 
 

@@ -32,7 +32,14 @@ from soulsgraph_envs.games.guarded_device import open_key_device
 from soulsgraph_envs.games.keys import MOUSE_BUTTONS, KeyDevice
 from soulsgraph_envs.games.link import LinkError
 from soulsgraph_envs.games.memory_reader import LinuxReader, Module, Reader
-from soulsgraph_envs.games.siphon_attributes import Attribute, check_attribute, displacement_at
+from soulsgraph_envs.games.siphon_attributes import (
+    FORMATS,
+    PYTHON_TYPES,
+    Attribute,
+    Value,
+    check_attribute,
+    displacement_at,
+)
 from soulsgraph_envs.games.standin.launch import ServingOptions
 from soulsgraph_envs.games.standin.recording import Recordings, ServedWindow, Sources
 from soulsgraph_envs.games.x11 import XTestDevice
@@ -181,8 +188,7 @@ class SiphonServer(siphon_link.service.SiphonServiceServicer):
     def GetAttribute(self, request: Any, context: Any) -> dict[str, Any]:
         """Read one attribute."""
         value = self._game.read(request.attributeName)
-        kind = {int: "int", float: "float", bool: "bool", bytes: "array"}[type(value)]
-        return {f"{kind}_value": value}
+        return next({f"{kind}_value": value} for kind, python in PYTHON_TYPES.items() if python is type(value))
 
     @_answers
     def SetAttribute(self, request: Any, context: Any) -> dict[str, Any]:
@@ -346,8 +352,6 @@ _SLOT_AT = -8
 #: Attributes of all clients together.
 _MOST_ATTRIBUTES = 4096
 
-Value = int | float | bytes | bool
-
 
 class ServedGame:
     """Read and write the attributes of one process, from all clients' configurations.
@@ -422,12 +426,7 @@ class ServedGame:
             LinkError: if it cannot be reached.
         """
         attribute, reader, address = self._find_attribute(name)
-        data = reader.read(address, attribute.size)
-        if attribute.type == "int":
-            return int.from_bytes(data, "little", signed=True)
-        if attribute.type == "float":
-            return float(struct.unpack("<f", data)[0])
-        return bool(data[0] & attribute.mask) if attribute.type == "bool" else data
+        return attribute.decode(reader.read(address, attribute.size))
 
     def write(self, name: str, value: Value) -> None:
         """Write an attribute: a "bool" the bits of its mask alone, an array as many bytes as are given.
@@ -438,7 +437,7 @@ class ServedGame:
             LinkError: if it cannot be reached.
         """
         attribute, reader, address = self._find_attribute(name)
-        if type(value) is not {"int": int, "float": float, "bool": bool, "array": bytes}[attribute.type]:
+        if type(value) is not PYTHON_TYPES[attribute.type]:
             found = type(value).__name__
             raise GameError(f"{name}: expected a value of type {attribute.type}, found {found}; send that.")
         if isinstance(value, bytes):
@@ -451,7 +450,7 @@ class ServedGame:
             bits = (1 if mask == 0xFF else mask) if value else 0
             data = bytes([reader.read(address, 1)[0] & ~mask & 0xFF | bits])
         else:
-            data = struct.pack("<i" if isinstance(value, int) else "<f", value)
+            data = struct.pack(FORMATS[attribute.type], value)
         reader.write(address, data)
 
     def close(self) -> None:
