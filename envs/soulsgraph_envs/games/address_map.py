@@ -320,17 +320,11 @@ def load_address_map(name_or_path: str | Path) -> AddressMap:
     return load_data("address map", AddressMap, name_or_path, _check_map)
 
 
-def demand(met: object, where: Where, expected: str, found: object) -> None:
-    """Raise a `DataError` unless a condition is met."""
-    if not met:
-        raise where.error(expected, found)
-
-
 def _check_map(loaded: AddressMap, where: Where) -> None:
     for key, base in loaded.bases.items():
         _check_base(base, where.at("bases").at(key))
     for key, character in loaded.characters.items():
-        demand(key not in loaded.bases, where.at("characters").at(key), "a name that no base has", repr(key))
+        where.at("characters").at(key).demand(key not in loaded.bases, "a name that no base has", repr(key))
         _check_character(character, loaded.bases, where.at("characters").at(key))
     for kind, items in (("fields", loaded.fields), ("inventories", loaded.inventories)):
         for key, item in items.items():
@@ -339,16 +333,16 @@ def _check_map(loaded: AddressMap, where: Where) -> None:
             if isinstance(item, Entry):
                 _check_stored(item, FIELDS[key].kind, place)
             else:
-                demand(key not in loaded.fields, place, "a name that is not in fields as well", repr(key))
+                place.demand(key not in loaded.fields, "a name that is not in fields as well", repr(key))
 
 
 def _check_base(base: Base, where: Where) -> None:
-    demand(base.pattern or base.rva, where, "a pattern or an rva", "neither")
+    where.demand(bool(base.pattern or base.rva), "a pattern or an rva", "neither")
     if base.pattern:
         fits, end = is_pattern(base.pattern), base.displacement_at + DISPLACEMENT_SIZE
-        demand(fits, where.at("pattern"), "bytes such as '48 8B 05 ?? ??'", repr(base.pattern))
+        where.at("pattern").demand(fits, "bytes such as '48 8B 05 ?? ??'", repr(base.pattern))
         inside = base.hook or end <= min(base.length, len(base.pattern.split()))
-        demand(inside, where.at("displacement_at"), "four bytes inside the instruction and the pattern", end)
+        where.at("displacement_at").demand(inside, "four bytes inside the instruction and the pattern", end)
 
 
 def _check_character(character: Character, bases: Collection[str], where: Where) -> None:
@@ -357,25 +351,25 @@ def _check_character(character: Character, bases: Collection[str], where: Where)
     if walk.name:
         _check_start(walk.base, bases, where.at("walk.base"))
         whole = walk.name_offsets and walk.entry_size and walk.most_blocks and walk.name_bytes
-        demand(whole, where.at("walk"), "name_offsets, name_bytes, entry_size and most_blocks", "none")
+        where.at("walk").demand(bool(whole), "name_offsets, name_bytes, entry_size and most_blocks", "none")
 
 
 def _check_traced(key: str, field: TracedField, starts: Collection[str], where: Where) -> None:
     """Check that a field and its start exist, and that an unverified one has a fallback."""
     _check_start(field.base, starts, where.at("base"))
-    demand(key in FIELDS, where, "the name of a field of soulsgraph_envs.games.link", "another")
+    where.demand(key in FIELDS, "the name of a field of soulsgraph_envs.games.link", "another")
     served = field.verified or field.fallback
-    demand(served, where.at("fallback"), "what serves instead, as the entry is not verified", "none")
+    where.at("fallback").demand(bool(served), "what serves instead, as the entry is not verified", "none")
 
 
 def _check_start(base: str, starts: Collection[str], where: Where) -> None:
-    demand(base in starts, where, f"one of {', '.join(starts)}", repr(base))
+    where.demand(base in starts, f"one of {', '.join(starts)}", repr(base))
 
 
 def _check_stored(field: FieldEncoding, kind: str, where: Where) -> None:
     is_text, is_bit = field.type == "utf16", field.type == "bit"
-    demand(is_text == (kind == "text"), where.at("type"), f"one for a {kind}", repr(field.type))
-    demand(is_bit == (field.bit >= 0), where.at("bit"), "a bit for the type 'bit' and for no other", field.bit)
+    where.at("type").demand(is_text == (kind == "text"), f"one for a {kind}", repr(field.type))
+    where.at("bit").demand(is_bit == (field.bit >= 0), "a bit for the type 'bit' and for no other", field.bit)
     even = is_text == (field.room > 0) and field.room % 2 == 0
-    demand(even, where.at("bytes"), "an even room for the type 'utf16' and for no other", field.room)
-    demand(field.scale != 0.0, where.at("scale"), "a factor that is not 0", field.scale)
+    where.at("bytes").demand(even, "an even room for the type 'utf16' and for no other", field.room)
+    where.at("scale").demand(field.scale != 0.0, "a factor that is not 0", field.scale)

@@ -9,20 +9,23 @@ import logging
 import os
 import struct
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Annotated, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from soulsgraph_envs.core.config import Between, Where, load, read_file, read_value, to_json, to_table
 from soulsgraph_envs.core.errors import DataError, GameError, shown
+from soulsgraph_envs.core.files import write_text
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.cycle_timer import Clock, PhaseClock
 from soulsgraph_envs.games.guarded_device import HeldKeys
 from soulsgraph_envs.games.keys import Bindings, KeyDevice, load_bindings
 
+_T = TypeVar("_T")
 #: One look at the game: a number, or a text for the fields of kind "text".
 Reading = Mapping[str, float | str]
 #: Fields that run on whether or not the fight does.
@@ -138,7 +141,7 @@ def save_game(path: Path, settings: GameSettings) -> None:
     """Write a file of one game for `load_games`, whole or not at all: driver, map, and what is not the default.
 
     Raises:
-        GameError: if it cannot be written.
+        WriteError: if it cannot be written.
     """
     # Driver and map are written in any case.
     default = to_table(GameSettings(driver="", map=""))
@@ -147,12 +150,7 @@ def save_game(path: Path, settings: GameSettings) -> None:
         for name, value in to_table(settings).items()
         if value != default[name]
     ]
-    partial = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        partial.write_text("[[games]]\n" + "".join(lines), encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise GameError(f"{path}: expected a games file that can be written, found {error.strerror}.") from error
+    write_text(path, "[[games]]\n" + "".join(lines))
 
 
 class LinkError(GameError):
@@ -209,6 +207,32 @@ class PicturedLink(Link, Protocol):
 
     def capture(self) -> Picture:
         """Photograph the inside of the game's window, (height, width, 3), as the game last drew it."""
+
+
+#: The pause after the first try to attach, how much longer each is than the one before, and the longest.
+_FIRST_PAUSE_S, _PAUSE_GROWTH, _LONGEST_PAUSE_S = 0.1, 1.6, 2.0
+
+
+def attach_within(
+    timeout_s: float,
+    attach: Callable[[], _T],
+    hopeless: type[LinkError] = RefusedError,
+    sleep: Callable[[float], None] = time.sleep,
+) -> _T:
+    """Return what `attach` returns; while it raises `LinkError`, retry with exponential back-off.
+
+    Raises:
+        LinkError: the last one, if the time is over; a `hopeless` one at once.
+    """
+    give_up_s, pause_s = time.monotonic() + timeout_s, _FIRST_PAUSE_S
+    while True:
+        try:
+            return attach()
+        except LinkError as error:
+            if isinstance(error, hopeless) or time.monotonic() + pause_s > give_up_s:
+                raise
+        sleep(pause_s)
+        pause_s = min(pause_s * _PAUSE_GROWTH, _LONGEST_PAUSE_S)
 
 
 def same_moment(one: Reading, other: Reading) -> bool:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf, nan
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
@@ -33,12 +34,10 @@ from soulsgraph_envs.games.address_map import (
 )
 from soulsgraph_envs.games.guarded_device import find_window, open_key_device
 from soulsgraph_envs.games.keys import KeyDevice, Window
-from soulsgraph_envs.games.link import GameSettings, LinkError, Reading, RefusedError
+from soulsgraph_envs.games.link import GameSettings, LinkError, Reading, RefusedError, attach_within
 from soulsgraph_envs.games.memory_reader import BadAddressError, LinuxReader, Module, NoPermissionError, Reader
 
 _LOG = logging.getLogger(__name__)
-#: Between two tries to attach.
-_RETRY_S = 0.25
 _T = TypeVar("_T")
 #: Of an executable's resources: the type of a version, and the mark of a folder.
 _VERSION_TYPE = 16
@@ -207,15 +206,8 @@ class MemoryLink:
         self._let_go()
         if process_id:
             self._settings = replace(self._settings, pid=process_id)
-        end_s = time.monotonic() + timeout_s
-        while True:
-            try:
-                self._game = attach_game(self._settings, self.address_map)
-                break
-            except LinkError as error:
-                if isinstance(error, NoPermissionError) or time.monotonic() >= end_s:
-                    raise
-                self._sleep(_RETRY_S)
+        attach = partial(attach_game, self._settings, self.address_map)
+        self._game = attach_within(timeout_s, attach, NoPermissionError, self._sleep)
         for note in self._game.notes():
             _LOG.warning("%s: %s", self.address_map.name, note)
 

@@ -27,7 +27,6 @@ from soulsgraph_envs.games.address_map import (
     FieldEncoding,
     Inventory,
     Item,
-    demand,
     is_pattern,
     load_address_map,
 )
@@ -152,7 +151,7 @@ def _check_file(loaded: AttributeFile, where: Where) -> None:
             _check_layout(loaded, name, layout, where.at(key).at(name))
     for name, count in loaded.counts.items():
         for part in (part for each in count.lists for part in (each.capacity, each.entries)):
-            demand(part in loaded.attributes, where.at("counts").at(name), "the name of an attribute", repr(part))
+            where.at("counts").at(name).demand(part in loaded.attributes, "the name of an attribute", repr(part))
 
 
 def check_attribute(attribute: Attribute, where: Where) -> None:
@@ -164,10 +163,10 @@ def check_attribute(attribute: Attribute, where: Where) -> None:
     check_fields(attribute, where)
     if attribute.method != "module":
         place, found = where.at("pattern"), repr(attribute.pattern)
-        demand(is_pattern(attribute.pattern), place, "bytes such as '48 8B 05 ?? ??'", found)
+        place.demand(is_pattern(attribute.pattern), "bytes such as '48 8B 05 ?? ??'", found)
         room = len(attribute.pattern.split()) - DISPLACEMENT_SIZE
         whole = attribute.method == "dll" or 0 <= displacement_at(attribute.pattern) <= room
-        demand(whole, place, "a wildcard where the displacement's four bytes begin", found)
+        place.demand(whole, "a wildcard where the displacement's four bytes begin", found)
 
 
 def displacement_at(pattern: str) -> int:
@@ -177,14 +176,14 @@ def displacement_at(pattern: str) -> int:
 
 
 def _check_layout(loaded: AttributeFile, name: str, layout: Layout, where: Where) -> None:
-    demand(name in loaded.attributes, where, f"one of {', '.join(loaded.attributes)}", "no such attribute")
+    where.demand(name in loaded.attributes, f"one of {', '.join(loaded.attributes)}", "no such attribute")
     size = loaded.attributes[name].size
     for key, place in layout.items():
         at, end = where.at(key), place.at + place.size
-        demand(key in FIELDS, at, "the name of a field of soulsgraph_envs.games.link", repr(key))
+        at.demand(key in FIELDS, "the name of a field of soulsgraph_envs.games.link", repr(key))
         fits = (place.type == "utf16") == (FIELDS[key].kind == "text")
-        demand(fits, at.at("type"), "utf16 for a text alone", repr(place.type))
-        demand(end <= size, at, f"a place within the attribute's {size} bytes", f"byte {end}")
+        at.at("type").demand(fits, "utf16 for a text alone", repr(place.type))
+        at.demand(end <= size, f"a place within the attribute's {size} bytes", f"byte {end}")
 
 
 #: Siphon counts every displacement from here.

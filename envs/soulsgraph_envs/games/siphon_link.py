@@ -10,7 +10,6 @@ import logging
 import os
 import ssl
 import struct
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -27,7 +26,7 @@ from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.games.address_map import pack, unpack
 from soulsgraph_envs.games.keys import KEYS, rgb_of
-from soulsgraph_envs.games.link import GameSettings, LinkError, Reading, RefusedError
+from soulsgraph_envs.games.link import GameSettings, LinkError, Reading, RefusedError, attach_within
 from soulsgraph_envs.games.siphon_attributes import (
     FORMATS,
     MOST_BYTES,
@@ -101,10 +100,6 @@ def from_siphon(name: str) -> str:
     return _FROM_SIPHON.get(name.upper(), name.lower())
 
 
-#: The pause after the first try to attach, how much longer each is than the one before, and the longest.
-_FIRST_PAUSE_S, _PAUSE_GROWTH, _LONGEST_PAUSE_S = 0.1, 1.6, 2.0
-
-
 class SiphonLink:
     """A `Link` through a Siphon server; all reads of a tick are under way at once.
 
@@ -144,15 +139,7 @@ class SiphonLink:
             RefusedError: if the server refuses the token.
             LinkError: if the game is not found in time.
         """
-        give_up, pause_s = time.monotonic() + timeout_s, _FIRST_PAUSE_S
-        while True:
-            try:
-                return self._attach()
-            except LinkError as error:
-                if isinstance(error, RefusedError) or time.monotonic() + pause_s > give_up:
-                    raise
-            time.sleep(pause_s)
-            pause_s = min(pause_s * _PAUSE_GROWTH, _LONGEST_PAUSE_S)
+        attach_within(timeout_s, self._attach)
 
     def read(self) -> Reading:
         """Return every field of `supplies`, by one call per block, all at the same time."""

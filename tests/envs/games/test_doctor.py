@@ -22,7 +22,7 @@ from soulsgraph_envs.games.doctor import (
     check_siphon_game,
     check_skills,
     examine,
-    unaddressed,
+    report_entries,
 )
 from soulsgraph_envs.games.link import FIELDS, GameSettings
 from soulsgraph_envs.games.memory_reader import Module
@@ -211,12 +211,11 @@ def test_skills_that_cannot_play_are_told_with_what_they_lack() -> None:
 
 def test_fields_of_another_machine_are_examined_without_addresses(settings: GameSettings) -> None:
     reading = {"player_hp": 10.0, "player_x": float("nan")}
-    entries = {entry.name: entry for entry in unaddressed(reading, None)}
-    assert entries["player_hp"].plausible
-    assert not entries["player_x"].plausible
+    entries = {entry.name: entry for entry in report_entries(reading, None)}
+    assert not entries["player_hp"].problem
+    assert entries["player_x"].problem
     assert entries["player_x"].address is None
-    (flasks,) = unaddressed({"flasks": 3.0}, load_address_map(settings.map))
-    assert not flasks.verified
+    (flasks,) = report_entries({"flasks": 3.0}, load_address_map(settings.map))
     assert flasks.fallback == "the drinks are counted"
 
 

@@ -28,7 +28,7 @@ from soulsgraph_envs.core.access import family_of, is_loopback
 from soulsgraph_envs.core.config import Between, load_data, shipped_names
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.seeds import checked_seed
-from soulsgraph_envs.core.terminal import hangups
+from soulsgraph_envs.core.terminal import handled_by, hangups
 from soulsgraph_envs.games.address_map import Entry
 from soulsgraph_envs.games.link import GameSettings, LinkError
 
@@ -292,12 +292,8 @@ def ended_by_signals() -> Iterator[None]:
     def end(*_: object) -> None:
         raise SystemExit(0)
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM, *hangups())}
-    try:
+    with handled_by(end, signal.SIGINT, signal.SIGTERM, *hangups()):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def settings_of(options: StandInOptions, window: str) -> GameSettings:

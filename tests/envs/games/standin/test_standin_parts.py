@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import tyro
 
-from soulsgraph_envs.core.errors import GameError, SoulsGraphError
+from soulsgraph_envs.core.files import WriteError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.link import GameSettings, load_games, save_game
 from soulsgraph_envs.games.standin.launch import StandInOptions, settings_of
 from soulsgraph_envs.games.standin.program import Misbehaviour, Schedule, parse_misbehaviour
@@ -83,7 +84,7 @@ def test_settings_are_a_games_file_whose_launch_starts_a_well_behaved_stand_in(t
 
 
 def test_games_file_that_cannot_be_written_is_told_of(tmp_path: Path) -> None:
-    with pytest.raises(GameError, match="expected a games file that can be written, found No such file"):
+    with pytest.raises(WriteError, match="expected a place to write to, found: No such file"):
         save_game(tmp_path / "none" / "games.toml", GameSettings())
 
 
