@@ -29,8 +29,8 @@ from soulsgraph_envs.games.cycle_timer import CycleTimer
 from soulsgraph_envs.games.guarded_device import HeldKeys, find_window, keyboard_layout, open_key_device
 from soulsgraph_envs.games.keys import KeyDevice, load_bindings
 from soulsgraph_envs.games.link import DRIVERS, FIELDS, SIMULATOR, GameSettings, Link, Reading
-from soulsgraph_envs.games.memory_link import AttachedGame, GameMemory, attach_game, open_process
-from soulsgraph_envs.games.memory_reader import BadAddressError, Reader
+from soulsgraph_envs.games.memory_link import AttachedGame, GameMemory, attach_game
+from soulsgraph_envs.games.memory_reader import BadAddressError, Reader, open_process
 from soulsgraph_envs.games.opening import make_link
 from soulsgraph_envs.games.readings import supplied_raws
 from soulsgraph_envs.games.user32 import is_administrator, is_key_down
@@ -111,7 +111,7 @@ _CAP_SYS_PTRACE = 19
 _MOST_LATE_MS = 5.0
 _CLOCK_HZ, _CLOCK_S = 60.0, 2.0
 #: Run in a process of its own: on a bad day the import ends it without a word.
-_PROBE = "from soulsgraph_envs.games.pymeow_reader import load_pymeow; load_pymeow()"
+_PROBE = "from soulsgraph_envs.games.memory_reader import load_pymeow; load_pymeow()"
 _PYMEOW_REMEDY = "install the archive of github.com/qb-0/pyMeow/releases with pip; PyPI's pymeow is another package"
 #: No game binds it by default, and it types nothing; with its virtual-key code of winuser.h.
 HARMLESS, _CODE = "right_shift", 0xA1

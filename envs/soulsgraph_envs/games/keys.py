@@ -45,14 +45,14 @@ class KeyDevice(Protocol):
         """Close the device; a second call does nothing."""
 
 
-def check_key(key: str) -> None:
+def check_key(key: str, known: Collection[str] = KEY_NAMES, kind: str = "key") -> None:
     """Refuse a name that no key has.
 
     Raises:
         GameError: naming the key nearest to it.
     """
-    if key not in KEY_NAMES:
-        raise GameError(str(UnknownNameError("key", key, KEY_NAMES)))
+    if key not in known:
+        raise GameError(str(UnknownNameError(kind, key, known)))
 
 
 class Geometry(NamedTuple):

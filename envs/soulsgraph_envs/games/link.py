@@ -469,7 +469,10 @@ class DriverState:
 
     def runs_at_speed(self, before: Moment, after: Moment) -> bool:
         """Return whether the game's clock ran at `speed` between two moments, as far as it can be measured."""
-        return not _is_another(self.speed, before, after)
+        here_s = after.here_s - before.here_s
+        too_short = here_s < _SHORTEST_S / self.speed
+        # A clock that cannot be read, which is NaN, counts as running at it.
+        return too_short or not abs((after.game_s - before.game_s) / here_s / self.speed - 1.0) > _TOLERANCE
 
     def check_speed(self, before: Moment) -> None:
         """Refuse a game whose clock runs at another speed than it should since a moment, if it can be measured.
@@ -498,9 +501,3 @@ class DriverState:
             f"speed: expected the game's clock at {speed:g} times this machine's, found {found:.2f} times; correct "
             "speed in the settings, or the game's."
         )
-
-
-def _is_another(speed: float, before: Moment, after: Moment) -> bool:
-    """Return whether the game's clock ran at another speed between two moments; never for too short a time."""
-    here_s = after.here_s - before.here_s
-    return here_s >= _SHORTEST_S / speed and abs((after.game_s - before.game_s) / here_s / speed - 1.0) > _TOLERANCE

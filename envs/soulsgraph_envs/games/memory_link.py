@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import re
 import struct
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -35,7 +34,7 @@ from soulsgraph_envs.games.address_map import (
 from soulsgraph_envs.games.guarded_device import find_window, open_key_device
 from soulsgraph_envs.games.keys import KeyDevice, Window
 from soulsgraph_envs.games.link import GameSettings, LinkError, Reading, RefusedError, attach_within
-from soulsgraph_envs.games.memory_reader import BadAddressError, LinuxReader, Module, NoPermissionError, Reader
+from soulsgraph_envs.games.memory_reader import BadAddressError, Module, NoPermissionError, Reader, open_process
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -133,24 +132,6 @@ class AttachedGame:
         """Return what is unusual about its bases, one sentence each."""
         bases = self.memory.bases.items()
         return [f"{name}: by {base.found_by}, {base.note}" for name, base in bases if base.note]
-
-
-def open_process(name: str, pid: int = 0) -> Reader:
-    """Open a process with this system's reader, by its id if that is not 0.
-
-    Raises:
-        LinkError: if it does not run or may not be read.
-        GameError: if this system has no reader, or its package is missing.
-    """
-    if sys.platform == "linux":
-        return LinuxReader(pid or name)
-    if sys.platform == "win32":
-        from soulsgraph_envs.games.pymeow_reader import PymeowReader
-
-        return PymeowReader(pid or name)
-    raise GameError(
-        f"a game's memory: expected Linux or Windows, found {sys.platform}; run there, or use the driver siphon."
-    )
 
 
 def attach_game(

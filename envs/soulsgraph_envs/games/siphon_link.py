@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from soulsgraph_envs.core import access
-from soulsgraph_envs.core.errors import GameError, UnknownNameError
+from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.games.address_map import pack, unpack
-from soulsgraph_envs.games.keys import KEYS, rgb_of
+from soulsgraph_envs.games.keys import KEYS, check_key, rgb_of
 from soulsgraph_envs.games.link import GameSettings, LinkError, Reading, RefusedError, attach_within
 from soulsgraph_envs.games.siphon_attributes import (
     FORMATS,
@@ -42,7 +42,7 @@ _SLACK_S = 5.0
 _DIFFERENT: dict[str, str] = KEYS["siphon"]
 _FROM_SIPHON = {name: key for key, name in _DIFFERENT.items()}
 #: Every name Siphon knows.
-SIPHON_KEYS = frozenset(KEYS["siphon_names"])
+SIPHON_KEYS = tuple(sorted(KEYS["siphon_names"]))
 
 
 class SiphonKeys:
@@ -57,8 +57,7 @@ class SiphonKeys:
 
     def check(self, key: str) -> None:
         """Raise `GameError` if Siphon has no such key."""
-        if to_siphon(key) not in SIPHON_KEYS:
-            raise GameError(str(UnknownNameError("Siphon key", to_siphon(key), sorted(SIPHON_KEYS))))
+        check_key(to_siphon(key), SIPHON_KEYS, "Siphon key")
 
     def press(self, key: str) -> None:
         """Send a key down; raises `LinkError` if the server cannot."""

@@ -18,8 +18,11 @@ from soulsgraph_envs.games.memory_reader import (
     NoPermissionError,
     ProcessGoneError,
     ProcessNotFoundError,
+    PymeowReader,
+    load_pymeow,
+    restore_floating_point,
+    subnormals_kept,
 )
-from soulsgraph_envs.games.pymeow_reader import PymeowReader, load_pymeow, restore_floating_point, subnormals_kept
 
 BASE = 0x140000000
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import tyro
 
-from soulsgraph_envs.core.files import WriteError
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.files import WriteError
 from soulsgraph_envs.games.link import GameSettings, load_games, save_game
 from soulsgraph_envs.games.standin.launch import StandInOptions, settings_of
 from soulsgraph_envs.games.standin.program import Misbehaviour, Schedule, parse_misbehaviour
