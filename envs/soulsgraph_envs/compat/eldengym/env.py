@@ -24,6 +24,7 @@ import numpy as np
 from gymnasium import Space
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
+from soulsgraph_envs.compat import is_action
 from soulsgraph_envs.compat.eldengym.world import (
     SimulatedFight,
     World,
@@ -72,12 +73,7 @@ def check_reward(reward: object) -> None:
 
 def check_action(space: Space[Any], action: object) -> None:
     """Raise `OptionError` for an action outside its space."""
-    try:
-        # To Gymnasium a bool is an integer.
-        known = not isinstance(action, bool) and space.contains(action)
-    except Exception:  # A number beyond 64 bits, a ragged list, or whatever an object's own conversion raises.
-        known = False
-    if not known:
+    if not is_action(space, action):
         raise OptionError(f"action: expected one of {space}, found {shown(action)}.")
 
 

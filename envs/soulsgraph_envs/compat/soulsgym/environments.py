@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Space
 from gymnasium.wrappers import TransformObservation
 
+from soulsgraph_envs.compat import is_action
 from soulsgraph_envs.compat.soulsgym.fight import (
     ACTIONS,
     DATA,
@@ -168,12 +169,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         before = self._present
         if self.terminated:
             raise ResetNeeded("expected an episode under way, found it over: call reset first.")
-        try:
-            # To Gymnasium a bool is an integer.
-            known = not isinstance(action, bool) and self.action_space.contains(action)
-        except OverflowError:
-            known = False
-        if not known:
+        if not is_action(self.action_space, action):
             raise UnknownNameError("action", action, [f"0 to {NOTHING}"])
         self._advance(int(action))
         while self.skip_steps and not self.terminated and self.current_valid_actions() == [NOTHING]:
