@@ -24,7 +24,7 @@ from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, training_scenario
 from soulsgraph_envs.skills.paper_skills import Animations, Observations
 from soulsgraph_policies.agents import projects
-from soulsgraph_policies.agents.graph import SkillGraph
+from soulsgraph_policies.agents.projects import SkillGraph
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class _Ground:
     def play(self, name: str, at_random: bool, ticks: int | None = _TICKS) -> Episodes:
         """Play a skill at random or by its reference where it trains, those upstream by theirs."""
         episodes = self._play((*self.graph.upstream(name), name), name, at_random, ticks)
-        projects.expect_finite_rewards(make_skill(name), episodes.terms)
+        make_skill(name).expect_finite(episodes.terms)
         return episodes
 
     def _play(self, names: Sequence[str], trained: str, at_random: bool, ticks: int | None) -> Episodes:
@@ -235,7 +235,7 @@ class _Ground:
         ground = training_scenario(load_scenario(self.scenario), skills[-1])
         numbers = preset.hyperparameters(skill_hyperparameters(budget))
         config = SkillDQN.get_default_config().debugging(log_level="ERROR")
-        config.stage(skills, numbers, preset.decisions_per_round, seed=0)
+        config.stage(skills, numbers, preset.steps_per_round, seed=0)
         config.env_runners(env_runner_cls=SkillGraphEnvRunner)
         algorithm: SkillDQN = config.environment(env_config={"scenario": ground, "lanes": preset.lanes}).build_algo()
         return algorithm

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from soulsgraph.results.tables import markdown_table
 from soulsgraph_clusters.fleet.protocol.settings import FleetSettings
 from soulsgraph_envs.core.config import ANY_NUMBER, expectation, shipped_names, split_hint, to_table
-from soulsgraph_envs.core.fighters import BossData, PlayerData
-from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, load_scenario
+from soulsgraph_envs.core.scenario import BossData, PlayerData, Scenario, load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.address_map import AddressMap
 from soulsgraph_envs.games.keys import Bindings
@@ -63,7 +62,7 @@ def presets() -> list[Listing]:
     for preset in dqn.PRESETS.values():
         changed = {**preset.learning, **preset.observing}
         told = ", ".join(f"{name}={value}" for name, value in changed.items()) or "nothing"
-        rows.append((preset.name, str(preset.lanes), str(preset.decisions_per_round), told))
+        rows.append((preset.name, str(preset.lanes), str(preset.steps_per_round), told))
     return [Listing("presets", ("name", "lanes", "decisions a round", "changes"), tuple(rows))]
 
 
