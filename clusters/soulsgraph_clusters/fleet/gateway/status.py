@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from soulsgraph_clusters.fleet.gateway.admission import Admission, WeightsPublisher
+from soulsgraph_clusters.fleet.gateway.admission import Admission, ChunkSink
 from soulsgraph_clusters.fleet.gateway.connections import Connection, Connections
 from soulsgraph_clusters.fleet.protocol.messages import LONGEST_NAME, MOST_COUNT, plain
 from soulsgraph_clusters.fleet.protocol.settings import LOST_EPISODES, RESET_S, State
 from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_text, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
-from soulsgraph_envs.core.files import WriteError, whole_file
+from soulsgraph_envs.core.files import WriteError, write_text
 from soulsgraph_envs.core.machine import boot_id, uptime_s
 
 STATUS_FILE = "status.json"
@@ -56,14 +56,14 @@ class GameStatus:
     state: str
     note: str
     #: What it plays a second beside what its speed allows.
-    ticks_per_s: _Value
-    ideal_ticks_per_s: _Value
+    ticks_per_s: _Value = 0.0
+    ideal_ticks_per_s: _Value = 0.0
     #: For how many control ticks newer weights than it plays by have been out.
-    stale_ticks: _Value
+    stale_ticks: _Value = 0.0
     #: Seconds since its last message, or since its PC was refused; of a PC that was never seen, since the stage began.
-    silent_s: _Value
-    waiting_chunks: _Count
-    finished: _Count
+    silent_s: _Value = 0.0
+    waiting_chunks: _Count = 0
+    finished: _Count = 0
     lost: Mapping[str, _Count] = field(default_factory=dict)
     ticks: _Count = 0
     #: How late its latest ticks began.
@@ -137,6 +137,20 @@ class FleetStatus:
     boot: str = ""
     uptime_s: Annotated[float, Between(0.0, _MOST_VALUE)] = 0.0
 
+    @classmethod
+    def last(cls, folder: Path, attempt: str = "") -> FleetStatus | None:
+        """Return the last status of a stage by its folder; None if none can be read, or it is of another attempt."""
+        with suppress(SoulsGraphError, OSError):
+            status = _load(folder / STATUS_FILE)
+            return status if status.attempt == attempt else None
+        return None
+
+    def write(self, folder: Path) -> None:
+        """Write it into a stage's folder; raises WriteError."""
+        # `to_table` would take as long for a thousand games as all else of a status.
+        table = {**vars(self), "games": [vars(game) for game in self.games]}
+        write_text(folder / STATUS_FILE, f"{to_json(table)}\n")
+
     @property
     def is_this_machines(self) -> bool:
         """Whether it was written here, since the machine was started."""
@@ -193,13 +207,17 @@ class StatusWriter:
     def __init__(
         self, admission: Admission, connections: Connections, elsewhere: Callable[[], Iterable[GameStatus]] = tuple
     ) -> None:
-        self._admission, self._connections, self._described = admission, connections, Describer(admission, connections)
+        self._admission, self._connections, self._describer = admission, connections, Describer(admission)
         self._elsewhere = elsewhere
         self._next_s, self._began_s = 0.0, time.monotonic()
         self._kept: tuple[GameStatus, ...] | None = None
         self._sums = _Sums()
         #: Games as they were last seen, and when: by an earlier gateway of the stage, or by another gateway.
-        self._earlier = _earlier(admission)
+        self._earlier: dict[str, tuple[GameStatus, float]] = {}
+        # Without that file, or with one that is damaged, they are seen when they come.
+        if last := FleetStatus.last(admission.journal.folder, admission.journal.attempt):
+            then_s = self._began_s - last.age_s
+            self._earlier = {row.name: (row, then_s - row.silent_s) for row in last.games if row.is_game}
         for row, _ in self._earlier.values():
             self._sums.know(row)
 
@@ -222,7 +240,7 @@ class StatusWriter:
         status = self.describe(version)
         # A full disk is the journal's to report, and no reason to end the gateway.
         with suppress(WriteError):
-            write_status(self._admission.journal.folder, status)
+            status.write(self._admission.journal.folder)
         spent_s = time.thread_time() - spent_s
         self._next_s = now + min(max(WRITE_EVERY_S, spent_s / _MOST_SHARE), WRITTEN_WITHIN_S)
         return status
@@ -243,7 +261,7 @@ class StatusWriter:
         self._earlier = earlier | {name: (row, now - row.silent_s) for name, row in there.items()}
         before = {name: _lost(row, row.note, now - heard_s) for name, (row, heard_s) in earlier.items()}
         own: dict[str, GameStatus] = {}
-        for connection, latest in self._described.latest():
+        for connection, latest in self._describer.rows(self._connections.latest):
             summed = self._sums.of(latest)
             row = summed if latest.name in open_now else _lost(summed, connection.reason, latest.silent_s)
             # Of two gateways that lost a game, the one that heard it last says how it was.
@@ -262,21 +280,14 @@ class StatusWriter:
 class Describer:
     """Describe the games of one gateway; several threads may ask."""
 
-    def __init__(self, publisher: WeightsPublisher, connections: Connections) -> None:
-        self._publisher, self._connections = publisher, connections
+    def __init__(self, publisher: ChunkSink) -> None:
+        self._publisher = publisher
         #: What each game's process said in the window, and the last time before it.
         self._said: dict[tuple[str, str], Rates] = {}
         self._access = threading.Lock()
 
-    def games(self) -> tuple[GameStatus, ...]:
-        """Return how the connected games do now."""
-        return tuple(row for _, row in self._rows(list(self._connections.live)))
-
-    def latest(self) -> list[tuple[Connection, GameStatus]]:
-        """Return how every game did that was connected in the stage, beside its latest connection."""
-        return self._rows(list(self._connections.latest))
-
-    def _rows(self, connections: Iterable[Connection]) -> list[tuple[Connection, GameStatus]]:
+    def rows(self, connections: Iterable[Connection]) -> list[tuple[Connection, GameStatus]]:
+        """Return how each connection's game does now."""
         with self._access:
             said, self._said = self._said, {}
             return [(connection, self._game(connection, said, time.monotonic())) for connection in connections]
@@ -314,17 +325,6 @@ class Describer:
 
 def _rate(difference: float, seconds: float) -> float:
     return min(max(difference, 0.0) / seconds, _MOST_VALUE)
-
-
-def write_status(folder: Path, status: FleetStatus) -> None:
-    """Write a status into a stage's folder; raises WriteError."""
-    with whole_file(folder / STATUS_FILE) as temporary:
-        temporary.write_text(f"{to_json(_table(status))}\n", encoding="utf-8")
-
-
-def _table(status: FleetStatus) -> dict[str, Any]:
-    """Return a status as plain values; the general way takes as long for a thousand games as all else of a status."""
-    return {**vars(status), "games": [vars(game) for game in status.games]}
 
 
 #: What changes of a game that is not connected any more.
@@ -376,30 +376,7 @@ def _was_refused(refusal: tuple[str, float] | None) -> str:
 
 def _absent(pc: str, state: str, silent_s: float, note: str = "") -> GameStatus:
     """Return the row of a PC that plays no game."""
-    return GameStatus(
-        name=pc,
-        driver="",
-        lanes=0,
-        state=state,
-        note=note,
-        ticks_per_s=0.0,
-        ideal_ticks_per_s=0.0,
-        stale_ticks=0.0,
-        silent_s=silent_s,
-        waiting_chunks=0,
-        finished=0,
-        connected=False,
-    )
-
-
-def _earlier(admission: Admission) -> dict[str, tuple[GameStatus, float]]:
-    """Return the games that an earlier gateway of the stage saw, each with when it was last heard on this clock."""
-    # Without that file, or with one that is damaged, they are seen when they come.
-    last = _last(admission.journal.folder, admission.journal.attempt)
-    if last is None:
-        return {}
-    now, age_s = time.monotonic(), last.age_s
-    return {game.name: (game, now - age_s - game.silent_s) for game in last.games if game.is_game}
+    return GameStatus(pc, driver="", lanes=0, state=state, note=note, silent_s=silent_s, connected=False)
 
 
 def _behind(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
@@ -433,25 +410,6 @@ def read_status(*folders: Path) -> FleetStatus | None:
             if found.boot == newest.boot and found.uptime_s > newest.uptime_s:
                 newest = found
     return newest
-
-
-def decisions_of(journal: Path, attempt: str) -> Mapping[str, int]:
-    """Return what the last status beside a journal says that it holds; nothing where there is none of the attempt."""
-    last = _last(journal, attempt)
-    return {} if last is None else last.decisions
-
-
-def _last(journal: Path, attempt: str) -> FleetStatus | None:
-    """Return the last status beside a journal; None where there is none of the attempt that can be read."""
-    last = status_of(journal)
-    return last if last is not None and last.attempt == attempt else None
-
-
-def status_of(folder: Path) -> FleetStatus | None:
-    """Return the last status of a stage by its folder; None if there is none that can be read."""
-    with suppress(SoulsGraphError, OSError):
-        return _load(folder / STATUS_FILE)
-    return None
 
 
 def _load(file: Path) -> FleetStatus:

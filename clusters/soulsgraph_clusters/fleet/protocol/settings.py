@@ -26,7 +26,7 @@ from soulsgraph_envs.core import access
 from soulsgraph_envs.core.access import is_loopback
 from soulsgraph_envs.core.config import Between, Where, load, to_json, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
-from soulsgraph_envs.core.files import FileLock, HeldError, locked, whole_file, writing
+from soulsgraph_envs.core.files import FileLock, HeldError, locked, write_text, writing
 
 #: The version of the messages between a PC and the head.
 PROTOCOL = 1
@@ -44,7 +44,8 @@ METRICS_READER = "metrics"
 class State:
     """States of a game, as its health says, and of what is not connected."""
 
-    WAITING, PLAYING, LAST_FIGHT = "waiting for a task", "playing", "playing its last fight"
+    OPENING, WAITING = "opening the game", "waiting for a task"
+    PLAYING, LAST_FIGHT = "playing", "playing its last fight"
     BROKEN, CANNOT_PLAY, PAUSED, DRAINED = "broken", "cannot play", "paused", "drained"
     REFUSED = "refused"
     #: A game that was connected, and a PC that never was in the stage.
@@ -387,5 +388,4 @@ def set_drained(folder: Path, pc: str, drained: bool) -> None:
                 (folder / _DRAINED_FILE).unlink(missing_ok=True)
             return
         text = to_json(to_table(_DrainList(tuple(sorted(names)))), indent=1)
-        with whole_file(folder / _DRAINED_FILE) as temporary:
-            temporary.write_text(f"{text}\n", encoding="utf-8")
+        write_text(folder / _DRAINED_FILE, f"{text}\n")

@@ -7,27 +7,31 @@ host, or installed, and nothing that is received leads to an import.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.settings import FleetError
+from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, digests
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.core.config import Where, parse, read_table, shipped_names, to_json, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
+from soulsgraph_envs.games.cycle_timer import Clock, TimedGame, stoppable
+from soulsgraph_envs.games.link import GameSettings
+from soulsgraph_envs.games.opening import make_game, open_game
 from soulsgraph_envs.skills import Skill, SkillOptions, make_skill, training_scenario
 from soulsgraph_envs.skills.skill import definition_of
-from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names_at
+from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names_at, weights_digest
 from soulsgraph_policies.agents.projects import is_name, loaded_projects, projects_of
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.learning.sampler import SampledModule, Sampler
+from soulsgraph_policies.learning.sampler import RealTimeSampling, SampledModule, Sampler, Transitions
 
 if TYPE_CHECKING:
     from soulsgraph_policies.agents.projects import LoadedProject
@@ -42,6 +46,10 @@ _SHOWN = 16
 _COPY_PROJECT = (
     "copy the head's project to the PC, name its folder to the host there (`project`), and start the host anew"
 )
+
+
+#: Opens a game to play by a clock.
+OpenGame = Callable[[GameSettings, Clock], TimedGame]
 
 
 @dataclass(frozen=True)
@@ -132,6 +140,16 @@ class StageTask:
         """The skills that play by weights which do not change, each with its module."""
         return {skill: module for skill, module in self.plays.items() if module not in {*self.learns, *self.random}}
 
+    def frozen_digest(self, weights_of: Callable[[str], Weights]) -> bytes:
+        """Return the digest of what frozen skills are to be played by; `weights_of` returns a module's weights."""
+        return weights_digest({skill: weights_of(module) for skill, module in self.frozen.items()})
+
+    def number(self, played: Mapping[str, Transitions], first_lane: int, first_episode: int) -> None:
+        """Number a game's lanes and episodes, by module, apart from those of other games and of other processes."""
+        for module, transitions in played.items():
+            transitions.lanes[...] += first_lane * len(self.skills_of([module]))
+            transitions.episodes[...] += first_episode
+
     @property
     def sampled(self) -> tuple[str, ...]:
         """The modules whose decisions are collected."""
@@ -194,6 +212,50 @@ class StageTask:
         return read_table(cls, parse(text, "JSON", where), where)
 
 
+class TaskPlay:
+    """Play a task in a game in real time, which `open_it` opens in the thread that plays it.
+
+    Raises:
+        SoulsGraphError: if the task does not fit the game's lanes.
+    """
+
+    def __init__(self, task: StageTask, settings: GameSettings, seed: int, open_it: OpenGame = open_game) -> None:
+        self.task, self._settings, self._seed, self._open_it = task, settings, seed, open_it
+        #: The game, once it is open.
+        self.game: TimedGame | None = None
+        self.sampling = RealTimeSampling(self._open, task.sampler(make_game(settings.lanes), seed))
+
+    def _open(self, stop: threading.Event) -> Sampler:
+        game = self._open_it(self._settings, stoppable(stop))
+        try:
+            sampler = self.task.sampler(game, self._seed)
+        except BaseException:
+            game.close()
+            raise
+        self.game = game
+        return sampler
+
+    def use(self, weights: Mapping[str, Weights], version: int, decisions: Mapping[str, int]) -> None:
+        """Play by newer weights of some modules, first of all; raises SoulsGraphError where they do not fit."""
+        self.sampling.receive(decisions)
+        self.sampling.set_networks(self.task.networks(weights), version)
+
+    @property
+    def frozen(self) -> bytes:
+        """The digest of the weights that frozen skills are played by."""
+        return weights_digest({skill: self.sampling.weights(skill) for skill in self.task.frozen})
+
+    @property
+    def reset_s(self) -> dict[str, float]:
+        """Seconds of the game's resets by phase."""
+        return {} if self.game is None else dict(self.game.timing().reset_s)
+
+    @property
+    def lateness_p99_ms(self) -> float:
+        """How late the latest ticks began."""
+        return 0.0 if self.game is None else self.game.timing().lateness.p99_ms
+
+
 def _no_weights(skill: Skill) -> Weights:
     """Return weights by which every action is as good as any other."""
     weight, bias = layer_names_at(0)
@@ -219,6 +281,12 @@ def digests_of_skills(skills: Iterable[str]) -> dict[str, str]:
 def projects_in_hello() -> dict[str, str]:
     """Return what a hello says of the projects that are loaded here."""
     return {f"{_KEY}{name}": digest for name, digest in project_digests().items()}
+
+
+def make_hello(game: str, driver: str, lanes: int, **fields: Any) -> wire.Hello:
+    """Return what a game of this PC says of itself, with the digests of all that its play depends on."""
+    known = digests() | projects_in_hello()
+    return wire.Hello(protocol=PROTOCOL, game=game, driver=driver, lanes=lanes, digests=known, **fields)
 
 
 def projects_of_hello(hello: wire.Hello) -> dict[str, str]:

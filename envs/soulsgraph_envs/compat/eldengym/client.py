@@ -173,7 +173,8 @@ class SiphonAttributes:
         self.check(values)
         for name, value in values.items():
             kind = self._file.attributes[name].type
-            self._calls.call("SetAttribute", attributeName=name, **{f"{kind}_value": PYTHON_TYPES[kind](value)})
+            sent: dict[str, Any] = {f"{kind}_value": PYTHON_TYPES[kind](value)}
+            self._calls.call("SetAttribute", attributeName=name, **sent)
 
 
 def _number(answer: Any) -> float:

@@ -1,4 +1,4 @@
-"""The gateway's process: the RLlib env runner that it is in a stage, and its way from one stage to the next.
+"""The gateway as RLlib's env runner of a stage, its process from one stage to the next, and a journal that is replayed.
 
 A runner serves any number of games and returns what its journal holds. Games stay connected while what they play
 changes.
@@ -32,17 +32,8 @@ from soulsgraph_clusters.fleet.protocol.security import ends_soon
 from soulsgraph_clusters.fleet.protocol.settings import HELD_FOR_S, Fleet, FleetError
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.sessions.head import ClusterAwayError
-from soulsgraph_clusters.sessions.session import (
-    Mark,
-    Session,
-    check_nodes,
-    check_own_node,
-    marked,
-    other_folder,
-    place_gateway,
-    place_relays,
-    this_node,
-)
+from soulsgraph_clusters.sessions.nodes import Mark, check_own_node, marked, other_folder, this_node
+from soulsgraph_clusters.sessions.session import Session, place_gateway, place_relays
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_policies.agents.inference import Weights
@@ -131,7 +122,7 @@ class GatewayProcess:
 
     def answer(self, question: str, *words: Any) -> Any:
         """Answer another gateway by the `Coordinator` method of this name; raises FleetError between two stages."""
-        return self._playing.answer(question, *words)
+        return getattr(self._playing.coordinator, question)(*words)
 
     @property
     def _playing(self) -> GatewayRunner:
@@ -152,7 +143,7 @@ class GatewayGroup(LocalRunnerGroup):
         super().__init__(config)
         # A process that dies is started again.
         self._ignore_ray_errors_on_env_runners = True
-        stage: FleetStage = config.env_config[FLEET]
+        stage = FleetStage.of(config)
         assert stage.process is not None, "a gateway in the driver is in a `LocalRunnerGroup`"
         self._process, self._key, self._config = stage.process, secrets.token_hex(8), config
         #: The call by which a process that was started again begins the stage, until that is done.
@@ -162,24 +153,21 @@ class GatewayGroup(LocalRunnerGroup):
 
     def _begin(self) -> None:
         """Let the process begin the stage, and one that dies meanwhile once it is started again."""
-        stage: FleetStage = self._config.env_config[FLEET]
-        with marked(stage.journal.parent) as mark:
-            self._begin_at(mark)
-
-    def _begin_at(self, mark: Mark) -> None:
+        stage = FleetStage.of(self._config)
         until_s = time.monotonic() + _BACK_WITHIN_S
-        while True:
-            try:
-                _answer(self._process.begin.remote(self._key, self._config, mark))
-                return
-            except RayError as error:
-                check_own_node()
-                if time.monotonic() > until_s:
-                    reason = str(error).partition("\n")[0].strip(" .")
-                    raise ClusterAwayError(
-                        f"gateway: expected a process that serves games, found: {reason}; resume the run."
-                    ) from error
-            time.sleep(_BEGIN_AGAIN_S)
+        with marked(stage.journal.parent) as mark:
+            while True:
+                try:
+                    _answer(self._process.begin.remote(self._key, self._config, mark))
+                    return
+                except RayError as error:
+                    check_own_node()
+                    if time.monotonic() > until_s:
+                        reason = str(error).partition("\n")[0].strip(" .")
+                        raise ClusterAwayError(
+                            f"gateway: expected a process that serves games, found: {reason}; resume the run."
+                        ) from error
+                time.sleep(_BEGIN_AGAIN_S)
 
     def probe_unhealthy_env_runners(self) -> list[int]:
         """Let a process that was started again begin the stage, before it counts as well.
@@ -239,9 +227,9 @@ class Gateways:
         """Return the process that writes the journal; the first call starts it, and the further gateways.
 
         Raises:
-            ClusterError: as `check_nodes` and `place_relays`.
+            ClusterError: as `Session.check_nodes` and `place_relays`.
         """
-        check_nodes(self._session)
+        self._session.check_nodes()
         if self._process is None:
             self._relays = Relays(place_relays(self.fleet.relays, self._session))
             # Ray starts one that died; the driver then lets it begin the stage again.
@@ -277,6 +265,12 @@ class FleetStage:
     projects: tuple[LoadedProject, ...] = ()
     process: ray.actor.ActorHandle | None = None
 
+    @classmethod
+    def of(cls, config: SkillDQNConfig) -> FleetStage:
+        """Return the stage that an environment configuration has."""
+        stage: FleetStage = config.env_config[FLEET]
+        return stage
+
     def task(self, config: SkillDQNConfig) -> StageTask:
         """Return what the games play, as RLlib's configuration says who plays and who learns.
 
@@ -309,15 +303,41 @@ class JournalSlice:
     failure: str = ""
     batch_shares: Mapping[str, float] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, journal: Journal, position: int, **more: Any) -> JournalSlice:
+        """Return what a journal holds from a position on."""
+        records = tuple(journal.read_bytes(position, MOST_RECORDS))
+        decisions, shares = dict(journal.decisions), journal.batch_shares
+        return cls(journal.attempt, records, decisions=decisions, batch_shares=shares, **more)
 
-class GatewayRunner(ChunkRunner):
+    @property
+    def is_full(self) -> bool:
+        """Whether the journal may hold more."""
+        return len(self.records) == MOST_RECORDS
+
+
+class FetchedRunner(ChunkRunner):
+    """Sample nothing: transitions are fetched by their position in a stage's journal."""
+
+    CALLBACKS = frozenset(("on_environment_created",))
+
+    def sample(self, **_: Any) -> list[Chunk]:
+        """Return nothing."""
+        return []
+
+    def get_training_state(self) -> dict[str, Any]:
+        """Return nothing: the position is the driver's."""
+        return {}
+
+    def set_training_state(self, state: dict[str, Any]) -> None:
+        """Do nothing."""
+
+
+class GatewayRunner(FetchedRunner):
     """Serve the games of `env_config["fleet"]`; what they play goes through the stage's journal.
 
     With the `gateway` of the stage before, its games are connected already.
     """
-
-    #: Nothing is sampled here: what comes is fetched from the journal.
-    CALLBACKS = frozenset(("on_environment_created",))
 
     def __init__(self, *, config: SkillDQNConfig, gateway: Gateway | None = None, **kwargs: Any) -> None:
         self._before = gateway
@@ -325,7 +345,7 @@ class GatewayRunner(ChunkRunner):
 
     def make_env(self) -> None:
         """Open the journal and begin to listen."""
-        stage: FleetStage = self.config.env_config[FLEET]
+        stage = FleetStage.of(self.config)
         take_over(stage.projects)
         self._task = stage.task(self.config)
         settings = stage.fleet.settings
@@ -340,8 +360,8 @@ class GatewayRunner(ChunkRunner):
             else:
                 self._gateway = self._before
                 self._gateway.begin_stage(admission)
-            self._coordinator = Coordinator(stage.fleet, admission, self._gateway, stage.projects)
-            self._status = StatusWriter(admission, self._gateway.connections, self._coordinator.games)
+            self.coordinator = Coordinator(stage.fleet, admission, self._gateway, stage.projects)
+            self._status = StatusWriter(admission, self._gateway.connections, self.coordinator.games)
             self._exporter = _patiently(lambda: self._export(stage.fleet)) if settings.metrics else None
         except BaseException:
             self.stop()
@@ -372,10 +392,6 @@ class GatewayRunner(ChunkRunner):
         """The version of the newest weights: they change with the decisions learned from."""
         return 1 + sum(self.decisions.values())
 
-    def sample(self, **_: Any) -> list[Chunk]:
-        """Return nothing: a fleet's transitions are fetched by their position in the journal."""
-        return []
-
     def fetch(self, position: int) -> JournalSlice:
         """Return the journal's records from a position on, none if none come within a moment.
 
@@ -392,26 +408,19 @@ class GatewayRunner(ChunkRunner):
         self._gateway.chunks.appended.clear()
         if self._journal.end <= position:
             self._gateway.chunks.appended.wait(FETCH_WITHIN_S)
-        records = tuple(self._journal.read_bytes(position, MOST_RECORDS))
         notes = tuple(self._gateway.notes.take())
-        playing = len(list(self._gateway.connections.live)) + self._coordinator.playing
-        decisions = dict(self._journal.decisions)
+        playing = len(list(self._gateway.connections.live)) + self.coordinator.playing
         status = self._status.update(self._version)
-        shares = self._journal.batch_shares
-        return JournalSlice(self._journal.attempt, records, notes, playing, decisions, status, batch_shares=shares)
-
-    def answer(self, question: str, *words: Any) -> Any:
-        """Answer another gateway by the `Coordinator` method of this name."""
-        return getattr(self._coordinator, question)(*words)
+        return JournalSlice.of(self._journal, position, notes=notes, playing=playing, status=status)
 
     def end_relays(self) -> None:
         """Let the other gateways end the stage, and show the games as they are now from here on."""
         self._status.keep()
-        self._coordinator.end_stage()
+        self.coordinator.end_stage()
 
     def relays_over(self) -> bool:
         """Return whether the other gateways that were heard recently have passed on what they received."""
-        return self._coordinator.stage_over
+        return self.coordinator.stage_over
 
     def prune(self, before: int) -> None:
         """Forget the journal's records before a position, as far as whole files hold nothing else."""
@@ -460,8 +469,42 @@ def read_chunk(record: Record, task: StageTask) -> Chunk | None:
     if record.refused:
         return None
     found = decode_columns(record.chunk.columns, task.spaces, task.terms)
-    boot = int(record.chunk.boot[:7], 16) << 32
-    for module, transitions in found.transitions.items():
-        transitions.lanes[...] += record.first_lane * len(task.skills_of([module]))
-        transitions.episodes[...] += boot
+    task.number(found.transitions, record.first_lane, int(record.chunk.boot[:7], 16) << 32)
     return Chunk(found.transitions, found.episodes, record.chunk.lane_ticks)
+
+
+class JournalRunner(FetchedRunner):
+    """Return a stage's journal and nothing else: a replay of it in the driver's own process."""
+
+    def make_env(self) -> None:
+        """Open the journal for reading."""
+        stage = FleetStage.of(self.config)
+        self._journal = Journal.reading(stage.journal, stage.name)
+
+    def weights_changed(self, modules: Collection[str]) -> None:
+        """Do nothing: everything was played already."""
+
+    def fetch(self, position: int) -> JournalSlice:
+        """Return the journal's records from a position on.
+
+        Raises:
+            SoulsGraphError: at the end of the journal.
+        """
+        if position < self._journal.first:
+            raise SoulsGraphError(
+                f"journal: expected the stage's records from {position} on, found those from {self._journal.first} on: "
+                "older ones went when two checkpoints had come after them; restore the older of these, from which a "
+                "replay goes on."
+            )
+        found = JournalSlice.of(self._journal, position)
+        if not found.records:
+            raise SoulsGraphError(f"journal: expected records from {position} on, found its end; replay fewer.")
+        return found
+
+    def prune(self, before: int) -> None:
+        """Do nothing: a replay changes no journal."""
+
+    def stop(self) -> None:
+        """Close the journal."""
+        if hasattr(self, "_journal"):
+            self._journal.close()

@@ -1,15 +1,18 @@
-"""The learner of a fleet's stage: rounds of whole chunks in the journal's order, whatever arrives together.
+"""The RLlib algorithms of games in real time, which never wait: rounds of whole chunks, as they come.
 
-What is learned depends on the journal alone: the same journal, read in one process by a `JournalRunner`, leads to the
-same weights.
+A fleet's come from the stage's journal, in its order, whatever arrives together: what is learned depends on the journal
+alone, and the same journal, read in one process by a `JournalRunner`, leads to the same weights.
 """
 
 from __future__ import annotations
 
+import gc
 import logging
+import math
 import time
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from abc import abstractmethod
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -17,28 +20,20 @@ from typing import Any
 import numpy as np
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
-from soulsgraph_clusters.fleet.gateway.gateway import STOP_WITHIN_S
-from soulsgraph_clusters.fleet.gateway.journal import JOURNALED, Journal
-from soulsgraph_clusters.fleet.gateway.process import (
-    FLEET,
-    MOST_RECORDS,
-    FleetStage,
-    GatewayGroup,
-    JournalSlice,
-    read_chunk,
-)
-from soulsgraph_clusters.fleet.gateway.status import decisions_of
-from soulsgraph_clusters.fleet.learner.rounds import RealTimeDQN
+from soulsgraph_clusters.fleet.gateway.gateway import PUBLISH_EVERY_S, STOP_WITHIN_S
+from soulsgraph_clusters.fleet.gateway.journal import JOURNALED
+from soulsgraph_clusters.fleet.gateway.runner import FleetStage, GatewayGroup, JournalRunner, JournalSlice, read_chunk
+from soulsgraph_clusters.fleet.gateway.status import FleetStatus
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.protocol.settings import rest_share
-from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_policies.agents.inference import weights_digest
-from soulsgraph_policies.learning.env_runners import ChunkRunner
+from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
+from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.replay import ReplayBuffer
 from soulsgraph_policies.learning.sampler import Chunk
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
-_logger = logging.getLogger("soulsgraph")
+#: Seconds until it is reported that no game is connected, and how many games that do not play an error names.
+_SAY_AFTER_S, _SHOWN = 5.0, 3
 #: A gateway that cannot be asked is asked again after so long.
 _RETRY_AFTER_S = 0.5
 #: A journal that was read to its end is read on after so long: a call costs driver and gateway some milliseconds, and
@@ -48,6 +43,121 @@ _FETCH_EVERY_S = 0.2
 _RELAYS_EVERY_S, _ANSWER_WITHIN_S = 0.1, 2.0
 #: A gateway that died is asked whether it is back at most this often: asking a dead one takes time.
 _PROBE_PERIOD_S = 1.0
+
+_logger = logging.getLogger("soulsgraph")
+
+
+class RealTimeDQN(SkillDQN):
+    """Train from what games in real time played: `_fetch` brings it.
+
+    A round is the shortest run of whole chunks that brings a module `decisions_per_round` decisions, or all that its
+    budget lacks. What is left of a budget's last chunk, and what comes after it, is surplus.
+    """
+
+    makes_runners = True
+    #: Who plays, and what to do where nobody does, as errors say it.
+    players, remedy = "games", "let the games play"
+    #: The stage fails after so long without a game that plays.
+    alone_for_s = 300.0
+
+    def setup(self, config: Any) -> None:
+        """Build the learner and what brings it the games' chunks."""
+        #: Chunks that no round took yet, None for one that is not learned from, and what each takes in a journal.
+        self._fetched: deque[tuple[Chunk | None, int]] = deque()
+        self._sent_s, self._last_chunk_s = -math.inf, time.monotonic()
+        #: Whether it was reported that no game is connected.
+        self._waits = False
+        #: How the games did when it was last asked for.
+        self.status: FleetStatus | None = None
+        super().setup(config)
+        # What is frozen is never collected, so as long as the stage lasts.
+        gc.collect()
+        gc.freeze()
+
+    def cleanup(self) -> None:
+        """Stop the runners and the learner."""
+        gc.unfreeze()
+        super().cleanup()
+
+    @abstractmethod
+    def _fetch(self) -> int:
+        """Append what came to `_fetched`, after a moment if there is nothing; return the count of chunks."""
+
+    def _took(self, taken: Sequence[tuple[Chunk | None, int]]) -> None:
+        """Note what a round is made of."""
+
+    def training_step(self) -> None:
+        """Run every round that is complete, at most to the end of the iteration; fetch first where none is."""
+        self._send_unsent()
+        received, fetched = 0, 0
+        if not (taken := self._next_round()):
+            fetched, taken = self._fetch(), self._next_round()
+        while taken:
+            received += self._round(taken)
+            more = self.decisions < self._iteration_end and not self.checkpoint_due
+            taken = self._next_round() if more else []
+        self._wait_for_games(received + fetched > 0)
+        self._log_sampling(received)
+        if self.stop_requested() or self.checkpoint_due:
+            self._set_iteration(0)
+
+    def _next_round(self) -> list[Chunk]:
+        """Take the next round's chunks; none while it is not complete."""
+        counts = dict.fromkeys(self.training, 0)
+        needed = {
+            name: min(self.config.decisions_per_round, one.hyperparameters.budget - one.decisions)
+            for name, one in self.training.items()
+        }
+        for place, (chunk, _) in enumerate(self._fetched):
+            for name, part in (chunk.transitions if chunk else {}).items():
+                counts[name] = counts.get(name, 0) + len(part)
+            if any(counts[name] >= most > 0 for name, most in needed.items()) or not needed:
+                taken = [self._fetched.popleft() for _ in range(place + 1)]
+                self._took(taken)
+                return [chunk for chunk, _ in taken if chunk is not None]
+        return []
+
+    def _require_size(self, chunk: Chunk) -> None:
+        """Take chunks of any size: games do not wait for a round."""
+
+    def _send_unsent(self) -> None:
+        """Send weights on once a second, as games get them: a call for each round would take longer."""
+        now = time.monotonic()
+        if self._unsent and now - self._sent_s >= PUBLISH_EVERY_S:
+            self._send_state(self._state_of(sorted(self._unsent)))
+            self._unsent.clear()
+            self._sent_s = now
+
+    def _send_state(self, state: dict[str, Any]) -> None:
+        self._runner.set_state(state)
+
+    def _wait_for_games(self, something: bool) -> None:
+        now, games = time.monotonic(), () if self.status is None else self.status.games
+        if something or any(game.is_put_aside for game in games):
+            self._last_chunk_s, self._waits = now, False
+        elif now - self._last_chunk_s > self.alone_for_s:
+            found = "; ".join(f"{game.name} is {game.state}{game.note and f', {game.note}'}" for game in games[:_SHOWN])
+            raise UnavailableError(
+                f"{self.players}: expected a game that plays, found none for {self.alone_for_s:g} s"
+                f"{found and f' ({found})'}; {self.remedy}, and resume the run."
+            )
+        elif now - self._last_chunk_s > _SAY_AFTER_S and not (self._waits or self.live_runners):
+            self._waits = True
+            _logger.warning(
+                "%s: no game is connected; one is waited for, for %g s at most", self._title, self.alone_for_s
+            )
+
+    def runner_metrics(self) -> dict[str, dict[str, float]]:
+        """Return how every game does, and for each PC what became of the decisions that came."""
+        if self.status is None:
+            return {}
+        # Who sent no known token is named by an address, which no PC's name can be: it is on the page alone.
+        named = [game for game in self.status.games if not {".", ":"} & {*game.name.partition("/")[0]}]
+        metrics = {f"fleet/{game.name}": game.metrics for game in named}
+        for key, count in self.status.decisions.items():
+            pc, _, verdict = key.partition("/")
+            metrics.setdefault(f"fleet/{pc}", {})[f"decisions/{verdict}"] = float(count)
+        return metrics
 
 
 class FleetDQN(RealTimeDQN):
@@ -99,7 +209,7 @@ class FleetDQN(RealTimeDQN):
             raise SoulsGraphError(answer.failure)
         self.live_runners, self._journaled = answer.playing, answer.decisions
         self.status = answer.status or self.status
-        self._next_fetch_s = began_s + (_FETCH_EVERY_S if len(answer.records) < MOST_RECORDS else 0.0)
+        self._next_fetch_s = began_s + (0.0 if answer.is_full else _FETCH_EVERY_S)
         self._require_attempt(answer.attempt)
         self._share_batches(answer.batch_shares)
         for note in answer.notes:
@@ -121,7 +231,7 @@ class FleetDQN(RealTimeDQN):
     @cached_property
     def _frozen(self) -> bytes:
         """The digest of what frozen skills are to be played by."""
-        return weights_digest({skill: self.weights(module) for skill, module in self._task.frozen.items()})
+        return self._task.frozen_digest(self.weights)
 
     def _read(self, record: Record) -> Chunk | None:
         # A stage that begins anew, for a skill upstream has another version, may find the journal of the earlier one.
@@ -161,7 +271,8 @@ class FleetDQN(RealTimeDQN):
         super().cleanup()
         if self.finished and self._journaled and not self._is_replay:
             # What came while the stage ended is in the last status.
-            self._journaled = decisions_of(self._stage.journal, self.attempt) or self._journaled
+            if last := FleetStatus.last(self._stage.journal, self.attempt):
+                self._journaled = last.decisions or self._journaled
             self._log_account()
 
     @property
@@ -199,8 +310,7 @@ class FleetDQN(RealTimeDQN):
 
     @property
     def _stage(self) -> FleetStage:
-        stage: FleetStage = self.config.env_config[FLEET]
-        return stage
+        return FleetStage.of(self.config)
 
     def get_training_state(self) -> dict[str, Any]:
         """Return everything that the rest of the stage depends on, the position in the journal included."""
@@ -232,56 +342,3 @@ class FleetDQN(RealTimeDQN):
         self.env_runner_group.foreach_env_runner(
             lambda runner: runner.prune(before), local_env_runner=local, timeout_seconds=0.0
         )
-
-
-class JournalRunner(ChunkRunner):
-    """Return a stage's journal and nothing else: a replay of it in the driver's own process."""
-
-    CALLBACKS = frozenset(("on_environment_created",))
-
-    def make_env(self) -> None:
-        """Open the journal for reading."""
-        stage: FleetStage = self.config.env_config[FLEET]
-        self._journal = Journal.reading(stage.journal, stage.name)
-
-    def weights_changed(self, modules: Collection[str]) -> None:
-        """Do nothing: everything was played already."""
-
-    def sample(self, **_: Any) -> list[Chunk]:
-        """Return nothing: transitions are fetched by their position."""
-        return []
-
-    def fetch(self, position: int) -> JournalSlice:
-        """Return the journal's records from a position on.
-
-        Raises:
-            SoulsGraphError: at the end of the journal.
-        """
-        if position < self._journal.first:
-            raise SoulsGraphError(
-                f"journal: expected the stage's records from {position} on, found those from {self._journal.first} on: "
-                "older ones went when two checkpoints had come after them; restore the older of these, from which a "
-                "replay goes on."
-            )
-        records = tuple(self._journal.read_bytes(position, MOST_RECORDS))
-        if not records:
-            raise SoulsGraphError(f"journal: expected records from {position} on, found its end; replay fewer.")
-        journal = self._journal
-        return JournalSlice(
-            journal.attempt, records, decisions=dict(journal.decisions), batch_shares=journal.batch_shares
-        )
-
-    def prune(self, before: int) -> None:
-        """Do nothing: a replay changes no journal."""
-
-    def get_training_state(self) -> dict[str, Any]:
-        """Return nothing: the position is the driver's."""
-        return {}
-
-    def set_training_state(self, state: dict[str, Any]) -> None:
-        """Do nothing."""
-
-    def stop(self) -> None:
-        """Close the journal."""
-        if hasattr(self, "_journal"):
-            self._journal.close()

@@ -1,7 +1,8 @@
-"""Train in games of this machine: each plays in a process of its own, and hands over what it played as arrays.
+"""Train in the games of a file: those of this machine, or of a Ray cluster's game PCs.
 
-Nothing of it is kept on disk. What was played since the latest checkpoint is lost with a run that is killed, and
-counted when the run goes on.
+On this machine each plays in a process of its own, and hands over what it played as arrays. Nothing of it is kept on
+disk. What was played since the latest checkpoint is lost with a run that is killed, and counted when the run goes on.
+In a cluster they are a fleet of the run's own: an actor on each game PC plays one.
 """
 
 from __future__ import annotations
@@ -9,49 +10,37 @@ from __future__ import annotations
 import logging
 import secrets
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import ray
 
-from soulsgraph_clusters.fleet.actor.host import END_WITHIN_S, keep_playing
-from soulsgraph_clusters.fleet.actor.local_game import (
-    OPENING,
-    FinishFight,
-    GameOrder,
-    NewWeights,
-    PlayReport,
-    read_message,
-    write_message,
-)
+from soulsgraph_clusters.fleet.actor import local_game
+from soulsgraph_clusters.fleet.actor.host import END_WITHIN_S, HostOptions, KeptProcess, playing
 from soulsgraph_clusters.fleet.actor.spool import AT_ONCE, UNFINISHED, pause_file, read_pause
-from soulsgraph_clusters.fleet.gateway.status import (
-    TICKS_PER_S,
-    WRITE_EVERY_S,
-    FleetStatus,
-    GameStatus,
-    Rates,
-    status_of,
-    write_status,
-)
-from soulsgraph_clusters.fleet.learner.rounds import RealTimeDQN
-from soulsgraph_clusters.fleet.protocol.settings import SILENT_AFTER_S, State
+from soulsgraph_clusters.fleet.gateway.status import TICKS_PER_S, WRITE_EVERY_S, FleetStatus, GameStatus, Rates
+from soulsgraph_clusters.fleet.learner.algorithm import RealTimeDQN
+from soulsgraph_clusters.fleet.protocol.security import Tokens, make_certificates, write_file, write_token_file
+from soulsgraph_clusters.fleet.protocol.settings import PC, SILENT_AFTER_S, Fleet, FleetSettings, State
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.sessions.local_ray import free_port
+from soulsgraph_clusters.sessions.session import RestartingActor, Session, find_places
+from soulsgraph_envs.core.access import PRIVATE, is_loopback, join_address
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import WriteError, make_folder, writing
+from soulsgraph_envs.core.files import WriteError, make_folder, temporary_folder, writing
 from soulsgraph_envs.core.machine import boot_id, uptime_s
 from soulsgraph_envs.core.seeds import derive_seeds
-from soulsgraph_envs.games.link import GameSettings
+from soulsgraph_envs.games.link import GameSettings, load_games, save_game
 from soulsgraph_envs.skills import SkillOptions
-from soulsgraph_policies.agents.inference import Weights, weights_digest
+from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.agents.projects import LoadedProject, loaded_projects
 from soulsgraph_policies.learning.env_runners import ChunkRunner
 from soulsgraph_policies.learning.sampler import Chunk
@@ -71,6 +60,10 @@ _ENDED = "process ended"
 #: The counts of steps in a status: played in all, learned from, and played by runs that were killed since a checkpoint.
 PLAYED, LEARNED, LOST_STEPS = f"{HERE}/played", f"{HERE}/learned", f"{HERE}/lost"
 
+#: An actor that cannot play is asked again after so long.
+_TRY_EVERY_S = 30.0
+#: A game's process has its own time to end, and a moment more.
+_ACTOR_ENDS_WITHIN_S = END_WITHIN_S + 10.0
 #: Not by -m: what is handed over would be of a module __main__.
 _PROGRAM = "import sys; from soulsgraph_clusters.fleet.actor.local_game import main; sys.exit(main())"
 
@@ -94,7 +87,7 @@ class LocalStage:
         return StageTask.of(config, self.scenario, self.options, self.projects)
 
 
-class LocalGame:
+class LocalGame(KeptProcess):
     """Keep the process of one game playing; `hand_over` gets what it played, `say` each line about it.
 
     `order_of` returns the order of a further process. Neither the game nor the learner waits for the other: a thread
@@ -104,37 +97,30 @@ class LocalGame:
     def __init__(
         self,
         settings: GameSettings,
-        order_of: Callable[[], GameOrder],
+        order_of: Callable[[], local_game.GameOrder],
         paused: Path,
-        hand_over: Callable[[LocalGame, PlayReport], None],
+        hand_over: Callable[[LocalGame, local_game.PlayReport], None],
         say: Callable[[str], None],
     ) -> None:
         self._settings, self._order_of, self._pause = settings, order_of, paused
-        self._hand_over, self._say = hand_over, say
-        self._changed, self._stopping = threading.Condition(), threading.Event()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._newest = NewWeights(0, {}, {})
+        self._hand_over = hand_over
+        self._changed = threading.Condition()
+        self._newest = local_game.NewWeights(0, {}, {})
         self._unsent: set[str] = set()
         self._published_s = self._heard_s = time.monotonic()
-        self._state, self._note, self._silent = OPENING, "", False
-        self._report, self._rates = PlayReport(), Rates()
+        self._state, self._note, self._silent = State.OPENING, "", False
+        self._report, self._rates = local_game.PlayReport(), Rates()
         #: Of the processes before this one: steps, and those of them that were lost; of this one the steps handed over.
         self._steps, self._lost, self._handed = 0, Counter[str](), 0
-        self._thread = threading.Thread(target=keep_playing, args=(self._play, say, self._stopping), daemon=True)
-        self._thread.start()
+        super().__init__("game", say)
 
-    def publish(self, newer: NewWeights) -> None:
+    def publish(self, newer: local_game.NewWeights) -> None:
         """Play by newer weights; the first are those of every module."""
         with self._changed:
             self._newest = replace(newer, weights={**self._newest.weights, **newer.weights})
             self._unsent |= newer.weights.keys()
             self._published_s = time.monotonic()
             self._changed.notify_all()
-
-    @property
-    def pid(self) -> int:
-        """The id of the process that plays now; 0 between two of them."""
-        return 0 if self._process is None or self._process.poll() is not None else self._process.pid
 
     @property
     def played(self) -> int:
@@ -180,7 +166,7 @@ class LocalGame:
     def _note_silence(self) -> bool:
         """Return whether the process says nothing any more, and say so once."""
         silent_s = time.monotonic() - self._heard_s
-        silent = silent_s > SILENT_AFTER_S and self._state not in (OPENING, State.PAUSED)
+        silent = silent_s > SILENT_AFTER_S and self._state not in (State.OPENING, State.PAUSED)
         if silent and not self._silent:
             self._say(f"silent for {silent_s:.0f} s")
         self._silent = silent
@@ -191,13 +177,6 @@ class LocalGame:
         with self._changed:
             self._stopping.set()
             self._changed.notify_all()
-
-    def join(self) -> None:
-        """Wait until the process has ended, and kill it if it takes too long."""
-        self._thread.join(END_WITHIN_S)
-        if self._thread.is_alive() and self._process is not None:
-            self._process.kill()
-            self._thread.join()
 
     def _play(self) -> tuple[int, str]:
         """Run a process to its end, and another one after a pause; return its code, and why it refused to play."""
@@ -211,16 +190,8 @@ class LocalGame:
                 return code, refusal
 
     def _run_process(self) -> tuple[int, str]:
-        self._state, self._note = OPENING, ""
-        process = self._process = subprocess.Popen(
-            # -P: what lies in the present folder is none of our modules.
-            [sys.executable, "-P", "-X", "utf8", "-c", _PROGRAM],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            # Ctrl-C is for the parent, which ends its games in order.
-            start_new_session=sys.platform != "win32",
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-        )
+        self._state, self._note = State.OPENING, ""
+        process = self._start("-c", _PROGRAM)
         assert process.stdin is not None
         assert process.stdout is not None
         feeding = threading.Thread(target=self._feed, args=(process, process.stdin), daemon=True)
@@ -228,7 +199,7 @@ class LocalGame:
         refusal = ""
         with process.stdout as reports, suppress(EOFError):
             while not refusal:
-                refusal = self._receive(read_message(reports))
+                refusal = self._receive(local_game.read_message(reports))
         code = process.wait()
         feeding.join()
         self._count_up(UNFINISHED if code == 0 else _ENDED)
@@ -239,13 +210,13 @@ class LocalGame:
         unsent, last_fight = set(self._newest.weights), False
         # Whoever died reads nothing any more.
         with suppress(OSError), pipe:
-            write_message(pipe, self._order_of())
+            local_game.write_message(pipe, self._order_of())
             while process.poll() is None and not self._stopping.is_set():
                 if wanted := read_pause(self._pause):
                     if wanted == AT_ONCE:
                         return
                     if not last_fight:
-                        write_message(pipe, FinishFight())
+                        local_game.write_message(pipe, local_game.FinishFight())
                         last_fight = True
                 with self._changed:
                     if not unsent and not self._stopping.is_set():
@@ -254,10 +225,11 @@ class LocalGame:
                     self._unsent.clear()
                     newest = self._newest
                 if unsent:
-                    write_message(pipe, replace(newest, weights={name: newest.weights[name] for name in unsent}))
+                    newer = {name: newest.weights[name] for name in unsent}
+                    local_game.write_message(pipe, replace(newest, weights=newer))
                     unsent.clear()
 
-    def _receive(self, message: PlayReport | str) -> str:
+    def _receive(self, message: local_game.PlayReport | str) -> str:
         """Take a report; return why the game refuses to play, or nothing."""
         if isinstance(message, str):
             return message
@@ -268,7 +240,7 @@ class LocalGame:
         for note in message.notes:
             self._be(message.state, note)
         if message.state != self._state:
-            begins = self._state == OPENING and message.state == State.PLAYING
+            begins = self._state == State.OPENING and message.state == State.PLAYING
             self._be(message.state, line=f"{message.state} by {self._settings.driver}" if begins else "")
         if message.chunk is not None:
             self._hand_over(self, message)
@@ -282,7 +254,7 @@ class LocalGame:
             self._lost += Counter(own.lost)
             if (missing := own.steps - sum(own.lost.values()) - self._handed) > 0:
                 self._lost[reason] += missing
-            self._report, self._rates, self._handed = PlayReport(), Rates(), 0
+            self._report, self._rates, self._handed = local_game.PlayReport(), Rates(), 0
 
     def _be(self, state: str, note: str = "", line: str = "") -> None:
         if (state, note) != (self._state, self._note):
@@ -312,11 +284,11 @@ class LocalGamesRunner(ChunkRunner):
         # Installed ones are found there as they were here.
         projects = tuple(one.named.absolute() for one in loaded_projects().values() if one.named is not None)
 
-        def order() -> GameOrder:
+        def order() -> local_game.GameOrder:
             # No process fights again the fights of another, of this run or of one that was killed.
             boot = secrets.randbits(28)
             seed = int(derive_seeds(np.uint64(self.config.stage_seed or 0), number, boot)[0]) >> 1
-            return GameOrder(self._task.to_json(), settings, seed, first_lane, boot << 32, projects)
+            return local_game.GameOrder(self._task.to_json(), settings, seed, first_lane, boot << 32, projects)
 
         def say(line: str) -> None:
             with self._printing:
@@ -332,9 +304,9 @@ class LocalGamesRunner(ChunkRunner):
     @cached_property
     def _frozen(self) -> bytes:
         """The digest of what frozen skills are to be played by."""
-        return weights_digest({skill: self.weights(module) for skill, module in self._task.frozen.items()})
+        return self._task.frozen_digest(self.weights)
 
-    def _take(self, game: LocalGame, report: PlayReport) -> None:
+    def _take(self, game: LocalGame, report: local_game.PlayReport) -> None:
         """Keep a chunk for the learner; called by the games' threads."""
         assert report.chunk is not None
         with self._arrived:
@@ -354,7 +326,7 @@ class LocalGamesRunner(ChunkRunner):
         weights: dict[str, Weights] = {
             module: {name: values.copy() for name, values in self.weights(module).items()} for module in modules
         }
-        newer = NewWeights(1 + sum(self.decisions.values()), weights, dict(self.decisions))
+        newer = local_game.NewWeights(1 + sum(self.decisions.values()), weights, dict(self.decisions))
         for game in self.games:
             game.publish(newer)
 
@@ -428,7 +400,7 @@ class LocalGamesDQN(RealTimeDQN):
     def _count_lost(self) -> None:
         """Count what was played after the checkpoint that the stage goes on from, as far as it was written down."""
         self._begun, self._before = True, self.taken
-        last = status_of(self._stage.folder)
+        last = FleetStatus.last(self._stage.folder)
         if last is None:
             return
         lost = max(last.decisions.get(PLAYED, 0) - self.taken, 0)
@@ -458,7 +430,7 @@ class LocalGamesDQN(RealTimeDQN):
         self.status = FleetStatus(self._stage.name, "", *at, counts, games, boot_id(), uptime_s())
         # A full disk stops no game.
         with suppress(WriteError):
-            write_status(self._stage.folder, self.status)
+            self.status.write(self._stage.folder)
 
     def _fetch(self) -> int:
         chunks = self._runner.collect()
@@ -502,3 +474,74 @@ class LocalGamesDQN(RealTimeDQN):
         super().set_training_state(state)
         counts = counts or {"taken": self.decisions}
         self.taken, self.lost = int(counts["taken"]), int(counts.get("lost", 0))
+
+
+@contextmanager
+def games_of_cluster(file: Path, session: Session, game_pcs: int) -> Iterator[Fleet]:
+    """Play the games of a file in a cluster for one run, and yield the fleet that they are.
+
+    Every game is played by a Ray actor on a game PC, a single one by `game_pcs` of them; actors beyond the present game
+    PCs wait for further ones. They know the projects that are installed there.
+
+    Raises:
+        SoulsGraphError: if the games' file cannot be used.
+        ClusterError: if the cluster has no place for a game.
+    """
+    games = load_games(file)
+    if len(games) == 1:
+        games *= max(game_pcs, 1)
+    _, resources = find_places(len(games), session)
+    host = ray.util.get_node_ip_address()
+    with temporary_folder("soulsgraph-fleet-") as temporary, ExitStack() as stack:
+        # A folder of tokens is locked while they are written; the temporary one is locked by its process already.
+        (folder := temporary / "fleet").mkdir(0o700)
+        certificate, key, ca = "", "", b""
+        if not is_loopback(host):
+            made = make_certificates(folder, [host])
+            certificate, key, ca = made.certificate.name, made.key.name, made.ca.read_bytes()
+        names = [f"game-pc-{number}" for number in range(1, len(games) + 1)]
+        pcs = dict.fromkeys(names, PC())
+        settings = FleetSettings(join_address(host, free_port(host)), certificate=certificate, key=key, pcs=pcs)
+        tokens = Tokens(folder / settings.tokens)
+        # A game PC that comes back, or another, takes the place of one that was lost.
+        actor = ray.remote(max_restarts=-1, max_concurrency=2, num_cpus=1, resources=resources)(GameHost)
+        for name, game in zip(names, games, strict=True):
+            own = actor.remote(settings.listen, tokens.issue(name), ca, game)
+            stack.callback(RestartingActor(name, own, _TRY_EVERY_S, _ACTOR_ENDS_WITHIN_S).end)
+        yield Fleet(settings, folder)
+
+
+class GameHost:
+    """Play one game of a Ray cluster's game PC for the head, in a process of the game's own.
+
+    The game's process ends with the actor, however it ends.
+    """
+
+    def __init__(self, head: str, token: str, ca: bytes, game: GameSettings) -> None:
+        self._head, self._token, self._ca, self._game = head, token, ca, game
+        self._stopped = threading.Event()
+
+    def is_placed(self) -> bool:
+        """Return that the actor runs."""
+        return True
+
+    def play(self) -> None:
+        """Play until `stop`.
+
+        Raises:
+            SoulsGraphError: if this machine cannot play the game.
+        """
+        with temporary_folder("soulsgraph-game-") as folder:
+            authority = folder / "ca.pem" if self._ca else None
+            if authority is not None:
+                write_file(authority, self._ca, PRIVATE)
+            write_token_file(folder / "token", self._token)
+            save_game(folder / "games.toml", self._game)
+            options = HostOptions(self._head, folder / "token", folder / "games.toml", authority, folder / "spool")
+            # Ray keeps what is printed in the node's logs.
+            with playing(options, print):
+                self._stopped.wait()
+
+    def stop(self) -> None:
+        """End `play`."""
+        self._stopped.set()
