@@ -18,9 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from common import make_parser, report
+from soulsgraph.bench.speed import spread
 
 _ROOT = Path(__file__).parents[1]
 _FLOORS = ("platform", "clusters", "policies", "envs")
@@ -58,8 +57,7 @@ def compare(earlier: Path, benchmarks: list[str], rounds: int) -> Iterator[dict[
             for name, rate in rates[_ROOT].items():
                 ratios[name].append(rate / rates[earlier][name])
         for name, rows in ratios.items():
-            low, median, high = np.quantile(rows, (0, 0.5, 1)).tolist()
-            ratio = {"median": median, "lowest": low, "highest": high}
+            ratio = spread(rows)
             yield {"bench": what, "name": name, "rounds": rounds, "ratio": ratio, "load": os.getloadavg()[0]}
 
 

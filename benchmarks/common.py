@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.results.files import describe_run
+from soulsgraph.results.origin import describe_run
 from soulsgraph.runs.precompile import precompile
 from soulsgraph_envs.core.files import write_json
 

@@ -23,7 +23,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 import common
 from soulsgraph.paper.seed_job import train_by
 from soulsgraph.results.figures import BLUE, GREY, styled
-from soulsgraph.results.files import source_commit
+from soulsgraph.results.origin import source_commit
 from soulsgraph.runs.curves import CURVE_SEED, checkpoint_files, load_checkpoint, weights_by_skill, with_variants
 from soulsgraph.runs.evaluate import evaluation_seeds, play_variants
 from soulsgraph.runs.lineage import curve_folder

@@ -15,7 +15,7 @@ from typing import Any
 from fakes.fleet_in_folder import FleetInFolder
 from fakes.waiting import until
 from fleet_streams import GatewayServer, call_here, open_server
-from soulsgraph.bench.limits import spread
+from soulsgraph.bench.speed import spread
 from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_clusters.fleet.actor.client import GameClient
 from soulsgraph_clusters.fleet.actor.host import HostOptions, play_games

@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 
 from fakes.fleet_here import GatewayHere, random_weights
-from soulsgraph.bench.limits import spread
+from soulsgraph.bench.speed import spread
 from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_clusters.fleet.gateway.journal import JOURNALED
 from soulsgraph_clusters.fleet.gateway.status import GameStatus

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import common  # noqa: F401 - finds fakes
 from fakes.scripted import ScriptedTrials
-from soulsgraph.results.files import describe_origin
+from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.tables import markdown_table
 from soulsgraph_envs.combat.scripted import DODGE_IDLE, STRIKE, ConstantScript, OracleDodge, OracleFight
 from soulsgraph_envs.core.files import write_json, write_text

@@ -12,8 +12,7 @@ from typing import Any
 
 import common
 from soulsgraph.bench import describe as describe_rates
-from soulsgraph.bench.limits import spread
-from soulsgraph.bench.speed import interleave
+from soulsgraph.bench.speed import interleave, spread
 from soulsgraph.bench.training import BUDGET, EXPLORATION, contender_of, make_stage
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.machine import compute_on_one_thread

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import common
-from soulsgraph.bench.limits import spread
+from soulsgraph.bench.speed import spread
 from soulsgraph.cli.front import command_lines
 
 _MAIN = "from soulsgraph.cli import main; main()"

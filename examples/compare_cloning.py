@@ -23,9 +23,9 @@ from soulsgraph.paper.seed_job import train_by
 from soulsgraph.recordings.cloning import clone_fights
 from soulsgraph.recordings.files import read_header, recording_files
 from soulsgraph.recordings.recording import Fighter, record
-from soulsgraph.results.files import describe_origin
+from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import SeedValues, paired_difference
-from soulsgraph.results.tables import markdown_table, with_interval
+from soulsgraph.results.tables import markdown_table
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, play
 from soulsgraph.runs.lineage import own_stage
 from soulsgraph.runs.plan import Plan
@@ -146,7 +146,7 @@ def main() -> None:
     }
     figures = {name: one.columns() | {"by_seed": one.by_seed} for name, one in spreads.items()}
     write_json(asked.out.with_suffix(".json"), describe_origin() | settings | {"percent": figures})
-    cells = [(name, with_interval(one.mean, one.mean_interval)) for name, one in spreads.items()]
+    cells = [(name, one.mean_text) for name, one in spreads.items()]
     table = markdown_table(("decisions of each skill", "win rate in percent"), cells)
     write_text(asked.out.with_suffix(".md"), f"{table}\n")
     print(table)

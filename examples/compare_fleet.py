@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.results.files import describe_origin
+from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import SeedValues, paired_difference
 from soulsgraph.results.tables import markdown_table, with_interval
 from soulsgraph_clusters.sessions.local_ray import free_port

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import ttest_ind
 
-from soulsgraph.results.files import describe_origin
-from soulsgraph.results.statistics import Interval, mean_interval
+from soulsgraph.results.origin import describe_origin
+from soulsgraph.results.statistics import Interval, mean_interval, welch_interval
 from soulsgraph.results.tables import markdown_table, with_interval
 from soulsgraph_envs.core.files import write_json, write_text
 from soulsgraph_envs.core.machine import usable_processors
@@ -57,13 +56,10 @@ def fast(seed: int, scale: float, episodes: int) -> dict[str, float]:
 
 def compared(mine: list[float], preset: list[float]) -> dict[str, Any]:
     """Return both means over seeds, and mine less the preset's, each with its 95 % interval; in percent."""
-    welch = Interval(-np.inf, np.inf)
-    if len(mine) > 1 and np.var(mine) + np.var(preset) > 0.0:
-        welch = Interval(*map(float, ttest_ind(mine, preset, equal_var=False).confidence_interval()))
     return {
         "one_file": _figure(float(np.mean(mine)), mean_interval(mine)) | {"by_seed": mine},
         "fast": _figure(float(np.mean(preset)), mean_interval(preset)) | {"by_seed": preset},
-        "difference": _figure(float(np.mean(mine) - np.mean(preset)), welch),
+        "difference": _figure(float(np.mean(mine) - np.mean(preset)), welch_interval(mine, preset)),
     }
 
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from soulsgraph.results.files import describe_origin
+from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import SeedValues, paired_difference
-from soulsgraph.results.tables import markdown_table, with_interval
+from soulsgraph.results.tables import markdown_table
 from soulsgraph.runs.lineage import save_version
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.stage_setup import StageSetup, trained_artifact
@@ -147,7 +147,7 @@ def main() -> None:
         beside = paired_difference(rate, rates[0]) or SeedValues({})
         ages = {skill: mean(one["age"][skill] for one in found[delay].values()) for skill in DELAYED}
         results.append({"delay": delay, "age": ages, "percent": described(rate), "difference": described(beside)})
-        shown = (with_interval(one.mean, one.mean_interval) for one in (rate, beside))
+        shown = (one.mean_text for one in (rate, beside))
         cells.append((str(delay), *(f"{age:.1f}" for age in ages.values()), *shown))
     settings = {"row": ROW, "preset": "best", "seeds": [*numbers], "scale": asked.scale}
     write_json(asked.out.with_suffix(".json"), origin | settings | {"results": results})

@@ -19,7 +19,7 @@ from typing import Any
 
 from ray.rllib.utils.metrics import NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
-from soulsgraph.results.files import describe_run
+from soulsgraph.results.origin import describe_run
 from soulsgraph.results.tables import markdown_table
 from soulsgraph.runs.progress import silence_advice
 from soulsgraph_envs.core.files import write_json, write_text

@@ -111,7 +111,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def keep_result(request: pytest.FixtureRequest) -> Callable[[str, Mapping[str, Any]], None]:
     """Return what keeps a measurement in a file below docs/results, with its origin, where that is asked for."""
-    from soulsgraph.results.files import describe_origin
+    from soulsgraph.results.origin import describe_origin
     from soulsgraph_envs.core.files import write_json
 
     def keep(name: str, measured: Mapping[str, Any]) -> None:

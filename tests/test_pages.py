@@ -33,7 +33,7 @@ import yaml
 
 from fakes.keys import virtual_screen
 from fakes.waiting import PATIENCE_S
-from soulsgraph.results.files import describe_origin
+from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.statistics import wilson_interval
 from soulsgraph.zoo.card import TrainingOrigin
 from soulsgraph_envs.core.files import write_json

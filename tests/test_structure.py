@@ -205,7 +205,7 @@ def _computed_commands(nodes):
 _FOREIGN = {
     "soulsgraph_clusters/sessions/head.py": {"--address", "--block", "--head", "--node-ip-address", "--port"},
     "soulsgraph_clusters/sessions/jobs.py": {"--head"},
-    "soulsgraph/results/files.py": {"--porcelain", "--untracked-files"},
+    "soulsgraph/results/origin.py": {"--porcelain", "--untracked-files"},
     "soulsgraph_envs/games/user32.py": {"--force-reinstall"},
 }
 #: The name by which the Siphon server answers its clients.

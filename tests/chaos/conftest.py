@@ -13,7 +13,7 @@ import pytest
 from fakes.disturbing import Cable, Disk, Proxy, Relay
 from fakes.fleet_in_folder import SKILL, FleetInFolder, require_replay, settle
 from fakes.waiting import until
-from soulsgraph.results.files import describe_origin
+from soulsgraph.results.origin import describe_origin
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.protocol.security import channel_credentials

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from soulsgraph.bench.limits import spread
+from soulsgraph.bench.speed import spread
 
 
 def bench_commands(

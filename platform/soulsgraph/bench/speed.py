@@ -1,4 +1,7 @@
-"""`bench sim` and `bench tick` time the simulator and a tick of the composed agent."""
+"""`bench sim` and `bench tick` time the simulator and a tick of the composed agent.
+
+Beside a benchmark, in the same rounds, stands the bare work: an update's products by numpy's BLAS, a sweep over memory.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph.bench.limits import MemorySweep, spread
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.seeds import episode_seeds
 from soulsgraph_envs.core.state import ALL_CONTROLS, Raw
 from soulsgraph_envs.games.opening import make_game
+from soulsgraph_envs.simulator.layout import FRAMES_PER_S, LANE
 from soulsgraph_envs.skills import SKILL_NAMES, Skill, make_skill
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names_at
@@ -24,6 +27,7 @@ from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork,
 HIDDEN = (64, 64)
 _SCENARIO = "iudex-phase1"
 _WARM_UP = 100
+_TICKS_PER_S = 10
 
 
 class RandomFights:
@@ -191,3 +195,48 @@ def quantiles(values: Sequence[float]) -> dict[str, float]:
     """Return median, 99th and 99.9th percentile and the highest of some values."""
     p99, p999 = np.quantile(values, (0.99, 0.999), method="higher")
     return {"median": median(values), "p99": float(p99), "p99.9": float(p999), "highest": max(values)}
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Return the median of measurements, the lowest and the highest."""
+    return {"median": median(values), "lowest": min(values), "highest": max(values)}
+
+
+class UpdateProducts:
+    """The matrix products of DQN updates alone, by numpy's BLAS: forward twice, and backward.
+
+    `sizes` are those of the network's layers, inputs and actions included.
+    """
+
+    def __init__(self, sizes: Sequence[int], batch_size: int) -> None:
+        random = np.random.default_rng(0)
+        self.done = 0
+        shapes = [
+            ((batch_size, inputs), (inputs, outputs), (batch_size, outputs)) for inputs, outputs in pairwise(sizes)
+        ]
+        self._layers = [[random.random(shape, np.float32) for shape in layer] for layer in shapes]
+
+    def run(self, updates: int) -> None:
+        """Compute the products of this number of updates."""
+        for _ in range(updates):
+            for rows, weight, result in self._layers:
+                np.matmul(rows, weight, out=result)
+                np.matmul(rows, weight, out=result)
+                rows.T @ result
+            for _, weight, result in self._layers[1:]:
+                result @ weight.T
+        self.done += updates
+
+
+class MemorySweep:
+    """Read and write what the simulator keeps of each lane, once a frame."""
+
+    def __init__(self, lanes: int) -> None:
+        self.lane_ticks, self._lanes = 0, lanes
+        self._values = np.zeros(lanes * LANE.itemsize // 4, np.float32)
+
+    def run(self, ticks: int) -> None:
+        """Sweep over every lane for a number of control ticks."""
+        for _ in range(ticks * FRAMES_PER_S // _TICKS_PER_S):
+            np.add(self._values, np.float32(1.0), out=self._values)
+        self.lane_ticks += ticks * self._lanes

@@ -12,8 +12,7 @@ from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.tune.registry import register_env
 
-from soulsgraph.bench.limits import UpdateProducts
-from soulsgraph.bench.speed import Contender, interleave
+from soulsgraph.bench.speed import Contender, UpdateProducts, interleave
 from soulsgraph.paper.stable_baselines import make_dqn
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.machine import compute_on_one_thread

@@ -133,7 +133,7 @@ def _announce_job() -> None:
     """Print which code a submitted job runs, and refuse one that brought other code along, which would not run."""
     if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
         return
-    from soulsgraph.results.files import source_commit
+    from soulsgraph.results.origin import source_commit
     from soulsgraph_clusters.sessions.jobs import Job, describe_source
 
     if job := Job.present():

@@ -18,8 +18,7 @@ from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import check_learns, lasting_name
 from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.transfer import report as reports
-from soulsgraph.transfer.report import Question, TransferOptions
+from soulsgraph.transfer import Question, TransferOptions, check_chains, check_sources, open_seeds
 from soulsgraph.zoo import is_agent
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import check_writable
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from soulsgraph.results.seeds import SeedsTable
     from soulsgraph.transfer.recovery import Arm
+    from soulsgraph.transfer.report import TransferReport
 
 Runs = Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN ...")]
 
@@ -95,7 +95,7 @@ def transfer(
         out: Folder for the results over all seeds.
         copy: Folder for copies of the agents, a run folder of its name each; results are written there.
     """
-    from soulsgraph.transfer import seed_summary
+    from soulsgraph.transfer import report as reports
 
     runs = _open(_own_runs(folders, copy, output), out)
     home = evaluation.home or next(iter(runs.values())).plan.scenario
@@ -106,15 +106,15 @@ def transfer(
         for seed, run in runs.items():
             with run.locked():
                 checked[seed] = first = reports.run_controls(run, question, display=output.display)
-        tables = {"transfer-controls": seed_summary.controls_over_seeds(checked)}
+        tables = {"transfer-controls": reports.controls_over_seeds(checked)}
         alone = first, [reports.controls_table(first)]
     else:
         measured = {seed: _measured(run, question, output) for seed, run in runs.items()}
         first_run, report = next(iter(runs.values())), next(iter(measured.values()))
         name = reports.transfer_name(first_run, question.home, question.scenario)
         tables = {
-            name: seed_summary.recommendations_over_seeds(measured),
-            f"{name}-win-rates": seed_summary.win_rates_over_seeds(measured),
+            name: reports.recommendations_over_seeds(measured),
+            f"{name}-win-rates": reports.win_rates_over_seeds(measured),
         }
         alone = report.to_dict(), [*report.to_rich(), "\n".join(report.lines())]
     _show(output, out, tables, alone if len(runs) == 1 else None)
@@ -144,14 +144,13 @@ def recovery(
     from soulsgraph.runs.train import Workplace
     from soulsgraph.runs.worker_process import WorkerProcess
     from soulsgraph.transfer import recovery as recovering
-    from soulsgraph.transfer import seed_summary
     from soulsgraph_clusters.sessions.session import check_session, connect
 
     runs = _open(_own_runs(folders, copy, session), out)
     kind = "recovery" if jointly is None else recovering.JOINTLY
     target = recovering.RecoveryTarget(**asdict(evaluation), budget=budget, kind=kind)
     sources = {seed: lineage.check_target(run, target.scenario, target.home) for seed, run in runs.items()}
-    seed_summary.check_sources(sources)
+    check_sources(sources)
     check_session(session.address)
     arms = {seed: _arms(run, sources[seed], target.scenario, session, jointly) for seed, run in runs.items()}
     silence_advice()
@@ -164,7 +163,7 @@ def recovery(
                 results[seed] = single = recovering.recover(run, target, arms[seed], place, session.console)
     (run, *_), (home, *_), (found, *_) = runs.values(), sources.values(), arms.values()
     name = recovering.results_name(target, run.plan.scenario, home, found)
-    tables = {name: seed_summary.recovery_over_seeds(target, results)}
+    tables = {name: recovering.recovery_over_seeds(target, results)}
     alone = single, [recovering.recovery_table(target, single)]
     _show(session, out, tables, alone if len(runs) == 1 else None)
 
@@ -181,11 +180,10 @@ def retention(
         folders: Run folders that were adapted to one scenario or more, one a seed, all to the same.
         out: Folder for the results over all seeds.
     """
-    from soulsgraph.transfer import seed_summary
-    from soulsgraph.transfer.retention import measure_retention
+    from soulsgraph.transfer.retention import chain_rates_over_seeds, measure_retention, measures_over_seeds
 
     runs, console, found = _open(_own_runs(folders, None, output), out), output.console, {}
-    seed_summary.check_chains({seed: lineage.domain_chain(run) for seed, run in runs.items()})
+    check_chains({seed: lineage.domain_chain(run) for seed, run in runs.items()})
     for seed, run in runs.items():
         with run.locked():
             found[seed] = single = measure_retention(run, evaluation.episodes, evaluation.seed, output.display)
@@ -194,10 +192,7 @@ def retention(
         console.print(single.to_rich())
         calls = [transferred.remedy for transferred in single.training]
         console.print(in_commands("\n".join(single.lines()), "retention", calls), soft_wrap=True)
-    tables = {
-        "retention": seed_summary.chain_rates_over_seeds(found),
-        "retention-measures": seed_summary.measures_over_seeds(found),
-    }
+    tables = {"retention": chain_rates_over_seeds(found), "retention-measures": measures_over_seeds(found)}
     _show(output, out, tables, (single.to_dict(), []) if len(runs) == 1 else None)
 
 
@@ -212,8 +207,6 @@ def _own_runs(folders: Sequence[Path], copies: Path | None, output: OutputOption
 
 def _open(folders: Sequence[Path], out: Path | None) -> dict[int, RunFolder]:
     """Open the runs by seed, and check that the folder of the results over all seeds can be written."""
-    from soulsgraph.transfer.seed_summary import open_seeds
-
     runs = open_seeds(folders)
     if out is not None:
         check_writable(out)
@@ -241,7 +234,9 @@ def _show(
         output.console.print(f"all seeds together in {out}", soft_wrap=True)
 
 
-def _measured(run: RunFolder, question: Question, output: OutputOptions) -> reports.TransferReport:
+def _measured(run: RunFolder, question: Question, output: OutputOptions) -> TransferReport:
+    from soulsgraph.transfer import report as reports
+
     with run.locked():
         report = reports.transfer(run, question, output.display)
         reports.save_transfer(run, report)
@@ -261,5 +256,7 @@ def _arms(run: RunFolder, home: str, scenario: str, output: OutputOptions, joint
 
 def _recommended(run: RunFolder, home: str, scenario: str, output: OutputOptions) -> tuple[str, ...]:
     """Return the recommendation saved for the versions in play; measure first if there is none."""
-    saved = reports.saved_recommendation(run, home, scenario)
+    from soulsgraph.transfer.report import saved_recommendation
+
+    saved = saved_recommendation(run, home, scenario)
     return saved if saved is not None else _measured(run, Question(scenario, home=home), output).recommended

@@ -29,7 +29,7 @@ def bench(
         rounds: Interleaved rounds; medians and spread are reported.
     """
     from soulsgraph.bench import describe, run_benchmark
-    from soulsgraph.results.files import describe_run
+    from soulsgraph.results.origin import describe_run
     from soulsgraph.runs.precompile import precompile
 
     check_range("rounds", rounds, 1, 1000)

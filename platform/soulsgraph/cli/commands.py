@@ -265,7 +265,7 @@ def reproduce(
         folder = ReproductionFolder.planned(out, Study(**study_values(study, Study.seeds)))
         folder.plan.check_learns()
     # Imported when the options are known to hold: it takes seconds.
-    from soulsgraph.paper.ray_runner import do_units
+    from soulsgraph.paper.seed_job import do_units
 
     with options.ray_session(folder, session, needed=bool(folder.left)) as joined:
         if folder.left:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
 from soulsgraph.cli.remedies import command_line
-from soulsgraph.results.terminal import TextTable
+from soulsgraph.results.tables import TextTable
 from soulsgraph_envs.core.compiling import cache_folder, cache_remark
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.machine import home_folder, usable_memory, usable_processors

@@ -19,7 +19,7 @@ from tyro.conf import Positional, arg
 
 from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, OutputOptions, RunOptions, one_action
 from soulsgraph.cli.remedies import in_commands
-from soulsgraph.results.terminal import TextTable
+from soulsgraph.results.tables import TextTable
 from soulsgraph.runs.progress import draws, interruptible
 from soulsgraph.zoo import open_run
 from soulsgraph_clusters.fleet.actor.spool import UNFINISHED

@@ -20,7 +20,7 @@ from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.plan import Plan, lasting_name
 from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import RunFolder, check_given
-from soulsgraph.transfer.report import TransferOptions
+from soulsgraph.transfer import TransferOptions
 from soulsgraph.zoo import copy_agent, is_agent, is_copy, open_own_run
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.link import load_games

@@ -15,7 +15,7 @@ from rich.console import Console, RenderableType
 from tyro.conf import FlagCreatePairsOff, Positional, arg, subcommand
 
 from soulsgraph.cli.front import check_extras
-from soulsgraph.results.terminal import OutputConsole
+from soulsgraph.results.tables import OutputConsole
 from soulsgraph.runs.progress import Display
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError

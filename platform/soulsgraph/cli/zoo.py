@@ -113,7 +113,7 @@ def verify(
         episodes: Play the first episodes of each card alone.
         out: Folder for verify.json and the page verify.md; earlier ones are replaced.
     """
-    from soulsgraph.zoo import workshop
+    from soulsgraph.zoo import maintenance
 
     if episodes is not None:
         check_range("episodes", episodes, 1, EPISODES)
@@ -122,13 +122,13 @@ def verify(
     chosen, found = _chosen(names, agent_names()), []
     with stage_progress("verify", len(chosen), output.display, unit="agents") as progress:
         for number, name in enumerate(chosen, 1):
-            found.append(workshop.verify_agent(name, episodes))
+            found.append(maintenance.verify_agent(name, episodes))
             progress.update(number)
     if out is not None:
-        workshop.save_verified(out, found)
+        maintenance.save_verified(out, found)
     rows = [one.cells for one in found]
     notes = [] if out is None else [f"results in {out}"]
-    output.show([one.to_dict() for one in found], text_table("", workshop.VERIFIED_HEADINGS, rows), *notes)
+    output.show([one.to_dict() for one in found], text_table("", maintenance.VERIFIED_HEADINGS, rows), *notes)
     if not all(one.holds and not one.changed for one in found):
         sys.exit(1)
 
@@ -148,18 +148,18 @@ def compare(
         episodes: Fights of each agent in each scenario, the same for all.
         out: Folder for comparison.json, the page comparison.md and the picture; earlier ones are replaced.
     """
-    from soulsgraph.zoo import workshop
+    from soulsgraph.zoo import maintenance
 
     check_range("episodes", episodes, 1, 1_000_000)
     if out is not None:
         check_writable(out)
     chosen = folders or tuple(map(Path, agent_names()))
     with stage_progress("compare", len(chosen), output.display, unit="agents") as progress:
-        found = workshop.compare_agents(chosen, episodes, progress.update)
+        found = maintenance.compare_agents(chosen, episodes, progress.update)
     if out is not None:
-        workshop.save_standings(out, found, episodes)
+        maintenance.save_standings(out, found, episodes)
     notes = [] if out is None else [f"results in {out}"]
-    table = text_table("", workshop.COMPARISON_HEADINGS, [one.cells for one in found])
+    table = text_table("", maintenance.COMPARISON_HEADINGS, [one.cells for one in found])
     output.show([one.to_dict() for one in found], table, *notes)
 
 
@@ -175,17 +175,17 @@ def build(
     """
     from soulsgraph.runs.precompile import precompile
     from soulsgraph.runs.worker_process import WorkerProcess
-    from soulsgraph.zoo.workshop import Workshop
+    from soulsgraph.zoo.maintenance import AgentBuilder
     from soulsgraph_clusters.sessions.session import connect
 
     silence_advice()
     chosen, cards = _chosen(names, tuple(PLANNED)), []
     with connect(needed=False) as session, WorkerProcess() as worker:
         precompile(output.console)
-        workshop = Workshop(runs, out, session, worker, output.console, output.display)
+        builder = AgentBuilder(runs, out, session, worker, output.console, output.display)
         for number, name in enumerate(chosen, 1):
             output.console.print(f"{name}: agent {number} of {len(chosen)}")
-            cards.append(workshop.build(name))
+            cards.append(builder.build(name))
     output.show(list(map(_summary, cards)), text_table("", HEADINGS, map(agent_row, cards)))
 
 
@@ -247,7 +247,7 @@ def export(
     # Imported here: a help text need not wait for it.
     from soulsgraph.runs.evaluate import Setting, source_of
     from soulsgraph.runs.precompile import precompile_playing
-    from soulsgraph.zoo.exchange import CHECK, Agreement, export_onnx
+    from soulsgraph.zoo.conversion import CHECK, Agreement, export_onnx
     from soulsgraph_policies.agents.foreign_files import import_onnx
 
     run = open_run(folder)
@@ -294,7 +294,7 @@ def import_sb3(
     """
     # Imported here: a help text need not wait for it.
     from soulsgraph.runs.run_folder import RunFolder
-    from soulsgraph.zoo.exchange import import_stable_baselines
+    from soulsgraph.zoo.conversion import import_stable_baselines
     from soulsgraph_envs.skills import END_TO_END
 
     if (run / RunFolder.plan_file).exists() or is_agent(run):

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from soulsgraph.paper.expected_ranges import BEYOND_PAPER, ROW_RANGES, paper_rate
-from soulsgraph.paper.records import Reproduction
+from soulsgraph.paper.records import BEYOND_PAPER, ROW_RANGES, Reproduction, paper_rate
 from soulsgraph.results.figures import (
     BLUE,
     GREEN,
@@ -25,9 +21,11 @@ from soulsgraph.results.figures import (
     PURPLE,
     VERMILION,
     draw_seeds,
+    draw_smoothed,
+    draw_spread,
     styled,
 )
-from soulsgraph.results.seeds import SeedCurves, SeedValues, moving_average, seed_curves
+from soulsgraph.results.seeds import seed_curves
 from soulsgraph.results.statistics import clopper_pearson_interval
 from soulsgraph.runs.curves import EPISODES
 from soulsgraph.runs.evaluate import TABLE_1
@@ -35,13 +33,10 @@ from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES
 
 #: Height of a row's part that points take, of the whole row's 1.
 _LANE = 0.62
-#: Points closer than this, in percent, are set apart.
-_CROWDED = 0.9
 SKILL_COLOURS = {"camera": BLUE, "lock_on": ORANGE, "movement": GREEN, "dodge": VERMILION, "heal_attack": PURPLE}
 PHASE_1, PHASE_2 = TABLE_1[0].scenario, TABLE_1[-1].scenario
 #: Mean length of the paper's dodge episodes at the start and at the end of training (Appendix D.1).
 PAPER_DODGE_LENGTHS = (150.0, 300.0)
-_PERIODS = 10
 _BASELINES = {"end_to_end": ("250k-step budget", BLUE), "end_to_end_long": ("500k-step budget", ORANGE)}
 
 
@@ -65,30 +60,13 @@ def draw_win_rates(reproductions: Sequence[Reproduction]) -> Figure | None:
         for index, item in enumerate(reproductions):
             if row.label in item.setting:
                 height, colour = place + lane * (index + 0.5) - 0.22, PALETTE[index % len(PALETTE)]
-                _draw_spread(axes, height, lane / 10.0, item.setting[row.label].spread, colour)
+                draw_spread(axes, height, lane / 10.0, item.setting[row.label].spread, colour)
     axes.set_yticks(range(len(TABLE_1)), [row.label for row in TABLE_1])
     axes.set(xlabel="win rate in %", xlim=(-2.0, 102.0), ylim=(len(TABLE_1) - 0.45, -0.55))
     axes.grid(visible=False, axis="y")
     axes.set_title("Table 1: every seed beside the paper", loc="left")
     figure.legend(handles=_legend(reproductions), loc="outside lower center", ncols=3)
     return figure
-
-
-def _draw_spread(axes: Axes, height: float, step: float, spread: SeedValues, colour: str) -> None:
-    low, high = spread.mean_interval
-    if math.isfinite(low):
-        axes.plot([low, high], [height] * 2, color=colour, linewidth=3.0, alpha=0.35, zorder=3, solid_capstyle="butt")
-    axes.plot(spread.values, height + step * _swarm(spread.values), "o", color=colour, mfc="none", ms=4.5, zorder=4)
-    axes.plot(spread.median, height, "|", color=colour, markersize=15.0, markeredgewidth=2.6, zorder=5)
-
-
-def _swarm(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return how many steps each point is lifted, so that close points do not overlap, (points,)."""
-    heights = np.zeros(values.size)
-    for index, value in enumerate(values):
-        crowd = int((abs(values[:index] - value) < _CROWDED).sum())
-        heights[index] = ((crowd + 1) // 2) * (-1.0) ** crowd
-    return heights
 
 
 def _legend(reproductions: Sequence[Reproduction]) -> list[Line2D | Patch]:
@@ -132,7 +110,7 @@ def draw_baseline(reproduction: Reproduction) -> Figure | None:
         for unit, (budget, colour) in _BASELINES.items():
             raw = seed_curves(reproduction.training, f"episode_{quantity}", unit=unit, skill=END_TO_END)
             if raw:
-                _draw_smoothed(axes, raw, colour, budget)
+                draw_smoothed(axes, raw, colour, budget)
         axes.set(xlabel="thousand decisions", ylabel=f"{label} of an episode")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     figure.suptitle(f"End-to-end baseline while training (Figure 5): {_whose(reproduction)}")
@@ -198,14 +176,6 @@ def _draw_episode_interval(axes: Axes, reproduction: Reproduction, place: dict[s
         steps = (low.steps + offset) / 1_000.0
         colour = SKILL_COLOURS[place["skill"]]
         axes.fill_between(steps, low.values[0], high.values[0], color=colour, alpha=0.2, linewidth=0.0)
-
-
-def _draw_smoothed(axes: Axes, raw: SeedCurves, colour: str, label: str) -> None:
-    smooth = SeedCurves(raw.seeds, raw.steps, moving_average(raw.values, _PERIODS))
-    mean = f"{label}: mean over seeds"
-    axes.plot(raw.steps / 1_000.0, raw.mean, ":", color=colour, alpha=0.5, linewidth=0.9, label=mean, zorder=3)
-    shade = " with its 95 % t interval" if smooth.interval else ""
-    draw_seeds(axes, smooth, colour, f"{label}: {_PERIODS}-period average{shade}")
 
 
 def _explain(axes: Axes, reproduction: Reproduction) -> None:

@@ -5,7 +5,6 @@ Beside its win rates stand those that earlier reports hold of other seeds.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,26 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy
+from matplotlib.image import imread
 
-from soulsgraph.paper import expected_ranges as ranges
+from soulsgraph.paper import figures, records
 from soulsgraph.paper.records import Reproduction, SettingRates, in_present_names, load_reproductions
 from soulsgraph.paper.study import REFERENCE, TABLE_1_PARTS, Records
-from soulsgraph.results.seeds import SeedValues, paired_difference
-from soulsgraph.results.statistics import (
-    Interval,
-    WinRate,
-    clopper_pearson_interval,
-    interquartile_mean,
-    interquartile_mean_interval,
-)
+from soulsgraph.results import statistics
+from soulsgraph.results.figures import save_figure
+from soulsgraph.results.seeds import SEED_FILTERS, SeedValues, difference_columns, paired_difference
+from soulsgraph.results.statistics import Interval
 from soulsgraph.results.tables import (
+    finite,
     markdown_table,
     number,
     read_rows,
     readable_table,
     render,
-    with_interval,
     write_rows,
     yes_no,
 )
@@ -120,49 +115,26 @@ def agreement_rows(reproductions: Sequence[Reproduction], earlier: Mapping[str, 
             for label, setting in item.setting.items()
             if label in before
         ]
-        adjusted = holm([row["p"] for row in compared])
+        adjusted = statistics.holm([row["p"] for row in compared])
         rows += [
             {**row, "adjusted_p": p, "agree": p >= SIGNIFICANCE} for row, p in zip(compared, adjusted, strict=True)
         ]
     return rows
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p values adjusted for their number by Holm's step-down rule (Holm 1979)."""
-    count = len(p_values)
-    order = np.argsort(p_values, kind="stable")
-    adjusted = np.empty(count)
-    stepped = np.asarray(p_values, np.float64)[order] * (count - np.arange(count))
-    adjusted[order] = np.minimum(np.maximum.accumulate(stepped), 1.0)
-    return [float(p) for p in adjusted]
-
-
 def _compare(name: str, label: str, these: SeedValues, earlier: SeedValues) -> dict[str, Any]:
     if shared := paired_difference(these, earlier):
         found = ", ".join(map(str, shared.by_seed))
         raise SoulsGraphError(f"{name}: expected seeds that the earlier report lacks, found {found} in both.")
-    # Nothing to rank where every seed has the same rate.
-    alike = np.unique([*these.values, *earlier.values]).size == 1
-    tested = None if alike else scipy.stats.mannwhitneyu(these.values, earlier.values, alternative="two-sided")
-    p = float(tested.pvalue) if tested else 1.0
-    difference = _welch_interval(these, earlier).columns("difference_")
+    p = statistics.rank_test(these.values, earlier.values)
+    difference = statistics.welch_interval(these.values, earlier.values).columns("difference_")
     mean = {"difference": these.mean - earlier.mean, **difference}
     return {"reproduction": name, "label": label, **_group("", these), **_group("earlier_", earlier), **mean, "p": p}
 
 
-def _welch_interval(these: SeedValues, earlier: SeedValues) -> Interval:
-    """Return Welch's t interval (1947) of the difference of the means; unbounded where a group has a single seed."""
-    if min(these.values.size, earlier.values.size) < 2:
-        return Interval(-math.inf, math.inf)
-    if these.deviation == earlier.deviation == 0.0:
-        return Interval(these.mean - earlier.mean, these.mean - earlier.mean)
-    low, high = scipy.stats.ttest_ind(these.values, earlier.values, equal_var=False).confidence_interval(0.95)
-    return Interval(float(low), float(high))
-
-
 def _group(prefix: str, spread: SeedValues) -> dict[str, Any]:
     low, high = float(spread.values.min()), float(spread.values.max())
-    counted = {f"{prefix}seeds": len(spread.by_seed), f"{prefix}median": spread.median}
+    counted = {f"{prefix}seeds": spread.seeds, f"{prefix}median": spread.median}
     return counted | Interval(low, high).columns(prefix)
 
 
@@ -190,7 +162,7 @@ def report_tables(
         "expected_ranges": [
             {"reproduction": item.name, **asdict(verdict)}
             for item in reproductions
-            for verdict in ranges.verdicts_of(item)
+            for verdict in records.verdicts_of(item)
         ],
         "measures": [
             {"reproduction": item.name, "measure": name, **spread.columns()}
@@ -213,20 +185,11 @@ def _paper(setting: SettingRates) -> Row:
     """Return the paper's win rate in percent, its counts, and its Wilson and exact intervals."""
     if setting.paper_percent is None:
         return {"paper_percent": None}
-    paper = ranges.paper_rate(setting.paper_percent)
+    paper = records.paper_rate(setting.paper_percent)
     counts = {"paper_percent": setting.paper_percent, "paper_wins": paper.wins, "paper_episodes": paper.episodes}
-    exact = clopper_pearson_interval(paper.wins, paper.episodes)
+    exact = statistics.clopper_pearson_interval(paper.wins, paper.episodes)
     wilson = paper.interval.scaled(100.0).columns("paper_wilson_")
     return counts | wilson | exact.scaled(100.0).columns("paper_exact_")
-
-
-def _difference(first: SeedValues, second: SeedValues) -> dict[str, Any]:
-    """Return the figures of first - second in points, paired by seed; nothing but their number for no shared seed."""
-    difference = paired_difference(first, second)
-    if difference is None:
-        return {"seeds": 0}
-    above, below = (int((sign * difference.values > 0.0).sum()) for sign in (1, -1))
-    return {**difference.columns(), "seeds_above": above, "seeds_below": below}
 
 
 def _contrast_rows(reproduction: Reproduction) -> Records:
@@ -234,8 +197,8 @@ def _contrast_rows(reproduction: Reproduction) -> Records:
     spreads = {label: setting.spread for label, setting in reproduction.setting.items()}
     rows = [
         {"reproduction": reproduction.name, "first": first, "second": second}
-        | _difference(spreads[first], spreads[second])
-        for first, second in ranges.CONTRASTS
+        | difference_columns(spreads[first], spreads[second])
+        for first, second in records.CONTRASTS
         if first in spreads and second in spreads
     ]
     return [row for row in rows if row["seeds"]]
@@ -252,7 +215,7 @@ def _comparison_rows(reference: Reproduction, item: Reproduction) -> Records:
         several = min(len(mine.by_seed), len(first.by_seed)) > 1
         overlap = mine.mean_interval.overlaps(first.mean_interval) if several else None
         names = {"reproduction": item.name, "from": reference.name, "label": label, "overlap": overlap}
-        rows.append({**names, **_difference(mine, first)})
+        rows.append({**names, **difference_columns(mine, first)})
     return rows
 
 
@@ -268,13 +231,16 @@ def _ablation_rows(variants: Sequence[Reproduction]) -> Records:
         scores = _scores(variant)
         mine = SeedValues({seed: float(np.mean(each)) for seed, each in scores.items()})
         row: dict[str, Any] = {"variant": variant.name, "seeds": len(scores)}
-        for label in ranges.ABLATION_ROWS:
+        for label in records.ABLATION_ROWS:
             if label in variant.setting:
                 spread = variant.setting[label].spread
                 row |= {f"{label}: median": spread.median, f"{label}: deviation": spread.deviation}
         if scores:
             table = [*scores.values()]
-            row |= {"score": interquartile_mean(table), **interquartile_mean_interval(table).columns("score_")}
+            row |= {
+                "score": statistics.interquartile_mean(table),
+                **statistics.interquartile_mean_interval(table).columns("score_"),
+            }
         if difference := paired_difference(mine, reference):
             row |= {"difference": difference.mean, **difference.mean_interval.columns("difference_")}
         reference = reference or mine
@@ -285,7 +251,7 @@ def _ablation_rows(variants: Sequence[Reproduction]) -> Records:
 def _scores(variant: Reproduction) -> dict[int, list[float]]:
     """Return the win rates in the ablation's rows of every seed that has all of them."""
     rates = [
-        variant.setting[label].spread.by_seed if label in variant.setting else {} for label in ranges.ABLATION_ROWS
+        variant.setting[label].spread.by_seed if label in variant.setting else {} for label in records.ABLATION_ROWS
     ]
     return {seed: [by_seed[seed] for by_seed in rates] for seed in sorted(set.intersection(*map(set, rates)))}
 
@@ -298,12 +264,12 @@ _OF_THE_FILE = ("format", "version", "sessions")
 def _measures(item: Reproduction) -> dict[str, SeedValues]:
     """Return episode lengths, returns and what is derived from them."""
     derived = {
-        "dodge seconds, trained over random": ranges.dodge_ratio(item),
-        "end-to-end seconds, end over beginning of training": ranges.baseline_growth(item),
+        "dodge seconds, trained over random": records.dodge_ratio(item),
+        "end-to-end seconds, end over beginning of training": records.baseline_growth(item),
     }
     derived |= {
-        f"{skill}: share of the scripted gain over random": ranges.gain_share(item, skill)
-        for skill in ranges.GAIN_SHARES
+        f"{skill}: share of the scripted gain over random": records.gain_share(item, skill)
+        for skill in records.GAIN_SHARES
     }
     measured = {name: spread for name, spread in item.measure.items() if _SHARE not in name}
     return measured | {name: spread for name, spread in derived.items() if spread}
@@ -348,52 +314,21 @@ def _paper_cell(percent: float | None) -> str:
     """Return the paper's win rate, the count that fits it, and its Wilson and exact intervals."""
     if percent is None:
         return ""
-    paper = ranges.paper_rate(percent)
-    intervals = paper.interval, clopper_pearson_interval(paper.wins, paper.episodes)
+    paper = records.paper_rate(percent)
+    intervals = paper.interval, statistics.clopper_pearson_interval(paper.wins, paper.episodes)
     wilson, exact = (f"{number(100.0 * low)} to {number(100.0 * high)}" for low, high in intervals)
     return f"{percent:.1f} ({paper.wins}/{paper.episodes}; Wilson {wilson}; exact {exact})"
 
 
-def _figure_cells(spread: SeedValues, digits: int = 1) -> str:
-    row = spread.columns()
-    cells = (_interval_cell(row, name, digits) for name in ("mean", "interquartile_mean", "deviation"))
-    return " | ".join((f"**{number(spread.median, digits)}**", *cells))
-
-
-def _seed_cell(rate: WinRate) -> str:
-    low, high = rate.interval.scaled(100.0)
-    return f"{rate.wins}/{rate.episodes}<br>{rate.percent:.1f}<br>({low:.1f} to {high:.1f})"
-
-
-def _rate_cell(spread: SeedValues) -> str:
-    return f"**{number(spread.median)}**; {with_interval(spread.mean, spread.mean_interval)}"
-
-
-def _difference_cells(row: Row) -> str:
-    if not row["seeds"]:
-        return "no shared seed | "
-    return f"{_interval_cell(row, 'mean')} | {row['seeds_above']} / {row['seeds_below']} of {row['seeds']}"
-
-
-def _interval_cell(row: Row, value: str, digits: int = 1) -> str:
-    if value not in row:
-        return ""
-    return with_interval(row[value], Interval(row[f"{value}_low"], row[f"{value}_high"]), digits)
-
-
 #: What the template shows values by.
 _FILTERS: Mapping[str, Callable[..., Any]] = {
+    **SEED_FILTERS,
     "of": lambda rows, item: [row for row in rows if row["reproduction"] == item.name],
     "measures": _measures,
     "actions": _actions,
     "others": _others,
     "origin": _origin,
     "paper": _paper_cell,
-    "figures": _figure_cells,
-    "seed": _seed_cell,
-    "rate": _rate_cell,
-    "difference": _difference_cells,
-    "interval": _interval_cell,
     "verdict": yes_no,
 }
 
@@ -466,7 +401,7 @@ def write_report(
         kind: {item.name: {"seeds": item.seeds, **item.description} for item in items}
         for kind, items in (("reproductions", reproductions), ("variants", ablated))
     }
-    write_json(out / "report.json", _finite({**described, "tables": kept, "figures": pictures}))
+    write_json(out / "report.json", finite({**described, "tables": kept, "figures": pictures}))
     names = {item.name for item in reproductions}
     made = (*reproductions, *(item for item in ablated if item.name not in names))
     text = render(
@@ -475,9 +410,9 @@ def write_report(
         reproductions=reproductions,
         tables=tables,
         table_1=TABLE_1,
-        row_ranges=ranges.ROW_RANGES,
-        ablation_rows=ranges.ABLATION_ROWS,
-        beyond_paper=ranges.BEYOND_PAPER,
+        row_ranges=records.ROW_RANGES,
+        ablation_rows=records.ABLATION_ROWS,
+        beyond_paper=records.BEYOND_PAPER,
         significance=SIGNIFICANCE,
         pictures=pictures,
         attachments=attached,
@@ -489,12 +424,6 @@ def write_report(
 
 def _write_figures(reproductions: Sequence[Reproduction], out: Path) -> dict[str, str]:
     """Write every figure as PNG and for TensorBoard; return their titles by file name."""
-    # Takes a second to import, and most commands never draw.
-    from matplotlib.image import imread
-
-    from soulsgraph.paper import figures
-    from soulsgraph.results.figures import save_figure
-
     drawn = {"table-1": ("Win rates of every seed beside the paper's", figures.draw_win_rates(reproductions))}
     drawers = {
         "figures-2-3": ("Return over steps of the five skills", figures.draw_skill_returns),
@@ -517,11 +446,3 @@ def _write_figures(reproductions: Sequence[Reproduction], out: Path) -> dict[str
                 board.image(name, imread(file)[..., :3])
                 titles[file.name] = title
     return titles
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {name: _finite(item) for name, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value

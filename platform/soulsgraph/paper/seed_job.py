@@ -1,10 +1,11 @@
-"""One job of a reproduction: train what it trains, evaluate it, and record what the paper says of single skills."""
+"""The jobs of a reproduction: train what each trains, evaluate it, and record what the paper says of single skills."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from soulsgraph.runs.evaluate import TABLE_1, Setting, WinRateRow
 from soulsgraph.runs.lineage import adaptation_stages, check_target, finished_versions
 from soulsgraph.runs.plan import Stage, check_learns
 from soulsgraph.runs.progress import Interruption, Supervisor, TensorBoardWriter
+from soulsgraph.runs.ray_runner import RayJob, Words, run_jobs
 from soulsgraph.runs.real_time import OnFinished
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace, train_stages
@@ -51,6 +53,24 @@ _FIGHTS = ((HOME, "mid"), (SHIFTED, "mid"), (SHIFTED, "long"))
 REFERENCE_ROWS = 2 * len(_FIGHTS)
 _FINE_TUNED_LONG = replace(TABLE_1[-1], label="long-range start, fine-tuned", part="extra", start="long")
 _DODGE = "dodge"
+
+
+def do_units(folder: ReproductionFolder, console: Console, words: Words = str) -> None:
+    """Do the rest of every job and assemble the records after each; arguments and errors as `run_jobs`."""
+    if unkeyed := folder.unkeyed:
+        note = f"{len(unkeyed)} records do not say by what plan: an earlier version wrote them; taken for this one's"
+        console.print(note, highlight=False, soft_wrap=True)
+    run_jobs(folder, [ray_job(folder, job) for job in folder.left], console, words)
+
+
+def ray_job(folder: ReproductionFolder, job: SeedJob) -> RayJob:
+    """Return a seed's job as the runner does it: its pieces of the records are its results."""
+    pieces = (folder.piece(job, piece).relative_to(folder.path).as_posix() for piece in job.pieces)
+    return RayJob(job.name, _do_job, (job,), tuple(pieces))
+
+
+def _do_job(path: Path, job: SeedJob, supervisor: Supervisor) -> None:
+    do_rest(ReproductionFolder.open(path), job, supervisor)
 
 
 def do_rest(folder: ReproductionFolder, job: SeedJob, supervisor: Supervisor) -> None:

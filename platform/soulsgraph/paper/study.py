@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from soulsgraph.results.files import describe_origin
+from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.identity import KEY, Key, how_it_learns, in_words, plan_values, read_key, write_key
@@ -317,7 +318,7 @@ class ReproductionFolder(PlannedFolder[Study]):
     def record(self, job: SeedJob, piece: str, make: Callable[[], Tables]) -> None:
         """Write what `make` returns as a piece of the job's records, unless it exists; raises as `is_recorded`."""
         if not self.is_recorded(job, piece):
-            write_json(self._piece(job, piece), {"key": dict(self.key(job).values), **make()})
+            write_json(self.piece(job, piece), {"key": dict(self.key(job).values), **make()})
 
     def is_recorded(self, job: SeedJob, piece: str) -> bool:
         """Return whether a piece of the job's records is there.
@@ -325,7 +326,7 @@ class ReproductionFolder(PlannedFolder[Study]):
         Raises:
             SoulsGraphError: if it is damaged, or was recorded by another plan, learner or fight.
         """
-        file = self._piece(job, piece)
+        file = self.piece(job, piece)
         if not file.exists():
             return False
         found = read_file(Where(file, remedy=_AGAIN))
@@ -336,11 +337,6 @@ class ReproductionFolder(PlannedFolder[Study]):
             )
         return True
 
-    def written(self, job: SeedJob) -> dict[str, str]:
-        """Return the digest of each record of a job that is there, by the file's name."""
-        files = [file for piece in job.pieces if (file := self._piece(job, piece)).is_file()]
-        return {file.name: sha256(file.read_bytes()).hexdigest() for file in files}
-
     @property
     def left(self) -> list[SeedJob]:
         """The jobs whose records are not all there; raises as `is_recorded`."""
@@ -350,7 +346,7 @@ class ReproductionFolder(PlannedFolder[Study]):
     @property
     def unkeyed(self) -> list[Path]:
         """The files of records that an earlier version wrote, which do not say by what plan."""
-        files = [self._piece(job, piece) for job in (*self.plan.jobs(), REFERENCES) for piece in job.pieces]
+        files = [self.piece(job, piece) for job in (*self.plan.jobs(), REFERENCES) for piece in job.pieces]
         return [file for file in files if file.exists() and "key" not in read_file(Where(file, remedy=_AGAIN))]
 
     def assemble(self) -> None:
@@ -360,13 +356,28 @@ class ReproductionFolder(PlannedFolder[Study]):
             SoulsGraphError: if a piece is damaged.
             WriteError: if the folder cannot be written.
         """
-        files = [self._piece(REFERENCES, "rows")]
+        files = [self.piece(REFERENCES, "rows")]
         for seed in self.plan.seeds:
             files += sorted((self.path / "seeds" / str(seed) / "pieces").glob("*.json"))
         pieces = [_read_piece(file) for file in files if file.exists()]
         for table in COLUMNS:
             rows = [{"preset": self.plan.preset, **row} for piece in pieces for row in piece[table]]
             write_rows(self.path / "records" / f"{table}.parquet", rows)
+
+    @property
+    def resuming(self) -> Remedy:
+        """The call that goes on with the jobs."""
+        return Remedy("Go on with: ", "do_units", folder=self.path)
+
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        """Record a session, and the time until its end."""
+        began_s = time.monotonic()
+        self.begin_session()
+        try:
+            yield
+        finally:
+            self.add_wall_time(time.monotonic() - began_s)
 
     def begin_session(self) -> None:
         """Record when, where, and from which commit and packages the work begins or continues."""
@@ -384,7 +395,8 @@ class ReproductionFolder(PlannedFolder[Study]):
     def _describe(self, begun: _ReproductionFile) -> None:
         write_json(self.path / DESCRIPTION, to_table(begun))
 
-    def _piece(self, job: SeedJob, piece: str) -> Path:
+    def piece(self, job: SeedJob, piece: str) -> Path:
+        """Return the file of a piece of a job's records."""
         if job == REFERENCES:
             return self.path / "references.json"
         return self.path / "seeds" / str(job.seed) / "pieces" / f"{job.part}-{piece}.json"

@@ -12,10 +12,10 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
-from soulsgraph.results.files import describe_origin
+from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import SeedValues, paired_difference
 from soulsgraph.results.statistics import WinRate
-from soulsgraph.results.tables import markdown_table, number, with_interval, write_results
+from soulsgraph.results.tables import markdown_table, number, write_results
 from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.plan import Plan, check_learns, scenario_digest
 from soulsgraph.runs.progress import Display, TensorBoardWriter
@@ -82,8 +82,8 @@ class GraphComparison:
                 graph,
                 str(len(rate.by_seed)),
                 ", ".join(map(number, rate.values)),
-                with_interval(rate.mean, rate.mean_interval),
-                "" if rate is first or not more else with_interval(more.mean, more.mean_interval),
+                rate.mean_text,
+                "" if rate is first or not more else more.mean_text,
                 number(seconds[graph]),
             )
             for graph, rate in rates.items()

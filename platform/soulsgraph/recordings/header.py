@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from soulsgraph.results.files import describe_run
+from soulsgraph.results.origin import describe_run
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph_envs.combat.rollout import Outcome
 from soulsgraph_envs.core.config import Between

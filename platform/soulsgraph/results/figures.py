@@ -1,7 +1,8 @@
-"""The style of every figure, curves over seeds and over steps, and figures as PNG files."""
+"""The style of every figure, values and curves over seeds, curves of runs, and figures as PNG files."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from itertools import zip_longest
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,13 +18,17 @@ from matplotlib.lines import Line2D
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from soulsgraph.results.seeds import SeedCurves
+from soulsgraph.results.seeds import SeedCurves, SeedValues, moving_average
 from soulsgraph_envs.core.files import whole_file
 
 # Okabe and Ito's palette (2008), without yellow, which is faint on white.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 INK, GREY, LIGHT = "#222222", "#767676", "#DDDDDD"
+#: Points closer than this, in percent, are set apart.
+_CROWDED = 0.9
+#: Points that a moving average is over.
+_PERIODS = 10
 #: Draws a figure in the style of every report.
 styled = style.context(Path(__file__).with_name("report.mplstyle"))
 
@@ -60,6 +66,36 @@ def draw_seeds(axes: Axes, curves: SeedCurves, colour: str, label: str, offset: 
     if curves.interval:
         axes.fill_between(steps, *curves.interval, color=colour, alpha=0.25, linewidth=0.0, zorder=3)
     axes.plot(steps, curves.mean, color=colour, linewidth=1.8, label=label, zorder=4)
+
+
+def draw_smoothed(axes: Axes, raw: SeedCurves, colour: str, label: str) -> None:
+    """Draw the mean over seeds as it is, dotted, and its moving average as `draw_seeds` does."""
+    smooth = SeedCurves(raw.seeds, raw.steps, moving_average(raw.values, _PERIODS))
+    mean = f"{label}: mean over seeds"
+    axes.plot(raw.steps / 1_000.0, raw.mean, ":", color=colour, alpha=0.5, linewidth=0.9, label=mean, zorder=3)
+    shade = " with its 95 % t interval" if smooth.interval else ""
+    draw_seeds(axes, smooth, colour, f"{label}: {_PERIODS}-period average{shade}")
+
+
+def draw_spread(axes: Axes, height: float, step: float, spread: SeedValues, colour: str) -> None:
+    """Draw every seed's value as a point on a line, the median and the t interval of the mean.
+
+    Points that would overlap are set apart by whole `step`s, in units of the height.
+    """
+    low, high = spread.mean_interval
+    if math.isfinite(low):
+        axes.plot([low, high], [height] * 2, color=colour, linewidth=3.0, alpha=0.35, zorder=3, solid_capstyle="butt")
+    axes.plot(spread.values, height + step * _swarm(spread.values), "o", color=colour, mfc="none", ms=4.5, zorder=4)
+    axes.plot(spread.median, height, "|", color=colour, markersize=15.0, markeredgewidth=2.6, zorder=5)
+
+
+def _swarm(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return how many steps each point is lifted, so that close points do not overlap, (points,)."""
+    heights = np.zeros(values.size)
+    for index, value in enumerate(values):
+        crowd = int((abs(values[:index] - value) < _CROWDED).sum())
+        heights[index] = ((crowd + 1) // 2) * (-1.0) ** crowd
+    return heights
 
 
 @styled

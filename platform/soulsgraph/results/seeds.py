@@ -20,8 +20,17 @@ import pandas as pd
 from rich.table import Table
 
 from soulsgraph.results import statistics
-from soulsgraph.results.files import describe_origin
-from soulsgraph.results.tables import readable_table, seeds_text, text_table, write_results, write_rows
+from soulsgraph.results.origin import describe_origin
+from soulsgraph.results.tables import (
+    finite,
+    number,
+    readable_table,
+    seeds_text,
+    text_table,
+    with_interval,
+    write_results,
+    write_rows,
+)
 
 Values = npt.NDArray[np.float64]
 Rows = Sequence[Mapping[str, Any]]
@@ -81,6 +90,11 @@ class SeedValues:
         """Stratified bootstrap interval of the interquartile mean."""
         return statistics.interquartile_mean_interval(self.values)
 
+    @property
+    def mean_text(self) -> str:
+        """The mean with its interval, for readers."""
+        return with_interval(self.mean, self.mean_interval)
+
     def columns(self, figures: Mapping[str, str] = FIGURES) -> dict[str, Any]:
         """Return figures as columns of a row, by the column's name; those with an interval have its ends beside them.
 
@@ -112,6 +126,18 @@ def _paired(
         return None
     shared = sorted(first.by_seed.keys() & second.by_seed.keys())
     return SeedValues({seed: combine(first.by_seed[seed], second.by_seed[seed]) for seed in shared}) if shared else None
+
+
+def difference_columns(first: SeedValues, second: SeedValues) -> dict[str, Any]:
+    """Return the figures of first - second, paired by seed, and for how many it is above and below 0.
+
+    Of values that share no seed there is their number alone.
+    """
+    difference = paired_difference(first, second)
+    if difference is None:
+        return {"seeds": 0}
+    above, below = (int((sign * difference.values > 0.0).sum()) for sign in (1, -1))
+    return {**difference.columns(), "seeds_above": above, "seeds_below": below}
 
 
 def frame_of(results: Mapping[int, Rows]) -> pd.DataFrame:
@@ -158,14 +184,42 @@ def _indexed(by: Sequence[str], rows: Mapping[tuple[Any, ...], Mapping[str, Any]
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return a frame's rows as plain values, columns of the index first; what is missing or unbounded is None."""
     named = frame.reset_index() if frame.index.names != [None] else frame
-    return [plain(row) for row in named.to_dict("records")]
+    return [finite(row) for row in named.to_dict("records")]
 
 
-def plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row in which what is missing or unbounded is None."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()
-    }
+def _figure_cells(spread: SeedValues, digits: int = 1) -> str:
+    """Return the median, and mean, interquartile mean and deviation with their intervals, as four cells."""
+    row = spread.columns()
+    cells = (_interval_cell(row, name, digits) for name in _WITH_INTERVAL)
+    return " | ".join((f"**{number(spread.median, digits)}**", *cells))
+
+
+def _seed_cell(rate: statistics.WinRate) -> str:
+    low, high = rate.interval.scaled(100.0)
+    return f"{rate.wins}/{rate.episodes}<br>{rate.percent:.1f}<br>({low:.1f} to {high:.1f})"
+
+
+def _difference_cells(row: Mapping[str, Any]) -> str:
+    """Return what `difference_columns` has as two cells."""
+    if not row["seeds"]:
+        return "no shared seed | "
+    return f"{_interval_cell(row, 'mean')} | {row['seeds_above']} / {row['seeds_below']} of {row['seeds']}"
+
+
+def _interval_cell(row: Mapping[str, Any], value: str, digits: int = 1) -> str:
+    if value not in row:
+        return ""
+    return with_interval(row[value], statistics.Interval(row[f"{value}_low"], row[f"{value}_high"]), digits)
+
+
+#: What a template of a page, which `render` fills in, shows figures over seeds by.
+SEED_FILTERS: Mapping[str, Callable[..., str]] = {
+    "figures": _figure_cells,
+    "seed": _seed_cell,
+    "rate": lambda spread: f"**{number(spread.median)}**; {spread.mean_text}",
+    "difference": _difference_cells,
+    "interval": _interval_cell,
+}
 
 
 #: More would not fit beside each other on a line of 80 characters.
@@ -189,6 +243,13 @@ class SeedsTable:
     def of(cls, title: str, frame: pd.DataFrame, *parts: pd.DataFrame) -> SeedsTable:
         """Put parts of the frame's summary beside each other: the settings' columns are the index of each."""
         return cls(title, tuple(parts[0].index.names), records(pd.concat(parts, axis=1)), records(frame))
+
+    @classmethod
+    def of_win_rates(cls, title: str, by: Sequence[str], results: Mapping[int, Rows]) -> SeedsTable:
+        """Return the mean win rate of each setting, in percent; every seed's rows have its counts and the rate."""
+        frame = frame_of(results)
+        percent = frame.assign(percent=100.0 * frame["rate"])
+        return cls.of(title, frame, summary(percent, by, "percent", {"seeds": "seeds", "mean": "win_percent"}))
 
     @property
     def seeds(self) -> tuple[int, ...]:

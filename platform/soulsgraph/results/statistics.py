@@ -1,4 +1,4 @@
-"""Confidence intervals and win rates.
+"""Confidence intervals, tests and win rates.
 
 Win rates with Wilson's interval need no scipy; what needs it imports it when it is called.
 """
@@ -6,6 +6,7 @@ Win rates with Wilson's interval need no scipy; what needs it imports it when it
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -111,6 +112,41 @@ def mean_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Interval:
     error = float(sample.std(ddof=1)) / math.sqrt(sample.size)
     half = float(special.stdtrit(sample.size - 1, 0.5 + confidence / 2.0)) * error
     return Interval(float(sample.mean()) - half, float(sample.mean()) + half)
+
+
+def welch_interval(first: npt.ArrayLike, second: npt.ArrayLike, confidence: float = 0.95) -> Interval:
+    """Return Welch's t interval (1947) of the difference of the means of `first` (n,) and `second` (m,).
+
+    It is unbounded where either has fewer than two values.
+    """
+    from scipy import stats
+
+    a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    if min(a.size, b.size) < 2:
+        return Interval(-math.inf, math.inf)
+    if a.std() == b.std() == 0.0:
+        return Interval(*(float(a.mean() - b.mean()),) * 2)
+    low, high = stats.ttest_ind(a, b, equal_var=False).confidence_interval(confidence)
+    return Interval(float(low), float(high))
+
+
+def rank_test(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
+    """Return the p value of the two-sided Mann-Whitney test of `first` (n,) against `second` (m,)."""
+    from scipy import stats
+
+    # Nothing to rank where all have the same value.
+    alike = np.unique(np.concatenate([first, second])).size == 1
+    return 1.0 if alike else float(stats.mannwhitneyu(first, second, alternative="two-sided").pvalue)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p values adjusted for their number by Holm's step-down rule (Holm 1979)."""
+    count = len(p_values)
+    order = np.argsort(p_values, kind="stable")
+    adjusted = np.empty(count)
+    stepped = np.asarray(p_values, np.float64)[order] * (count - np.arange(count))
+    adjusted[order] = np.minimum(np.maximum.accumulate(stepped), 1.0)
+    return [float(p) for p in adjusted]
 
 
 def deviation_interval(values: npt.ArrayLike, confidence: float = 0.95) -> Interval:

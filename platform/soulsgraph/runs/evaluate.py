@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from soulsgraph.results.files import describe_origin
+from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import write_episodes, write_rows
 from soulsgraph.runs import lineage

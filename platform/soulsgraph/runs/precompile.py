@@ -24,7 +24,7 @@ from rich.progress import track
 
 import soulsgraph_envs
 import soulsgraph_policies
-from soulsgraph.results.terminal import OutputConsole
+from soulsgraph.results.tables import OutputConsole
 from soulsgraph.runs.worker_process import WorkerLostError, WorkerProcess
 from soulsgraph_envs.core.compiling import cache_folder, cache_remark, processor_kind
 from soulsgraph_envs.core.scenario import load_scenario

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn
 
-from soulsgraph.results.terminal import OutputConsole
+from soulsgraph.results.tables import OutputConsole
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
 from soulsgraph_envs.core.files import check_text, writing
 from soulsgraph_envs.core.terminal import go_on_unread, handled_by, hangups

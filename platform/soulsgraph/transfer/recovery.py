@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
 from soulsgraph.paper.study import ADAPTED
+from soulsgraph.results.seeds import Rows, SeedsTable, frame_of, paired_difference, records, seed_values
 from soulsgraph.results.statistics import Interval, WinRate, mean_interval
-from soulsgraph.results.tables import write_results
+from soulsgraph.results.tables import cells_table, finite, write_results
 from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.identity import Key, expect_fight, fight_label, plan_values, short
 from soulsgraph.runs.lineage import adaptation_stages, branch, cards_of, cards_trained_on, chain_fights, check_target
@@ -23,7 +25,7 @@ from soulsgraph.runs.plan import LEAST_SCALE, Plan, Stage, check_range, scenario
 from soulsgraph.runs.progress import TensorBoardWriter
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace, train_stages
-from soulsgraph.transfer.report import TransferOptions, cells_table
+from soulsgraph.transfer import TransferOptions
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import slug, writing
@@ -53,6 +55,11 @@ class RecoveryTarget(TransferOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range("budget", self.budget, _LEAST_BUDGET, 100_000_000)
+
+    @property
+    def title(self) -> str:
+        """What is recovered and how it is evaluated, above a table."""
+        return f"Recovery in {self.scenario}, {self.budget:,} steps an arm, {self.episodes} episodes"
 
 
 #: Makes the workplace of an arm from the run in a folder of its own and its `board`.
@@ -174,8 +181,7 @@ def _check_learns(run: RunFolder, target: RecoveryTarget, arms: Sequence[Arm]) -
 
 def recovery_table(target: RecoveryTarget, rows: Sequence[Row]) -> Table:
     """Return the table for the terminal."""
-    title = f"Recovery in {target.scenario}, {target.budget:,} steps an arm, {target.episodes} episodes"
-    return cells_table(title, [_cells(row) for row in rows])
+    return cells_table(target.title, [_cells(row) for row in rows])
 
 
 def _cells(row: Row) -> dict[str, str]:
@@ -189,6 +195,42 @@ def _cells(row: Row) -> dict[str, str]:
         "per 10,000": "" if per_step is None else f"{100 * per_step:+.2f}",
         "return": f"{row['mean_return']:.2f}",
     }
+
+
+def recovery_over_seeds(target: RecoveryTarget, results: Mapping[int, Rows]) -> SeedsTable:
+    """Put the recoveries of several seeds together; `results` are each seed's rows, the first without any step.
+
+    Win rates and gains are in percent and points, gains and differences paired by seed. A seed for which
+    nothing was recommended counts in the recommended row as it was before.
+    """
+    first = JOINTLY if target.kind == JOINTLY else RECOMMENDED
+    by_seed = frame_of({seed: _completed(arms, first) for seed, arms in results.items()})
+    # Without steps there is no gain per step.
+    per_step = 100.0 * by_seed["gain_per_10000_steps"].astype(float).fillna(0.0)
+    arms = by_seed.assign(percent=100.0 * by_seed["rate"], points=100.0 * by_seed["gain"], per_step=per_step)
+    best = seed_values(arms[arms["setting"] == first], "percent")
+
+    def row(label: str, arm: pd.DataFrame) -> dict[str, Any]:
+        rates, gains = seed_values(arm, "percent"), seed_values(arm, "points")
+        columns = {"setting": label, "seeds": len(arm), "steps": round(arm["steps"].mean())}
+        columns |= rates.columns({"median": "median_percent", "mean": "win_percent"})
+        if label == NOTHING:
+            return columns
+        columns |= gains.columns({"mean": "gain_points"})
+        columns |= seed_values(arm, "per_step").columns({"mean": "gain_per_10000_steps"})
+        columns |= {"seeds_that_gained": f"{(gains.values > 0.0).sum()} of {len(arm)}"}
+        ahead = None if label == first else paired_difference(best, rates)
+        return columns | (ahead.columns({"mean": f"{first}_ahead_points"}) if ahead else {})
+
+    # What the others are compared with stands before them, even if the first seed had no recommendation.
+    places = {NOTHING: 0, first: 1}
+    rows = [finite(row(label, arm)) for label, arm in arms.groupby("setting", sort=False)]
+    rows.sort(key=lambda row: places.get(row["setting"], 2))
+    return SeedsTable(target.title, ("setting",), rows, records(by_seed))
+
+
+def _completed(arms: Rows, first: str) -> Rows:
+    return arms if any(arm["setting"] == first for arm in arms) else [*arms, {**arms[0], "setting": first}]
 
 
 def _evaluated(run: RunFolder, trained_on: str, target: RecoveryTarget) -> Episodes:

@@ -15,24 +15,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from rich.table import Table
+from scipy import stats
 
+from soulsgraph.results.seeds import Rows, SeedsTable, frame_of, share, summary
 from soulsgraph.results.statistics import WinRate
-from soulsgraph.results.tables import text_table, write_results, write_rows
-from soulsgraph.runs.evaluate import (
-    EVALUATION_SEED,
-    check_evaluation,
-    evaluation_seeds,
-    load_artifacts,
-    load_networks,
-    was_trained_on,
-)
+from soulsgraph.results.tables import cells_table, write_results, write_rows
+from soulsgraph.runs.evaluate import evaluation_seeds, load_artifacts, load_networks, was_trained_on
 from soulsgraph.runs.identity import Key, fight_label, in_words
 from soulsgraph.runs.lineage import expect_present
-from soulsgraph.runs.plan import lasting_name, scenario_digest
+from soulsgraph.runs.plan import scenario_digest
 from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph.runs.real_time import OnFinished
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.transfer import rule
+from soulsgraph.transfer import Question, rule
 from soulsgraph_envs.combat.loop import Exploration, SeededDraw
 from soulsgraph_envs.combat.rollout import Doubles, Episodes, Flags, Integers
 from soulsgraph_envs.core.compiling import cached
@@ -53,32 +48,6 @@ EXPLORATION = 0.5
 _EXPLORATION_STREAM = 21
 #: Rows that the energy distance compares: its work grows with their square.
 _MOST_ROWS = 1_000
-
-
-@dataclass(frozen=True)
-class TransferOptions:
-    """Which scenario a run is taken to, and how it is evaluated there."""
-
-    scenario: str = "iudex-phase2"
-    """Scenario to transfer to: a name or a TOML file."""
-    home: str | None = None
-    """Scenario whose versions play; the run's own, or the last one adapted to for recovery, if not given."""
-    episodes: int = 200
-    """Episodes of each trial."""
-    seed: int = EVALUATION_SEED
-    """Seed of the evaluation episodes, the same for every trial."""
-
-    def __post_init__(self) -> None:
-        check_evaluation(self.seed, self.episodes)
-        object.__setattr__(self, "scenario", lasting_name(self.scenario))
-        object.__setattr__(self, "home", self.home and lasting_name(self.home))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Question(TransferOptions):
-    """What a transfer is measured for: options whose `home`, the domain the playing versions are of, is known."""
-
-    home: str
 
 
 @dataclass
@@ -239,8 +208,6 @@ def play_trial(agent: Agent, seeds: Seeds, exploration: float = 0.0) -> Episodes
 def column_distances(first: npt.ArrayLike, second: npt.ArrayLike) -> Doubles:
     """Return the two-sample Kolmogorov-Smirnov statistic of each column: (n, size), (m, size) -> (size,) in [0, 1]."""
     # The p-value, which is not used, is cheapest so.
-    from scipy import stats  # Imported here: options of commands are in this module, and the core has no scipy.
-
     return np.asarray(stats.ks_2samp(first, second, axis=0, method="asymp").statistic)
 
 
@@ -335,6 +302,16 @@ def controls_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     ]
     counted = [row["right"] for row in rows if row["right"] is not None]
     return cells_table(f"Controls of the recommendation: {sum(counted)} of {len(counted)} right", shown)
+
+
+def controls_over_seeds(results: Mapping[int, Rows]) -> SeedsTable:
+    """Count, for each control that was asked, the seeds whose recommendation is right, with their share's interval."""
+    frame = frame_of(results)
+    asked = frame[frame["right"].notna()]
+    expected = asked.groupby("control", sort=False)[["expected"]].first()
+    return SeedsTable.of(
+        "Controls of the recommendation, right or wrong", asked, expected, share(asked, ["control"], "right")
+    )
 
 
 def _answers(expected: Sequence[Sequence[str]]) -> str:
@@ -449,11 +426,6 @@ def _thresholds() -> dict[str, float]:
     return {name.lower(): getattr(rule, name) for name in _THRESHOLDS}
 
 
-def cells_table(title: str, rows: Sequence[Mapping[str, str]]) -> Table:
-    """Return a plain table for the terminal of rows that hold their cells by heading."""
-    return text_table(title, [*rows[0]], [[*row.values()] for row in rows])
-
-
 def transfer(run: RunFolder, question: Question, display: Display = "auto") -> TransferReport:
     """Measure and recommend; nothing is written.
 
@@ -549,6 +521,35 @@ def saved_recommendation(run: RunFolder, home: str, scenario: str) -> tuple[str,
     if not isinstance(recommended, list) or any(skill not in order for skill in recommended):
         raise where.at("recommended").error(f"a list of {', '.join(order)}", shown(recommended))
     return tuple(recommended)
+
+
+def recommendations_over_seeds(reports: Mapping[int, TransferReport]) -> SeedsTable:
+    """Count, for each skill, the seeds that it is recommended to adapt for."""
+    results = {
+        seed: [
+            {
+                "skill": skill,
+                "found": "adapt" if verdict.adapt else "keep",
+                "adapt": verdict.adapt,
+                "effect_kept_percent": 100.0 * report.evidence[skill].effect.kept,
+                "changed_decisions_percent": 100.0 * verdict.changed_decisions,
+                "input_energy": report.figures[skill]["input_energy"],
+                "reason": verdict.reason,
+            }
+            for skill, verdict in report.verdicts.items()
+        ]
+        for seed, report in reports.items()
+    }
+    frame, by, asked = frame_of(results), ["skill"], next(iter(reports.values())).question
+    means = ("effect_kept_percent", "changed_decisions_percent", "input_energy")
+    parts = (summary(frame, by, name, {"mean": name}) for name in means)
+    return SeedsTable.of(f"Recommended, {asked.home} -> {asked.scenario}", frame, share(frame, by, "adapt"), *parts)
+
+
+def win_rates_over_seeds(reports: Mapping[int, TransferReport]) -> SeedsTable:
+    """Return the whole agent's win rates in both domains with each skill replaced, in percent."""
+    results = {seed: report.win_rates for seed, report in reports.items()}
+    return SeedsTable.of_win_rates("Win rates with each skill replaced", ("domain", "replaced", "stand_in"), results)
 
 
 def _skill_row(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ rates for the performances: `matrix[i, j]` is the win rate in domain j after tra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from soulsgraph.results.seeds import SeedsTable, frame_of, summary
 from soulsgraph.results.statistics import WinRate
-from soulsgraph.results.tables import write_results
+from soulsgraph.results.tables import cells_table, write_results
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
 from soulsgraph.runs.curves import checkpoint_files, load_checkpoint, weights_by_skill, with_variants
@@ -25,7 +26,6 @@ from soulsgraph.runs.identity import KEY, read_key
 from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer.recovery import scratch_arm
-from soulsgraph.transfer.report import cells_table
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
 from soulsgraph_envs.core.files import temporary_folder
@@ -175,6 +175,41 @@ def measure_retention(
     values = {**retention.to_dict(), "fights": lineage.chain_fights(run, domains[-1])}
     write_results(run.path / "results", "retention", retention.rows(), values)
     return retention
+
+
+def chain_rates_over_seeds(chains: Mapping[int, Retention]) -> SeedsTable:
+    """Return the win rate after each domain in each, in percent."""
+    results = {seed: retention.rows() for seed, retention in chains.items()}
+    return SeedsTable.of_win_rates("Wins after training on one domain in another", ("after", "domain"), results)
+
+
+def measures_over_seeds(chains: Mapping[int, Retention]) -> SeedsTable:
+    """Return transfer, forgetting and the change of the old versions; a seed's missing measure is shown as missing."""
+    results = {
+        seed: [
+            {"measure": name, "value": value, "found": "missing" if value is None else f"{value:+.3f}"}
+            for name, value in measures_of(retention).items()
+        ]
+        for seed, retention in chains.items()
+    }
+    frame = frame_of(results)
+    means = summary(frame, ["measure"], "value", {"seeds": "seeds", "mean": "mean"})
+    return SeedsTable.of("Transfer and forgetting, as shares of episodes", frame, means)
+
+
+def measures_of(retention: Retention) -> dict[str, float | None]:
+    """Name the measures of one chain; None where one is missing."""
+    values = retention.to_dict()
+    named: dict[str, float | None] = {
+        "zero-shot forward transfer over chance": values["zero_shot_transfer"],
+        "backward transfer": values["backward_transfer"],
+    }
+    named |= {
+        f"forward transfer while training in {found.domain}": found.forward_transfer for found in retention.training
+    }
+    named |= {f"forgetting of {domain}, newest versions": lost for domain, lost in values["forgetting"].items()}
+    named |= {f"change of {found.domain}, own versions": found.to_dict()["difference"] for found in retention.kept}
+    return named
 
 
 def _plain(values: Doubles) -> list[list[float | None]]:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph.results.files import describe_run
+from soulsgraph.results.origin import describe_run
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import markdown_table, render
 from soulsgraph.runs.evaluate import Setting, evaluate
@@ -221,7 +221,6 @@ def read_card(folder: Path) -> AgentCard:
 
 
 HEADINGS = ("agent", "decisions", "wins", "win rate", "95 % interval")
-_LICENSE, _TASK = "mit", "reinforcement-learning"
 
 
 def agent_row(card: AgentCard) -> tuple[str, ...]:
@@ -236,40 +235,5 @@ def agents_table(cards: Iterable[AgentCard]) -> str:
 
 
 def card_page(card: AgentCard) -> str:
-    """Return a card as Markdown, below a header in YAML as model hubs read it."""
-    lineage = (
-        (
-            f"`{one.skill}` v{one.version}",
-            one.scenario,
-            f"{one.budget:,}",
-            str(one.seed),
-            ", ".join(one.upstream) or "-",
-            f"`{one.digest[:16]}`",
-        )
-        for one in card.lineage
-    )
-    table = markdown_table(("skill", "scenario", "decisions", "seed", "trained on", "digest"), lineage)
-    return render(Path(__file__).with_name("card.md.jinja"), card=card, header=_header(card), lineage=table)
-
-
-def _header(card: AgentCard) -> str:
-    """Return the header: every value as JSON, which YAML contains."""
-    metric = {
-        "type": "win_rate",
-        "name": f"win rate over {card.reached.episodes} episodes",
-        "value": round(100 * card.reached.rate, 1),
-        "verified": False,
-    }
-    result = {
-        "task": {"type": _TASK, "name": _TASK},
-        "dataset": {"type": card.scenario, "name": f"{card.scenario}, simulated"},
-        "metrics": [metric],
-    }
-    header: dict[str, Any] = {
-        "license": _LICENSE,
-        "library_name": "soulsgraph",
-        "pipeline_tag": _TASK,
-        "tags": [_TASK, "deep-reinforcement-learning", "dqn", card.scenario],
-        "model-index": [{"name": card.name, "results": [result]}],
-    }
-    return "\n".join(f"{key}: {to_json(value)}" for key, value in header.items())
+    """Return a card as Markdown, below a header in YAML as model hubs read it: every value as JSON, which YAML has."""
+    return render(Path(__file__).with_name("card.md.jinja"), {"json": to_json}, card=card)

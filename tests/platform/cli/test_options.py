@@ -26,7 +26,7 @@ from soulsgraph.cli.projects import ComparedOptions
 from soulsgraph.cli.watch import PictureOptions
 from soulsgraph.paper.study import Study
 from soulsgraph.runs.plan import Plan
-from soulsgraph.transfer.report import TransferOptions
+from soulsgraph.transfer import TransferOptions
 from soulsgraph_clusters.fleet.actor.host import HostOptions
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.link import DRIVERS

@@ -17,8 +17,7 @@ from soulsgraph.cli.remedies import in_commands
 from soulsgraph.paper.records import load_reproductions
 from soulsgraph.paper.study import DESCRIPTION
 from soulsgraph.results.statistics import WinRate
-from soulsgraph.results.tables import WinRateTable, read_rows
-from soulsgraph.results.terminal import OutputConsole
+from soulsgraph.results.tables import OutputConsole, WinRateTable, read_rows
 from soulsgraph.runs.curves import load_checkpoint
 from soulsgraph.runs.evaluate import allowed_rows
 from soulsgraph.runs.plan import Plan

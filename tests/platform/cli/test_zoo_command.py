@@ -11,7 +11,7 @@ from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.lineage import cards_of
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo.card import read_card
-from soulsgraph.zoo.workshop import SCENARIOS
+from soulsgraph.zoo.maintenance import SCENARIOS
 from soulsgraph_envs.core.config import to_table
 
 _ONE = "iudex-phase1-best-0"
@@ -60,7 +60,7 @@ def test_verify_fails_where_an_agent_plays_otherwise(printed, tmp_path, monkeypa
     values["reached"]["won"] = "0" * len(values["reached"]["won"])
     values["digests"]["preset"] = "0" * 64
     card.write_text(json.dumps(values))
-    for module in ("soulsgraph.zoo", "soulsgraph.cli.zoo", "soulsgraph.zoo.workshop"):
+    for module in ("soulsgraph.zoo", "soulsgraph.cli.zoo", "soulsgraph.zoo.maintenance"):
         monkeypatch.setattr(f"{module}.AGENTS", tmp_path / "agents")
     with pytest.raises(SystemExit) as stop:
         printed("zoo", "verify", "--episodes", 16, "--out", tmp_path / "out")

@@ -5,8 +5,8 @@ import pytest
 
 from fakes.runs import write_synthetic_records
 from soulsgraph.paper import report
-from soulsgraph.paper.expected_ranges import BOTH
-from soulsgraph.paper.report import holm, write_report
+from soulsgraph.paper.records import BOTH
+from soulsgraph.paper.report import write_report
 from soulsgraph.results.tables import read_rows
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -61,13 +61,6 @@ def test_a_folder_without_a_report_is_refused(tmp_path, earlier):
     folder = write_synthetic_records(tmp_path / "paper", seeds=(400,))
     with pytest.raises(SoulsGraphError, match=r"seeds\.parquet"):
         write_report([folder], tmp_path / "report", earlier=[tmp_path])
-
-
-def test_holm_adjusts_for_the_number_of_tests():
-    # By hand: 0.01 x 3, 0.02 x 2, and the largest is never below the one before.
-    assert holm([0.02, 0.01, 0.03]) == pytest.approx([0.04, 0.03, 0.04])
-    assert holm([0.9, 0.6]) == [1.0, 1.0]
-    assert holm([]) == []
 
 
 def test_rows_outside_their_range_are_named_first(tmp_path):

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from soulsgraph.paper.expected_ranges import (
+from soulsgraph.paper.records import (
     BOTH,
     END_TO_END,
     FINE_TUNED,
@@ -10,11 +10,11 @@ from soulsgraph.paper.expected_ranges import (
     MID,
     ROW_RANGES,
     ExpectedRange,
+    Reproduction,
     fine_tuning_gain,
     gain_share,
     verdicts_of,
 )
-from soulsgraph.paper.records import Reproduction
 from soulsgraph.runs.evaluate import TABLE_1
 
 _ROWS = {row.label: row for row in TABLE_1}

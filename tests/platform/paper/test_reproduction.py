@@ -8,9 +8,8 @@ import pytest
 from rich.console import Console
 
 from soulsgraph.cli.remedies import in_commands
-from soulsgraph.paper.ray_runner import JobProgress, ProgressActor, do_units, jobs_display
 from soulsgraph.paper.records import _described, load_reproductions
-from soulsgraph.paper.seed_job import BINS, REFERENCE_ROWS, curve_rows, evaluate_references, training_rows
+from soulsgraph.paper.seed_job import BINS, REFERENCE_ROWS, curve_rows, do_units, evaluate_references, training_rows
 from soulsgraph.paper.study import (
     CALIBRATION,
     CHOOSING,
@@ -22,10 +21,11 @@ from soulsgraph.paper.study import (
     Study,
     evaluation_seed,
 )
-from soulsgraph.results.files import source_commit
+from soulsgraph.results.origin import source_commit
 from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.plan import Stage
+from soulsgraph.runs.ray_runner import JobProgress, ProgressActor, jobs_display
 from soulsgraph_envs.core.config import Where, read_table, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import END_TO_END
@@ -216,7 +216,7 @@ def test_what_is_left_is_named_and_nothing_left_needs_no_ray(folder, monkeypatch
             folder.record(job, piece, lambda: {})
         assert job not in folder.left
     assert folder.left == []
-    monkeypatch.setattr("soulsgraph.paper.ray_runner.ray", None)
+    monkeypatch.setattr("soulsgraph.runs.ray_runner.ray", None)
     do_units(folder, Console(quiet=True))
     assert read_rows(folder.path / "records" / "rows.parquet") == []
 

@@ -3,8 +3,7 @@ import json
 import pytest
 
 from fakes.runs import write_synthetic_records
-from soulsgraph.paper.expected_ranges import FINE_TUNED, MID
-from soulsgraph.paper.records import load_reproductions
+from soulsgraph.paper.records import FINE_TUNED, MID, load_reproductions
 from soulsgraph.paper.report import Attachment, write_report
 from soulsgraph.paper.study import COLUMNS
 from soulsgraph.results.tables import read_rows, write_rows

@@ -11,7 +11,7 @@ from soulsgraph.recordings.files import RecordingError, read_header, recording_f
 from soulsgraph.runs.evaluate import Setting
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.zoo.exchange import export_onnx
+from soulsgraph.zoo.conversion import export_onnx
 from soulsgraph_policies.agents.projects import forget_project, load_project
 
 

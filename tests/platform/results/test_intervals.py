@@ -3,12 +3,16 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import stdtrit
 
 from soulsgraph.results.statistics import (
     Interval,
     clopper_pearson_interval,
     deviation_interval,
+    holm,
     mean_interval,
+    rank_test,
+    welch_interval,
     wilson_interval,
 )
 
@@ -78,3 +82,22 @@ def test_intervals_that_touch_overlap():
     assert Interval(0.0, 1.0).overlaps(Interval(1.0, 2.0))
     assert not Interval(0.0, 1.0).overlaps(Interval(1.5, 2.0))
     assert Interval(0.1, 0.2).scaled(100.0) == pytest.approx((10.0, 20.0))
+
+
+def test_holm_adjusts_for_the_number_of_tests():
+    # By hand: 0.01 x 3, 0.02 x 2, and the largest is never below the one before.
+    assert holm([0.02, 0.01, 0.03]) == pytest.approx([0.04, 0.03, 0.04])
+    assert holm([0.9, 0.6]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_groups_of_other_seeds_are_compared_by_means_and_by_ranks():
+    low, high = welch_interval([1.0, 2.0, 3.0], [4.0, 6.0, 8.0])
+    # Variances of the means 1/3 and 4/3, freedom (5/3)^2 / ((1/3)^2 / 2 + (4/3)^2 / 2) = 50/17.
+    half = stdtrit(50 / 17, 0.975) * math.sqrt(5 / 3)
+    assert (low, high) == pytest.approx((-4.0 - half, -4.0 + half))
+    assert welch_interval([5.0, 5.0], [3.0, 3.0]) == (2.0, 2.0)
+    assert welch_interval([5.0], [3.0, 4.0]) == (-math.inf, math.inf)
+    # Of 20 ways to rank three among six, two are as extreme as this one.
+    assert rank_test([1.0, 2.0, 3.0], [4.0, 6.0, 8.0]) == pytest.approx(0.1)
+    assert rank_test([0.0, 0.0], [0.0]) == 1.0

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soulsgraph.paper.expected_ranges import PAPER_EPISODES, paper_rate
-from soulsgraph.paper.records import SettingRates
+from soulsgraph.paper.records import PAPER_EPISODES, SettingRates, paper_rate
 from soulsgraph.results.seeds import (
     SeedsTable,
     SeedValues,

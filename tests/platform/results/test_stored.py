@@ -12,10 +12,10 @@ from soulsgraph.results.seeds import FIGURES
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.plan import Plan
-from soulsgraph.transfer.recovery import JOINTLY, RecoveryTarget
-from soulsgraph.transfer.retention import Retention
-from soulsgraph.transfer.seed_summary import chain_rates_over_seeds, controls_over_seeds, recovery_over_seeds
-from soulsgraph.zoo import card, workshop
+from soulsgraph.transfer.recovery import JOINTLY, RecoveryTarget, recovery_over_seeds
+from soulsgraph.transfer.report import controls_over_seeds
+from soulsgraph.transfer.retention import Retention, chain_rates_over_seeds
+from soulsgraph.zoo import card, maintenance
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
 REPORTS = sorted(path.parents[1].name for path in RESULTS.glob("*/tables/settings.parquet"))
@@ -103,18 +103,20 @@ def test_a_comparison_of_graphs_is_that_of_its_agents(tmp_path):
 def test_the_pages_of_the_zoo_are_those_of_their_counts(tmp_path, monkeypatch):
     compared, verified = _read("zoo/comparison.json"), _read("zoo/verify.json")
     origin = card.TrainingOrigin(**{name: value for name, value in verified.items() if name != "agents"})
-    monkeypatch.setattr(workshop, "describe_origin", lambda: {"commit": compared["commit"]})
+    monkeypatch.setattr(maintenance, "describe_origin", lambda: {"commit": compared["commit"]})
     monkeypatch.setattr(card.TrainingOrigin, "now", lambda: origin)
     scores = []
     for one in compared["agents"]:
         rates = {name: WinRate(rate["wins"], rate["episodes"]) for name, rate in one["rates"].items()}
-        scores.append(workshop.ScenarioScores(one["agent"], one["trained_on"], rates, tuple(one.get("adapted_to", ()))))
-    workshop.save_standings(tmp_path, scores, compared["episodes"])
+        scores.append(
+            maintenance.ScenarioScores(one["agent"], one["trained_on"], rates, tuple(one.get("adapted_to", ())))
+        )
+    maintenance.save_standings(tmp_path, scores, compared["episodes"])
     rows = []
     for one in verified["agents"]:
         stated, found = (card.EvaluationScore(**one[name]) for name in ("card", "found"))
         changed = tuple(one["changed"])
-        rows.append(workshop.Verification(one["agent"], stated, found, one["same_processor"], changed))
-    workshop.save_verified(tmp_path, rows)
+        rows.append(maintenance.Verification(one["agent"], stated, found, one["same_processor"], changed))
+    maintenance.save_verified(tmp_path, rows)
     for page in ("comparison.md", "verify.md"):
         assert (tmp_path / page).read_text() == (RESULTS / "zoo" / page).read_text()

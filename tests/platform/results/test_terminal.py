@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from soulsgraph.results.tables import text_table
-from soulsgraph.results.terminal import OutputConsole, TextTable
+from soulsgraph.results.tables import OutputConsole, TextTable, text_table
 
 _ROOT = Path(__file__).parents[3]
 _words = st.text("abz-_/.19äß", min_size=1, max_size=60)

@@ -12,7 +12,7 @@ from fakes.fleet_here import played_for
 from fakes.realtime import FakeTable
 from fakes.runs import pretend_training
 from soulsgraph.cli import main
-from soulsgraph.results.files import describe_origin, source_commit
+from soulsgraph.results.origin import describe_origin, source_commit
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import Setting, evaluate, evaluate_rows, evaluation_seeds
 from soulsgraph.runs.plan import Plan

@@ -36,8 +36,7 @@ from soulsgraph.runs.progress import TensorBoardWriter
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.runs.stage_setup import StageSetup
 from soulsgraph.runs.train import Workplace, _take_up, train_stages
-from soulsgraph.transfer import recovery, report, retention
-from soulsgraph.transfer.report import Question
+from soulsgraph.transfer import Question, recovery, report, retention
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SKILL_NAMES
@@ -400,7 +399,7 @@ def test_a_page_says_where_other_versions_play_than_were_evaluated(run, printed,
 
 
 def test_agents_are_compared_by_the_versions_that_an_evaluation_plays(run):
-    from soulsgraph.zoo.workshop import compare_agents
+    from soulsgraph.zoo.maintenance import compare_agents
 
     pretend_training(run, adaptation_stages(run, SECOND, SKILL_NAMES))
     (standing,) = compare_agents([run.path], 4)

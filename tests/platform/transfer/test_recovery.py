@@ -15,8 +15,8 @@ from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace
+from soulsgraph.transfer import TransferOptions
 from soulsgraph.transfer.recovery import Arm, RecoveryTarget, arms_of, joint_arms, recover
-from soulsgraph.transfer.report import TransferOptions
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SKILL_NAMES

@@ -9,16 +9,18 @@ from fakes.runs import pretend_run, pretend_training
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.lineage import adaptation_stages
 from soulsgraph.runs.plan import Plan
+from soulsgraph.transfer import check_chains
 from soulsgraph.transfer.retention import (
     HomeRetention,
     backward_transfer,
+    chain_rates_over_seeds,
     forgetting,
     forward_transfer,
     isolated_forgetting,
     measure_retention,
+    measures_over_seeds,
     zero_shot_forward_transfer,
 )
-from soulsgraph.transfer.seed_summary import chain_rates_over_seeds, check_chains, measures_over_seeds
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 #: Win rate in domain j (column) after training on domain i (row).

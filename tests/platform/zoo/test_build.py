@@ -10,7 +10,7 @@ from soulsgraph.runs.evaluate import check_library
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph.zoo.card import Digests, EvaluationScore, TrainingOrigin, read_card
-from soulsgraph.zoo.workshop import Workshop
+from soulsgraph.zoo.maintenance import AgentBuilder
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.files import write_json
@@ -19,41 +19,41 @@ _NAME = "vordt-best-1"
 
 
 @pytest.fixture
-def workshop(tmp_path):
+def builder(tmp_path):
     """A place where agents are trained with six thousandths of their budget."""
     runs, agents = tmp_path / "runs", tmp_path / "agents"
     with WorkerProcess() as worker:
-        yield Workshop(runs, agents, Session(local=True), worker, Console(quiet=True), "silent", 8, scale=0.006)
+        yield AgentBuilder(runs, agents, Session(local=True), worker, Console(quiet=True), "silent", 8, scale=0.006)
 
 
 @pytest.mark.slow
-def test_an_agent_is_trained_and_takes_the_place_of_an_older_one(workshop, tmp_path):
-    (workshop.agents / _NAME).mkdir(parents=True)
-    (workshop.agents / _NAME / "old.txt").write_text("old")
-    made = workshop.build(_NAME)
-    folder = workshop.agents / _NAME
+def test_an_agent_is_trained_and_takes_the_place_of_an_older_one(builder, tmp_path):
+    (builder.agents / _NAME).mkdir(parents=True)
+    (builder.agents / _NAME / "old.txt").write_text("old")
+    made = builder.build(_NAME)
+    folder = builder.agents / _NAME
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "card.json", "library", "plan.json"]
     assert read_card(folder) == made
     assert made.reached == EvaluationScore.of(made.reached.outcomes, made.reached.seed)
     assert made.digests == Digests.of(RunFolder.open(folder).plan)
     # The second call trains nothing more.
-    assert workshop.build(_NAME) == made
-    run, agent = RunFolder.open(workshop.runs / _NAME), RunFolder.open(folder)
+    assert builder.build(_NAME) == made
+    run, agent = RunFolder.open(builder.runs / _NAME), RunFolder.open(folder)
     assert [card.digest for card in check_library(agent)] == [card.digest for card in check_library(run)]
     assert [len(run.library.versions(skill)) for skill in run.plan.skill_graph.order] == [1] * 5
 
 
-def test_an_unfinished_agent_of_another_commit_is_not_gone_on_with(workshop):
+def test_an_unfinished_agent_of_another_commit_is_not_gone_on_with(builder):
     origin = replace(TrainingOrigin.now(), commit="0" * 40)
-    RunFolder.create(workshop.runs / _NAME, replace(zoo.plan_of(_NAME), scale=workshop.scale))
-    write_json(workshop.runs / _NAME / "origin.json", to_table(origin))
+    RunFolder.create(builder.runs / _NAME, replace(zoo.plan_of(_NAME), scale=builder.scale))
+    write_json(builder.runs / _NAME / "origin.json", to_table(origin))
     with pytest.raises(RunFolderError, match=f"expected commit {'0' * 40}, by which it was begun"):
-        workshop.build(_NAME)
-    assert not workshop.agents.exists()
+        builder.build(_NAME)
+    assert not builder.agents.exists()
 
 
-def test_a_run_by_another_plan_is_no_agents(workshop):
-    RunFolder.create(workshop.runs / _NAME, replace(zoo.plan_of(_NAME), scale=0.5))
+def test_a_run_by_another_plan_is_no_agents(builder):
+    RunFolder.create(builder.runs / _NAME, replace(zoo.plan_of(_NAME), scale=0.5))
     with pytest.raises(RunFolderError, match=f"expected a run by the plan of {_NAME}, found one by another plan"):
-        workshop.build(_NAME)
-    assert not workshop.agents.exists()
+        builder.build(_NAME)
+    assert not builder.agents.exists()

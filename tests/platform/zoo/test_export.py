@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from soulsgraph.cli import main
 from soulsgraph.runs.evaluate import Setting, make_agent
 from soulsgraph.zoo import AGENTS, open_agent
-from soulsgraph.zoo import exchange as exporting
-from soulsgraph.zoo.exchange import both_values, compare_model, drawn_rows, export_onnx, recorded_rows
+from soulsgraph.zoo import conversion as exporting
+from soulsgraph.zoo.conversion import both_values, compare_model, drawn_rows, export_onnx, recorded_rows
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill

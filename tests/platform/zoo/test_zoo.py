@@ -27,7 +27,7 @@ from soulsgraph.zoo.card import (
     make_card,
     read_card,
 )
-from soulsgraph.zoo.workshop import Verification, verify_agent
+from soulsgraph.zoo.maintenance import Verification, verify_agent
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import DataError, UnknownNameError
 from soulsgraph_envs.core.files import write_json

@@ -1,11 +1,11 @@
-"""Trained skills to and from other programs: as ONNX files, and from stable-baselines3.
+"""Convert trained skills: to ONNX files, and from stable-baselines3.
 
 An ONNX file is compared with our own inference before it is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from soulsgraph.results.files import describe_origin
+from soulsgraph.results.origin import describe_origin
 from soulsgraph.runs.evaluate import EVALUATION_SEED, LANES, Setting, evaluation_seeds, load_artifacts, make_agent
 from soulsgraph.runs.lineage import save_version
 from soulsgraph.runs.plan import Stage, check_range, scenario_digest
@@ -97,10 +97,10 @@ def export_onnx(
     """
     check_range("check", observations, 1, MOST_OBSERVATIONS)
     foreign_files.import_onnx()
-    agent, cards = make_agent(run, setting), _cards(run, setting)
+    agent, artifacts = make_agent(run, setting), load_artifacts(run, setting.trained_on, run.plan.skill_graph.order)
     networks = {name: network for name, network in agent.networks.items() if isinstance(network, FrozenNetwork)}
     models = {
-        name: foreign_files.onnx_model(network, _facts(agent, network, cards[name], setting))
+        name: foreign_files.onnx_model(network, _facts(agent, network, artifacts[name].card, setting))
         for name, network in networks.items()
     }
     recorded, found = recorded_rows(agent, observations), []
@@ -120,11 +120,6 @@ def export_onnx(
     skills = [one.to_dict() for one in found]
     write_json(folder / CHECK, {**describe_origin(), **asdict(setting), "margin": MARGIN, "skills": skills})
     return found
-
-
-def _cards(run: RunFolder, setting: Setting) -> dict[str, SkillCard]:
-    artifacts = load_artifacts(run, setting.trained_on, run.plan.skill_graph.order)
-    return {name: artifact.card for name, artifact in artifacts.items()}
 
 
 def _facts(agent: Agent, network: FrozenNetwork, card: SkillCard, setting: Setting) -> dict[str, str]:
@@ -309,8 +304,11 @@ def import_stable_baselines(run: RunFolder, skill: str, file: Path, statistics: 
         WriteError: if the run folder cannot be written.
     """
     stage = run.plan.stage(skill)
-    if not run.begun:
-        _expect_no_upstream(run, skill, run.plan.skill_graph.upstream(skill))
+    if not run.begun and (upstream := run.plan.skill_graph.upstream(skill)):
+        raise SoulsGraphError(
+            f"{run.path}: expected a run with {', '.join(upstream)} trained, found no run; import {skill} into one, "
+            "as a copy of an agent of the zoo."
+        )
     with ExitStack() as stack:
         if run.begun:
             stack.enter_context(run.locked())
@@ -319,11 +317,3 @@ def import_stable_baselines(run: RunFolder, skill: str, file: Path, statistics: 
             # A file that cannot be imported begins no run.
             stack.enter_context(run.locked())
         return save_version(run, stage, artifact)
-
-
-def _expect_no_upstream(run: RunFolder, skill: str, upstream: Sequence[str]) -> None:
-    if upstream:
-        raise SoulsGraphError(
-            f"{run.path}: expected a run with {', '.join(upstream)} trained, found no run; import {skill} into one, "
-            "as a copy of an agent of the zoo."
-        )

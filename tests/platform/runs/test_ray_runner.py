@@ -4,27 +4,35 @@ import re
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 import ray
+from rich.console import Console
 
-from soulsgraph.paper.ray_runner import (
+from soulsgraph.paper.seed_job import ray_job
+from soulsgraph.paper.study import REFERENCES, ReproductionFolder, Study
+from soulsgraph.runs.progress import Interruption
+from soulsgraph.runs.ray_runner import (
     Ending,
     JobProgress,
+    RayJob,
     RemoteSupervisor,
     check_endings,
     confirmed,
-    do_unit,
+    do_job,
     follow,
+    run_jobs,
     start_progress_actor,
 )
-from soulsgraph.paper.study import REFERENCES, ReproductionFolder, Study
-from soulsgraph.runs.progress import Interruption
 from soulsgraph_clusters.sessions.nodes import Mark, marked
 from soulsgraph_clusters.sessions.session import connect
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
+
+#: How a study goes on.
+RESUMING = Remedy("Go on with: ", "go_on", folder="out")
 
 
 class Told:
@@ -89,7 +97,7 @@ def test_a_units_defect_ends_no_other_and_keeps_its_traceback():
     assert {name for name, how in told.endings.items() if how == "done"} == {"first", "last"}
     assert "its process died" in str(endings["dead"].failure)
     with pytest.raises(ExceptionGroup, match=r"2 of 4 units failed: .*broken: met a defect") as caught:
-        check_endings(Path("out"), endings)
+        check_endings(Path("out"), endings, RESUMING)
     (defect,) = caught.value.exceptions
     assert isinstance(defect, LookupError)
     assert "in break_down" in str(defect)
@@ -101,14 +109,16 @@ def test_a_stop_begins_no_unit_that_waits_and_lets_those_at_work_save():
     jobs = {name: partial(task.remote, actor, name) for name in ("at work", "next", "later")}
     endings = dict(follow(jobs, actor, told, lambda: "at work" in ray.get(actor.read.remote())))
     assert told.endings == {"at work": "stopped in stage dodge", "next": "not begun", "later": "not begun"}
-    with pytest.raises(Interruption, match=r"Go on with: `do_units.folder='out'"):
-        check_endings(Path("out"), endings)
+    with pytest.raises(Interruption, match=r"Go on with: `go_on.folder='out'"):
+        check_endings(Path("out"), endings, RESUMING)
 
 
 def test_references_at_work_show_how_far_they_are_and_stop_when_told(tmp_path):
     folder = ReproductionFolder.create(tmp_path / "out", Study(seeds=(100,), episodes=5_000))
     actor, told = start_progress_actor(), Told()
-    jobs = {"references": partial(ray.remote(num_cpus=1)(do_unit).remote, folder.path, REFERENCES, actor)}
+    jobs = {
+        "references": partial(ray.remote(num_cpus=1)(do_job).remote, folder.path, ray_job(folder, REFERENCES), actor)
+    }
     endings = dict(follow(jobs, actor, told, lambda: "references" in ray.get(actor.read.remote())))
     assert {name: str(how) for name, how in told.endings.items()} == {
         "references": "stopped during the evaluation; it is done anew."
@@ -119,9 +129,9 @@ def test_references_at_work_show_how_far_they_are_and_stop_when_told(tmp_path):
 
 
 def test_failures_are_told_before_a_stop_and_nothing_where_all_is_done():
-    check_endings(Path("out"), {"a": Ending(), "b": Ending()})
+    check_endings(Path("out"), {"a": Ending(), "b": Ending()}, RESUMING)
     with pytest.raises(SoulsGraphError, match="1 of 2 units failed: a: disk full"):
-        check_endings(Path("out"), {"a": Ending("disk full"), "b": Ending("not begun", stopped=True)})
+        check_endings(Path("out"), {"a": Ending("disk full"), "b": Ending("not begun", stopped=True)}, RESUMING)
 
 
 def test_no_more_units_are_at_work_than_there_are_processors():
@@ -143,23 +153,59 @@ def test_a_unit_works_only_where_it_reads_the_drivers_mark(tmp_path, monkeypatch
     folder = ReproductionFolder.create(tmp_path / "out", Study(seeds=(100,), episodes=1))
     other = Mark(folder.path, "of another folder at the same path")
     for there, mark in ((folder.path, other), (tmp_path / "none", Mark(tmp_path / "none", "word"))):
-        ending = do_unit(there, REFERENCES, start_progress_actor(), mark)
+        ending = do_job(there, ray_job(folder, REFERENCES), start_progress_actor(), mark)
         assert re.search(
             r"found (another|no such) folder .*on node \S+ \(\d[\d.]+\); let these nodes mount", str(ending.failure)
         )
     assert not (folder.path / "references.json").exists()
     with marked(folder.path) as mark:
-        ending = do_unit(mark.folder, REFERENCES, start_progress_actor(), mark)
+        ending = do_job(mark.folder, ray_job(folder, REFERENCES), start_progress_actor(), mark)
     assert not ending.failure
     assert not mark.file.exists()
-    assert confirmed(folder, REFERENCES, ending, 0.0) == ending
+    assert confirmed(folder.path, ray_job(folder, REFERENCES), ending, 0.0) == ending
 
 
 def test_a_unit_is_done_when_the_driver_sees_what_its_node_wrote(tmp_path):
     folder = ReproductionFolder.create(tmp_path / "out", Study(seeds=(100,), episodes=1))
-    unseen = confirmed(folder, REFERENCES, Ending(written={"references.json": "0" * 64}, node="node attic"), 0.0)
+    job = ray_job(folder, REFERENCES)
+    unseen = confirmed(folder.path, job, Ending(written={"references.json": "0" * 64}, node="node attic"), 0.0)
     assert "references.json of references in another state than node attic wrote it" in str(unseen.failure)
     folder.record(REFERENCES, "rows", lambda: {"rows": []})
-    assert confirmed(folder, REFERENCES, Ending(written={"references.json": "0" * 64}, node="attic"), 0.0).failure
-    assert not confirmed(folder, REFERENCES, Ending(written=folder.written(REFERENCES)), 0.0).failure
-    assert confirmed(folder, REFERENCES, Ending("stopped", stopped=True), 0.0).stopped
+    assert confirmed(folder.path, job, Ending(written={"references.json": "0" * 64}, node="attic"), 0.0).failure
+    assert not confirmed(folder.path, job, Ending(written=job.written(folder.path)), 0.0).failure
+    assert confirmed(folder.path, job, Ending("stopped", stopped=True), 0.0).stopped
+
+
+class Squares:
+    """A study of another kind: each job leaves a file of its own, and nothing is known of seeds or records."""
+
+    opening, resuming = "Squares.open", RESUMING
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.sessions, self.together = path, 0, ""
+
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        self.sessions += 1
+        yield
+
+    def assemble(self) -> None:
+        self.together = " ".join(sorted(file.read_text() for file in self.path.glob("*.txt")))
+
+
+def square(folder: Path, number: int, supervisor) -> None:
+    supervisor.follow("square", 1).update(1)
+    if number == 3:
+        raise SoulsGraphError("3: expected another number, found this one; leave it out.")
+    (folder / f"{number}.txt").write_text(str(number**2))
+
+
+def test_a_study_of_any_kind_is_done_job_by_job_and_done_jobs_are_left_alone(tmp_path):
+    study, quiet = Squares(tmp_path), Console(quiet=True)
+    jobs = [RayJob(f"square of {number}", square, (number,), (f"{number}.txt",)) for number in (1, 2, 3)]
+    (tmp_path / "1.txt").write_text("done before")
+    with pytest.raises(SoulsGraphError, match="1 of 2 units failed: square of 3: 3: expected another number"):
+        run_jobs(study, jobs, quiet)
+    assert (study.together, study.sessions) == ("4 done before", 1)
+    run_jobs(study, jobs[:2], quiet)
+    assert study.sessions == 1, "nothing was left"

@@ -1,21 +1,23 @@
-"""Do the jobs of a reproduction as Ray tasks, as many at a time as there are processors, on one display."""
+"""Run the jobs of a study as Ray tasks, as many at a time as there are processors, on one display.
+
+A job is a function with its arguments, and the files that it leaves: it is done when they are there.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import ray
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn
 
-from soulsgraph.paper.seed_job import do_rest
-from soulsgraph.paper.study import ReproductionFolder, SeedJob
 from soulsgraph.runs.progress import Interruption, describe_pace, draws, interruptible, silence_advice
 from soulsgraph_clusters.sessions.nodes import Mark, check_folder, marked, other_folder, this_node
 from soulsgraph_clusters.sessions.session import describe_wait
@@ -27,6 +29,46 @@ REPORT_EVERY_S = 0.5
 LINES_EVERY_S = 10.0
 #: A file system of a network may show what another machine wrote some seconds later.
 SEEN_WITHIN_S = 10.0
+
+
+@dataclass(frozen=True)
+class RayJob:
+    """A job of a study: `work(folder, *arguments, supervisor)`, called on any node, leaves the `results`.
+
+    `work` is importable everywhere. It goes on with what an earlier call left, and raises `Interruption` once the
+    supervisor asks for a stop. `results` are files below the folder.
+    """
+
+    name: str
+    work: Callable[..., None]
+    arguments: tuple[Any, ...]
+    results: tuple[str, ...]
+
+    def done(self, folder: Path) -> bool:
+        """Return whether every result is there."""
+        return all((folder / name).is_file() for name in self.results)
+
+    def written(self, folder: Path) -> dict[str, str]:
+        """Return the digest of each result that is there, by the file's name below the folder."""
+        files = {name: folder / name for name in self.results}
+        return {name: sha256(file.read_bytes()).hexdigest() for name, file in files.items() if file.is_file()}
+
+
+class StudyFolder(Protocol):
+    """The folder of a study whose jobs are run; errors name the method that opens it again."""
+
+    path: Path
+    opening: ClassVar[str]
+
+    @property
+    def resuming(self) -> Remedy:
+        """The call that goes on with the study."""
+
+    def session(self) -> AbstractContextManager[None]:
+        """Record the time in which jobs are run."""
+
+    def assemble(self) -> None:
+        """Put together what the jobs have left so far."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +204,7 @@ _LOOK_EVERY_S = 0.3
 class Ending:
     """How a job ended: empty if it finished, else the reason; a `defect` keeps its traceback.
 
-    Of one that finished `written` has the digests of its records, as the `node` that did it reads them.
+    Of one that finished `written` has the digests of its results, as the `node` that did it reads them.
     """
 
     failure: str | SoulsGraphError = ""
@@ -172,7 +214,7 @@ class Ending:
     node: str = ""
 
 
-def do_unit(path: Path, job: SeedJob, actor: Any, mark: Mark | None = None) -> Ending:
+def do_job(folder: Path, job: RayJob, actor: Any, mark: Mark | None = None) -> Ending:
     """Do one job of a folder, which bears the mark, in a Ray task; errors that a user can cause come as a message."""
     silence_advice()
     supervisor = RemoteSupervisor(actor, job.name)
@@ -181,11 +223,10 @@ def do_unit(path: Path, job: SeedJob, actor: Any, mark: Mark | None = None) -> E
         if supervisor.stop_requested():
             return Ending("not begun", stopped=True)
         # A node may have joined since all were asked.
-        if mark is not None and (found := mark.problem()):
-            return Ending(other_folder(path, f"{found} on {this_node()}"))
-        folder = ReproductionFolder.open(path)
-        do_rest(folder, job, supervisor)
-        return Ending(written=folder.written(job), node=this_node())
+        if mark is not None and (problem := mark.problem()):
+            return Ending(other_folder(folder, f"{problem} on {this_node()}"))
+        job.work(folder, *job.arguments, supervisor)
+        return Ending(written=job.written(folder), node=this_node())
     except Interruption as stop:
         return Ending(stop, stopped=True)
     except SoulsGraphError as error:
@@ -194,25 +235,25 @@ def do_unit(path: Path, job: SeedJob, actor: Any, mark: Mark | None = None) -> E
         supervisor.report(None)
 
 
-def confirmed(folder: ReproductionFolder, job: SeedJob, ending: Ending, within_s: float = SEEN_WITHIN_S) -> Ending:
+def confirmed(folder: Path, job: RayJob, ending: Ending, within_s: float = SEEN_WITHIN_S) -> Ending:
     """Return how a job ended, as a failure where it finished and this process does not see what its node wrote."""
     if ending.failure:
         return ending
     until_s = time.monotonic() + within_s
-    while (here := folder.written(job)) != ending.written or not here:
+    while (here := job.written(folder)) != ending.written or not here:
         if time.monotonic() > until_s:
-            others = [name for name in ending.written or job.pieces if here.get(name) != ending.written.get(name)]
+            others = [Path(name).name for name, digest in ending.written.items() if here.get(name) != digest]
             found = f"{', '.join(others) or 'nothing'} of {job.name} in another state than {ending.node} wrote it"
-            return Ending(other_folder(folder.path, found))
+            return Ending(other_folder(folder, found))
         time.sleep(0.2)
     return ending
 
 
-def do_units(folder: ReproductionFolder, console: Console, words: Words = str) -> None:
-    """Do the rest of every job, assemble the records after each, and show the progress.
+def run_jobs(folder: StudyFolder, jobs: Sequence[RayJob], console: Console, words: Words = str) -> None:
+    """Run the jobs whose results are not all there, assemble what they left after each, and show the progress.
 
     Needs a Ray session whose nodes all see the folder under the same path, unless nothing is left: each reads a mark
-    there before it works, and a job is done when its records are here as its node wrote them. `words` changes the text
+    there before it works, and a job is done when its results are here as its node wrote them. `words` changes the text
     of a job's error before it is shown.
 
     Raises:
@@ -221,33 +262,28 @@ def do_units(folder: ReproductionFolder, console: Console, words: Words = str) -
         SoulsGraphError: naming the jobs that failed; the others are done.
         ExceptionGroup: of the defects that jobs met; the others are done.
     """
-    if unkeyed := folder.unkeyed:
-        note = f"{len(unkeyed)} records do not say by what plan: an earlier version wrote them; taken for this one's"
-        console.print(note, highlight=False, soft_wrap=True)
-    if not folder.left:
+    left = {job.name: job for job in jobs if not job.done(folder.path)}
+    if not left:
         folder.assemble()
         return
-    began_s, jobs = time.monotonic(), {job.name: job for job in folder.left}
     with marked(folder.path) as mark:
         check_folder(mark)
-        folder.begin_session()
-        if waited := describe_wait({"CPU": 1.0}):
-            console.print(f"units: {waited}", soft_wrap=True)
-        actor, task = start_progress_actor(), ray.remote(num_cpus=1)(do_unit)
-        tasks = {name: partial(task.remote, mark.folder, job, actor, mark) for name, job in jobs.items()}
-        endings: dict[str, Ending] = {}
+        with folder.session():
+            if waited := describe_wait({"CPU": 1.0}):
+                console.print(f"units: {waited}", soft_wrap=True)
+            actor, task = start_progress_actor(), ray.remote(num_cpus=1)(do_job)
+            tasks = {name: partial(task.remote, mark.folder, job, actor, mark) for name, job in left.items()}
+            endings: dict[str, Ending] = {}
 
-        def confirm(name: str, ending: Ending) -> Ending:
-            return confirmed(folder, jobs[name], ending)
+            def confirm(name: str, ending: Ending) -> Ending:
+                return confirmed(folder.path, left[name], ending)
 
-        try:
             with interruptible() as interrupted, jobs_display(console, words=words) as display:
-                for name, ending in follow(tasks, actor, display, interrupted, confirm):
+                again = f"the unit goes on from its last checkpoint with `{folder.opening}`"
+                for name, ending in follow(tasks, actor, display, interrupted, confirm, again):
                     endings[name] = ending
                     folder.assemble()
-        finally:
-            folder.add_wall_time(time.monotonic() - began_s)
-    check_endings(folder.path, endings)
+    check_endings(folder.path, endings, folder.resuming)
 
 
 def follow(
@@ -256,10 +292,12 @@ def follow(
     display: JobsDisplay,
     interrupted: Callable[[], bool],
     confirm: Callable[[str, Ending], Ending] = lambda name, ending: ending,
+    again: str = "the unit goes on from its last checkpoint",
 ) -> Iterator[tuple[str, Ending]]:
     """Do the jobs, one per processor, show the running ones and yield each as it ends.
 
     Calling a job submits it and returns Ray's reference to its ending; `confirm` checks that before it is reported.
+    `again` says how a job whose process died goes on.
     Once interrupted, the running ones are asked to stop and the waiting ones are not started.
     """
     waiting, at_work, stopping = dict(jobs), dict[Any, str](), False
@@ -277,26 +315,25 @@ def follow(
         display.show(ray.get(actor.read.remote()))
         for reference in ended:
             name = at_work.pop(reference)
-            endings[name] = confirm(name, _ending(reference))
+            endings[name] = confirm(name, _ending(reference, again))
         for name, ending in endings.items():
             display.ended(name, ending.failure or "done")
             yield name, ending
 
 
-def _ending(reference: Any) -> Ending:
+def _ending(reference: Any, again: str) -> Ending:
     try:
         ending: Ending = ray.get(reference)
     except ray.exceptions.RayTaskError as defect:
         return Ending("met a defect, shown when the others are done", defect=defect)
     except ray.exceptions.RayError as error:
         found = str(error).partition("\n")[0]
-        again = "the unit goes on from its last checkpoint with `ReproductionFolder.open`"
         return Ending(f"its process died ({found}); {again}")
     return ending
 
 
-def check_endings(folder: Path, endings: Mapping[str, Ending]) -> None:
-    """Raise the error of unfinished jobs: defects first, then failures, then a stop."""
+def check_endings(folder: Path, endings: Mapping[str, Ending], resuming: Remedy) -> None:
+    """Raise the error of unfinished jobs: defects first, then failures, then a stop, which the remedy goes on from."""
     failed = {name: ending for name, ending in endings.items() if ending.failure and not ending.stopped}
     reasons = "; ".join(f"{name}: {ending.failure}" for name, ending in failed.items())
     summary = f"{folder}: {len(failed)} of {len(endings)} units failed: {reasons}"
@@ -307,5 +344,4 @@ def check_endings(folder: Path, endings: Mapping[str, Ending]) -> None:
         errors = [ending.failure for ending in failed.values() if isinstance(ending.failure, SoulsGraphError)]
         raise SoulsGraphError(summary, repeated=errors)
     if any(ending.stopped for ending in endings.values()):
-        remedy = Remedy("Go on with: ", "do_units", folder=folder)
-        raise Interruption("stopped; every unit saved where it is. ", remedy)
+        raise Interruption("stopped; every unit saved where it is. ", resuming)

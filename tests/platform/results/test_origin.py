@@ -2,7 +2,7 @@ import subprocess
 
 import pytest
 
-from soulsgraph.results import files as provenance
+from soulsgraph.results import origin as provenance
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Record where results come from: commit, versions, machine."""
+"""Record the origin of results: commit, versions, machine."""
 
 from __future__ import annotations
 

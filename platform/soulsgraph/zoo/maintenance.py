@@ -1,4 +1,4 @@
-"""Make the zoo's agents and play them: train each anew, play its card's episodes again, and others' scenarios."""
+"""Build the zoo's agents, verify their cards, and compare them in scenarios that they were not trained on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.console import Console
 
 from soulsgraph.recordings.header import run_name
 from soulsgraph.results.figures import INK, save_figure, styled
-from soulsgraph.results.files import describe_origin, source_commit
+from soulsgraph.results.origin import describe_origin, source_commit
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import markdown_table, render
 from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting, evaluate, source_of
@@ -32,7 +32,7 @@ _ORIGIN = "origin.json"
 
 
 @dataclass(frozen=True)
-class Workshop:
+class AgentBuilder:
     """Where agents are made: each is trained in a run folder below `runs`, and put into a folder below `agents`."""
 
     runs: Path

@@ -14,9 +14,16 @@ from soulsgraph.results.statistics import clopper_pearson_interval, mean_interva
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.transfer.recovery import FROM_SCRATCH, NOTHING, RECOMMENDED, RecoveryTarget, arm_row
-from soulsgraph.transfer.report import CONTROLS, Question, run_controls
-from soulsgraph.transfer.seed_summary import controls_over_seeds, open_seeds, recovery_over_seeds
+from soulsgraph.transfer import Question, open_seeds
+from soulsgraph.transfer.recovery import (
+    FROM_SCRATCH,
+    NOTHING,
+    RECOMMENDED,
+    RecoveryTarget,
+    arm_row,
+    recovery_over_seeds,
+)
+from soulsgraph.transfer.report import CONTROLS, controls_over_seeds, run_controls
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.state import STATE_SIZE

@@ -1,7 +1,6 @@
 import numpy as np
 
-from soulsgraph.bench.limits import MemorySweep, UpdateProducts
-from soulsgraph.bench.speed import bench_simulation
+from soulsgraph.bench.speed import MemorySweep, UpdateProducts, bench_simulation
 
 
 def test_a_limit_is_measured_in_the_rounds_of_the_simulator():
