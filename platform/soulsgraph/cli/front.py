@@ -204,7 +204,10 @@ def help_text(width: int) -> str:
 
 def command_lines() -> list[tuple[str, ...]]:
     """Return every command that can be asked for its help, each action of those that have several by itself."""
-    return [line for name in COMMANDS for line in [(name, action) for action in load(name)[1]] or [(name,)]]
+    lines: list[tuple[str, ...]] = []
+    for name in COMMANDS:
+        lines += [(name, action) for action in load(name)[1]] or [(name,)]
+    return lines
 
 
 def load(name: str) -> tuple[Callable[..., None], Mapping[str, Callable[..., None]]]:
