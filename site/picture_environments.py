@@ -18,7 +18,7 @@ import numpy as np
 
 import soulsgraph_envs  # noqa: F401 - registers the environments
 from soulsgraph.runs.evaluate import Setting, make_agent
-from soulsgraph.watch.showing import write_gif
+from soulsgraph.watch.watching import write_gif
 from soulsgraph.zoo import open_agent
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.state import Raw

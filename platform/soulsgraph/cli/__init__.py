@@ -10,14 +10,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from importlib import import_module
 from importlib.metadata import entry_points
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from soulsgraph.cli.front import COMMANDS, DESCRIPTION, front_page, suggestions
+from soulsgraph.cli.front import COMMANDS, DESCRIPTION, MODULE_OF, front_page, load, suggestions
 from soulsgraph.cli.remedies import going_on, in_commands, stopped
 from soulsgraph.runs.progress import Interruption, silence_advice, terminable
 from soulsgraph.runs.supervision import INTERRUPTED, UNAVAILABLE, begin_job, present_supervisor
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 _BAD_INPUT = 2
 
 #: Modules of commands that know no skills, or load the projects by themselves.
-_WITHOUT_PROJECTS = ("doctor", "games", "host", "saves")
+_WITHOUT_PROJECTS = ("games", "host")
 #: Commands with options of a plan, whose flags can be given either way.
 _PLANNING = ("train", "curriculum", "baseline", "compare", "reproduce", "import-sb3", "clone")
 
@@ -114,19 +113,12 @@ def make_app(words: Sequence[str]) -> SubcommandApp:
 
     app, asked = SubcommandApp(), words[0].replace("_", "-") if words else ""
     for name in COMMANDS if asked not in COMMANDS else (asked,):
-        module = COMMANDS[name].module
-        source = import_module(f"{__name__}.{module}")
-        function: Callable[..., None] = getattr(source, name.replace("-", "_"))
-        if name == asked and name == module:
-            _check_action(name, words[1:], getattr(source, "ACTIONS", {}))
+        function, actions = load(name)
+        if name == asked and actions and words[1:] and not words[1].startswith("-") and words[1] not in actions:
+            raise UnknownNameError(f"action of {name}", words[1], actions)
         flags = () if name in _PLANNING else (FlagCreatePairsOff,)
         app.command(configure(OmitArgPrefixes, DisallowNone, *flags)(with_placeholders(function, name)))
     return app
-
-
-def _check_action(command: str, words: Sequence[str], actions: Collection[str]) -> None:
-    if actions and words and not words[0].startswith("-") and words[0] not in actions:
-        raise UnknownNameError(f"action of {command}", words[0], actions)
 
 
 def _announce_job() -> None:
@@ -150,8 +142,8 @@ def _announce_job() -> None:
 
 def _load_installed_projects(command: str) -> None:
     """Import the projects that are installed, before anything is read: nothing that is read decides about it."""
-    asked = COMMANDS.get(command.replace("_", "-"))
-    if asked is None or asked.module in _WITHOUT_PROJECTS or not entry_points(group=PROJECTS):
+    module = MODULE_OF.get(command.replace("_", "-"))
+    if module is None or module in _WITHOUT_PROJECTS or not entry_points(group=PROJECTS):
         return
     from soulsgraph_policies.agents.projects import load_installed
 

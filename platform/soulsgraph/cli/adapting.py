@@ -18,7 +18,9 @@ from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import check_learns, lasting_name
 from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph.transfer import Question, TransferOptions, check_chains, check_sources, open_seeds
+from soulsgraph.transfer import report as reports
 from soulsgraph.zoo import is_agent
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import check_writable
@@ -35,7 +37,7 @@ Runs = Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN ...")]
 
 
 def adapt(
-    folder: Annotated[Positional[Path], "RUN"],
+    folder: Positional[Path],
     session: options.SessionOptions = options.DEFAULT_SESSION,
     scenario: str = TransferOptions.scenario,
     skills: str = ",".join(ADAPTED),
@@ -95,9 +97,8 @@ def transfer(
         out: Folder for the results over all seeds.
         copy: Folder for copies of the agents, a run folder of its name each; results are written there.
     """
-    from soulsgraph.transfer import report as reports
 
-    runs = _open(_own_runs(folders, copy, output), out)
+    runs = _open(folders, copy, output, out)
     home = evaluation.home or next(iter(runs.values())).plan.scenario
     question = Question(**asdict(evaluation) | {"home": home})
     alone: tuple[Any, list[RenderableType]]
@@ -119,7 +120,7 @@ def transfer(
         alone = report.to_dict(), [*report.to_rich(), "\n".join(report.lines())]
     _show(output, out, tables, alone if len(runs) == 1 else None)
     for run in runs.values():
-        output.console.print(f"results in {run.path / 'results'}", soft_wrap=True)
+        output.console.print(f"results in {run.path / 'results'}")
 
 
 def recovery(
@@ -142,11 +143,10 @@ def recovery(
         copy: Folder for copies of the agents, a run folder of its name each; results are written there.
     """
     from soulsgraph.runs.train import Workplace
-    from soulsgraph.runs.worker_process import WorkerProcess
     from soulsgraph.transfer import recovery as recovering
     from soulsgraph_clusters.sessions.session import check_session, connect
 
-    runs = _open(_own_runs(folders, copy, session), out)
+    runs = _open(folders, copy, session, out)
     kind = "recovery" if jointly is None else recovering.JOINTLY
     target = recovering.RecoveryTarget(**asdict(evaluation), budget=budget, kind=kind)
     sources = {seed: lineage.check_target(run, target.scenario, target.home) for seed, run in runs.items()}
@@ -182,7 +182,7 @@ def retention(
     """
     from soulsgraph.transfer.retention import chain_rates_over_seeds, measure_retention, measures_over_seeds
 
-    runs, console, found = _open(_own_runs(folders, None, output), out), output.console, {}
+    runs, console, found = _open(folders, None, output, out), output.console, {}
     check_chains({seed: lineage.domain_chain(run) for seed, run in runs.items()})
     for seed, run in runs.items():
         with run.locked():
@@ -191,23 +191,22 @@ def retention(
             console.print(f"seed {seed}")
         console.print(single.to_rich())
         calls = [transferred.remedy for transferred in single.training]
-        console.print(in_commands("\n".join(single.lines()), "retention", calls), soft_wrap=True)
+        console.print(in_commands("\n".join(single.lines()), "retention", calls))
     tables = {"retention": chain_rates_over_seeds(found), "retention-measures": measures_over_seeds(found)}
     _show(output, out, tables, (single.to_dict(), []) if len(runs) == 1 else None)
 
 
-def _own_runs(folders: Sequence[Path], copies: Path | None, output: OutputOptions) -> list[Path]:
-    """Return the run folders to write into; agents of the zoo among them are copied to folders below `copies`."""
+def _open(
+    folders: Sequence[Path], copies: Path | None, output: OutputOptions, out: Path | None
+) -> dict[int, RunFolder]:
+    """Open the runs by seed to write into them; check that the folder of the results over all seeds can be written.
+
+    Agents of the zoo among them are copied to folders below `copies` first.
+    """
     if copies is not None and not any(map(is_agent, folders)):
         raise SoulsGraphError("--run: expected none, for no agent of the zoo is named; leave it out.")
-    return [
-        options.own_run(folder, copies / folder if copies and is_agent(folder) else None, output) for folder in folders
-    ]
-
-
-def _open(folders: Sequence[Path], out: Path | None) -> dict[int, RunFolder]:
-    """Open the runs by seed, and check that the folder of the results over all seeds can be written."""
-    runs = open_seeds(folders)
+    copied = [copies / folder if copies and is_agent(folder) else None for folder in folders]
+    runs = open_seeds([options.own_run(folder, copy, output) for folder, copy in zip(folders, copied, strict=True)])
     if out is not None:
         check_writable(out)
     return runs
@@ -231,11 +230,10 @@ def _show(
     if out is not None:
         for name, table in tables.items():
             table.save(out, name)
-        output.console.print(f"all seeds together in {out}", soft_wrap=True)
+        output.console.print(f"all seeds together in {out}")
 
 
 def _measured(run: RunFolder, question: Question, output: OutputOptions) -> TransferReport:
-    from soulsgraph.transfer import report as reports
 
     with run.locked():
         report = reports.transfer(run, question, output.display)

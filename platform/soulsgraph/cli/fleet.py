@@ -1,15 +1,18 @@
-"""`soulsgraph fleet`: what a person does for a fleet of game PCs, each action a thin function over the library."""
+"""`soulsgraph fleet`: what a person does for a fleet of game PCs, and what the doctor examines of its head."""
 
 from __future__ import annotations
 
-import sys
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import grpc
 import numpy as np
 from rich.console import Group
 from rich.live import Live
@@ -18,20 +21,24 @@ from rich.text import Text
 from tyro.conf import Positional, arg
 
 from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, OutputOptions, RunOptions, one_action
-from soulsgraph.cli.remedies import in_commands
+from soulsgraph.cli.remedies import command_line, in_commands
 from soulsgraph.results.tables import TextTable
-from soulsgraph.runs.progress import draws, interruptible
+from soulsgraph.runs.lineage import finished_versions, own_stage
+from soulsgraph.runs.progress import draws, interruptible, silence_advice, stage_progress
 from soulsgraph.zoo import open_run
 from soulsgraph_clusters.fleet.actor.spool import UNFINISHED
 from soulsgraph_clusters.fleet.gateway.status import WRITTEN_WITHIN_S, FleetStatus, GameStatus, read_status
-from soulsgraph_clusters.fleet.protocol.security import HEAD_DAYS, Tokens, make_certificates, write_token_file
-from soulsgraph_clusters.fleet.protocol.settings import METRICS_READER, check_name, load_fleet, set_drained
-from soulsgraph_envs.core.access import new_token
+from soulsgraph_clusters.fleet.protocol import security, settings
+from soulsgraph_clusters.fleet.protocol.settings import METRICS_READER, Fleet, load_fleet
+from soulsgraph_clusters.fleet.protocol.task import project_digests
+from soulsgraph_envs.core.access import family_of, join_address, new_token, read_private
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_policies.agents.projects import load_project
 
 if TYPE_CHECKING:
     from soulsgraph_clusters.fleet.gateway.gateway import GameReport
+    from soulsgraph_envs.games.doctor import Check, Checks
 
 _FLEET = Path("fleet.toml")
 _SHOW_EVERY_S = 1.0
@@ -58,7 +65,7 @@ def token(
         revoke: Revoke the token; a head that runs refuses the PC from then on.
         out: New file of the token, of mode 600; NAME.token beside the fleet's file if not given.
     """
-    tokens = Tokens(fleet.parent / load_fleet(fleet).settings.tokens)
+    tokens = security.Tokens(fleet.parent / load_fleet(fleet).settings.tokens)
     if revoke:
         if out is not None:
             raise SoulsGraphError("token: expected --revoke or --out, found both; leave one out.")
@@ -74,14 +81,14 @@ def token(
     )
 
 
-def _issue(tokens: Tokens, pc: str, file: Path) -> Path:
+def _issue(tokens: security.Tokens, pc: str, file: Path) -> Path:
     """Write a new token into a new file, which is there before an older token ends."""
-    check_name(pc)
+    settings.check_name(pc)
     if file.exists():
         raise SoulsGraphError(f"{file}: expected no such file yet, found one; delete it, or name another with --out.")
     token = new_token()
     # Of two commands at once the second finds the file of the first, whose token holds.
-    write_token_file(file, token, replace=False)
+    security.write_token_file(file, token, replace=False)
     try:
         tokens.issue(pc, token)
     except BaseException:
@@ -91,7 +98,7 @@ def _issue(tokens: Tokens, pc: str, file: Path) -> Path:
 
 
 def certificates(
-    hosts: tuple[str, ...], output: OutputOptions = DEFAULT_OUTPUT, fleet: Path = _FLEET, days: int = HEAD_DAYS
+    hosts: tuple[str, ...], output: OutputOptions = DEFAULT_OUTPUT, fleet: Path = _FLEET, days: int = security.HEAD_DAYS
 ) -> None:
     """Make the head's certificate and key beside the fleet's file, and our own small CA if there is none.
 
@@ -100,7 +107,7 @@ def certificates(
         fleet: The fleet's file, which need not exist yet.
         days: How long the head's certificate is valid.
     """
-    made = make_certificates(fleet.parent, hosts, days)
+    made = security.make_certificates(fleet.parent, hosts, days)
     output.show(
         {
             "certificate": str(made.certificate),
@@ -141,9 +148,7 @@ def status(
 
 
 def replay(
-    run: Annotated[Positional[Path], arg(metavar="RUN")],
-    skill: Annotated[Positional[str], arg(metavar="SKILL")],
-    output: RunOptions = DEFAULT_RUN,
+    run: Annotated[Positional[Path], arg(metavar="RUN")], skill: Positional[str], output: RunOptions = DEFAULT_RUN
 ) -> None:
     """Learn a skill again from the journal of its stage, in this process, and compare it with the skill saved.
 
@@ -154,8 +159,6 @@ def replay(
         skill: A skill that a fleet played for.
     """
     # Imported here: it takes seconds, and no other action needs it.
-    from soulsgraph.runs.lineage import finished_versions, own_stage
-    from soulsgraph.runs.progress import silence_advice, stage_progress
     from soulsgraph.runs.stage_setup import StageSetup, trained_artifact
 
     silence_advice()
@@ -188,9 +191,8 @@ def replay(
     output.show(
         {"skill": skill, "same": same, "from_decision": began},
         f"{skill}: the journal{since} leads to {found} version 1 of the library",
+        passed=same,
     )
-    if not same:
-        sys.exit(1)
 
 
 def _status(run: Path) -> FleetStatus:
@@ -260,16 +262,13 @@ def plan(output: RunOptions = DEFAULT_RUN, fleet: Path = _FLEET, wait_s: float =
         wait_s: How long to wait for PCs.
     """
     from soulsgraph_clusters.fleet.gateway.gateway import Preflight
-    from soulsgraph_clusters.fleet.protocol.settings import sole_head
-    from soulsgraph_clusters.fleet.protocol.task import project_digests
-    from soulsgraph_policies.agents.projects import load_project
 
     found = load_fleet(fleet)
     if not found.settings.pcs:
         raise SoulsGraphError(f"{fleet}: expected the PCs to wait for, found none; add a table [pcs.NAME] for each.")
     named = None if output.project is None else load_project(output.project)
     projects = project_digests() if named is None else {named.project.name: named.digest}
-    with sole_head(found), closing(Preflight(found, projects)) as preflight, interruptible() as stopped:
+    with settings.sole_head(found), closing(Preflight(found, projects)) as preflight, interruptible() as stopped:
         until_s = time.monotonic() + wait_s
         output.console.print(f"listening at {found.settings.listen} until every PC has answered, {wait_s:g} s at most")
         while preflight.missing and time.monotonic() < until_s and not stopped():
@@ -278,9 +277,8 @@ def plan(output: RunOptions = DEFAULT_RUN, fleet: Path = _FLEET, wait_s: float =
         time.sleep(_SHOW_EVERY_S)
         answers, missing = preflight.answers, preflight.missing
     table = _present(answers, missing)
-    output.show({"answers": [asdict(one) for one in answers], "missing": dict(missing)}, table)
-    if missing or any(one.problem or (named and one.lacks) for one in answers):
-        sys.exit(1)
+    passed = not missing and not any(one.problem or (named and one.lacks) for one in answers)
+    output.show({"answers": [asdict(one) for one in answers], "missing": dict(missing)}, table, passed=passed)
 
 
 def _present(answers: Sequence[GameReport], missing: Mapping[str, str]) -> Table:
@@ -309,11 +307,11 @@ def drain(
         fleet: The fleet's file.
         undo: Let the PC play again.
     """
-    tokens = Tokens(fleet.parent / load_fleet(fleet).settings.tokens)
+    tokens = security.Tokens(fleet.parent / load_fleet(fleet).settings.tokens)
     known = [name for name in tokens.names if name != METRICS_READER]
     if pc not in known:
         raise SoulsGraphError(f"drain: expected a PC with a token ({', '.join(known) or 'none'}), found {pc}.")
-    set_drained(fleet.parent, pc, not undo)
+    settings.set_drained(fleet.parent, pc, not undo)
     line = f"{pc} plays again" if undo else f"the games of {pc} end after their fights, and play here no longer"
     output.show({"pc": pc, "drained": not undo}, line)
 
@@ -350,3 +348,130 @@ def fleet(action: _Action) -> None:
     Args:
         action: What to do.
     """
+
+
+_CORRECT = "correct the fleet's file"
+
+
+def check_fleet(file: Path) -> list[Check]:
+    """Check what a head needs before its game PCs dial it."""
+    # Imported here: no action needs the drivers of real-time games.
+    from soulsgraph_envs.games.doctor import Checks
+
+    checks = Checks(f"Fleet of {file}")
+    fleet = None
+    with checks.failing("file", _CORRECT):
+        fleet = load_fleet(file)
+        checks.ok("file", f"{len(fleet.settings.pcs)} PCs named")
+    if fleet is None:
+        checks.skip("needs the fleet's file", "listen", "certificate", "tokens", "metrics")
+        return checks.made
+    _check_listening(checks, fleet)
+    _check_certificate(checks, fleet, file)
+    _check_tokens(checks, fleet, file)
+    _check_private_files(checks, fleet)
+    _check_metrics(checks, fleet, file)
+    plan = command_line("fleet", "plan", "--fleet", file)
+    checks.skip(f"not asked here; {plan} waits for them and compares versions", "the PCs themselves")
+    return checks.made
+
+
+def _check_listening(checks: Checks, fleet: Fleet) -> None:
+    # Imported here: no other action needs it.
+    from soulsgraph_clusters.fleet.gateway.gateway import SERVER_OPTIONS, bind
+
+    remedy = "end the other program, which may be a run of this fleet, or correct `listen`"
+    with checks.failing("listen", remedy), ThreadPoolExecutor(1) as pool:
+        server = grpc.server(pool, options=SERVER_OPTIONS)
+        try:
+            bind(server, fleet.settings.listen, None)
+        finally:
+            server.stop(None).wait()
+        checks.ok("listen", f"{fleet.settings.listen} is free")
+
+
+def _check_certificate(checks: Checks, fleet: Fleet, file: Path) -> None:
+    own, name = fleet.settings, "certificate"
+    if not own.certificate:
+        checks.ok(name, "none: only this machine reaches the head")
+        return
+    remedy = f"make it anew: {command_line('fleet', 'certificates', '--fleet', file, '--hosts', 'HOST')}"
+    with checks.failing(name, remedy):
+        chain, _ = security.read_pair(fleet.folder / own.certificate, fleet.folder / own.key, remedy)
+        security.read_identity(own, fleet.folder, own.relays)
+        ends, hosts = chain[0].not_valid_after_utc, ", ".join(security.certified_hosts(chain[0])) or "no host"
+        lasts = ends - datetime.now(UTC) >= security.ENDS_SOON
+        checks.expect(name, lasts, f"of {hosts}, until {ends:%Y-%m-%d}", remedy)
+
+
+def _check_tokens(checks: Checks, fleet: Fleet, file: Path) -> None:
+    drained: frozenset[str] = frozenset()
+    with checks.failing("drained PCs", "delete the file, and drain PCs anew"):
+        drained = settings.read_drained(fleet.folder)
+    with checks.failing("tokens", _CORRECT):
+        known = _tokens(fleet).names
+        of_pcs = [name for name in known if name != METRICS_READER]
+        if not fleet.settings.pcs:
+            found = f"of {', '.join(of_pcs)}; every PC with one may play" if of_pcs else "none"
+            checks.expect("tokens", bool(of_pcs), found, f"make one: {_token('NAME', file)}", "fail")
+        for pc in fleet.settings.pcs or of_pcs:
+            if pc not in known:
+                checks.fail(pc, "no token", f"make it: {_token(pc, file)}")
+            elif pc in drained:
+                again = command_line("fleet", "drain", pc, "--undo", "--fleet", file)
+                checks.warn(pc, "has a token, and is drained: it plays no longer", f"let it play: {again}")
+            else:
+                checks.ok(pc, "has a token")
+        for pc in (name for name in of_pcs if fleet.settings.pcs and name not in fleet.settings.pcs):
+            checks.warn(pc, "has a token, and no table in the file: refused", f"add [pcs.{pc}], or revoke its token")
+
+
+def _tokens(fleet: Fleet) -> security.Tokens:
+    return security.Tokens(fleet.folder / fleet.settings.tokens)
+
+
+def _token(pc: str, file: Path) -> str:
+    return command_line("fleet", "token", pc, "--fleet", file)
+
+
+def _check_private_files(checks: Checks, fleet: Fleet) -> None:
+    """Check that nobody else may read keys and tokens beside the file; the head's own key came with its certificate."""
+    for path in sorted(fleet.folder.glob("*.token")):
+        with checks.failing(path.name, "delete it, and issue another token"):
+            security.read_token_file(path)
+            checks.ok(path.name, "only its owner may read it")
+    key = fleet.folder / "ca.key"
+    if key.exists():
+        with checks.failing(key.name, f"chmod 600 {key}"):
+            read_private(key, "private key", "restore it")
+            checks.ok(key.name, "only its owner may read it")
+
+
+def _check_metrics(checks: Checks, fleet: Fleet, file: Path) -> None:
+    address, name = fleet.settings.metrics, "metrics"
+    if not address:
+        checks.skip("off; `metrics` in the fleet's file turns them on", name)
+        return
+    host, port = settings.split_address(address)
+    with checks.failing(name, "end the other program, which may be a run of this fleet, or correct `metrics`"):
+        _check_port(host, port)
+        if fleet.settings.certificate and METRICS_READER not in _tokens(fleet).names:
+            checks.fail(name, f"{address} is free, and no token reads them", f"make it: {_token(METRICS_READER, file)}")
+            return
+        checks.ok(name, f"{address} is free")
+
+
+def _check_port(host: str, port: int) -> None:
+    """Listen for a moment as the metrics' server does.
+
+    Raises:
+        SoulsGraphError: if that fails.
+    """
+    try:
+        with socket.create_server((host, port), family=family_of(host)):
+            pass
+    except OSError as error:
+        raise SoulsGraphError(
+            f"metrics: expected to listen at {join_address(host, port)}, found: {error.strerror or error}; end the "
+            "other program, which may be a run of this fleet, or correct `metrics`."
+        ) from error

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from textwrap import fill
-from typing import NamedTuple
 
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.extras import DISTRIBUTION, check_extra, installed_version
@@ -18,189 +17,121 @@ from soulsgraph_envs.core.files import writing
 DESCRIPTION = "Train, compose, evaluate and adapt agents made of skills for Souls games."
 
 
-class Command(NamedTuple):
-    """A command: the module of this package in which it is a function, its first line of help, the extra it needs.
-
-    The line is kept here because to import or parse every command's module takes longer than all else that the help
-    does; a test holds it to the function's docstring.
-    """
-
-    module: str
-    summary: str
-    extra: str = ""
-
-
-#: The commands by what people do, in the order of the help.
-GROUPS: Mapping[str, Mapping[str, Command]] = {
+#: The commands by what people do, in the order of the help, each with the first line of its help.
+#:
+#: The lines are kept here because to import or parse every command's module takes longer than all else that the help
+#: does; a test holds them to the functions' docstrings.
+GROUPS: Mapping[str, Mapping[str, str]] = {
     "Watch and play": {
-        "watch": Command(
-            "watch", "Watch an agent fight in the simulator, with what each of its skills observes, values and chooses."
+        "watch": "Watch an agent fight in the simulator, with what each of its skills observes, values and chooses.",
+        "play": "Play against the boss in the simulator, by keyboard or gamepad, in a window at the game's speed.",
+        "replay": (
+            "Write a page about a recorded fight: scrubbed tick by tick, with what every skill saw, valued and chose."
         ),
-        "play": Command(
-            "play", "Play against the boss in the simulator, by keyboard or gamepad, in a window at the game's speed."
-        ),
-        "replay": Command(
-            "pages",
-            "Write a page about a recorded fight: scrubbed tick by tick, with what every skill saw, valued and chose.",
-            "data",
-        ),
-        "zoo": Command(
-            "zoo",
-            "Use the trained agents that come with the package: list them, see their cards, copy and verify them.",
-        ),
+        "zoo": "Use the trained agents that come with the package: list them, see their cards, copy and verify them.",
     },
     "Train": {
-        "curriculum": Command(
-            "commands", "Train all skills in graph order, then print the table of win rates.", "train"
+        "curriculum": "Train all skills in graph order, then print the table of win rates.",
+        "train": "Train one skill on top of the run's library; an interrupted stage goes on from its checkpoint.",
+        "baseline": "Train the end-to-end agent of Appendix B (250,000 steps times the scale) and evaluate it.",
+        "supervise": (
+            "Run a training command, and go on with its run when it crashes or is killed: soulsgraph supervise -- "
+            "curriculum."
         ),
-        "train": Command(
-            "commands",
-            "Train one skill on top of the run's library; an interrupted stage goes on from its checkpoint.",
-            "train",
-        ),
-        "baseline": Command(
-            "commands",
-            "Train the end-to-end agent of Appendix B (250,000 steps times the scale) and evaluate it.",
-            "train",
-        ),
-        "supervise": Command(
-            "supervise",
-            "Run a training command, and go on with its run when it crashes or is killed: soulsgraph "
-            "supervise -- curriculum.",
-            "train",
-        ),
-        "clone": Command(
-            "data",
-            "Clone skills from recorded fights, of people or of anybody else; training goes on from the clones.",
-            "train",
-        ),
+        "clone": "Clone skills from recorded fights, of people or of anybody else; training goes on from the clones.",
     },
     "Evaluate": {
-        "evaluate": Command("commands", "Evaluate one setting of a run's skills, greedily."),
-        "table": Command("commands", "Evaluate every row of the paper's Table 1 that the run's skills allow.", "data"),
-        "skills": Command(
-            "commands", "Check the run's skill library, weights included, and show every version and its lineage."
-        ),
+        "evaluate": "Evaluate one setting of a run's skills, greedily.",
+        "table": "Evaluate every row of the paper's Table 1 that the run's skills allow.",
+        "skills": "Check the run's skill library, weights included, and show every version and its lineage.",
     },
     "Adapt to another fight": {
-        "adapt": Command(
-            "adapting",
-            "Fine-tune chosen skills in another scenario, everything else frozen; earlier versions stay.",
-            "train",
+        "adapt": "Fine-tune chosen skills in another scenario, everything else frozen; earlier versions stay.",
+        "transfer": "Measure, without training, what a shift does to each skill, and recommend which to adapt.",
+        "recovery": (
+            "Compare the win rate that the same steps recover: the recommended skills, each alone, all, all from "
+            "scratch."
         ),
-        "transfer": Command(
-            "adapting",
-            "Measure, without training, what a shift does to each skill, and recommend which to adapt.",
-            "train",
-        ),
-        "recovery": Command(
-            "adapting",
-            "Compare the win rate that the same steps recover: the recommended skills, each alone, "
-            "all, all from scratch.",
-            "train",
-        ),
-        "retention": Command(
-            "adapting",
-            "Evaluate every scenario a run went through with the versions after each: transfer and forgetting.",
-            "train",
+        "retention": (
+            "Evaluate every scenario a run went through with the versions after each: transfer and forgetting."
         ),
     },
     "Make skills of your own": {
-        "init": Command(
-            "projects",
-            "Begin a project of your own: a skill, a graph, a boss, a reward, a test and a README, in a new folder.",
+        "init": (
+            "Begin a project of your own: a skill, a graph, a boss, a reward, a test and a README, in a new folder."
         ),
-        "validate": Command(
-            "projects",
-            "Check a project without training it: skills, graphs, fights, rewards, references, one "
-            "update; exit 1 if not.",
-            "train",
+        "validate": (
+            "Check a project without training it: skills, graphs, fights, rewards, references, one update; exit 1 if "
+            "not."
         ),
-        "smoke": Command(
-            "projects",
-            "Play and learn 1,000 decisions of each skill of a project, on top of untrained networks.",
-            "train",
-        ),
-        "compare": Command(
-            "projects",
-            "Train agents of several skill graphs on the same seeds, and evaluate them in the same fights.",
-            "train",
-        ),
-        "list": Command(
-            "projects",
-            "List what may be named: scenarios, presets, options, skills, graphs, and the fields of every TOML file.",
+        "smoke": "Play and learn 1,000 decisions of each skill of a project, on top of untrained networks.",
+        "compare": "Train agents of several skill graphs on the same seeds, and evaluate them in the same fights.",
+        "list": (
+            "List what may be named: scenarios, presets, options, skills, graphs, and the fields of every TOML file."
         ),
     },
     "Record and exchange": {
-        "data": Command(
-            "data",
-            "Record fights as Parquet files, list, check and summarize them, and export them for other tools.",
-            "data",
-        ),
-        "export": Command(
-            "zoo", "Write an agent's skills for other programs: as ONNX, a file for each with its normalisation inside."
-        ),
-        "import-sb3": Command(
-            "zoo",
-            "Import a DQN that stable-baselines3 saved as a version of a skill: its weights alone, "
-            "nothing is unpickled.",
+        "data": "Record fights as Parquet files, list, check and summarize them, and export them for other tools.",
+        "export": "Write an agent's skills for other programs: as ONNX, a file for each with its normalisation inside.",
+        "import-sb3": (
+            "Import a DQN that stable-baselines3 saved as a version of a skill: its weights alone, nothing is "
+            "unpickled."
         ),
     },
     "Repeat the paper's study": {
-        "reproduce": Command(
-            "commands", "Run the paper's whole protocol over several seeds in parallel, and write the report.", "train"
-        ),
-        "report": Command(
-            "pages",
-            "Write one report of one or several reproductions, presets beside each other; with "
-            "`--html` a page about a run.",
-            "train",
+        "reproduce": "Run the paper's whole protocol over several seeds in parallel, and write the report.",
+        "report": (
+            "Write one report of one or several reproductions, presets beside each other; with `--html` a page about "
+            "a run."
         ),
     },
     "Running games": {
-        "doctor": Command(
-            "doctor", "Report what this machine can do, with the remedy beside each failure; exit 1 if something fails."
+        "doctor": "Report what this machine can do, with the remedy beside each failure; exit 1 if something fails.",
+        "saves": (
+            "Find the saves of a game on this PC, copy them before an agent plays, and put a copy back afterwards."
         ),
-        "saves": Command(
-            "saves",
-            "Find the saves of a game on this PC, copy them before an agent plays, and put a copy back afterwards.",
+        "standin": (
+            "Run the stand-in game: the simulator as a program with a window, keys and a memory like the real game's."
         ),
-        "standin": Command(
-            "games",
-            "Run the stand-in game: the simulator as a program with a window, keys and a memory like the real game's.",
+        "serve-siphon": (
+            "Serve a game of this machine to Siphon clients: a stand-in, started for it, or a process that runs."
         ),
-        "serve-siphon": Command(
-            "games",
-            "Serve a game of this machine to Siphon clients: a stand-in, started for it, or a process that runs.",
-        ),
-        "host": Command("host", "Play this PC's games for a head that trains, until Ctrl-C."),
-        "pause": Command(
-            "host", "Pause the games that this PC plays for a head: their keys are released, and a person may play."
-        ),
-        "resume": Command("host", "Let this PC's games play for their head again."),
-        "fleet": Command(
-            "fleet", "Let game PCs play for a run on this machine: tokens, certificates, and how the PCs do."
-        ),
+        "host": "Play this PC's games for a head that trains, until Ctrl-C.",
+        "pause": "Pause the games that this PC plays for a head: their keys are released, and a person may play.",
+        "resume": "Let this PC's games play for their head again.",
+        "fleet": "Let game PCs play for a run on this machine: tokens, certificates, and how the PCs do.",
     },
     "Measure speed": {
-        "bench": Command(
-            "bench",
-            "Measure speed: training beside stable-baselines3 and stock RLlib, the simulator, a tick, whole commands.",
-            "train",
+        "bench": (
+            "Measure speed: training beside stable-baselines3 and stock RLlib, the simulator, a tick, whole commands."
         )
     },
 }
-COMMANDS = {name: command for commands in GROUPS.values() for name, command in commands.items()}
-#: The extras of actions, and of options that a command without them does not need.
-_EXTRAS: Mapping[str, str] = {
-    "evaluate --out": "data",
-    "evaluate --fleet": "train",
-    "play --record": "data",
-    "zoo verify": "train",
-    "zoo compare": "train",
-    "zoo build": "train",
-    "doctor --fleet": "train",
+COMMANDS = {name: summary for commands in GROUPS.values() for name, summary in commands.items()}
+#: The modules of this package, and the commands that are functions there.
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "adapting": ("adapt", "transfer", "recovery", "retention"),
+    "fights": ("watch", "play", "replay", "data"),
+    "fleet": ("fleet",),
+    "games": ("doctor", "saves", "standin", "serve-siphon"),
+    "host": ("host", "pause", "resume"),
+    "projects": ("init", "validate", "smoke", "compare", "list"),
+    "studies": ("reproduce", "report", "bench"),
+    "supervise": ("supervise",),
+    "training": ("curriculum", "train", "baseline", "clone", "evaluate", "table", "skills"),
+    "zoo": ("zoo", "export", "import-sb3"),
 }
+#: The extras, and what needs them: commands, and actions and options of commands that by themselves do not.
+NEEDING: Mapping[str, tuple[str, ...]] = {
+    "data": ("replay", "table", "data", "evaluate --out", "play --record"),
+    "train": (
+        *("curriculum", "train", "baseline", "supervise", "clone", "validate", "smoke", "compare"),
+        *(*MODULES["adapting"], *MODULES["studies"]),
+        *("evaluate --fleet", "doctor --fleet", "zoo verify", "zoo compare", "zoo build"),
+    ),
+}
+MODULE_OF = {name: module for module, names in MODULES.items() for name in names}
+_EXTRA_OF = {words: extra for extra, needing in NEEDING.items() for words in needing}
 
 #: What a newcomer types, and what it does.
 _EXAMPLES = (
@@ -252,9 +183,8 @@ def check_extras(words: str, options: Collection[str]) -> None:
     Raises:
         SoulsGraphError: naming the extra and the command that installs it.
     """
-    command = COMMANDS.get(words.partition(" ")[0])
-    needed = {words: _EXTRAS.get(words) or (command.extra if command else "")}
-    needed |= {line: _EXTRAS.get(line, "") for line in (f"{words} --{name}" for name in options)}
+    needed = {words: _EXTRA_OF.get(words) or _EXTRA_OF.get(words.partition(" ")[0])}
+    needed |= {line: _EXTRA_OF.get(line) for line in (f"{words} --{name}" for name in options)}
     for what, extra in needed.items():
         if extra:
             check_extra(what, extra)
@@ -265,7 +195,7 @@ def help_text(width: int) -> str:
     widest = max(map(len, COMMANDS)) + 4
     parts = ["usage: soulsgraph COMMAND [OPTIONS]", fill(DESCRIPTION, width)]
     for group, commands in GROUPS.items():
-        lines = [_line(f"  {name}", command.summary, widest, width) for name, command in commands.items()]
+        lines = [_line(f"  {name}", summary, widest, width) for name, summary in commands.items()]
         parts.append("\n".join([f"{group}:", *lines]))
     examples = [f"  soulsgraph {words}\n      {what}" for words, what in _EXAMPLES]
     more = [f"  soulsgraph {words}\n      {what}" for words, what in _MORE]
@@ -275,11 +205,16 @@ def help_text(width: int) -> str:
 def command_lines() -> list[tuple[str, ...]]:
     """Return every command that can be asked for its help, each action of those that have several by itself."""
     lines: list[tuple[str, ...]] = []
-    for name, command in COMMANDS.items():
-        module = command.module
-        actions = getattr(import_module(f"{__package__}.{module}"), "ACTIONS", ()) if name == module else ()
-        lines += [(name, action) for action in actions] or [(name,)]
+    for name in COMMANDS:
+        lines += [(name, action) for action in load(name)[1]] or [(name,)]
     return lines
+
+
+def load(name: str) -> tuple[Callable[..., None], Mapping[str, Callable[..., None]]]:
+    """Return a command's function, and its actions if it is one of several."""
+    module = import_module(f"{__package__}.{MODULE_OF[name]}")
+    function: Callable[..., None] = getattr(module, name.replace("-", "_"))
+    return function, module.ACTIONS if "action" in function.__annotations__ else {}
 
 
 def suggestions(words: Sequence[str], help_text: str) -> list[str]:

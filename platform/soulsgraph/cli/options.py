@@ -18,8 +18,9 @@ from soulsgraph.cli.output import OutputOptions, RunOptions
 from soulsgraph.cli.remedies import command_line
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.plan import Plan, lasting_name
-from soulsgraph.runs.progress import silence_advice
+from soulsgraph.runs.progress import TensorBoardWriter, silence_advice
 from soulsgraph.runs.run_folder import RunFolder, check_given
+from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph.transfer import TransferOptions
 from soulsgraph.zoo import copy_agent, is_agent, is_copy, open_own_run
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 #: Where an agent of the zoo is copied to, for a command that writes into its run folder.
 Copy = Annotated[Path | None, arg(name="run")]
-#: A skill graph, by name.
-Graph = Annotated[str | None, arg(metavar="GRAPH")]
 #: The options that were given, by name.
 Given = Mapping[str, Any]
 
@@ -85,15 +84,14 @@ def field_docs(cls: type[Any]) -> dict[str, str]:
     }
 
 
+def plan_options(*leave_out: str) -> Any:
+    """Return the options of a plan but for some of its fields."""
+    skill_options = option(Path, "TOML file of reward weights and options, one table a skill.")
+    return given_options(Plan, ("graph", "overrides", *leave_out), skill_options=skill_options)
+
+
 #: The options of a plan: what a new run trains and how.
-PlanOptions = Annotated[
-    Given,
-    given_options(
-        Plan,
-        ("graph", "overrides"),
-        skill_options=option(Path, "TOML file of reward weights and options, one table a skill."),
-    ),
-]
+PlanOptions = Annotated[Given, plan_options()]
 
 
 def plan_values(given: Given) -> dict[str, Any]:
@@ -177,6 +175,17 @@ def open_run(path: Path, given: Given) -> RunFolder:
     return run
 
 
+def is_begun(path: Path) -> bool:
+    """Return whether a folder holds a run."""
+    return (path / RunFolder.plan_file).exists()
+
+
+def open_or_plan(path: Path, given: Given, graph: str | None) -> RunFolder:
+    """Open an existing run to continue it as it was begun, or plan one; raises as both do."""
+    asked = given if graph is None else {**given, "graph": graph}
+    return open_run(path, asked) if is_begun(path) else RunFolder.planned(path, Plan(**plan_values(asked)))
+
+
 def begin_or_resume(path: Path, given: Given, resume: bool, graph: str | None) -> RunFolder:
     """Plan a run of a graph, which `workplace` begins, or open an existing one to continue it.
 
@@ -210,13 +219,13 @@ def own_run(path: Path, copy: Path | None, output: OutputOptions) -> Path:
         return path
     if copy is None:
         open_own_run(path)
-    elif (copy / RunFolder.plan_file).exists():
+    elif is_begun(copy):
         if not is_copy(RunFolder.open(copy), str(path)):
             raise SoulsGraphError(f"--run {copy}: expected a copy of {path}, found another run; name another folder.")
-        output.console.print(f"going on with {copy}, a copy of {path}", soft_wrap=True)
+        output.console.print(f"going on with {copy}, a copy of {path}")
     else:
         copy_agent(str(path), copy)
-        output.console.print(f"{path} of the zoo copied to {copy}", soft_wrap=True)
+        output.console.print(f"{path} of the zoo copied to {copy}")
     return copy or path
 
 
@@ -230,10 +239,8 @@ def workplace(run: RunFolder, session: SessionOptions, worker: WorkerProcess | N
         SoulsGraphError: if Ray or a game of this machine cannot be used; a planned run is not begun then.
     """
     # Imported here: evaluation needs none of it, and it takes seconds.
-    from soulsgraph.runs.progress import TensorBoardWriter
     from soulsgraph.runs.train import Workplace
-    from soulsgraph.runs.worker_process import WorkerProcess
-    from soulsgraph_clusters.fleet.protocol.settings import load_fleet
+    from soulsgraph_clusters.fleet.protocol.settings import load_fleet, sole_head
     from soulsgraph_clusters.sessions.session import LOCAL, chosen_address
 
     games = () if session.games is None else load_games(session.games)
@@ -252,7 +259,7 @@ def workplace(run: RunFolder, session: SessionOptions, worker: WorkerProcess | N
     here = chosen_address(session.address) == LOCAL
     if here:
         check_games(games)
-    sole = nullcontext() if fleet is None else _sole_head(fleet)
+    sole = nullcontext() if fleet is None else sole_head(fleet)
     needed = bool(fleet or (run.plan.env_runners and not games))
     with (
         ray_session(run, session, needed, sole) as joined,
@@ -301,13 +308,6 @@ def _gateways(fleet: Fleet | None, session: Session) -> AbstractContextManager[G
     return closing(Gateways(fleet, session))
 
 
-def _sole_head(fleet: Fleet) -> AbstractContextManager[None]:
-    # Imported here: it needs locks that only a head's system has.
-    from soulsgraph_clusters.fleet.protocol.settings import sole_head
-
-    return sole_head(fleet)
-
-
 @contextmanager
 def ray_session(
     folder: RunFolder | ReproductionFolder,
@@ -320,7 +320,6 @@ def ray_session(
     A private Ray is started only if `needed`. `sole` is entered once the folder is locked: a training that outlived its
     supervisor is ended by then, and holds nothing else.
     """
-    from soulsgraph.runs.precompile import precompile
     from soulsgraph_clusters.sessions.session import connect
 
     silence_advice()
@@ -329,7 +328,7 @@ def ray_session(
             stack.enter_context(folder.locked())
         stack.enter_context(sole)
         joined = stack.enter_context(connect(options.address, needed=needed))
-        precompile(options.console)
+        options.precompile(training=True)
         if not begun:
             stack.enter_context(folder.locked())
         yield joined

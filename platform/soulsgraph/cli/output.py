@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from functools import reduce, wraps
@@ -237,12 +238,24 @@ class OutputOptions:
         """How progress is shown."""
         return "silent" if self.json else "auto"
 
-    def show(self, plain: Any, *parts: RenderableType) -> None:
-        """Print results: plain values as one JSON document with `--json`, tables and lines for people otherwise."""
+    def precompile(self, training: bool = False) -> None:
+        """Compile what playing calls, or what training calls too, where it is not compiled yet."""
+        # Imported here: a help text need not wait for it.
+        from soulsgraph.runs import precompile
+
+        (precompile.precompile if training else precompile.precompile_playing)(self.console)
+
+    def show(self, plain: Any, *parts: RenderableType, passed: bool = True) -> None:
+        """Print results: plain values as one JSON document with `--json`, tables and lines for people otherwise.
+
+        Of a check that has not `passed` the command ends with 1.
+        """
         if self.json:
             print(to_json(plain, indent=2))
         for part in parts:
             self.console.print(part)
+        if not passed:
+            sys.exit(1)
 
 
 DEFAULT_OUTPUT = OutputOptions()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import builtins
-import sys
 import time
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
@@ -19,18 +19,12 @@ from soulsgraph.project import begin_project, listing
 from soulsgraph.results.tables import text_table
 from soulsgraph.runs.plan import Plan, check_range
 from soulsgraph.runs.progress import silence_advice
+from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_policies.agents.projects import load_project, loaded_projects
 
 #: The options of every agent's plan that is compared.
-ComparedOptions = Annotated[
-    options.Given,
-    options.given_options(
-        Plan,
-        ("graph", "overrides", "seed", "env_runners", "synchronous"),
-        skill_options=options.option(Path, "TOML file of reward weights and options, one table a skill."),
-    ),
-]
+ComparedOptions = Annotated[options.Given, options.plan_options("seed", "env_runners", "synchronous")]
 Named = Annotated[Positional[Path], arg(metavar="PROJECT")]
 
 
@@ -65,12 +59,10 @@ def validate(project: Named, output: OutputOptions = DEFAULT_OUTPUT) -> None:
     name, found = _name_of(project), []
     for check in checks(name):
         found.append(check)
-        output.console.print(f"{'holds' if check.holds else 'FAILS'}  {check.name}: {check.found}", soft_wrap=True)
+        output.console.print(f"{'holds' if check.holds else 'FAILS'}  {check.name}: {check.found}")
     failed = sum(not check.holds for check in found)
     summary = f"{failed} of {len(found)} checks failed" if failed else f"all {len(found)} checks hold"
-    output.show([check.to_dict() for check in found], summary)
-    if failed:
-        sys.exit(1)
+    output.show([asdict(check) for check in found], summary, passed=not failed)
 
 
 def smoke(project: Named, output: OutputOptions = DEFAULT_OUTPUT) -> None:
@@ -80,23 +72,21 @@ def smoke(project: Named, output: OutputOptions = DEFAULT_OUTPUT) -> None:
         project: Folder of a project, or the name of an installed one.
     """
     from soulsgraph.project.checking import smoke as smoked
-    from soulsgraph.runs.precompile import precompile
 
     silence_advice()
     name, began, found = _name_of(project), time.monotonic(), []
-    precompile(output.console)
+    output.precompile(training=True)
     for one in smoked(name):
         found.append(one)
         output.console.print(
             f"{one.skill} in {one.scenario}: {one.decisions:,} decisions, {one.updates} updates; mean return "
-            f"{one.random_return:.2f} at random, {one.reference_return:.2f} by its reference",
-            soft_wrap=True,
+            f"{one.random_return:.2f} at random, {one.reference_return:.2f} by its reference"
         )
-    output.show([one.to_dict() for one in found], f"smoke test passed in {time.monotonic() - began:.0f} s")
+    output.show([asdict(one) for one in found], f"smoke test passed in {time.monotonic() - began:.0f} s")
 
 
 def compare(
-    graphs: Annotated[Positional[tuple[str, ...]], arg(metavar="GRAPH ...")],
+    graphs: Positional[tuple[str, ...]],
     plan: ComparedOptions,
     output: RunOptions = DEFAULT_RUN,
     seeds: int = 5,
@@ -115,8 +105,6 @@ def compare(
     if len(set(graphs)) < 2 or len(set(graphs)) < len(graphs):
         raise SoulsGraphError(f"compare: expected two graphs or more, each once, found {', '.join(graphs) or 'none'}.")
     from soulsgraph.project.comparing import HEADINGS, Comparison
-    from soulsgraph.runs.precompile import precompile
-    from soulsgraph.runs.worker_process import WorkerProcess
     from soulsgraph_clusters.sessions.session import connect
 
     silence_advice()
@@ -124,7 +112,7 @@ def compare(
     for _ in comparison.runs():
         pass  # What cannot be trained is refused before anything is.
     with connect("local", needed=False) as session, WorkerProcess() as worker:
-        precompile(output.console)
+        output.precompile(training=True)
         compared = comparison.train(session, worker, output.console, output.display)
     output.show(compared.to_dict(), text_table("", HEADINGS, compared.rows), f"comparison in {out}")
 

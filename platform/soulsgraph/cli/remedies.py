@@ -139,8 +139,8 @@ def in_commands(message: str | SoulsGraphError, command: str, calls: Sequence[Re
 
 def stopped(how: str | SoulsGraphError, command: str) -> str:
     """Return how an interrupted command ended, and how to continue."""
-    if (worded := in_commands(how, command)) != str(how):
-        return worded
+    if isinstance(how, SoulsGraphError) and how.calls:
+        return in_commands(how, command)
     if command in RESUMED:
         return f"{how}; the run goes on from its last checkpoint with --resume"
     if command in REPEATED:

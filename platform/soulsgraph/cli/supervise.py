@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -65,7 +64,7 @@ def supervise(
     known = (*RESUMED, *REPEATED)
     if not words or words[0] not in known:
         raise UnknownNameError("command to supervise", words[0] if words else "", known)
-    report = partial(output.console.print, soft_wrap=True)
+    report = output.console.print
     address = _address(words) if job is None else _dashboard(job)
     head = None if head_command is None else RayHead(head_command, report)
     if head is not None and job is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,14 +12,18 @@ from soulsgraph.cli import options
 from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions, one_action
 from soulsgraph.cli.remedies import command_line
 from soulsgraph.results.tables import text_table
-from soulsgraph.runs.plan import Plan, check_range, lasting_name
+from soulsgraph.runs.evaluate import Setting, source_of
+from soulsgraph.runs.lineage import cards_of
+from soulsgraph.runs.plan import check_range, lasting_name
 from soulsgraph.runs.progress import silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph.zoo import AGENTS, PLANNED, agent_names, copy_agent, is_agent, open_agent, open_run
 from soulsgraph.zoo.card import EPISODES, HEADINGS, PAGE, AgentCard, agent_row, agents_table, read_card
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import check_writable, slug
+from soulsgraph_envs.skills import END_TO_END
 
 Names = Annotated[Positional[tuple[str, ...]], arg(metavar="[NAME ...]")]
 Name = Annotated[Positional[str], arg(metavar="NAME")]
@@ -57,32 +60,15 @@ def show(name: Name, output: OutputOptions = DEFAULT_OUTPUT) -> None:
 
 def _show_own(run: RunFolder, output: OutputOptions) -> None:
     """Show every version of a run's skills: where it was trained, for how long, on top of what."""
-    from soulsgraph.runs.lineage import cards_of  # Imported here: it takes seconds.
-
-    plan, cards = run.plan, cards_of(run)
-    rows = [
-        {
-            "skill": card.skill,
-            "version": card.version,
-            "trained_on": card.training.scenario,
-            "decisions": card.training.budget,
-            "cloned": card.training.cloned,
-            "upstream": {one.skill: one.version for one in card.upstream},
-            "digest": card.digest,
-        }
-        for card in cards
-    ]
+    plan, rows, cells = run.plan, [], []
+    for card in cards_of(run):
+        training, upstream = card.training, {one.skill: one.version for one in card.upstream}
+        version = {"skill": card.skill, "version": card.version, "trained_on": training.scenario}
+        learned = {"decisions": training.budget, "cloned": training.cloned}
+        rows.append(version | learned | {"upstream": upstream, "digest": card.digest})
+        above = ", ".join(f"{skill} v{number}" for skill, number in upstream.items())
+        cells.append((card.skill, f"v{card.version}", slug(training.scenario), f"{training.budget:,}", above))
     title = f"{run.path}: {plan.graph}, {slug(plan.scenario)}, preset {plan.preset}, seed {plan.seed}"
-    cells = [
-        (
-            card.skill,
-            f"v{card.version}",
-            slug(card.training.scenario),
-            f"{card.training.budget:,}",
-            ", ".join(f"{one.skill} v{one.version}" for one in card.upstream),
-        )
-        for card in cards
-    ]
     headings = ("skill", "version", "trained on", "decisions", "upstream")
     plain = {"run": str(run.path), "graph": plan.graph, "scenario": plan.scenario, "preset": plan.preset}
     output.show(plain | {"seed": plan.seed, "skills": rows}, text_table(title, headings, cells))
@@ -128,9 +114,9 @@ def verify(
         maintenance.save_verified(out, found)
     rows = [one.cells for one in found]
     notes = [] if out is None else [f"results in {out}"]
-    output.show([one.to_dict() for one in found], text_table("", maintenance.VERIFIED_HEADINGS, rows), *notes)
-    if not all(one.holds and not one.changed for one in found):
-        sys.exit(1)
+    table = text_table("", maintenance.VERIFIED_HEADINGS, rows)
+    passed = all(one.holds and not one.changed for one in found)
+    output.show([one.to_dict() for one in found], table, *notes, passed=passed)
 
 
 def compare(
@@ -173,15 +159,13 @@ def build(
         runs: Folder of the agents' runs; a finished run there is not trained again.
         out: Folder of the finished agents.
     """
-    from soulsgraph.runs.precompile import precompile
-    from soulsgraph.runs.worker_process import WorkerProcess
     from soulsgraph.zoo.maintenance import AgentBuilder
     from soulsgraph_clusters.sessions.session import connect
 
     silence_advice()
     chosen, cards = _chosen(names, tuple(PLANNED)), []
     with connect(needed=False) as session, WorkerProcess() as worker:
-        precompile(output.console)
+        output.precompile(training=True)
         builder = AgentBuilder(runs, out, session, worker, output.console, output.display)
         for number, name in enumerate(chosen, 1):
             output.console.print(f"{name}: agent {number} of {len(chosen)}")
@@ -223,12 +207,12 @@ def zoo(action: _Action) -> None:
 
 
 def export(
-    folder: Annotated[Positional[Path], arg(metavar="RUN|AGENT")],
-    out: Annotated[Path, arg(metavar="DIR")],
+    folder: Positional[Path],
+    out: Path,
     output: RunOptions = DEFAULT_RUN,
     onnx: Flag = False,
-    scenario: Annotated[str | None, arg(metavar="SCENARIO")] = None,
-    check: Annotated[int, arg(metavar="N")] = 500_000,
+    scenario: str | None = None,
+    check: int = 500_000,
 ) -> None:
     """Write an agent's skills for other programs: as ONNX, a file for each with its normalisation inside.
 
@@ -245,8 +229,6 @@ def export(
     if not onnx:
         raise SoulsGraphError("export: expected a format to write, found none; ask for one with --onnx.")
     # Imported here: a help text need not wait for it.
-    from soulsgraph.runs.evaluate import Setting, source_of
-    from soulsgraph.runs.precompile import precompile_playing
     from soulsgraph.zoo.conversion import CHECK, Agreement, export_onnx
     from soulsgraph_policies.agents.foreign_files import import_onnx
 
@@ -255,7 +237,7 @@ def export(
     check_writable(out)
     chosen = run.plan.scenario if scenario is None else lasting_name(scenario)
     setting = Setting(chosen, source_of(run, chosen))
-    precompile_playing(output.console)
+    output.precompile()
     checked: list[Agreement] = []
     with stage_progress("check", 2 * len(run.plan.skill_graph.order), output.display, unit="comparisons") as progress:
 
@@ -278,8 +260,8 @@ def export(
 
 def import_sb3(
     file: Annotated[Positional[Path], arg(metavar="FILE.zip")],
-    skill: Annotated[str, arg(metavar="SKILL")],
-    run: Annotated[Path, arg(metavar="DIR")],
+    skill: str,
+    run: Path,
     plan: options.PlanOptions,
     output: RunOptions = DEFAULT_RUN,
     statistics: Annotated[Path | None, arg(metavar="FILE.json")] = None,
@@ -293,15 +275,10 @@ def import_sb3(
         statistics: JSON file with mean, variance and clip of its VecNormalize; raw observations if not given.
     """
     # Imported here: a help text need not wait for it.
-    from soulsgraph.runs.run_folder import RunFolder
     from soulsgraph.zoo.conversion import import_stable_baselines
-    from soulsgraph_envs.skills import END_TO_END
 
-    if (run / RunFolder.plan_file).exists() or is_agent(run):
-        folder = options.open_run(run, plan)
-    else:
-        graph = options.BASELINE_GRAPH if skill == END_TO_END else Plan.graph
-        folder = RunFolder.planned(run, Plan(graph=graph, **options.plan_values(plan)))
+    graph = options.BASELINE_GRAPH if skill == END_TO_END and not options.is_begun(run) else None
+    folder = options.open_run(run, plan) if is_agent(run) else options.open_or_plan(run, plan, graph)
     card = import_stable_baselines(folder, skill, file, statistics)
     trained = (
         f"trained for {card.training.steps:,} steps by stable-baselines3 {card.training.packages['stable-baselines3']}"

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from soulsgraph.pages.document import Html, data_uri, page, section, table, tag
+from soulsgraph.pages import Html, data_uri, page, section, table, tag
 from soulsgraph.recordings.header import run_name
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import read_rows
@@ -46,22 +46,22 @@ class ReportedRun:
     @cached_property
     def rates(self) -> list[WinRate]:
         """Win rates as they were evaluated last, of an agent of the zoo those of its card; none where neither is."""
-        path, card = self.run.results("table"), self.run.path / CARD
-        with reading(self.run.path):
-            evaluated, known = path.is_file(), card.is_file()
-        if evaluated:
+        path = self.run.results("table")
+        if self._has(path):
             names = ("setting", "wins", "episodes", "paper_percent")
             rows = _checked(read_rows(path), names, path, ("wins", "episodes"))
             return [WinRate(**{name: row[name] for name in names}) for row in rows]
-        return [read_card(self.run.path).win_rate] if known else []
+        return [read_card(self.run.path).win_rate] if self._has(self.run.path / CARD) else []
+
+    def _has(self, path: Path) -> bool:
+        with reading(self.run.path):
+            return path.is_file()
 
     @cached_property
     def note(self) -> str:
         """What is to be said of the win rates: that other versions play by now, or in other fights; else nothing."""
         path = self.run.path / "results" / "table.json"
-        with reading(self.run.path):
-            kept = path.is_file()
-        if not kept or not self.rates:
+        if not self._has(path) or not self.rates:
             return ""
         saved = read_file(Where(path, remedy="remove the file"))
         values = saved.get("key", {}) if isinstance(saved, dict) else {}
@@ -76,10 +76,8 @@ class ReportedRun:
     def curves(self) -> list[dict[str, Any]]:
         """Points of the learning curves, in order of stage and step; none where the folder keeps none."""
         path = self.run.results("curves")
-        with reading(self.run.path):
-            kept = path.is_file()
         names = ("stage", "skill", "step", "return")
-        return _checked(read_rows(path), names, path, names[2:]) if kept else []
+        return _checked(read_rows(path), names, path, names[2:]) if self._has(path) else []
 
     @cached_property
     def settings(self) -> dict[str, str]:
@@ -160,13 +158,10 @@ def write_run_report(path: Path, runs: Sequence[RunFolder], video: Video | None 
 
 
 def _head(runs: Sequence[ReportedRun]) -> Html:
-    titles = [tag("h1", one.name) for one in runs]
-    notes = [
-        tag("p", f"{one.run.plan.scenario}, preset {one.run.plan.preset}, seed {one.run.plan.seed}", class_="faint")
-        for one in runs
-    ]
-    pairs = [tag("div", title, note) for title, note in zip(titles, notes, strict=True)]
-    return tag("header", pairs, class_="beside")
+    plans = [(one.name, one.run.plan) for one in runs]
+    notes = [(name, f"{plan.scenario}, preset {plan.preset}, seed {plan.seed}") for name, plan in plans]
+    heads = [tag("div", tag("h1", name), tag("p", note, class_="faint")) for name, note in notes]
+    return tag("header", heads, class_="beside")
 
 
 def _beside(runs: Sequence[ReportedRun], parts: Sequence[Html]) -> Html:
@@ -178,17 +173,12 @@ def _beside(runs: Sequence[ReportedRun], parts: Sequence[Html]) -> Html:
 
 
 def _rates(runs: Sequence[ReportedRun]) -> Html:
-    parts = [
-        tag("div", table(_RATES, [row.cells for row in one.rates]), *_noted(one.note))
-        if one.rates
-        else tag("p", "This run has not been evaluated yet.", class_="faint")
-        for one in runs
-    ]
+    parts = []
+    for one in runs:
+        note = [tag("p", one.note, class_="faint")] if one.note else []
+        missing = tag("p", "This run has not been evaluated yet.", class_="faint")
+        parts.append(tag("div", table(_RATES, [row.cells for row in one.rates]), note) if one.rates else missing)
     return section("Win rates", _beside(runs, parts))
-
-
-def _noted(text: str) -> list[Html]:
-    return [tag("p", text, class_="faint")] if text else []
 
 
 def _curves(runs: Sequence[ReportedRun]) -> Html:
@@ -220,15 +210,13 @@ def _graphs(runs: Sequence[ReportedRun]) -> Html:
 
 def _lineage(runs: Sequence[ReportedRun]) -> Html:
     headings = ("version", "scenario", "decisions", "seed", "trained on", "continues", "begun (UTC)", "digest")
-    named = [scenarios_of(one.run) for one in runs]
-    lines = [
-        [_line(card, scenarios[card.skill, card.version]) for card in one.cards]
-        for one, scenarios in zip(runs, named, strict=True)
-    ]
-    pairs = [(one, table(headings, rows)) for one, rows in zip(runs, lines, strict=True)]
-    # One below the other: the tables are wide.
-    several = len(runs) > 1
-    return section("Lineage", *([tag("h3", one.name), part] if several else part for one, part in pairs))
+    parts: list[Html] = []
+    for one in runs:
+        scenarios = scenarios_of(one.run)
+        # One below the other: the tables are wide.
+        parts += [tag("h3", one.name)] if len(runs) > 1 else []
+        parts.append(table(headings, [_line(card, scenarios[card.skill, card.version]) for card in one.cards]))
+    return section("Lineage", *parts)
 
 
 def _learned(card: SkillCard) -> str:
@@ -266,8 +254,7 @@ def fight_video(runs: Sequence[RunFolder]) -> Video:
         WriteError: if there is no place for a temporary file.
     """
     # Imported here: drawing takes a moment that a page without a video need not wait.
-    from soulsgraph.watch.fights import AgentSource, play_fights
-    from soulsgraph.watch.showing import WRITERS, frames, import_ffmpeg, write_png
+    from soulsgraph.watch.watching import WRITERS, AgentSource, frames, import_ffmpeg, play_fights, write_png
 
     sources, seconds = [AgentSource(run) for run in runs], _VIDEO_S
     try:

@@ -1,4 +1,7 @@
-"""Projects of a user's own: begun from a template, checked without training, and what may be named in them."""
+"""What a user does with a project of their own: begin it from a template, check it, compare its graphs.
+
+What a project is, and how one is loaded, stands in `soulsgraph_policies.agents.projects`.
+"""
 
 from __future__ import annotations
 

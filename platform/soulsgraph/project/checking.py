@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -46,10 +46,6 @@ class ProjectCheck:
     holds: bool
     found: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the check as plain values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class SmokeTest:
@@ -61,10 +57,6 @@ class SmokeTest:
     reference_return: float
     decisions: int
     updates: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain values."""
-        return asdict(self)
 
 
 def scenarios_of(loaded: projects.LoadedProject) -> tuple[str, ...]:

@@ -1,1 +1,1 @@
-"""Watch an agent fight: who plays, one fight recorded tick by tick, drawn with each skill's mind, shown or saved."""
+"""Fights in the simulator to look at: an agent's, with what each skill thinks, and a person's own in a window."""

@@ -260,11 +260,12 @@ class Recorder:
         identity = Identity(fight, self.scenario, "person", SIMULATOR, self.player, seed)
         return FightWriter(self.folder, make_header(identity, scenario))
 
-    def seen(self, game: Simulator) -> Appearance:
-        """Return what a recording has of the simulator beside its raw values."""
-        from soulsgraph.recordings.writing import Appearance
 
-        return Appearance.simulated(game)
+def _appearance(game: Simulator) -> Appearance:
+    """Return what a recording has of the simulator beside its raw values."""
+    from soulsgraph.recordings.writing import Appearance
+
+    return Appearance.simulated(game)
 
 
 class Play:
@@ -301,8 +302,7 @@ class Play:
             WriteError: if the fight cannot be recorded.
         """
         game, window = self._game, self._window
-        recorder = self._recorder
-        writer = None if recorder is None else recorder.begin(self._scenario, seed, number)
+        writer = None if self._recorder is None else self._recorder.begin(self._scenario, seed, number)
         first = np.zeros(1, np.int64)
         raws = [game.reset(first, self._scenario, np.array([seed], np.uint64))[0].copy()]
         taken: list[int] = []
@@ -313,16 +313,14 @@ class Play:
         while not window.closing and not game.scene(0).banner:
             timer.wait()
             controls = Control(window.keyboard.controls())
-            if recorder is not None and writer is not None:
-                writer.add(raws[-1], int(controls), recorder.seen(game))
+            if writer is not None:
+                writer.add(raws[-1], int(controls), _appearance(game))
             raws.append(self._tick(controls))
             taken.append(int(controls))
             if window.paused:
                 self._pause()
         outcome = _OUTCOMES[game.scene(0).banner]
-        file = None
-        if recorder is not None and writer is not None and taken:
-            file = writer.finish(raws[-1], outcome, recorder.seen(game))
+        file = writer.finish(raws[-1], outcome, _appearance(game)) if writer is not None and taken else None
         controls_taken = np.array(taken, np.uint32)
         return PlayedFight(number, seed, self._scenario, game.tick_s, np.array(raws), controls_taken, outcome, file)
 

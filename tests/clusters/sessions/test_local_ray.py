@@ -22,7 +22,8 @@ import ray
 from ray._private import ray_constants
 
 from fakes.waiting import PATIENCE_S, until
-from soulsgraph.cli.commands import baseline, curriculum, reproduce, train
+from soulsgraph.cli.studies import reproduce
+from soulsgraph.cli.training import baseline, curriculum, train
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.sessions import local_ray as module

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from fakes.keys import virtual_screen
 from fakes.waiting import PATIENCE_S
-from soulsgraph.cli.doctor import check_machine, check_training, check_user, show
+from soulsgraph.cli.games import check_machine, check_training, check_user, show
 from soulsgraph_envs.core.machine import Memory
 from soulsgraph_envs.games.doctor import Check
 from soulsgraph_envs.games.link import load_games
@@ -82,13 +82,13 @@ def test_a_games_file_that_is_not_there_is_bad_input(tmp_path: Path) -> None:
 
 def test_what_a_container_keeps_from_this_process_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    monkeypatch.setattr("soulsgraph.cli.doctor.usable_processors", lambda: 2)
-    monkeypatch.setattr("soulsgraph.cli.doctor.usable_memory", lambda: Memory(600 << 20, 300 << 20))
+    monkeypatch.setattr("soulsgraph.cli.games.usable_processors", lambda: 2)
+    monkeypatch.setattr("soulsgraph.cli.games.usable_memory", lambda: Memory(600 << 20, 300 << 20))
     memory, processors = check_machine()
     assert memory.found.startswith("0.3 GiB free of 0.6 GiB that this process may use, of ")
     assert processors.found == "2 that this process may use, of 64 in the machine"
-    monkeypatch.setattr("soulsgraph.cli.doctor.usable_processors", lambda: 64)
-    monkeypatch.setattr("soulsgraph.cli.doctor.usable_memory", lambda: Memory(1 << 60, 1 << 40))
+    monkeypatch.setattr("soulsgraph.cli.games.usable_processors", lambda: 64)
+    monkeypatch.setattr("soulsgraph.cli.games.usable_memory", lambda: Memory(1 << 60, 1 << 40))
     assert not any("in the machine" in check.found for check in check_machine())
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from soulsgraph.cli.front import _EXTRAS, COMMANDS, command_lines
+from soulsgraph.cli.front import COMMANDS, MODULES, NEEDING, command_lines
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import EXTRAS, check_extra, missing_module, pip_install
 
@@ -20,7 +20,7 @@ OPTIONS = json.loads(Path(__file__).with_name("options.json").read_text())
 ABSENT = (*EXTRAS["train"], "fcntl", "termios", "resource")
 #: The commands of a game PC, the process of a game, and what both open.
 PLAYING = (
-    *("soulsgraph.cli", "soulsgraph.cli.host", "soulsgraph.cli.doctor", "soulsgraph.cli.games"),
+    *("soulsgraph.cli", "soulsgraph.cli.games", "soulsgraph.cli.host"),
     "soulsgraph_clusters.fleet.actor.host",
     "soulsgraph_clusters.fleet.actor.client",
     "soulsgraph_clusters.fleet.actor.spool",
@@ -29,9 +29,9 @@ PLAYING = (
 )
 #: The modules of every command, and what those of the core import when they are called.
 CORE = (
-    *(f"soulsgraph.cli.{command.module}" for command in COMMANDS.values()),
+    *(f"soulsgraph.cli.{module}" for module in MODULES),
     *("soulsgraph", "soulsgraph_envs", "soulsgraph.runs.evaluate", "soulsgraph.zoo", "soulsgraph.watch.playing"),
-    *("soulsgraph.watch.fights", "soulsgraph.watch.showing", "soulsgraph.runs.lineage"),
+    *("soulsgraph.watch.watching", "soulsgraph.runs.lineage"),
 )
 _WITHOUT = """
 import sys
@@ -80,12 +80,17 @@ def test_everything_a_user_may_want_is_in_all():
 
 def test_what_needs_an_extra_is_a_command_an_action_or_an_option():
     lines = {" ".join(words) for words in command_lines()}
-    for words, extra in _EXTRAS.items():
+    for words in (words for needing in NEEDING.values() for words in needing):
         command, _, option = words.partition(" --")
-        assert command in lines
+        assert command in {*lines, *COMMANDS}
         assert not option or f"--{option}" in OPTIONS[command]
-        assert extra in EXTRAS
-    assert {command.extra for command in COMMANDS.values()} == {"", *EXTRAS}
+    assert NEEDING.keys() == EXTRAS.keys()
+
+
+def test_every_command_is_in_one_module_and_needs_one_extra_at_most():
+    assert sorted(name for names in MODULES.values() for name in names) == sorted(COMMANDS)
+    needing = [words for every in NEEDING.values() for words in every]
+    assert len(needing) == len({*needing})
 
 
 def test_a_missing_module_is_refused_by_the_smallest_extra_that_brings_it(monkeypatch):

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from soulsgraph.cli.doctor import doctor
-from soulsgraph.cli.fleet_checks import check_fleet
+from soulsgraph.cli.fleet import check_fleet
+from soulsgraph.cli.games import doctor
 from soulsgraph.cli.output import OutputOptions
 from soulsgraph_clusters.fleet.protocol.security import Tokens, make_certificates, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import METRICS_READER, set_drained

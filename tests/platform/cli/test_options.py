@@ -9,7 +9,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout, suppress
 from dataclasses import MISSING, fields, is_dataclass
-from importlib import import_module
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -17,13 +16,12 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import pytest
 import tyro
 
-from soulsgraph.cli import data, main, make_app
-from soulsgraph.cli.commands import StudyOptions, study_values
-from soulsgraph.cli.front import command_lines
+from soulsgraph.cli import fights, front, main, make_app
+from soulsgraph.cli.fights import PictureOptions
 from soulsgraph.cli.options import EvaluationOptions, FightOptions, PlanOptions, SessionOptions, plan_values
 from soulsgraph.cli.output import JobFolder, OutputOptions, RunOptions, check_kept, written_names
 from soulsgraph.cli.projects import ComparedOptions
-from soulsgraph.cli.watch import PictureOptions
+from soulsgraph.cli.studies import StudyOptions, study_values
 from soulsgraph.paper.study import Study
 from soulsgraph.runs.plan import Plan
 from soulsgraph.transfer import TransferOptions
@@ -32,15 +30,13 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.link import DRIVERS
 from soulsgraph_envs.games.standin.launch import ServingOptions, StandInOptions
 
-_GROUPS = {command: {} for command, *actions in command_lines() if actions}
-for _group, _action in (words for words in command_lines() if len(words) > 1):
-    _GROUPS[_group][_action] = import_module(f"soulsgraph.cli.{_group}").ACTIONS[_action]
+_GROUPS = {name: actions for name in front.COMMANDS if (actions := front.load(name)[1])}
 COMMANDS = {name: spec.target for name, spec in make_app(())._subcommands.items() if name not in _GROUPS} | {
     f"{group} {name}": action for group, actions in _GROUPS.items() for name, action in actions.items()
 }
 SOURCES = (
     *(Plan, Study, EvaluationOptions, OutputOptions, RunOptions, SessionOptions, TransferOptions),
-    *(FightOptions, PictureOptions, data.HandicapOptions, StandInOptions, ServingOptions, HostOptions),
+    *(FightOptions, PictureOptions, fights.HandicapOptions, StandInOptions, ServingOptions, HostOptions),
 )
 #: The options of every command and their defaults as the help shows them; this file run as a program writes it anew.
 KEPT = Path(__file__).with_name("options.json")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph.cli import commands, main, remedies
-from soulsgraph.cli.doctor import show
+from soulsgraph.cli import main, remedies, training
 from soulsgraph.cli.front import COMMANDS, command_lines
+from soulsgraph.cli.games import show
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.paper.records import load_reproductions
 from soulsgraph.paper.study import DESCRIPTION
@@ -217,7 +217,7 @@ def test_a_refusal_that_nobody_expected_claims_no_write(tmp_path, monkeypatch, c
         raise PermissionError(errno.EACCES, "Permission denied", str(run.path))
 
     RunFolder.create(tmp_path, Plan())
-    monkeypatch.setattr(commands.evaluating, "check_library", forbid)
+    monkeypatch.setattr(training.evaluating, "check_library", forbid)
     monkeypatch.setattr("sys.argv", ["soulsgraph", "skills", str(tmp_path)])
     with pytest.raises(SystemExit) as stop:
         main()

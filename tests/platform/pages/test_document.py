@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soulsgraph.pages.document import page, section, table, tag
+from soulsgraph.pages import page, section, table, tag
 
 HOSTILE = "</title></script><img src=x onerror=\"document.title='PWNED'\"><script>document.title='PWNED'</script>&amp;'"
 _TEXTS = st.text(st.characters(blacklist_categories=("Cs", "Cc")), max_size=60) | st.sampled_from(

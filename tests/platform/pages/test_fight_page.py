@@ -18,8 +18,7 @@ import pytest
 
 from fakes.runs import pretend_run
 from fakes.waiting import until
-from soulsgraph.pages.fight_page import largest_falls, write_fight_page
-from soulsgraph.pages.what_if import LONGER_S, Search, last_decision
+from soulsgraph.pages.fight_page import LONGER_S, Search, largest_falls, last_decision, write_fight_page
 from soulsgraph.recordings.files import Recording, read_recording
 from soulsgraph.recordings.header import Identity, make_header
 from soulsgraph.recordings.recording import Fighter, record

@@ -21,9 +21,8 @@ from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.lineage import cards_of
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.watch import showing
-from soulsgraph.watch.fights import AgentSource, play_fights
-from soulsgraph.watch.showing import draw
+from soulsgraph.watch import watching
+from soulsgraph.watch.watching import AgentSource, draw, play_fights
 from soulsgraph.zoo import open_agent
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import write_text
@@ -133,7 +132,7 @@ def test_a_video_is_a_gif_without_ffmpeg_and_shorter_where_it_would_be_too_large
     def missing() -> None:
         raise SoulsGraphError("no imageio-ffmpeg")
 
-    monkeypatch.setattr(showing, "import_ffmpeg", missing)
+    monkeypatch.setattr(watching, "import_ffmpeg", missing)
     monkeypatch.setattr(run_report, "_MOST_VIDEO_BYTES", 10**9)
     kind, content, _ = fight_video([runs[0]])
     assert kind == "image/gif"

@@ -19,7 +19,7 @@ from soulsgraph.runs.lineage import branch, cards_of, finished_versions, own_sta
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.stage_setup import StageSetup, kept_demonstrations
-from soulsgraph.watch.fights import AgentSource
+from soulsgraph.watch.watching import AgentSource
 from soulsgraph.zoo import AGENTS, copy_agent
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError

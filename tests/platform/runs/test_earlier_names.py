@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph.cli.commands import study_values
+from soulsgraph.cli.studies import study_values
 from soulsgraph.paper.study import Study
 from soulsgraph.runs.identity import digest_of, how_it_learns, plan_values
 from soulsgraph.runs.lineage import finished_versions, own_stage

@@ -18,9 +18,20 @@ from soulsgraph.runs.curves import checkpoint_weights, save_checkpoint
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, play
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.watch import showing
-from soulsgraph.watch.fights import AgentSource, Fight, play_fight
-from soulsgraph.watch.showing import FIGHT_SIZE, SIZE, FightWindow, draw, frames, line_sizes, write_gif, write_mp4
+from soulsgraph.watch import watching
+from soulsgraph.watch.watching import (
+    FIGHT_SIZE,
+    SIZE,
+    AgentSource,
+    Fight,
+    FightWindow,
+    draw,
+    frames,
+    line_sizes,
+    play_fight,
+    write_gif,
+    write_mp4,
+)
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.state import Raw
@@ -206,7 +217,7 @@ def test_keys_pause_step_go_on_and_end(fight: Fight, monkeypatch: pytest.MonkeyP
             drawn.append(tick)
             return draw(fights, tick, only_fight)
 
-        monkeypatch.setattr(showing, "draw", draw_and_press)
+        monkeypatch.setattr(watching, "draw", draw_and_press)
         return window.play((fight,)), list(drawn)
 
     pygame.event.get()

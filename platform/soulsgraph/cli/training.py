@@ -1,30 +1,27 @@
-"""Commands that train, evaluate and reproduce, each a thin function over the library."""
+"""Commands that train skills, evaluate them and show them, each a thin function over the library."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from soulsgraph.cli import options
 from soulsgraph.cli.output import DEFAULT_RUN, Flag, OutputOptions, RunOptions
-from soulsgraph.cli.pages import write_reproductions
-from soulsgraph.cli.remedies import command_line, in_commands
-from soulsgraph.paper.study import ReproductionFolder, Study
-from soulsgraph.results.tables import WinRateTable, write_episodes, write_rows
+from soulsgraph.cli.remedies import command_line
+from soulsgraph.results.tables import WinRateTable, text_table, write_episodes, write_rows
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
-from soulsgraph.runs.plan import Plan, check_learns, check_range, lasting_name
-from soulsgraph.runs.progress import stage_progress
-from soulsgraph.runs.run_folder import RunFolder, check_given
+from soulsgraph.runs.plan import Plan, check_learns, lasting_name
+from soulsgraph.runs.progress import silence_advice, stage_progress
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph.zoo import open_run
-from soulsgraph_envs.core.config import Where, parse, present_names
-from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import check_writable, write_json
 from soulsgraph_envs.games.link import load_games
 from soulsgraph_envs.skills import make_skill
@@ -33,52 +30,13 @@ from soulsgraph_policies.agents.library import SkillCard
 if TYPE_CHECKING:
     from soulsgraph.runs.train import Workplace
 
-#: The options of a study: what a new reproduction trains and evaluates.
-StudyOptions = Annotated[
-    options.Given,
-    options.given_options(
-        Study,
-        seeds=options.option(int, "Training seeds, counted from the first.", len(Study.seeds)),
-        first_seed=options.option(
-            int,
-            "First training seed; calibration, choosing and reporting each have a hundred of their own.",
-            Study.seeds[0],
-        ),
-        overrides=options.option(
-            tuple[str, ...], options.field_docs(Study)["overrides"], name="set", metavar="OPTION=VALUE ..."
-        ),
-    ),
-]
-
-
-def study_values(given: options.Given, seeds: Sequence[int]) -> dict[str, Any]:
-    """Return the fields of a study that the options given ask for, where otherwise it would have these seeds.
-
-    Raises:
-        SoulsGraphError: for a number of seeds out of its range, or an option set twice or without a value.
-    """
-    values = dict(given)
-    first = values.pop("first_seed", seeds[0])
-    if {"seeds", "first_seed"} & given.keys():
-        count = values.get("seeds", len(seeds))
-        check_range("seeds", count, 1, 1000)
-        check_range("first-seed", first, 0, 2**31 - 1000)
-        values["seeds"] = tuple(range(first, first + count))
-    if "overrides" in values:
-        overrides = dict(map(_override, values["overrides"]))
-        if len(overrides) < len(values["overrides"]):
-            found = " ".join(values["overrides"])
-            raise SoulsGraphError(f"--set: expected each option once, found {found}; leave one out.")
-        values["overrides"] = present_names(overrides)
-    return values
-
 
 def curriculum(
     plan: options.PlanOptions,
     session: options.SessionOptions = options.DEFAULT_SESSION,
     run: Path = Path("runs/curriculum"),
     resume: Flag = False,
-    graph: options.Graph = None,
+    graph: str | None = None,
 ) -> None:
     """Train all skills in graph order, then print the table of win rates.
 
@@ -97,7 +55,7 @@ def train(
     plan: options.PlanOptions,
     session: options.SessionOptions = options.DEFAULT_SESSION,
     run: Path = Path("runs/curriculum"),
-    graph: options.Graph = None,
+    graph: str | None = None,
 ) -> None:
     """Train one skill on top of the run's library; an interrupted stage goes on from its checkpoint.
 
@@ -108,13 +66,11 @@ def train(
     """
     from soulsgraph.runs.train import train_stages
 
-    begun = (run / "plan.json").exists()
-    given = plan if graph is None else {**plan, "graph": graph}
-    folder = options.open_run(run, given) if begun else RunFolder.planned(run, Plan(**options.plan_values(given)))
+    folder = options.open_or_plan(run, plan, graph)
     stage = lineage.own_stage(folder, skill)
     if not lineage.finished_versions(folder, stage):
         check_learns(folder.plan, [stage])
-    if begun:
+    if folder.begun:
         # Whether they are there is known before Ray starts.
         lineage.upstream_versions(folder, stage)
     elif upstream := folder.plan.skill_graph.upstream(skill):
@@ -124,7 +80,7 @@ def train(
         )
     with options.workplace(folder, session) as place:
         (card,) = train_stages(place, (stage,), session.console)
-    session.show(card.to_dict(), *([folder.plan.budget_note] if folder.plan.budget_note else []))
+    session.show(card.to_dict(), *_notes(folder.plan))
 
 
 def baseline(
@@ -142,8 +98,93 @@ def baseline(
     _train_and_evaluate(options.begin_or_resume(run, plan, resume, options.BASELINE_GRAPH), session)
 
 
+def _notes(plan: Plan) -> list[str]:
+    return [plan.budget_note] if plan.budget_note else []
+
+
+def _train_and_evaluate(run: RunFolder, session: options.SessionOptions, *notes: str) -> None:
+    stages = lineage.own_stages(run)
+    # Before the run is begun, and anything starts.
+    check_learns(run.plan, [stage for stage in stages if not run.begun or not lineage.finished_versions(run, stage)])
+    for note in notes:
+        session.console.print(note)
+    # Imported here: the other commands need none of it.
+    from soulsgraph.runs.curves import CHECKPOINT_INTERVAL
+    from soulsgraph.runs.precompile import load_playing
+
+    with WorkerProcess() as worker:
+        if any(stage.steps >= CHECKPOINT_INTERVAL for stage in stages):
+            worker.start(load_playing)
+        # Imported after the first line, beside the worker's start: it takes seconds.
+        with _uncollected():
+            from soulsgraph.runs.train import train_stages
+        with options.workplace(run, session, worker) as place:
+            train_stages(place, stages, session.console)
+            _evaluate_and_show(run, options.EvaluationOptions(run.plan.episodes), session, place)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Import without collecting garbage: modules stay to the end, and to look through them takes part of a second.
+
+    They are left alone afterwards, too.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+def clone(
+    fights: Annotated[Positional[Path], arg(metavar="FIGHTS")],
+    run: Path,
+    plan: options.PlanOptions,
+    output: RunOptions = DEFAULT_RUN,
+    skills: str = "all",
+    graph: str | None = None,
+) -> None:
+    """Clone skills from recorded fights, of people or of anybody else; training goes on from the clones.
+
+    What every skill would have decided is read back from the fights' controls. Each clone becomes the next version of
+    its skill, unless that in play is a clone of the same decisions; `train` and `curriculum --resume` go on from the
+    newest one, with the fights' decisions in the replay.
+
+    Args:
+        fights: Folder with recorded fights of the run's scenario, or one file.
+        run: Run folder, begun if it does not exist.
+        skills: Skills to clone, separated by commas, or all.
+        graph: Skill graph of a new run: paper, or a project's, as PROJECT/GRAPH; by default that of the fights.
+    """
+    # Imported here: it takes seconds.
+    from soulsgraph.recordings.cloning import clone_fights, graph_of
+    from soulsgraph_policies.learning.cloning import UPDATES
+
+    if graph is None and not options.is_begun(run):
+        graph = graph_of(fights)
+    folder = options.open_or_plan(run, plan, graph)
+    if (chosen := lineage.named_skills(folder, skills)) is None:
+        raise UnknownNameError("skill", skills, (*folder.plan.skill_graph.order, "all"))
+    silence_advice()
+    output.precompile()
+    with stage_progress("clone", len(chosen) * UPDATES, output.display, unit="updates") as progress:
+        found = clone_fights(folder, fights, chosen, lambda: progress.advance(1))
+    rows = [one.row() for one in found]
+    headings = ("skill", "version", "decisions", "ambiguous ticks", "chosen alike")
+    formats = ("{}", "v{}", "{:,}", "{:,}", "{:.1%}")
+    cells = [tuple(form.format(value) for form, value in zip(formats, row.values(), strict=True)) for row in rows]
+    output.show(
+        rows,
+        text_table("", headings, cells),
+        *(f"{one.card.skill}: already cloned, v{one.card.version}" for one in found if one.earlier),
+        f"play them with: {command_line('evaluate', run, *output.repeated)}",
+        f"learn on from them with: {command_line('curriculum', '--resume', '--run', run, *output.repeated)}",
+    )
+
+
 def evaluate(
-    folder: Annotated[Positional[Path], "RUN"],
+    folder: Positional[Path],
     output: RunOptions = DEFAULT_RUN,
     fight: options.FightOptions = options.DEFAULT_FIGHT,
     trained_on: str | None = None,
@@ -205,7 +246,7 @@ def _place(games: Path | None, fleet: Path | None, seed: int) -> evaluating.Plac
 
 
 def table(
-    folder: Annotated[Positional[Path], "RUN"],
+    folder: Positional[Path],
     output: RunOptions = DEFAULT_RUN,
     evaluation: options.EvaluationOptions = options.DEFAULT_EVALUATION,
     copy: options.Copy = None,
@@ -219,96 +260,6 @@ def table(
     run = RunFolder.open(options.own_run(folder, copy, output))
     with run.locked():
         _evaluate_and_show(run, evaluation, output)
-
-
-def skills(folder: Annotated[Positional[Path], "RUN"], output: RunOptions = DEFAULT_RUN) -> None:
-    """Check the run's skill library, weights included, and show every version and its lineage.
-
-    Args:
-        folder: Run folder, or the name of an agent of the zoo.
-    """
-    run = open_run(folder)
-    cards, scenarios = evaluating.check_library(run), lineage.scenarios_of(run)
-    lines = [_describe(card, scenarios[card.skill, card.version]) for card in cards]
-    output.show([card.to_dict() for card in cards], *lines)
-
-
-def _describe(card: SkillCard, scenario: str) -> str:
-    parent = "" if card.parent is None else f", continues v{card.parent}"
-    upstream = ", ".join(f"{artifact.skill} v{artifact.version}" for artifact in card.upstream) or "nothing"
-    training = card.training
-    learned = f"cloned from {training.cloned:,} decisions" if training.cloned else f"{training.steps:,} steps"
-    return (
-        f"{card.skill} v{card.version}: {scenario}, {learned}, trained on {upstream}{parent}; sha256 {card.sha256[:12]}"
-    )
-
-
-def reproduce(
-    study: StudyOptions,
-    session: options.SessionOptions = options.DEFAULT_SESSION,
-    out: Path = Path("runs/reproduction"),
-    resume: Flag = False,
-) -> None:
-    """Run the paper's whole protocol over several seeds in parallel, and write the report.
-
-    Args:
-        out: Folder to begin, or to go on with; on a cluster every node must see it under this path.
-        resume: Go on with the reproduction in the folder instead of beginning one.
-    """
-    if session.games or session.fleet or session.gateways != 1:
-        found = "found --games, --fleet or --gateways"
-        raise SoulsGraphError(f"reproduce: expected the simulator alone, {found}; leave them out.")
-    if resume:
-        folder = ReproductionFolder.open(out)
-        check_given(out, folder.plan, study_values(study, folder.plan.seeds), "begin another folder with --out")
-    else:
-        folder = ReproductionFolder.planned(out, Study(**study_values(study, Study.seeds)))
-        folder.plan.check_learns()
-    # Imported when the options are known to hold: it takes seconds.
-    from soulsgraph.paper.seed_job import do_units
-
-    with options.ray_session(folder, session, needed=bool(folder.left)) as joined:
-        if folder.left:
-            joined.check_nodes()
-        session.console.print(f"folder {folder.path}", soft_wrap=True)
-        do_units(folder, session.console, partial(in_commands, command="reproduce"))
-    write_reproductions(folder.path / "report", session, (folder.path,))
-
-
-def _train_and_evaluate(run: RunFolder, session: options.SessionOptions, *notes: str) -> None:
-    stages = lineage.own_stages(run)
-    # Before the run is begun, and anything starts.
-    check_learns(run.plan, [stage for stage in stages if not run.begun or not lineage.finished_versions(run, stage)])
-    for note in notes:
-        session.console.print(note, soft_wrap=True)
-    # Imported here: the other commands need none of it.
-    from soulsgraph.runs.curves import CHECKPOINT_INTERVAL
-    from soulsgraph.runs.precompile import load_playing
-    from soulsgraph.runs.worker_process import WorkerProcess
-
-    with WorkerProcess() as worker:
-        if any(stage.steps >= CHECKPOINT_INTERVAL for stage in stages):
-            worker.start(load_playing)
-        # Imported after the first line, beside the worker's start: it takes seconds.
-        with _uncollected():
-            from soulsgraph.runs.train import train_stages
-        with options.workplace(run, session, worker) as place:
-            train_stages(place, stages, session.console)
-            _evaluate_and_show(run, options.EvaluationOptions(run.plan.episodes), session, place)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Import without collecting garbage: modules stay to the end, and to look through them takes part of a second.
-
-    They are left alone afterwards, too.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-        gc.freeze()
 
 
 def _evaluate_and_show(
@@ -337,17 +288,26 @@ def _evaluate_and_show(
         place.board.hyperparameters(
             {name: getattr(plan, name) or 0 for name in names}, {f"win rate/{row.setting}": row.rate for row in rows}
         )
-    notes = [plan.budget_note] if plan.budget_note else []
-    output.show(table.to_dict(), table.to_rich(), *notes, f"results in {run.path / 'results'}")
+    output.show(table.to_dict(), table.to_rich(), *_notes(plan), f"results in {run.path / 'results'}")
 
 
-def _override(text: str) -> tuple[str, Any]:
-    name, separator, value = text.partition("=")
-    if not separator:
-        raise SoulsGraphError(f"--set: expected OPTION=VALUE, found {text!r}; write for example double=true.")
-    try:
-        return name, parse(value, "JSON", Where(None, f"--set {name}", "correct the value"))
-    except DataError as error:
-        if isinstance(error.__cause__, ValueError):
-            return name, value  # A word needs no quotes.
-        raise
+def skills(folder: Positional[Path], output: RunOptions = DEFAULT_RUN) -> None:
+    """Check the run's skill library, weights included, and show every version and its lineage.
+
+    Args:
+        folder: Run folder, or the name of an agent of the zoo.
+    """
+    run = open_run(folder)
+    cards, scenarios = evaluating.check_library(run), lineage.scenarios_of(run)
+    lines = [_describe(card, scenarios[card.skill, card.version]) for card in cards]
+    output.show([card.to_dict() for card in cards], *lines)
+
+
+def _describe(card: SkillCard, scenario: str) -> str:
+    parent = "" if card.parent is None else f", continues v{card.parent}"
+    upstream = ", ".join(f"{artifact.skill} v{artifact.version}" for artifact in card.upstream) or "nothing"
+    training = card.training
+    learned = f"cloned from {training.cloned:,} decisions" if training.cloned else f"{training.steps:,} steps"
+    return (
+        f"{card.skill} v{card.version}: {scenario}, {learned}, trained on {upstream}{parent}; sha256 {card.sha256[:12]}"
+    )
