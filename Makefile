@@ -2,7 +2,7 @@
 SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c '$(SUITABLE)' 2>/dev/null && echo $$python && break; done)
-TORCH := $(shell sed -n 's/^torch<=/torch==/p' constraints.txt)
+TORCH := $(subst <=,==,$(shell grep '^torch<=' constraints.txt))
 RUN ?= runs/curriculum
 SCALE ?= 1.0
 # How many faults `make chaos` lets happen in one run, and where its log and table are kept.

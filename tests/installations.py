@@ -16,14 +16,12 @@
 | peers | nothing: pip resolves mlflow and rl-zoo3 beside it by constraints.txt |
 
 torch is the build that `pip download` takes for the version in constraints.txt: the CPU's where an index or a folder of
-wheels that pip is set up for has it, else CUDA's. What is timed installs: packages are in the
-installer's cache by then.
+wheels that pip is set up for has it, else CUDA's. Only the core is timed with every package downloaded before.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import shutil
@@ -153,18 +151,18 @@ class Installed:
 
 
 def _by_pip(asked: Asked, *wanted: str | Path) -> Installed:
-    """Install by pip; what is not yet in its cache is downloaded before."""
     python = asked.environment()
-    pip = (python, "-m", "pip", "--disable-pip-version-check")
-    with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
-        call(*pip, "download", "--quiet", "--dest", folder, *wanted)
-    took = call(*pip, "install", "--quiet", *wanted)
-    call(*pip, "check")
+    took = call(python, "-m", "pip", "install", "--quiet", *wanted)
+    call(python, "-m", "pip", "check")
     return Installed((python.with_name("soulsgraph"),), python, took)
 
 
 def _core(asked: Asked) -> Installed:
-    return _by_pip(asked, "-c", CONSTRAINTS, asked.wheel)
+    """Install the core, which was downloaded before: from here until a fight is a picture is what a newcomer waits."""
+    wanted = ("-c", CONSTRAINTS, asked.wheel)
+    with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
+        call(asked.python, "-m", "pip", "download", "--quiet", "--dest", folder, *wanted)
+    return _by_pip(asked, *wanted)
 
 
 def _constraints(asked: Asked) -> Installed:
@@ -243,27 +241,30 @@ def _oldest(asked: Asked) -> Installed:
 
 
 def _peers(asked: Asked) -> Installed:
-    """Resolve the peers beside the wheel for training, one by one and together, and note what is older than alone."""
-    python, notes, report = asked.environment(), {}, asked.folder / "report.json"
-    pip = (python, "-m", "pip", "install", "--quiet", "--dry-run", "--report", report, "-c", CONSTRAINTS)
+    """Resolve the peers beside the wheel for training, one by one and together; note what is older than without them.
+
+    By uv, which tries thousands of combinations in the time in which pip tries ten.
+    """
+    uv, python, notes = asked.tool("uv"), asked.environment(), {}
+    resolve = (uv, "pip", "install", "--dry-run", "--python", python, "--constraint", CONSTRAINTS)
     for peers in ((_PEERS[0],), (_PEERS[1],), _PEERS):
-        call(*pip, f"{asked.wheel}[train]", asked.torch(), *peers)
-        notes[" ".join(peers)] = _older(report)
+        lines = call(*resolve, f"{asked.wheel}[train]", asked.torch(), *peers).printed
+        notes[" ".join(peers)] = _older(dict(re.findall(r"^ \+ ([\w.-]+)==([\w.]+)", lines, re.MULTILINE)))
     return Installed((), python, notes=notes)
 
 
-def _older(report: Path) -> dict[str, str]:
-    """Return the peers of pip's report, and what of constraints.txt it took an older version of."""
-    metadata = [one["metadata"] for one in json.loads(report.read_text(encoding="utf-8"))["install"]]
-    chosen = {canonicalize_name(one["name"]): one["version"] for one in metadata}
+def _older(chosen: dict[str, str]) -> dict[str, str]:
+    """Return the versions of the peers, and those of what is older than in constraints.txt."""
     lines = re.findall(r"^([\w.-]+)<=(.+)$", CONSTRAINTS.read_text(encoding="utf-8"), re.MULTILINE)
     tested = {canonicalize_name(name): version for name, version in lines}
     peers = [canonicalize_name(Requirement(one).name) for one in _PEERS]
     shown = {name: chosen[name] for name in peers if name in chosen}
-    for name, version in chosen.items():
-        if name in tested and version.partition("+")[0] != tested[name]:
-            shown[name] = f"{version}, alone {tested[name]}"
-    return shown
+    older = {
+        name: f"{version}, else {tested[name]}"
+        for name, version in chosen.items()
+        if version != tested.get(name, version)
+    }
+    return shown | older
 
 
 def _versions(python: Path) -> dict[str, str]:
@@ -291,23 +292,25 @@ WAYS: dict[str, tuple[Callable[[Asked], Installed], _Commands]] = {
 }
 
 
-def take(way: str, asked: Asked, more: _Commands) -> dict[str, Any]:
-    """Install in a way, run its commands and some more, and return what is kept of it."""
+def take(way: str, asked: Asked, whole: bool) -> dict[str, Any]:
+    """Install in a way and run its commands, or a whole curriculum for the trainings; return what is kept of it."""
     install, commands = WAYS[way]
     load = os.getloadavg()[0]
     installed = install(asked)
     with tempfile.TemporaryDirectory() as folder:
         calls = [
             call(*installed.soulsgraph, *words, folder=Path(folder), shown=" ".join(("soulsgraph", *words)))
-            for words in (*commands, *more)
+            for words in ((*_PLAYS, *_WHOLE) if whole else commands)
         ]
-    tables = [table for one in calls for table in re.findall(r"\d+/\d+ .*? %", one.printed)]
+    won = {
+        one.command: re.findall(r"\d+/\d+", one.printed) for one in calls if re.search("evaluate|--preset", one.command)
+    }
     kept = {"way": way, "python": asked.version, "load_average": round(load, 1), "installed": None, **installed.notes}
     if installed.took:
         kept["installed"] = {"seconds": round(installed.took.seconds, 1), "cpu_s": round(installed.took.cpu_s, 1)}
     if installed.python:
         kept["versions"] = _versions(installed.python)
-    return {**kept, "commands": [one.times() for one in calls], "won": tables}
+    return {**kept, "commands": [one.times() for one in calls], "won": won}
 
 
 def main() -> None:
@@ -315,7 +318,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ways", nargs="*", help=f"of {', '.join(WAYS)}; all if none is named")
     parser.add_argument("--python", default=sys.executable, help="the interpreter, by path or name")
-    parser.add_argument("--whole", action="store_true", help="train a whole curriculum as well, and print its table")
+    parser.add_argument(
+        "--whole", action="store_true", help="train a whole curriculum in place of samples of everything"
+    )
     parser.add_argument("--out", type=Path, help="a folder that gets a file for each way")
     words = parser.parse_args()
     if unknown := {*words.ways} - WAYS.keys():
@@ -331,7 +336,7 @@ def main() -> None:
     asked = Asked(Path(found), version, wheel, _FOLDER)
     origin = {name: value for name, value in describe_origin().items() if name in ("commit", "machine")}
     for way in words.ways or WAYS:
-        kept = take(way, asked, _WHOLE if words.whole else ())
+        kept = take(way, asked, words.whole)
         print(kept)
         if words.out:
             write_json(words.out / f"{way}-{kept['python']}.json", {**origin, **kept})
