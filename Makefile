@@ -1,7 +1,8 @@
-# Every target sets up .venv first; `make PYTHON=/path/to/python3.11 ...` chooses another interpreter.
-PYTHON ?= $(shell for python in python3.11 python3; do \
-	$$python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && echo $$python && break; done)
-TORCH := $(shell grep '^torch==' constraints.txt)
+# Every target sets up .venv first; `make PYTHON=/path/to/python3.12 ...` chooses another interpreter.
+SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+	$$python -c '$(SUITABLE)' 2>/dev/null && echo $$python && break; done)
+TORCH := $(subst <=,==,$(shell grep '^torch<=' constraints.txt))
 RUN ?= runs/curriculum
 SCALE ?= 1.0
 # How many faults `make chaos` lets happen in one run, and where its log and table are kept.
@@ -30,7 +31,7 @@ pictures: .venv/ready
 notebooks: .venv/ready
 	.venv/bin/python site/execute_notebooks.py
 
-.PHONY: curriculum test test-quick test-slow oldest chaos check bench zoo docs docs-test docs-write clean screen
+.PHONY: curriculum test test-quick test-slow oldest installs chaos check bench zoo docs docs-test docs-write clean screen
 
 curriculum: .venv/ready
 	.venv/bin/soulsgraph curriculum --run $(RUN) $(if $(RESUME),--resume,--scale $(SCALE))
@@ -50,14 +51,19 @@ test-quick: .venv/ready screen
 test-slow: .venv/ready screen
 	.venv/bin/python -m soulsgraph.runs.precompile
 	$(TESTS) -n auto -m slow
-	.venv/bin/python tests/oldest_dependencies.py
+	.venv/bin/python tests/installations.py oldest
 
 # Also where it is switched off outside: the tests start hundreds of processes, each of which would compile the modules.
 test test-quick test-slow: export PYTHONDONTWRITEBYTECODE :=
 
 # Trains, evaluates and records by the oldest of each dependency that pyproject.toml admits, from PyPI: a few minutes.
 oldest: .venv/ready
-	.venv/bin/python tests/oldest_dependencies.py
+	.venv/bin/python tests/installations.py oldest
+
+# Installs in every way, each into a fresh environment, and plays and trains there: a quarter of an hour. `make installs
+# WAYS=newest INTERPRETER=python3.13` does so in one way on another Python; OUT=docs/results/installations keeps figures.
+installs: .venv/ready
+	.venv/bin/python tests/installations.py $(WAYS) --python $(or $(INTERPRETER),.venv/bin/python) $(if $(OUT),--out $(OUT))
 
 # Every test that is marked chaos, wherever it is: faults of a fleet one by one and in a row, messages of any bytes.
 chaos: SHELL := bash
@@ -130,10 +136,10 @@ clean:
 	rm -rf build .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
 .venv/ready: pyproject.toml constraints.txt
-	@test -n "$(PYTHON)" || { echo "expected Python 3.11 as python3.11 or python3, found neither;" \
-		"install it or name it: make PYTHON=/path/to/python3.11" >&2; exit 2; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2> /dev/null || { echo "expected Python 3.11," \
-		"found $$($(PYTHON) --version 2>&1 | head -n 1) as $(PYTHON); name another: make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@test -n "$(PYTHON)" || { echo "expected Python 3.11 to 3.13 as python3.11, python3.12, python3.13 or python3, found none;" \
+		"install one or name it: make PYTHON=/path/to/python3.12" >&2; exit 2; }
+	@$(PYTHON) -c '$(SUITABLE)' 2> /dev/null || { echo "expected Python 3.11 to 3.13," \
+		"found $$($(PYTHON) --version 2>&1 | head -n 1) as $(PYTHON); name another: make PYTHON=/path/to/python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet $(TORCH)
 	.venv/bin/python -m pip install --quiet -c constraints.txt -e '.[dev]'

@@ -113,3 +113,10 @@ def test_a_skill_of_ones_own_is_written_checked_and_tried():
     assert checks.count("holds") > 5
     assert "| parry |" in tried
     assert len(reward.splitlines()) > 3
+
+
+@pytest.mark.slow
+def test_a_newcomer_without_a_checkout_watches_and_trains(monkeypatch):
+    monkeypatch.setenv("SOULSGRAPH_SCALE", "0.05")
+    _, pictures = shown_by("begin_in_colab")
+    assert pictures == 2

@@ -126,7 +126,7 @@ def check_machine(reads_memory: bool) -> list[Check]:
     bits = 8 * struct.calcsize("P")
     found = f"{platform.python_version()}, {bits} bits, {platform.system()} {platform.release()}"
     fits = bits == 64 and sys.version_info >= (3, 11)
-    checks.expect("Python", fits, found, "install Python 3.11 of 64 bits, the games' own width", "fail")
+    checks.expect("Python", fits, found, "install Python 3.11 or newer of 64 bits, the games' own width", "fail")
     _check_clock(checks)
     if reads_memory:
         _check_rights(checks)

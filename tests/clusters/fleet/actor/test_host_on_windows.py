@@ -140,7 +140,7 @@ def _downloaded(folder):
     """Fetch Windows' Python and the wheels of a game PC; return where they are."""
     wheels, constraints = folder / "wheels", folder / "constraints.txt"
     text = (ROOT / "constraints.txt").read_text()
-    constraints.write_text(re.sub("^numpy==.*$", NUMPY, text, flags=re.MULTILINE))
+    constraints.write_text(re.sub("^numpy<=.*$", NUMPY, text, flags=re.MULTILINE))
     assert _pip("wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, ROOT) == ""
     (own,) = wheels.glob("*.whl")
     windows = ("--platform", "win_amd64", "--python-version", "3.11", "--only-binary", ":all:", "-c", constraints)

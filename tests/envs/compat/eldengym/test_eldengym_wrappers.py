@@ -262,6 +262,7 @@ def traced(path: Path, points: Sequence[tuple[float, float]]) -> Path:
 
 
 def test_a_traced_path_is_simplified_or_taken_as_its_hull(tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
     around = [(0, 0), (5, 0.4), (10, 0), (10, 10), (5, 7), (0, 10), (-0.3, 5)]
     path = traced(tmp_path / "path.json", around)
     assert len(ArenaBoundary.from_path_data(path, simplify_tolerance=0.0).corners) == 7

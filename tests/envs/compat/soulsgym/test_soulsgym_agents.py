@@ -69,7 +69,7 @@ def test_an_episode_is_cut_off_after_3000_steps():
 
 @pytest.mark.parametrize("wrap", [zero_based, gymnasium.wrappers.FlattenObservation])
 def test_stable_baselines3s_checker_accepts_it(wrap):
-    from stable_baselines3.common.env_checker import check_env
+    check_env = pytest.importorskip("stable_baselines3.common.env_checker").check_env
 
     check_env(Unwrapped(wrap(soulsgym.IudexEnv())), warn=False)
     check_env(Unwrapped(soulsgym.IudexImgEnv()), warn=True)

@@ -1,0 +1,57 @@
+"""The Dockerfile and the development container name what is there; images are built where an engine answers."""
+
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.specifiers import SpecifierSet
+
+from fakes.waiting import PATIENCE_S
+
+ROOT = Path(__file__).parents[1]
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+CONTAINER = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text(encoding="utf-8"))
+
+
+def test_what_is_copied_is_sent_to_the_engine():
+    copied = [
+        word for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE) for word in line.split()[:-1]
+    ]
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {f"!{name}" for name in copied} == {line for line in ignored if line.startswith("!")}
+    assert all((ROOT / name).exists() for name in copied)
+
+
+def test_the_images_have_a_python_that_the_package_runs_on():
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["requires-python"]
+    for text in (DOCKERFILE, CONTAINER["image"]):
+        (version,) = re.findall(r"python:(3\.\d+)-", text)
+        assert version in SpecifierSet(wanted)
+
+
+def test_the_development_container_is_set_up_by_targets_of_the_makefile():
+    make, *targets = CONTAINER["postCreateCommand"].split()
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert make == "make"
+    assert all(re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE) for target in targets)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["core", "train"])
+def test_the_image_is_built_and_plays(target):
+    if shutil.which("docker") is None or subprocess.run(["docker", "info"], capture_output=True).returncode:
+        pytest.skip("needs a Docker engine that answers")
+    build = ["docker", "build", "--target", target, "--tag", f"soulsgraph-{target}", "."]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=3 * PATIENCE_S)
+    if "failed to resolve" in done.stderr or "pull access denied" in done.stderr:
+        pytest.skip(f"needs the registry of the base image: {done.stderr.strip().splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    words = ("evaluate", "iudex-phase1-best-0", "--episodes", "4")
+    played = subprocess.run(
+        ["docker", "run", "--rm", f"soulsgraph-{target}", *words], capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert "/4" in played.stdout, played.stderr

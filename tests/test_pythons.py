@@ -1,0 +1,78 @@
+"""The Pythons that the package says it runs on: the ranges agree, and the core passes tests on those installed here."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from fakes.waiting import PATIENCE_S
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+VERSIONS = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)]
+CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+#: What a file of tests imports that needs more than the core.
+_BEYOND_THE_CORE = re.compile(
+    r"^(?:from|import) (?:ray|torch|stable_baselines3|soulsgraph_envs\.gym\.rllib)\b", re.MULTILINE
+)
+
+
+def test_the_classifiers_are_the_range_and_the_makefile_looks_for_each():
+    wanted = SpecifierSet(PROJECT["requires-python"])
+    assert [f"3.{minor}" for minor in range(30) if f"3.{minor}.0" in wanted] == VERSIONS
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert f"for python in {' '.join(f'python{version}' for version in VERSIONS)} python3; do" in makefile
+    (low, high) = re.findall(r"^SUITABLE := .*not \((3, \d+)\) <= .* < \((3, \d+)\)\)$", makefile, re.MULTILINE)[0]
+    assert PROJECT["requires-python"] == f">={low.replace(', ', '.')},<{high.replace(', ', '.')}"
+
+
+def test_every_direct_dependency_has_a_newest_tested_version_and_none_is_pinned():
+    bounds = dict(line.split("<=") for line in CONSTRAINTS if not line.startswith("#"))
+    extras = PROJECT["optional-dependencies"].values()
+    wanted = [Requirement(line) for lines in (PROJECT["dependencies"], *extras) for line in lines]
+    names = {canonicalize_name(one.name) for one in wanted} - {PROJECT["name"]}
+    assert names <= {canonicalize_name(name) for name in bounds}
+
+
+def _interpreter(version):
+    """Return the path of a Python: on the PATH by its name, as pyenv's, or this one."""
+    folders = sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions").glob(f"{version}.*"))
+    for candidate in (shutil.which(f"python{version}"), *(folder / "bin" / "python" for folder in folders)):
+        if candidate and _call(candidate, "-c", "import sys; print(*sys.version_info[:2], sep='.')") == f"{version}\n":
+            return candidate
+    pytest.skip(f"needs Python {version} as python{version}, or below pyenv's versions")
+
+
+def _call(*command):
+    """Return what a command prints, "" where it fails to start, without this environment's variables."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST"))}
+    words = [*map(str, command)]
+    done = subprocess.run(words, cwd=ROOT, env=clean, capture_output=True, text=True, timeout=3 * PATIENCE_S)
+    return done.stdout if done.returncode == 0 else f"{words} ended with {done.returncode}\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="other Pythons are tried on Linux alone")
+@pytest.mark.parametrize("version", [one for one in VERSIONS if one != "{}.{}".format(*sys.version_info)])
+def test_the_core_passes_the_environments_tests_on_other_pythons(version, tmp_path):
+    bin = tmp_path / "venv" / "bin"
+    assert _call(_interpreter(version), "-m", "venv", bin.parent) == ""
+    _call(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, ROOT)
+    (wheel,) = tmp_path.glob("*.whl")
+    wanted = (f"{wheel}[siphon,standin,video]", "pytest", "hypothesis")
+    assert _call(bin / "python", "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", *wanted) == ""
+    files = ROOT.glob("tests/envs/**/test_*.py")
+    ignored = [f"--ignore={file}" for file in files if _BEYOND_THE_CORE.search(file.read_text(encoding="utf-8"))]
+    words = ("-m", "not slow", "-q", "-p", "no:cacheprovider", "--ignore=tests/envs/games", *ignored)
+    printed = _call(bin / "pytest", *words, "tests/envs")
+    last = re.fullmatch(r"=*\s*(\d+) passed, .* in .*", printed.strip().splitlines()[-1])
+    assert last, printed
+    assert int(last[1]) > 500
