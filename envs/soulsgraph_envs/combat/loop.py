@@ -1,8 +1,11 @@
-"""The combat loop: lanes of one fight under the decision clocks of a set of skills, their actions composed by Eq. 1."""
+"""The combat loop: lanes of one fight under the decision clocks of a set of skills, their actions composed by Eq. 1.
+
+What decides is a `Controller`; `Exploration` is the one that draws actions over those of others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +23,7 @@ from soulsgraph_envs.skills.base import Decisions, Skill
 #: (lanes, skills) int64: an action index, or -1 for a skill that has not decided yet.
 Actions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+Doubles = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint32]
 
@@ -76,6 +80,75 @@ class Controller(Protocol):
 
     def act(self, combat: Combat, actions: Actions) -> None:
         """Write an action wherever `combat.due` (lanes, skills) holds for a skill it plays."""
+
+
+class Draw(Protocol):
+    """The random numbers of an `Exploration`."""
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Note that an episode begins in `lanes` (n,), each with its seed (n,)."""
+
+    def __call__(self, skill: int, lanes: LaneIndices, share: float) -> tuple[Flags, Doubles]:
+        """Return whether each of `lanes` (n,) explores, a share of them, and numbers in [0, 1) to choose by, (n,)."""
+
+
+class SeededDraw:
+    """Draw from a stream for each skill and lane that begins with the fight's seed: played again, it draws the same.
+
+    `stream` tells these streams from others of the fight. A `frugal` one draws a number to choose by only where a
+    decision explores.
+    """
+
+    def __init__(self, skills: int, lanes: int, stream: int, frugal: bool = False) -> None:
+        self._streams, self._stream, self._frugal = np.zeros((skills, lanes), np.uint64), stream, frugal
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Begin every skill's streams in `lanes` (n,) anew, from seeds (n,)."""
+        for skill, streams in enumerate(self._streams):
+            streams[lanes] = derive_seeds(seeds, self._stream, skill)
+
+    def __call__(self, skill: int, lanes: LaneIndices, share: float) -> tuple[Flags, Doubles]:
+        """Return whether each of `lanes` (n,) explores, and numbers to choose by, (n,)."""
+        streams = self._streams[skill]
+        explores = uniforms(streams, lanes) < share
+        choices = np.zeros(len(lanes))
+        chosen = explores if self._frugal else np.ones(len(lanes), np.bool_)
+        choices[chosen] = uniforms(streams, lanes[chosen])
+        return explores, choices
+
+
+class Exploration:
+    """Replace a share of some skills' decisions by uniform random ones, after their controllers have acted.
+
+    `skills` are those that explore, `epsilon` returns the share, and `on_explored` is called where a skill is due,
+    with its position, its lanes (n,) and whether each explores (n,).
+    """
+
+    def __init__(
+        self,
+        skills: Mapping[int, Skill],
+        epsilon: Callable[[], float],
+        draw: Draw,
+        on_explored: Callable[[int, LaneIndices, Flags], None] | None = None,
+    ) -> None:
+        self._actions = [(position, len(skill.actions)) for position, skill in skills.items()]
+        self._epsilon, self._draw, self._on_explored = epsilon, draw, on_explored
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Note that an episode begins in `lanes` (n,), each with its seed (n,)."""
+        self._draw.begin(lanes, seeds)
+
+    def act(self, combat: Combat, actions: Actions) -> None:
+        """Write drawn actions over a share of those of the skills that are due."""
+        for skill, count in self._actions:
+            lanes = combat.due[:, skill].nonzero()[0]
+            if not lanes.size:
+                continue
+            explores, choices = self._draw(skill, lanes, self._epsilon())
+            if explores.any():
+                actions[lanes[explores], skill] = choices[explores] * count
+            if self._on_explored is not None:
+                self._on_explored(skill, lanes, explores)
 
 
 @dataclass(frozen=True)

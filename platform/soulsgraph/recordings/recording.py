@@ -26,14 +26,14 @@ from soulsgraph.recordings.writing import Appearance, Choice, FightWriter
 from soulsgraph.runs.evaluate import Setting, load_artifacts, make_agent
 from soulsgraph.runs.real_time import PlayedGame, play_in_games
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_envs.combat.loop import Actions, Combat
+from soulsgraph_envs.combat.loop import Actions, Combat, Exploration, SeededDraw
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Rollout, outcome_of
 from soulsgraph_envs.combat.scripted import DelayedScript, OracleDodge, OracleFight, Script, engaging
 from soulsgraph_envs.core.files import make_folder, slug, writing
 from soulsgraph_envs.core.game import Game, LaneIndices
 from soulsgraph_envs.core.locks import FileLock, HeldError, LockError
 from soulsgraph_envs.core.scenario import load_scenario, started_at
-from soulsgraph_envs.core.seeds import Seeds, derive_seeds, uniforms
+from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.games.realtime.link import GameSettings
@@ -233,8 +233,9 @@ class FightRecorder:
     def rollout(self, game: Game) -> Rollout:
         """Return a rollout of the agent in a game of one lane, whose fights are recorded."""
         agent = self._fighter.agent
-        self._exploring = LaneExploration(agent.skills, self._fighter.random)
-        rollout = agent.rollout(game, self._exploring, self)
+        draw = SeededDraw(len(agent.skills), 1, _EXPLORING_STREAM, frugal=True)
+        exploration = Exploration(dict(enumerate(agent.skills)), lambda: self._fighter.random, draw, self._explored)
+        rollout = agent.rollout(game, exploration, self)
         self._combat, rollout.after_tick = rollout.combat, self._after_tick
         return rollout
 
@@ -249,7 +250,9 @@ class FightRecorder:
         """Keep what is read as a tick begins, and which skills decide."""
         self._raw, self._seen = combat.raw[0].copy(), self._look()
         self._due = combat.due[0].copy()
-        self._random = np.where(self._due, self._exploring.drawn | self._always, self._random)
+
+    def _explored(self, skill: int, lanes: LaneIndices, explored: Flags) -> None:
+        self._random[skill] = explored[0] or self._always[skill]
 
     def _look(self) -> Appearance:
         return seen_in(self._combat.game, self._combat.raw[0], self._words)
@@ -275,27 +278,3 @@ def seen_in(game: Game, raw: Doubles, words: AnimationWords) -> Appearance:
     player, boss = (name if isinstance(name, str) else None for name in found)
     doing = words.player.get(int(raw[Raw.PLAYER_ANIMATION])), words.boss.get(int(raw[Raw.BOSS_ANIMATION]))
     return Appearance(None, player, boss, *doing)
-
-
-class LaneExploration:
-    """Draw a share of the decisions of one lane at random, from its fight's seed; `drawn` (skills,) says which."""
-
-    def __init__(self, skills: Sequence[Skill], share: float) -> None:
-        self._counts, self._share = np.array([len(skill.actions) for skill in skills]), share
-        self._streams = np.zeros(len(skills), np.uint64)
-        self.drawn: Flags = np.zeros(len(skills), np.bool_)
-
-    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Begin every skill's stream."""
-        for skill in range(len(self._streams)):
-            self._streams[skill] = derive_seeds(seeds, _EXPLORING_STREAM, skill)[0]
-
-    def act(self, combat: Combat, actions: Actions) -> None:
-        """Write drawn actions over a share of those of the skills that are due."""
-        self.drawn = np.zeros(len(self._streams), np.bool_)
-        due = np.flatnonzero(combat.due[0])
-        if self._share <= 0.0 or not due.size:
-            return
-        self.drawn[due] = uniforms(self._streams, due) < self._share
-        chosen = np.flatnonzero(self.drawn)
-        actions[0, chosen] = (uniforms(self._streams, chosen) * self._counts[chosen]).astype(np.int64)

@@ -33,14 +33,14 @@ from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph.runs.real_time import OnFinished
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer import rule
-from soulsgraph_envs.combat.loop import Actions, Combat
+from soulsgraph_envs.combat.loop import Exploration, SeededDraw
 from soulsgraph_envs.combat.rollout import Doubles, Episodes, Flags, Integers
 from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, shown
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.seeds import Seeds, derive_seeds, uniforms
+from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import make_skill, training_scenario
@@ -224,40 +224,16 @@ def discounted_returns(episodes: Integers, rewards: Doubles, discounts: Doubles,
     return out
 
 
-class Exploration:
-    """Replace a share of the last skill's decisions by uniform random ones, after its controller has acted."""
-
-    def __init__(self, agent: Agent, lanes: int, share: float) -> None:
-        self._position, self._choices = len(agent.skills) - 1, len(agent.skills[-1].actions)
-        self._streams, self._share = np.zeros(lanes, np.uint64), share
-        self._lanes: list[LaneIndices] = []
-        self._drawn: list[Flags] = []
-
-    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Restart the lanes' streams."""
-        self._streams[lanes] = derive_seeds(seeds, _EXPLORATION_STREAM, self._position)
-
-    def act(self, combat: Combat, actions: Actions) -> None:
-        """Draw whether to explore in lanes where the skill is due, and an action for those that do."""
-        due = np.flatnonzero(combat.due[:, self._position])
-        whether, which = uniforms(self._streams, due), uniforms(self._streams, due)
-        drawn = whether < self._share
-        actions[due[drawn], self._position] = (which[drawn] * self._choices).astype(np.int64)
-        self._lanes.append(due)
-        self._drawn.append(drawn)
-
-    @property
-    def explored(self) -> Flags:
-        """Whether each decision was explored, lane by lane and in order of time."""
-        order = np.argsort(np.concatenate(self._lanes), kind="stable")
-        return np.asarray(np.concatenate(self._drawn)[order])
-
-
 def play_trial(agent: Agent, seeds: Seeds, exploration: float = 0.0) -> Episodes:
     """Play one episode a seed (n,), each in a lane of its own, exploring in a share of the last skill's decisions."""
-    exploring = Exploration(agent, len(seeds), exploration)
-    episodes = agent.rollout(make_game(lanes=len(seeds)), exploring).play(seeds, keep_decisions=True)
-    return replace(episodes, decisions=replace(episodes.taken, explored=exploring.explored))
+    decided: list[tuple[LaneIndices, Flags]] = []
+    last, lanes = len(agent.skills) - 1, len(seeds)
+    draw = SeededDraw(len(agent.skills), lanes, _EXPLORATION_STREAM)
+    exploring = Exploration({last: agent.skills[last]}, lambda: exploration, draw, lambda _, *due: decided.append(due))
+    episodes = agent.rollout(make_game(lanes=lanes), exploring).play(seeds, keep_decisions=True)
+    by_lane, explored = (np.concatenate(column) for column in zip(*decided, strict=True))
+    order = np.argsort(by_lane, kind="stable")
+    return replace(episodes, decisions=replace(episodes.taken, explored=explored[order]))
 
 
 def column_distances(first: npt.ArrayLike, second: npt.ArrayLike) -> Doubles:

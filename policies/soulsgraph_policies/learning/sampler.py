@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from soulsgraph_envs.combat.loop import Actions, Combat
+from soulsgraph_envs.combat.loop import Actions, Combat, Doubles, Exploration
 from soulsgraph_envs.combat.rollout import MOST_STARTS, Episodes, Flags, Floats, Integers, Rollout, SkillLog, unplayable
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError, SoulsGraphError
 from soulsgraph_envs.core.game import LaneIndices
@@ -189,22 +189,36 @@ def finished_episodes(skill: str, episodes: Episodes) -> Iterator[FinishedEpisod
         )
 
 
-#: Maps decisions of a module so far to the share of random actions.
-Exploration = Callable[[int], float]
-
-
 @dataclass(frozen=True)
 class SampledModule:
-    """A module whose decisions are collected: the skills it plays, how it explores, and for how many decisions."""
+    """A module whose decisions are collected: the skills it plays, and for how many decisions.
+
+    `epsilon` maps decisions of the module so far to the share of random actions.
+    """
 
     module: str
     skills: tuple[str, ...]
-    exploration: Exploration
+    epsilon: Callable[[int], float]
     budget: float = math.inf
 
 
+class _RunningDraw:
+    """Draw for all skills and lanes of a module from one generator, which goes on from episode to episode."""
+
+    def __init__(self, entropy: Sequence[int]) -> None:
+        self.random = np.random.default_rng(entropy)
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Go on drawing: episodes in `lanes` (n,) with seeds (n,) begin."""
+
+    def __call__(self, skill: int, lanes: LaneIndices, share: float) -> tuple[Flags, Doubles]:
+        """Return whether each of `lanes` (n,) explores, and numbers to choose by, (n,)."""
+        explores, choices = self.random.random((2, len(lanes)))
+        return explores < share, choices
+
+
 class _ModuleCollector:
-    """One module that is sampled: its random actions, their clock, and transitions as they come, a log a skill."""
+    """One module that is sampled: its exploration, and transitions as they come, a log a skill."""
 
     def __init__(
         self, sampled: SampledModule, logs: Sequence[SkillLog], entropy: Sequence[int], first_lane: int
@@ -214,7 +228,6 @@ class _ModuleCollector:
         self._entropy = entropy
         self.begin_streams(0)
         combat = logs[0].combat
-        self._played = [(combat.position(log.skill.name), log.due, len(log.skill.actions)) for log in logs]
         #: Decisions logged since `reserve` that are not returned yet.
         self.count = 0
         #: The most decisions that can end with one tick.
@@ -226,21 +239,16 @@ class _ModuleCollector:
     def begin_streams(self, incarnation: int) -> None:
         """Draw from the first number of an incarnation's stream on; that of 0 is the plain one."""
         # A zero behind four words would be another stream.
-        self.random = np.random.default_rng([*self._entropy, *([incarnation] if incarnation else [])])
+        self.draw = _RunningDraw([*self._entropy, *([incarnation] if incarnation else [])])
+        skills = {log.combat.position(log.skill.name): log.skill for log in self.logs}
+        self.exploration = Exploration(skills, self._epsilon, self.draw)
+
+    def _epsilon(self) -> float:
+        return self.sampled.epsilon(self.decisions)
 
     def receive(self, decisions: int) -> None:
         """Set the count of what the learner received; at its budget the module plays greedily."""
         self.decisions, self.finished = decisions, decisions >= self.sampled.budget
-
-    def act(self, actions: Actions) -> None:
-        """Write drawn actions over a share of those of the skills that are due."""
-        for place, due, count in self._played:
-            lanes = due.nonzero()[0]
-            if lanes.size:
-                explores, choices = self.random.random((2, len(lanes)))
-                chosen = explores < self.sampled.exploration(self.decisions)
-                if chosen.any():
-                    actions[lanes[chosen], place] = choices[chosen] * count
 
     def reserve(self, decisions: int) -> None:
         """Begin to collect at most this number of decisions."""
@@ -366,7 +374,7 @@ class Sampler:
         self._networks.act(combat.rows, combat.due, actions)
         for one in self._collecting:
             if not one.finished:
-                one.act(actions)
+                one.exploration.act(combat, actions)
 
     def sample(self, max_transitions: int) -> Chunk:
         """Step until another tick could bring a module more than `max_transitions`.
@@ -443,7 +451,7 @@ class Sampler:
         """Return everything the next transition depends on but the networks."""
         return {
             "combat": self._combat.get_state(),
-            "random": {one.sampled.module: one.random.bit_generator.state for one in self._collecting},
+            "random": {one.sampled.module: one.draw.random.bit_generator.state for one in self._collecting},
             "episodes": self._episodes.copy(),
             "sums": {name: log.sums.copy() for name, log in self._logs.items()},
             "began": self._began,
@@ -454,7 +462,7 @@ class Sampler:
         """Continue from `get_state` of an equal sampler."""
         self._combat.set_state(state["combat"])
         for one in self._collecting:
-            one.random.bit_generator.state = state["random"][one.sampled.module]
+            one.draw.random.bit_generator.state = state["random"][one.sampled.module]
         self._episodes[:] = state["episodes"]
         for name, log in self._logs.items():
             log.sums[:] = state["sums"][name]

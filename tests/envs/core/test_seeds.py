@@ -55,7 +55,7 @@ _MAKING |= {"episode_seeds", "EpisodeSeeds"}
 #: Every place where a stream begins, by what its owner's incarnation is: what a process in its place would draw from.
 #: A counter goes into what is drawn anew by an owner that lost its state; 0 stands for the first, as ever.
 _COUNTED = {
-    "sampler.py _ModuleCollector.begin_streams": "the decisions that the learner had received, as the runner says",
+    "sampler.py _RunningDraw.__init__": "the decisions that the learner had received, as the runner says",
     "sampler.py Sampler._begin": "the same, in the numbers of the episodes",
     "admission.py Admission.task_for": "the number of a game's boot, which the head counts beside the journal",
     "client.py GameClient._start": "the plays of this boot",
@@ -87,8 +87,7 @@ _NAMED = {
     "env_runners.py SkillGraphEnvRunner.evaluate": "the evaluation's seed",
     "loop.py Combat.begin": "within one fight",
     "scripted.py Uniform.begin": "within one fight",
-    "recording.py LaneExploration.begin": "within one fight",
-    "report.py Exploration.begin": "within one fight",
+    "loop.py SeededDraw.begin": "within one fight",
     "checking.py _Ground._play": "fights by which a project is checked",
     "doctor.py _examine_simulator": "one fight of the doctor",
     "statistics.py interquartile_mean_interval": "resamples of a figure",
