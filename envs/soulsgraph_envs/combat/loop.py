@@ -18,7 +18,7 @@ from soulsgraph_envs.core.game import ActiveLanes, Game, LaneIndices, SavableGam
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.seeds import Seeds, derive_seeds, uniforms
 from soulsgraph_envs.core.state import MADE_OF, STATE_SIZE, Column, Controls, Raw, StateRows, fill_state
-from soulsgraph_envs.skills.base import Decisions, Skill
+from soulsgraph_envs.skills.skill import Decisions, Skill
 
 #: (lanes, skills) int64: an action index, or -1 for a skill that has not decided yet.
 Actions = npt.NDArray[np.int64]

@@ -20,7 +20,7 @@ from soulsgraph_envs.core.errors import EpisodeLostError, GameError
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.seeds import Seeds, derive_seeds
 from soulsgraph_envs.core.state import STATE_SIZE, Column, StateRows
-from soulsgraph_envs.skills.base import Decisions
+from soulsgraph_envs.skills.skill import Decisions
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]

@@ -5,7 +5,7 @@ A State is 25 named float32 columns (Eq. 15), made from a game's raw values by E
 Coordinates are (x, y, z) with z up, in the game's metre-like units. Angles are in radians and
 wrapped into [-pi, pi]; ratios are in [0, 1]. The boss HP column is HP over the boss's full HP in
 every phase, for Iudex literally HP / 1037; an observation map may rescale it to the scenario's HP
-window (see `skills.base.ObservationMap`), rewards and ends read the column as it is.
+window (see `skills.skill.ObservationMap`), rewards and ends read the column as it is.
 """
 
 from __future__ import annotations

@@ -17,10 +17,22 @@ from typing import Any, NamedTuple, TypeAlias, get_args, get_type_hints
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.core import fighters
 from soulsgraph_envs.core.compiling import every_frame
-from soulsgraph_envs.core.fighters import BLOWS, Animation, BossData, Move, PlayerData
-from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, supported_controls
+from soulsgraph_envs.core.scenario import (
+    BLOWS,
+    Animation,
+    Attack,
+    BossData,
+    HitWindow,
+    Move,
+    Pair,
+    PlayerAction,
+    PlayerData,
+    Scenario,
+    load_boss,
+    load_player,
+    supported_controls,
+)
 
 FRAMES_PER_S = 60
 FRAME_S = 1.0 / FRAMES_PER_S
@@ -134,7 +146,7 @@ _hints = cache(get_type_hints)
 
 
 def numbers(cls: type, data: Any = None, time_factor: float = 1.0, prefix: str = "") -> Iterator[Number]:
-    """Yield the numbers of a class of `fighters`, and of the groups in it but for the animations.
+    """Yield the numbers of a class of `core.scenario`, and of the groups in it but for the animations.
 
     Names join those of groups and keys; a pair ends in `_min` and `_max`, before the unit. Seconds become frames.
     """
@@ -143,7 +155,7 @@ def numbers(cls: type, data: Any = None, time_factor: float = 1.0, prefix: str =
         name, value = prefix + key, getattr(data, key, None)
         if isinstance(kind, type) and is_dataclass(kind) and key != "animations":
             yield from numbers(kind, value, time_factor, f"{name}_")
-        elif kind == fighters.Pair:
+        elif kind == Pair:
             for end, one in zip(("_min", "_max"), value or (0.0, 0.0), strict=True):
                 yield _number(name, float, one, time_factor, end)
         elif kind in (int, float, bool):
@@ -169,7 +181,7 @@ def _dtype(names: Iterable[tuple[str, type]]) -> np.dtype[np.void]:
 
 
 def _data_dtype(*classes: type, **further: type) -> np.dtype[np.void]:
-    """Make the record layout of classes of `fighters`, with further fields."""
+    """Make the record layout of classes of `core.scenario`, with further fields."""
     names = {name: kind for cls in classes for name, kind, _ in numbers(cls)}
     return _dtype({**names, **further}.items())
 
@@ -177,17 +189,17 @@ def _data_dtype(*classes: type, **further: type) -> np.dtype[np.void]:
 LANE, ENCOUNTER = _dtype(get_type_hints(Lane).items()), _dtype(get_type_hints(Encounter).items())
 LANE_SIZE = LANE.itemsize
 #: `controls` are the bits of `Control` that this player answers to.
-PLAYER = _data_dtype(fighters.PlayerData, controls=int)
+PLAYER = _data_dtype(PlayerData, controls=int)
 #: An animation of the player, with its blow if it is one, or a stance of the boss (id and length alone). `regeneration`
 #: is the share of stamina that comes back meanwhile. Until `hit_frames` it carries the player at `step_m_s`.
-ACTION = _data_dtype(fighters.PlayerAction, fighters.Attack, regeneration=float)
+ACTION = _data_dtype(PlayerAction, Attack, regeneration=float)
 #: A missing stance takes 0 frames; a missing transition is at an HP below 0.
 _STANCES = {"parried_frames": int, "thrown_frames": int, "transition_frames": int, "transition_below_hp": float}
-BOSS = _data_dtype(fighters.BossData, moves=int, rear_counter_move=int, enraged_below_hp=float, **_STANCES)
+BOSS = _data_dtype(BossData, moves=int, rear_counter_move=int, enraged_below_hp=float, **_STANCES)
 #: A move, its times already stretched by the boss's time factor.
-MOVE = _data_dtype(fighters.Move, windows=int)
+MOVE = _data_dtype(Move, windows=int)
 #: A hit window, its damage already scaled by the boss's damage factor.
-WINDOW = _data_dtype(fighters.HitWindow)
+WINDOW = _data_dtype(HitWindow)
 #: One row of any of these; the type checker does not know its fields.
 Record: TypeAlias = np.record
 

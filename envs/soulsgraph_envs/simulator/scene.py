@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.core.fighters import BossData, HitWindow, Move, PlayerAction
-from soulsgraph_envs.core.scenario import Arena, Scenario
+from soulsgraph_envs.core.scenario import Arena, BossData, HitWindow, Move, PlayerAction, Scenario
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.simulator.layout import (
     FRAME_S,

@@ -10,8 +10,16 @@ import numpy as np
 
 from soulsgraph_envs.core.config import Between, Where, check_fields, load, read_file, read_value
 from soulsgraph_envs.core.state import Column, Control
-from soulsgraph_envs.skills.base import ObservationMap, Reward, RewardTerm, Skill
-from soulsgraph_envs.skills.definition import SkillDefinition, Task, definition_of, register
+from soulsgraph_envs.skills.skill import (
+    ObservationMap,
+    Reward,
+    RewardTerm,
+    Skill,
+    SkillDefinition,
+    Task,
+    definition_of,
+    register,
+)
 
 #: "scalar": an animation is observed as the number of its id (the paper); "one_hot": as indicators.
 Animations = Literal["scalar", "one_hot"]

@@ -20,8 +20,8 @@ from soulsgraph.zoo.card import CARD, read_card
 from soulsgraph_envs.core.config import Where, read_file, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_envs.core.files import temporary_folder, write_text
-from soulsgraph_policies.agents.graph import SkillGraph
 from soulsgraph_policies.agents.library import SkillCard
+from soulsgraph_policies.agents.projects import SkillGraph
 
 #: A page is at most this large, and its video this much of it; a longer fight is cut until it fits.
 MOST_BYTES, _MOST_VIDEO_BYTES = 10_000_000, 6_000_000

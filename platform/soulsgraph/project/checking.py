@@ -24,7 +24,7 @@ from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, training_scenario
 from soulsgraph_envs.skills.paper_skills import Animations, Observations
 from soulsgraph_policies.agents import projects
-from soulsgraph_policies.agents.graph import SkillGraph
+from soulsgraph_policies.agents.projects import SkillGraph
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 
 if TYPE_CHECKING:

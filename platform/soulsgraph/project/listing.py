@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from soulsgraph.results.tables import markdown_table
 from soulsgraph_clusters.fleet.protocol.settings import FleetSettings
 from soulsgraph_envs.core.config import ANY_NUMBER, expectation, shipped_names, split_hint, to_table
-from soulsgraph_envs.core.fighters import BossData, PlayerData
-from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, load_scenario
+from soulsgraph_envs.core.scenario import BossData, PlayerData, Scenario, load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.keyboard.device import Bindings
 from soulsgraph_envs.games.memory.address_map import AddressMap

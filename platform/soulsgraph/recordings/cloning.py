@@ -26,9 +26,8 @@ from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.state import Column, Control, Controls, StateRows, state_rows
 from soulsgraph_envs.skills import Skill, make_skill
-from soulsgraph_policies.agents.graph import PAPER_GRAPH
 from soulsgraph_policies.agents.library import SkillCard
-from soulsgraph_policies.agents.projects import find_graph, graph_names
+from soulsgraph_policies.agents.projects import PAPER_GRAPH, find_graph, graph_names
 from soulsgraph_policies.learning.cloning import check_cloning, clone, share_alike
 from soulsgraph_policies.learning.sampler import Transitions
 

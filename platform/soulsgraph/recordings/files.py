@@ -35,8 +35,8 @@ from soulsgraph.recordings.schema import (
 from soulsgraph_envs.combat.rollout import Flags, Integers
 from soulsgraph_envs.core.config import Where, check_fields, parse, read_table, to_json, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
-from soulsgraph_envs.core.fighters import HitWindow
 from soulsgraph_envs.core.files import WriteError, whole_file
+from soulsgraph_envs.core.scenario import HitWindow
 from soulsgraph_envs.core.state import Controls, Raw, RawValues
 from soulsgraph_envs.simulator.scene import Activity, Area, Change, Scene, banner_of, progress_of
 

@@ -29,9 +29,8 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.loop import Actions, Combat, Exploration, SeededDraw
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Rollout, outcome_of
 from soulsgraph_envs.combat.scripted import DelayedScript, OracleDodge, OracleFight, Script, engaging
-from soulsgraph_envs.core.files import make_folder, slug, writing
+from soulsgraph_envs.core.files import FileLock, HeldError, LockError, make_folder, slug, writing
 from soulsgraph_envs.core.game import Game, LaneIndices
-from soulsgraph_envs.core.locks import FileLock, HeldError, LockError
 from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import Raw

@@ -19,8 +19,7 @@ from soulsgraph_envs.core.files import slug
 from soulsgraph_envs.core.scenario import load_player, load_scenario, supported_controls
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions, budget_of, make_skill
-from soulsgraph_policies.agents.graph import SkillGraph
-from soulsgraph_policies.agents.projects import find_graph, project_of
+from soulsgraph_policies.agents.projects import SkillGraph, find_graph, project_of
 from soulsgraph_policies.learning import hyperparameters as dqn
 
 #: A run's budgets are this share of the preset's at least.

@@ -16,7 +16,7 @@ from soulsgraph.runs.supervision import end_orphan, lock_owner
 from soulsgraph_envs.core import files
 from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, reading, shown
-from soulsgraph_envs.core.locks import FileLock, HeldError
+from soulsgraph_envs.core.files import FileLock, HeldError
 from soulsgraph_policies.agents.library import SkillLibrary
 from soulsgraph_policies.agents.projects import ProjectDigest
 

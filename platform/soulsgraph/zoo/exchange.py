@@ -27,7 +27,7 @@ from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import STATE_SIZE, Column, StateRows
 from soulsgraph_envs.games.opening import make_game
-from soulsgraph_envs.skills.definition import ANIMATION_COUNTS
+from soulsgraph_envs.skills.skill import ANIMATION_COUNTS
 from soulsgraph_policies.agents import foreign_files
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks, RunningNormalizer

@@ -34,7 +34,7 @@ from soulsgraph_envs.core.compiling import cached, checksum
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.state import STATE_SIZE, StateRows
-from soulsgraph_envs.skills.base import PREPROCESSING, BoundObservation, Skill, normalized, observed
+from soulsgraph_envs.skills.skill import PREPROCESSING, BoundObservation, Skill, normalized, observed
 
 #: A module's parameters and normaliser by name, as numpy arrays; layers in torch's layout, (outputs, inputs).
 Weights = dict[str, npt.NDArray[Any]]

@@ -31,8 +31,7 @@ from soulsgraph_envs.core.files import whole_folder
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.agents import inference
-from soulsgraph_policies.agents.graph import SkillGraph
-from soulsgraph_policies.agents.projects import ProjectDigest
+from soulsgraph_policies.agents.projects import ProjectDigest, SkillGraph
 
 FORMAT_VERSION = 2
 #: Its files name layers by their number and hold them as (inputs, outputs); they are read, and no longer written.

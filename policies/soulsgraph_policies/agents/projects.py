@@ -1,4 +1,4 @@
-"""Projects of users: skills and graphs of their own, from an installed entry point or a folder that a user names.
+"""Skill graphs, and projects of users: skills and graphs of their own, installed or in a folder that a user names.
 
 Nothing else leads to an import: a plan, a card and a checkpoint hold a project's name and digest, never a place.
 """
@@ -14,8 +14,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from dis import opmap
+from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from importlib.metadata import entry_points
+from itertools import pairwise
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
@@ -25,13 +27,81 @@ import numpy as np
 
 from soulsgraph_envs.combat.rollout import Floats
 from soulsgraph_envs.combat.scripted import REFERENCES, Script
-from soulsgraph_envs.core.config import Where, read_file
+from soulsgraph_envs.core.config import Where, read_file, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
 from soulsgraph_envs.core.extras import PROJECTS
 from soulsgraph_envs.core.scenario import Scenario
-from soulsgraph_envs.skills import Skill, SkillDefinition
-from soulsgraph_envs.skills import definition as definitions
-from soulsgraph_policies.agents.graph import GRAPHS, SkillGraph
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, SkillDefinition, definition_of
+from soulsgraph_envs.skills.skill import NAME, forget, register
+
+
+@dataclass(frozen=True)
+class SkillGraph:
+    """Skills and their training dependencies, a DAG; an edge (i, j) trains j with i fixed (Eq. 2).
+
+    Raises:
+        UnknownNameError: if an edge names a skill outside the graph.
+        SoulsGraphError: if the edges form a cycle.
+    """
+
+    name: str
+    skills: tuple[str, ...]
+    edges: tuple[tuple[str, str], ...]
+
+    def __post_init__(self) -> None:
+        for edge in self.edges:
+            for skill in edge:
+                if skill not in self.skills:
+                    raise UnknownNameError("skill in an edge", skill, self.skills)
+        try:
+            self._sorter().prepare()
+        except CycleError as error:
+            raise SoulsGraphError(
+                f"skill graph {self.name!r}: expected no cycle, found {' -> '.join(error.args[1])}; remove an edge."
+            ) from error
+
+    def _sorter(self) -> TopologicalSorter[str]:
+        return TopologicalSorter({skill: [a for a, b in self.edges if b == skill] for skill in self.skills})
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Return the skills in training order, every skill after all it depends on."""
+        return tuple(self._sorter().static_order())
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Return the skills that no other is trained on, in training order."""
+        built_on = {before for before, _ in self.edges}
+        return tuple(name for name in self.order if name not in built_on)
+
+    def upstream(self, skill: str) -> tuple[str, ...]:
+        """Return every skill that `skill` depends on, directly or not, in training order.
+
+        Raises:
+            UnknownNameError: if the skill is not of this graph.
+        """
+        if skill not in self.skills:
+            raise UnknownNameError("skill", skill, self.skills)
+        found = {skill}
+        for candidate in reversed(self.order):
+            if any(edge[0] == candidate and edge[1] in found for edge in self.edges):
+                found.add(candidate)
+        return tuple(name for name in self.order if name in found - {skill})
+
+    @property
+    def digest(self) -> str:
+        """Identify the graph by its content: sha256 over its skills and edges."""
+        content = to_json([self.skills, sorted(self.edges)])
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+#: The chain of Eq. 2: camera -> lock-on -> movement -> dodge -> heal-attack.
+PAPER_GRAPH = SkillGraph("paper", SKILL_NAMES, tuple(pairwise(SKILL_NAMES)))
+
+#: The atomic agent of Appendix B: a graph of one skill.
+END_TO_END_GRAPH = SkillGraph("end-to-end", (END_TO_END,), ())
+
+GRAPHS = {graph.name: graph for graph in (PAPER_GRAPH, END_TO_END_GRAPH)}
 
 _SOURCE = "pyproject.toml"
 #: Bytes of a project's Python files together, far more than any project has.
@@ -44,7 +114,7 @@ _CODE, _FIGHTS = (".py", ".pyc", ".pyi"), ("scenarios", "bosses", "players")
 
 def is_name(name: str) -> bool:
     """Return whether a text can name a project or a graph of one."""
-    return bool(definitions.NAME.fullmatch(name))
+    return bool(NAME.fullmatch(name))
 
 
 class ProjectError(SoulsGraphError):
@@ -363,15 +433,15 @@ def _add(loaded: LoadedProject, source: str) -> LoadedProject:
     added = []
     try:
         for own in project.skills:
-            definitions.register(own.definition)
+            register(own.definition)
             added.append(own.definition.name)
             REFERENCES[own.definition.name] = own.reference
         for graph in project.graphs:
             for name in graph.skills:
-                definitions.definition_of(name)
+                definition_of(name)
     except SoulsGraphError as error:
         for name in added:
-            definitions.forget(name)
+            forget(name)
             REFERENCES.pop(name, None)
         raise ProjectError(source, "skills that hold", f"an error: {error}") from error
     _LOADED[project.name] = loaded
@@ -396,7 +466,7 @@ def forget_project(name: str) -> None:
     """Make a project and its skills unknown again, and let its modules be imported anew."""
     loaded = _LOADED.pop(name)
     for own in loaded.project.skills:
-        definitions.forget(own.definition.name)
+        forget(own.definition.name)
         REFERENCES.pop(own.definition.name, None)
     for module in [one.__name__ for one in modules_of(loaded)]:
         sys.modules.pop(module, None)

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.skills import Mirror
-from soulsgraph_envs.skills.base import ObservationMap
+from soulsgraph_envs.skills.skill import ObservationMap
 from soulsgraph_policies.agents.inference import RunningNormalizer, Weights
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.module import QNetworkModule, RelativePaths, minibatch_loss

@@ -21,7 +21,7 @@ from torch import nn
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Floats, Integers
 from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.skills.base import PREPROCESSING, Mirror, normalized
+from soulsgraph_envs.skills.skill import PREPROCESSING, Mirror, normalized
 from soulsgraph_policies.agents.inference import RunningNormalizer
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters, check_memory
 from soulsgraph_policies.learning.sampler import Transitions

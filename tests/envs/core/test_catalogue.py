@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from soulsgraph_envs.core import scenario as catalogue
 from soulsgraph_envs.core.config import Where, read_table
 from soulsgraph_envs.core.errors import DataError, UnknownNameError
-from soulsgraph_envs.core.fighters import BossData, Run
-from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario, scenario_names
+from soulsgraph_envs.core.scenario import BossData, Run, load_boss, load_player, load_scenario, scenario_names
 
 DATA = Path(catalogue.__file__).parents[1] / "data"
 PHASES = ("iudex-phase1", "iudex-phase2")

@@ -12,8 +12,7 @@ import pytest
 from fakes.simulator import Course, open_fight, press
 from soulsgraph_envs.core import config
 from soulsgraph_envs.core.errors import DataError
-from soulsgraph_envs.core.fighters import HitWindow
-from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, load_scenario
+from soulsgraph_envs.core.scenario import HitWindow, Scenario, load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import NO_MOVE, PlayerPose, frames

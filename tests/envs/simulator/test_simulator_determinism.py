@@ -33,7 +33,7 @@ print(zlib.crc32(course.tobytes()))
 
 
 _CACHE_HITS = """
-from soulsgraph_envs.simulator.fight import KERNELS
+from soulsgraph_envs.simulator.driver import KERNELS
 print(sum(KERNELS.advance.stats.cache_hits.values()))
 """
 

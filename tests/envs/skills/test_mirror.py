@@ -11,7 +11,7 @@ from soulsgraph_envs.core.seeds import episode_seeds
 from soulsgraph_envs.core.state import Column, Control, state_rows
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Mirror, SkillOptions, make_skill
-from soulsgraph_envs.skills.base import mirrored_controls
+from soulsgraph_envs.skills.skill import mirrored_controls
 
 SCENARIO = load_scenario("iudex-phase1")
 OPTIONS = SkillOptions(animations="one_hot", observations="extended")

@@ -10,7 +10,7 @@ from soulsgraph_envs.core.game import Capabilities
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import MADE_OF, RAW_SIZE, Column, Raw, state_rows
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, make_skill
-from soulsgraph_envs.skills.base import Decisions
+from soulsgraph_envs.skills.skill import Decisions
 
 SCENARIO = load_scenario("iudex-phase1")
 SKILLS = [make_skill(name) for name in (*SKILL_NAMES, END_TO_END)]

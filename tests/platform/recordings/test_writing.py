@@ -21,8 +21,7 @@ from soulsgraph.recordings.schema import columns
 from soulsgraph.recordings.writing import Appearance, FightWriter
 from soulsgraph_envs.combat.rollout import Outcome
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.fighters import HitWindow
-from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.scenario import HitWindow, load_scenario
 from soulsgraph_envs.core.state import ALL_CONTROLS, RAW_SIZE, Control, Raw
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.simulator.scene import Activity, AnimationWords, Area, Change, Scene

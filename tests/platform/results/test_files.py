@@ -24,6 +24,7 @@ from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import (
     EncodingError,
+    LockError,
     WriteError,
     check_writable,
     remove_folder,
@@ -34,7 +35,6 @@ from soulsgraph_envs.core.files import (
     write_json,
     write_text,
 )
-from soulsgraph_envs.core.locks import LockError
 
 _BEYOND_THE_LIMIT = """
 import resource, sys

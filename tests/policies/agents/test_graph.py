@@ -3,7 +3,7 @@
 import pytest
 
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_policies.agents.graph import PAPER_GRAPH, SkillGraph
+from soulsgraph_policies.agents.projects import PAPER_GRAPH, SkillGraph
 
 
 def test_the_papers_chain_is_equation_2():

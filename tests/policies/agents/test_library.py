@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soulsgraph_envs.core.errors import DataError, ReadError, SoulsGraphError
-from soulsgraph_policies.agents.graph import PAPER_GRAPH, SkillGraph
 from soulsgraph_policies.agents.library import (
     Artifact,
     LibraryError,
@@ -22,6 +21,7 @@ from soulsgraph_policies.agents.library import (
     UpstreamArtifact,
     graph_fields,
 )
+from soulsgraph_policies.agents.projects import PAPER_GRAPH, SkillGraph
 
 _OBSERVATION = ("DISTANCE", "STAMINA", "LOCKED")
 _SIZES = (3, 8, 4)

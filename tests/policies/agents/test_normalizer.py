@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.skills.base import normalized
+from soulsgraph_envs.skills.skill import normalized
 from soulsgraph_policies.agents.inference import Floats, RunningNormalizer
 
 

@@ -11,9 +11,9 @@ from safetensors.numpy import load_file
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.agents.graph import PAPER_GRAPH
 from soulsgraph_policies.agents.inference import FusedNetworks
 from soulsgraph_policies.agents.library import LibraryError, SkillLibrary, artifact_from
+from soulsgraph_policies.agents.projects import PAPER_GRAPH
 
 #: Trained for 200 steps a skill before cards had a checksum, and the digests they had then.
 _OLD_LIBRARY = Path(__file__).parent / "data" / "library_without_checksums"

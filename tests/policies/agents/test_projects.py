@@ -13,8 +13,8 @@ from soulsgraph_envs.combat.scripted import REFERENCES
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import make_skill, skill_names
 from soulsgraph_policies.agents import projects
-from soulsgraph_policies.agents.graph import PAPER_GRAPH
 from soulsgraph_policies.agents.projects import (
+    PAPER_GRAPH,
     Project,
     ProjectDigest,
     ProjectError,
@@ -34,7 +34,7 @@ from soulsgraph_envs.combat.scripted import ConstantScript
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.skills import Action, TrainingScenario, RewardTerm, SkillDefinition, Task
-from soulsgraph_policies.agents.graph import SkillGraph
+from soulsgraph_policies.agents.projects import SkillGraph
 from soulsgraph_policies.agents.projects import OwnSkill, Project
 
 

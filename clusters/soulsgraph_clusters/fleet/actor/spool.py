@@ -20,6 +20,9 @@ from pathlib import Path
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.protocol.settings import FleetError
 from soulsgraph_envs.core.files import (
+    FileLock,
+    HeldError,
+    LockError,
     WriteError,
     check_writable,
     locked,
@@ -29,7 +32,6 @@ from soulsgraph_envs.core.files import (
     whole_file,
     writing,
 )
-from soulsgraph_envs.core.locks import FileLock, HeldError, LockError
 
 MOST_BYTES = 256 * 2**20
 #: Chunks are synced together, so often at most: each by itself would cost a disk more than the play.

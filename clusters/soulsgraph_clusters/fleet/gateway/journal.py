@@ -24,8 +24,7 @@ from pathlib import Path
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Before, Record
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Ranges as RangesMessage
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
-from soulsgraph_envs.core.files import make_folder, sync_file, sync_folder, writing
-from soulsgraph_envs.core.locks import FileLock, HeldError
+from soulsgraph_envs.core.files import FileLock, HeldError, make_folder, sync_file, sync_folder, writing
 
 #: A segment is closed once it is larger.
 SEGMENT_BYTES = 64 * 2**20

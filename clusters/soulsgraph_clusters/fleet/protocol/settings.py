@@ -26,8 +26,7 @@ from soulsgraph_envs.core import access
 from soulsgraph_envs.core.access import is_loopback
 from soulsgraph_envs.core.config import Between, Where, load, to_json, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
-from soulsgraph_envs.core.files import locked, whole_file, writing
-from soulsgraph_envs.core.locks import FileLock, HeldError
+from soulsgraph_envs.core.files import FileLock, HeldError, locked, whole_file, writing
 
 #: The version of the messages between a PC and the head.
 PROTOCOL = 1
@@ -234,7 +233,7 @@ _DECIDING: Mapping[str, Sequence[str]] = {
         *(f"games/{kind}/**/*.py" for kind in ("keyboard", "memory", "realtime", "siphon")),
     ),
     "soulsgraph_policies": (
-        *("agents/graph.py", "agents/inference.py", "agents/library.py", "agents/projects.py"),
+        *("agents/inference.py", "agents/library.py", "agents/projects.py"),
         *("learning/hyperparameters.py", "learning/sampler.py"),
     ),
     "soulsgraph_clusters": (

@@ -23,7 +23,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
 from soulsgraph_envs.skills import Skill, SkillOptions, make_skill, training_scenario
-from soulsgraph_envs.skills.definition import definition_of
+from soulsgraph_envs.skills.skill import definition_of
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names_at
 from soulsgraph_policies.agents.projects import is_name, loaded_projects, projects_of
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters

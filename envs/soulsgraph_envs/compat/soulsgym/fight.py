@@ -17,8 +17,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Space
 
 from soulsgraph_envs.compat.soulsgym.exception import InvalidPlayerStateError
 from soulsgraph_envs.core.config import Between, Where, load
-from soulsgraph_envs.core.fighters import Status
-from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
+from soulsgraph_envs.core.scenario import Scenario, Status, load_boss, load_player
 from soulsgraph_envs.core.state import Control, wrap_angle
 
 Floats = npt.NDArray[np.float64]

@@ -16,8 +16,16 @@ import numpy.typing as npt
 
 from soulsgraph_envs.core.config import Between, Where, load, load_data, shipped_names
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError
-from soulsgraph_envs.core.fighters import Animation, BossData, PlayerData
-from soulsgraph_envs.core.scenario import PhaseChange, Scenario, load_boss, load_player, load_scenario
+from soulsgraph_envs.core.scenario import (
+    Animation,
+    BossData,
+    PhaseChange,
+    PlayerData,
+    Scenario,
+    load_boss,
+    load_player,
+    load_scenario,
+)
 from soulsgraph_envs.core.state import RAW_SIZE, Control, Raw, wrap_angle
 from soulsgraph_envs.games.realtime.link import Reading, same_moment
 
