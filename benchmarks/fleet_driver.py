@@ -36,7 +36,7 @@ class DriverServer(Server):
         stage = FleetStage(fleet, place / "journal", STAGE, task.scenario, SkillOptions(), process=process)
         ((_, numbers),) = task.learns.items()
         config = FleetDQN.get_default_config().debugging(log_level="ERROR")
-        config = config.stage(task.skills, numbers, PRESETS["best"].decisions_per_round, seed=0)
+        config = config.stage(task.skills, numbers, PRESETS["best"].steps_per_round, seed=0)
         config.env_runners(env_runner_cls=GatewayRunner, num_env_runners=1)
         self._driver: FleetDQN = config.environment(env_config={FLEET: stage}).build_algo()
         (pid,) = self._driver.env_runner_group.foreach_env_runner(lambda _: os.getpid(), local_env_runner=False)

@@ -58,7 +58,7 @@ def stage_of(name: str, capacity: int) -> SkillDQN:
     numbers = replace(numbers, buffer_size=capacity, learning_starts=BUDGET)
     path, mirror = AUTOGRAD if name == BY_AUTOGRAD else None, Mirror.of(skills[-1], scenario)
     config = SkillDQN.get_default_config()
-    config.stage(skills, numbers, preset.decisions_per_round, path, mirror=mirror, seed=0)
+    config.stage(skills, numbers, preset.steps_per_round, path, mirror=mirror, seed=0)
     config.env_runners(env_runner_cls=SkillGraphEnvRunner)
     algorithm: SkillDQN = config.environment(env_config={"scenario": scenario, "lanes": preset.lanes}).build_algo()
     return algorithm

@@ -64,7 +64,7 @@ class LinearRunner(ChunkRunner):
         """Return rounds of the lanes until a module that learns has as many decisions as one sample may hold."""
         time.sleep(self.config.env_config.get("waits_s", {}).get(self.worker_index, 0.0))
         playing = [lanes for lanes in self._lanes.values() if self._learns(lanes.module)] or [*self._lanes.values()]
-        most = max(self.config.decisions_per_round, playing[0].count)
+        most = max(self.config.steps_per_round, playing[0].count)
         parts: list[Chunk] = []
         collected = dict.fromkeys(self._lanes, 0)
         while max(collected.values()) + playing[0].count <= most:
@@ -149,7 +149,7 @@ class _Lanes:
     def _act(self, observations: Floats) -> Integers:
         numbers = self._runner.config.hyperparameters_of(self.module)
         values = q_values(self._runner.weights(self.module), observations, numbers.observation_clip)
-        rate = numbers.exploration_rate(self._runner.decisions[self.module])
+        rate = numbers.epsilon(self._runner.decisions[self.module])
         explores = self._random.random(self.count) < rate
         random = self._random.integers(0, values.shape[1], self.count)
         return np.where(explores, random, values.argmax(axis=1)).astype(np.int64)

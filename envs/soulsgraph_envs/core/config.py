@@ -100,6 +100,7 @@ RENAMED: Mapping[str, str] = {
     "target_update_interval": "target_period",
     "tau": "target_rate",
     "train_freq": "decisions_per_update",
+    "steps_per_round": "decisions_per_round",
     "buffer_size": "replay_capacity",
     "max_grad_norm": "max_gradient_norm",
     "num_steps": "rollout",

@@ -144,7 +144,7 @@ def make_stage(skill: str, preset: Preset, numbers: DQNHyperparameters, runners:
     """Return an algorithm that trains a skill on untrained ones, in this process or in remote runners of a session."""
     skills = tuple(make_skill(name, preset.skill_options(SkillOptions())) for name in (*upstream_of(skill), skill))
     scenario = training_scenario(load_scenario(_SCENARIO), skills[-1])
-    config = SkillDQN.get_default_config().stage(skills, numbers, preset.decisions_per_round, seed=0)
+    config = SkillDQN.get_default_config().stage(skills, numbers, preset.steps_per_round, seed=0)
     config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=runners)
     algorithm: SkillDQN = config.environment(env_config={"scenario": scenario, "lanes": preset.lanes}).build_algo()
     return algorithm

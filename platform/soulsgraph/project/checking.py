@@ -235,7 +235,7 @@ class _Ground:
         ground = training_scenario(load_scenario(self.scenario), skills[-1])
         numbers = preset.hyperparameters(skill_hyperparameters(budget))
         config = SkillDQN.get_default_config().debugging(log_level="ERROR")
-        config.stage(skills, numbers, preset.decisions_per_round, seed=0)
+        config.stage(skills, numbers, preset.steps_per_round, seed=0)
         config.env_runners(env_runner_cls=SkillGraphEnvRunner)
         algorithm: SkillDQN = config.environment(env_config={"scenario": ground, "lanes": preset.lanes}).build_algo()
         return algorithm

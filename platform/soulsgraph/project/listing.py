@@ -62,7 +62,7 @@ def presets() -> list[Listing]:
     for preset in dqn.PRESETS.values():
         changed = {**preset.learning, **preset.observing}
         told = ", ".join(f"{name}={value}" for name, value in changed.items()) or "nothing"
-        rows.append((preset.name, str(preset.lanes), str(preset.decisions_per_round), told))
+        rows.append((preset.name, str(preset.lanes), str(preset.steps_per_round), told))
     return [Listing("presets", ("name", "lanes", "decisions a round", "changes"), tuple(rows))]
 
 

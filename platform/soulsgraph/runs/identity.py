@@ -105,7 +105,7 @@ def how_it_learns(plan: Plan, stage: Stage) -> str:
     # A replay holds a part of the budget.
     del numbers["budget"], numbers["buffer_size"]
     lanes = plan.lanes or method.lanes
-    learning = [_counted(numbers), _counted(to_table(plan.options)), lanes, method.decisions_per_round]
+    learning = [_counted(numbers), _counted(to_table(plan.options)), lanes, method.steps_per_round]
     return digest_of(canonical(learning))
 
 

@@ -138,7 +138,7 @@ class Plan:
         self.check_fight(self.scenario)
         method = self.method
         if self.lanes is not None:
-            check_range("lanes", self.lanes, 1, method.decisions_per_round)
+            check_range("lanes", self.lanes, 1, method.steps_per_round)
 
     @property
     def method(self) -> dqn.Preset:

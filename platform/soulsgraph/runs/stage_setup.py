@@ -157,7 +157,7 @@ class StageSetup:
     def _config(self, method: type[SkillDQN]) -> SkillDQNConfig:
         plan, config = self.run.plan, method.get_default_config().debugging(log_level="ERROR")
         mirrors = {name: Mirror.of(self.skill(name), self.scenario) for name in self.stage.skills}
-        most, seed = plan.method.decisions_per_round, self.stage.seed
+        most, seed = plan.method.steps_per_round, self.stage.seed
         clips = {name: artifact.card.observation_clip for name, artifact in self.upstream.items()}
         # RLlib's own seed would load torch's compiler in every process: half of a runner's start.
         staged: SkillDQNConfig = config.stage(

@@ -96,7 +96,7 @@ class StageRecords:
         metrics: dict[str, float] = {}
         for skill in skills:
             episodes, learner = drained.get(skill), result.get(LEARNER_RESULTS, {}).get(skill, {})
-            metrics = {"exploration": algorithm.training[skill].exploration_rate, **pace}
+            metrics = {"exploration": algorithm.training[skill].epsilon, **pace}
             names = {"loss": QF_LOSS_KEY, "q": QF_MEAN_KEY}
             metrics |= {name: float(learner[key]) for name, key in names.items() if key in learner}
             metrics |= {} if episodes is None else self._play(skill, episodes)

@@ -390,7 +390,7 @@ class SkillDQN(RelativePaths, DQN):
         return received if self.training else watched
 
     def _require_size(self, chunk: Chunk) -> None:
-        counts, most = [len(part) for part in chunk.transitions.values()], self.config.decisions_per_round
+        counts, most = [len(part) for part in chunk.transitions.values()], self.config.steps_per_round
         if max(counts, default=0) > most or not any(counts):
             raise SoulsGraphError(
                 f"env runner: expected 1 to {most} transitions a sample, found {max(counts, default=0)}; "

@@ -154,7 +154,7 @@ class ChunkRunner(RelativePaths, EnvRunner):
 
     @abstractmethod
     def sample(self, **kwargs: Any) -> list[Chunk]:
-        """Return one chunk in a list: transitions, at most `config.decisions_per_round` of each module.
+        """Return one chunk in a list: transitions, at most `config.steps_per_round` of each module.
 
         A runner whose decisions are fetched otherwise returns none.
         """
@@ -277,11 +277,11 @@ class SkillGraphEnvRunner(ChunkRunner):
             raise SoulsGraphError(
                 f"env_config's scenario: expected a name, a path or a Scenario, found {shown(scenario)}; name one."
             )
-        lanes, most = config.lanes_of(env_config), config.decisions_per_round
+        lanes, most = config.lanes_of(env_config), config.steps_per_round
         if isinstance(lanes, bool) or not isinstance(lanes, Integral) or not 1 <= int(lanes) <= most:
             raise SoulsGraphError(
                 f"env_config's lanes: expected 1 to {most}, no more than decisions in a round, found {shown(lanes)}; "
-                "correct lanes, num_envs_per_env_runner or decisions_per_round."
+                "correct lanes, num_envs_per_env_runner or steps_per_round."
             )
         return {"scenario": training_scenario(scenario, config.skills[-1]), "lanes": int(lanes)}
 
@@ -316,7 +316,7 @@ class SkillGraphEnvRunner(ChunkRunner):
         numbers = self.config.hyperparameters_of(module)
         skills = tuple(skill for skill, playing in self.modules.items() if playing == module)
         if module in self.config.trained_modules:
-            return SampledModule(module, skills, numbers.exploration_rate, numbers.budget)
+            return SampledModule(module, skills, numbers.epsilon, numbers.budget)
         return SampledModule(module, skills, lambda _: 0.0)
 
     def begin_streams(self, incarnation: int) -> None:
@@ -341,7 +341,7 @@ class SkillGraphEnvRunner(ChunkRunner):
     def sample(self, **_: Any) -> list[Chunk]:
         """Return a list of one chunk."""
         assert self.has_weights, "every module's weights come before sampling"
-        return [self._sampler.sample(self.config.decisions_per_round)]
+        return [self._sampler.sample(self.config.steps_per_round)]
 
     def get_training_state(self) -> dict[str, Any]:
         """Return lanes, clocks, episode sums and random state."""

@@ -27,7 +27,7 @@ _LINK_BYTES, _PRIORITY_BYTES = 8, 32
 _BASELINE_CAPACITY = 100_000
 #: Weight of the large-margin loss beside that of the temporal difference.
 MARGIN_WEIGHT = 0.3
-_STEPPING = ("lanes", "decisions_per_round")
+_STEPPING = ("lanes", "steps_per_round")
 _OBSERVING = ("animations", "observations")
 _Lanes = Annotated[int, Between(1, 65_536)]
 #: Options of a replay, a target network or another head, which learning without them has no use for.
@@ -161,7 +161,7 @@ class DQNHyperparameters:
         """Return whether the network at this count of decisions enters the average for greedy play."""
         return decisions > (1.0 - self.averaged_fraction) * self.budget
 
-    def exploration_rate(self, decisions: int) -> float:
+    def epsilon(self, decisions: int) -> float:
         """Return epsilon after a number of decisions: a line over the first part of the budget, then flat."""
         progress = decisions / self.budget
         if progress > self.epsilon_fraction:
@@ -243,7 +243,7 @@ class Preset:
 
     name: str
     lanes: _Lanes
-    decisions_per_round: _Lanes
+    steps_per_round: _Lanes
     learning: Mapping[str, Any] = field(default_factory=dict)
     observing: Mapping[str, Any] = field(default_factory=dict)
 
@@ -253,10 +253,10 @@ class Preset:
                 if name not in known:
                     raise UnknownNameError("option", name, known)
         check_fields(self)
-        if self.lanes > self.decisions_per_round:
+        if self.lanes > self.steps_per_round:
             raise SoulsGraphError(
-                f"preset {self.name}: expected 1 to {self.decisions_per_round} lanes, as many as decisions in a "
-                f"round at most, found {self.lanes}; correct lanes or decisions_per_round."
+                f"preset {self.name}: expected 1 to {self.steps_per_round} lanes, as many as decisions in a "
+                f"round at most, found {self.lanes}; correct lanes or steps_per_round."
             )
         self.hyperparameters(DQNHyperparameters(budget=1, buffer_size=1))
         self.skill_options(SkillOptions())
@@ -278,15 +278,15 @@ class Preset:
 PRESETS = {
     preset.name: preset
     for preset in (
-        Preset("paper", lanes=1, decisions_per_round=4),
-        Preset("fast", lanes=32, decisions_per_round=128),
-        Preset("best", lanes=32, decisions_per_round=128, learning=_BEST, observing={"animations": "one_hot"}),
-        Preset("pqn", lanes=32, decisions_per_round=128, learning=_PQN, observing={"animations": "one_hot"}),
-        Preset("best-1", lanes=32, decisions_per_round=128, learning=_BEST_1, observing={"animations": "one_hot"}),
+        Preset("paper", lanes=1, steps_per_round=4),
+        Preset("fast", lanes=32, steps_per_round=128),
+        Preset("best", lanes=32, steps_per_round=128, learning=_BEST, observing={"animations": "one_hot"}),
+        Preset("pqn", lanes=32, steps_per_round=128, learning=_PQN, observing={"animations": "one_hot"}),
+        Preset("best-1", lanes=32, steps_per_round=128, learning=_BEST_1, observing={"animations": "one_hot"}),
         Preset(
             "extended",
             lanes=32,
-            decisions_per_round=128,
+            steps_per_round=128,
             learning=_BEST_1,
             observing={"animations": "one_hot", "observations": "extended"},
         ),

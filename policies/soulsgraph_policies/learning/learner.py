@@ -342,9 +342,9 @@ class ModuleTraining:
         return self.decisions >= self.hyperparameters.budget
 
     @property
-    def exploration_rate(self) -> float:
+    def epsilon(self) -> float:
         """The share of random actions at this count of decisions."""
-        return self.hyperparameters.exploration_rate(self.decisions)
+        return self.hyperparameters.epsilon(self.decisions)
 
     @property
     def owed(self) -> int:

@@ -74,7 +74,7 @@ ALGORITHM_CALLBACKS = frozenset(
 #: Fields of a configuration that are not RLlib's.
 _OWN = frozenset(
     (
-        *("skills", "hyperparameters", "own_hyperparameters", "decisions_per_round", "update_path", "mirrors", "clips"),
+        *("skills", "hyperparameters", "own_hyperparameters", "steps_per_round", "update_path", "mirrors", "clips"),
         *("synchronous", "_own_seed", "_written", "_asked"),
     )
 )
@@ -152,7 +152,7 @@ class SkillDQNConfig(DQNConfig):
         self.skills: tuple[Skill, ...] = ()
         self.hyperparameters = DQNHyperparameters(budget=1, buffer_size=1)
         self.own_hyperparameters: dict[str, DQNHyperparameters] = {}
-        self.decisions_per_round = 1
+        self.steps_per_round = 1
         self.update_path: str | None = None
         self.mirrors: dict[str, Mirror] = {}
         self.clips: dict[str, float] = {}
@@ -184,7 +184,7 @@ class SkillDQNConfig(DQNConfig):
         self,
         skills: Sequence[Skill],
         hyperparameters: DQNHyperparameters | Mapping[str, DQNHyperparameters],
-        decisions_per_round: int,
+        steps_per_round: int,
         update_path: str | None = None,
         mirror: Mirror | Mapping[str, Mirror] | None = None,
         seed: int | None = None,
@@ -193,7 +193,7 @@ class SkillDQNConfig(DQNConfig):
     ) -> Self:
         """Train the last of `skills`, or those that have hyperparameters by name, the others frozen.
 
-        At most `decisions_per_round` of a skill lie between updates. Without an update path the compiled one is taken
+        At most `steps_per_round` of a skill lie between updates. Without an update path the compiled one is taken
         wherever it can. `mirror` is the last skill's, or each one's by name, for mirrored transitions. A module of
         another name than a skill's learns by the last trained skill's hyperparameters. Everything random starts from
         `seed`, or from that of an earlier `debugging(seed=...)`, by which RLlib also seeds every global generator; a
@@ -219,11 +219,11 @@ class SkillDQNConfig(DQNConfig):
         if not trained:
             raise SoulsGraphError("stage: expected hyperparameters of a skill to train, found none; name one.")
         asked = self._asked_fields()
-        lanes, usual_lanes = self.num_envs_per_env_runner, min(LANES, decisions_per_round)
+        lanes, usual_lanes = self.num_envs_per_env_runner, min(LANES, steps_per_round)
         if lanes != self._written["num_envs_per_env_runner"]:
             asked["num_envs_per_env_runner"] = lanes
         self.skills, self.hyperparameters, self.own_hyperparameters = tuple(skills), own[trained[-1]], own
-        self.update_path, self.decisions_per_round, self._own_seed = update_path, decisions_per_round, seed
+        self.update_path, self.steps_per_round, self._own_seed = update_path, steps_per_round, seed
         self.synchronous, self.clips = synchronous, dict(clips or {})
         self.mirrors = dict(mirror) if isinstance(mirror, Mapping) else {} if mirror is None else {names[-1]: mirror}
         written = {"seed": self.seed, "num_envs_per_env_runner": usual_lanes}

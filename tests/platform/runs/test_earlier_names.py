@@ -76,3 +76,4 @@ def test_every_renamed_option_is_read_by_its_earlier_name():
     for name, value in [*plans.items(), ("num_steps", 512)]:
         numbers, plain = (Plan(overrides=one).method.learning for one in ({RENAMED[name]: value}, {}))
         assert {**plain, name: value} == numbers
+    assert Plan(overrides={RENAMED["steps_per_round"]: 64}).method.steps_per_round == 64

@@ -52,7 +52,7 @@ def test_the_baseline_takes_nothing_of_a_preset_but_its_lanes(preset, tmp_path):
     setup = StageSetup(run, plan.stages()[0])
     assert setup.hyperparameters == baseline_hyperparameters(250_000)
     assert setup.skills[-1].observation == make_skill(END_TO_END).observation
-    assert (plan.method.lanes, plan.method.decisions_per_round) == (2, PRESETS[preset].decisions_per_round)
+    assert (plan.method.lanes, plan.method.steps_per_round) == (2, PRESETS[preset].steps_per_round)
 
 
 def test_an_option_there_is_none_of_is_refused_for_the_baseline_too():

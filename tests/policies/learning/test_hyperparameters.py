@@ -20,7 +20,7 @@ from soulsgraph_policies.learning.replay import ReplayBuffer
 def test_exploration_is_stable_baselines3s_schedule(decisions: int) -> None:
     schedule = LinearSchedule(1.0, 0.05, 0.1)
     expected = schedule(1.0 - decisions / 20_000)
-    assert skill_hyperparameters(20_000).exploration_rate(decisions) == pytest.approx(expected, abs=1e-12)
+    assert skill_hyperparameters(20_000).epsilon(decisions) == pytest.approx(expected, abs=1e-12)
 
 
 def test_first_update_follows_the_first_whole_round_after_the_learning_start() -> None:

@@ -18,7 +18,7 @@ def test_no_preset_lets_more_than_128_decisions_pass_between_updates() -> None:
         "best-1": 32,
         "extended": 32,
     }
-    assert max(preset.decisions_per_round for preset in PRESETS.values()) == 128
+    assert max(preset.steps_per_round for preset in PRESETS.values()) == 128
 
 
 @pytest.mark.parametrize("name", ["paper", "fast"])
@@ -43,7 +43,7 @@ def test_single_options_are_changed_by_name_and_the_others_stay() -> None:
     numbers = changed.hyperparameters(skill_hyperparameters(20_000))
     assert (numbers.n_step, numbers.double, numbers.budget) == (3, True, 20_000)
     assert changed.skill_options(SkillOptions()).animations == "scalar"
-    assert (changed.lanes, changed.decisions_per_round) == (8, 128)
+    assert (changed.lanes, changed.steps_per_round) == (8, 128)
     assert preset_with(PRESETS["fast"], {}) == PRESETS["fast"]
 
 
@@ -67,7 +67,7 @@ def test_layer_sizes_may_come_as_the_list_that_json_knows(sizes: Any) -> None:
         ({"learning_rate": float("inf")}, "learning_rate: expected a number from .*, found inf"),
         ({"learning_rate": 10**400}, "learning_rate: expected a number from .*, found a whole number of"),
         ({"gamma": float("nan")}, "gamma: expected a number from 0 to 1, found nan"),
-        ({"lanes": 10**6, "decisions_per_round": 10**6}, "lanes: expected a whole number from 1 to 65536"),
+        ({"lanes": 10**6, "steps_per_round": 10**6}, "lanes: expected a whole number from 1 to 65536"),
         ({"lanes": 2.0}, "lanes: expected a whole number from 1 to 65536, found 2.0"),
         ({"dobule": True}, "double"),
         ({"double": 1}, "option double: expected true or false, found 1"),

@@ -189,7 +189,7 @@ def test_what_is_configured_is_what_learns_and_what_the_result_shows() -> None:
     assert stage.learner.learning["heal_attack"].optimizer.param_groups[0]["lr"] == 0.01
     learned = stage.training["heal_attack"]
     assert learned.hyperparameters == config.hyperparameters_of("heal_attack")
-    assert learned.exploration_rate == 0.2
+    assert learned.epsilon == 0.2
     result = stage.train()
     assert result["config"]["hyperparameters"] == result["config"]["own_hyperparameters"]["heal_attack"]
     assert result["config"]["hyperparameters"].batch_size == result["config"]["train_batch_size"] == 64
@@ -270,7 +270,7 @@ def test_a_later_seed_is_another_training_and_exploring_can_be_turned_off() -> N
     assert other.config.stage_seed == 5
     assert any((values != other.weights("dodge")[name]).any() for name, values in first.weights("dodge").items())
     greedy = built(configured().env_runners(explore=False))
-    assert greedy.training["heal_attack"].exploration_rate == 0.0
+    assert greedy.training["heal_attack"].epsilon == 0.0
 
 
 def test_a_grid_of_tunes_may_come_before_a_stage() -> None:

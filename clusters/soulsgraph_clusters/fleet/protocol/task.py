@@ -166,7 +166,7 @@ class StageTask:
         if numbers is None:
             explored = 1.0 if module in self.random else 0.0
             return SampledModule(module, names, lambda _: explored, inf)
-        return SampledModule(module, names, numbers.exploration_rate, numbers.budget)
+        return SampledModule(module, names, numbers.epsilon, numbers.budget)
 
     def networks(self, weights: Mapping[str, Weights]) -> list[FrozenNetwork]:
         """Return the networks of every skill that these modules play, and one without effect for each random skill.

@@ -36,7 +36,7 @@ def _built(gateways, name):
     fleet, process = gateways.fleet, gateways.process()
     stage = FleetStage(fleet, fleet.folder / name, name, "iudex-phase1", SkillOptions(), process=process)
     config = FleetDQN.get_default_config().debugging(log_level="ERROR")
-    config = config.stage([make_skill("camera")], NUMBERS, decisions_per_round=64, seed=0)
+    config = config.stage([make_skill("camera")], NUMBERS, steps_per_round=64, seed=0)
     config.env_runners(env_runner_cls=GatewayRunner, num_env_runners=1)
     return config.environment(env_config={FLEET: stage}).build_algo()
 

@@ -219,7 +219,7 @@ def test_a_stages_gateway_serves_its_figures_until_the_stage_is_over(tmp_path):
     settings = FleetSettings(listen="127.0.0.1:0", metrics=f"127.0.0.1:{port}")
     stage = FleetStage(Fleet(settings, tmp_path), tmp_path / "journal", "camera", TASK.scenario, SkillOptions())
     config = FleetDQN.get_default_config().debugging(log_level="ERROR")
-    config = config.stage(TASK.skills, NUMBERS, decisions_per_round=64, seed=1)
+    config = config.stage(TASK.skills, NUMBERS, steps_per_round=64, seed=1)
     config = config.env_runners(env_runner_cls=GatewayRunner).environment(env_config={FLEET: stage})
     algorithm = config.build_algo()
     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:

@@ -41,7 +41,7 @@ class GatewayInDriver(GatewayRunner):
 
 def _algorithm(stage, runner=JournalRunner, numbers=NUMBERS):
     config = FleetDQN.get_default_config().debugging(log_level="ERROR")
-    config = config.stage(TASK.skills, numbers, decisions_per_round=64, seed=SEED)
+    config = config.stage(TASK.skills, numbers, steps_per_round=64, seed=SEED)
     return config.env_runners(env_runner_cls=runner).environment(env_config={FLEET: stage}).build_algo()
 
 

@@ -55,7 +55,7 @@ def stage(tmp_path_factory):
 
 def _algorithm(stage, runner=JournalRunner):
     config = FleetDQN.get_default_config().debugging(log_level="ERROR")
-    config = config.stage(TASK.skills, NUMBERS, decisions_per_round=64, seed=SEED)
+    config = config.stage(TASK.skills, NUMBERS, steps_per_round=64, seed=SEED)
     return config.env_runners(env_runner_cls=runner).environment(env_config={FLEET: stage}).build_algo()
 
 
@@ -215,7 +215,7 @@ def test_a_stage_is_resumed_as_it_was_begun_with_a_fleet_or_without(stage, tmp_p
     first.save_checkpoint(str(tmp_path / "fleet"))
     first.stop()
     config = SkillDQN.get_default_config().debugging(log_level="ERROR")
-    config = config.stage(TASK.skills, NUMBERS, decisions_per_round=64, seed=SEED)
+    config = config.stage(TASK.skills, NUMBERS, steps_per_round=64, seed=SEED)
     config.environment(env_config={"scenario": TASK.ground, "lanes": 4})
     without = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=0).build_algo()
     with pytest.raises(SoulsGraphError, match="resume it with the fleet"):

@@ -18,7 +18,7 @@ STAGE = FleetStage(Fleet(FleetSettings(), Path()), Path(), "movement", "iudex-ph
 
 
 def _config(**multi_agent):
-    config = FleetDQN.get_default_config().stage(SKILLS, NUMBERS, decisions_per_round=64, seed=1)
+    config = FleetDQN.get_default_config().stage(SKILLS, NUMBERS, steps_per_round=64, seed=1)
     return config.multi_agent(**multi_agent) if multi_agent else config
 
 
