@@ -291,6 +291,23 @@ class Skill:
         ticks: Integers = self.step_ticks[decisions.actions, empty]
         return ticks
 
+    def expect_finite(self, terms: Floats) -> None:
+        """Refuse rewards of which one is no number, or infinite: `terms` (n, terms) are values or sums of each term.
+
+        Raises:
+            SoulsGraphError: naming the skill, the first such term, and where that is written.
+        """
+        if (finite := np.isfinite(terms)).all():
+            return
+        row, column = np.argwhere(~finite)[0]
+        term = self.reward.terms[column]
+        code = getattr(term.value, "__code__", None)
+        place = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+        raise SoulsGraphError(
+            f"{self.name}: expected finite rewards, found {terms[row, column]} of its term {shown(term.name)}{place}; "
+            "correct the term."
+        )
+
 
 def training_scenario(scenario: Scenario, skill: Skill) -> Scenario:
     """Return the scenario as the skill trains on it: its start, and HP refilled where nobody may die."""

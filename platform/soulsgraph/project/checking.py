@@ -185,7 +185,7 @@ class _Ground:
     def play(self, name: str, at_random: bool, ticks: int | None = _TICKS) -> Episodes:
         """Play a skill at random or by its reference where it trains, those upstream by theirs."""
         episodes = self._play((*self.graph.upstream(name), name), name, at_random, ticks)
-        projects.expect_finite_rewards(make_skill(name), episodes.terms)
+        make_skill(name).expect_finite(episodes.terms)
         return episodes
 
     def _play(self, names: Sequence[str], trained: str, at_random: bool, ticks: int | None) -> Episodes:

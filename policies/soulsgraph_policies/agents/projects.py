@@ -23,15 +23,12 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
-from soulsgraph_envs.combat.rollout import Floats
 from soulsgraph_envs.combat.scripted import REFERENCES, Script
 from soulsgraph_envs.core.config import Where, read_file, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
 from soulsgraph_envs.core.extras import PROJECTS
 from soulsgraph_envs.core.scenario import Scenario
-from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, SkillDefinition, definition_of
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillDefinition, definition_of
 from soulsgraph_envs.skills.skill import NAME, forget, register
 
 
@@ -385,24 +382,6 @@ def authors_error(error: BaseException) -> ProjectError | None:
             source = f"project {loaded.project.name}"
             return ProjectError(source, "code that runs", fault(error), "correct it, and see `validate`")
     return None
-
-
-def expect_finite_rewards(skill: Skill, terms: Floats) -> None:
-    """Refuse rewards of which one is no number, or infinite: `terms` (n, terms) are values or sums of each term.
-
-    Raises:
-        SoulsGraphError: naming the skill, the first such term, and where that is written.
-    """
-    if (finite := np.isfinite(terms)).all():
-        return
-    row, column = np.argwhere(~finite)[0]
-    term = skill.reward.terms[column]
-    code = getattr(term.value, "__code__", None)
-    place = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
-    raise SoulsGraphError(
-        f"{skill.name}: expected finite rewards, found {terms[row, column]} of its term {shown(term.name)}{place}; "
-        "correct the term."
-    )
 
 
 def _by_signal(error: SystemExit | KeyboardInterrupt, innermost: bool) -> bool:

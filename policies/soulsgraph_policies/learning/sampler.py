@@ -25,7 +25,6 @@ from soulsgraph_envs.core.seeds import Seeds, episode_seeds
 from soulsgraph_envs.core.state import StateRows
 from soulsgraph_envs.games.realtime.cycle_timer import StoppedError
 from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks, Weights
-from soulsgraph_policies.agents.projects import expect_finite_rewards
 
 #: A sampler that takes the place of a lost one numbers its lanes' episodes from here on, times its own number: more
 #: than a lane ever plays.
@@ -276,7 +275,7 @@ class _ModuleCollector:
         """Reward the decisions of one skill; each skill has lanes of its own, for each follows itself only."""
         log, observe = self.logs[index], self._observe[index]
         finished = log.collect()
-        expect_finite_rewards(log.skill, finished.terms)
+        log.skill.expect_finite(finished.terms)
         lanes, decisions = finished.lanes, finished.decisions
         return Transitions(
             observations=observe(decisions.before),
