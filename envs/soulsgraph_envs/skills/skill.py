@@ -215,9 +215,9 @@ class TrainingScenario:
 @cached()
 def _first_outside(indices: Integers, count: int) -> int:
     """Return the position of the first index that is negative or not below `count`, or -1."""
-    for place in range(len(indices)):
-        if not 0 <= indices[place] < count:
-            return place
+    for position in range(len(indices)):
+        if not 0 <= indices[position] < count:
+            return position
     return -1
 
 
@@ -250,16 +250,16 @@ class Skill:
             ActionError: for anything but one integer per lane, Python's or numpy's, in range.
         """
         try:
-            found = np.asarray(actions)
+            array = np.asarray(actions)
         except Exception:  # A ragged list, or whatever an object's own conversion raises.
-            found = np.asarray(None)
+            array = np.asarray(None)
         wanted = "an action" if lanes is None else f"{lanes} actions"
-        if found.dtype.kind not in "iu" or found.shape != (() if lanes is None else (lanes,)):
+        if array.dtype.kind not in "iu" or array.shape != (() if lanes is None else (lanes,)):
             raise self.refused(shown(actions), wanted)
-        indices = np.ascontiguousarray(found, np.int64)
+        indices = np.ascontiguousarray(array, np.int64)
         wrong = _first_outside(indices, len(self.actions))
         if wrong >= 0:
-            raise self.refused(shown(actions) if lanes is None else f"{found[wrong]} in lane {wrong}", wanted)
+            raise self.refused(shown(actions) if lanes is None else f"{array[wrong]} in lane {wrong}", wanted)
         return indices
 
     def refused(self, value: str, wanted: str = "an action") -> ActionError:
@@ -302,9 +302,9 @@ class Skill:
         row, column = np.argwhere(~finite)[0]
         term = self.reward.terms[column]
         code = getattr(term.value, "__code__", None)
-        place = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+        line = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
         raise SoulsGraphError(
-            f"{self.name}: expected finite rewards, found {terms[row, column]} of its term {shown(term.name)}{place}; "
+            f"{self.name}: expected finite rewards, found {terms[row, column]} of its term {shown(term.name)}{line}; "
             "correct the term."
         )
 
@@ -427,8 +427,8 @@ class SkillDefinition:
 def _check_task(task: Task, where: Where) -> None:
     names = [action.name for action in task.actions]
     where.at("actions").demand(len(names) > 1, "two actions or more", len(names))
-    for kind, found in (("actions", names), ("columns", [*task.columns, *task.extended])):
-        where.at(kind).demand(len(set(found)) == len(found), "each once", ", ".join(map(str, found)))
+    for kind, listed in (("actions", names), ("columns", [*task.columns, *task.extended])):
+        where.at(kind).demand(len(set(listed)) == len(listed), "each once", ", ".join(map(str, listed)))
     for index, action in enumerate(task.actions):
         for key in ("ticks", "ticks_when_empty"):
             ticks = getattr(action, key)

@@ -79,11 +79,11 @@ class SkillGraph:
         """
         if skill not in self.skills:
             raise UnknownNameError("skill", skill, self.skills)
-        found = {skill}
+        needed = {skill}
         for candidate in reversed(self.order):
-            if any(edge[0] == candidate and edge[1] in found for edge in self.edges):
-                found.add(candidate)
-        return tuple(name for name in self.order if name in found - {skill})
+            if any(edge[0] == candidate and edge[1] in needed for edge in self.edges):
+                needed.add(candidate)
+        return tuple(name for name in self.order if name in needed - {skill})
 
     @property
     def digest(self) -> str:

@@ -118,17 +118,18 @@ class Chunk:
     def join(cls, parts: Sequence[Chunk], notes: tuple[str, ...] = (), failure: str = "") -> Chunk:
         """Put chunks one after another, none included."""
         return cls(
-            {name: Transitions.join(found) for name, found in _by_name([part.transitions for part in parts]).items()},
-            {name: Episodes.join(found) for name, found in _by_name([part.episodes for part in parts]).items()},
+            _joined(Transitions, [part.transitions for part in parts]),
+            _joined(Episodes, [part.episodes for part in parts]),
             sum(part.lane_ticks for part in parts),
             notes,
             failure,
-            {name: Moments.join(found) for name, found in _by_name([part.moments for part in parts]).items()},
+            _joined(Moments, [part.moments for part in parts]),
         )
 
 
-def _by_name(parts: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    return {name: [part[name] for part in parts if name in part] for name in dict.fromkeys(chain(*parts))}
+def _joined(columns: Any, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Join what parts hold of each name; `columns` is its class."""
+    return {name: columns.join([part[name] for part in parts if name in part]) for name in dict.fromkeys(chain(*parts))}
 
 
 @dataclass(frozen=True)
