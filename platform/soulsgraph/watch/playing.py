@@ -22,7 +22,8 @@ from soulsgraph_envs.core.state import Control, Controls, Raw, RawValues
 from soulsgraph_envs.games.keyboard.device import Bindings, Inputs, Keyboard
 from soulsgraph_envs.games.realtime.cycle_timer import Clock, CycleTimer
 from soulsgraph_envs.render import palette
-from soulsgraph_envs.render.pictures import Canvas, Colour, PictureWindow, fitted, import_pygame
+from soulsgraph_envs.render.canvas import Canvas, Colour, fitted
+from soulsgraph_envs.render.pictures import PictureWindow, import_pygame
 from soulsgraph_envs.simulator.driver import Simulator
 from soulsgraph_envs.simulator.render import render
 from soulsgraph_envs.simulator.scene import Scene

@@ -22,7 +22,8 @@ from soulsgraph_envs.core.files import whole_file
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.games.keyboard.device import Inputs
 from soulsgraph_envs.render import palette
-from soulsgraph_envs.render.pictures import Canvas, Colour, PictureWindow, fitted, import_pygame, text_width
+from soulsgraph_envs.render.canvas import Canvas, Colour, fitted, text_width
+from soulsgraph_envs.render.pictures import PictureWindow, import_pygame
 from soulsgraph_envs.simulator.render import render
 
 #: Height and width of a fight, of what is written above it, and of the skills below it.
