@@ -39,7 +39,7 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from soulsgraph.results.files import describe_origin
+from soulsgraph.results.origin import describe_origin
 from soulsgraph_envs.core.files import write_json
 
 ROOT = Path(__file__).parents[1]
