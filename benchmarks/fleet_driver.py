@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 
 from fleet_streams import PCS, STAGE, Server, bench_task
-from soulsgraph_clusters.fleet.gateway.process import FLEET, FleetStage, GatewayRunner, Gateways
-from soulsgraph_clusters.fleet.learner.learning import FleetDQN
+from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetStage, GatewayRunner, Gateways
+from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
 from soulsgraph_clusters.fleet.protocol.security import Tokens, token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.sessions.local_ray import free_port

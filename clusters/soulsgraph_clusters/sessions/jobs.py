@@ -23,7 +23,7 @@ from ray.exceptions import AuthenticationError
 from ray.job_submission import JobDetails, JobSubmissionClient
 
 from soulsgraph_clusters.sessions.head import ClusterAwayError, ClusterError, refused_token
-from soulsgraph_clusters.sessions.packages import (
+from soulsgraph_clusters.sessions.nodes import (
     PACKAGES,
     copies_below,
     differing,

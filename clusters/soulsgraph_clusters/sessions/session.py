@@ -1,4 +1,4 @@
-"""Run inside a Ray session, a small local one or a cluster joined by its address; place env runners there."""
+"""Run inside a Ray session, a small local one or a cluster joined by its address; place runners and actors there."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ import secrets
 import socket
 import ssl
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import ray
-
-# A driver that imports torch only after ray.init() may die in the loader of oneMKL.
 import torch  # noqa: F401
 from ray import cloudpickle
 from ray._private import ray_constants
@@ -26,15 +25,17 @@ from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
 from ray.exceptions import RayError
 from ray.job_config import JobConfig
 from ray.util.placement_group import placement_group, remove_placement_group
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from soulsgraph_clusters.sessions import packages
 from soulsgraph_clusters.sessions.head import ClusterAwayError, ClusterError, check_cluster
 from soulsgraph_clusters.sessions.local_ray import failed_session, local_ray
+from soulsgraph_clusters.sessions.nodes import check_nodes
 from soulsgraph_envs.core.access import is_loopback, split_address
-from soulsgraph_envs.core.files import whole_file
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.terminal import open_streams
 from soulsgraph_policies.agents.projects import carried_by_value
+
+# A driver that imports torch only after ray.init() may die in the loader of oneMKL.
+
 
 T = TypeVar("T")
 
@@ -59,6 +60,11 @@ class Session:
     def resources(self) -> dict[str, float]:
         """The present resources by name; a cluster's nodes come and go."""
         return dict(ray.cluster_resources())
+
+    def check_nodes(self) -> None:
+        """Check that every node of a cluster has the files that run here; raises as `nodes.check_nodes`."""
+        if not self.local:
+            check_nodes(self.examined)
 
 
 @contextmanager
@@ -228,7 +234,7 @@ def find_places(wanted: int, session: Session) -> tuple[int, dict[str, float]]:
     Raises:
         ClusterError: if there is no place at all, or as `check_nodes`.
     """
-    check_nodes(session)
+    session.check_nodes()
     offered = session.resources
     game_pc = {GAME_PC: 1.0} if offered.get(GAME_PC, 0.0) else {}
     one = _PROCESSOR | game_pc
@@ -261,7 +267,7 @@ def place_relays(addresses: Sequence[str], session: Session) -> dict[str, dict[s
     """
     if session.local or not addresses:
         return {address: {} for address in addresses}
-    check_nodes(session)
+    session.check_nodes()
     game_pc = {GAME_PC: 1.0} if session.resources.get(GAME_PC, 0.0) else {}
     nodes = {
         str(node["NodeManagerAddress"])
@@ -371,180 +377,42 @@ def _describe(resources: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {amount:g}" for name, amount in shown.items()) or "nothing"
 
 
-#: Seconds in which each node describes its packages; a busy machine starts a worker within half a minute.
-EXAMINED_WITHIN_S = 60.0
+class RestartingActor:
+    """Keep an actor's `play` under way; why it ended is reported once, and it is called again after `try_every_s`.
 
-
-def check_nodes(session: Session) -> None:
-    """Check that every node of a cluster has our packages, the same files as here; a private session is not asked.
-
-    A node that was found good is not asked again, one that does not answer in time is reported and left alone.
-
-    Raises:
-        ClusterError: naming each node, what it has and the remedy.
+    The actor has `is_placed`, which returns once it runs, `play`, which gets `words` and returns after `stop`, and
+    `stop`.
     """
-    if session.local:
-        return
-    nodes = {node["NodeID"]: _name_of(node) for node in ray.nodes() if node["Alive"]}
-    new = {node: name for node, name in nodes.items() if node not in session.examined}
-    here = packages.find_source()
-    answers = _ask(new, "which soulsgraph is there", packages.find_source, packages.needed_distributions())
-    problems = {node: _problem(here, there) for node, there in answers.items()}
-    session.examined.update(node for node, problem in problems.items() if not problem)
-    for node, there in answers.items():
-        if others := _other_versions(here, there):
-            _logger.warning(
-                "%s: %s; results may differ: install the versions of this machine there", nodes[node], others
-            )
-    if found := [f"{problem} on {nodes[node]}" for node, problem in problems.items() if problem]:
-        raise ClusterError(
-            f"soulsgraph: expected the files that run here ({here['version']} of {here['folders']['soulsgraph']}) on "
-            f"every node of the cluster, found {'; '.join(found)}: install the same there and start its Ray again, or "
-            "take it out of the cluster."
-        )
 
+    def __init__(
+        self, name: str, actor: ray.actor.ActorHandle, try_every_s: float, end_within_s: float, *words: Any
+    ) -> None:
+        self._name, self._actor, self._words, self._over = name, actor, words, threading.Event()
+        self._try_every_s, self._end_within_s = try_every_s, end_within_s
+        self._placed = actor.is_placed.remote()
+        self._thread = threading.Thread(target=self._keep, name=name, daemon=True)
+        self._thread.start()
 
-#: A file system of a network may show what another machine wrote some seconds later.
-_SEEN_WITHIN_S = 10.0
-_MARK_FILE = ".mark"
+    def _keep(self) -> None:
+        said = ""
+        while not self._over.is_set():
+            began_s = time.monotonic()
+            try:
+                ray.get(self._actor.play.remote(*self._words))
+            except (RayError, SoulsGraphError) as error:
+                # Of an error of ours Ray's own has the trace beside it.
+                reason = str(getattr(error, "cause", error)).partition("\n")[0]
+                played = time.monotonic() - began_s > self._try_every_s
+                if not self._over.is_set() and (played or reason != said):
+                    _logger.warning("%s: %s; it is tried again every %g s", self._name, reason, self._try_every_s)
+                said = reason
+                self._over.wait(self._try_every_s)
 
-
-@dataclass(frozen=True)
-class Mark:
-    """A random word that the driver wrote into a folder: a node that reads it there has the same folder."""
-
-    folder: Path
-    word: str
-
-    @property
-    def file(self) -> Path:
-        """Where it is written."""
-        return self.folder / _MARK_FILE
-
-    def problem(self, within_s: float = _SEEN_WITHIN_S) -> str:
-        """Return what this machine finds in the folder's place, empty if it is the same one."""
-        until_s = time.monotonic() + within_s
-        while found := self._found():
-            if time.monotonic() > until_s:
-                return found
-            time.sleep(0.2)
-        return ""
-
-    def _found(self) -> str:
-        try:
-            same = self.file.read_text(encoding="ascii", errors="replace") == self.word
-        except OSError as error:
-            return f"another folder at {self.folder}" if self.folder.is_dir() else f"no such folder ({error.strerror})"
-        return "" if same else f"another folder at {self.folder}"
-
-
-@contextmanager
-def marked(folder: Path) -> Iterator[Mark]:
-    """Mark a folder in which other nodes are to write; raises WriteError where that cannot be done."""
-    mark = Mark(folder.resolve(), secrets.token_hex(16))
-    with whole_file(mark.file) as temporary:
-        temporary.write_text(mark.word, encoding="ascii")
-    try:
-        yield mark
-    finally:
-        with suppress(OSError):
-            mark.file.unlink(missing_ok=True)
-
-
-def check_folder(mark: Mark) -> None:
-    """Check that every other node that offers a processor sees the driver's folder, before it works there.
-
-    A node that does not answer in time is reported; it looks itself before it works.
-
-    Raises:
-        ClusterError: naming each node that sees another folder or none, and the remedy.
-    """
-    own = ray.get_runtime_context().get_node_id()
-    nodes = {
-        node["NodeID"]: _name_of(node)
-        for node in ray.nodes()
-        if node["Alive"] and node["NodeID"] != own and node["Resources"].get("CPU", 0.0) >= 1.0
-    }
-    answers = _ask(nodes, f"whether {mark.folder} is there", Mark.problem, mark)
-    if found := [f"{problem} on {nodes[node]}" for node, problem in answers.items() if problem]:
-        raise other_folder(mark.folder, "; ".join(found))
-
-
-def other_folder(folder: Path, found: str) -> ClusterError:
-    """Return the error for nodes that see another folder than the driver's, or none; `found` names them."""
-    return ClusterError(
-        f"{folder}: expected every node of the cluster that works for this command to see this folder under this "
-        f"path, found {found}; let these nodes mount it there, take them out of the cluster, or work on this "
-        "machine alone: leave `address` out and unset RAY_ADDRESS."
-    )
-
-
-def this_node() -> str:
-    """Return the name and address of the node of this process, as errors name it."""
-    return f"node {socket.gethostname()} ({ray.util.get_node_ip_address()})"
-
-
-def check_own_node() -> None:
-    """Check that the Ray node of this process lives.
-
-    Raises:
-        ClusterAwayError: if it ended.
-    """
-    own = ray.get_runtime_context().get_node_id()
-    if any(node["NodeID"] == own and not node["Alive"] for node in ray.nodes()):
-        raise ClusterAwayError(
-            "Ray: expected this machine's node alive, found that it ended; where it is a cluster's, start its Ray "
-            "again, and resume the run."
-        )
-
-
-def _name_of(node: Mapping[str, Any]) -> str:
-    return f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']}:{node['NodeManagerPort']})"
-
-
-def _ask(nodes: Mapping[str, str], what: str, function: Callable[..., T], *words: Any) -> dict[str, T]:
-    """Return each node's answer, all asked at once; one that is lost or too slow has none, which is reported.
-
-    `nodes` are their names by id, `what` is what they are asked for.
-    """
-    # By value: a node that lacks our packages could not even read the question.
-    cloudpickle.register_pickle_by_value(packages)
-    try:
-        task = ray.remote(num_cpus=0, max_retries=0)(function)
-        asked = {
-            node: task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(*words)
-            for node in nodes
-        }
-    finally:
-        cloudpickle.unregister_pickle_by_value(packages)
-    ready, late = ray.wait([*asked.values()], num_returns=len(asked), timeout=EXAMINED_WITHIN_S) if asked else ([], [])
-    for reference in late:
-        ray.cancel(reference, force=True)
-    answers = {}
-    for node in (node for node, reference in asked.items() if reference in ready):
+    def end(self) -> None:
+        """End its work and the actor; one that still waits for a place has none."""
+        self._over.set()
         with suppress(RayError):
-            answers[node] = ray.get(asked[node])
-    if silent := ", ".join(name for node, name in nodes.items() if node not in answers):
-        _logger.warning("%s: no answer within %g s %s", silent, EXAMINED_WITHIN_S, what)
-    return answers
-
-
-def _other_versions(here: packages.Installation, there: packages.Installation) -> str:
-    """Return the versions in which a node differs from this machine, empty if in none; a missing one is an error."""
-    own = here["versions"]
-    found = {name: version for name, version in there["versions"].items() if version and version != own.get(name)}
-    return ", ".join(
-        f"{name} {version} where this machine has {own[name] or 'none'}" for name, version in found.items()
-    )
-
-
-def _problem(here: packages.Installation, there: packages.Installation) -> str:
-    """Return what a node lacks or has in another state, empty if nothing."""
-    if not there["folders"]:
-        return f"none in {there['python']}"
-    others = packages.differing(here["files"], there["files"])
-    if others and there["version"] != here["version"]:
-        return f"{there['version']} of {there['folders'].get('soulsgraph')}"
-    if others:
-        return f"{len(others)} other files, among them {others[0]},"
-    return f"no {', '.join(there['missing'])} in {there['python']}" if there["missing"] else ""
+            if ray.wait([self._placed], timeout=0.0)[0]:
+                ray.get(self._actor.stop.remote(), timeout=self._end_within_s)
+                self._thread.join(self._end_within_s)
+        ray.kill(self._actor)

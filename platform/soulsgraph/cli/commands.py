@@ -266,11 +266,10 @@ def reproduce(
         folder.plan.check_learns()
     # Imported when the options are known to hold: it takes seconds.
     from soulsgraph.paper.ray_runner import do_units
-    from soulsgraph_clusters.sessions.session import check_nodes
 
     with options.ray_session(folder, session, needed=bool(folder.left)) as joined:
         if folder.left:
-            check_nodes(joined)
+            joined.check_nodes()
         session.console.print(f"folder {folder.path}", soft_wrap=True)
         do_units(folder, session.console, partial(in_commands, command="reproduce"))
     write_reproductions(folder.path / "report", session, (folder.path,))

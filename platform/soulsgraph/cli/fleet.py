@@ -31,7 +31,7 @@ from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 if TYPE_CHECKING:
-    from soulsgraph_clusters.fleet.gateway.preflight import GameReport
+    from soulsgraph_clusters.fleet.gateway.gateway import GameReport
 
 _FLEET = Path("fleet.toml")
 _SHOW_EVERY_S = 1.0
@@ -259,7 +259,7 @@ def plan(output: RunOptions = DEFAULT_RUN, fleet: Path = _FLEET, wait_s: float =
         fleet: The fleet's file.
         wait_s: How long to wait for PCs.
     """
-    from soulsgraph_clusters.fleet.gateway.preflight import Preflight
+    from soulsgraph_clusters.fleet.gateway.gateway import Preflight
     from soulsgraph_clusters.fleet.protocol.settings import sole_head
     from soulsgraph_clusters.fleet.protocol.task import project_digests
     from soulsgraph_policies.agents.projects import load_project

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from soulsgraph.paper.study import ReproductionFolder
     from soulsgraph.runs.train import Workplace
     from soulsgraph.runs.worker_process import WorkerProcess
-    from soulsgraph_clusters.fleet.gateway.process import Gateways
+    from soulsgraph_clusters.fleet.gateway.runner import Gateways
     from soulsgraph_clusters.fleet.protocol.settings import Fleet
     from soulsgraph_clusters.sessions.session import Session
 
@@ -286,7 +286,7 @@ def _games_of_cluster(file: Path | None, session: Session, game_pcs: int) -> Abs
     if file is None:
         return nullcontext()
     # Imported here: gRPC takes a moment that a run in the simulator need not wait.
-    from soulsgraph_clusters.fleet.learner.cluster_games import games_of_cluster
+    from soulsgraph_clusters.fleet.learner.games import games_of_cluster
 
     return games_of_cluster(file, session, game_pcs)
 
@@ -296,7 +296,7 @@ def _gateways(fleet: Fleet | None, session: Session) -> AbstractContextManager[G
     if fleet is None:
         return nullcontext()
     # Imported here: gRPC takes a moment that a run in the simulator need not wait.
-    from soulsgraph_clusters.fleet.gateway.process import Gateways
+    from soulsgraph_clusters.fleet.gateway.runner import Gateways
 
     return closing(Gateways(fleet, session))
 

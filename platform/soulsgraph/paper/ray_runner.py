@@ -17,7 +17,8 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn
 from soulsgraph.paper.seed_job import do_rest
 from soulsgraph.paper.study import ReproductionFolder, SeedJob
 from soulsgraph.runs.progress import Interruption, describe_pace, draws, interruptible, silence_advice
-from soulsgraph_clusters.sessions.session import Mark, check_folder, describe_wait, marked, other_folder, this_node
+from soulsgraph_clusters.sessions.nodes import Mark, check_folder, marked, other_folder, this_node
+from soulsgraph_clusters.sessions.session import describe_wait
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
 
 #: Seconds between two reports of a job.

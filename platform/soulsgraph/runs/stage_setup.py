@@ -38,7 +38,7 @@ from soulsgraph_policies.learning.sampler import Transitions
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
 if TYPE_CHECKING:
-    from soulsgraph_clusters.fleet.gateway.process import FleetStage, Gateways
+    from soulsgraph_clusters.fleet.gateway.runner import FleetStage, Gateways
     from soulsgraph_clusters.fleet.protocol.settings import Fleet
 
 #: A replay keeps no journal small: it saves nothing.
@@ -125,8 +125,8 @@ class StageSetup:
         Raises:
             SoulsGraphError: if the journal or the checkpoint is damaged, or of another stage of the same name.
         """
-        from soulsgraph_clusters.fleet.gateway.process import FLEET
-        from soulsgraph_clusters.fleet.learner.learning import FleetDQN, JournalRunner
+        from soulsgraph_clusters.fleet.gateway.runner import FLEET
+        from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN, JournalRunner
         from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 
         found = read_key(self.run.stage_key(self.stage.checkpoint_name))
@@ -194,8 +194,8 @@ class StageSetup:
 
     def _sampled_by_fleet(self, gateways: Gateways) -> SkillDQNConfig:
         # Imported here, as below: gRPC and what belongs to it take a moment that a run in the simulator need not wait.
-        from soulsgraph_clusters.fleet.gateway.process import FLEET, GatewayRunner
-        from soulsgraph_clusters.fleet.learner.learning import FleetDQN
+        from soulsgraph_clusters.fleet.gateway.runner import FLEET, GatewayRunner
+        from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
 
         config, stage = self._config(FleetDQN), self._fleet_stage(gateways.fleet)
         stage.task(config)  # What no fleet can play is refused before anything starts.
@@ -204,7 +204,7 @@ class StageSetup:
         return config
 
     def _sampled_by_games(self, games: Sequence[GameSettings]) -> SkillDQNConfig:
-        from soulsgraph_clusters.fleet.learner.local_games import GAMES, LocalGamesDQN, LocalGamesRunner, LocalStage
+        from soulsgraph_clusters.fleet.learner.games import GAMES, LocalGamesDQN, LocalGamesRunner, LocalStage
 
         config, folder = self._config(LocalGamesDQN), self.run.games(self.stage.checkpoint_name).absolute()
         options, projects = self.run.plan.options, tuple(projects_of(skill.name for skill in self.skills).values())
@@ -215,7 +215,7 @@ class StageSetup:
         return config
 
     def _fleet_stage(self, fleet: Fleet) -> FleetStage:
-        from soulsgraph_clusters.fleet.gateway.process import FleetStage
+        from soulsgraph_clusters.fleet.gateway.runner import FleetStage
 
         plan, journal = self.run.plan, self.run.journal(self.stage.checkpoint_name).absolute()
         projects = tuple(projects_of(skill.name for skill in self.skills).values())

@@ -48,7 +48,7 @@ from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.checkpoint import read_training_state
 
 if TYPE_CHECKING:
-    from soulsgraph_clusters.fleet.gateway.process import Gateways
+    from soulsgraph_clusters.fleet.gateway.runner import Gateways
 
 _logger = logging.getLogger("soulsgraph")
 

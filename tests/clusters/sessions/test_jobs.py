@@ -11,7 +11,7 @@ import pytest
 
 from fakes.waiting import PATIENCE_S
 from soulsgraph_clusters.sessions.jobs import JOB, Job, JobError
-from soulsgraph_clusters.sessions.packages import PACKAGES, differing, file_digests, find_source, package_folders
+from soulsgraph_clusters.sessions.nodes import PACKAGES, differing, file_digests, find_source, package_folders
 
 
 @pytest.fixture

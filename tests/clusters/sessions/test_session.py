@@ -9,7 +9,7 @@ import pytest
 from fakes.clusters import LocalCluster
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.sessions.local_ray import free_port
-from soulsgraph_clusters.sessions.packages import find_source, package_folders
+from soulsgraph_clusters.sessions.nodes import find_source, package_folders
 from soulsgraph_clusters.sessions.session import ClusterError, _other_versions, check_cluster, check_session
 
 
@@ -217,12 +217,13 @@ def test_a_job_names_the_code_that_runs_and_refuses_another_copy(cluster, tmp_pa
 @pytest.mark.slow
 def test_nodes_with_the_same_packages_are_asked_once(cluster):
     code = (
-        "from soulsgraph_clusters.sessions import session as module\n"
-        f"with module.connect('{cluster.address}') as session:\n"
-        "    module.check_nodes(session)\n"
+        "from soulsgraph_clusters.sessions import nodes\n"
+        "from soulsgraph_clusters.sessions.session import connect\n"
+        f"with connect('{cluster.address}') as session:\n"
+        "    session.check_nodes()\n"
         "    print(len(session.examined))\n"
-        "    module.EXAMINED_WITHIN_S = 0.0\n"
-        "    module.check_nodes(session)"
+        "    nodes.EXAMINED_WITHIN_S = 0.0\n"
+        "    session.check_nodes()"
     )
     answer = _python(cluster, code)
     assert (answer.returncode, answer.stdout.strip()) == (0, "3"), answer.stderr

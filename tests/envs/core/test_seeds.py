@@ -59,7 +59,7 @@ _COUNTED = {
     "sampler.py Sampler._begin": "the same, in the numbers of the episodes",
     "admission.py Admission.task_for": "the number of a game's boot, which the head counts beside the journal",
     "client.py GameClient._start": "the plays of this boot",
-    "local_games.py LocalGamesRunner._game.order": "a number drawn for each process of a game",
+    "games.py LocalGamesRunner._game.order": "a number drawn for each process of a game",
     "rollout.py _retry_seeds": "the retries of a lane's start",
     "world.py StandInWorld._reset": "the loads of this process, whose seed is an option of its command",
 }

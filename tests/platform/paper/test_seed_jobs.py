@@ -22,7 +22,8 @@ from soulsgraph.paper.ray_runner import (
 )
 from soulsgraph.paper.study import REFERENCES, ReproductionFolder, Study
 from soulsgraph.runs.progress import Interruption
-from soulsgraph_clusters.sessions.session import Mark, connect, marked
+from soulsgraph_clusters.sessions.nodes import Mark, marked
+from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 

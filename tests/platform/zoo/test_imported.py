@@ -19,7 +19,7 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.stage_setup import StageSetup
 from soulsgraph.zoo import copy_agent
 from soulsgraph.zoo.exchange import import_stable_baselines
-from soulsgraph_clusters.fleet.gateway.process import FleetStage
+from soulsgraph_clusters.fleet.gateway.runner import FleetStage
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.sessions.session import Session

@@ -1,16 +1,20 @@
 """What a gateway decides: who may play and what, which chunks are learned from, and why the others are refused.
 
-Only the gateway beside the journal decides; others ask it (`relay`).
+Only the gateway beside the journal decides; others ask it (`coordinator`). At the end of the module: the queue in which
+chunks wait to be written.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
+from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +25,7 @@ from soulsgraph_clusters.fleet.protocol.messages import check_moments, decode_co
 from soulsgraph_clusters.fleet.protocol.settings import PC, FleetError, FleetSettings, rest_share
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.config import Where, read_file, read_value, to_json
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import whole_file
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_policies.agents.inference import Weights, weights_digest
@@ -38,7 +43,16 @@ _MOST_VERSIONS = 10_000
 #: A PC plays beside others while their latest chunks are younger.
 _PLAYS_S = 10.0
 _TICK_S = 0.1
-
+#: Chunks wait for each other so long before they are written together.
+GROUP_S = 0.05
+#: A journal that cannot be written is tried again after so long; PCs keep their chunks meanwhile.
+RETRY_AFTER_S = 1.0
+#: When a stage ends, what was received has so long to be written, unless the journal cannot be written.
+WRITE_WITHIN_S = 10.0
+#: Chunks received and not yet written, and their bytes; with more, the games' streams are not read on.
+MOST_WAITING, MOST_WAITING_BYTES = 1024, 64 * 2**20
+#: Latest chunks of which the queue's age is known.
+_MOST_AGES = 10_000
 
 #: Weights at one moment: their version, the modules' weights, and the decisions received of each that learns.
 Snapshot = tuple[int, Mapping[str, Weights], Mapping[str, int]]
@@ -49,14 +63,33 @@ ChunkGroup = Sequence[tuple[Connection, wire.Chunk]]
 Answers = list[tuple[Connection, wire.Acknowledgement]]
 
 
-class WeightsPublisher:
-    """The weights that one gateway has offered to games of a task, and for how long."""
+class ChunkSink(ABC):
+    """What a gateway needs of whoever takes its chunks, and the weights that it has offered, and for how long.
 
-    def __init__(self, task: StageTask) -> None:
-        self.task = task
+    `task` is what the games play in the `stage`. `admit` and `write` may block, and are called in any thread.
+    """
+
+    def __init__(self, stage: str, task: StageTask) -> None:
+        self.stage, self.task = stage, task
         self._versions: list[int] = []
         self._published_s: list[float] = []
         self._messages: dict[tuple[int, bool], bytes] = {}
+
+    @abstractmethod
+    def admit(self, connection: Connection) -> None:
+        """Let a game play; raises SoulsGraphError if it may not, or cannot now."""
+
+    @abstractmethod
+    def task_for(self, connection: Connection) -> wire.Task:
+        """Return what a game that was admitted is to play."""
+
+    @abstractmethod
+    def require_room(self, connection: Connection, chunk: wire.Chunk) -> None:
+        """Refuse a chunk of a PC with endless processes or gaps; raises FleetError."""
+
+    @abstractmethod
+    def write(self, group: ChunkGroup, now_s: float) -> Answers:
+        """Write chunks to the journal; return the acknowledgements, or raise SoulsGraphError and be asked again."""
 
     def published(self, version: int, now_s: float) -> None:
         """Note when a version of the weights went out."""
@@ -86,46 +119,17 @@ class WeightsPublisher:
         return (now_s - self._published_s[newer]) / _TICK_S if newer < len(self._versions) else 0.0
 
 
-class ChunkSink(Protocol):
-    """What a gateway needs of whoever takes its chunks; `admit` and `write` may block, and are called in any thread."""
-
-    #: What the games play.
-    task: StageTask
-
-    @property
-    def stage(self) -> str:
-        """The stage's name."""
-
-    def admit(self, connection: Connection) -> None:
-        """Let a game play; raises SoulsGraphError if it may not, or cannot now."""
-
-    def task_for(self, connection: Connection) -> wire.Task:
-        """Return what a game that was admitted is to play."""
-
-    def require_room(self, connection: Connection, chunk: wire.Chunk) -> None:
-        """Refuse a chunk of a PC with endless processes or gaps; raises FleetError."""
-
-    def published(self, version: int, now_s: float) -> None:
-        """Note when a version of the weights went out."""
-
-    def weights_message(self, snapshot: Snapshot, first: bool) -> bytes:
-        """Return the message of offered weights as it is sent."""
-
-    def write(self, group: ChunkGroup, now_s: float) -> Answers:
-        """Write chunks to the journal; return the acknowledgements, or raise SoulsGraphError and be asked again."""
-
-
 _TOO_MANY_BOOTS = (
     "{pc}: expected at most {most:,} processes of its games and gaps in their chunks in a stage, found more; look why "
     "they are started so often, and issue a token of another name for this PC."
 )
 
 
-class Admission(WeightsPublisher):
+class Admission(ChunkSink):
     """Take chunks of one stage into its journal; `seed` is the stage's. Its methods may be called in any thread."""
 
     def __init__(self, journal: Journal, task: StageTask, seed: int, settings: FleetSettings) -> None:
-        super().__init__(task)
+        super().__init__(journal.stage, task)
         self.journal, self._seed, self._settings = journal, seed, settings
         self._description = task.to_json()
         self._lanes = _LaneTable(journal.folder / "lanes.json")
@@ -137,11 +141,6 @@ class Admission(WeightsPublisher):
         self._frozen = b""
         #: Games that play through other gateways.
         self.elsewhere = OtherGateways()
-
-    @property
-    def stage(self) -> str:
-        """The stage's name."""
-        return self.journal.stage
 
     @property
     def named_pcs(self) -> tuple[str, ...]:
@@ -365,3 +364,101 @@ class _BootTable(_Table):
                 known = (*known, boot)
                 self._put(name, known)
             return known.index(boot)
+
+
+class ChunkQueue:
+    """Let chunks wait, and write those that came within a moment together, with one fsync.
+
+    `note` is called with why the journal cannot be written, and when it can be again. A game that plays frozen skills
+    by other weights counts as one that has none from then on: it is to be sent all.
+    """
+
+    def __init__(self, admission: ChunkSink, note: Callable[[str], None]) -> None:
+        self._admission, self._note = admission, note
+        self._waiting: asyncio.Queue[tuple[Connection, wire.Chunk, float]] = asyncio.Queue(MOST_WAITING)
+        self._bytes = 0
+        #: Whether chunks are taken, which is not so while a stage ends, and whether they are written: not between two.
+        self._takes, self._writes = asyncio.Event(), asyncio.Event()
+        self.begin_stage(admission)
+        #: Set while nothing can be written.
+        self._fails = asyncio.Event()
+        #: Seconds from a chunk's receipt until it is in the journal, of the latest chunks.
+        self.ages_s: deque[float] = deque(maxlen=_MOST_AGES)
+        #: Set whenever something was appended to the journal.
+        self.appended = threading.Event()
+
+    async def put(self, connection: Connection, chunk: wire.Chunk) -> None:
+        """Let a chunk wait to be written; where too much waits already, its game is not the one that is silent."""
+        connection.held = True
+        try:
+            await self._takes.wait()
+            while self._bytes > MOST_WAITING_BYTES:
+                await asyncio.sleep(GROUP_S)
+            await self._waiting.put((connection, chunk, time.monotonic()))
+            self._bytes += chunk.ByteSize()
+        finally:
+            connection.held, connection.heard_s = False, asyncio.get_running_loop().time()
+
+    async def write(self) -> None:
+        """Write what comes, and acknowledge it, until it is cancelled."""
+        try:
+            while True:
+                await self._write_group()
+        finally:
+            self._fails.set()
+
+    async def _write_group(self) -> None:
+        group = [await self._waiting.get()]
+        await asyncio.sleep(GROUP_S)
+        while not self._waiting.empty():
+            group.append(self._waiting.get_nowait())
+        answers = await self._written([(connection, chunk) for connection, chunk, _ in group])
+        self.appended.set()
+        now_s = time.monotonic()
+        self.ages_s.extend(now_s - received_s for _, _, received_s in group)
+        for connection, answer in answers:
+            connection.acknowledge(answer)
+            # What an earlier process played says nothing of this one.
+            if ALTERED in answer.refused and answer.boot == connection.hello.boot:
+                self._note(f"{connection.name}: expected frozen skills to play by the stage's weights, found others")
+                connection.weights_version = -1
+        for connection, chunk, _ in group:
+            if connection.refused:
+                connection.refuse(connection.refused)
+            self._bytes -= chunk.ByteSize()
+            self._waiting.task_done()
+
+    async def _written(
+        self, group: list[tuple[Connection, wire.Chunk]]
+    ) -> list[tuple[Connection, wire.Acknowledgement]]:
+        """Write a group, and try again while that fails."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._writes.wait()
+            try:
+                answers = await loop.run_in_executor(None, self._admission.write, group, loop.time())
+            except SoulsGraphError as error:
+                self._fails.set()
+                self._note(str(error))
+                await asyncio.sleep(RETRY_AFTER_S)
+                continue
+            if self._fails.is_set():
+                self._fails.clear()
+                self._note("the journal is written again")
+            return answers
+
+    async def end_stage(self) -> None:
+        """Wait until what came is acknowledged, or cannot be; that and what comes now waits for the next stage."""
+        self._takes.clear()
+        ends = [asyncio.create_task(end) for end in (self._waiting.join(), self._fails.wait())]
+        await asyncio.wait(ends, timeout=WRITE_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        self._writes.clear()
+        self._takes.set()
+
+    def begin_stage(self, admission: ChunkSink) -> None:
+        """Let this admission write what waits and what comes."""
+        self._admission = admission
+        self._takes.set()
+        self._writes.set()

@@ -19,7 +19,7 @@ from typing import TypeVar
 import ray
 from ray.exceptions import RayError
 
-from soulsgraph_clusters.fleet.gateway.admission import Admission, Answers, ChunkGroup, WeightsPublisher
+from soulsgraph_clusters.fleet.gateway.admission import Admission, Answers, ChunkGroup, ChunkSink
 from soulsgraph_clusters.fleet.gateway.connections import Connection, Player, check_alone
 from soulsgraph_clusters.fleet.gateway.gateway import STOP_WITHIN_S, Gateway
 from soulsgraph_clusters.fleet.gateway.status import Describer, GameStatus
@@ -28,7 +28,7 @@ from soulsgraph_clusters.fleet.protocol.messages import decode_weights
 from soulsgraph_clusters.fleet.protocol.security import Identity, Tokens, read_identity
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError, FleetSettings, read_drained, set_drained
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_clusters.sessions.restarting_actor import RestartingActor
+from soulsgraph_clusters.sessions.session import RestartingActor
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import temporary_folder
 from soulsgraph_policies.agents.projects import LoadedProject, take_over
@@ -268,12 +268,12 @@ def _answer(call: ray.ObjectRef, kind: type[T]) -> T:
     return answer
 
 
-class RelayAdmission(WeightsPublisher):
+class RelayAdmission(ChunkSink):
     """Let the gateway beside the journal decide and write."""
 
     def __init__(self, number: int, coordinator: RemoteCoordinator, start: StageStart) -> None:
-        super().__init__(StageTask.from_json(start.task))
-        self._number, self._coordinator, self.stage, self._attempt = number, coordinator, start.stage, start.attempt
+        super().__init__(start.stage, StageTask.from_json(start.task))
+        self._number, self._coordinator, self._attempt = number, coordinator, start.attempt
         self._tasks: dict[str, wire.Task] = {}
 
     def admit(self, connection: Connection) -> None:

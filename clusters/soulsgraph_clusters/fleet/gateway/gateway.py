@@ -2,7 +2,7 @@
 
 It runs in a thread of its own and never waits for learning. What arrives within a moment is written to the journal
 together, with one fsync. A game that is silent for `SILENT_AFTER_S` counts as lost. At the end of the module: how the
-head listens, and what it refuses at the door, which it asks before a stage too (`preflight`).
+head listens, what it refuses at the door, and the preflight before a stage, in which every game only says who it is.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from concurrent.futures import Future
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
 import grpc
 
-from soulsgraph_clusters.fleet.gateway.admission import ALTERED, ChunkSink, Snapshot
+from soulsgraph_clusters.fleet.gateway.admission import MOST_GAMES, WRITE_WITHIN_S, ChunkQueue, ChunkSink, Snapshot
 from soulsgraph_clusters.fleet.gateway.connections import Connection, Connections, Notes
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import (
@@ -49,23 +48,13 @@ from soulsgraph_clusters.fleet.protocol.settings import (
     digests,
     read_drained,
 )
-from soulsgraph_clusters.fleet.protocol.task import projects_of_hello, require_projects
+from soulsgraph_clusters.fleet.protocol.task import project_problem, projects_of_hello, require_projects
 from soulsgraph_envs.core.access import plain_host, split_address
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.machine import raise_open_files
 from soulsgraph_policies.agents.inference import Weights
 
-#: Chunks wait for each other so long before they are written together.
-GROUP_S = 0.05
-#: A journal that cannot be written is tried again after so long; PCs keep their chunks meanwhile.
-RETRY_AFTER_S = 1.0
-#: When a stage ends, what was received has so long to be written, unless the journal cannot be written.
-WRITE_WITHIN_S = 10.0
-#: Chunks received and not yet written, and their bytes; with more, the games' streams are not read on.
-MOST_WAITING, MOST_WAITING_BYTES = 1024, 64 * 2**20
-#: Latest chunks of which the queue's age is known.
-_MOST_AGES = 10_000
 #: Weights go out at most this often, the newest only.
 PUBLISH_EVERY_S = 1.0
 _WATCH_EVERY_S = 0.5
@@ -85,6 +74,9 @@ HELLO_WITHIN_S = 10.0
 #: Lanes of a game at most.
 MOST_LANES = 256
 _BOOT = re.compile(r"[0-9a-f]{8,32}")
+#: What a preflight answers, its streams at once, and the projects of one game that it shows.
+_WAIT = "the head looks who is there, and trains nothing yet"
+_MOST_STREAMS, _MOST_PROJECTS = 64, 20
 _REMEDY = "use the head's version of soulsgraph on the PC"
 SERVER_OPTIONS = [
     ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
@@ -447,104 +439,6 @@ class Gateway:
             self.notes.add(f"{who}: refused: {reason}")
 
 
-class ChunkQueue:
-    """Let chunks wait, and write those that came within a moment together, with one fsync.
-
-    `note` is called with why the journal cannot be written, and when it can be again. A game that plays frozen skills
-    by other weights counts as one that has none from then on: it is to be sent all.
-    """
-
-    def __init__(self, admission: ChunkSink, note: Callable[[str], None]) -> None:
-        self._admission, self._note = admission, note
-        self._waiting: asyncio.Queue[tuple[Connection, wire.Chunk, float]] = asyncio.Queue(MOST_WAITING)
-        self._bytes = 0
-        #: Whether chunks are taken, which is not so while a stage ends, and whether they are written: not between two.
-        self._takes, self._writes = asyncio.Event(), asyncio.Event()
-        self.begin_stage(admission)
-        #: Set while nothing can be written.
-        self._fails = asyncio.Event()
-        #: Seconds from a chunk's receipt until it is in the journal, of the latest chunks.
-        self.ages_s: deque[float] = deque(maxlen=_MOST_AGES)
-        #: Set whenever something was appended to the journal.
-        self.appended = threading.Event()
-
-    async def put(self, connection: Connection, chunk: wire.Chunk) -> None:
-        """Let a chunk wait to be written; where too much waits already, its game is not the one that is silent."""
-        connection.held = True
-        try:
-            await self._takes.wait()
-            while self._bytes > MOST_WAITING_BYTES:
-                await asyncio.sleep(GROUP_S)
-            await self._waiting.put((connection, chunk, time.monotonic()))
-            self._bytes += chunk.ByteSize()
-        finally:
-            connection.held, connection.heard_s = False, asyncio.get_running_loop().time()
-
-    async def write(self) -> None:
-        """Write what comes, and acknowledge it, until it is cancelled."""
-        try:
-            while True:
-                await self._write_group()
-        finally:
-            self._fails.set()
-
-    async def _write_group(self) -> None:
-        group = [await self._waiting.get()]
-        await asyncio.sleep(GROUP_S)
-        while not self._waiting.empty():
-            group.append(self._waiting.get_nowait())
-        answers = await self._written([(connection, chunk) for connection, chunk, _ in group])
-        self.appended.set()
-        now_s = time.monotonic()
-        self.ages_s.extend(now_s - received_s for _, _, received_s in group)
-        for connection, answer in answers:
-            connection.acknowledge(answer)
-            # What an earlier process played says nothing of this one.
-            if ALTERED in answer.refused and answer.boot == connection.hello.boot:
-                self._note(f"{connection.name}: expected frozen skills to play by the stage's weights, found others")
-                connection.weights_version = -1
-        for connection, chunk, _ in group:
-            if connection.refused:
-                connection.refuse(connection.refused)
-            self._bytes -= chunk.ByteSize()
-            self._waiting.task_done()
-
-    async def _written(
-        self, group: list[tuple[Connection, wire.Chunk]]
-    ) -> list[tuple[Connection, wire.Acknowledgement]]:
-        """Write a group, and try again while that fails."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._writes.wait()
-            try:
-                answers = await loop.run_in_executor(None, self._admission.write, group, loop.time())
-            except SoulsGraphError as error:
-                self._fails.set()
-                self._note(str(error))
-                await asyncio.sleep(RETRY_AFTER_S)
-                continue
-            if self._fails.is_set():
-                self._fails.clear()
-                self._note("the journal is written again")
-            return answers
-
-    async def end_stage(self) -> None:
-        """Wait until what came is acknowledged, or cannot be; that and what comes now waits for the next stage."""
-        self._takes.clear()
-        ends = [asyncio.create_task(end) for end in (self._waiting.join(), self._fails.wait())]
-        await asyncio.wait(ends, timeout=WRITE_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
-        for end in ends:
-            end.cancel()
-        self._writes.clear()
-        self._takes.set()
-
-    def begin_stage(self, admission: ChunkSink) -> None:
-        """Let this admission write what waits and what comes."""
-        self._admission = admission
-        self._takes.set()
-        self._writes.set()
-
-
 def handler_of(play: Any) -> Any:
     """Return the handler of a server whose every stream is answered by `play`, in bytes."""
     method = grpc.stream_stream_rpc_method_handler(play)
@@ -662,3 +556,97 @@ def host_of(peer: str) -> str:
         return plain_host(split_address(unquote(peer.partition(":")[2]))[0])
     except ValueError:
         return peer
+
+
+@dataclass(frozen=True)
+class GameReport:
+    """What one game said of itself; `problem` is why it could not play, empty if it could.
+
+    `projects` are those of own skills that it has, and `lacks` is why it could not play those of the head.
+    """
+
+    pc: str
+    game: str
+    version: str
+    driver: str
+    lanes: int
+    problem: str
+    projects: tuple[str, ...] = ()
+    lacks: str = ""
+
+
+class Preflight:
+    """Look who is there before a stage begins: listen where the fleet's gateway will, until it is closed.
+
+    `projects` are the digests of those with which every game's are compared, by name.
+
+    Raises:
+        FleetError: if it cannot listen there, or tokens or certificate cannot be used.
+    """
+
+    def __init__(self, fleet: Fleet, projects: Mapping[str, str] | None = None) -> None:
+        self._projects = projects or {}
+        self._settings, self._folder = fleet.settings, fleet.folder
+        self._tokens = Tokens(fleet.folder / fleet.settings.tokens)
+        self._answers: dict[tuple[str, str], GameReport] = {}
+        self._changed = threading.Condition()
+        self._server = grpc.server(ThreadPoolExecutor(_MOST_STREAMS), options=SERVER_OPTIONS)
+        self._server.add_generic_rpc_handlers((handler_of(self._answer),))
+        #: The port that it listens on.
+        credentials = credentials_of(read_identity(fleet.settings, fleet.folder))
+        self.port = bind(self._server, fleet.settings.listen, credentials)
+        self._server.start()
+
+    @property
+    def missing(self) -> Mapping[str, str]:
+        """The PCs of the fleet's file that have not answered, each with the reason as far as the head knows it."""
+        known, drained = self._tokens.names, read_drained(self._folder)
+        seen = {one.pc for one in self.answers}
+        reasons = {pc: "has no token" for pc in self._settings.pcs if pc not in known}
+        silent = {pc: "has not answered" for pc in self._settings.pcs if pc not in seen and pc not in drained}
+        return silent | reasons
+
+    @property
+    def answers(self) -> tuple[GameReport, ...]:
+        """The newest answer of every game, in the order of their names; of a PC's games the first `MOST_GAMES`."""
+        with self._changed:
+            return tuple(self._answers[key] for key in sorted(self._answers))
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something is heard, at most so long."""
+        with self._changed:
+            self._changed.wait(seconds)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.stop(0.5).wait()
+
+    def _answer(self, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        name = self._tokens.name_of(sent_token(context.invocation_metadata())) or ""
+        if not name:
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, UNKNOWN_TOKEN)
+        silent = threading.Timer(HELLO_WITHIN_S, context.cancel)
+        silent.start()
+        try:
+            first = next(messages, None)
+        finally:
+            silent.cancel()
+        # Cancelled or closed, a stream that said nothing ends here; whether it still counts as active is a race.
+        if first is None:
+            return
+        problem, hello = "", wire.Hello()
+        try:
+            hello = parse_message(wire.FromGame, first, "PC").hello
+            check_hello(hello, name, self._settings, host_of(context.peer()))
+        except FleetError as refusal:
+            problem = str(refusal)
+        game, version, driver = (plain(text) for text in (hello.game, hello.version, hello.driver))
+        with self._changed:
+            there = projects_of_hello(hello)
+            lacks = project_problem(self._projects, there)
+            named = tuple(there)[:_MOST_PROJECTS]
+            answer = GameReport(name, game, version, driver, min(hello.lanes, MOST_LANES), problem, named, lacks)
+            if (name, game) in self._answers or sum(pc == name for pc, _ in self._answers) < MOST_GAMES:
+                self._answers[name, game] = answer
+            self._changed.notify_all()
+        yield wire.ToGame(stop=wire.Stop(reason=problem or _WAIT, refused=bool(problem))).SerializeToString()

@@ -92,7 +92,7 @@ class Journal:
         self._segment_bytes, self._most_bytes = min(segment_bytes, most_bytes // 16), most_bytes
         self._reading = reading
         #: The chunks that it has, and those that it had before it was pruned.
-        self.deduplication = ChunkSet()
+        self.deduplication = Deduplication()
         #: Decisions by `PC/verdict`, since the journal began.
         self.decisions: Counter[str] = Counter()
         self.attempt = ""
@@ -284,7 +284,7 @@ class Journal:
             raise JournalError(path, f"the journal of {self.stage} {self.attempt}".rstrip(), f"that of {before.stage}")
         if not self.attempt:
             self.attempt, self.batch_shares = before.attempt, dict(before.batch_shares)
-            self.deduplication = ChunkSet(before)
+            self.deduplication = Deduplication(before)
             self.decisions.update(before.decisions)
 
     def _begin_segment(self) -> None:
@@ -406,8 +406,8 @@ class Ranges:
             self._lasts.insert(place, number)
 
 
-class ChunkSet:
-    """The chunks that were taken, as ranges of sequences by `pc/game/boot`; nothing is ever forgotten.
+class Deduplication:
+    """The chunks that were taken, so that none is twice: ranges of sequences by `pc/game/boot`, never forgotten.
 
     One thread adds; others may ask `has_room`.
     """

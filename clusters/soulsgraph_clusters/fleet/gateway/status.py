@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from soulsgraph_clusters.fleet.gateway.admission import Admission, WeightsPublisher
+from soulsgraph_clusters.fleet.gateway.admission import Admission, ChunkSink
 from soulsgraph_clusters.fleet.gateway.connections import Connection, Connections
 from soulsgraph_clusters.fleet.protocol.messages import LONGEST_NAME, MOST_COUNT, plain
 from soulsgraph_clusters.fleet.protocol.settings import LOST_EPISODES, RESET_S, State
@@ -262,7 +262,7 @@ class StatusWriter:
 class Describer:
     """Describe the games of one gateway; several threads may ask."""
 
-    def __init__(self, publisher: WeightsPublisher, connections: Connections) -> None:
+    def __init__(self, publisher: ChunkSink, connections: Connections) -> None:
         self._publisher, self._connections = publisher, connections
         #: What each game's process said in the window, and the last time before it.
         self._said: dict[tuple[str, str], Rates] = {}

@@ -17,9 +17,9 @@ from fakes.waiting import until
 from soulsgraph_clusters.fleet.actor import client
 from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, AT_ONCE, pause, pause_file, read_pause, resume
 from soulsgraph_clusters.fleet.actor.stream import PLAY, Head
-from soulsgraph_clusters.fleet.gateway import preflight as module
+from soulsgraph_clusters.fleet.gateway import gateway as module
 from soulsgraph_clusters.fleet.gateway.admission import SHARE, SHARE_SLACK
-from soulsgraph_clusters.fleet.gateway.preflight import Preflight
+from soulsgraph_clusters.fleet.gateway.gateway import Preflight
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import FromGame, Hello, ToGame
 from soulsgraph_clusters.fleet.protocol.messages import decode_columns
 from soulsgraph_clusters.fleet.protocol.security import Tokens, token_metadata, write_token_file

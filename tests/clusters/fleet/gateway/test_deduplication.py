@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soulsgraph_clusters.fleet.gateway import admission, journal
-from soulsgraph_clusters.fleet.gateway.journal import ChunkSet, Ranges
+from soulsgraph_clusters.fleet.gateway.journal import Deduplication, Ranges
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Before
 
 
@@ -36,7 +36,7 @@ _KEYS = st.tuples(
 
 @given(st.lists(_KEYS), st.integers(1, 8))
 def test_a_full_memory_takes_what_lies_beside_a_range_and_no_new_one(keys, most):
-    found, kept = ChunkSet(), set()
+    found, kept = Deduplication(), set()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(journal, "MOST_RANGES", most)
         for key in keys:
@@ -48,7 +48,7 @@ def test_a_full_memory_takes_what_lies_beside_a_range_and_no_new_one(keys, most)
                 found.add(key)
                 kept.add(key)
             found.write_to(before := Before())
-            found = ChunkSet(before)
+            found = Deduplication(before)
             assert {one for one in keys if one in found} == kept
 
 

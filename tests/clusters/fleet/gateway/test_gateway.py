@@ -14,7 +14,7 @@ from soulsgraph_clusters.fleet.actor.spool import Spool
 from soulsgraph_clusters.fleet.actor.stream import Stream
 from soulsgraph_clusters.fleet.gateway.admission import MALFORMED, OTHER_STAGE, SHARE, STALE
 from soulsgraph_clusters.fleet.gateway.journal import Journal
-from soulsgraph_clusters.fleet.gateway.process import read_chunk
+from soulsgraph_clusters.fleet.gateway.runner import read_chunk
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import encode_columns
 from soulsgraph_clusters.fleet.protocol.security import write_token_file

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fakes.waiting import PATIENCE_S, until
-from soulsgraph_clusters.fleet.gateway import gateway
+from soulsgraph_clusters.fleet.gateway import admission
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.protocol.settings import SILENT_AFTER_S
 from soulsgraph_envs.core.files import WriteError
@@ -144,7 +144,7 @@ def test_a_full_journal_acknowledges_nothing_until_it_is_pruned(open_door, colum
 @pytest.mark.parametrize(("limit", "most"), [("MOST_WAITING", 2), ("MOST_WAITING_BYTES", 20_000)])
 @pytest.mark.slow
 def test_a_game_whose_chunks_wait_for_room_is_not_silent(open_door, full, monkeypatch, limit, most):
-    monkeypatch.setattr(gateway, limit, most)
+    monkeypatch.setattr(admission, limit, most)
     door = open_door(journal=FullJournal)
     client = door.joined()
     full.set()
@@ -169,7 +169,7 @@ def test_a_gateway_ends_though_its_journal_cannot_be_written(open_door, full, mo
     client.send(door.chunk(1))
     door.wait_for_note("free some disk space")
     # It does not wait for that.
-    monkeypatch.setattr(gateway, "WRITE_WITHIN_S", PATIENCE_S)
+    monkeypatch.setattr(admission, "WRITE_WITHIN_S", PATIENCE_S)
     door.gateway.stop("the stage is over")
     until(client.ended.is_set, "the stream's end")
     assert client.got("acknowledgement") == []

@@ -9,7 +9,7 @@ import pytest
 
 from fakes.fleet_here import GatewayHere
 from fakes.waiting import PATIENCE_S, until
-from soulsgraph_clusters.fleet.gateway import admission, connections, gateway
+from soulsgraph_clusters.fleet.gateway import admission, connections
 from soulsgraph_clusters.fleet.gateway.coordinator import Coordinator, RelayGateway
 from soulsgraph_clusters.fleet.protocol.settings import State, set_drained
 from soulsgraph_clusters.sessions.local_ray import free_port
@@ -60,7 +60,7 @@ def test_a_chunk_that_comes_between_two_stages_is_refused_by_the_next_one(door):
 
 
 def test_what_a_stage_could_not_write_is_refused_by_the_next_one(door, monkeypatch):
-    monkeypatch.setattr(gateway, "RETRY_AFTER_S", 0.05)
+    monkeypatch.setattr(admission, "RETRY_AFTER_S", 0.05)
     client = door.joined()
 
     def full(records):
@@ -80,7 +80,7 @@ def test_what_a_stage_could_not_write_is_refused_by_the_next_one(door, monkeypat
 
 
 def test_what_is_being_written_as_a_stage_ends_is_in_its_journal_and_acknowledged(door, monkeypatch):
-    monkeypatch.setattr(gateway, "WRITE_WITHIN_S", 0.1)
+    monkeypatch.setattr(admission, "WRITE_WITHIN_S", 0.1)
     client, append, slow = door.joined(), door.journal.append, threading.Event()
 
     def appended(records):

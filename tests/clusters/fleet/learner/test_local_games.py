@@ -17,7 +17,7 @@ from soulsgraph_clusters.fleet.actor import host
 from soulsgraph_clusters.fleet.actor.local_game import PlayReport, read_message, write_message
 from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, AT_ONCE, pause, resume
 from soulsgraph_clusters.fleet.gateway.status import read_status, status_of
-from soulsgraph_clusters.fleet.learner.local_games import LOST_STEPS, PLAYED
+from soulsgraph_clusters.fleet.learner.games import LOST_STEPS, PLAYED
 from soulsgraph_clusters.fleet.protocol.settings import State
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -143,7 +143,7 @@ def test_a_killed_game_is_started_again_while_the_other_plays_on_and_every_step_
 
 @pytest.mark.slow
 def test_a_frozen_game_is_named_and_plays_on_when_it_can(build, lines, monkeypatch):
-    monkeypatch.setattr("soulsgraph_clusters.fleet.learner.local_games.SILENT_AFTER_S", 2.0)
+    monkeypatch.setattr("soulsgraph_clusters.fleet.learner.games.SILENT_AFTER_S", 2.0)
     algorithm = build(GAMES[:1])
     algorithm._iteration_end = 10**9
     play(algorithm, 50)

@@ -11,7 +11,7 @@ from fakes.waiting import until
 from soulsgraph.project import begin_project
 from soulsgraph_clusters.fleet.actor import client
 from soulsgraph_clusters.fleet.actor.stream import Head
-from soulsgraph_clusters.fleet.gateway.preflight import Preflight
+from soulsgraph_clusters.fleet.gateway.gateway import Preflight
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Hello
 from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetSettings

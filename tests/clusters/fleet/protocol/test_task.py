@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph_clusters.fleet.gateway.process import FleetStage
-from soulsgraph_clusters.fleet.learner.learning import FleetDQN
+from soulsgraph_clusters.fleet.gateway.runner import FleetStage
+from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError

@@ -7,8 +7,8 @@ from contextlib import closing
 import pytest
 
 from fakes.fleet_here import played_for
-from soulsgraph_clusters.fleet.gateway.process import FLEET, FleetStage, GatewayRunner, Gateways
-from soulsgraph_clusters.fleet.learner.learning import FleetDQN
+from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetStage, GatewayRunner, Gateways
+from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_clusters.sessions.session import connect

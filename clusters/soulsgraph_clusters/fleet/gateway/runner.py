@@ -32,17 +32,8 @@ from soulsgraph_clusters.fleet.protocol.security import ends_soon
 from soulsgraph_clusters.fleet.protocol.settings import HELD_FOR_S, Fleet, FleetError
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.sessions.head import ClusterAwayError
-from soulsgraph_clusters.sessions.session import (
-    Mark,
-    Session,
-    check_nodes,
-    check_own_node,
-    marked,
-    other_folder,
-    place_gateway,
-    place_relays,
-    this_node,
-)
+from soulsgraph_clusters.sessions.nodes import Mark, check_own_node, marked, other_folder, this_node
+from soulsgraph_clusters.sessions.session import Session, place_gateway, place_relays
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_policies.agents.inference import Weights
@@ -239,9 +230,9 @@ class Gateways:
         """Return the process that writes the journal; the first call starts it, and the further gateways.
 
         Raises:
-            ClusterError: as `check_nodes` and `place_relays`.
+            ClusterError: as `Session.check_nodes` and `place_relays`.
         """
-        check_nodes(self._session)
+        self._session.check_nodes()
         if self._process is None:
             self._relays = Relays(place_relays(self.fleet.relays, self._session))
             # Ray starts one that died; the driver then lets it begin the stage again.

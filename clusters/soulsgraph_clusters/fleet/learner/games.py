@@ -1,7 +1,8 @@
-"""Train in games of this machine: each plays in a process of its own, and hands over what it played as arrays.
+"""Train in the games of a file: those of this machine, or of a Ray cluster's game PCs.
 
-Nothing of it is kept on disk. What was played since the latest checkpoint is lost with a run that is killed, and
-counted when the run goes on.
+On this machine each plays in a process of its own, and hands over what it played as arrays. Nothing of it is kept on
+disk. What was played since the latest checkpoint is lost with a run that is killed, and counted when the run goes on.
+In a cluster they are a fleet of the run's own: an actor on each game PC plays one.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import ray
 
-from soulsgraph_clusters.fleet.actor.host import END_WITHIN_S, keep_playing
+from soulsgraph_clusters.fleet.actor.host import END_WITHIN_S, HostOptions, keep_playing, playing
 from soulsgraph_clusters.fleet.actor.local_game import (
     OPENING,
     FinishFight,
@@ -42,14 +44,18 @@ from soulsgraph_clusters.fleet.gateway.status import (
     status_of,
     write_status,
 )
-from soulsgraph_clusters.fleet.learner.rounds import RealTimeDQN
-from soulsgraph_clusters.fleet.protocol.settings import SILENT_AFTER_S, State
+from soulsgraph_clusters.fleet.learner.algorithm import RealTimeDQN
+from soulsgraph_clusters.fleet.protocol.security import Tokens, make_certificates, write_file, write_token_file
+from soulsgraph_clusters.fleet.protocol.settings import PC, SILENT_AFTER_S, Fleet, FleetSettings, State
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.sessions.local_ray import free_port
+from soulsgraph_clusters.sessions.session import RestartingActor, Session, find_places
+from soulsgraph_envs.core.access import PRIVATE, is_loopback, join_address
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import WriteError, make_folder, writing
+from soulsgraph_envs.core.files import WriteError, make_folder, temporary_folder, writing
 from soulsgraph_envs.core.machine import boot_id, uptime_s
 from soulsgraph_envs.core.seeds import derive_seeds
-from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.realtime.link import GameSettings, load_games, save_game
 from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_policies.agents.inference import Weights, weights_digest
 from soulsgraph_policies.agents.projects import LoadedProject, loaded_projects
@@ -71,6 +77,10 @@ _ENDED = "process ended"
 #: The counts of steps in a status: played in all, learned from, and played by runs that were killed since a checkpoint.
 PLAYED, LEARNED, LOST_STEPS = f"{HERE}/played", f"{HERE}/learned", f"{HERE}/lost"
 
+#: An actor that cannot play is asked again after so long.
+_TRY_EVERY_S = 30.0
+#: A game's process has its own time to end, and a moment more.
+_ACTOR_ENDS_WITHIN_S = END_WITHIN_S + 10.0
 #: Not by -m: what is handed over would be of a module __main__.
 _PROGRAM = "import sys; from soulsgraph_clusters.fleet.actor.local_game import main; sys.exit(main())"
 
@@ -502,3 +512,74 @@ class LocalGamesDQN(RealTimeDQN):
         super().set_training_state(state)
         counts = counts or {"taken": self.decisions}
         self.taken, self.lost = int(counts["taken"]), int(counts.get("lost", 0))
+
+
+@contextmanager
+def games_of_cluster(file: Path, session: Session, game_pcs: int) -> Iterator[Fleet]:
+    """Play the games of a file in a cluster for one run, and yield the fleet that they are.
+
+    Every game is played by a Ray actor on a game PC, a single one by `game_pcs` of them; actors beyond the present game
+    PCs wait for further ones. They know the projects that are installed there.
+
+    Raises:
+        SoulsGraphError: if the games' file cannot be used.
+        ClusterError: if the cluster has no place for a game.
+    """
+    games = load_games(file)
+    if len(games) == 1:
+        games *= max(game_pcs, 1)
+    _, resources = find_places(len(games), session)
+    host = ray.util.get_node_ip_address()
+    with temporary_folder("soulsgraph-fleet-") as temporary, ExitStack() as stack:
+        # A folder of tokens is locked while they are written; the temporary one is locked by its process already.
+        (folder := temporary / "fleet").mkdir(0o700)
+        certificate, key, ca = "", "", b""
+        if not is_loopback(host):
+            made = make_certificates(folder, [host])
+            certificate, key, ca = made.certificate.name, made.key.name, made.ca.read_bytes()
+        names = [f"game-pc-{number}" for number in range(1, len(games) + 1)]
+        pcs = dict.fromkeys(names, PC())
+        settings = FleetSettings(join_address(host, free_port(host)), certificate=certificate, key=key, pcs=pcs)
+        tokens = Tokens(folder / settings.tokens)
+        # A game PC that comes back, or another, takes the place of one that was lost.
+        actor = ray.remote(max_restarts=-1, max_concurrency=2, num_cpus=1, resources=resources)(GameHost)
+        for name, game in zip(names, games, strict=True):
+            own = actor.remote(settings.listen, tokens.issue(name), ca, game)
+            stack.callback(RestartingActor(name, own, _TRY_EVERY_S, _ACTOR_ENDS_WITHIN_S).end)
+        yield Fleet(settings, folder)
+
+
+class GameHost:
+    """Play one game of a Ray cluster's game PC for the head, in a process of the game's own.
+
+    The game's process ends with the actor, however it ends.
+    """
+
+    def __init__(self, head: str, token: str, ca: bytes, game: GameSettings) -> None:
+        self._head, self._token, self._ca, self._game = head, token, ca, game
+        self._stopped = threading.Event()
+
+    def is_placed(self) -> bool:
+        """Return that the actor runs."""
+        return True
+
+    def play(self) -> None:
+        """Play until `stop`.
+
+        Raises:
+            SoulsGraphError: if this machine cannot play the game.
+        """
+        with temporary_folder("soulsgraph-game-") as folder:
+            authority = folder / "ca.pem" if self._ca else None
+            if authority is not None:
+                write_file(authority, self._ca, PRIVATE)
+            write_token_file(folder / "token", self._token)
+            save_game(folder / "games.toml", self._game)
+            options = HostOptions(self._head, folder / "token", folder / "games.toml", authority, folder / "spool")
+            # Ray keeps what is printed in the node's logs.
+            with playing(options, print):
+                self._stopped.wait()
+
+    def stop(self) -> None:
+        """End `play`."""
+        self._stopped.set()

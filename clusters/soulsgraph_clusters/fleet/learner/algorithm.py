@@ -1,14 +1,17 @@
-"""The learner of a fleet's stage: rounds of whole chunks in the journal's order, whatever arrives together.
+"""The RLlib algorithms of games in real time, which never wait: rounds of whole chunks, as they come.
 
-What is learned depends on the journal alone: the same journal, read in one process by a `JournalRunner`, leads to the
-same weights.
+A fleet's come from the stage's journal, in its order, whatever arrives together: what is learned depends on the journal
+alone, and the same journal, read in one process by a `JournalRunner`, leads to the same weights.
 """
 
 from __future__ import annotations
 
+import gc
 import logging
+import math
 import time
-from collections import Counter
+from abc import abstractmethod
+from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -17,9 +20,9 @@ from typing import Any
 import numpy as np
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
-from soulsgraph_clusters.fleet.gateway.gateway import STOP_WITHIN_S
+from soulsgraph_clusters.fleet.gateway.gateway import PUBLISH_EVERY_S, STOP_WITHIN_S
 from soulsgraph_clusters.fleet.gateway.journal import JOURNALED, Journal
-from soulsgraph_clusters.fleet.gateway.process import (
+from soulsgraph_clusters.fleet.gateway.runner import (
     FLEET,
     MOST_RECORDS,
     FleetStage,
@@ -27,18 +30,19 @@ from soulsgraph_clusters.fleet.gateway.process import (
     JournalSlice,
     read_chunk,
 )
-from soulsgraph_clusters.fleet.gateway.status import decisions_of
-from soulsgraph_clusters.fleet.learner.rounds import RealTimeDQN
+from soulsgraph_clusters.fleet.gateway.status import FleetStatus, decisions_of
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.protocol.settings import rest_share
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_policies.agents.inference import weights_digest
+from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.env_runners import ChunkRunner
 from soulsgraph_policies.learning.replay import ReplayBuffer
 from soulsgraph_policies.learning.sampler import Chunk
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
-_logger = logging.getLogger("soulsgraph")
+#: Seconds until it is reported that no game is connected, and how many games that do not play an error names.
+_SAY_AFTER_S, _SHOWN = 5.0, 3
 #: A gateway that cannot be asked is asked again after so long.
 _RETRY_AFTER_S = 0.5
 #: A journal that was read to its end is read on after so long: a call costs driver and gateway some milliseconds, and
@@ -48,6 +52,121 @@ _FETCH_EVERY_S = 0.2
 _RELAYS_EVERY_S, _ANSWER_WITHIN_S = 0.1, 2.0
 #: A gateway that died is asked whether it is back at most this often: asking a dead one takes time.
 _PROBE_PERIOD_S = 1.0
+
+_logger = logging.getLogger("soulsgraph")
+
+
+class RealTimeDQN(SkillDQN):
+    """Train from what games in real time played: `_fetch` brings it.
+
+    A round is the shortest run of whole chunks that brings a module `decisions_per_round` decisions, or all that its
+    budget lacks. What is left of a budget's last chunk, and what comes after it, is surplus.
+    """
+
+    makes_runners = True
+    #: Who plays, and what to do where nobody does, as errors say it.
+    players, remedy = "games", "let the games play"
+    #: The stage fails after so long without a game that plays.
+    alone_for_s = 300.0
+
+    def setup(self, config: Any) -> None:
+        """Build the learner and what brings it the games' chunks."""
+        #: Chunks that no round took yet, None for one that is not learned from, and what each takes in a journal.
+        self._fetched: deque[tuple[Chunk | None, int]] = deque()
+        self._sent_s, self._last_chunk_s = -math.inf, time.monotonic()
+        #: Whether it was reported that no game is connected.
+        self._waits = False
+        #: How the games did when it was last asked for.
+        self.status: FleetStatus | None = None
+        super().setup(config)
+        # What is frozen is never collected, so as long as the stage lasts.
+        gc.collect()
+        gc.freeze()
+
+    def cleanup(self) -> None:
+        """Stop the runners and the learner."""
+        gc.unfreeze()
+        super().cleanup()
+
+    @abstractmethod
+    def _fetch(self) -> int:
+        """Append what came to `_fetched`, after a moment if there is nothing; return the count of chunks."""
+
+    def _took(self, taken: Sequence[tuple[Chunk | None, int]]) -> None:
+        """Note what a round is made of."""
+
+    def training_step(self) -> None:
+        """Run every round that is complete, at most to the end of the iteration; fetch first where none is."""
+        self._send_unsent()
+        received, fetched = 0, 0
+        if not (taken := self._next_round()):
+            fetched, taken = self._fetch(), self._next_round()
+        while taken:
+            received += self._round(taken)
+            more = self.decisions < self._iteration_end and not self.checkpoint_due
+            taken = self._next_round() if more else []
+        self._wait_for_games(received + fetched > 0)
+        self._log_sampling(received)
+        if self.stop_requested() or self.checkpoint_due:
+            self._set_iteration(0)
+
+    def _next_round(self) -> list[Chunk]:
+        """Take the next round's chunks; none while it is not complete."""
+        counts = dict.fromkeys(self.training, 0)
+        needed = {
+            name: min(self.config.decisions_per_round, one.hyperparameters.budget - one.decisions)
+            for name, one in self.training.items()
+        }
+        for place, (chunk, _) in enumerate(self._fetched):
+            for name, part in (chunk.transitions if chunk else {}).items():
+                counts[name] = counts.get(name, 0) + len(part)
+            if any(counts[name] >= most > 0 for name, most in needed.items()) or not needed:
+                taken = [self._fetched.popleft() for _ in range(place + 1)]
+                self._took(taken)
+                return [chunk for chunk, _ in taken if chunk is not None]
+        return []
+
+    def _require_size(self, chunk: Chunk) -> None:
+        """Take chunks of any size: games do not wait for a round."""
+
+    def _send_unsent(self) -> None:
+        """Send weights on once a second, as games get them: a call for each round would take longer."""
+        now = time.monotonic()
+        if self._unsent and now - self._sent_s >= PUBLISH_EVERY_S:
+            self._send_state(self._state_of(sorted(self._unsent)))
+            self._unsent.clear()
+            self._sent_s = now
+
+    def _send_state(self, state: dict[str, Any]) -> None:
+        self._runner.set_state(state)
+
+    def _wait_for_games(self, something: bool) -> None:
+        now, games = time.monotonic(), () if self.status is None else self.status.games
+        if something or any(game.is_put_aside for game in games):
+            self._last_chunk_s, self._waits = now, False
+        elif now - self._last_chunk_s > self.alone_for_s:
+            found = "; ".join(f"{game.name} is {game.state}{game.note and f', {game.note}'}" for game in games[:_SHOWN])
+            raise UnavailableError(
+                f"{self.players}: expected a game that plays, found none for {self.alone_for_s:g} s"
+                f"{found and f' ({found})'}; {self.remedy}, and resume the run."
+            )
+        elif now - self._last_chunk_s > _SAY_AFTER_S and not (self._waits or self.live_runners):
+            self._waits = True
+            _logger.warning(
+                "%s: no game is connected; one is waited for, for %g s at most", self._title, self.alone_for_s
+            )
+
+    def runner_metrics(self) -> dict[str, dict[str, float]]:
+        """Return how every game does, and for each PC what became of the decisions that came."""
+        if self.status is None:
+            return {}
+        # Who sent no known token is named by an address, which no PC's name can be: it is on the page alone.
+        named = [game for game in self.status.games if not {".", ":"} & {*game.name.partition("/")[0]}]
+        metrics = {f"fleet/{game.name}": game.metrics for game in named}
+        for key, count in self.status.decisions.items():
+            pc, _, verdict = key.partition("/")
+            metrics.setdefault(f"fleet/{pc}", {})[f"decisions/{verdict}"] = float(count)
+        return metrics
 
 
 class FleetDQN(RealTimeDQN):
