@@ -20,8 +20,8 @@ from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, UNFINISHED, Spool
 from soulsgraph_clusters.fleet.actor.stream import Head, Stream
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import MOST_DECISIONS, decode_weights, encode_columns, write_moments
-from soulsgraph_clusters.fleet.protocol.settings import LOST_EPISODES, PROTOCOL, RESET_S, State, digests
-from soulsgraph_clusters.fleet.protocol.task import StageTask, projects_in_hello
+from soulsgraph_clusters.fleet.protocol.settings import LOST_EPISODES, RESET_S, State
+from soulsgraph_clusters.fleet.protocol.task import StageTask, make_hello
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.games.opening import make_game, open_game
@@ -75,17 +75,8 @@ class GameClient:
         machine: str = "",
     ) -> None:
         self._settings, self._spool, self._report, self._pause_file = settings, spool, report, pause_file
-        hello = wire.Hello(
-            protocol=PROTOCOL,
-            version=version,
-            game=game,
-            boot=spool.boot,
-            driver=settings.driver,
-            lanes=settings.lanes,
-            digests=digests() | projects_in_hello(),
-            machine=machine,
-            reads_acknowledged=True,
-        )
+        own = {"version": version, "boot": spool.boot, "machine": machine, "reads_acknowledged": True}
+        hello = make_hello(game, settings.driver, settings.lanes, **own)
         self._stream = Stream(head, hello, spool, self._health, self._take, report)
         self._inbox: list[wire.ToGame] = []
         self._arrived = threading.Condition()

@@ -1,15 +1,17 @@
 """Play a PC's games for a head, each in a process of its own that is started again when it ends.
 
-This module is also the program of such a process: its order comes as one JSON line on standard input, and it ends,
+This module is also the program of such a process: its order comes on standard input, and it ends,
 every key released, when that closes, however its parent ended.
 """
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -23,9 +25,9 @@ from soulsgraph_clusters.fleet.actor.stream import CHECK, NOBODY, PLAY, Head, de
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import parse_message
 from soulsgraph_clusters.fleet.protocol.security import channel_credentials, read_token_file, token_metadata
-from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, digests
+from soulsgraph_clusters.fleet.protocol.settings import FleetError
 from soulsgraph_envs.core.access import by_proxy, is_loopback, split_address
-from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_value, to_json, to_table
+from soulsgraph_envs.core.config import Between, Where, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.machine import raise_open_files, user_folder
@@ -118,24 +120,13 @@ class HostOptions:
 class _Order:
     """What one game's process is to do: `game` is the place in the games' file, counted from 1, and its name.
 
-    `projects` are folders of projects to load, beside those that are installed.
+    `options` are those of the whole PC, `projects` folders of projects to load, beside those that are installed.
     """
 
-    head: str
-    token_file: str
-    games: str
-    ca: str
-    spool: str
-    spool_mb: int
+    options: HostOptions
     game: int
-    machine: str = ""
-    projects: Sequence[str] = ()
-
-    @property
-    def options(self) -> HostOptions:
-        """The options of the whole PC."""
-        ca = Path(self.ca) if self.ca else None
-        return HostOptions(self.head, Path(self.token_file), Path(self.games), ca, Path(self.spool), self.spool_mb)
+    machine: str
+    projects: Sequence[Path] = ()
 
 
 def ask(options: HostOptions, address: str = "", game: str = "1", settings: GameSettings | None = None) -> str:
@@ -145,21 +136,13 @@ def ask(options: HostOptions, address: str = "", game: str = "1", settings: Game
         FleetError: if it may not, or nothing answers.
     """
     # Imported here, as in `load_projects`: a help text need not wait for it.
-    from soulsgraph_clusters.fleet.protocol.task import projects_in_hello
+    from soulsgraph_clusters.fleet.protocol.task import make_hello
 
     head = options.connection()
     address = address or options.addresses[0]
     channel = head.channel(address)
     driver, lanes = ("", 1) if settings is None else (settings.driver, settings.lanes)
-    hello = wire.Hello(
-        protocol=PROTOCOL,
-        version=installed_version(),
-        game=game,
-        driver=driver,
-        lanes=lanes,
-        digests=digests() | projects_in_hello(),
-        only_asks=True,
-    )
+    hello = make_hello(game, driver, lanes, version=installed_version(), only_asks=True)
     try:
         play = channel.stream_stream(PLAY, wire.FromGame.SerializeToString)
         asked = play(iter([wire.FromGame(hello=hello)]), timeout=ASK_WITHIN_S, metadata=token_metadata(head.token))
@@ -190,52 +173,90 @@ def _refusal(head: Head, error: Any) -> str:
     return f"{where}: expected a head that takes this PC, found: {found}; {remedy}."
 
 
-def keep_playing(play: Callable[[], tuple[int, str]], say: Callable[[str], None], stopping: threading.Event) -> None:
-    """Play a game again whenever its process has ended, after a wait, until `stopping` is set.
+class KeptProcess(ABC):
+    """Keep the process of one game running: started again whenever it ended, after a wait, until `stop`.
 
-    `play` runs a process to its end, and returns its code, and why it refused to play.
+    `show` gets each line about it.
     """
-    wait_s, longest_s = RESTART_AFTER_S
-    said = ""
-    while not stopping.is_set():
-        began_s, refusal = time.monotonic(), ""
-        try:
-            code, refusal = play()
-            end = f"its process ended with code {code}"
-        except (OSError, ValueError) as error:
-            end = f"expected a process that plays it, found: {error}"
-        if stopping.is_set():
-            return
-        if refusal:
-            # Once: it is the same each time, until a person does something about it.
-            if refusal != said:
-                say(f"{refusal.rstrip('.')}; it is tried again every {longest_s:g} s")
-            wait_s, said = longest_s, refusal
-        else:
-            wait_s = RESTART_AFTER_S[0] if said or time.monotonic() - began_s > _STEADY_S else wait_s
-            say(f"{end}; it is started again in {wait_s:g} s")
-            said = ""
-        stopping.wait(wait_s)
-        wait_s = min(2 * wait_s, longest_s)
 
-
-class GameProcess:
-    """Keep the process of one game running; `report` gets each line that it prints."""
-
-    def __init__(self, order: _Order, report: Callable[[str], None]) -> None:
-        self._order, self._report = order, report
+    def __init__(self, name: str, show: Callable[[str], None]) -> None:
+        self._show = show
         self._stopping = threading.Event()
-        self._process: subprocess.Popen[str] | None = None
-        self._lock = threading.Lock()
-        self._thread = threading.Thread(
-            target=lambda: keep_playing(self._play, self._say, self._stopping), name=f"game {order.game}", daemon=True
-        )
+        self._process: subprocess.Popen[Any] | None = None
+        self._thread = threading.Thread(target=self._keep, name=name, daemon=True)
         self._thread.start()
 
     @property
     def pid(self) -> int:
         """The id of the process that plays now; 0 between two of them."""
         return 0 if self._process is None or self._process.poll() is not None else self._process.pid
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ask the process to end; `join` waits for it."""
+
+    def join(self) -> None:
+        """Wait until the process has ended, and kill it if it takes too long."""
+        self._thread.join(END_WITHIN_S)
+        if self._thread.is_alive() and self._process is not None:
+            self._process.kill()
+            self._thread.join()
+
+    @abstractmethod
+    def _play(self) -> tuple[int, str]:
+        """Run the process to its end; return its code, and why it refused to play."""
+
+    def _say(self, line: str) -> None:
+        # A game is played although nobody can read about it.
+        with suppress(OSError, ValueError):
+            self._show(line)
+
+    def _start(self, *program: str, **text: str) -> subprocess.Popen[Any]:
+        """Start a program of Python's, its input and output being ours."""
+        self._process = subprocess.Popen(
+            # -P: what lies in the present folder is none of our modules. A path that is printed may hold any
+            # character, of which Windows' own encodings lack most.
+            [sys.executable, "-P", "-X", "utf8", *program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # Ctrl-C is for the parent, which ends its games in order.
+            start_new_session=sys.platform != "win32",
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+            **text,
+        )
+        return self._process
+
+    def _keep(self) -> None:
+        wait_s, longest_s = RESTART_AFTER_S
+        said = ""
+        while not self._stopping.is_set():
+            began_s, refusal = time.monotonic(), ""
+            try:
+                code, refusal = self._play()
+                end = f"its process ended with code {code}"
+            except (OSError, ValueError) as error:
+                end = f"expected a process that plays it, found: {error}"
+            if self._stopping.is_set():
+                return
+            if refusal:
+                # Once: it is the same each time, until a person does something about it.
+                if refusal != said:
+                    self._say(f"{refusal.rstrip('.')}; it is tried again every {longest_s:g} s")
+                wait_s, said = longest_s, refusal
+            else:
+                wait_s = RESTART_AFTER_S[0] if said or time.monotonic() - began_s > _STEADY_S else wait_s
+                self._say(f"{end}; it is started again in {wait_s:g} s")
+                said = ""
+            self._stopping.wait(wait_s)
+            wait_s = min(2 * wait_s, longest_s)
+
+
+class GameProcess(KeptProcess):
+    """Keep the process of one game of a host running; `report` gets each line that it prints."""
+
+    def __init__(self, order: _Order, report: Callable[[str], None]) -> None:
+        self._order, self._lock = order, threading.Lock()
+        super().__init__(f"game {order.game}", report)
 
     def stop(self) -> None:
         """Ask the process to end; `join` waits for it."""
@@ -246,44 +267,21 @@ class GameProcess:
                 with suppress(OSError):
                     self._process.stdin.close()
 
-    def join(self) -> None:
-        """Wait until the process has ended, and kill it if it takes too long."""
-        self._thread.join(END_WITHIN_S)
-        if self._thread.is_alive() and self._process is not None:
-            self._process.kill()
-            self._thread.join()
-
-    def _say(self, line: str) -> None:
-        # A game is played although nobody can read about it.
-        with suppress(OSError, ValueError):
-            self._report(line)
-
     def _play(self) -> tuple[int, str]:
-        """Run the process to its end; return its code, and why it refused to play."""
         with self._lock:
             if self._stopping.is_set():
                 return 0, ""
-            self._process = subprocess.Popen(
-                # A path that it prints may hold any character, of which Windows' own encodings lack most.
-                [sys.executable, "-P", "-X", "utf8", "-m", __name__],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                encoding="utf-8",
-                errors="replace",
-                # Ctrl-C is for the parent, which ends its games in order.
-                start_new_session=sys.platform != "win32",
-                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-            )
-            assert self._process.stdin is not None
+            process = self._start("-m", __name__, encoding="utf-8", errors="replace")
+            assert process.stdin is not None
             # A process that ended at once is reported with its code.
             with suppress(BrokenPipeError):
-                self._process.stdin.write(to_json(to_table(self._order)) + "\n")
-                self._process.stdin.flush()
-        assert self._process.stdout is not None
+                pickle.dump(self._order, process.stdin.buffer)
+                process.stdin.flush()
+        assert process.stdout is not None
         error = ""
         # Its pipes are closed behind it.
-        with self._process as process:
-            for line in self._process.stdout:
+        with process:
+            for line in process.stdout:
                 if line.startswith(_ERROR):
                     error = line.rstrip("\n")
                 else:
@@ -349,12 +347,12 @@ def playing(options: HostOptions, report: Callable[[str], None], projects: Seque
 
         return report_one
 
-    paths = (str(path.absolute()) if path else "" for path in (options.token_file, options.games, options.ca))
-    token_file, file, ca = paths
-    machine = machine_id(options.spool)
-    whole = _Order(options.head, token_file, file, ca, str(options.spool), options.spool_mb, 1, machine)
-    whole = replace(whole, projects=tuple(str(folder.absolute()) for folder in projects))
-    processes = [GameProcess(replace(whole, game=number), reporter(number)) for number in range(1, len(games) + 1)]
+    token_file, file, ca = (path and path.absolute() for path in (options.token_file, options.games, options.ca))
+    ca = None if options.ca is None else options.ca.absolute()
+    options = replace(options, token_file=options.token_file.absolute(), games=options.games.absolute(), ca=ca)
+    machine, folders = machine_id(options.spool), [folder.absolute() for folder in projects]
+    numbers = range(1, len(games) + 1)
+    processes = [GameProcess(_Order(options, number, machine, folders), reporter(number)) for number in numbers]
     try:
         yield
     finally:
@@ -370,13 +368,12 @@ def main() -> None:
     from soulsgraph_clusters.fleet.actor.client import GameClient
     from soulsgraph_clusters.fleet.actor.spool import Spool, pause_file
 
-    where = Where("order")
-    order = read_table(_Order, parse(sys.stdin.readline(), "JSON", where), where)
+    order: _Order = pickle.load(sys.stdin.buffer)
     options, game = order.options, order.game
     stopped = threading.Event()
 
     def wait_for_the_end() -> None:
-        sys.stdin.read()
+        sys.stdin.buffer.read()
         stopped.set()
 
     threading.Thread(target=wait_for_the_end, daemon=True).start()
@@ -390,7 +387,7 @@ def main() -> None:
 
     spool = Spool(options.spool / f"game-{game}", options.spool_mb * 2**20, report)
     try:
-        load_projects([Path(folder) for folder in order.projects], report)
+        load_projects(order.projects, report)
         head, file = options.connection(), pause_file(options.spool)
         GameClient(head, str(game), settings, spool, installed_version(), report, file, order.machine).run(stopped)
     finally:

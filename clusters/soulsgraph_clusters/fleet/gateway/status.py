@@ -18,7 +18,7 @@ from soulsgraph_clusters.fleet.protocol.messages import LONGEST_NAME, MOST_COUNT
 from soulsgraph_clusters.fleet.protocol.settings import LOST_EPISODES, RESET_S, State
 from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_text, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
-from soulsgraph_envs.core.files import WriteError, whole_file
+from soulsgraph_envs.core.files import WriteError, write_text
 from soulsgraph_envs.core.machine import boot_id, uptime_s
 
 STATUS_FILE = "status.json"
@@ -56,14 +56,14 @@ class GameStatus:
     state: str
     note: str
     #: What it plays a second beside what its speed allows.
-    ticks_per_s: _Value
-    ideal_ticks_per_s: _Value
+    ticks_per_s: _Value = 0.0
+    ideal_ticks_per_s: _Value = 0.0
     #: For how many control ticks newer weights than it plays by have been out.
-    stale_ticks: _Value
+    stale_ticks: _Value = 0.0
     #: Seconds since its last message, or since its PC was refused; of a PC that was never seen, since the stage began.
-    silent_s: _Value
-    waiting_chunks: _Count
-    finished: _Count
+    silent_s: _Value = 0.0
+    waiting_chunks: _Count = 0
+    finished: _Count = 0
     lost: Mapping[str, _Count] = field(default_factory=dict)
     ticks: _Count = 0
     #: How late its latest ticks began.
@@ -199,7 +199,11 @@ class StatusWriter:
         self._kept: tuple[GameStatus, ...] | None = None
         self._sums = _Sums()
         #: Games as they were last seen, and when: by an earlier gateway of the stage, or by another gateway.
-        self._earlier = _earlier(admission)
+        self._earlier: dict[str, tuple[GameStatus, float]] = {}
+        # Without that file, or with one that is damaged, they are seen when they come.
+        if last := status_of(admission.journal.folder, admission.journal.attempt):
+            then_s = self._began_s - last.age_s
+            self._earlier = {row.name: (row, then_s - row.silent_s) for row in last.games if row.is_game}
         for row, _ in self._earlier.values():
             self._sums.know(row)
 
@@ -318,13 +322,9 @@ def _rate(difference: float, seconds: float) -> float:
 
 def write_status(folder: Path, status: FleetStatus) -> None:
     """Write a status into a stage's folder; raises WriteError."""
-    with whole_file(folder / STATUS_FILE) as temporary:
-        temporary.write_text(f"{to_json(_table(status))}\n", encoding="utf-8")
-
-
-def _table(status: FleetStatus) -> dict[str, Any]:
-    """Return a status as plain values; the general way takes as long for a thousand games as all else of a status."""
-    return {**vars(status), "games": [vars(game) for game in status.games]}
+    # `to_table` would take as long for a thousand games as all else of a status.
+    table = {**vars(status), "games": [vars(game) for game in status.games]}
+    write_text(folder / STATUS_FILE, f"{to_json(table)}\n")
 
 
 #: What changes of a game that is not connected any more.
@@ -376,30 +376,7 @@ def _was_refused(refusal: tuple[str, float] | None) -> str:
 
 def _absent(pc: str, state: str, silent_s: float, note: str = "") -> GameStatus:
     """Return the row of a PC that plays no game."""
-    return GameStatus(
-        name=pc,
-        driver="",
-        lanes=0,
-        state=state,
-        note=note,
-        ticks_per_s=0.0,
-        ideal_ticks_per_s=0.0,
-        stale_ticks=0.0,
-        silent_s=silent_s,
-        waiting_chunks=0,
-        finished=0,
-        connected=False,
-    )
-
-
-def _earlier(admission: Admission) -> dict[str, tuple[GameStatus, float]]:
-    """Return the games that an earlier gateway of the stage saw, each with when it was last heard on this clock."""
-    # Without that file, or with one that is damaged, they are seen when they come.
-    last = _last(admission.journal.folder, admission.journal.attempt)
-    if last is None:
-        return {}
-    now, age_s = time.monotonic(), last.age_s
-    return {game.name: (game, now - age_s - game.silent_s) for game in last.games if game.is_game}
+    return GameStatus(pc, driver="", lanes=0, state=state, note=note, silent_s=silent_s, connected=False)
 
 
 def _behind(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
@@ -435,22 +412,11 @@ def read_status(*folders: Path) -> FleetStatus | None:
     return newest
 
 
-def decisions_of(journal: Path, attempt: str) -> Mapping[str, int]:
-    """Return what the last status beside a journal says that it holds; nothing where there is none of the attempt."""
-    last = _last(journal, attempt)
-    return {} if last is None else last.decisions
-
-
-def _last(journal: Path, attempt: str) -> FleetStatus | None:
-    """Return the last status beside a journal; None where there is none of the attempt that can be read."""
-    last = status_of(journal)
-    return last if last is not None and last.attempt == attempt else None
-
-
-def status_of(folder: Path) -> FleetStatus | None:
-    """Return the last status of a stage by its folder; None if there is none that can be read."""
+def status_of(folder: Path, attempt: str = "") -> FleetStatus | None:
+    """Return the last status of a stage by its folder; None if none can be read, or it is of another attempt."""
     with suppress(SoulsGraphError, OSError):
-        return _load(folder / STATUS_FILE)
+        last = _load(folder / STATUS_FILE)
+        return last if last.attempt == attempt else None
     return None
 
 

@@ -30,7 +30,7 @@ from soulsgraph_clusters.fleet.gateway.runner import (
     JournalSlice,
     read_chunk,
 )
-from soulsgraph_clusters.fleet.gateway.status import FleetStatus, decisions_of
+from soulsgraph_clusters.fleet.gateway.status import FleetStatus, status_of
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.protocol.settings import rest_share
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
@@ -280,7 +280,8 @@ class FleetDQN(RealTimeDQN):
         super().cleanup()
         if self.finished and self._journaled and not self._is_replay:
             # What came while the stage ended is in the last status.
-            self._journaled = decisions_of(self._stage.journal, self.attempt) or self._journaled
+            if last := status_of(self._stage.journal, self.attempt):
+                self._journaled = last.decisions or self._journaled
             self._log_account()
 
     @property

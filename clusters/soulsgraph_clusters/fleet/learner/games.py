@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import secrets
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter, deque
@@ -24,7 +23,7 @@ from typing import IO, Any
 import numpy as np
 import ray
 
-from soulsgraph_clusters.fleet.actor.host import END_WITHIN_S, HostOptions, keep_playing, playing
+from soulsgraph_clusters.fleet.actor.host import END_WITHIN_S, HostOptions, KeptProcess, playing
 from soulsgraph_clusters.fleet.actor.local_game import (
     OPENING,
     FinishFight,
@@ -104,7 +103,7 @@ class LocalStage:
         return StageTask.of(config, self.scenario, self.options, self.projects)
 
 
-class LocalGame:
+class LocalGame(KeptProcess):
     """Keep the process of one game playing; `hand_over` gets what it played, `say` each line about it.
 
     `order_of` returns the order of a further process. Neither the game nor the learner waits for the other: a thread
@@ -120,9 +119,8 @@ class LocalGame:
         say: Callable[[str], None],
     ) -> None:
         self._settings, self._order_of, self._pause = settings, order_of, paused
-        self._hand_over, self._say = hand_over, say
-        self._changed, self._stopping = threading.Condition(), threading.Event()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._hand_over = hand_over
+        self._changed = threading.Condition()
         self._newest = NewWeights(0, {}, {})
         self._unsent: set[str] = set()
         self._published_s = self._heard_s = time.monotonic()
@@ -130,8 +128,7 @@ class LocalGame:
         self._report, self._rates = PlayReport(), Rates()
         #: Of the processes before this one: steps, and those of them that were lost; of this one the steps handed over.
         self._steps, self._lost, self._handed = 0, Counter[str](), 0
-        self._thread = threading.Thread(target=keep_playing, args=(self._play, say, self._stopping), daemon=True)
-        self._thread.start()
+        super().__init__("game", say)
 
     def publish(self, newer: NewWeights) -> None:
         """Play by newer weights; the first are those of every module."""
@@ -140,11 +137,6 @@ class LocalGame:
             self._unsent |= newer.weights.keys()
             self._published_s = time.monotonic()
             self._changed.notify_all()
-
-    @property
-    def pid(self) -> int:
-        """The id of the process that plays now; 0 between two of them."""
-        return 0 if self._process is None or self._process.poll() is not None else self._process.pid
 
     @property
     def played(self) -> int:
@@ -202,13 +194,6 @@ class LocalGame:
             self._stopping.set()
             self._changed.notify_all()
 
-    def join(self) -> None:
-        """Wait until the process has ended, and kill it if it takes too long."""
-        self._thread.join(END_WITHIN_S)
-        if self._thread.is_alive() and self._process is not None:
-            self._process.kill()
-            self._thread.join()
-
     def _play(self) -> tuple[int, str]:
         """Run a process to its end, and another one after a pause; return its code, and why it refused to play."""
         while True:
@@ -222,15 +207,7 @@ class LocalGame:
 
     def _run_process(self) -> tuple[int, str]:
         self._state, self._note = OPENING, ""
-        process = self._process = subprocess.Popen(
-            # -P: what lies in the present folder is none of our modules.
-            [sys.executable, "-P", "-X", "utf8", "-c", _PROGRAM],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            # Ctrl-C is for the parent, which ends its games in order.
-            start_new_session=sys.platform != "win32",
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-        )
+        process = self._start("-c", _PROGRAM)
         assert process.stdin is not None
         assert process.stdout is not None
         feeding = threading.Thread(target=self._feed, args=(process, process.stdin), daemon=True)

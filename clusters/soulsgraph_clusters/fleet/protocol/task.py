@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.settings import FleetError
+from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, digests
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.core.config import Where, parse, read_table, shipped_names, to_json, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
@@ -219,6 +219,12 @@ def digests_of_skills(skills: Iterable[str]) -> dict[str, str]:
 def projects_in_hello() -> dict[str, str]:
     """Return what a hello says of the projects that are loaded here."""
     return {f"{_KEY}{name}": digest for name, digest in project_digests().items()}
+
+
+def make_hello(game: str, driver: str, lanes: int, **fields: Any) -> wire.Hello:
+    """Return what a game of this PC says of itself, with the digests of all that its play depends on."""
+    known = digests() | projects_in_hello()
+    return wire.Hello(protocol=PROTOCOL, game=game, driver=driver, lanes=lanes, digests=known, **fields)
 
 
 def projects_of_hello(hello: wire.Hello) -> dict[str, str]:

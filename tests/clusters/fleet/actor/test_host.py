@@ -1,6 +1,6 @@
 """A PC's games as processes: started again whatever ends them, and refused in one line where they cannot be."""
 
-import json
+import pickle
 import socket
 import subprocess
 import sys
@@ -20,7 +20,6 @@ from soulsgraph_clusters.fleet.gateway.metrics import Exporter
 from soulsgraph_clusters.fleet.protocol.security import Tokens, make_certificates, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import METHOD, SERVICE, Fleet, FleetError, FleetSettings, sole_head
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_envs.core.config import to_table
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 TASK = StageTask(
@@ -38,9 +37,8 @@ def has_ipv6():
 
 
 def _order(folder, game=1):
-    return host._Order(
-        "127.0.0.1:1", str(folder / "token"), str(folder / "games.toml"), "", str(folder), 1, game, "a" * 16
-    )
+    options = HostOptions("127.0.0.1:1", folder / "token", folder / "games.toml", spool=folder, spool_mb=1)
+    return host._Order(options, game, "a" * 16)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script stands in for Python")
@@ -97,12 +95,12 @@ def test_a_spool_that_another_process_has_is_one_line_and_the_game_plays_when_it
 
 def test_a_game_that_is_no_longer_in_the_file_is_refused_in_one_line(tmp_path):
     (tmp_path / "games.toml").write_text('[[games]]\ndriver = "simulator"\n')
-    order = json.dumps(to_table(_order(tmp_path, game=2))) + "\n"
+    order = pickle.dumps(_order(tmp_path, game=2))
     program = [sys.executable, "-m", host.__name__]
-    done = subprocess.run(program, input=order, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert (done.returncode, done.stderr) == (2, "")
-    assert "expected game 2, found 1" in done.stdout
-    assert done.stdout.count("\n") == 1
+    done = subprocess.run(program, input=order, capture_output=True, timeout=PATIENCE_S, check=False)
+    assert (done.returncode, done.stderr) == (2, b"")
+    assert b"expected game 2, found 1" in done.stdout
+    assert done.stdout.count(b"\n") == 1
 
 
 def _answer(folder, answer):

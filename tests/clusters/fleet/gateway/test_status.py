@@ -16,8 +16,8 @@ from soulsgraph_clusters.fleet.gateway.status import (
     FleetStatus,
     GameStatus,
     StatusWriter,
-    decisions_of,
     read_status,
+    status_of,
 )
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Health, Hello
 from soulsgraph_clusters.fleet.protocol.settings import PC, FleetSettings, State
@@ -335,7 +335,7 @@ def test_who_was_refused_and_does_not_try_any_more_is_refused_no_longer(tmp_path
 
 def test_what_a_stages_last_status_says_of_its_decisions_is_read_for_its_last_line(here):
     here.journal.decisions["attic/journaled"] = 12
-    assert decisions_of(here.journal.folder, here.journal.attempt) == {}
+    assert status_of(here.journal.folder, here.journal.attempt) is None
     here.status.end(1)
-    assert decisions_of(here.journal.folder, here.journal.attempt) == {"attic/journaled": 12}
-    assert decisions_of(here.journal.folder, "another") == {}
+    assert status_of(here.journal.folder, here.journal.attempt).decisions == {"attic/journaled": 12}
+    assert status_of(here.journal.folder, "another") is None

@@ -9,7 +9,6 @@ import pytest
 from fakes.fleet_here import GatewayHere, playing
 from fakes.waiting import until
 from soulsgraph.project import begin_project
-from soulsgraph_clusters.fleet.actor import client
 from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.gateway.gateway import Preflight
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Hello
@@ -102,10 +101,12 @@ def test_a_hello_names_what_is_loaded_and_what_is_no_name_or_digest_is_left_out(
 def test_pcs_without_the_code_are_refused_by_name_and_the_others_play(task, tmp_path, monkeypatch):
     with GatewayHere(tmp_path, task) as head:
         with monkeypatch.context() as absent:
-            absent.setattr(client, "projects_in_hello", dict)
+            absent.setattr(f"{StageTask.__module__}.projects_in_hello", dict)
             without = head.play(FAST, "attic")
         with monkeypatch.context() as other:
-            other.setattr(client, "projects_in_hello", lambda: {"project/fencing": "0" * 64})
+            other.setattr(
+                "soulsgraph_clusters.fleet.protocol.task.projects_in_hello", lambda: {"project/fencing": "0" * 64}
+            )
             changed = head.play(FAST, "cellar")
         head.play(FAST, "shed")
         until(lambda: head.journal.decisions["shed/journaled"] > 0, "decisions of the PC that has the code")
