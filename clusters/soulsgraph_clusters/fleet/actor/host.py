@@ -347,7 +347,6 @@ def playing(options: HostOptions, report: Callable[[str], None], projects: Seque
 
         return report_one
 
-    token_file, file, ca = (path and path.absolute() for path in (options.token_file, options.games, options.ca))
     ca = None if options.ca is None else options.ca.absolute()
     options = replace(options, token_file=options.token_file.absolute(), games=options.games.absolute(), ca=ca)
     machine, folders = machine_id(options.spool), [folder.absolute() for folder in projects]

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
@@ -143,7 +143,7 @@ class Connection:
 _REMEDY = "end one of them, or issue a token of its own for the other PC"
 
 
-def check_alone(live: wire.Hello, new: wire.Hello) -> None:
+def check_alone(live: wire.Hello | Player, new: wire.Hello | Player) -> None:
     """Refuse a game while another process plays as it, or another machine as its PC, as a live game says.
 
     Raises:
@@ -245,20 +245,22 @@ _CLAIM_S = 2.0
 
 @dataclass(frozen=True)
 class Player:
-    """Which process plays as a game, on which machine."""
+    """Which process plays as a PC's game, on which machine."""
 
+    pc: str
+    game: str
     boot: str
     machine: str
 
     @classmethod
     def of(cls, hello: wire.Hello) -> Player:
         """Return who said hello."""
-        return cls(hello.boot, hello.machine)
+        return cls(hello.pc, hello.game, hello.boot, hello.machine)
 
-    def hello(self, name: str) -> wire.Hello:
-        """Return what is known of its hello as a game of this name."""
-        pc, _, game = name.partition("/")
-        return wire.Hello(pc=pc, game=game, boot=self.boot, machine=self.machine)
+    @property
+    def name(self) -> str:
+        """The PC and its game."""
+        return f"{self.pc}/{self.game}"
 
 
 @dataclass
@@ -287,19 +289,19 @@ class OtherGateways:
         Raises:
             FleetError: as `check_alone`, of the games of other gateways.
         """
-        name = f"{hello.pc}/{hello.game}"
+        player = Player.of(hello)
         with self._access:
             others = [one for number, one in self._heard().items() if number != gateway]
             for one in others:
-                for other, player in one.live.items():
-                    check_alone(player.hello(other), hello)
+                for other in one.live.values():
+                    check_alone(other, player)
             for one in others:
-                one.live.pop(name, None)
+                one.live.pop(player.name, None)
             if gateway:
                 own = self._relays.setdefault(gateway, _Relay(heard_s=time.monotonic()))
-                own.live[name], own.claimed_s[name] = Player.of(hello), time.monotonic()
+                own.live[player.name], own.claimed_s[player.name] = player, time.monotonic()
 
-    def report(self, gateway: int, live: Mapping[str, Player], here: Collection[str]) -> set[str]:
+    def report(self, gateway: int, live: Iterable[Player], here: Collection[str]) -> set[str]:
         """Note the live games of a gateway, and return those that it is to end: they play through another one.
 
         `here` are the names of those of the gateway beside the journal.
@@ -307,11 +309,12 @@ class OtherGateways:
         with self._access:
             own = self._relays.setdefault(gateway, _Relay())
             others = [one.live for number, one in self._heard().items() if number != gateway]
-            ended = {name for name in live if name in here or any(name in other for other in others)}
+            playing = {player.name: player for player in live}
+            ended = {name for name in playing if name in here or any(name in other for other in others)}
             own.heard_s = now = time.monotonic()
             own.claimed_s = {name: at_s for name, at_s in own.claimed_s.items() if now - at_s < _CLAIM_S}
             kept = {name: player for name, player in own.live.items() if name in own.claimed_s}
-            own.live = kept | {name: player for name, player in live.items() if name not in ended}
+            own.live = kept | {name: player for name, player in playing.items() if name not in ended}
             return ended
 
     @property

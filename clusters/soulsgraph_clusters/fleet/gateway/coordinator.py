@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import ray
 from ray.exceptions import RayError
@@ -24,7 +24,7 @@ from soulsgraph_clusters.fleet.gateway.connections import Connection, Player, ch
 from soulsgraph_clusters.fleet.gateway.gateway import STOP_WITHIN_S, Gateway
 from soulsgraph_clusters.fleet.gateway.status import Describer, GameStatus
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.messages import decode_weights
+from soulsgraph_clusters.fleet.protocol.messages import decode_weights, to_bytes
 from soulsgraph_clusters.fleet.protocol.security import Identity, Tokens, read_identity
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetError, FleetSettings, read_drained, set_drained
 from soulsgraph_clusters.fleet.protocol.task import StageTask
@@ -32,8 +32,6 @@ from soulsgraph_clusters.sessions.session import RestartingActor
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import temporary_folder
 from soulsgraph_policies.agents.projects import LoadedProject, take_over
-
-T = TypeVar("T")
 
 #: Between two reports to the gateway beside the journal, and between two that say how games do.
 EXCHANGE_EVERY_S, DESCRIBE_EVERY_S = 0.25, 1.0
@@ -73,14 +71,6 @@ class StageStart:
 
 
 @dataclass(frozen=True)
-class Permit:
-    """The task of a game that may play, as bytes, or why it may not."""
-
-    task: bytes = b""
-    refusal: str = ""
-
-
-@dataclass(frozen=True)
 class Acknowledgements:
     """Acknowledgements, as bytes, each with the place of its game among those of the call.
 
@@ -102,7 +92,7 @@ class Report:
     """
 
     attempt: str
-    live: Mapping[str, Player]
+    live: Sequence[Player]
     notes: Sequence[str] = ()
     known: int = -1
     games: Sequence[GameStatus] | None = None
@@ -142,8 +132,8 @@ class Coordinator:
             journal.stage, journal.attempt, task, fleet.settings, identity, self._rights(), self._projects
         )
 
-    def admit(self, number: int, hello: bytes) -> Permit:
-        """Let a game of a gateway play, or say why not."""
+    def admit(self, number: int, hello: bytes) -> bytes:
+        """Let a game of a gateway play, or say why not: a message to the game, with its task or a stop."""
         connection = Connection(wire.Hello.FromString(hello), time.monotonic())
         here = [*self._gateway.connections.live]
         try:
@@ -152,10 +142,10 @@ class Coordinator:
             self._admission.admit(connection, number)
             task = self._admission.task_for(connection)
         except SoulsGraphError as refusal:
-            return Permit(refusal=str(refusal))
+            return to_bytes(wire.ToGame(stop=wire.Stop(reason=str(refusal), refused=True)))
         if any(other.name == connection.name for other in here):
             self._gateway.end({connection.name}, MOVED)
-        return Permit(task.SerializeToString())
+        return to_bytes(wire.ToGame(task=task))
 
     def write(self, hellos: Sequence[bytes], chunks: Sequence[tuple[int, bytes]]) -> Acknowledgements:
         """Write chunks to the journal with one fsync, each with the place of its game among the hellos."""
@@ -224,7 +214,7 @@ class Coordinator:
 class RemoteCoordinator:
     """Ask the `Coordinator` by calls of the process that writes the journal, from any thread.
 
-    Every question raises FleetError where no answer comes.
+    Words and answers are those of its methods, by name.
     """
 
     def __init__(self, process: ray.actor.ActorHandle) -> None:
@@ -233,30 +223,18 @@ class RemoteCoordinator:
     def has_stage(self) -> bool:
         """Return whether it serves a stage now; not one that does not answer, as it may have to start first."""
         try:
-            return _answer(self._process.has_stage.remote(), bool)
+            return bool(_answer(self._process.has_stage.remote()))
         except FleetError:
             return False
 
-    def start(self) -> StageStart:
-        """Return what a gateway begins with."""
-        return _answer(self._process.answer.remote("start"), StageStart)
-
-    def admit(self, number: int, hello: bytes) -> Permit:
-        """Let a game of a gateway play, or say why not."""
-        return _answer(self._process.answer.remote("admit", number, hello), Permit)
-
-    def write(self, hellos: Sequence[bytes], chunks: Sequence[tuple[int, bytes]]) -> Acknowledgements:
-        """Write chunks to the journal."""
-        return _answer(self._process.answer.remote("write", hellos, chunks), Acknowledgements)
-
-    def exchange(self, number: int, report: Report) -> Orders:
-        """Take a gateway's report, and return what it is to do."""
-        return _answer(self._process.answer.remote("exchange", number, report), Orders)
+    def ask(self, question: str, *words: Any) -> Any:
+        """Return the answer to a question; raises FleetError where none comes."""
+        return _answer(self._process.answer.remote(question, *words))
 
 
-def _answer(call: ray.ObjectRef, kind: type[T]) -> T:
+def _answer(call: ray.ObjectRef) -> Any:
     try:
-        answer = ray.get(call, timeout=ANSWER_WITHIN_S)
+        return ray.get(call, timeout=ANSWER_WITHIN_S)
     except RayError as error:
         # Of an error of ours Ray's own has the trace beside it.
         reason = str(getattr(error, "cause", error)).partition("\n")[0] or type(error).__name__
@@ -264,8 +242,6 @@ def _answer(call: ray.ObjectRef, kind: type[T]) -> T:
             f"gateway: expected an answer of the gateway beside the journal, found: {reason.strip(' .')}; it is "
             "asked again."
         ) from error
-    assert isinstance(answer, kind)
-    return answer
 
 
 class RelayAdmission(ChunkSink):
@@ -278,13 +254,13 @@ class RelayAdmission(ChunkSink):
 
     def admit(self, connection: Connection) -> None:
         """Ask whether a game may play; raises FleetError if not, or if nobody answers."""
-        permit = self._coordinator.admit(self._number, connection.hello.SerializeToString())
-        if permit.refusal:
-            raise FleetError(permit.refusal)
-        task = wire.Task.FromString(permit.task)
-        if task.attempt != self._attempt:
+        answer = self._coordinator.ask("admit", self._number, connection.hello.SerializeToString())
+        permit = wire.ToGame.FromString(answer)
+        if permit.HasField("stop"):
+            raise FleetError(permit.stop.reason)
+        if permit.task.attempt != self._attempt:
             raise FleetError("gateway: expected the stage that it serves, found that another began; try again.")
-        self._tasks[connection.name] = task
+        self._tasks[connection.name] = permit.task
 
     def task_for(self, connection: Connection) -> wire.Task:
         """Return what a game that was admitted is to play."""
@@ -297,7 +273,8 @@ class RelayAdmission(ChunkSink):
         """Let chunks be written, and return the acknowledgements to send; raises FleetError where they are not."""
         connections = list(dict.fromkeys(connection for connection, _ in group))
         places = {connection: place for place, connection in enumerate(connections)}
-        written = self._coordinator.write(
+        written: Acknowledgements = self._coordinator.ask(
+            "write",
             [connection.hello.SerializeToString() for connection in connections],
             [(places[connection], chunk.SerializeToString()) for connection, chunk in group],
         )
@@ -319,7 +296,7 @@ class RelayGateway:
 
     def __init__(self, number: int, address: str, coordinator: RemoteCoordinator, folder: Path) -> None:
         self._number, self._coordinator, self._folder = number, coordinator, folder
-        start = coordinator.start()
+        start: StageStart = coordinator.ask("start")
         # The head's own file may be anywhere on its machine, which may be this one.
         settings = replace(start.settings, listen=address, relays=(), tokens=_TOKENS)
         self._tokens = Tokens(folder / _TOKENS)
@@ -346,11 +323,11 @@ class RelayGateway:
         """
         self.gateway.check()
         self._notes += self.gateway.notes.take()
-        live = {connection.name: Player.of(connection.hello) for connection in self.gateway.connections.live}
+        live = [Player.of(connection.hello) for connection in self.gateway.connections.live]
         due = time.monotonic() - self._described_s >= DESCRIBE_EVERY_S
         report = Report(self._attempt, live, self._notes, self._known, self._describer.games() if due else None)
         try:
-            orders = self._coordinator.exchange(self._number, report)
+            orders: Orders = self._coordinator.ask("exchange", self._number, report)
             self._notes, self._described_s = [], time.monotonic() if due else self._described_s
             if orders.ended:
                 self.gateway.end(orders.ended, MOVED)
@@ -366,12 +343,12 @@ class RelayGateway:
             self.gateway.publish(self._known, decode_weights(weights.arrays), dict(weights.decisions))
 
     def _change_stage(self, attempt: str) -> None:
-        """End the stage that is served, if there is one, and begin the next; raises as `RemoteCoordinator.start`."""
+        """End the stage that is served, if there is one, and begin the next; raises as `RemoteCoordinator.ask`."""
         if self._attempt:
             self.gateway.end_stage("the stage is over")
             self._attempt = ""
         if attempt:
-            start = self._coordinator.start()
+            start: StageStart = self._coordinator.ask("start")
             self.gateway.begin_stage(self._admission(start))
             self._begin(start.attempt)
 

@@ -122,7 +122,7 @@ class GatewayProcess:
 
     def answer(self, question: str, *words: Any) -> Any:
         """Answer another gateway by the `Coordinator` method of this name; raises FleetError between two stages."""
-        return self._playing.answer(question, *words)
+        return getattr(self._playing.coordinator, question)(*words)
 
     @property
     def _playing(self) -> GatewayRunner:
@@ -154,23 +154,20 @@ class GatewayGroup(LocalRunnerGroup):
     def _begin(self) -> None:
         """Let the process begin the stage, and one that dies meanwhile once it is started again."""
         stage: FleetStage = self._config.env_config[FLEET]
-        with marked(stage.journal.parent) as mark:
-            self._begin_at(mark)
-
-    def _begin_at(self, mark: Mark) -> None:
         until_s = time.monotonic() + _BACK_WITHIN_S
-        while True:
-            try:
-                _answer(self._process.begin.remote(self._key, self._config, mark))
-                return
-            except RayError as error:
-                check_own_node()
-                if time.monotonic() > until_s:
-                    reason = str(error).partition("\n")[0].strip(" .")
-                    raise ClusterAwayError(
-                        f"gateway: expected a process that serves games, found: {reason}; resume the run."
-                    ) from error
-            time.sleep(_BEGIN_AGAIN_S)
+        with marked(stage.journal.parent) as mark:
+            while True:
+                try:
+                    _answer(self._process.begin.remote(self._key, self._config, mark))
+                    return
+                except RayError as error:
+                    check_own_node()
+                    if time.monotonic() > until_s:
+                        reason = str(error).partition("\n")[0].strip(" .")
+                        raise ClusterAwayError(
+                            f"gateway: expected a process that serves games, found: {reason}; resume the run."
+                        ) from error
+                time.sleep(_BEGIN_AGAIN_S)
 
     def probe_unhealthy_env_runners(self) -> list[int]:
         """Let a process that was started again begin the stage, before it counts as well.
@@ -331,8 +328,8 @@ class GatewayRunner(ChunkRunner):
             else:
                 self._gateway = self._before
                 self._gateway.begin_stage(admission)
-            self._coordinator = Coordinator(stage.fleet, admission, self._gateway, stage.projects)
-            self._status = StatusWriter(admission, self._gateway.connections, self._coordinator.games)
+            self.coordinator = Coordinator(stage.fleet, admission, self._gateway, stage.projects)
+            self._status = StatusWriter(admission, self._gateway.connections, self.coordinator.games)
             self._exporter = _patiently(lambda: self._export(stage.fleet)) if settings.metrics else None
         except BaseException:
             self.stop()
@@ -385,24 +382,20 @@ class GatewayRunner(ChunkRunner):
             self._gateway.chunks.appended.wait(FETCH_WITHIN_S)
         records = tuple(self._journal.read_bytes(position, MOST_RECORDS))
         notes = tuple(self._gateway.notes.take())
-        playing = len(list(self._gateway.connections.live)) + self._coordinator.playing
+        playing = len(list(self._gateway.connections.live)) + self.coordinator.playing
         decisions = dict(self._journal.decisions)
         status = self._status.update(self._version)
         shares = self._journal.batch_shares
         return JournalSlice(self._journal.attempt, records, notes, playing, decisions, status, batch_shares=shares)
 
-    def answer(self, question: str, *words: Any) -> Any:
-        """Answer another gateway by the `Coordinator` method of this name."""
-        return getattr(self._coordinator, question)(*words)
-
     def end_relays(self) -> None:
         """Let the other gateways end the stage, and show the games as they are now from here on."""
         self._status.keep()
-        self._coordinator.end_stage()
+        self.coordinator.end_stage()
 
     def relays_over(self) -> bool:
         """Return whether the other gateways that were heard recently have passed on what they received."""
-        return self._coordinator.stage_over
+        return self.coordinator.stage_over
 
     def prune(self, before: int) -> None:
         """Forget the journal's records before a position, as far as whole files hold nothing else."""

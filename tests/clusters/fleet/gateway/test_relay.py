@@ -28,17 +28,14 @@ class Line:
     def __init__(self, coordinator):
         self._coordinator, self.cut, self.deaf, self.calls = coordinator, False, False, []
 
-    def __getattr__(self, question):
-        def ask(*words):
-            if self.cut:
-                raise FleetError("gateway: expected an answer, found none; it is asked again.")
-            answer = getattr(self._coordinator, question)(*words)
-            self.calls.append(question)
-            if self.deaf:
-                raise FleetError("gateway: expected an answer, found that it was lost; it is asked again.")
-            return answer
-
-        return ask
+    def ask(self, question, *words):
+        if self.cut:
+            raise FleetError("gateway: expected an answer, found none; it is asked again.")
+        answer = getattr(self._coordinator, question)(*words)
+        self.calls.append(question)
+        if self.deaf:
+            raise FleetError("gateway: expected an answer, found that it was lost; it is asked again.")
+        return answer
 
 
 class Beside:
