@@ -11,11 +11,17 @@ from tempfile import TemporaryDirectory
 from fakes.fleet_here import random_weights
 from soulsgraph_clusters.fleet.gateway.admission import Admission
 from soulsgraph_clusters.fleet.gateway.connections import Connection
-from soulsgraph_clusters.fleet.gateway.gateway import bounded_chunk, check_hello
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.gateway.runner import read_chunk
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.messages import decode_weights, encode_columns, encode_weights, parse_message
+from soulsgraph_clusters.fleet.protocol.messages import (
+    bounded_chunk,
+    check_hello,
+    decode_weights,
+    encode_columns,
+    encode_weights,
+    parse_message,
+)
 from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, FleetSettings, digests
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.games.opening import make_game

@@ -22,15 +22,8 @@ import aiohttp
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobDetails, JobSubmissionClient
 
+from soulsgraph_clusters.sessions import nodes
 from soulsgraph_clusters.sessions.head import ClusterAwayError, ClusterError, refused_token
-from soulsgraph_clusters.sessions.nodes import (
-    PACKAGES,
-    copies_below,
-    differing,
-    file_digests,
-    find_source,
-    package_folders,
-)
 from soulsgraph_envs.core.access import by_proxy, request_proxies
 from soulsgraph_envs.core.config import Where, parse
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -85,10 +78,10 @@ class Job:
         """
         if self.uploaded is None:
             return
-        running = {name: Path(folder).resolve() for name, folder in package_folders().items()}
-        for copy in copies_below(self.uploaded):
+        running = {name: Path(folder).resolve() for name, folder in nodes.package_folders().items()}
+        for copy in nodes.copies_below(self.uploaded):
             self._check_copy(copy, running.get(copy.name))
-        inside = [name for name in PACKAGES if name in running and running[name].is_relative_to(self.uploaded)]
+        inside = [name for name in nodes.PACKAGES if name in running and running[name].is_relative_to(self.uploaded)]
         if inside and len(inside) < len(running):
             outside = next(name for name in running if name not in inside)
             raise JobError(
@@ -99,7 +92,7 @@ class Job:
     def _check_copy(self, copy: Path, running: Path | None) -> None:
         if running is None or copy.resolve() == running:
             return
-        if others := differing(file_digests(running), file_digests(copy)):
+        if others := nodes.differing(nodes.file_digests(running), nodes.file_digests(copy)):
             place = copy.relative_to(self.uploaded or copy)
             raise JobError(
                 f"job {self.id}: expected the uploaded {place} to be what runs, found that {running} runs, which "
@@ -118,7 +111,7 @@ def _unpacked(place: str) -> Path | None:
 
 def describe_source() -> str:
     """Return the version of our package that runs, and its folder."""
-    found = find_source()
+    found = nodes.find_source()
     return f"soulsgraph {found['version']} of {found['folders']['soulsgraph']}"
 
 

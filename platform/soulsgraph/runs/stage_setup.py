@@ -125,8 +125,8 @@ class StageSetup:
         Raises:
             SoulsGraphError: if the journal or the checkpoint is damaged, or of another stage of the same name.
         """
-        from soulsgraph_clusters.fleet.gateway.runner import FLEET
-        from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN, JournalRunner
+        from soulsgraph_clusters.fleet.gateway.runner import FLEET, JournalRunner
+        from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
         from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 
         found = read_key(self.run.stage_key(self.stage.checkpoint_name))

@@ -34,8 +34,6 @@ HAND_OVER_EVERY_S = 0.25
 _MOST_STEPS = 8192
 #: How a game does is reported so often, whether anything was played or not.
 _REPORT_EVERY_S = 1.0
-#: The state of a game that was not played yet.
-OPENING = "opening the game"
 _SIZE_BYTES = 8
 
 
@@ -75,7 +73,7 @@ class PlayReport:
     """
 
     chunk: Chunk | None = None
-    state: str = OPENING
+    state: str = State.OPENING
     notes: tuple[str, ...] = ()
     version: int = 0
     ticks: int = 0
@@ -197,7 +195,7 @@ class _Game:
         if not self._sampling.ready:
             return State.BROKEN
         if self._game is None:
-            return OPENING
+            return State.OPENING
         return State.LAST_FIGHT if self._last_fight else State.PLAYING
 
     def _numbered(self, chunk: Chunk) -> Chunk:

@@ -19,16 +19,7 @@ from pathlib import Path
 
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk
 from soulsgraph_clusters.fleet.protocol.settings import FleetError
-from soulsgraph_envs.core.files import (
-    WriteError,
-    check_writable,
-    locked,
-    make_folder,
-    sync_file,
-    sync_folder,
-    whole_file,
-    writing,
-)
+from soulsgraph_envs.core import files
 from soulsgraph_envs.core.locks import FileLock, HeldError, LockError
 
 MOST_BYTES = 256 * 2**20
@@ -65,11 +56,11 @@ def machine_id(folder: Path) -> str:
         return known
     drawn = secrets.token_hex(8)
     # A full disk stops no game; a folder that is no good at all is the spool's error.
-    with suppress(WriteError, LockError), locked(folder):
+    with suppress(files.WriteError, LockError), files.locked(folder):
         # Another process may have drawn one meanwhile.
         if known := _read_machine(file):
             return known
-        with whole_file(file) as temporary:
+        with files.whole_file(file) as temporary:
             temporary.write_text(drawn)
     return drawn
 
@@ -101,27 +92,27 @@ class Spool:
         self.lost: Counter[str] = Counter()
         self._sequence = 0
         self._access = threading.Lock()
-        with writing(folder):
-            make_folder(folder)
+        with files.writing(folder):
+            files.make_folder(folder)
         self._lock = _lock(folder)
         for unfinished in folder.glob(f"*{_NEW}"):
             unfinished.unlink()
         there = [(found, path) for path in folder.glob(f"*{_SUFFIX}") if (found := _NAME.fullmatch(path.stem))]
-        files = sorted((int(found[1]), found[2], int(found[3]), found[4], path) for found, path in there)
-        self._start = 1 + max((start for start, *_ in files), default=0)
+        chunks = sorted((int(found[1]), found[2], int(found[3]), found[4], path) for found, path in there)
+        self._start = 1 + max((start for start, *_ in chunks), default=0)
         #: Every chunk, oldest first.
         self._kept: dict[Key, _SpooledChunk] = {}
         self.bytes = 0
-        self._open([((boot, number), decisions, path) for _, boot, number, decisions, path in files], report)
+        self._open([((boot, number), decisions, path) for _, boot, number, decisions, path in chunks], report)
         self._unsynced: list[Key] = []
         self._put, self._closing = threading.Event(), threading.Event()
         self._syncing = threading.Thread(target=self._keep_syncing, name="spool", daemon=True)
         self._syncing.start()
 
-    def _open(self, files: Sequence[tuple[Key, str | None, Path]], report: Callable[[str], None] | None) -> None:
+    def _open(self, chunks: Sequence[tuple[Key, str | None, Path]], report: Callable[[str], None] | None) -> None:
         """Take up the chunks of earlier boots, and report those that are damaged."""
         damaged = 0
-        for key, named, path in files:
+        for key, named, path in chunks:
             try:
                 chunk, size = _chunk(path), path.stat().st_size
             except OSError:
@@ -179,14 +170,14 @@ class Spool:
         for key in unsynced:
             if (kept := self._kept.get(key)) is not None:
                 with suppress(OSError):
-                    sync_file(kept.path)
+                    files.sync_file(kept.path)
                 if key not in self._kept:
                     # Windows removes no file that is open.
                     with suppress(OSError):
                         kept.path.unlink(missing_ok=True)
         if unsynced:
             with suppress(OSError):
-                sync_folder(self._folder)
+                files.sync_folder(self._folder)
 
     def _keep_syncing(self) -> None:
         while not self._closing.is_set():
@@ -245,8 +236,8 @@ def free_mb(folder: Path) -> int:
     Raises:
         WriteError: if nothing can be written there.
     """
-    check_writable(folder)
-    with writing(folder):
+    files.check_writable(folder)
+    with files.writing(folder):
         place = next(place for place in (folder, *folder.parents) if place.exists())
         return shutil.disk_usage(place).free // 2**20
 
@@ -278,7 +269,7 @@ def _chunk(path: Path) -> Chunk | None:
 
 def _lock(folder: Path) -> FileLock:
     try:
-        with writing(folder):
+        with files.writing(folder):
             return FileLock(folder / _LOCK, mode=0o600)
     except HeldError as error:
         raise FleetError(
@@ -317,7 +308,7 @@ def pause(spool: Path, when: str) -> None:
     """
     if not spool.is_dir():
         raise FleetError(f"{spool}: expected the spool of this PC's games, found no such folder; name theirs.")
-    with whole_file(pause_file(spool)) as temporary:
+    with files.whole_file(pause_file(spool)) as temporary:
         temporary.write_text(f"{when}\n", encoding="utf-8")
 
 
@@ -328,6 +319,6 @@ def resume(spool: Path) -> bool:
         WriteError: if the file cannot be removed.
     """
     paused = pause_file(spool).exists()
-    with writing(pause_file(spool)):
+    with files.writing(pause_file(spool)):
         pause_file(spool).unlink(missing_ok=True)
     return paused

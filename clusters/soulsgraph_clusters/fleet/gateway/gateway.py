@@ -8,7 +8,6 @@ head listens, what it refuses at the door, and the preflight before a stage, in 
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,13 +22,11 @@ from soulsgraph_clusters.fleet.gateway.admission import MOST_GAMES, WRITE_WITHIN
 from soulsgraph_clusters.fleet.gateway.connections import Connection, Connections, Notes
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import (
-    BOUNDS,
-    LONGEST_NAME,
-    MOST_DECISIONS,
-    MOST_MODULES,
+    MOST_LANES,
+    bounded_chunk,
+    check_hello,
     parse_message,
     plain,
-    problem,
     to_bytes,
 )
 from soulsgraph_clusters.fleet.protocol.security import Identity, Tokens, credentials_of, read_identity, sent_token
@@ -37,21 +34,17 @@ from soulsgraph_clusters.fleet.protocol.settings import (
     CODE,
     DRAINED_REASON,
     METHOD,
-    METRICS_READER,
     MOST_MESSAGE_BYTES,
-    PROTOCOL,
     SERVICE,
     SILENT_AFTER_S,
     Fleet,
     FleetError,
-    FleetSettings,
     digests,
     read_drained,
 )
 from soulsgraph_clusters.fleet.protocol.task import project_problem, projects_of_hello, require_projects
 from soulsgraph_envs.core.access import plain_host, split_address
-from soulsgraph_envs.core.errors import SoulsGraphError, shown
-from soulsgraph_envs.core.extras import installed_version
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.machine import raise_open_files
 from soulsgraph_policies.agents.inference import Weights
 
@@ -65,15 +58,8 @@ STOP_WITHIN_S = WRITE_WITHIN_S + _READ_WITHIN_S + 30.0
 _START_TIMEOUT_S = 30.0
 
 UNKNOWN_TOKEN = "token: expected one that the head issued to this PC, found none or another; ask for one at the head."
-#: Characters of the name of a game or a driver.
-_LONGEST_NAME = 60
-#: Has the decisions of a chunk that said more.
-_NO_MODULE = "?"
 #: A stream that has not said who it is after so long is closed.
 HELLO_WITHIN_S = 10.0
-#: Lanes of a game at most.
-MOST_LANES = 256
-_BOOT = re.compile(r"[0-9a-f]{8,32}")
 #: What a preflight answers, its streams at once, and the projects of one game that it shows.
 _WAIT = "the head looks who is there, and trains nothing yet"
 _MOST_STREAMS, _MOST_PROJECTS = 64, 20
@@ -475,79 +461,6 @@ async def next_message(messages: AsyncIterator[bytes]) -> bytes:
     async for data in messages:
         return data
     raise FleetError("fleet: expected a hello, found the end of the stream; try again.")
-
-
-def check_hello(hello: wire.Hello, name: str, settings: FleetSettings, address: str = "") -> None:
-    """Refuse a game that may not play; `name` is the one its token was issued for, `address` its machine's.
-
-    Raises:
-        FleetError: naming what differs.
-    """
-    if hello.protocol != PROTOCOL:
-        expected, found = f"protocol {PROTOCOL}", f"{hello.protocol} of soulsgraph {plain(hello.version)}"
-        raise FleetError(f"fleet: expected {expected}, found {found}; install the head's version on the PC.")
-    if hello.pc not in ("", name):
-        raise FleetError(f"fleet: expected the PC that the token was issued for, {name}, found {hello.pc[:40]!r}.")
-    if name == METRICS_READER:
-        raise FleetError(f"fleet: expected a PC's token, found that of {name}, which reads the metrics alone.")
-    if settings.pcs and name not in settings.pcs:
-        raise FleetError(f"fleet: expected a PC of the fleet's file, found {name}; add it there.")
-    if not hello.game.isprintable() or "/" in hello.game or not 1 <= len(hello.game) <= _LONGEST_NAME:
-        raise FleetError(f"{name}: expected a game's name of 1 to {_LONGEST_NAME} characters without a slash.")
-    if not hello.driver.isprintable() or len(hello.driver) > _LONGEST_NAME:
-        raise FleetError(f"{name}: expected a driver's name, found {shown(hello.driver)}; {_REMEDY}.")
-    if not 1 <= hello.lanes <= MOST_LANES:
-        raise FleetError(f"{name}: expected 1 to {MOST_LANES} lanes a game, found {hello.lanes}.")
-    if hello.machine and not _BOOT.fullmatch(hello.machine):
-        found = shown(hello.machine)
-        raise FleetError(f"{name}: expected a machine's id of hexadecimal digits, found {found}; {_REMEDY}.")
-    if not hello.only_asks and not _BOOT.fullmatch(hello.boot):
-        raise FleetError(f"{name}: expected a boot id of hexadecimal digits, found {shown(hello.boot)}; {_REMEDY}.")
-    if found := problem(hello):
-        raise FleetError(f"{name}: expected {found}; {_REMEDY}.")
-    if found := other_code(hello, settings):
-        raise FleetError(f"{name}{address and f' ({address})'}: {found}.")
-
-
-def other_code(hello: wire.Hello, settings: FleetSettings) -> str:
-    """Return in what a game would play otherwise than the head, expected, found and remedy; empty if in nothing."""
-    for what, digest in digests().items():
-        there = hello.digests.get(what, "")
-        if there == digest or (what == CODE and not there and settings.older_hosts):
-            continue
-        remedy = "install the head's version on the PC"
-        if what == CODE and not there:
-            remedy += ", or set `older_hosts = true` in the fleet's file to learn from whatever it plays"
-        found = f"{plain(there[:12]) or 'none'} of soulsgraph {plain(hello.version) or 'unknown'}"
-        head = installed_version()
-        return f"expected the head's {what} ({digest[:12]} of version {head}), found {found}; {remedy}"
-    return ""
-
-
-def bounded_chunk(chunk: wire.Chunk) -> wire.Chunk:
-    """Return a chunk as the journal may keep it, whatever its verdict.
-
-    One that says more than any chunk can keeps its number and the count of its decisions, and no columns: it is refused
-    by name like others that cannot be learned from, so that its PC does not send it again and again.
-
-    Raises:
-        FleetError: if nobody could say which chunk it is.
-    """
-    if not _BOOT.fullmatch(chunk.boot):
-        raise FleetError(f"chunk: expected a boot id of hexadecimal digits, found {shown(chunk.boot)}; {_REMEDY}.")
-    if chunk.sequence > BOUNDS["Chunk.sequence"].high:
-        raise FleetError(f"chunk: expected {problem(wire.Chunk(sequence=chunk.sequence))}; {_REMEDY}.")
-    chunk.DiscardUnknownFields()
-    if not problem(chunk):
-        return chunk
-    return wire.Chunk(
-        boot=chunk.boot,
-        sequence=chunk.sequence,
-        stage=chunk.stage[:LONGEST_NAME],
-        attempt=chunk.attempt[:LONGEST_NAME],
-        weights_version=min(chunk.weights_version, int(BOUNDS["Chunk.weights_version"].high)),
-        decisions={_NO_MODULE: min(sum(chunk.decisions.values()), MOST_MODULES * MOST_DECISIONS)},
-    )
 
 
 def host_of(peer: str) -> str:

@@ -143,7 +143,7 @@ class GatewayGroup(LocalRunnerGroup):
         super().__init__(config)
         # A process that dies is started again.
         self._ignore_ray_errors_on_env_runners = True
-        stage: FleetStage = config.env_config[FLEET]
+        stage = FleetStage.of(config)
         assert stage.process is not None, "a gateway in the driver is in a `LocalRunnerGroup`"
         self._process, self._key, self._config = stage.process, secrets.token_hex(8), config
         #: The call by which a process that was started again begins the stage, until that is done.
@@ -153,7 +153,7 @@ class GatewayGroup(LocalRunnerGroup):
 
     def _begin(self) -> None:
         """Let the process begin the stage, and one that dies meanwhile once it is started again."""
-        stage: FleetStage = self._config.env_config[FLEET]
+        stage = FleetStage.of(self._config)
         until_s = time.monotonic() + _BACK_WITHIN_S
         with marked(stage.journal.parent) as mark:
             while True:
@@ -265,6 +265,12 @@ class FleetStage:
     projects: tuple[LoadedProject, ...] = ()
     process: ray.actor.ActorHandle | None = None
 
+    @classmethod
+    def of(cls, config: SkillDQNConfig) -> FleetStage:
+        """Return the stage that an environment configuration has."""
+        stage: FleetStage = config.env_config[FLEET]
+        return stage
+
     def task(self, config: SkillDQNConfig) -> StageTask:
         """Return what the games play, as RLlib's configuration says who plays and who learns.
 
@@ -297,15 +303,34 @@ class JournalSlice:
     failure: str = ""
     batch_shares: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the journal may hold more."""
+        return len(self.records) == MOST_RECORDS
 
-class GatewayRunner(ChunkRunner):
+
+class FetchedRunner(ChunkRunner):
+    """Sample nothing: transitions are fetched by their position in a stage's journal."""
+
+    CALLBACKS = frozenset(("on_environment_created",))
+
+    def sample(self, **_: Any) -> list[Chunk]:
+        """Return nothing."""
+        return []
+
+    def get_training_state(self) -> dict[str, Any]:
+        """Return nothing: the position is the driver's."""
+        return {}
+
+    def set_training_state(self, state: dict[str, Any]) -> None:
+        """Do nothing."""
+
+
+class GatewayRunner(FetchedRunner):
     """Serve the games of `env_config["fleet"]`; what they play goes through the stage's journal.
 
     With the `gateway` of the stage before, its games are connected already.
     """
-
-    #: Nothing is sampled here: what comes is fetched from the journal.
-    CALLBACKS = frozenset(("on_environment_created",))
 
     def __init__(self, *, config: SkillDQNConfig, gateway: Gateway | None = None, **kwargs: Any) -> None:
         self._before = gateway
@@ -313,7 +338,7 @@ class GatewayRunner(ChunkRunner):
 
     def make_env(self) -> None:
         """Open the journal and begin to listen."""
-        stage: FleetStage = self.config.env_config[FLEET]
+        stage = FleetStage.of(self.config)
         take_over(stage.projects)
         self._task = stage.task(self.config)
         settings = stage.fleet.settings
@@ -359,10 +384,6 @@ class GatewayRunner(ChunkRunner):
     def _version(self) -> int:
         """The version of the newest weights: they change with the decisions learned from."""
         return 1 + sum(self.decisions.values())
-
-    def sample(self, **_: Any) -> list[Chunk]:
-        """Return nothing: a fleet's transitions are fetched by their position in the journal."""
-        return []
 
     def fetch(self, position: int) -> JournalSlice:
         """Return the journal's records from a position on, none if none come within a moment.
@@ -449,3 +470,43 @@ def read_chunk(record: Record, task: StageTask) -> Chunk | None:
         transitions.lanes[...] += record.first_lane * len(task.skills_of([module]))
         transitions.episodes[...] += boot
     return Chunk(found.transitions, found.episodes, record.chunk.lane_ticks)
+
+
+class JournalRunner(FetchedRunner):
+    """Return a stage's journal and nothing else: a replay of it in the driver's own process."""
+
+    def make_env(self) -> None:
+        """Open the journal for reading."""
+        stage = FleetStage.of(self.config)
+        self._journal = Journal.reading(stage.journal, stage.name)
+
+    def weights_changed(self, modules: Collection[str]) -> None:
+        """Do nothing: everything was played already."""
+
+    def fetch(self, position: int) -> JournalSlice:
+        """Return the journal's records from a position on.
+
+        Raises:
+            SoulsGraphError: at the end of the journal.
+        """
+        if position < self._journal.first:
+            raise SoulsGraphError(
+                f"journal: expected the stage's records from {position} on, found those from {self._journal.first} on: "
+                "older ones went when two checkpoints had come after them; restore the older of these, from which a "
+                "replay goes on."
+            )
+        records = tuple(self._journal.read_bytes(position, MOST_RECORDS))
+        if not records:
+            raise SoulsGraphError(f"journal: expected records from {position} on, found its end; replay fewer.")
+        journal = self._journal
+        return JournalSlice(
+            journal.attempt, records, decisions=dict(journal.decisions), batch_shares=journal.batch_shares
+        )
+
+    def prune(self, before: int) -> None:
+        """Do nothing: a replay changes no journal."""
+
+    def stop(self) -> None:
+        """Close the journal."""
+        if hasattr(self, "_journal"):
+            self._journal.close()

@@ -137,6 +137,20 @@ class FleetStatus:
     boot: str = ""
     uptime_s: Annotated[float, Between(0.0, _MOST_VALUE)] = 0.0
 
+    @classmethod
+    def last(cls, folder: Path, attempt: str = "") -> FleetStatus | None:
+        """Return the last status of a stage by its folder; None if none can be read, or it is of another attempt."""
+        with suppress(SoulsGraphError, OSError):
+            status = _load(folder / STATUS_FILE)
+            return status if status.attempt == attempt else None
+        return None
+
+    def write(self, folder: Path) -> None:
+        """Write it into a stage's folder; raises WriteError."""
+        # `to_table` would take as long for a thousand games as all else of a status.
+        table = {**vars(self), "games": [vars(game) for game in self.games]}
+        write_text(folder / STATUS_FILE, f"{to_json(table)}\n")
+
     @property
     def is_this_machines(self) -> bool:
         """Whether it was written here, since the machine was started."""
@@ -201,7 +215,7 @@ class StatusWriter:
         #: Games as they were last seen, and when: by an earlier gateway of the stage, or by another gateway.
         self._earlier: dict[str, tuple[GameStatus, float]] = {}
         # Without that file, or with one that is damaged, they are seen when they come.
-        if last := status_of(admission.journal.folder, admission.journal.attempt):
+        if last := FleetStatus.last(admission.journal.folder, admission.journal.attempt):
             then_s = self._began_s - last.age_s
             self._earlier = {row.name: (row, then_s - row.silent_s) for row in last.games if row.is_game}
         for row, _ in self._earlier.values():
@@ -226,7 +240,7 @@ class StatusWriter:
         status = self.describe(version)
         # A full disk is the journal's to report, and no reason to end the gateway.
         with suppress(WriteError):
-            write_status(self._admission.journal.folder, status)
+            status.write(self._admission.journal.folder)
         spent_s = time.thread_time() - spent_s
         self._next_s = now + min(max(WRITE_EVERY_S, spent_s / _MOST_SHARE), WRITTEN_WITHIN_S)
         return status
@@ -320,13 +334,6 @@ def _rate(difference: float, seconds: float) -> float:
     return min(max(difference, 0.0) / seconds, _MOST_VALUE)
 
 
-def write_status(folder: Path, status: FleetStatus) -> None:
-    """Write a status into a stage's folder; raises WriteError."""
-    # `to_table` would take as long for a thousand games as all else of a status.
-    table = {**vars(status), "games": [vars(game) for game in status.games]}
-    write_text(folder / STATUS_FILE, f"{to_json(table)}\n")
-
-
 #: What changes of a game that is not connected any more.
 _PLAYS_NOTHING: dict[str, Any] = {"ticks_per_s": 0.0, "reset_share": {}, "connected": False}
 
@@ -410,14 +417,6 @@ def read_status(*folders: Path) -> FleetStatus | None:
             if found.boot == newest.boot and found.uptime_s > newest.uptime_s:
                 newest = found
     return newest
-
-
-def status_of(folder: Path, attempt: str = "") -> FleetStatus | None:
-    """Return the last status of a stage by its folder; None if none can be read, or it is of another attempt."""
-    with suppress(SoulsGraphError, OSError):
-        last = _load(folder / STATUS_FILE)
-        return last if last.attempt == attempt else None
-    return None
 
 
 def _load(file: Path) -> FleetStatus:

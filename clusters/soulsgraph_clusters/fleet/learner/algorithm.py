@@ -12,7 +12,7 @@ import math
 import time
 from abc import abstractmethod
 from collections import Counter, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -21,22 +21,14 @@ import numpy as np
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
 from soulsgraph_clusters.fleet.gateway.gateway import PUBLISH_EVERY_S, STOP_WITHIN_S
-from soulsgraph_clusters.fleet.gateway.journal import JOURNALED, Journal
-from soulsgraph_clusters.fleet.gateway.runner import (
-    FLEET,
-    MOST_RECORDS,
-    FleetStage,
-    GatewayGroup,
-    JournalSlice,
-    read_chunk,
-)
-from soulsgraph_clusters.fleet.gateway.status import FleetStatus, status_of
+from soulsgraph_clusters.fleet.gateway.journal import JOURNALED
+from soulsgraph_clusters.fleet.gateway.runner import FleetStage, GatewayGroup, JournalRunner, JournalSlice, read_chunk
+from soulsgraph_clusters.fleet.gateway.status import FleetStatus
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.protocol.settings import rest_share
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_policies.agents.inference import weights_digest
 from soulsgraph_policies.learning.algorithm import SkillDQN
-from soulsgraph_policies.learning.env_runners import ChunkRunner
 from soulsgraph_policies.learning.replay import ReplayBuffer
 from soulsgraph_policies.learning.sampler import Chunk
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
@@ -218,7 +210,7 @@ class FleetDQN(RealTimeDQN):
             raise SoulsGraphError(answer.failure)
         self.live_runners, self._journaled = answer.playing, answer.decisions
         self.status = answer.status or self.status
-        self._next_fetch_s = began_s + (_FETCH_EVERY_S if len(answer.records) < MOST_RECORDS else 0.0)
+        self._next_fetch_s = began_s + (0.0 if answer.is_full else _FETCH_EVERY_S)
         self._require_attempt(answer.attempt)
         self._share_batches(answer.batch_shares)
         for note in answer.notes:
@@ -280,7 +272,7 @@ class FleetDQN(RealTimeDQN):
         super().cleanup()
         if self.finished and self._journaled and not self._is_replay:
             # What came while the stage ended is in the last status.
-            if last := status_of(self._stage.journal, self.attempt):
+            if last := FleetStatus.last(self._stage.journal, self.attempt):
                 self._journaled = last.decisions or self._journaled
             self._log_account()
 
@@ -319,8 +311,7 @@ class FleetDQN(RealTimeDQN):
 
     @property
     def _stage(self) -> FleetStage:
-        stage: FleetStage = self.config.env_config[FLEET]
-        return stage
+        return FleetStage.of(self.config)
 
     def get_training_state(self) -> dict[str, Any]:
         """Return everything that the rest of the stage depends on, the position in the journal included."""
@@ -352,56 +343,3 @@ class FleetDQN(RealTimeDQN):
         self.env_runner_group.foreach_env_runner(
             lambda runner: runner.prune(before), local_env_runner=local, timeout_seconds=0.0
         )
-
-
-class JournalRunner(ChunkRunner):
-    """Return a stage's journal and nothing else: a replay of it in the driver's own process."""
-
-    CALLBACKS = frozenset(("on_environment_created",))
-
-    def make_env(self) -> None:
-        """Open the journal for reading."""
-        stage: FleetStage = self.config.env_config[FLEET]
-        self._journal = Journal.reading(stage.journal, stage.name)
-
-    def weights_changed(self, modules: Collection[str]) -> None:
-        """Do nothing: everything was played already."""
-
-    def sample(self, **_: Any) -> list[Chunk]:
-        """Return nothing: transitions are fetched by their position."""
-        return []
-
-    def fetch(self, position: int) -> JournalSlice:
-        """Return the journal's records from a position on.
-
-        Raises:
-            SoulsGraphError: at the end of the journal.
-        """
-        if position < self._journal.first:
-            raise SoulsGraphError(
-                f"journal: expected the stage's records from {position} on, found those from {self._journal.first} on: "
-                "older ones went when two checkpoints had come after them; restore the older of these, from which a "
-                "replay goes on."
-            )
-        records = tuple(self._journal.read_bytes(position, MOST_RECORDS))
-        if not records:
-            raise SoulsGraphError(f"journal: expected records from {position} on, found its end; replay fewer.")
-        journal = self._journal
-        return JournalSlice(
-            journal.attempt, records, decisions=dict(journal.decisions), batch_shares=journal.batch_shares
-        )
-
-    def prune(self, before: int) -> None:
-        """Do nothing: a replay changes no journal."""
-
-    def get_training_state(self) -> dict[str, Any]:
-        """Return nothing: the position is the driver's."""
-        return {}
-
-    def set_training_state(self, state: dict[str, Any]) -> None:
-        """Do nothing."""
-
-    def stop(self) -> None:
-        """Close the journal."""
-        if hasattr(self, "_journal"):
-            self._journal.close()

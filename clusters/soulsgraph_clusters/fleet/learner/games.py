@@ -23,26 +23,10 @@ from typing import IO, Any
 import numpy as np
 import ray
 
+from soulsgraph_clusters.fleet.actor import local_game
 from soulsgraph_clusters.fleet.actor.host import END_WITHIN_S, HostOptions, KeptProcess, playing
-from soulsgraph_clusters.fleet.actor.local_game import (
-    OPENING,
-    FinishFight,
-    GameOrder,
-    NewWeights,
-    PlayReport,
-    read_message,
-    write_message,
-)
 from soulsgraph_clusters.fleet.actor.spool import AT_ONCE, UNFINISHED, pause_file, read_pause
-from soulsgraph_clusters.fleet.gateway.status import (
-    TICKS_PER_S,
-    WRITE_EVERY_S,
-    FleetStatus,
-    GameStatus,
-    Rates,
-    status_of,
-    write_status,
-)
+from soulsgraph_clusters.fleet.gateway.status import TICKS_PER_S, WRITE_EVERY_S, FleetStatus, GameStatus, Rates
 from soulsgraph_clusters.fleet.learner.algorithm import RealTimeDQN
 from soulsgraph_clusters.fleet.protocol.security import Tokens, make_certificates, write_file, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import PC, SILENT_AFTER_S, Fleet, FleetSettings, State
@@ -113,24 +97,24 @@ class LocalGame(KeptProcess):
     def __init__(
         self,
         settings: GameSettings,
-        order_of: Callable[[], GameOrder],
+        order_of: Callable[[], local_game.GameOrder],
         paused: Path,
-        hand_over: Callable[[LocalGame, PlayReport], None],
+        hand_over: Callable[[LocalGame, local_game.PlayReport], None],
         say: Callable[[str], None],
     ) -> None:
         self._settings, self._order_of, self._pause = settings, order_of, paused
         self._hand_over = hand_over
         self._changed = threading.Condition()
-        self._newest = NewWeights(0, {}, {})
+        self._newest = local_game.NewWeights(0, {}, {})
         self._unsent: set[str] = set()
         self._published_s = self._heard_s = time.monotonic()
-        self._state, self._note, self._silent = OPENING, "", False
-        self._report, self._rates = PlayReport(), Rates()
+        self._state, self._note, self._silent = State.OPENING, "", False
+        self._report, self._rates = local_game.PlayReport(), Rates()
         #: Of the processes before this one: steps, and those of them that were lost; of this one the steps handed over.
         self._steps, self._lost, self._handed = 0, Counter[str](), 0
         super().__init__("game", say)
 
-    def publish(self, newer: NewWeights) -> None:
+    def publish(self, newer: local_game.NewWeights) -> None:
         """Play by newer weights; the first are those of every module."""
         with self._changed:
             self._newest = replace(newer, weights={**self._newest.weights, **newer.weights})
@@ -182,7 +166,7 @@ class LocalGame(KeptProcess):
     def _note_silence(self) -> bool:
         """Return whether the process says nothing any more, and say so once."""
         silent_s = time.monotonic() - self._heard_s
-        silent = silent_s > SILENT_AFTER_S and self._state not in (OPENING, State.PAUSED)
+        silent = silent_s > SILENT_AFTER_S and self._state not in (State.OPENING, State.PAUSED)
         if silent and not self._silent:
             self._say(f"silent for {silent_s:.0f} s")
         self._silent = silent
@@ -206,7 +190,7 @@ class LocalGame(KeptProcess):
                 return code, refusal
 
     def _run_process(self) -> tuple[int, str]:
-        self._state, self._note = OPENING, ""
+        self._state, self._note = State.OPENING, ""
         process = self._start("-c", _PROGRAM)
         assert process.stdin is not None
         assert process.stdout is not None
@@ -215,7 +199,7 @@ class LocalGame(KeptProcess):
         refusal = ""
         with process.stdout as reports, suppress(EOFError):
             while not refusal:
-                refusal = self._receive(read_message(reports))
+                refusal = self._receive(local_game.read_message(reports))
         code = process.wait()
         feeding.join()
         self._count_up(UNFINISHED if code == 0 else _ENDED)
@@ -226,13 +210,13 @@ class LocalGame(KeptProcess):
         unsent, last_fight = set(self._newest.weights), False
         # Whoever died reads nothing any more.
         with suppress(OSError), pipe:
-            write_message(pipe, self._order_of())
+            local_game.write_message(pipe, self._order_of())
             while process.poll() is None and not self._stopping.is_set():
                 if wanted := read_pause(self._pause):
                     if wanted == AT_ONCE:
                         return
                     if not last_fight:
-                        write_message(pipe, FinishFight())
+                        local_game.write_message(pipe, local_game.FinishFight())
                         last_fight = True
                 with self._changed:
                     if not unsent and not self._stopping.is_set():
@@ -241,10 +225,11 @@ class LocalGame(KeptProcess):
                     self._unsent.clear()
                     newest = self._newest
                 if unsent:
-                    write_message(pipe, replace(newest, weights={name: newest.weights[name] for name in unsent}))
+                    newer = {name: newest.weights[name] for name in unsent}
+                    local_game.write_message(pipe, replace(newest, weights=newer))
                     unsent.clear()
 
-    def _receive(self, message: PlayReport | str) -> str:
+    def _receive(self, message: local_game.PlayReport | str) -> str:
         """Take a report; return why the game refuses to play, or nothing."""
         if isinstance(message, str):
             return message
@@ -255,7 +240,7 @@ class LocalGame(KeptProcess):
         for note in message.notes:
             self._be(message.state, note)
         if message.state != self._state:
-            begins = self._state == OPENING and message.state == State.PLAYING
+            begins = self._state == State.OPENING and message.state == State.PLAYING
             self._be(message.state, line=f"{message.state} by {self._settings.driver}" if begins else "")
         if message.chunk is not None:
             self._hand_over(self, message)
@@ -269,7 +254,7 @@ class LocalGame(KeptProcess):
             self._lost += Counter(own.lost)
             if (missing := own.steps - sum(own.lost.values()) - self._handed) > 0:
                 self._lost[reason] += missing
-            self._report, self._rates, self._handed = PlayReport(), Rates(), 0
+            self._report, self._rates, self._handed = local_game.PlayReport(), Rates(), 0
 
     def _be(self, state: str, note: str = "", line: str = "") -> None:
         if (state, note) != (self._state, self._note):
@@ -299,11 +284,11 @@ class LocalGamesRunner(ChunkRunner):
         # Installed ones are found there as they were here.
         projects = tuple(one.named.absolute() for one in loaded_projects().values() if one.named is not None)
 
-        def order() -> GameOrder:
+        def order() -> local_game.GameOrder:
             # No process fights again the fights of another, of this run or of one that was killed.
             boot = secrets.randbits(28)
             seed = int(derive_seeds(np.uint64(self.config.stage_seed or 0), number, boot)[0]) >> 1
-            return GameOrder(self._task.to_json(), settings, seed, first_lane, boot << 32, projects)
+            return local_game.GameOrder(self._task.to_json(), settings, seed, first_lane, boot << 32, projects)
 
         def say(line: str) -> None:
             with self._printing:
@@ -321,7 +306,7 @@ class LocalGamesRunner(ChunkRunner):
         """The digest of what frozen skills are to be played by."""
         return weights_digest({skill: self.weights(module) for skill, module in self._task.frozen.items()})
 
-    def _take(self, game: LocalGame, report: PlayReport) -> None:
+    def _take(self, game: LocalGame, report: local_game.PlayReport) -> None:
         """Keep a chunk for the learner; called by the games' threads."""
         assert report.chunk is not None
         with self._arrived:
@@ -341,7 +326,7 @@ class LocalGamesRunner(ChunkRunner):
         weights: dict[str, Weights] = {
             module: {name: values.copy() for name, values in self.weights(module).items()} for module in modules
         }
-        newer = NewWeights(1 + sum(self.decisions.values()), weights, dict(self.decisions))
+        newer = local_game.NewWeights(1 + sum(self.decisions.values()), weights, dict(self.decisions))
         for game in self.games:
             game.publish(newer)
 
@@ -415,7 +400,7 @@ class LocalGamesDQN(RealTimeDQN):
     def _count_lost(self) -> None:
         """Count what was played after the checkpoint that the stage goes on from, as far as it was written down."""
         self._begun, self._before = True, self.taken
-        last = status_of(self._stage.folder)
+        last = FleetStatus.last(self._stage.folder)
         if last is None:
             return
         lost = max(last.decisions.get(PLAYED, 0) - self.taken, 0)
@@ -445,7 +430,7 @@ class LocalGamesDQN(RealTimeDQN):
         self.status = FleetStatus(self._stage.name, "", *at, counts, games, boot_id(), uptime_s())
         # A full disk stops no game.
         with suppress(WriteError):
-            write_status(self._stage.folder, self.status)
+            self.status.write(self._stage.folder)
 
     def _fetch(self) -> int:
         chunks = self._runner.collect()

@@ -8,6 +8,7 @@ transitions, episodes and weights as bytes: safetensors files, checked column by
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
@@ -17,10 +18,19 @@ import numpy.typing as npt
 from safetensors.numpy import save
 
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.settings import MOST_MESSAGE_BYTES, FleetError
+from soulsgraph_clusters.fleet.protocol.settings import (
+    CODE,
+    METRICS_READER,
+    MOST_MESSAGE_BYTES,
+    PROTOCOL,
+    FleetError,
+    FleetSettings,
+    digests,
+)
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.config import Where, parse
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
+from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.agents.library import WEIGHTS, TensorError, read_tensors
@@ -35,6 +45,13 @@ _MOST_METRIC = 1e12
 #: Characters of a name, of a note for people, and of what stays in one line of a page.
 LONGEST_NAME, LONGEST_NOTE = 200, 500
 _LONGEST_REASON = 2_000
+#: Characters of the name of a game or a driver.
+_LONGEST_NAME = 60
+#: Has the decisions of a chunk that said more.
+_NO_MODULE = "?"
+#: Lanes of a game at most.
+MOST_LANES = 256
+_BOOT = re.compile(r"[0-9a-f]{8,32}")
 
 
 @dataclass(frozen=True)
@@ -112,7 +129,7 @@ BOUNDS: dict[str, Bound] = {
 }
 #: Messages that only describe.
 _DESCRIBING = ("Health", "Stop")
-#: Messages for which `gateway.check_hello` and `gateway.bounded_chunk` name what is wrong.
+#: Messages for which `check_hello` and `bounded_chunk` name what is wrong.
 _WITH_REFUSALS = ("Hello", "Chunk")
 _REMEDY = "use the head's version of soulsgraph on the PC"
 
@@ -211,6 +228,79 @@ def to_bytes(message: wire.ToGame) -> bytes:
 def plain(text: str, most: int = 40) -> str:
     """Return the beginning of a peer's text as it may stand in one line."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:most])
+
+
+def check_hello(hello: wire.Hello, name: str, settings: FleetSettings, address: str = "") -> None:
+    """Refuse a game that may not play; `name` is the one its token was issued for, `address` its machine's.
+
+    Raises:
+        FleetError: naming what differs.
+    """
+    if hello.protocol != PROTOCOL:
+        expected, found = f"protocol {PROTOCOL}", f"{hello.protocol} of soulsgraph {plain(hello.version)}"
+        raise FleetError(f"fleet: expected {expected}, found {found}; install the head's version on the PC.")
+    if hello.pc not in ("", name):
+        raise FleetError(f"fleet: expected the PC that the token was issued for, {name}, found {hello.pc[:40]!r}.")
+    if name == METRICS_READER:
+        raise FleetError(f"fleet: expected a PC's token, found that of {name}, which reads the metrics alone.")
+    if settings.pcs and name not in settings.pcs:
+        raise FleetError(f"fleet: expected a PC of the fleet's file, found {name}; add it there.")
+    if not hello.game.isprintable() or "/" in hello.game or not 1 <= len(hello.game) <= _LONGEST_NAME:
+        raise FleetError(f"{name}: expected a game's name of 1 to {_LONGEST_NAME} characters without a slash.")
+    if not hello.driver.isprintable() or len(hello.driver) > _LONGEST_NAME:
+        raise FleetError(f"{name}: expected a driver's name, found {shown(hello.driver)}; {_REMEDY}.")
+    if not 1 <= hello.lanes <= MOST_LANES:
+        raise FleetError(f"{name}: expected 1 to {MOST_LANES} lanes a game, found {hello.lanes}.")
+    if hello.machine and not _BOOT.fullmatch(hello.machine):
+        found = shown(hello.machine)
+        raise FleetError(f"{name}: expected a machine's id of hexadecimal digits, found {found}; {_REMEDY}.")
+    if not hello.only_asks and not _BOOT.fullmatch(hello.boot):
+        raise FleetError(f"{name}: expected a boot id of hexadecimal digits, found {shown(hello.boot)}; {_REMEDY}.")
+    if found := problem(hello):
+        raise FleetError(f"{name}: expected {found}; {_REMEDY}.")
+    if found := other_code(hello, settings):
+        raise FleetError(f"{name}{address and f' ({address})'}: {found}.")
+
+
+def other_code(hello: wire.Hello, settings: FleetSettings) -> str:
+    """Return in what a game would play otherwise than the head, expected, found and remedy; empty if in nothing."""
+    for what, digest in digests().items():
+        there = hello.digests.get(what, "")
+        if there == digest or (what == CODE and not there and settings.older_hosts):
+            continue
+        remedy = "install the head's version on the PC"
+        if what == CODE and not there:
+            remedy += ", or set `older_hosts = true` in the fleet's file to learn from whatever it plays"
+        found = f"{plain(there[:12]) or 'none'} of soulsgraph {plain(hello.version) or 'unknown'}"
+        head = installed_version()
+        return f"expected the head's {what} ({digest[:12]} of version {head}), found {found}; {remedy}"
+    return ""
+
+
+def bounded_chunk(chunk: wire.Chunk) -> wire.Chunk:
+    """Return a chunk as the journal may keep it, whatever its verdict.
+
+    One that says more than any chunk can keeps its number and the count of its decisions, and no columns: it is refused
+    by name like others that cannot be learned from, so that its PC does not send it again and again.
+
+    Raises:
+        FleetError: if nobody could say which chunk it is.
+    """
+    if not _BOOT.fullmatch(chunk.boot):
+        raise FleetError(f"chunk: expected a boot id of hexadecimal digits, found {shown(chunk.boot)}; {_REMEDY}.")
+    if chunk.sequence > BOUNDS["Chunk.sequence"].high:
+        raise FleetError(f"chunk: expected {problem(wire.Chunk(sequence=chunk.sequence))}; {_REMEDY}.")
+    chunk.DiscardUnknownFields()
+    if not problem(chunk):
+        return chunk
+    return wire.Chunk(
+        boot=chunk.boot,
+        sequence=chunk.sequence,
+        stage=chunk.stage[:LONGEST_NAME],
+        attempt=chunk.attempt[:LONGEST_NAME],
+        weights_version=min(chunk.weights_version, int(BOUNDS["Chunk.weights_version"].high)),
+        decisions={_NO_MODULE: min(sum(chunk.decisions.values()), MOST_MODULES * MOST_DECISIONS)},
+    )
 
 
 Arrays = dict[str, npt.NDArray[Any]]

@@ -20,12 +20,7 @@ from typing import Annotated, Any, Literal
 import grpc
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ec import (
-    SECP256R1,
-    EllipticCurvePrivateKey,
-    EllipticCurvePublicKey,
-    generate_private_key,
-)
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -360,7 +355,7 @@ def make_certificates(folder: Path, hosts: Sequence[str], days: int = HEAD_DAYS)
         raise FleetError(f"certificates: expected 1 to {_CA_DAYS} days, found {shown(days)}; correct it.")
     with locked(folder):
         authority, authority_key, is_new = _authority(folder)
-        key = generate_private_key(SECP256R1())
+        key = ec.generate_private_key(ec.SECP256R1())
         ends = min(datetime.now(UTC) + timedelta(days=days), authority.not_valid_after_utc)
         certificate = (
             _unsigned("soulsgraph head", key.public_key(), authority.subject, authority_key.public_key(), ends)
@@ -374,7 +369,7 @@ def make_certificates(folder: Path, hosts: Sequence[str], days: int = HEAD_DAYS)
     return Certificates(folder / "ca.pem", *paths, certificate.not_valid_after_utc, is_new)
 
 
-def _authority(folder: Path) -> tuple[x509.Certificate, EllipticCurvePrivateKey, bool]:
+def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey, bool]:
     """Read the folder's CA and its key, or make them; return whether they are new."""
     certificate, key = folder / "ca.pem", folder / "ca.key"
     if not certificate.exists() and not key.exists():
@@ -382,13 +377,13 @@ def _authority(folder: Path) -> tuple[x509.Certificate, EllipticCurvePrivateKey,
     remedy = "restore it, or delete ca.pem and ca.key for a new CA, which every PC then needs a copy of"
     (authority, *_), private = read_pair(certificate, key, remedy)
     check_authority(certificate, authority, remedy)
-    if not isinstance(private, EllipticCurvePrivateKey):
+    if not isinstance(private, ec.EllipticCurvePrivateKey):
         raise FleetError(f"{key}: expected a key of an elliptic curve, found another; {remedy}.")
     return authority, private, False
 
 
-def _new_authority(folder: Path) -> tuple[x509.Certificate, EllipticCurvePrivateKey]:
-    key = generate_private_key(SECP256R1())
+def _new_authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    key = ec.generate_private_key(ec.SECP256R1())
     name, public = "soulsgraph CA", key.public_key()
     certificate = (
         _unsigned(name, public, _subject(name), public, datetime.now(UTC) + timedelta(days=_CA_DAYS))
@@ -401,7 +396,7 @@ def _new_authority(folder: Path) -> tuple[x509.Certificate, EllipticCurvePrivate
 
 
 def _unsigned(
-    name: str, public: EllipticCurvePublicKey, issuer: x509.Name, issuers: EllipticCurvePublicKey, ends: datetime
+    name: str, public: ec.EllipticCurvePublicKey, issuer: x509.Name, issuers: ec.EllipticCurvePublicKey, ends: datetime
 ) -> x509.CertificateBuilder:
     """Return what our two kinds of certificates have in common."""
     return (
@@ -453,7 +448,7 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 def _write_pair(
-    folder: Path, name: str, certificate: x509.Certificate, key: EllipticCurvePrivateKey
+    folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
 ) -> tuple[Path, Path]:
     paths = folder / f"{name}.pem", folder / f"{name}.key"
     write_file(paths[1], key_pem(key), PRIVATE)

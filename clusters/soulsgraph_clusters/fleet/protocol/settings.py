@@ -45,7 +45,8 @@ METRICS_READER = "metrics"
 class State:
     """States of a game, as its health says, and of what is not connected."""
 
-    WAITING, PLAYING, LAST_FIGHT = "waiting for a task", "playing", "playing its last fight"
+    OPENING, WAITING = "opening the game", "waiting for a task"
+    PLAYING, LAST_FIGHT = "playing", "playing its last fight"
     BROKEN, CANNOT_PLAY, PAUSED, DRAINED = "broken", "cannot play", "paused", "drained"
     REFUSED = "refused"
     #: A game that was connected, and a PC that never was in the stage.

@@ -13,12 +13,12 @@ from fakes.fleet_here import GatewayHere
 from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway import metrics
 from soulsgraph_clusters.fleet.gateway.connections import Connection
-from soulsgraph_clusters.fleet.gateway.gateway import check_hello
 from soulsgraph_clusters.fleet.gateway.metrics import Exporter
 from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetStage, GatewayRunner
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus
 from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Health, Hello
+from soulsgraph_clusters.fleet.protocol.messages import check_hello
 from soulsgraph_clusters.fleet.protocol.security import Tokens, make_certificates
 from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetError, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask

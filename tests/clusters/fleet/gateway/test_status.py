@@ -17,7 +17,6 @@ from soulsgraph_clusters.fleet.gateway.status import (
     GameStatus,
     StatusWriter,
     read_status,
-    status_of,
 )
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Health, Hello
 from soulsgraph_clusters.fleet.protocol.settings import PC, FleetSettings, State
@@ -335,7 +334,7 @@ def test_who_was_refused_and_does_not_try_any_more_is_refused_no_longer(tmp_path
 
 def test_what_a_stages_last_status_says_of_its_decisions_is_read_for_its_last_line(here):
     here.journal.decisions["attic/journaled"] = 12
-    assert status_of(here.journal.folder, here.journal.attempt) is None
+    assert FleetStatus.last(here.journal.folder, here.journal.attempt) is None
     here.status.end(1)
-    assert status_of(here.journal.folder, here.journal.attempt).decisions == {"attic/journaled": 12}
-    assert status_of(here.journal.folder, "another") is None
+    assert FleetStatus.last(here.journal.folder, here.journal.attempt).decisions == {"attic/journaled": 12}
+    assert FleetStatus.last(here.journal.folder, "another") is None

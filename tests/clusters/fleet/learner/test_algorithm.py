@@ -10,10 +10,10 @@ import pytest
 from fakes.fleet_here import random_weights
 from fakes.waiting import until
 from soulsgraph_clusters.fleet.gateway.journal import Journal, JournalError
-from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetStage, GatewayRunner
+from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetStage, GatewayRunner, JournalRunner
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, GameStatus
 from soulsgraph_clusters.fleet.learner import algorithm as learning
-from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN, JournalRunner
+from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
 from soulsgraph_clusters.fleet.protocol.messages import encode_columns
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings

@@ -12,8 +12,8 @@ from fakes.fleet_here import playing
 from fakes.waiting import until
 from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.gateway.journal import JOURNALED, Journal
-from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetStage, GatewayRunner
-from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN, JournalRunner
+from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetStage, GatewayRunner, JournalRunner
+from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
 from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetError, FleetSettings, load_fleet

@@ -16,7 +16,7 @@ from soulsgraph.runs.stage_setup import StageSetup
 from soulsgraph_clusters.fleet.actor import host
 from soulsgraph_clusters.fleet.actor.local_game import PlayReport, read_message, write_message
 from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, AT_ONCE, pause, resume
-from soulsgraph_clusters.fleet.gateway.status import read_status, status_of
+from soulsgraph_clusters.fleet.gateway.status import FleetStatus, read_status
 from soulsgraph_clusters.fleet.learner.games import LOST_STEPS, PLAYED
 from soulsgraph_clusters.fleet.protocol.settings import State
 from soulsgraph_clusters.sessions.session import Session
@@ -69,7 +69,7 @@ def test_games_train_a_stage_without_a_byte_on_disk_and_the_last_line_is_the_acc
     algorithm._iteration_end = 10**9
     until(lambda: algorithm.training_step() or algorithm.finished, "the budget")
     algorithm.stop()
-    status = status_of(setup.run.games(SKILL))
+    status = FleetStatus.last(setup.run.games(SKILL))
     played = status.decisions[PLAYED]
     assert status.decisions == {"here/played": played, "here/learned": 1_000}
     assert f"camera: of the steps played 1,000 learned, {played - 1_000:,} surplus" in lines()
@@ -236,7 +236,7 @@ def test_what_a_kill_costs_is_counted_when_the_stage_goes_on(setup, build, lines
     assert third.lost == lost + further
     until(lambda: third.training_step() or third.finished, "the budget")
     third.stop()
-    assert status_of(setup.run.games(SKILL)).decisions[LOST_STEPS] == lost + further
+    assert FleetStatus.last(setup.run.games(SKILL)).decisions[LOST_STEPS] == lost + further
     assert lines()[-1].endswith(f", {lost + further:,} lost with a process that ended")
 
 

@@ -9,12 +9,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from soulsgraph_clusters.fleet.gateway.admission import MALFORMED, Admission
 from soulsgraph_clusters.fleet.gateway.connections import Connection, Connections
-from soulsgraph_clusters.fleet.gateway.gateway import bounded_chunk, check_hello
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.gateway.metrics import FleetCollector
 from soulsgraph_clusters.fleet.gateway.status import STATUS_FILE, StatusWriter, read_status
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.messages import BOUNDS, parse_message
+from soulsgraph_clusters.fleet.protocol.messages import BOUNDS, bounded_chunk, check_hello, parse_message
 from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, FleetSettings, digests
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
