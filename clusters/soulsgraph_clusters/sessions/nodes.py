@@ -29,7 +29,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from soulsgraph_clusters.sessions.head import ClusterAwayError, ClusterError
-from soulsgraph_envs.core.files import whole_file
+from soulsgraph_envs.core.files import write_text
 
 T = TypeVar("T")
 
@@ -196,8 +196,7 @@ class Mark:
 def marked(folder: Path) -> Iterator[Mark]:
     """Mark a folder in which other nodes are to write; raises WriteError where that cannot be done."""
     mark = Mark(folder.resolve(), secrets.token_hex(16))
-    with whole_file(mark.file) as temporary:
-        temporary.write_text(mark.word, encoding="ascii")
+    write_text(mark.file, mark.word)
     try:
         yield mark
     finally:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,14 +21,14 @@ from soulsgraph_clusters.fleet.actor.stream import Head, Stream
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import MOST_DECISIONS, decode_weights, encode_columns, write_moments
 from soulsgraph_clusters.fleet.protocol.settings import LOST_EPISODES, RESET_S, State
-from soulsgraph_clusters.fleet.protocol.task import StageTask, make_hello
+from soulsgraph_clusters.fleet.protocol.task import OpenGame, StageTask, TaskPlay, make_hello
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.seeds import derive_seeds
-from soulsgraph_envs.games.opening import make_game, open_game
-from soulsgraph_envs.games.realtime.cycle_timer import Clock, TimedGame, stoppable
+from soulsgraph_envs.games.opening import open_game
+from soulsgraph_envs.games.realtime.cycle_timer import Clock, TimedGame
 from soulsgraph_envs.games.realtime.link import GameSettings
-from soulsgraph_policies.agents.inference import Weights, weights_digest
-from soulsgraph_policies.learning.sampler import Chunk, RealTimeSampling, Sampler
+from soulsgraph_policies.agents.inference import Weights
+from soulsgraph_policies.learning.sampler import Chunk
 
 #: Between two looks at what was played: a look at every decision would keep the game's thread waiting.
 COLLECT_EVERY_S = 0.25
@@ -40,21 +40,16 @@ ASK_AGAIN_EVERY_S = 30.0
 PLAY_SHIFT = 22
 
 
-@dataclass
-class _Play:
-    """A task under way: its sampling, and what was collected since the last chunk; plays are counted from 0."""
+class _Play(TaskPlay):
+    """A task under way, and what was collected since the last chunk; plays are counted from 0."""
 
-    order: wire.Task
-    task: StageTask
-    sampling: RealTimeSampling
-    number: int
-    #: The game, once it is open.
-    game: TimedGame | None = None
-    has_weights: bool = False
-    parts: list[Chunk] = field(default_factory=list)
-    since_s: float = 0.0
-    #: Decisions put into the spool, or lost there.
-    kept: int = 0
+    def __init__(self, order: wire.Task, number: int, settings: GameSettings, seed: int, open_it: OpenGame) -> None:
+        super().__init__(StageTask.from_json(order.description), settings, seed, open_it)
+        self.order, self.number = order, number
+        self.has_weights, self.since_s = False, 0.0
+        self.parts: list[Chunk] = []
+        #: Decisions put into the spool, or lost there.
+        self.kept = 0
 
 
 class GameClient:
@@ -191,24 +186,11 @@ class GameClient:
             self._start(order)
 
     def _start(self, order: wire.Task) -> None:
-        task, settings = StageTask.from_json(order.description), self._settings
-        self._speed = min(settings.speed, order.speed or settings.speed)
-        settings = replace(settings, speed=self._speed)
+        self._speed = min(self._settings.speed, order.speed or self._settings.speed)
+        settings = replace(self._settings, speed=self._speed)
         # Each further play has other fights; the head's seed is another one for each boot.
         seed = int(derive_seeds(np.uint64(order.seed), self._plays)[0]) >> 1
-
-        def sampler(stop: threading.Event) -> Sampler:
-            game = self.open_game(settings, stoppable(stop))
-            try:
-                opened = task.sampler(game, seed)
-            except BaseException:
-                game.close()
-                raise
-            play.game = game
-            return opened
-
-        sampling = RealTimeSampling(sampler, task.sampler(make_game(settings.lanes), seed))
-        play = self._play = _Play(order, task, sampling, self._plays)
+        self._play = _Play(order, self._plays, settings, seed, self.open_game)
         self._plays += 1
         self._say("waiting for weights")
         self._use_weights(self._play, self._weights)
@@ -227,8 +209,7 @@ class GameClient:
         weights = {name: own for name, own in weights.items() if name in play.task.modules}
         if not play.has_weights and len(weights) < len(play.task.modules):
             return
-        play.sampling.receive(self._newest.decisions)
-        play.sampling.set_networks(play.task.networks(weights), self._newest.version)
+        play.use(weights, self._newest.version, self._newest.decisions)
         if not play.has_weights:
             play.has_weights = True
             self._say(State.PLAYING)
@@ -268,7 +249,7 @@ class GameClient:
             lane_ticks=whole.lane_ticks,
             decisions={name: len(part) for name, part in whole.transitions.items()},
             columns=encode_columns(whole),
-            frozen=weights_digest({skill: play.sampling.weights(skill) for skill in play.task.frozen}),
+            frozen=play.frozen,
         )
         # Ticks of a boot count on over its plays, as in `Health`.
         write_moments({name: own.after(self._ticks) for name, own in whole.moments.items()}, chunk)
@@ -325,7 +306,7 @@ class GameClient:
         for name, value in _sums(play).items():
             found[name] = found.get(name, 0.0) + value
         if play.game is not None:
-            found["lateness_p99_ms"] = play.game.timing().lateness.p99_ms
+            found["lateness_p99_ms"] = play.lateness_p99_ms
         return found
 
     def _say(self, state: str, note: str = "") -> None:
@@ -336,9 +317,8 @@ class GameClient:
 
 def _sums(play: _Play) -> dict[str, float]:
     """Return a play's seconds of resets by phase and its lost episodes by reason, as names of metrics."""
-    resets = {} if play.game is None else play.game.timing().reset_s
     lost = dict(play.sampling.lost_episodes)
     return {
-        **{f"{RESET_S}{phase}": seconds for phase, seconds in resets.items()},
+        **{f"{RESET_S}{phase}": seconds for phase, seconds in play.reset_s.items()},
         **{f"{LOST_EPISODES}{reason}": float(count) for reason, count in lost.items()},
     }

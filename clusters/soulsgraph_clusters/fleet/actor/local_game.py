@@ -19,14 +19,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from soulsgraph_clusters.fleet.protocol.settings import State
-from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_clusters.fleet.protocol.task import StageTask, TaskPlay
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.games.opening import make_game, open_game
-from soulsgraph_envs.games.realtime.cycle_timer import TimedGame, stoppable
 from soulsgraph_envs.games.realtime.link import GameSettings
-from soulsgraph_policies.agents.inference import Weights, weights_digest
+from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.agents.projects import load_installed, load_project
-from soulsgraph_policies.learning.sampler import Chunk, RealTimeSampling, Sampler
+from soulsgraph_policies.learning.sampler import Chunk
 
 #: What was played is handed over so often: each decision by itself would keep the game's thread waiting.
 HAND_OVER_EVERY_S = 0.25
@@ -116,10 +114,8 @@ class _Game:
 
     def __init__(self, order: GameOrder, reports: IO[bytes]) -> None:
         self._order, self._reports = order, reports
-        self._task = StageTask.from_json(order.task)
-        self._game: TimedGame | None = None
-        rehearsal = self._task.sampler(make_game(order.settings.lanes), order.seed)
-        self._sampling = RealTimeSampling(self._open, rehearsal)
+        self._play = TaskPlay(StageTask.from_json(order.task), order.settings, order.seed)
+        self._sampling = self._play.sampling
         self._inbox: deque[NewWeights | FinishFight] = deque()
         self._stopped = threading.Event()
         self._weights: dict[str, Weights] = {}
@@ -144,16 +140,6 @@ class _Game:
                 self._inbox.append(read_message(orders))
         self._stopped.set()
 
-    def _open(self, stop: threading.Event) -> Sampler:
-        game = open_game(self._order.settings, stoppable(stop))
-        try:
-            sampler = self._task.sampler(game, self._order.seed)
-        except BaseException:
-            game.close()
-            raise
-        self._game = game
-        return sampler
-
     def _obey(self, message: NewWeights | FinishFight) -> None:
         if isinstance(message, FinishFight):
             self._last_fight = True
@@ -162,8 +148,7 @@ class _Game:
         # The first are those of every module.
         self._weights |= message.weights
         self._version = message.version
-        self._sampling.receive(message.steps)
-        self._sampling.set_networks(self._task.networks(message.weights), message.version)
+        self._play.use(message.weights, message.version, message.steps)
 
     def _report(self) -> bool:
         """Hand over what was played since the last time; return whether there was anything."""
@@ -172,7 +157,7 @@ class _Game:
             return False
         self._reported_s = now_s
         notes = () if chunk is None else tuple(filter(None, (*chunk.notes, chunk.failure)))
-        timing, sampling = None if self._game is None else self._game.timing(), self._sampling
+        sampling = self._sampling
         report = PlayReport(
             chunk=self._numbered(chunk) if chunk is not None and chunk.transitions else None,
             state=self._state,
@@ -182,10 +167,10 @@ class _Game:
             steps=sampling.finished,
             lost=dict(sampling.lost),
             lost_episodes=dict(sampling.lost_episodes),
-            reset_s={} if timing is None else dict(timing.reset_s),
-            lateness_p99_ms=0.0 if timing is None else timing.lateness.p99_ms,
+            reset_s=self._play.reset_s,
+            lateness_p99_ms=self._play.lateness_p99_ms,
             cpu_s=time.process_time(),
-            frozen=weights_digest({skill: sampling.weights(skill) for skill in self._task.frozen}),
+            frozen=self._play.frozen,
         )
         write_message(self._reports, report)
         return chunk is not None
@@ -194,14 +179,14 @@ class _Game:
     def _state(self) -> str:
         if not self._sampling.ready:
             return State.BROKEN
-        if self._game is None:
+        if self._play.game is None:
             return State.OPENING
         return State.LAST_FIGHT if self._last_fight else State.PLAYING
 
     def _numbered(self, chunk: Chunk) -> Chunk:
         """Number lanes and episodes apart from those of other games and of this game's earlier processes."""
         for module, transitions in chunk.transitions.items():
-            transitions.lanes[...] += self._order.first_lane * len(self._task.skills_of([module]))
+            transitions.lanes[...] += self._order.first_lane * len(self._play.task.skills_of([module]))
             transitions.episodes[...] += self._order.first_episode
         return replace(chunk, notes=(), failure="", moments={})
 

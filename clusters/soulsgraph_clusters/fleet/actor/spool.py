@@ -60,8 +60,7 @@ def machine_id(folder: Path) -> str:
         # Another process may have drawn one meanwhile.
         if known := _read_machine(file):
             return known
-        with files.whole_file(file) as temporary:
-            temporary.write_text(drawn)
+        files.write_text(file, drawn)
     return drawn
 
 
@@ -308,8 +307,7 @@ def pause(spool: Path, when: str) -> None:
     """
     if not spool.is_dir():
         raise FleetError(f"{spool}: expected the spool of this PC's games, found no such folder; name theirs.")
-    with files.whole_file(pause_file(spool)) as temporary:
-        temporary.write_text(f"{when}\n", encoding="utf-8")
+    files.write_text(pause_file(spool), f"{when}\n")
 
 
 def resume(spool: Path) -> bool:

@@ -26,7 +26,7 @@ from soulsgraph_clusters.fleet.protocol.settings import PC, FleetError, FleetSet
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.config import Where, read_file, read_value, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import whole_file
+from soulsgraph_envs.core.files import write_text
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_policies.agents.inference import Weights, weights_digest
 
@@ -310,8 +310,7 @@ class _Table:
         """
         rows = {**self._rows, name: row}
         lines = ",\n".join(f"  {to_json(key)}: {to_json(list(one))}" for key, one in rows.items())
-        with whole_file(self._path) as temporary:
-            temporary.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+        write_text(self._path, f"{{\n{lines}\n}}\n")
         self._rows = rows
 
 

@@ -26,7 +26,7 @@ from soulsgraph_envs.core import access
 from soulsgraph_envs.core.access import is_loopback
 from soulsgraph_envs.core.config import Between, Where, load, to_json, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
-from soulsgraph_envs.core.files import locked, whole_file, writing
+from soulsgraph_envs.core.files import locked, write_text, writing
 from soulsgraph_envs.core.locks import FileLock, HeldError
 
 #: The version of the messages between a PC and the head.
@@ -389,5 +389,4 @@ def set_drained(folder: Path, pc: str, drained: bool) -> None:
                 (folder / _DRAINED_FILE).unlink(missing_ok=True)
             return
         text = to_json(to_table(_DrainList(tuple(sorted(names)))), indent=1)
-        with whole_file(folder / _DRAINED_FILE) as temporary:
-            temporary.write_text(f"{text}\n", encoding="utf-8")
+        write_text(folder / _DRAINED_FILE, f"{text}\n")

@@ -7,7 +7,8 @@ host, or installed, and nothing that is received leads to an import.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -22,12 +23,15 @@ from soulsgraph_envs.core.config import Where, parse, read_table, shipped_names,
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
+from soulsgraph_envs.games.opening import make_game, open_game
+from soulsgraph_envs.games.realtime.cycle_timer import Clock, TimedGame, stoppable
+from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_envs.skills import Skill, SkillOptions, make_skill, training_scenario
 from soulsgraph_envs.skills.definition import definition_of
-from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names_at
+from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names_at, weights_digest
 from soulsgraph_policies.agents.projects import is_name, loaded_projects, projects_of
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.learning.sampler import SampledModule, Sampler
+from soulsgraph_policies.learning.sampler import RealTimeSampling, SampledModule, Sampler
 
 if TYPE_CHECKING:
     from soulsgraph_policies.agents.projects import LoadedProject
@@ -42,6 +46,10 @@ _SHOWN = 16
 _COPY_PROJECT = (
     "copy the head's project to the PC, name its folder to the host there (`project`), and start the host anew"
 )
+
+
+#: Opens a game to play by a clock.
+OpenGame = Callable[[GameSettings, Clock], TimedGame]
 
 
 @dataclass(frozen=True)
@@ -192,6 +200,50 @@ class StageTask:
         """
         where = Where("task", remedy=_REMEDY)
         return read_table(cls, parse(text, "JSON", where), where)
+
+
+class TaskPlay:
+    """Play a task in a game in real time, which `open_it` opens in the thread that plays it.
+
+    Raises:
+        SoulsGraphError: if the task does not fit the game's lanes.
+    """
+
+    def __init__(self, task: StageTask, settings: GameSettings, seed: int, open_it: OpenGame = open_game) -> None:
+        self.task, self._settings, self._seed, self._open_it = task, settings, seed, open_it
+        #: The game, once it is open.
+        self.game: TimedGame | None = None
+        self.sampling = RealTimeSampling(self._open, task.sampler(make_game(settings.lanes), seed))
+
+    def _open(self, stop: threading.Event) -> Sampler:
+        game = self._open_it(self._settings, stoppable(stop))
+        try:
+            sampler = self.task.sampler(game, self._seed)
+        except BaseException:
+            game.close()
+            raise
+        self.game = game
+        return sampler
+
+    def use(self, weights: Mapping[str, Weights], version: int, decisions: Mapping[str, int]) -> None:
+        """Play by newer weights of some modules, first of all; raises SoulsGraphError where they do not fit."""
+        self.sampling.receive(decisions)
+        self.sampling.set_networks(self.task.networks(weights), version)
+
+    @property
+    def frozen(self) -> bytes:
+        """The digest of the weights that frozen skills are played by."""
+        return weights_digest({skill: self.sampling.weights(skill) for skill in self.task.frozen})
+
+    @property
+    def reset_s(self) -> dict[str, float]:
+        """Seconds of the game's resets by phase."""
+        return {} if self.game is None else dict(self.game.timing().reset_s)
+
+    @property
+    def lateness_p99_ms(self) -> float:
+        """How late the latest ticks began."""
+        return 0.0 if self.game is None else self.game.timing().lateness.p99_ms
 
 
 def _no_weights(skill: Skill) -> Weights:
