@@ -312,7 +312,7 @@ class RelayGateway:
 
     def _begin(self, attempt: str) -> None:
         """Report, from here on, on the stage of this attempt."""
-        self._describer = Describer(self._publisher, self.gateway.connections)
+        self._describer = Describer(self._publisher)
         self._attempt, self._known, self._described_s = attempt, -1, 0.0
 
     def exchange(self) -> None:
@@ -323,9 +323,10 @@ class RelayGateway:
         """
         self.gateway.check()
         self._notes += self.gateway.notes.take()
-        live = [Player.of(connection.hello) for connection in self.gateway.connections.live]
+        live = [*self.gateway.connections.live]
         due = time.monotonic() - self._described_s >= DESCRIBE_EVERY_S
-        report = Report(self._attempt, live, self._notes, self._known, self._describer.games() if due else None)
+        games = [row for _, row in self._describer.rows(live)] if due else None
+        report = Report(self._attempt, [Player.of(one.hello) for one in live], self._notes, self._known, games)
         try:
             orders: Orders = self._coordinator.ask("exchange", self._number, report)
             self._notes, self._described_s = [], time.monotonic() if due else self._described_s

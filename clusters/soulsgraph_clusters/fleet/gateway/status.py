@@ -207,7 +207,7 @@ class StatusWriter:
     def __init__(
         self, admission: Admission, connections: Connections, elsewhere: Callable[[], Iterable[GameStatus]] = tuple
     ) -> None:
-        self._admission, self._connections, self._described = admission, connections, Describer(admission, connections)
+        self._admission, self._connections, self._describer = admission, connections, Describer(admission)
         self._elsewhere = elsewhere
         self._next_s, self._began_s = 0.0, time.monotonic()
         self._kept: tuple[GameStatus, ...] | None = None
@@ -261,7 +261,7 @@ class StatusWriter:
         self._earlier = earlier | {name: (row, now - row.silent_s) for name, row in there.items()}
         before = {name: _lost(row, row.note, now - heard_s) for name, (row, heard_s) in earlier.items()}
         own: dict[str, GameStatus] = {}
-        for connection, latest in self._described.latest():
+        for connection, latest in self._describer.rows(self._connections.latest):
             summed = self._sums.of(latest)
             row = summed if latest.name in open_now else _lost(summed, connection.reason, latest.silent_s)
             # Of two gateways that lost a game, the one that heard it last says how it was.
@@ -280,21 +280,14 @@ class StatusWriter:
 class Describer:
     """Describe the games of one gateway; several threads may ask."""
 
-    def __init__(self, publisher: ChunkSink, connections: Connections) -> None:
-        self._publisher, self._connections = publisher, connections
+    def __init__(self, publisher: ChunkSink) -> None:
+        self._publisher = publisher
         #: What each game's process said in the window, and the last time before it.
         self._said: dict[tuple[str, str], Rates] = {}
         self._access = threading.Lock()
 
-    def games(self) -> tuple[GameStatus, ...]:
-        """Return how the connected games do now."""
-        return tuple(row for _, row in self._rows(list(self._connections.live)))
-
-    def latest(self) -> list[tuple[Connection, GameStatus]]:
-        """Return how every game did that was connected in the stage, beside its latest connection."""
-        return self._rows(list(self._connections.latest))
-
-    def _rows(self, connections: Iterable[Connection]) -> list[tuple[Connection, GameStatus]]:
+    def rows(self, connections: Iterable[Connection]) -> list[tuple[Connection, GameStatus]]:
+        """Return how each connection's game does now."""
         with self._access:
             said, self._said = self._said, {}
             return [(connection, self._game(connection, said, time.monotonic())) for connection in connections]

@@ -1,1 +1,1 @@
-"""The learner's end of a fleet: rounds of what its games played, and evaluation by them."""
+"""The learner's end of a fleet: RLlib algorithms of games in real time, a run's own games, evaluation in a fleet."""

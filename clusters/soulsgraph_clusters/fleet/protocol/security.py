@@ -67,12 +67,12 @@ class Tokens:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._read()
+        _ = self.hashes  # Which says what is wrong with the file.
 
     @property
     def names(self) -> tuple[str, ...]:
         """The PCs that have a token."""
-        return tuple(self._read())
+        return tuple(self.hashes)
 
     def issue(self, name: str, token: str = "") -> str:
         """Make a PC's token if it is not there yet, store its hash in place of an older one's, and return it.
@@ -83,7 +83,7 @@ class Tokens:
         check_name(name)
         token = token or new_token()
         with locked(self.path.parent):
-            self._write({**self._read(), name: _hash(token)})
+            self._write({**self.hashes, name: _hash(token)})
         return token
 
     def revoke(self, name: str) -> None:
@@ -94,7 +94,7 @@ class Tokens:
             WriteError: if the file cannot be written.
         """
         with locked(self.path.parent):
-            left = self._read()
+            left = self.hashes
             if left.pop(name, None) is None:
                 known = ", ".join(left) or "none"
                 raise FleetError(
@@ -113,13 +113,8 @@ class Tokens:
 
     def issued(self, tokens: Iterable[str]) -> set[str]:
         """Return those of the tokens that are valid now; the file is read once for all of them."""
-        digests = set(self._read().values())
+        digests = set(self.hashes.values())
         return {token for token in tokens if _hash(token) in digests}
-
-    @property
-    def hashes(self) -> dict[str, str]:
-        """The hash of each PC's token."""
-        return self._read()
 
     def replace(self, hashes: Mapping[str, str]) -> None:
         """Let these tokens hold, and no others; raises WriteError if the file cannot be written."""
@@ -129,12 +124,14 @@ class Tokens:
     def name_of(self, token: str) -> str | None:
         """Return the PC whose token this is, if any; no hash can be guessed from how long it takes."""
         given, found = _hash(token), None
-        for name, digest in self._read().items():
+        for name, digest in self.hashes.items():
             if hmac.compare_digest(given, digest):
                 found = name
         return found
 
-    def _read(self) -> dict[str, str]:
+    @property
+    def hashes(self) -> dict[str, str]:
+        """The hash of each PC's token."""
         where = Where(self.path, remedy="restore the file, or delete it and issue every PC's token anew", saved=True)
         try:
             text = read_private(self.path, "file of tokens' hashes", where.remedy, FleetError)
