@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -182,7 +183,7 @@ class KeptProcess(ABC):
     def __init__(self, name: str, show: Callable[[str], None]) -> None:
         self._show = show
         self._stopping = threading.Event()
-        self._process: subprocess.Popen[Any] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._keep, name=name, daemon=True)
         self._thread.start()
 
@@ -211,7 +212,7 @@ class KeptProcess(ABC):
         with suppress(OSError, ValueError):
             self._show(line)
 
-    def _start(self, *program: str, **text: str) -> subprocess.Popen[Any]:
+    def _start(self, *program: str) -> subprocess.Popen[bytes]:
         """Start a program of Python's, its input and output being ours."""
         self._process = subprocess.Popen(
             # -P: what lies in the present folder is none of our modules. A path that is printed may hold any
@@ -222,7 +223,6 @@ class KeptProcess(ABC):
             # Ctrl-C is for the parent, which ends its games in order.
             start_new_session=sys.platform != "win32",
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-            **text,
         )
         return self._process
 
@@ -271,17 +271,17 @@ class GameProcess(KeptProcess):
         with self._lock:
             if self._stopping.is_set():
                 return 0, ""
-            process = self._start("-m", __name__, encoding="utf-8", errors="replace")
+            process = self._start("-m", __name__)
             assert process.stdin is not None
             # A process that ended at once is reported with its code.
             with suppress(BrokenPipeError):
-                pickle.dump(self._order, process.stdin.buffer)
+                pickle.dump(self._order, process.stdin)
                 process.stdin.flush()
         assert process.stdout is not None
         error = ""
         # Its pipes are closed behind it.
-        with process:
-            for line in process.stdout:
+        with process, TextIOWrapper(process.stdout, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
                 if line.startswith(_ERROR):
                     error = line.rstrip("\n")
                 else:
@@ -372,7 +372,8 @@ def main() -> None:
     stopped = threading.Event()
 
     def wait_for_the_end() -> None:
-        sys.stdin.buffer.read()
+        # Not of its buffer, which could not be closed where the process ends first.
+        sys.stdin.read()
         stopped.set()
 
     threading.Thread(target=wait_for_the_end, daemon=True).start()
