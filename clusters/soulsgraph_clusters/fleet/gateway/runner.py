@@ -1,4 +1,4 @@
-"""The gateway's process: the RLlib env runner that it is in a stage, and its way from one stage to the next.
+"""The gateway as RLlib's env runner of a stage, its process from one stage to the next, and a journal that is replayed.
 
 A runner serves any number of games and returns what its journal holds. Games stay connected while what they play
 changes.
@@ -303,6 +303,13 @@ class JournalSlice:
     failure: str = ""
     batch_shares: Mapping[str, float] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, journal: Journal, position: int, **more: Any) -> JournalSlice:
+        """Return what a journal holds from a position on."""
+        records = tuple(journal.read_bytes(position, MOST_RECORDS))
+        decisions, shares = dict(journal.decisions), journal.batch_shares
+        return cls(journal.attempt, records, decisions=decisions, batch_shares=shares, **more)
+
     @property
     def is_full(self) -> bool:
         """Whether the journal may hold more."""
@@ -401,13 +408,10 @@ class GatewayRunner(FetchedRunner):
         self._gateway.chunks.appended.clear()
         if self._journal.end <= position:
             self._gateway.chunks.appended.wait(FETCH_WITHIN_S)
-        records = tuple(self._journal.read_bytes(position, MOST_RECORDS))
         notes = tuple(self._gateway.notes.take())
         playing = len(list(self._gateway.connections.live)) + self.coordinator.playing
-        decisions = dict(self._journal.decisions)
         status = self._status.update(self._version)
-        shares = self._journal.batch_shares
-        return JournalSlice(self._journal.attempt, records, notes, playing, decisions, status, batch_shares=shares)
+        return JournalSlice.of(self._journal, position, notes=notes, playing=playing, status=status)
 
     def end_relays(self) -> None:
         """Let the other gateways end the stage, and show the games as they are now from here on."""
@@ -495,13 +499,10 @@ class JournalRunner(FetchedRunner):
                 "older ones went when two checkpoints had come after them; restore the older of these, from which a "
                 "replay goes on."
             )
-        records = tuple(self._journal.read_bytes(position, MOST_RECORDS))
-        if not records:
+        found = JournalSlice.of(self._journal, position)
+        if not found.records:
             raise SoulsGraphError(f"journal: expected records from {position} on, found its end; replay fewer.")
-        journal = self._journal
-        return JournalSlice(
-            journal.attempt, records, decisions=dict(journal.decisions), batch_shares=journal.batch_shares
-        )
+        return found
 
     def prune(self, before: int) -> None:
         """Do nothing: a replay changes no journal."""
