@@ -9,8 +9,8 @@ import pytest
 from fakes.clusters import LocalCluster
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.sessions.local_ray import free_port
-from soulsgraph_clusters.sessions.nodes import find_source, package_folders
-from soulsgraph_clusters.sessions.session import ClusterError, _other_versions, check_cluster, check_session
+from soulsgraph_clusters.sessions.nodes import _other_versions, find_source, package_folders
+from soulsgraph_clusters.sessions.session import ClusterError, check_cluster, check_session
 
 
 @pytest.mark.parametrize("address", ["nonsense", "host:", "host:0", "host:65536", "127.0.0.1:port", "127.0.0.1:²", ""])
