@@ -184,10 +184,7 @@ class _Game:
         return State.LAST_FIGHT if self._last_fight else State.PLAYING
 
     def _numbered(self, chunk: Chunk) -> Chunk:
-        """Number lanes and episodes apart from those of other games and of this game's earlier processes."""
-        for module, transitions in chunk.transitions.items():
-            transitions.lanes[...] += self._order.first_lane * len(self._play.task.skills_of([module]))
-            transitions.episodes[...] += self._order.first_episode
+        self._play.task.number(chunk.transitions, self._order.first_lane, self._order.first_episode)
         return replace(chunk, notes=(), failure="", moments={})
 
 

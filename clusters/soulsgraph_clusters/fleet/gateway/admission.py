@@ -28,7 +28,7 @@ from soulsgraph_envs.core.config import Where, read_file, read_value, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import write_text
 from soulsgraph_envs.core.seeds import derive_seeds
-from soulsgraph_policies.agents.inference import Weights, weights_digest
+from soulsgraph_policies.agents.inference import Weights
 
 #: The verdicts on chunks that are not learned from.
 STALE, OTHER_STAGE, MALFORMED, SHARE, ALTERED = "stale", "other stage", "malformed", "over its share", "altered"
@@ -196,7 +196,7 @@ class Admission(ChunkSink):
         """Refuse what is played by other weights of frozen skills than these, if modules of all of them are there."""
         frozen = self.task.frozen
         if frozen and weights.keys() >= {*frozen.values()}:
-            self._frozen = weights_digest({skill: weights[module] for skill, module in frozen.items()})
+            self._frozen = self.task.frozen_digest(weights.__getitem__)
 
     def write(self, group: ChunkGroup, now_s: float) -> Answers:
         """Write chunks to the journal, each with its verdict, and return the acknowledgements to send.

@@ -469,10 +469,7 @@ def read_chunk(record: Record, task: StageTask) -> Chunk | None:
     if record.refused:
         return None
     found = decode_columns(record.chunk.columns, task.spaces, task.terms)
-    boot = int(record.chunk.boot[:7], 16) << 32
-    for module, transitions in found.transitions.items():
-        transitions.lanes[...] += record.first_lane * len(task.skills_of([module]))
-        transitions.episodes[...] += boot
+    task.number(found.transitions, record.first_lane, int(record.chunk.boot[:7], 16) << 32)
     return Chunk(found.transitions, found.episodes, record.chunk.lane_ticks)
 
 

@@ -27,7 +27,6 @@ from soulsgraph_clusters.fleet.gateway.status import FleetStatus
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.protocol.settings import rest_share
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
-from soulsgraph_policies.agents.inference import weights_digest
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.replay import ReplayBuffer
 from soulsgraph_policies.learning.sampler import Chunk
@@ -232,7 +231,7 @@ class FleetDQN(RealTimeDQN):
     @cached_property
     def _frozen(self) -> bytes:
         """The digest of what frozen skills are to be played by."""
-        return weights_digest({skill: self.weights(module) for skill, module in self._task.frozen.items()})
+        return self._task.frozen_digest(self.weights)
 
     def _read(self, record: Record) -> Chunk | None:
         # A stage that begins anew, for a skill upstream has another version, may find the journal of the earlier one.

@@ -40,7 +40,7 @@ from soulsgraph_envs.core.machine import boot_id, uptime_s
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.games.realtime.link import GameSettings, load_games, save_game
 from soulsgraph_envs.skills import SkillOptions
-from soulsgraph_policies.agents.inference import Weights, weights_digest
+from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.agents.projects import LoadedProject, loaded_projects
 from soulsgraph_policies.learning.env_runners import ChunkRunner
 from soulsgraph_policies.learning.sampler import Chunk
@@ -304,7 +304,7 @@ class LocalGamesRunner(ChunkRunner):
     @cached_property
     def _frozen(self) -> bytes:
         """The digest of what frozen skills are to be played by."""
-        return weights_digest({skill: self.weights(module) for skill, module in self._task.frozen.items()})
+        return self._task.frozen_digest(self.weights)
 
     def _take(self, game: LocalGame, report: local_game.PlayReport) -> None:
         """Keep a chunk for the learner; called by the games' threads."""

@@ -31,7 +31,7 @@ from soulsgraph_envs.skills.definition import definition_of
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names_at, weights_digest
 from soulsgraph_policies.agents.projects import is_name, loaded_projects, projects_of
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.learning.sampler import RealTimeSampling, SampledModule, Sampler
+from soulsgraph_policies.learning.sampler import RealTimeSampling, SampledModule, Sampler, Transitions
 
 if TYPE_CHECKING:
     from soulsgraph_policies.agents.projects import LoadedProject
@@ -139,6 +139,16 @@ class StageTask:
     def frozen(self) -> dict[str, str]:
         """The skills that play by weights which do not change, each with its module."""
         return {skill: module for skill, module in self.plays.items() if module not in {*self.learns, *self.random}}
+
+    def frozen_digest(self, weights_of: Callable[[str], Weights]) -> bytes:
+        """Return the digest of what frozen skills are to be played by; `weights_of` returns a module's weights."""
+        return weights_digest({skill: weights_of(module) for skill, module in self.frozen.items()})
+
+    def number(self, played: Mapping[str, Transitions], first_lane: int, first_episode: int) -> None:
+        """Number a game's lanes and episodes, by module, apart from those of other games and of other processes."""
+        for module, transitions in played.items():
+            transitions.lanes[...] += first_lane * len(self.skills_of([module]))
+            transitions.episodes[...] += first_episode
 
     @property
     def sampled(self) -> tuple[str, ...]:
