@@ -9,10 +9,10 @@ import pytest
 
 from fakes.fleet_here import random_weights
 from fakes.waiting import until
+from soulsgraph_clusters.fleet.gateway import runner as gateway_runner
 from soulsgraph_clusters.fleet.gateway.journal import Journal, JournalError
 from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetStage, GatewayRunner, JournalRunner
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus, GameStatus
-from soulsgraph_clusters.fleet.learner import algorithm as learning
 from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
 from soulsgraph_clusters.fleet.protocol.messages import encode_columns
@@ -83,7 +83,7 @@ def weights(stage):
 
 @pytest.mark.parametrize("most", [1, 7])
 def test_what_arrives_together_changes_no_weight(stage, weights, monkeypatch, most):
-    monkeypatch.setattr(learning, "MOST_RECORDS", most)
+    monkeypatch.setattr(gateway_runner, "MOST_RECORDS", most)
     assert _equal(_weights(_trained(stage)), weights)
 
 
@@ -133,7 +133,7 @@ def test_the_journal_keeps_what_comes_after_the_checkpoint_that_was_resumed(stag
         group, "foreach_env_runner", lambda call, **_: [call(group.local_env_runner)] if callable(call) else []
     )
     algorithm.load_checkpoint(str(tmp_path / "first"))
-    monkeypatch.setattr(learning, "MOST_RECORDS", 5)
+    monkeypatch.setattr(gateway_runner, "MOST_RECORDS", 5)
     for name in ("second", "third"):
         algorithm.training_step()
         algorithm.training_step()
