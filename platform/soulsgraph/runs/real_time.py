@@ -14,9 +14,9 @@ import numpy as np
 from soulsgraph_envs.combat.rollout import Episodes, Rollout
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.seeds import Seeds
+from soulsgraph_envs.games.cycle_timer import CycleReport, stoppable
+from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.games.opening import check_games, make_game, open_live_game
-from soulsgraph_envs.games.realtime.cycle_timer import CycleReport, stoppable
-from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_policies.agents.agent import Agent
 
 #: Called with the number of episodes that ended since its last call.

@@ -42,7 +42,7 @@ from soulsgraph.runs.worker_process import WorkerProcess
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.files import remove_folder, whole_folder
-from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_policies.agents.library import SkillCard
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.checkpoint import read_training_state
