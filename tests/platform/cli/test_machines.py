@@ -45,6 +45,7 @@ CALLS = {
     "reproduce": (("reproduce", "--out", "study", "--seeds", "0"), 2),
     "report": (("report", "agent", "--html", "agent.html"), 0),
     "doctor": (("doctor",), 0),
+    "saves": (("saves", "copy", "nowhere"), 2),
     "standin": (("standin", "--speed", "9"), 2),
     "serve-siphon": (("serve-siphon", "--speed", "9"), 2),
     "host": (("host", "--head", "127.0.0.1:1", "--token-file", "none", "--games", "none.toml"), 2),
