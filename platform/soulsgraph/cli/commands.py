@@ -283,7 +283,7 @@ def _train_and_evaluate(run: RunFolder, session: options.SessionOptions, *notes:
     for note in notes:
         session.console.print(note, soft_wrap=True)
     # Imported here: the other commands need none of it.
-    from soulsgraph.runs.curves import CHECKPOINT_INTERVAL
+    from soulsgraph.runs.evaluate import CHECKPOINT_INTERVAL
     from soulsgraph.runs.precompile import load_playing
     from soulsgraph.runs.worker_process import WorkerProcess
 

@@ -156,7 +156,7 @@ def replay(
     # Imported here: it takes seconds, and no other action needs it.
     from soulsgraph.runs.lineage import finished_versions, own_stage
     from soulsgraph.runs.progress import silence_advice, stage_progress
-    from soulsgraph.runs.stage_setup import StageSetup, trained_artifact
+    from soulsgraph.runs.train import StageSetup, trained_artifact
 
     silence_advice()
     folder = open_run(run)

@@ -230,7 +230,6 @@ def workplace(run: RunFolder, session: SessionOptions, worker: WorkerProcess | N
         SoulsGraphError: if Ray or a game of this machine cannot be used; a planned run is not begun then.
     """
     # Imported here: evaluation needs none of it, and it takes seconds.
-    from soulsgraph.runs.progress import TensorBoardWriter
     from soulsgraph.runs.train import Workplace
     from soulsgraph.runs.worker_process import WorkerProcess
     from soulsgraph_clusters.fleet.protocol.settings import load_fleet
@@ -258,12 +257,10 @@ def workplace(run: RunFolder, session: SessionOptions, worker: WorkerProcess | N
         ray_session(run, session, needed, sole) as joined,
         _games_of_cluster(None if here else session.games, joined, run.plan.env_runners) as own,
         _gateways(own or fleet, joined) as gateways,
-        TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order) as board,
         WorkerProcess() if worker is None else nullcontext(worker) as curves,
+        Workplace(run, joined, session.display, None, gateways, games if here else (), curves) as workplace,
     ):
-        yield Workplace(
-            run, joined, board, session.display, gateways=gateways, games=games if here else (), worker=curves
-        )
+        yield workplace
 
 
 def _check_real_time(plan: Plan, fleet: bool) -> None:

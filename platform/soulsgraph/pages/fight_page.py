@@ -18,7 +18,7 @@ import numpy.typing as npt
 from soulsgraph.pages.document import Html, page, tag
 from soulsgraph.pages.what_if import Search
 from soulsgraph.recordings.files import Recording
-from soulsgraph.recordings.header import Header, PlayedSkill
+from soulsgraph.recordings.format import Header, PlayedSkill
 from soulsgraph.watch.showing import observed_lines
 from soulsgraph_envs.combat.rollout import Doubles
 from soulsgraph_envs.core.files import write_text

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from soulsgraph.recordings.files import Recording
-from soulsgraph.recordings.header import Header
+from soulsgraph.recordings.format import Header
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.loop import Actions, Combat

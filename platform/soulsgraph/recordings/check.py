@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from soulsgraph.recordings.files import Recording, damaged, read_header, read_recording, recording_files
-from soulsgraph.recordings.header import Header, RecordingOrigin
+from soulsgraph.recordings.format import Header, RecordingOrigin
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph_envs.combat.rollout import Doubles

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from soulsgraph.recordings.files import Recording, RecordingError, read_header, read_recording, recording_files
-from soulsgraph.recordings.header import Header
-from soulsgraph.recordings.writing import Spans
+from soulsgraph.recordings.format import Header
+from soulsgraph.recordings.recording import Spans
 from soulsgraph.runs.lineage import clone_in_play, save_version
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.stage_setup import StageSetup, keep_demonstrations, kept_demonstrations, trained_artifact
+from soulsgraph.runs.train import StageSetup, keep_demonstrations, kept_demonstrations, trained_artifact
 from soulsgraph_envs.combat.rollout import Flags, Outcome
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from soulsgraph.recordings.files import Recording, RecordingError, read_recording, recording_files
-from soulsgraph.recordings.header import PlayedSkill
-from soulsgraph.recordings.writing import fixed_lists
+from soulsgraph.recordings.format import PlayedSkill
+from soulsgraph.recordings.recording import fixed_lists
 from soulsgraph_envs.combat.rollout import Flags, Floats, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import pip_install

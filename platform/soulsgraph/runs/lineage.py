@@ -14,8 +14,17 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from soulsgraph.runs.identity import KEY, Key, expect_fight, how_it_learns, marked, read_key, short, unmarked
-from soulsgraph.runs.plan import Stage, check_range, scenario_digest
+from soulsgraph.runs.plan import (
+    Key,
+    Stage,
+    check_range,
+    expect_fight,
+    how_it_learns,
+    marked,
+    scenario_digest,
+    short,
+    unmarked,
+)
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, UnknownNameError
@@ -494,7 +503,7 @@ def is_of_stage(run: RunFolder, stage: Stage, folder: Path) -> bool:
     Raises:
         SoulsGraphError: as `stage_key`, or if what says it is damaged.
     """
-    differing = stage_key(run, stage).differing(read_key(folder / KEY))
+    differing = stage_key(run, stage).differing(Key.read(folder / Key.FILE))
     return all(name.startswith("budget of") for name in differing)
 
 

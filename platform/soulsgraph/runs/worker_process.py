@@ -15,7 +15,7 @@ import cloudpickle
 
 from soulsgraph_policies.agents.projects import carried_by_value
 
-_SERVE = "from soulsgraph.runs.worker_process import serve; import soulsgraph.runs.curves; serve({})"
+_SERVE = "from soulsgraph.runs.worker_process import serve; import soulsgraph.runs.evaluate; serve({})"
 
 
 class WorkerLostError(Exception):

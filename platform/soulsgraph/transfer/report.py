@@ -20,17 +20,16 @@ from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import text_table, write_results, write_rows
 from soulsgraph.runs.evaluate import (
     EVALUATION_SEED,
+    OnFinished,
     check_evaluation,
     evaluation_seeds,
     load_artifacts,
     load_networks,
     was_trained_on,
 )
-from soulsgraph.runs.identity import Key, fight_label, in_words
 from soulsgraph.runs.lineage import expect_present
-from soulsgraph.runs.plan import lasting_name, scenario_digest
+from soulsgraph.runs.plan import Key, fight_label, in_words, lasting_name, scenario_digest
 from soulsgraph.runs.progress import Display, stage_progress
-from soulsgraph.runs.real_time import OnFinished
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer import rule
 from soulsgraph_envs.combat.loop import Actions, Combat

@@ -11,8 +11,15 @@ from typing import Any, cast
 import numpy as np
 
 from soulsgraph.runs import lineage
-from soulsgraph.runs.curves import checkpoint_files, load_checkpoint, weights_by_skill
-from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, source_of
+from soulsgraph.runs.evaluate import (
+    Setting,
+    checkpoint_files,
+    evaluation_seeds,
+    load_checkpoint,
+    make_agent,
+    source_of,
+    weights_by_skill,
+)
 from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.rollout import Flags, Floats, Integers, Outcome, outcome_of

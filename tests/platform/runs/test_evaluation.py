@@ -87,8 +87,8 @@ def test_evaluate_shows_what_it_evaluated_on_whole_lines(run, tmp_path, monkeypa
 
 
 def test_an_evaluation_in_a_game_says_so(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("soulsgraph.runs.real_time.check_games", lambda games: None)
-    monkeypatch.setattr("soulsgraph.runs.real_time.open_live_game", lambda settings, clock: FakeTable().game)
+    monkeypatch.setattr("soulsgraph.runs.evaluate.check_games", lambda games: None)
+    monkeypatch.setattr("soulsgraph.runs.evaluate.open_live_game", lambda settings, clock: FakeTable().game)
     randomize = ("camera", "lock_on", "movement", "dodge", "heal_attack")
     setting = Setting("iudex-phase1", "iudex-phase1", None, randomize)
     evaluate(run, setting, 1, 4, (GameSettings(),)).save(tmp_path)

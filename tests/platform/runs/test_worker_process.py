@@ -13,10 +13,10 @@ import pytest
 
 from fakes.runs import pretend_training
 from fakes.waiting import until
-from soulsgraph.runs.curves import CurveEvaluator
+from soulsgraph.runs.evaluate import CurveEvaluator
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.stage_setup import StageSetup
+from soulsgraph.runs.train import StageSetup
 from soulsgraph.runs.worker_process import WorkerLostError, WorkerProcess
 
 
@@ -93,7 +93,7 @@ def test_it_ends_with_the_process_that_started_it():
 
 def test_it_loads_neither_torch_nor_ray():
     with WorkerProcess() as worker:
-        for module in ("soulsgraph.runs.curves", "torch", "ray"):
+        for module in ("soulsgraph.runs.evaluate", "torch", "ray"):
             worker.submit(eval, f"{module!r} in __import__('sys').modules")
         assert [worker.result() for _ in range(3)] == [True, False, False]
 
