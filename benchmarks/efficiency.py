@@ -38,7 +38,7 @@ from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import Display, Interruption, ShownProgress, interruptible, silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_envs.core.config import Where, load
 from soulsgraph_envs.core.files import check_writable, whole_file, write_json
 from soulsgraph_envs.core.scenario import load_scenario

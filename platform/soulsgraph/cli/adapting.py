@@ -142,7 +142,7 @@ def recovery(
         copy: Folder for copies of the agents, a run folder of its name each; results are written there.
     """
     from soulsgraph.runs.train import Workplace
-    from soulsgraph.runs.worker_process import WorkerProcess
+    from soulsgraph.runs.workers import WorkerProcess
     from soulsgraph.transfer import recovery as recovering
     from soulsgraph.transfer import seed_summary
     from soulsgraph_clusters.sessions.session import check_session, connect

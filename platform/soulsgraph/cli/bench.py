@@ -30,7 +30,7 @@ def bench(
     """
     from soulsgraph.bench import describe, run_benchmark
     from soulsgraph.results.files import describe_run
-    from soulsgraph.runs.precompile import precompile
+    from soulsgraph.runs.workers import precompile
 
     check_range("rounds", rounds, 1, 1000)
     precompile(output.console)

@@ -284,8 +284,7 @@ def _train_and_evaluate(run: RunFolder, session: options.SessionOptions, *notes:
         session.console.print(note, soft_wrap=True)
     # Imported here: the other commands need none of it.
     from soulsgraph.runs.evaluate import CHECKPOINT_INTERVAL
-    from soulsgraph.runs.precompile import load_playing
-    from soulsgraph.runs.worker_process import WorkerProcess
+    from soulsgraph.runs.workers import WorkerProcess, load_playing
 
     with WorkerProcess() as worker:
         if any(stage.steps >= CHECKPOINT_INTERVAL for stage in stages):

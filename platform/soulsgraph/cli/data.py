@@ -90,7 +90,7 @@ def record(
 def _record(fighter: Fighter, seeds: Seeds, out: Path, games: Path | None, output: OutputOptions) -> list[Path]:
     """Record fights with a line of progress, and return their files."""
     from soulsgraph.recordings import recording
-    from soulsgraph.runs.precompile import precompile_playing
+    from soulsgraph.runs.workers import precompile_playing
     from soulsgraph_envs.games.realtime.link import load_games
 
     places, written = None if games is None else load_games(games), list[Path]()
@@ -289,8 +289,8 @@ def clone(
     # Imported here: it takes seconds.
     from soulsgraph.recordings.cloning import clone_fights, graph_of
     from soulsgraph.runs.lineage import named_skills
-    from soulsgraph.runs.precompile import precompile_playing
     from soulsgraph.runs.run_folder import RunFolder
+    from soulsgraph.runs.workers import precompile_playing
     from soulsgraph_policies.learning.cloning import UPDATES
 
     begun = (run / RunFolder.plan_file).exists()

@@ -15,8 +15,8 @@ from tyro.conf import UseAppendAction, arg
 from soulsgraph.cli.doctor import show
 from soulsgraph.cli.output import DEFAULT_OUTPUT, Flag, OutputOptions
 from soulsgraph.cli.remedies import command_line, in_commands
-from soulsgraph.runs.precompile import precompile_playing
 from soulsgraph.runs.progress import interruptible
+from soulsgraph.runs.workers import precompile_playing
 from soulsgraph_clusters.fleet.actor.host import (
     HostOptions,
     ask,

@@ -30,7 +30,7 @@ from soulsgraph_envs.skills import load_skill_options
 if TYPE_CHECKING:
     from soulsgraph.paper.study import ReproductionFolder
     from soulsgraph.runs.train import Workplace
-    from soulsgraph.runs.worker_process import WorkerProcess
+    from soulsgraph.runs.workers import WorkerProcess
     from soulsgraph_clusters.fleet.gateway.process import Gateways
     from soulsgraph_clusters.fleet.protocol.settings import Fleet
     from soulsgraph_clusters.sessions.session import Session
@@ -231,7 +231,7 @@ def workplace(run: RunFolder, session: SessionOptions, worker: WorkerProcess | N
     """
     # Imported here: evaluation needs none of it, and it takes seconds.
     from soulsgraph.runs.train import Workplace
-    from soulsgraph.runs.worker_process import WorkerProcess
+    from soulsgraph.runs.workers import WorkerProcess
     from soulsgraph_clusters.fleet.protocol.settings import load_fleet
     from soulsgraph_clusters.sessions.session import LOCAL, chosen_address
 
@@ -317,7 +317,7 @@ def ray_session(
     A private Ray is started only if `needed`. `sole` is entered once the folder is locked: a training that outlived its
     supervisor is ended by then, and holds nothing else.
     """
-    from soulsgraph.runs.precompile import precompile
+    from soulsgraph.runs.workers import precompile
     from soulsgraph_clusters.sessions.session import connect
 
     silence_advice()

@@ -66,7 +66,7 @@ def write_reproductions(out: Path, output: OutputOptions, folders: Sequence[Path
 
 def _write_page(path: Path, folders: Sequence[Path], beside: Path | None, output: OutputOptions) -> None:
     from soulsgraph.pages.run_report import fight_video, write_run_report
-    from soulsgraph.runs.precompile import precompile_playing
+    from soulsgraph.runs.workers import precompile_playing
     from soulsgraph.zoo import open_run
 
     if len(folders) != 1:
@@ -98,7 +98,7 @@ def replay(
     from soulsgraph.pages.fight_page import write_fight_page
     from soulsgraph.pages.what_if import last_decision
     from soulsgraph.recordings.files import read_recording
-    from soulsgraph.runs.precompile import precompile_playing
+    from soulsgraph.runs.workers import precompile_playing
     from soulsgraph.zoo import agent_names, open_agent, open_run
 
     recording = read_recording(fight)

@@ -40,7 +40,7 @@ def play(
     # Imported here: a help text need not wait for it.
     from soulsgraph.runs.evaluate import check_evaluation
     from soulsgraph.runs.plan import Plan, lasting_name
-    from soulsgraph.runs.precompile import precompile_playing
+    from soulsgraph.runs.workers import precompile_playing
     from soulsgraph.watch.playing import Play, Recorder, make_window, scenario_against
     from soulsgraph_envs.core.scenario import load_scenario, started_at
     from soulsgraph_envs.games.keyboard.device import load_bindings

@@ -80,7 +80,7 @@ def smoke(project: Named, output: OutputOptions = DEFAULT_OUTPUT) -> None:
         project: Folder of a project, or the name of an installed one.
     """
     from soulsgraph.project.checking import smoke as smoked
-    from soulsgraph.runs.precompile import precompile
+    from soulsgraph.runs.workers import precompile
 
     silence_advice()
     name, began, found = _name_of(project), time.monotonic(), []
@@ -115,8 +115,7 @@ def compare(
     if len(set(graphs)) < 2 or len(set(graphs)) < len(graphs):
         raise SoulsGraphError(f"compare: expected two graphs or more, each once, found {', '.join(graphs) or 'none'}.")
     from soulsgraph.project.comparing import HEADINGS, Comparison
-    from soulsgraph.runs.precompile import precompile
-    from soulsgraph.runs.worker_process import WorkerProcess
+    from soulsgraph.runs.workers import WorkerProcess, precompile
     from soulsgraph_clusters.sessions.session import connect
 
     silence_advice()

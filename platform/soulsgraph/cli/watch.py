@@ -139,7 +139,7 @@ def _announced(fights: Fights, output: OutputOptions, shown: list[dict[str, Any]
 
 
 def _show(fights: Fights, beside: int, only_fight: bool, output: OutputOptions) -> None:
-    from soulsgraph.runs.precompile import precompile_playing
+    from soulsgraph.runs.workers import precompile_playing
     from soulsgraph.watch.showing import FIGHT_SIZE, SIZE, FightWindow
 
     height, width = FIGHT_SIZE if only_fight else SIZE
@@ -152,7 +152,7 @@ def _show(fights: Fights, beside: int, only_fight: bool, output: OutputOptions) 
 
 
 def _write(kind: str, path: Path, fights: Fights, only_fight: bool, output: OutputOptions) -> None:
-    from soulsgraph.runs.precompile import precompile_playing
+    from soulsgraph.runs.workers import precompile_playing
     from soulsgraph.watch.showing import WRITERS, frames, import_ffmpeg
 
     check_writable(path.parent)

@@ -173,8 +173,7 @@ def build(
         runs: Folder of the agents' runs; a finished run there is not trained again.
         out: Folder of the finished agents.
     """
-    from soulsgraph.runs.precompile import precompile
-    from soulsgraph.runs.worker_process import WorkerProcess
+    from soulsgraph.runs.workers import WorkerProcess, precompile
     from soulsgraph.zoo.workshop import Workshop
     from soulsgraph_clusters.sessions.session import connect
 
@@ -246,7 +245,7 @@ def export(
         raise SoulsGraphError("export: expected a format to write, found none; ask for one with --onnx.")
     # Imported here: a help text need not wait for it.
     from soulsgraph.runs.evaluate import Setting, source_of
-    from soulsgraph.runs.precompile import precompile_playing
+    from soulsgraph.runs.workers import precompile_playing
     from soulsgraph.zoo.exchange import CHECK, Agreement, export_onnx
     from soulsgraph_policies.agents.foreign_files import import_onnx
 

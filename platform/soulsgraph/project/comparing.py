@@ -21,7 +21,7 @@ from soulsgraph.runs.plan import Plan, check_learns, scenario_digest
 from soulsgraph.runs.progress import Display
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.runs.train import Workplace, train_stages
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.config import Where, load
 from soulsgraph_envs.core.files import slug, write_json

@@ -23,7 +23,7 @@ from soulsgraph.results.tables import write_episodes, write_rows
 from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import Key, Plan, check_range, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.worker_process import WorkerLostError, WorkerProcess
+from soulsgraph.runs.workers import WorkerLostError, WorkerProcess
 from soulsgraph_envs.combat.rollout import Episodes, Rollout
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, reading

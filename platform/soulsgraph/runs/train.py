@@ -33,7 +33,7 @@ from soulsgraph.runs.progress import (
     stage_progress,
 )
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.sessions.head import ClusterAwayError
 from soulsgraph_clusters.sessions.session import Session, place_env_runners
 from soulsgraph_envs.combat.rollout import Episodes

@@ -21,7 +21,7 @@ from soulsgraph.runs.lineage import branch, finished_versions
 from soulsgraph.runs.progress import Display
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.runs.train import Workplace, train_stages
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.zoo import AGENTS, open_agent, open_run, plan_of
 from soulsgraph.zoo import card as cards
 from soulsgraph_clusters.sessions.session import Session

@@ -17,7 +17,7 @@ from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import Setting, evaluate, evaluate_rows, evaluation_seeds
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.fleet.protocol.settings import load_fleet
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.games.realtime.link import GameSettings
