@@ -113,8 +113,8 @@ class Group:
 
     def mean(self, name: str) -> float | None:
         """Return the mean of a field of the results, over the fights that have it."""
-        found = [getattr(header.result, name) for header in self.headers]
-        known = [float(value) for value in found if value is not None]
+        values = [getattr(header.result, name) for header in self.headers]
+        known = [float(value) for value in values if value is not None]
         return fmean(known) if known else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -137,10 +137,10 @@ class Group:
 
 def groups_of(headers: Iterable[Header]) -> Sequence[Group]:
     """Group fights by scenario, source, player and versions, in the order of those."""
-    found: dict[tuple[str, str, str, str], list[Header]] = {}
+    groups: dict[tuple[str, str, str, str], list[Header]] = {}
     for header in headers:
-        found.setdefault((header.scenario, header.source, header.player, skills_text(header)), []).append(header)
-    return [Group(*key, tuple(found[key])) for key in sorted(found)]
+        groups.setdefault((header.scenario, header.source, header.player, skills_text(header)), []).append(header)
+    return [Group(*key, tuple(groups[key])) for key in sorted(groups)]
 
 
 def _number(value: float | None, digits: int = 0) -> str:
@@ -171,8 +171,8 @@ class RecordingCheck:
     def __str__(self) -> str:
         if self.verdict == "damaged":
             return self.note
-        place = f" from tick {self.tick}" if self.tick >= 0 else ""
-        return f"{self.fight}: {self.verdict}{place}; {self.note}"
+        tick = f" from tick {self.tick}" if self.tick >= 0 else ""
+        return f"{self.fight}: {self.verdict}{tick}; {self.note}"
 
 
 def check_file(path: Path) -> RecordingCheck:
@@ -215,15 +215,15 @@ def _refusal(header: Header) -> str:
             header.project.check(f"the skills of {header.fight}")
         if header.scenario.endswith(".toml"):
             _check_small(Path(header.scenario))
-        found = scenario_digest(header.scenario)
+        present = scenario_digest(header.scenario)
         started_at(load_scenario(header.scenario), header.start)
         for skill in header.skills:
             make_skill(skill.name, header.options)
     except SoulsGraphError as error:
         return str(error)
-    if found == header.scenario_digest:
+    if present == header.scenario_digest:
         return ""
-    return f"the data of {header.scenario} changed since: {header.scenario_digest[:16]} then, {found[:16]} now"
+    return f"the data of {header.scenario} changed since: {header.scenario_digest[:16]} then, {present[:16]} now"
 
 
 def _check_small(path: Path) -> None:
@@ -252,8 +252,8 @@ def first_difference(recording: Recording, scenario: Scenario) -> int:
     for skill in recording.header.skills:
         observed = make_skill(skill.name, recording.header.options).observation(rows, scenario)
         differing |= _rows_differing(observed, recording.column(f"{skill.name}/observation"))
-    found = np.flatnonzero(differing)
-    return int(found[0]) if found.size else -1
+    ticks = np.flatnonzero(differing)
+    return int(ticks[0]) if ticks.size else -1
 
 
 def _rows_differing(one: Any, other: Any) -> Any:

@@ -83,9 +83,9 @@ def read_episodes(folder: Path, skill: str) -> tuple[PlayedSkill, list[SkillEpis
     for path in recording_files(folder):
         recording = read_recording(path)
         episode = skill_episode(recording, skill)
-        found = next(one for one in recording.header.skills if one.name == skill)
-        first = first or found
-        if (found.observation, found.actions) != (first.observation, first.actions):
+        played = next(one for one in recording.header.skills if one.name == skill)
+        first = first or played
+        if (played.observation, played.actions) != (first.observation, first.actions):
             expected = f"{skill} to observe and do the same in every fight"
             raise RecordingError(
                 path, expected, "another observation or action", "keep each kind in a folder of its own"

@@ -142,9 +142,9 @@ def is_written(folder: Path, header: Header, but_for: Collection[str]) -> bool:
     path = _path_of(folder, header.fight)
     if not path.exists():
         return False
-    found, expected = to_table(read_header(path)), to_table(header)
+    kept, expected = to_table(read_header(path)), to_table(header)
     for name in expected.keys() - set(but_for):
-        if found.get(name) != expected[name]:
+        if kept.get(name) != expected[name]:
             other = f"one with another {name}, which is never overwritten"
             raise RecordingError(path, "no file of that name, or the same fight", other, "choose another folder")
     return True
@@ -169,17 +169,17 @@ def recording_files(folder: Path) -> list[Path]:
         RecordingError: if there is none.
     """
     with reading(folder):
-        found = [folder] if folder.is_file() else _files_of(folder)
-    if not found:
+        files = [folder] if folder.is_file() else _files_of(folder)
+    if not files:
         missing = "none" if folder.is_dir() else "no such folder"
         raise RecordingError(folder, f"a folder with recorded fights (*{SUFFIX})", missing, "record some first")
-    return found
+    return files
 
 
 def _files_of(folder: Path) -> list[Path]:
     # Fights of other columns lie in folders of their own.
-    found = [*folder.glob(f"*{SUFFIX}"), *folder.glob(f"*/*{SUFFIX}")]
-    return sorted(found, key=lambda path: path.relative_to(folder).parts)
+    files = [*folder.glob(f"*{SUFFIX}"), *folder.glob(f"*/*{SUFFIX}")]
+    return sorted(files, key=lambda path: path.relative_to(folder).parts)
 
 
 def read_header(path: Path) -> Header:
@@ -315,7 +315,7 @@ def _check_header(where: Where, header: Header) -> None:
     """Refuse texts that would move a terminal's cursor, places on other machines, and columns of the same name."""
     texts = {name: getattr(header, name) for name in ("fight", "scenario", "start", "driver", "player")}
     texts |= {f"origin.{name}": str(value) for name, value in vars(header.origin).items()}
-    texts |= {f"skills[{place}].name": skill.name for place, skill in enumerate(header.skills)}
+    texts |= {f"skills[{index}].name": skill.name for index, skill in enumerate(header.skills)}
     texts |= {f"project.{name}": value for name, value in (vars(header.project) if header.project else {}).items()}
     for name, text in texts.items():
         where.at(name).demand(text.isprintable() and len(text) <= _LONGEST_TEXT, "a line of text", shown(text))
@@ -591,7 +591,7 @@ def _bytes_of_pages(content: memoryview, name: str, column: _Struct) -> int:
     start, size, expected = _positive(column, 9), _positive(column, 7), _positive(column, 5)
     if 0 < column.get(11, 0) < start:
         start = _positive(column, 11)
-    found = unpacked = 0
+    counted = unpacked = 0
     for page in _pages(content[: start + size], start):
         kind = _positive(page, 1)
         unpacked += _positive(page, 2)
@@ -602,13 +602,13 @@ def _bytes_of_pages(content: memoryview, name: str, column: _Struct) -> int:
                 raise PagesError(f"at most {expected:,} entries in the dictionary of {name}", f"{count:,}")
         elif kind in (_DATA_PAGE, _DATA_PAGE_V2):
             header = page[5] if kind == _DATA_PAGE else page[8]
-            found, encoding = found + _positive(header, 1), header[2 if kind == _DATA_PAGE else 4]
+            counted, encoding = counted + _positive(header, 1), header[2 if kind == _DATA_PAGE else 4]
         else:
             raise PagesError("pages of values and dictionaries", f"one of kind {kind} in {name}")
         if encoding not in _ENCODINGS:
             raise PagesError("plain values or a dictionary", f"encoding {encoding} in {name}")
-    if found != expected:
-        raise PagesError(f"{expected:,} values in {name}, as the footer says", f"{found:,} in its pages")
+    if counted != expected:
+        raise PagesError(f"{expected:,} values in {name}, as the footer says", f"{counted:,} in its pages")
     return unpacked
 
 

@@ -190,8 +190,8 @@ class Header:
 
 def run_name(folder: Path) -> str:
     """Return the name of a run as a player: its folder's, with the one above it where that is only a seed's."""
-    place = folder.resolve()
-    name = f"{place.parent.name}-{place.name}" if _SEED_FOLDER.fullmatch(place.name) else place.name
+    path = folder.resolve()
+    name = f"{path.parent.name}-{path.name}" if _SEED_FOLDER.fullmatch(path.name) else path.name
     return name.lstrip(".-") or "run"
 
 

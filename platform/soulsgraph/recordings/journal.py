@@ -91,10 +91,10 @@ def journal_stages(run: RunFolder) -> tuple[Stage, ...]:
     """
     cards = [card for card in cards_of(run) if card.training.scenario != run.plan.scenario]
     stages = (*own_stages(run), *(stage_of(run, made) for made in cards_by_stage(cards)))
-    found = tuple(stage for stage in stages if any(_folder(run, stage).glob("*.journal")))
-    if not found:
+    kept = tuple(stage for stage in stages if any(_folder(run, stage).glob("*.journal")))
+    if not kept:
         raise RecordingError(run.path, "a stage with a fleet's journal", "none", "train with a fleet first")
-    return found
+    return kept
 
 
 def _folder(run: RunFolder, stage: Stage) -> Path:
@@ -156,11 +156,11 @@ def record_journal(
 
 def _in_order(journal: Journal) -> Iterator[Record]:
     """Yield records game by game in the order in which they were played, each read when it is needed."""
-    places: list[tuple[tuple[str, str, str, int], int]] = []
+    positions: list[tuple[tuple[str, str, str, int], int]] = []
     for position in range(journal.first, journal.end):
         ((_, record),) = journal.read(position, 1)
-        places.append(((record.pc, record.game, record.chunk.boot, record.chunk.sequence), position))
-    for _, position in sorted(places):
+        positions.append(((record.pc, record.game, record.chunk.boot, record.chunk.sequence), position))
+    for _, position in sorted(positions):
         ((_, record),) = journal.read(position, 1)
         yield record
 
@@ -271,7 +271,7 @@ def _columns(header: Header, versions: Integers, skill: Skill, transitions: Tran
 def _readings(skill: Skill, observed: Floats) -> RawValues:
     """Return the raw values (rows, 25) that the skill observes as they are, NaN for the others."""
     raws = np.full((len(observed), RAW_SIZE), np.nan)
-    for place, (column, indicated) in enumerate(skill.observation.values):
+    for index, (column, indicated) in enumerate(skill.observation.values):
         if indicated < 0 and column in _AS_READ:
-            raws[:, _AS_READ[column]] = observed[:, place]
+            raws[:, _AS_READ[column]] = observed[:, index]
     return raws

@@ -274,8 +274,8 @@ def seen_in(game: Game, raw: Doubles, words: AnimationWords) -> Appearance:
     if isinstance(game, Simulator):
         return Appearance.simulated(game)
     reading = getattr(game, "reading", {})
-    found = (reading.get(f"{who}_animation") for who in ("player", "boss"))
-    player, boss = (name if isinstance(name, str) else None for name in found)
+    names = (reading.get(f"{who}_animation") for who in ("player", "boss"))
+    player, boss = (name if isinstance(name, str) else None for name in names)
     doing = words.player.get(int(raw[Raw.PLAYER_ANIMATION])), words.boss.get(int(raw[Raw.BOSS_ANIMATION]))
     return Appearance(None, player, boss, *doing)
 

@@ -362,11 +362,11 @@ def evaluate(
         played, reports = play_in_games(agent, seeds, place, on_finished)
         origin["played_in"] = f"{len(place)} real-time game{'s' * (len(place) > 1)}"
         return Evaluation(origin, terms, origins, played, reports)
-    found = _play_in_fleet(run, setting, agent, episodes, seed, place, on_finished)
-    origin |= {"seed": None, "played_in": ", ".join(game.title for game in found.games)}
-    origin |= {"asked": episodes, "lost": found.lost}
-    by_game = {"game": found.names, "lane": found.episodes.lanes.tolist()}
-    return Evaluation(origin, terms, by_game, found.episodes, found.games)
+    fleet = _play_in_fleet(run, setting, agent, episodes, seed, place, on_finished)
+    origin |= {"seed": None, "played_in": ", ".join(game.title for game in fleet.games)}
+    origin |= {"asked": episodes, "lost": fleet.lost}
+    by_game = {"game": fleet.names, "lane": fleet.episodes.lanes.tolist()}
+    return Evaluation(origin, terms, by_game, fleet.episodes, fleet.games)
 
 
 def _play_in_fleet(

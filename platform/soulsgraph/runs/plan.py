@@ -369,8 +369,8 @@ def marked(scenario: str, fight: str) -> str:
 
 def unmarked(name: str) -> tuple[str, str]:
     """Return a scenario, and the first digits of the fight that it was; empty where it is what its files say."""
-    found = _MARKED.fullmatch(name)
-    return (found[1], found[2]) if found else (name, "")
+    match = _MARKED.fullmatch(name)
+    return (match[1], match[2]) if match else (name, "")
 
 
 def fight_label(scenario: str) -> str:
@@ -391,11 +391,11 @@ def expect_fight(scenario: str, fight: str, of: str) -> None:
     Raises:
         SoulsGraphError: naming the scenario, the thing and both fights.
     """
-    if (found := scenario_digest(scenario)) != fight:
+    if (present := scenario_digest(scenario)) != fight:
         remedy = "restore it" if scenario.endswith(".toml") else "use the version of soulsgraph that it was begun with"
         raise SoulsGraphError(
             f"{scenario}: expected the fight that {of} was begun with ({short(fight)}), found that it changed "
-            f"({short(found)}); {remedy}, or begin anew under another name."
+            f"({short(present)}); {remedy}, or begin anew under another name."
         )
 
 

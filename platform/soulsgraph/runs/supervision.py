@@ -73,14 +73,14 @@ def describe_process() -> str:
 
 def has_ended(description: str) -> bool:
     """Return whether a process described by `describe_process` has ended; False if it ran on another machine."""
-    found = re.fullmatch(r"(\S+) (\d+) (\S+)", description)
-    if found is None or found[1] != socket.gethostname():
+    match = re.fullmatch(r"(\S+) (\d+) (\S+)", description)
+    if match is None or match[1] != socket.gethostname():
         return False
-    began = _began(int(found[2]))
-    if began and _CLOCKED.fullmatch(found[3]) and _CLOCKED.fullmatch(began):
-        return abs(float(began) - float(found[3])) > _CLOCK_S
+    began = _began(int(match[2]))
+    if began and _CLOCKED.fullmatch(match[3]) and _CLOCKED.fullmatch(began):
+        return abs(float(began) - float(match[3])) > _CLOCK_S
     # An earlier version of ours noted the clock's time: what may be that process lives.
-    return not began if _CLOCKED.fullmatch(found[3]) else began != found[3]
+    return not began if _CLOCKED.fullmatch(match[3]) else began != match[3]
 
 
 def _began(pid: int) -> str:
@@ -92,8 +92,8 @@ def _began(pid: int) -> str:
 
     with suppress(OSError):
         # The name in parentheses may hold anything; the begin is the twentieth word behind it (proc(5)).
-        words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        return f"{boot_id()}/{words[19]}"
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return f"{boot_id()}/{fields[19]}"
     with suppress(psutil.NoSuchProcess):
         return f"{psutil.Process(pid).create_time():.2f}"
     return ""
@@ -141,10 +141,10 @@ def end_orphan(lock: Path, owner: str, within_s: float = STOP_WITHIN_S) -> bool:
     # Imported here: a game PC needs nothing of it.
     import psutil
 
-    found = re.fullmatch(r"(\d+) (\d+)", owner)
-    if _supervisor is None or found is None:
+    match = re.fullmatch(r"(\d+) (\d+)", owner)
+    if _supervisor is None or match is None:
         return False
-    holder, supervisor = map(int, found.groups())
+    holder, supervisor = map(int, match.groups())
     try:
         process = psutil.Process(holder)
         # A process whose parent ended has another.

@@ -155,8 +155,8 @@ class StageSetup:
         from soulsgraph_clusters.fleet.learner.learning import FleetDQN, JournalRunner
         from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 
-        found = Key.read(self.run.stage_key(self.stage.checkpoint_name))
-        if differing := lineage.stage_key(self.run, self.stage).differing(found):
+        key = Key.read(self.run.stage_key(self.stage.checkpoint_name))
+        if differing := lineage.stage_key(self.run, self.stage).differing(key):
             raise SoulsGraphError(
                 f"{self.run.journal(self.stage.checkpoint_name)}: expected the journal of {self.stage.name} as it is "
                 f"trained now, found one of another {in_words(differing)}; replay it in a copy from before the change."

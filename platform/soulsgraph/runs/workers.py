@@ -245,14 +245,14 @@ def _stamp() -> Path | None:
 
 def _key() -> str:
     """Return what compiled code depends on: the processor, numba, and the sources that numba compiles."""
-    found = hashlib.sha256(f"{numba.__version__} {processor_kind()}".encode())
+    digest = hashlib.sha256(f"{numba.__version__} {processor_kind()}".encode())
     for package in (soulsgraph_envs, soulsgraph_policies):
         for source in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
             # An editor's lock may be a link to nothing.
             if source.is_file() and _COMPILED.search(source.read_bytes()):
                 # By these numba tells whether a file has changed.
-                found.update(f"{source} {source.stat().st_mtime_ns} {source.stat().st_size}".encode())
-    return found.hexdigest()
+                digest.update(f"{source} {source.stat().st_mtime_ns} {source.stat().st_size}".encode())
+    return digest.hexdigest()
 
 
 def _compiled() -> Iterator[None]:
