@@ -32,14 +32,12 @@ class SkillEpisode:
     """
 
     fight: str
-    seed: str
     observations: Floats
     next_observations: Floats
     actions: Integers
     rewards: Floats
     terminated: Flags
     truncated: Flags
-    random: Flags
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -61,14 +59,12 @@ def skill_episode(recording: Recording, skill: str) -> SkillEpisode:
     over = header.result.outcome in ("won", "died")
     return SkillEpisode(
         fight=header.fight,
-        seed=header.seed,
         observations=observed[begins],
         next_observations=observed[ends],
         actions=recording.column(f"{skill}/action")[begins].astype(np.int64),
         rewards=recording.column(f"{skill}/reward")[begins],
         terminated=last & over,
         truncated=last & (not over),
-        random=recording.column(f"{skill}/random")[begins] == 1,
     )
 
 
