@@ -106,7 +106,7 @@ def test_it_compiles_again_for_another_processor_and_after_a_change(stamp, monke
 
 def test_two_kinds_of_processor_on_one_installation_compile_once_each(tmp_path):
     code = (
-        "import os; from rich.console import Console; from soulsgraph.runs import precompile as module;"
+        "import os; from rich.console import Console; from soulsgraph.runs import workers as module;"
         "module._PARTS = ((os.getpid,),); module.precompile(Console())"
     )
     said = []
@@ -126,7 +126,7 @@ def _programs_of(pid):
 def test_an_interrupt_ends_it_and_leaves_no_process(tmp_path):
     code = (
         "import os, pathlib, signal;"
-        "from rich.console import Console; from soulsgraph.runs import precompile as module;"
+        "from rich.console import Console; from soulsgraph.runs import workers as module;"
         f"module._stamp = lambda: pathlib.Path({str(tmp_path / 'stamp')!r});"
         "module._PARTS = ((os.getpid, signal.pause),);"
         # A job in the background of a shell ignores it.
