@@ -61,23 +61,11 @@ def skills_text(header: Header) -> str:
 
 def fight_row(header: Header) -> dict[str, Any]:
     """Return a fight as plain values: HP in points."""
-    result = header.result
     return {
-        "fight": header.fight,
-        "scenario": header.scenario,
-        "start": header.start,
-        "source": header.source,
-        "player": header.player,
+        **{name: getattr(header, name) for name in ("fight", "scenario", "start", "source", "player")},
         "skills": {one.name: one.version if one.version >= 0 else one.player for one in header.skills},
         "seed": header.seed,
-        "outcome": result.outcome,
-        "ticks": result.ticks,
-        "seconds": result.seconds,
-        "boss_hp": result.boss_hp,
-        "player_hp": result.player_hp,
-        "damage_dealt": result.damage_dealt,
-        "damage_taken": result.damage_taken,
-        "flasks_used": result.flasks_used,
+        **{name: value for name, value in vars(header.result).items() if name != "steps"},
         "created": header.origin.created,
         "commit": header.origin.commit,
     }

@@ -221,16 +221,11 @@ def make_header(
         SoulsGraphError: if a file of the scenario is missing or damaged.
     """
     return Header(
+        **vars(identity) | {"seed": "" if identity.seed is None else str(identity.seed)},
         format=FORMAT,
         format_version=FORMAT_VERSION,
-        fight=identity.fight,
-        scenario=identity.scenario,
         scenario_digest=scenario_digest(identity.scenario),
         start=scenario.start,
-        source=identity.source,
-        driver=identity.driver,
-        player=identity.player,
-        seed="" if identity.seed is None else str(identity.seed),
         tick_s=tick_s,
         options=options or SkillOptions(),
         skills=tuple(skills),

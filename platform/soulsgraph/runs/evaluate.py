@@ -114,6 +114,12 @@ def evaluation_seeds(seed: int, episodes: int) -> Seeds:
     return episode_seeds(int(derive_seeds(seed, _EVALUATION_STREAM)[0]), 0, np.arange(episodes))
 
 
+def episode_means(episodes: Episodes, rows: slice = slice(None)) -> dict[str, float]:
+    """Return means over some of the episodes by the names that a run's curves have for them; lengths in decisions."""
+    columns = {"return": "returns", "length": "lengths", "seconds": "seconds", "win_rate": "won"}
+    return {name: float(getattr(episodes, column)[rows].mean()) for name, column in columns.items()}
+
+
 def was_trained_on(run: RunFolder, scenario: str, skills: Sequence[str] | None = None) -> bool:
     """Return whether the run has a version of one of the skills, by default of any, trained in a scenario's fight."""
     return any(skills is None or card.skill in skills for card in lineage.cards_trained_on(run, scenario))
@@ -277,9 +283,8 @@ class Evaluation:
     @property
     def means(self) -> dict[str, float]:
         """Means over the episodes: of returns, lengths in decisions, and seconds of game time."""
-        played = self.episodes
-        means = played.returns.mean(), played.lengths.mean(), played.seconds.mean()
-        return dict(zip(("mean_return", "mean_length", "mean_seconds"), map(float, means), strict=True))
+        means = episode_means(self.episodes)
+        return {f"mean_{name}": means[name] for name in ("return", "length", "seconds")}
 
     def lines(self) -> tuple[str, ...]:
         """Return what was evaluated, as lines for a reader."""
@@ -497,8 +502,6 @@ EPISODES = 5
 #: The same evaluation episodes for every checkpoint of every run.
 CURVE_SEED = 1_000_003
 _BATCH = 20
-#: Means over episodes by the names that a run's curves have for them, and the columns they are of.
-_MEANS = {"return": "returns", "length": "lengths", "seconds": "seconds", "win_rate": "won"}
 #: Stands between a skill's name and that of a weight, for skills that learn beside the last one.
 _BESIDE = "/"
 _PREFIX = "step-"
@@ -531,7 +534,7 @@ def evaluate_checkpoints(agent: Agent, clip: float, checkpoints: Checkpoints) ->
     for index, (step, _) in enumerate(checkpoints):
         rows = slice(index * EPISODES, (index + 1) * EPISODES)
         low, high = mean_interval(played.returns[rows])
-        means = {name: float(getattr(played, column)[rows].mean()) for name, column in _MEANS.items()}
+        means = episode_means(played, rows)
         points.append(CurvePoint(step, {"return": means["return"], "low": low, "high": high, **means}))
     return points
 

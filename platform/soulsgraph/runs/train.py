@@ -20,8 +20,7 @@ from ray.rllib.utils.metrics import LEARNER_RESULTS
 from rich.console import Console
 
 from soulsgraph.results.tables import GrowingTable, Row
-from soulsgraph.runs import lineage
-from soulsgraph.runs.evaluate import CHECKPOINT_INTERVAL, EPISODES, CurveEvaluator, CurvePoint, checkpoint_weights
+from soulsgraph.runs import evaluate, lineage
 from soulsgraph.runs.plan import Key, Stage, check_learns, expect_fight, how_it_learns, in_words, scenario_digest
 from soulsgraph.runs.progress import (
     Display,
@@ -374,7 +373,7 @@ class StageRecords:
         for table in (self._training, self._curve):
             table.forget(setup.stage.name, reached)
         folder = lineage.curve_folder(setup.run, setup.stage)
-        self._evaluator = CurveEvaluator(folder, setup.agent, setup.hyperparameters.observation_clip, worker)
+        self._evaluator = evaluate.CurveEvaluator(folder, setup.agent, setup.hyperparameters.observation_clip, worker)
         self._evaluator.take_up({int(row["step"] or 0) for row in self._points()}, reached)
         #: When the last iteration ended, and with how many decisions.
         self._last = time.monotonic(), reached
@@ -398,8 +397,10 @@ class StageRecords:
             metrics |= {} if episodes is None else self._play(skill, episodes)
             count = 0 if episodes is None else len(episodes)
             self._write(self._training, skill, done, metrics, episodes=count)
-        if done // CHECKPOINT_INTERVAL > before // CHECKPOINT_INTERVAL:
-            self._evaluator.add(done, checkpoint_weights({skill: algorithm.weights(skill) for skill in skills}))
+        if done // evaluate.CHECKPOINT_INTERVAL > before // evaluate.CHECKPOINT_INTERVAL:
+            self._evaluator.add(
+                done, evaluate.checkpoint_weights({skill: algorithm.weights(skill) for skill in skills})
+            )
         for owner, measured in algorithm.runner_metrics().items():
             self._board.log(owner, done + self._offset, measured)
         self._draw(self._evaluator.collect())
@@ -419,7 +420,11 @@ class StageRecords:
         """Figures of the last checkpoint on the stage's learning curve; none where it was too short for one."""
         last = max(self._points(), key=lambda row: int(row["step"] or 0), default=None)
         names = ("step", "return", "low", "high", "length", "seconds", "win_rate")
-        return {} if last is None else {"episodes": EPISODES, **{name: float(last[name] or 0.0) for name in names}}
+        return (
+            {}
+            if last is None
+            else {"episodes": evaluate.EPISODES, **{name: float(last[name] or 0.0) for name in names}}
+        )
 
     def finish(self) -> None:
         """Wait for the learning curve's last points, and write everything to disk."""
@@ -432,15 +437,9 @@ class StageRecords:
 
     def _play(self, skill: str, episodes: Episodes) -> dict[str, float]:
         terms = zip(self._setup.skill(skill).reward.names, episodes.terms.mean(axis=0), strict=True)
-        return {
-            "return": float(episodes.returns.mean()),
-            "length": float(episodes.lengths.mean()),
-            "seconds": float(episodes.seconds.mean()),
-            "win_rate": float(episodes.won.mean()),
-            **{f"reward/{name}": float(value) for name, value in terms},
-        }
+        return evaluate.episode_means(episodes) | {f"reward/{name}": float(value) for name, value in terms}
 
-    def _draw(self, points: list[CurvePoint]) -> None:
+    def _draw(self, points: list[evaluate.CurvePoint]) -> None:
         for point in points:
             self._write(self._curve, self._setup.stage.skill, point.step, point.metrics, "evaluation/")
 
