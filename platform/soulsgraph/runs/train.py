@@ -398,9 +398,8 @@ class StageRecords:
             count = 0 if episodes is None else len(episodes)
             self._write(self._training, skill, done, metrics, episodes=count)
         if done // evaluate.CHECKPOINT_INTERVAL > before // evaluate.CHECKPOINT_INTERVAL:
-            self._evaluator.add(
-                done, evaluate.checkpoint_weights({skill: algorithm.weights(skill) for skill in skills})
-            )
+            weights = {skill: algorithm.weights(skill) for skill in skills}
+            self._evaluator.add(done, evaluate.checkpoint_weights(weights))
         for owner, measured in algorithm.runner_metrics().items():
             self._board.log(owner, done + self._offset, measured)
         self._draw(self._evaluator.collect())
@@ -420,11 +419,9 @@ class StageRecords:
         """Figures of the last checkpoint on the stage's learning curve; none where it was too short for one."""
         last = max(self._points(), key=lambda row: int(row["step"] or 0), default=None)
         names = ("step", "return", "low", "high", "length", "seconds", "win_rate")
-        return (
-            {}
-            if last is None
-            else {"episodes": evaluate.EPISODES, **{name: float(last[name] or 0.0) for name in names}}
-        )
+        if last is None:
+            return {}
+        return {"episodes": evaluate.EPISODES, **{name: float(last[name] or 0.0) for name in names}}
 
     def finish(self) -> None:
         """Wait for the learning curve's last points, and write everything to disk."""
