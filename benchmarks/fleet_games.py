@@ -29,9 +29,9 @@ from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import RawValues
-from soulsgraph_envs.games.realtime.cycle_timer import RECENT_TICKS, Clock, CycleTimer, TimedGame, timed_phase
-from soulsgraph_envs.games.realtime.game import PacedSimulator
-from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.cycle_timer import RECENT_TICKS, Clock, CycleTimer, TimedGame, timed_phase
+from soulsgraph_envs.games.link import GameSettings
+from soulsgraph_envs.games.live_game import PacedSimulator
 
 #: Games, a process each, and their speed.
 FLEETS = (1, 1.0), (4, 1.0), (16, 1.0), (8, 3.0)

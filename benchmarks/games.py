@@ -20,6 +20,7 @@ import numpy as np
 
 import common
 from fakes.keys import virtual_screen
+from fakes.still_game import still_game
 from soulsgraph.bench import describe as describe_times
 from soulsgraph.bench.speed import times_ms
 from soulsgraph_envs.combat.loop import Combat, Horizon
@@ -28,14 +29,12 @@ from soulsgraph_envs.combat.scripted import ScriptedPlay, Uniform, engaging
 from soulsgraph_envs.core.errors import EpisodeLostError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import episode_seeds
-from soulsgraph_envs.games.memory.address_map import load_address_map
-from soulsgraph_envs.games.memory.link import attach_game
+from soulsgraph_envs.games.address_map import load_address_map
+from soulsgraph_envs.games.link import GameSettings, load_games
+from soulsgraph_envs.games.live_game import LiveGame
+from soulsgraph_envs.games.memory_link import attach_game
 from soulsgraph_envs.games.opening import open_live_game
-from soulsgraph_envs.games.realtime.game import LiveGame
-from soulsgraph_envs.games.realtime.link import GameSettings, load_games
-from soulsgraph_envs.games.standin.memory import still_game
-from soulsgraph_envs.games.standin.options import StandInOptions
-from soulsgraph_envs.games.standin.process import StandInProcess
+from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 
 _SCENARIO = "iudex-phase1"

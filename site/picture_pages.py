@@ -52,7 +52,7 @@ def of_play(picture: Path) -> None:
     from soulsgraph.watch.playing import make_window
     from soulsgraph_envs.core.scenario import load_scenario
     from soulsgraph_envs.core.state import Control
-    from soulsgraph_envs.games.keyboard.device import load_bindings
+    from soulsgraph_envs.games.keys import load_bindings
     from soulsgraph_envs.simulator.driver import Simulator
 
     scenario, game = load_scenario("iudex-phase1"), Simulator(1)

@@ -15,9 +15,9 @@ from PIL import Image, ImageSequence
 from soulsgraph.project.listing import markdown, toml_fields
 from soulsgraph.recordings.format import FIGHT_COLUMNS, PlayedSkill, skill_columns
 from soulsgraph_envs.core.config import shipped_names
-from soulsgraph_envs.games.keyboard.device import load_bindings
-from soulsgraph_envs.games.memory.address_map import load_address_map
-from soulsgraph_envs.games.realtime.link import ELDENGYM_OPERATIONS, OPERATIONS, GameSettings, Operation
+from soulsgraph_envs.games.address_map import load_address_map
+from soulsgraph_envs.games.keys import load_bindings
+from soulsgraph_envs.games.link import ELDENGYM_OPERATIONS, OPERATIONS, GameSettings, Operation
 from soulsgraph_envs.games.standin.program import KINDS
 
 PageRows = Callable[[str, str], dict[str, list[str]]]

@@ -17,10 +17,9 @@ import pytest
 
 from fakes.keys import virtual_screen
 from fakes.waiting import PATIENCE_S
-from soulsgraph_envs.games.realtime.link import load_games
+from soulsgraph_envs.games.link import load_games
 from soulsgraph_envs.games.setup import questions
-from soulsgraph_envs.games.standin.options import StandInOptions
-from soulsgraph_envs.games.standin.process import StandInProcess
+from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
 
 PAGE = Path(__file__).parents[1] / "docs" / "one_pc.md"
 _STEP = re.compile(r"^## (\d)\. .+$", re.M)

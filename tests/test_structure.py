@@ -109,7 +109,7 @@ def test_one_module_reads_configuration():
     files = [file for package, root in FLOORS.items() for file in (ROOT / root / package).rglob("*.py")]
     parsing = {file.name for file in files if re.search(r"json\.loads?\b|tomllib", _text(file))}
     # The others read lines of our own processes, a browser's answers, and what a checkpoint holds beside its arrays.
-    assert parsing - {"process.py", "local_ray.py", "checkpoint.py"} == {"config.py"}
+    assert parsing - {"launch.py", "local_ray.py", "checkpoint.py"} == {"config.py"}
 
 
 def test_one_function_splits_addresses():
@@ -206,7 +206,7 @@ _FOREIGN = {
     "soulsgraph_clusters/sessions/head.py": {"--address", "--block", "--head", "--node-ip-address", "--port"},
     "soulsgraph_clusters/sessions/jobs.py": {"--head"},
     "soulsgraph/results/files.py": {"--porcelain", "--untracked-files"},
-    "soulsgraph_envs/games/keyboard/user32.py": {"--force-reinstall"},
+    "soulsgraph_envs/games/user32.py": {"--force-reinstall"},
 }
 #: The name by which the Siphon server answers its clients.
 _SERVER_NAME = "soulsgraph serve-siphon"

@@ -1,7 +1,7 @@
 """The reading benchmark against a process of its own."""
 
 from games import bench_reading, describe
-from soulsgraph_envs.games.memory.address_map import load_address_map
+from soulsgraph_envs.games.address_map import load_address_map
 
 
 def test_reading_is_measured_over_all_fields_of_the_map():

@@ -23,7 +23,7 @@ from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.access import join_address
-from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, Weights, layer_names_at
 
 

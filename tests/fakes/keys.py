@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.games.keyboard.device import check_key
-from soulsgraph_envs.games.keyboard.x11 import open_display
+from soulsgraph_envs.games.keys import check_key
+from soulsgraph_envs.games.x11 import open_display
 
 _START_S = 120.0
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from soulsgraph_envs.games.memory.reader import BadAddressError, Module, ProcessGoneError, Reader, Region
-from soulsgraph_envs.games.realtime.link import LinkError
+from soulsgraph_envs.games.link import LinkError
+from soulsgraph_envs.games.memory_reader import BadAddressError, Module, ProcessGoneError, Reader, Region
 
 
 class FakeProcess:

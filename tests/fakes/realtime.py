@@ -12,11 +12,11 @@ from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import Control, RawValues
-from soulsgraph_envs.games.keyboard.device import load_bindings
-from soulsgraph_envs.games.realtime.cycle_timer import Clock
-from soulsgraph_envs.games.realtime.game import LiveGame
-from soulsgraph_envs.games.realtime.link import FIELDS, GameSettings, LinkError, Reading
-from soulsgraph_envs.games.standin.options import load_surroundings
+from soulsgraph_envs.games.cycle_timer import Clock
+from soulsgraph_envs.games.keys import load_bindings
+from soulsgraph_envs.games.link import FIELDS, GameSettings, LinkError, Reading
+from soulsgraph_envs.games.live_game import LiveGame
+from soulsgraph_envs.games.standin.launch import load_surroundings
 from soulsgraph_envs.games.standin.world import CourseStage, StandInWorld
 
 _FRAME_S = 1.0 / 60.0

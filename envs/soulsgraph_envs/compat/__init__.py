@@ -13,6 +13,7 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 _PACKAGE = __name__.rpartition(".")[0]
 #: Every module that the projects have, and the one here with its names; "" is a package without names of its own.
@@ -34,7 +35,7 @@ MODULES = {
     "soulsgym.envs.darksouls3.vordt": "soulsgym.environments",
     "soulsgym.envs.game_state": "soulsgym.fight",
     "soulsgym.envs.soulsenv": "soulsgym.environments",
-    "soulsgym.exception": "soulsgym.exception",
+    "soulsgym.exception": "soulsgym.fight",
     "soulsgym.games": "",
     "soulsgym.games.game": "soulsgym.static",
     "soulsgym.wrappers": "soulsgym.environments",
@@ -74,6 +75,14 @@ def submodule(package: str, name: str) -> ModuleType:
     if f"{package}.{name}" not in MODULES:
         raise AttributeError(f"module '{_PACKAGE}.{package}' has no attribute {name!r}")
     return import_module(f"{_PACKAGE}.{package}.{name}")
+
+
+def is_action(space: Any, action: object) -> bool:
+    """Return whether a Gymnasium space has an action; to Gymnasium a bool is an integer, to an agent it is not."""
+    try:
+        return not isinstance(action, bool) and bool(space.contains(action))
+    except Exception:  # A number beyond 64 bits, a ragged list, or whatever an object's own conversion raises.
+        return False
 
 
 def allow_names() -> None:

@@ -7,8 +7,10 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import TextIO, cast
 
 #: The exit code of a command that prints for nobody, as a shell reports it of one that SIGPIPE ended.
@@ -22,6 +24,20 @@ def hangups() -> tuple[signal.Signals, ...]:
     """Return the signals of a terminal that was closed; none where there are none, or nohup had them ignored."""
     hangup = getattr(signal, "SIGHUP", None)
     return () if hangup is None or signal.getsignal(hangup) == signal.SIG_IGN else (hangup,)
+
+
+@contextmanager
+def handled_by(handler: Callable[[int, FrameType | None], None], *signals: signal.Signals) -> Iterator[None]:
+    """Handle signals in a block; in another thread than the main one, which alone gets them, they stay as they are."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in signals}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 def go_on_unread() -> None:

@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -24,17 +24,17 @@ from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
-from soulsgraph_envs.games.keyboard.device import KeyDevice, load_bindings
-from soulsgraph_envs.games.keyboard.guarded_device import HeldKeys, find_window, keyboard_layout, open_key_device
-from soulsgraph_envs.games.keyboard.user32 import is_administrator, is_key_down
-from soulsgraph_envs.games.keyboard.x11 import XTestDevice
-from soulsgraph_envs.games.memory.address_map import AddressMap, load_address_map
-from soulsgraph_envs.games.memory.link import AttachedGame, GameMemory, attach_game, open_process
-from soulsgraph_envs.games.memory.reader import BadAddressError, Reader
+from soulsgraph_envs.games.address_map import AddressMap, load_address_map
+from soulsgraph_envs.games.cycle_timer import CycleTimer
+from soulsgraph_envs.games.guarded_device import HeldKeys, find_window, keyboard_layout, open_key_device
+from soulsgraph_envs.games.keys import KeyDevice, load_bindings
+from soulsgraph_envs.games.link import DRIVERS, FIELDS, SIMULATOR, GameSettings, Link, Reading
+from soulsgraph_envs.games.memory_link import AttachedGame, GameMemory, attach_game
+from soulsgraph_envs.games.memory_reader import BadAddressError, Reader, open_process
 from soulsgraph_envs.games.opening import make_link
-from soulsgraph_envs.games.realtime.cycle_timer import CycleTimer
-from soulsgraph_envs.games.realtime.link import DRIVERS, FIELDS, SIMULATOR, GameSettings, Link, Reading
-from soulsgraph_envs.games.realtime.readings import supplied_raws
+from soulsgraph_envs.games.readings import supplied_raws
+from soulsgraph_envs.games.user32 import is_administrator, is_key_down
+from soulsgraph_envs.games.x11 import XTestDevice
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 
@@ -111,7 +111,7 @@ _CAP_SYS_PTRACE = 19
 _MOST_LATE_MS = 5.0
 _CLOCK_HZ, _CLOCK_S = 60.0, 2.0
 #: Run in a process of its own: on a bad day the import ends it without a word.
-_PROBE = "from soulsgraph_envs.games.memory.pymeow_reader import load_pymeow; load_pymeow()"
+_PROBE = "from soulsgraph_envs.games.memory_reader import load_pymeow; load_pymeow()"
 _PYMEOW_REMEDY = "install the archive of github.com/qb-0/pyMeow/releases with pip; PyPI's pymeow is another package"
 #: No game binds it by default, and it types nothing; with its virtual-key code of winuser.h.
 HARMLESS, _CODE = "right_shift", 0xA1
@@ -247,24 +247,17 @@ _BOUNDS = read_value(dict[str, tuple[float, float]], read_file(_BOUNDS_FILE), _B
 _LEVELS = ("player_hp", "player_stamina", "boss_hp", "frost_resistance")
 
 
-@dataclass(frozen=True)
-class EntryReport:
-    """One entry, read once: its address and value, or the reason why it cannot be read.
+class EntryReport(NamedTuple):
+    """One entry, read once: its address and value, or the problem with it.
 
-    An entry that is not `verified` names in `fallback` what is used if it is wrong.
+    The map names in `fallback` what is used in place of an entry that is not verified; empty for a verified one.
     """
 
     name: str
     address: int | None
     value: float | str | None
     problem: str
-    verified: bool
     fallback: str
-
-    @property
-    def plausible(self) -> bool:
-        """Return whether nothing is wrong with the value."""
-        return not self.problem
 
 
 def inspect_map(memory: GameMemory) -> list[EntryReport]:
@@ -273,31 +266,24 @@ def inspect_map(memory: GameMemory) -> list[EntryReport]:
     Raises:
         ProcessGoneError: if the game has ended.
     """
-    found: dict[str, tuple[int, float | str]] = {}
-    broken: dict[str, str] = {}
+    addresses, values, broken = dict[str, int](), dict[str, float | str](), dict[str, str]()
     for name in memory.address_map.readable():
         try:
-            found[name] = memory.look_up(name)
+            addresses[name], values[name] = memory.look_up(name)
         except BadAddressError as error:
             broken[name] = str(error)
-    values = {name: value for name, (_, value) in found.items()}
-    addresses = {name: address for name, (address, _) in found.items()}
-    return _reports(values, memory.address_map, addresses, broken)
+    return report_entries(values, memory.address_map, addresses, broken)
 
 
-def unaddressed(reading: Reading, address_map: AddressMap | None) -> list[EntryReport]:
-    """Return the entries of a reading over the network, which has no addresses; its map says which are verified."""
-    return _reports(reading, address_map, {}, {})
-
-
-def _reports(
-    values: Reading, address_map: AddressMap | None, addresses: Mapping[str, int], broken: Mapping[str, str]
+def report_entries(
+    values: Reading, address_map: AddressMap | None, addresses: Mapping[str, int] = {}, broken: Mapping[str, str] = {}
 ) -> list[EntryReport]:
+    """Return the entries of a reading, which over the network has no addresses; its map says which are verified."""
     reports = []
     for name in sorted({*values, *broken}):
         entry, problem = address_map and address_map.entry(name), broken.get(name) or implausible(name, values)
-        verified, fallback = (entry.verified, entry.fallback) if entry else (True, "")
-        reports.append(EntryReport(name, addresses.get(name), values.get(name), problem, verified, fallback))
+        fallback = entry.fallback if entry and not entry.verified else ""
+        reports.append(EntryReport(name, addresses.get(name), values.get(name), problem, fallback))
     return reports
 
 
@@ -337,11 +323,11 @@ def check_skills(checks: Checks, fields: frozenset[str]) -> None:
 def check_entry(checks: Checks, entry: EntryReport) -> None:
     """Check one field that was read."""
     found = entry.problem or _shown(entry)
-    if not entry.verified:
-        advice = "compare it with the game;" if entry.plausible else "nothing to do,"
+    if entry.fallback:
+        advice = "nothing to do," if entry.problem else "compare it with the game;"
         checks.warn(entry.name, f"{found}, unverified", f"{advice} in its place: {entry.fallback}")
     else:
-        checks.expect(entry.name, entry.plausible, found, _STANDING, "fail")
+        checks.expect(entry.name, not entry.problem, found, _STANDING, "fail")
 
 
 def _shown(entry: EntryReport) -> str:
@@ -446,7 +432,7 @@ def check_siphon_game(settings: GameSettings) -> list[Check]:
 
 
 def _check_way(checks: Checks, settings: GameSettings) -> None:
-    from soulsgraph_envs.games.siphon.link import is_local, unprotected
+    from soulsgraph_envs.games.siphon_link import is_local, unprotected
 
     if is_local(settings):
         checks.ok(_WAY, "within this machine, or through a tunnel")
@@ -457,7 +443,7 @@ def _check_way(checks: Checks, settings: GameSettings) -> None:
 
 
 def _check_served(settings: GameSettings, topic: str, link: Link) -> list[Check]:
-    from soulsgraph_envs.games.siphon.link import SiphonLink
+    from soulsgraph_envs.games.siphon_link import SiphonLink
 
     checks, entries = Checks(topic), Checks("Fields")
     checks.ok(_SERVER, f"answers, with the game's window {'' if link.focused() else 'not '}at the front")
@@ -472,7 +458,7 @@ def _check_served(settings: GameSettings, topic: str, link: Link) -> list[Check]
     with entries.failing("fields", "load a character and stand before the boss"):
         reading = link.read()
         check_online(checks, reading)
-        for entry in unaddressed(reading, map_of(settings)):
+        for entry in report_entries(reading, map_of(settings)):
             check_entry(entries, entry)
         check_read_time(checks, link.read)
     return checks.made + entries.made

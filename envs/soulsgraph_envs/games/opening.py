@@ -7,11 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from soulsgraph_envs.core.errors import UnknownNameError
-from soulsgraph_envs.games.realtime.cycle_timer import Clock, TimedGame
-from soulsgraph_envs.games.realtime.link import LINKS, SIMULATOR, GameSettings, Link, check_side_by_side
+from soulsgraph_envs.games.cycle_timer import Clock, TimedGame
+from soulsgraph_envs.games.link import LINKS, SIMULATOR, GameSettings, Link, check_side_by_side
 
 if TYPE_CHECKING:
-    from soulsgraph_envs.games.realtime.game import LiveGame
+    from soulsgraph_envs.games.live_game import LiveGame
     from soulsgraph_envs.simulator import Simulator
 
 
@@ -26,7 +26,7 @@ def make_game(lanes: int = 1) -> Simulator:
 def open_game(settings: GameSettings, clock: Clock | None = None) -> TimedGame:
     """Open a game that runs in real time, the simulator among them; raises as `open_live_game` does."""
     if settings.driver == SIMULATOR:
-        from soulsgraph_envs.games.realtime.game import PacedSimulator
+        from soulsgraph_envs.games.live_game import PacedSimulator
 
         return PacedSimulator(settings.lanes, settings.speed, clock)
     return open_live_game(settings, clock)
@@ -40,7 +40,7 @@ def open_live_game(settings: GameSettings, clock: Clock | None = None) -> LiveGa
         GameError: if what it needs is not installed.
     """
     # Imported here: on a machine that only simulates, nothing of a game PC need be there.
-    from soulsgraph_envs.games.realtime.game import LiveGame
+    from soulsgraph_envs.games.live_game import LiveGame
 
     return LiveGame(make_link(settings), settings, clock)
 

@@ -17,14 +17,13 @@ from soulsgraph_envs.core.config import Between, Where, load, shipped_names
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.scenario import load_player
 from soulsgraph_envs.core.state import Control
+from soulsgraph_envs.games.address_map import load_address_map
+from soulsgraph_envs.games.cycle_timer import Clock
 from soulsgraph_envs.games.doctor import Check, Checks
-from soulsgraph_envs.games.keyboard.device import load_bindings
-from soulsgraph_envs.games.memory.address_map import load_address_map
-from soulsgraph_envs.games.memory.link import open_process
-from soulsgraph_envs.games.memory.reader import ProcessNotFoundError
-from soulsgraph_envs.games.realtime.cycle_timer import Clock
-from soulsgraph_envs.games.realtime.link import GameSettings, Link, Pad, Reading
-from soulsgraph_envs.games.realtime.readings import player_table, position
+from soulsgraph_envs.games.keys import load_bindings
+from soulsgraph_envs.games.link import GameSettings, Link, Pad, Reading
+from soulsgraph_envs.games.memory_reader import ProcessNotFoundError, open_process
+from soulsgraph_envs.games.readings import player_table, position
 
 TOPIC = "Keys in the game"
 _QUESTIONS = "Only you know"

@@ -23,7 +23,7 @@ from soulsgraph.transfer.report import Question, TransferOptions
 from soulsgraph.zoo import is_agent
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import check_writable
-from soulsgraph_envs.games.realtime.link import load_games
+from soulsgraph_envs.games.link import load_games
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -26,7 +26,7 @@ from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.config import Where, parse, present_names
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import check_writable, write_json
-from soulsgraph_envs.games.realtime.link import load_games
+from soulsgraph_envs.games.link import load_games
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.agents.library import SkillCard
 

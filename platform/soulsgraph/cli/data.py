@@ -91,7 +91,7 @@ def _record(fighter: Fighter, seeds: Seeds, out: Path, games: Path | None, outpu
     """Record fights with a line of progress, and return their files."""
     from soulsgraph.recordings import recording
     from soulsgraph.runs.workers import precompile_playing
-    from soulsgraph_envs.games.realtime.link import load_games
+    from soulsgraph_envs.games.link import load_games
 
     places, written = None if games is None else load_games(games), list[Path]()
     precompile_playing(output.console)

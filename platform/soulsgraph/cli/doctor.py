@@ -20,7 +20,7 @@ from soulsgraph_envs.core.compiling import cache_folder, cache_remark
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.machine import home_folder, usable_memory, usable_processors
 from soulsgraph_envs.games.doctor import Check, Checks
-from soulsgraph_envs.games.realtime.link import GameSettings, load_games
+from soulsgraph_envs.games.link import GameSettings, load_games
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
 #: The releases that training is built on; others may have moved what it overrides.

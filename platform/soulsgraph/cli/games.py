@@ -9,16 +9,17 @@ from pathlib import Path
 
 from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.games.memory.reader import find_process
-from soulsgraph_envs.games.realtime.link import save_game
-from soulsgraph_envs.games.standin.options import (
+from soulsgraph_envs.games.link import save_game
+from soulsgraph_envs.games.memory_reader import find_process
+from soulsgraph_envs.games.standin.launch import (
     DEFAULT_SERVING,
     DEFAULT_STAND_IN,
     ServingOptions,
     StandInOptions,
+    StandInProcess,
+    ended_by_signals,
     server_settings,
 )
-from soulsgraph_envs.games.standin.process import StandInProcess, ended_by_signals
 
 
 def serve_siphon(

@@ -30,7 +30,7 @@ from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, AT_ONCE, free_mb,
 from soulsgraph_clusters.fleet.actor.spool import pause as pause_games
 from soulsgraph_clusters.fleet.actor.spool import resume as resume_games
 from soulsgraph_envs.games.doctor import Check, Checks
-from soulsgraph_envs.games.realtime.link import GameSettings, load_games
+from soulsgraph_envs.games.link import GameSettings, load_games
 
 #: Where a PC's games spool unless told otherwise.
 DEFAULT_SPOOL = state_folder()

@@ -23,8 +23,8 @@ from soulsgraph.runs.run_folder import RunFolder, check_given
 from soulsgraph.transfer.report import TransferOptions
 from soulsgraph.zoo import copy_agent, is_agent, is_copy, open_own_run
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.games.link import load_games
 from soulsgraph_envs.games.opening import check_games
-from soulsgraph_envs.games.realtime.link import load_games
 from soulsgraph_envs.skills import load_skill_options
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ def play(
     from soulsgraph.runs.workers import precompile_playing
     from soulsgraph.watch.playing import Play, Recorder, make_window, scenario_against
     from soulsgraph_envs.core.scenario import load_scenario, started_at
-    from soulsgraph_envs.games.keyboard.device import load_bindings
+    from soulsgraph_envs.games.keys import load_bindings
 
     if scenario is not None and boss is not None:
         raise SoulsGraphError("play: expected one of --scenario and --boss, found both; leave one out.")

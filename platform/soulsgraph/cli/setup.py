@@ -10,8 +10,8 @@ from rich.console import Console
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import check_writable
 from soulsgraph_envs.games.doctor import Check, Checks, examine, map_of
+from soulsgraph_envs.games.link import SIMULATOR, GameSettings, load_games, save_game
 from soulsgraph_envs.games.opening import make_link
-from soulsgraph_envs.games.realtime.link import SIMULATOR, GameSettings, load_games, save_game
 from soulsgraph_envs.games.setup import TOPIC, answered, questions, running_game, try_keys
 
 #: For a game that was just found, seconds.

@@ -13,11 +13,11 @@ from soulsgraph_envs.core.config import ANY_NUMBER, expectation, shipped_names, 
 from soulsgraph_envs.core.fighters import BossData, PlayerData
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Control
-from soulsgraph_envs.games.keyboard.device import Bindings
-from soulsgraph_envs.games.memory.address_map import AddressMap
-from soulsgraph_envs.games.realtime.link import GameSettings
-from soulsgraph_envs.games.realtime.readings import LiveArena
-from soulsgraph_envs.games.siphon.attributes import AttributeFile
+from soulsgraph_envs.games.address_map import AddressMap
+from soulsgraph_envs.games.keys import Bindings
+from soulsgraph_envs.games.link import GameSettings
+from soulsgraph_envs.games.readings import LiveArena
+from soulsgraph_envs.games.siphon_attributes import AttributeFile
 from soulsgraph_envs.skills import SkillOptions, Task, definition_of, make_skill, skill_names
 from soulsgraph_policies.agents.projects import find_graph, graph_names, loaded_projects
 from soulsgraph_policies.learning import hyperparameters as dqn

@@ -46,8 +46,8 @@ from soulsgraph_envs.core.locks import FileLock, HeldError, LockError
 from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.core.seeds import Seeds, derive_seeds, uniforms
 from soulsgraph_envs.core.state import Raw, RawValues, StateRows, state_rows
+from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.games.opening import make_game
-from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.scene import AnimationWords, Part, Scene
 from soulsgraph_envs.skills import SKILL_NAMES, Decisions, Skill, SkillOptions, make_skill

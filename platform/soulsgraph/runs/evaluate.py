@@ -31,9 +31,9 @@ from soulsgraph_envs.core.files import whole_file, write_json
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
 from soulsgraph_envs.core.seeds import Seeds, derive_seeds, episode_seeds
+from soulsgraph_envs.games.cycle_timer import CycleReport, stoppable
+from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.games.opening import check_games, make_game, open_live_game
-from soulsgraph_envs.games.realtime.cycle_timer import CycleReport, stoppable
-from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_envs.skills import END_TO_END, Skill, make_skill
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork, Weights

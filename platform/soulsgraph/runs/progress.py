@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import signal
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn
 from soulsgraph.results.terminal import OutputConsole
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
 from soulsgraph_envs.core.files import check_text, writing
-from soulsgraph_envs.core.terminal import go_on_unread, hangups
+from soulsgraph_envs.core.terminal import go_on_unread, handled_by, hangups
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard.writer import SummaryWriter
@@ -151,27 +150,13 @@ class Interruption(SoulsGraphError):  # noqa: N818 - a request, not an error
 
 
 @contextmanager
-def _handled_by(handler: Callable[[int, FrameType | None], None], *signals: signal.Signals) -> Iterator[None]:
-    """Handle signals in a block; in another thread than the main one, which alone gets them, they stay as they are."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number in signals}
-    try:
-        yield
-    finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
-
-
-@contextmanager
 def terminable() -> Iterator[None]:
     """Raise `Interruption` on SIGTERM or a closed terminal, as Ctrl-C raises KeyboardInterrupt; no clean stop."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise Interruption("terminated" if number == signal.SIGTERM else "its terminal was closed")
 
-    with _handled_by(stop, signal.SIGTERM, *hangups()):
+    with handled_by(stop, signal.SIGTERM, *hangups()):
         yield
 
 
@@ -190,7 +175,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         asked = True
 
-    with _handled_by(ask, signal.SIGINT, signal.SIGTERM, *hangups()):
+    with handled_by(ask, signal.SIGINT, signal.SIGTERM, *hangups()):
         yield lambda: asked
 
 

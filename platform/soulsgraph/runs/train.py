@@ -39,7 +39,7 @@ from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.files import remove_folder, slug, whole_folder
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
-from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.skills import Mirror, Skill, make_skill, training_scenario
 from soulsgraph_policies.agents import library as artifacts
 from soulsgraph_policies.agents.agent import Agent

@@ -19,8 +19,8 @@ from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import Scenario, load_player, load_scenario, scenario_names, supported_controls
 from soulsgraph_envs.core.state import Control, Controls, Raw, RawValues
-from soulsgraph_envs.games.keyboard.device import Bindings, Inputs, Keyboard
-from soulsgraph_envs.games.realtime.cycle_timer import Clock, CycleTimer
+from soulsgraph_envs.games.cycle_timer import Clock, CycleTimer
+from soulsgraph_envs.games.keys import Bindings, Inputs, Keyboard
 from soulsgraph_envs.render import palette
 from soulsgraph_envs.render.canvas import Canvas, Colour, fitted
 from soulsgraph_envs.render.pictures import PictureWindow, import_pygame

@@ -20,7 +20,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.files import whole_file
 from soulsgraph_envs.core.game import Picture
-from soulsgraph_envs.games.keyboard.device import Inputs
+from soulsgraph_envs.games.keys import Inputs
 from soulsgraph_envs.render import palette
 from soulsgraph_envs.render.canvas import Canvas, Colour, fitted, text_width
 from soulsgraph_envs.render.pictures import PictureWindow, import_pygame

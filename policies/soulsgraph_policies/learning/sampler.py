@@ -23,7 +23,7 @@ from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, G
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.seeds import Seeds, episode_seeds
 from soulsgraph_envs.core.state import StateRows
-from soulsgraph_envs.games.realtime.cycle_timer import StoppedError
+from soulsgraph_envs.games.cycle_timer import StoppedError
 from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks, Weights
 from soulsgraph_policies.agents.projects import expect_finite_rewards
 

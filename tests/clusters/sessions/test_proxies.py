@@ -18,7 +18,7 @@ from soulsgraph_clusters.sessions.head import ClusterAwayError
 from soulsgraph_clusters.sessions.jobs import JobServer
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.access import USE_PROXY, by_proxy, uses_proxy
-from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.link import GameSettings
 
 #: Names that libraries read, in either case.
 _NAMES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
@@ -57,7 +57,7 @@ def server():
 def test_a_game_pc_and_the_clients_of_a_siphon_server_reach_it(server):
     pytest.importorskip("pysiphon")
     from soulsgraph_envs.compat.eldengym import EldenClient, SiphonClient
-    from soulsgraph_envs.games.siphon.link import SiphonCalls
+    from soulsgraph_envs.games.siphon_link import SiphonCalls
 
     channels = [
         Head(server, Path("none")).channel(),

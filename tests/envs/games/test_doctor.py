@@ -9,6 +9,7 @@ import pytest
 from fakes.keys import PlainWindow, virtual_screen
 from fakes.memory import FakeProcess, FakeReader
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
+from soulsgraph_envs.games.address_map import load_address_map
 from soulsgraph_envs.games.doctor import (
     Check,
     Checks,
@@ -21,12 +22,11 @@ from soulsgraph_envs.games.doctor import (
     check_siphon_game,
     check_skills,
     examine,
-    unaddressed,
+    report_entries,
 )
-from soulsgraph_envs.games.keyboard.x11 import open_display
-from soulsgraph_envs.games.memory.address_map import load_address_map
-from soulsgraph_envs.games.memory.reader import Module
-from soulsgraph_envs.games.realtime.link import FIELDS, GameSettings
+from soulsgraph_envs.games.link import FIELDS, GameSettings
+from soulsgraph_envs.games.memory_reader import Module
+from soulsgraph_envs.games.x11 import open_display
 
 #: Nobody listens on the discard port.
 NOBODY = "127.0.0.1:9"
@@ -211,12 +211,11 @@ def test_skills_that_cannot_play_are_told_with_what_they_lack() -> None:
 
 def test_fields_of_another_machine_are_examined_without_addresses(settings: GameSettings) -> None:
     reading = {"player_hp": 10.0, "player_x": float("nan")}
-    entries = {entry.name: entry for entry in unaddressed(reading, None)}
-    assert entries["player_hp"].plausible
-    assert not entries["player_x"].plausible
+    entries = {entry.name: entry for entry in report_entries(reading, None)}
+    assert not entries["player_hp"].problem
+    assert entries["player_x"].problem
     assert entries["player_x"].address is None
-    (flasks,) = unaddressed({"flasks": 3.0}, load_address_map(settings.map))
-    assert not flasks.verified
+    (flasks,) = report_entries({"flasks": 3.0}, load_address_map(settings.map))
     assert flasks.fallback == "the drinks are counted"
 
 

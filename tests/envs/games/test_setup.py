@@ -9,10 +9,10 @@ from soulsgraph_envs.core.config import shipped_names
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.scenario import load_player
 from soulsgraph_envs.core.state import Control
+from soulsgraph_envs.games.address_map import load_address_map
 from soulsgraph_envs.games.doctor import Check
-from soulsgraph_envs.games.keyboard.device import load_bindings
-from soulsgraph_envs.games.memory.address_map import load_address_map
-from soulsgraph_envs.games.realtime.link import GameSettings, Reading
+from soulsgraph_envs.games.keys import load_bindings
+from soulsgraph_envs.games.link import GameSettings, Reading
 from soulsgraph_envs.games.setup import EFFECTS, ExpectedEffect, answered, questions, try_keys
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 

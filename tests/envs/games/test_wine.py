@@ -19,15 +19,15 @@ import pytest
 from fakes.keys import virtual_screen
 from fakes.programs import COMPILER, PATIENCE_S, RESOURCES, missing_for_wine, wine
 from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.games.address_map import Base, load_address_map
 from soulsgraph_envs.games.doctor import examine
-from soulsgraph_envs.games.keyboard.device import load_bindings
-from soulsgraph_envs.games.keyboard.guarded_device import HeldKeys
-from soulsgraph_envs.games.memory.address_map import Base, load_address_map
-from soulsgraph_envs.games.memory.link import AttachedGame, MemoryLink, attach_game
-from soulsgraph_envs.games.memory.reader import ProcessGoneError, read_mappings
-from soulsgraph_envs.games.realtime.link import GameSettings, Reading
+from soulsgraph_envs.games.guarded_device import HeldKeys
+from soulsgraph_envs.games.keys import load_bindings
+from soulsgraph_envs.games.link import GameSettings, Reading
+from soulsgraph_envs.games.memory_link import AttachedGame, MemoryLink, attach_game
+from soulsgraph_envs.games.memory_reader import ProcessGoneError, read_mappings
+from soulsgraph_envs.games.standin.launch import surroundings_of
 from soulsgraph_envs.games.standin.memory import OwnMemory
-from soulsgraph_envs.games.standin.options import surroundings_of
 from soulsgraph_envs.games.standin.program import HEIGHT, WIDTH
 from soulsgraph_envs.games.standin.world import StandInWorld
 

@@ -14,7 +14,7 @@ import pytest
 
 from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.compat.eldengym import AttributeEnv, EldenGymEnv
-from soulsgraph_envs.compat.eldengym.errors import OptionError
+from soulsgraph_envs.compat.eldengym.env import OptionError
 from soulsgraph_envs.core.errors import ActionError, ResetNeededError, SeedError, SoulsGraphError
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.gym.skill_env import EndToEndEnv, SkillEnv, SkillVectorEnv
@@ -93,7 +93,7 @@ def test_the_fuzz_test_knows_every_face() -> None:
     assert {f"soulsgraph/{face}-v0" for face in faces} | {*OFTEN} <= set(REGISTERED)
 
 
-@pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.errors.SimulatedGameWarning")
+@pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning")
 @pytest.mark.parametrize("make", [AttributeEnv, lambda: EldenGymEnv(action_mode="multi_binary")], ids=["0.6.0", "1.0"])
 def test_eldengyms_keys_take_one_bit_each(make: Any) -> None:
     env = make()

@@ -66,7 +66,7 @@ def test_every_environment_is_among_those_that_are_recorded() -> None:
 
 
 # Some of EldenGym's keys have no effect in the simulator, which it says.
-@pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.errors.SimulatedGameWarning")
+@pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning")
 @pytest.mark.parametrize("id", EVERY_ID)
 def test_gymnasium_records_a_video_of_every_step_in_the_size_asked_for(id: str, tmp_path: Path) -> None:
     options = OPTIONS.get(id, {})
@@ -115,7 +115,7 @@ def test_a_window_opens_again_for_the_environment_that_is_left(screen: None) -> 
     env.close()
 
 
-@pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.errors.SimulatedGameWarning")
+@pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning")
 @pytest.mark.parametrize("id", ["SoulsGymIudex-v0", "SoulsGymIudexDemo-v0", "soulsgraph/EldenGym-v0"])
 def test_environments_of_others_names_have_a_window_of_their_own(id: str, screen: None) -> None:
     import pygame

@@ -14,10 +14,9 @@ from fakes.waiting import PATIENCE_S
 from soulsgraph.cli.doctor import check_machine, check_training, check_user, show
 from soulsgraph_envs.core.machine import Memory
 from soulsgraph_envs.games.doctor import Check
-from soulsgraph_envs.games.realtime.link import load_games
+from soulsgraph_envs.games.link import load_games
 from soulsgraph_envs.games.setup import EFFECTS, questions
-from soulsgraph_envs.games.standin.options import StandInOptions
-from soulsgraph_envs.games.standin.process import StandInProcess
+from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
 
 PAGE = [
     Check("The game", "window", "ok", "[bold]not markup[/bold]"),

@@ -24,8 +24,8 @@ PLAYING = (
     "soulsgraph_clusters.fleet.actor.host",
     "soulsgraph_clusters.fleet.actor.client",
     "soulsgraph_clusters.fleet.actor.spool",
-    *("soulsgraph_envs.games.doctor", "soulsgraph_envs.games.realtime.game"),
-    *("soulsgraph_envs.games.memory.link", "soulsgraph_envs.games.siphon.link"),
+    *("soulsgraph_envs.games.doctor", "soulsgraph_envs.games.live_game"),
+    *("soulsgraph_envs.games.memory_link", "soulsgraph_envs.games.siphon_link"),
 )
 #: The modules of every command, and what those of the core import when they are called.
 CORE = (

@@ -29,8 +29,8 @@ from soulsgraph.runs.plan import Plan
 from soulsgraph.transfer.report import TransferOptions
 from soulsgraph_clusters.fleet.actor.host import HostOptions
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.games.realtime.link import DRIVERS
-from soulsgraph_envs.games.standin.options import ServingOptions, StandInOptions
+from soulsgraph_envs.games.link import DRIVERS
+from soulsgraph_envs.games.standin.launch import ServingOptions, StandInOptions
 
 _GROUPS = {command: {} for command, *actions in command_lines() if actions}
 for _group, _action in (words for words in command_lines() if len(words) > 1):

@@ -25,7 +25,7 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import ReadError, Remedy, SoulsGraphError
 from soulsgraph_envs.games.doctor import Check
-from soulsgraph_envs.games.standin.options import StandInOptions
+from soulsgraph_envs.games.standin.launch import StandInOptions
 from soulsgraph_policies.agents.graph import PAPER_GRAPH
 from soulsgraph_policies.agents.library import SkillLibrary
 from soulsgraph_policies.learning.checkpoint import read_training_state

@@ -18,11 +18,11 @@ from soulsgraph.cli.games import serve_siphon
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Control, Raw
-from soulsgraph_envs.games.keyboard.x11 import XTestDevice
-from soulsgraph_envs.games.memory.reader import is_running
+from soulsgraph_envs.games.link import load_games
+from soulsgraph_envs.games.memory_reader import is_running
 from soulsgraph_envs.games.opening import open_live_game
-from soulsgraph_envs.games.realtime.link import load_games
-from soulsgraph_envs.games.standin.options import ServingOptions
+from soulsgraph_envs.games.standin.launch import ServingOptions
+from soulsgraph_envs.games.x11 import XTestDevice
 
 PROGRAM = Path(sys.executable).with_name("soulsgraph")
 

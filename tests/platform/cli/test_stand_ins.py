@@ -12,9 +12,8 @@ import pytest
 from fakes.keys import virtual_screen
 from fakes.waiting import PATIENCE_S, undisturbed
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.games.keyboard.x11 import XTestDevice
-from soulsgraph_envs.games.standin.options import StandInOptions
-from soulsgraph_envs.games.standin.process import StandInProcess
+from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
+from soulsgraph_envs.games.x11 import XTestDevice
 
 pytestmark = [
     pytest.mark.slow,

@@ -18,7 +18,7 @@ from fakes.runs import pretend_run
 from soulsgraph.cli import main
 from soulsgraph.runs.plan import Plan
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.games.keyboard.guarded_device import find_window
+from soulsgraph_envs.games.guarded_device import find_window
 
 _START_S = 180.0
 

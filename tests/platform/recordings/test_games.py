@@ -15,7 +15,7 @@ from soulsgraph.recordings.recording import Fighter, record_in_games
 from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.simulator.render import render
 from soulsgraph_envs.simulator.scene import AnimationWords
 from soulsgraph_envs.skills import SKILL_NAMES

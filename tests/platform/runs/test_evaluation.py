@@ -20,7 +20,7 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.fleet.protocol.settings import load_fleet
 from soulsgraph_clusters.sessions.local_ray import free_port
-from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.link import GameSettings
 
 #: More than a console's width: what is told of it must stay whole.
 _LONG = "run-[fast]-" + "x" * 90

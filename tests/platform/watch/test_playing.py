@@ -16,8 +16,8 @@ from soulsgraph.watch.playing import FIGHT_SIZE, SIZE, Play, PlayWindow, Recorde
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Control, Raw
-from soulsgraph_envs.games.keyboard.device import load_bindings
-from soulsgraph_envs.games.realtime.cycle_timer import Clock
+from soulsgraph_envs.games.cycle_timer import Clock
+from soulsgraph_envs.games.keys import load_bindings
 from soulsgraph_envs.render.pictures import import_pygame
 from soulsgraph_envs.simulator.driver import Simulator
 

@@ -11,7 +11,7 @@ from fakes.waiting import PATIENCE_S, until
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.games.realtime.cycle_timer import stoppable
+from soulsgraph_envs.games.cycle_timer import stoppable
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import make_skill, training_scenario
 from soulsgraph_policies.agents.inference import FrozenNetwork

@@ -24,9 +24,9 @@ from soulsgraph_clusters.fleet.protocol.settings import LOST_EPISODES, PROTOCOL,
 from soulsgraph_clusters.fleet.protocol.task import StageTask, projects_in_hello
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.seeds import derive_seeds
+from soulsgraph_envs.games.cycle_timer import Clock, TimedGame, stoppable
+from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.games.opening import make_game, open_game
-from soulsgraph_envs.games.realtime.cycle_timer import Clock, TimedGame, stoppable
-from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_policies.agents.inference import Weights, weights_digest
 from soulsgraph_policies.learning.sampler import Chunk, RealTimeSampling, Sampler
 

@@ -29,8 +29,8 @@ from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.machine import raise_open_files, user_folder
+from soulsgraph_envs.games.link import GameSettings, load_games
 from soulsgraph_envs.games.opening import check_games
-from soulsgraph_envs.games.realtime.link import GameSettings, load_games
 
 #: A game that ended is started again after so long, twice as long after each further end, at most the second.
 RESTART_AFTER_S = 1.0, 30.0

@@ -21,9 +21,9 @@ from typing import IO, Any
 from soulsgraph_clusters.fleet.protocol.settings import State
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.games.cycle_timer import TimedGame, stoppable
+from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.games.opening import make_game, open_game
-from soulsgraph_envs.games.realtime.cycle_timer import TimedGame, stoppable
-from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_policies.agents.inference import Weights, weights_digest
 from soulsgraph_policies.agents.projects import load_installed, load_project
 from soulsgraph_policies.learning.sampler import Chunk, RealTimeSampling, Sampler

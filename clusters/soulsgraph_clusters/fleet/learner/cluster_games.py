@@ -18,7 +18,7 @@ from soulsgraph_clusters.sessions.restarting_actor import RestartingActor
 from soulsgraph_clusters.sessions.session import Session, find_places
 from soulsgraph_envs.core.access import PRIVATE, is_loopback, join_address
 from soulsgraph_envs.core.files import temporary_folder
-from soulsgraph_envs.games.realtime.link import GameSettings, load_games, save_game
+from soulsgraph_envs.games.link import GameSettings, load_games, save_game
 
 #: An actor that cannot play is asked again after so long.
 _TRY_EVERY_S = 30.0

@@ -49,7 +49,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import WriteError, make_folder, writing
 from soulsgraph_envs.core.machine import boot_id, uptime_s
 from soulsgraph_envs.core.seeds import derive_seeds
-from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_policies.agents.inference import Weights, weights_digest
 from soulsgraph_policies.agents.projects import LoadedProject, loaded_projects

@@ -28,9 +28,9 @@ from soulsgraph_envs.compat.eldengym.world import (
 from soulsgraph_envs.core.config import find
 from soulsgraph_envs.core.errors import NO_COPY, GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
-from soulsgraph_envs.games.realtime.link import ELDENGYM_OPERATIONS, GameSettings, LinkError, Operations
-from soulsgraph_envs.games.siphon.attributes import AttributeFile, load_attributes
-from soulsgraph_envs.games.siphon.link import (
+from soulsgraph_envs.games.link import ELDENGYM_OPERATIONS, GameSettings, LinkError, Operations
+from soulsgraph_envs.games.siphon_attributes import PYTHON_TYPES, AttributeFile, load_attributes
+from soulsgraph_envs.games.siphon_link import (
     SEARCH_TIMEOUT_S,
     SiphonCalls,
     SiphonClient,
@@ -129,8 +129,6 @@ def _demand(what: str, answer: Answer) -> Answer:
     return answer
 
 
-_VALUES = {"int": ("int_value", int), "float": ("float_value", float), "bool": ("bool_value", bool)}
-
 #: EldenGym's own name of its attribute file, and ours of the same attributes.
 _THEIR_FILE, _OUR_FILE = "ER_1_16_1.toml", "elden-ring-1.16.1"
 
@@ -174,8 +172,9 @@ class SiphonAttributes:
         """Write attributes, one call each."""
         self.check(values)
         for name, value in values.items():
-            field, kind = _VALUES[self._file.attributes[name].type]
-            self._calls.call("SetAttribute", attributeName=name, **{field: kind(value)})
+            kind = self._file.attributes[name].type
+            converted: dict[str, Any] = {f"{kind}_value": PYTHON_TYPES[kind](value)}
+            self._calls.call("SetAttribute", attributeName=name, **converted)
 
 
 def _number(answer: Any) -> float:

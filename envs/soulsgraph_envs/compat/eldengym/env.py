@@ -5,6 +5,7 @@ Also its reward functions, and its own registry beside Gymnasium's, by which ver
 
 from __future__ import annotations
 
+import math
 import socket
 import warnings
 from abc import ABC, abstractmethod
@@ -13,24 +14,17 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil, dist, hypot
+from numbers import Real
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import Space
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
-from soulsgraph_envs.compat.eldengym.errors import (
-    OptionError,
-    SimulatedGameWarning,
-    UnknownOptionError,
-    check_action,
-    check_at_least,
-    check_between,
-    check_choice,
-    check_reward,
-)
+from soulsgraph_envs.compat import is_action
 from soulsgraph_envs.compat.eldengym.world import (
     SimulatedFight,
     World,
@@ -41,10 +35,66 @@ from soulsgraph_envs.compat.eldengym.world import (
     without_effect,
 )
 from soulsgraph_envs.core.access import split_address
-from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.seeds import checked_seed
 from soulsgraph_envs.render.pictures import PictureWindow, is_size, scaled
+
+
+class OptionError(SoulsGraphError, ValueError):
+    """An option that is not offered; EldenGym raises a `ValueError` for its own."""
+
+
+class UnknownOptionError(UnknownNameError, OptionError):
+    """A name that is not offered; EldenGym raises a `ValueError` for its own."""
+
+
+class RewardTypeError(SoulsGraphError, TypeError):
+    """A reward without the methods of a `RewardFunction`; EldenGym raises a `TypeError`."""
+
+
+class SimulatedGameWarning(UserWarning):
+    """A simulated fight stands in for Elden Ring."""
+
+
+_REWARD_METHODS = ("calculate", "is_done")
+
+
+def check_reward(reward: object) -> None:
+    """Raise `RewardTypeError` for anything but an object with the methods of `RewardFunction`, of whatever class."""
+    missing = [name for name in _REWARD_METHODS if not callable(getattr(reward, name, None))]
+    if missing or isinstance(reward, type):
+        lacks = f" without {' and '.join(missing)}" if missing else ", a class: make an object of it"
+        raise RewardTypeError(
+            f"reward_function: expected an object with the methods {' and '.join(_REWARD_METHODS)}, such as one of a "
+            f"class derived from RewardFunction; found {shown(reward)}{lacks}."
+        )
+
+
+def check_action(space: Space[Any], action: object) -> None:
+    """Raise `OptionError` for an action outside its space."""
+    if not is_action(space, action):
+        raise OptionError(f"action: expected one of {space}, found {shown(action)}.")
+
+
+def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
+    """Raise `OptionError` for a value that is not among the choices."""
+    if not any(type(value) is type(choice) and value == choice for choice in choices):
+        listed = ", ".join(map(str, choices))
+        raise OptionError(f"{name}: expected one of {listed}; found {shown(value)}, which is not offered.")
+
+
+def check_between(name: str, value: float, low: float, high: float) -> None:
+    """Raise `OptionError` for a number outside [low, high]."""
+    if not (isinstance(value, Real) and low <= value <= high):
+        raise OptionError(f"{name}: expected a number from {low:g} to {high:g}, found {shown(value)}.")
+
+
+def check_at_least(name: str, value: float | None, low: float) -> None:
+    """Raise `OptionError` for anything but a number of at least `low`; None passes."""
+    if value is not None and not (isinstance(value, Real) and low <= value < math.inf):
+        raise OptionError(f"{name}: expected at least {low}, found {shown(value)}.")
+
 
 FightInfo = Mapping[str, Any]
 

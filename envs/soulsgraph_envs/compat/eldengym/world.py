@@ -27,7 +27,6 @@ from soulsgraph_envs.simulator.driver import TARGETS, Simulator
 
 #: What a call of Siphon's client returns: "success", "message" and its values.
 Answer = dict[str, Any]
-Coordinates = tuple[float, float, float]
 #: By Siphon's types; who has a part of a point of HP left is alive.
 _CONVERTED: Mapping[str, Callable[[float], float]] = {"int": ceil, "bool": bool}
 
@@ -44,6 +43,16 @@ def axes(who: str) -> tuple[str, str, str]:
     leads from one frame to the other (source: version 0.6.0's environment).
     """
     return f"{who}PosX", f"{who}PosY", f"{who}PosZ"
+
+
+def _whole(name: str) -> property:
+    """Return the property of one attribute as a whole number, which is above 0 where the attribute is."""
+    return property(lambda game: ceil(game.get(name)))
+
+
+def _place(who: str) -> property:
+    """Return the property of a place, (x, y, z)."""
+    return property(lambda game: tuple(game.read(axes(who)).values()))
 
 
 class GameNames(ABC):
@@ -81,55 +90,14 @@ class GameNames(ABC):
         """Read one attribute by its Siphon name."""
         return self.read([name])[name]
 
-    @property
-    def player_hp(self) -> int:
-        """The player's HP, in points; above 0 while alive."""
-        return ceil(self.get("HeroHp"))
-
-    @property
-    def player_max_hp(self) -> int:
-        """The player's full HP, in points."""
-        return ceil(self.get("HeroMaxHp"))
-
-    @property
-    def player_animation_id(self) -> int:
-        """The player's animation."""
-        return int(self.get("HeroAnimId"))
-
-    @property
-    def target_hp(self) -> int:
-        """The boss's HP, in points; above 0 while alive."""
-        return ceil(self.get("NpcHp"))
-
-    @property
-    def target_max_hp(self) -> int:
-        """The boss's full HP, in points."""
-        return ceil(self.get("NpcMaxHp"))
-
-    @property
-    def target_animation_id(self) -> int:
-        """The boss's animation."""
-        return int(self.get("NpcAnimId"))
-
-    @property
-    def local_player_coords(self) -> Coordinates:
-        """The player's place in the frame of its part of the map, (x, y, z) in metres."""
-        return self._place("HeroLocal")
-
-    @property
-    def global_player_coords(self) -> Coordinates:
-        """The player's place in the frame of the whole map, (x, y, z) in metres."""
-        return self._place("HeroGlobal")
-
-    @property
-    def local_target_coords(self) -> Coordinates:
-        """The boss's place as NpcLocal has it, (x, y, z) in metres."""
-        return self._place("NpcLocal")
-
-    @property
-    def global_target_coords(self) -> Coordinates:
-        """The boss's place as NpcGlobal has it, (x, y, z) in metres; see `axes` for its frame."""
-        return self._place("NpcGlobal")
+    #: HP in points; above 0 while alive.
+    player_hp, target_hp = _whole("HeroHp"), _whole("NpcHp")
+    player_max_hp, target_max_hp = _whole("HeroMaxHp"), _whole("NpcMaxHp")
+    player_animation_id, target_animation_id = _whole("HeroAnimId"), _whole("NpcAnimId")
+    #: Places, (x, y, z) in metres: in the frame of the player's part of the map, and in that of the whole map.
+    local_player_coords, global_player_coords = _place("HeroLocal"), _place("HeroGlobal")
+    #: The boss's as the attributes of these names have it; see `axes` for the frame of the second.
+    local_target_coords, global_target_coords = _place("NpcLocal"), _place("NpcGlobal")
 
     @property
     def target_player_distance(self) -> float:
@@ -179,10 +147,6 @@ class GameNames(ABC):
     def send_key(self, keys: Sequence[str], hold_ms: int = 50, delay_ms: int = 0) -> Answer:
         """Do as `input_key_tap` does."""
         return self.input_key_tap(keys, hold_ms, delay_ms)
-
-    def _place(self, who: str) -> Coordinates:
-        x, y, z = self.read(axes(who)).values()
-        return x, y, z
 
 
 class World(GameNames):

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, Discrete
 
-from soulsgraph_envs.compat.eldengym.errors import OptionError, check_at_least, check_between
+from soulsgraph_envs.compat.eldengym.env import OptionError, check_at_least, check_between
 from soulsgraph_envs.core.config import Where, read_file, read_value, to_json
 from soulsgraph_envs.core.errors import DataError
 from soulsgraph_envs.core.game import Picture

@@ -10,32 +10,17 @@ from importlib import import_module
 from types import ModuleType
 
 from soulsgraph_envs.compat import MODULES, submodule
-from soulsgraph_envs.compat.soulsgym.environments import (
-    IudexEnv,
-    IudexEnvDemo,
-    IudexImgEnv,
-    SoulsEnv,
-    SoulsEnvDemo,
-    VordtEnv,
-)
-from soulsgraph_envs.compat.soulsgym.exception import SoulsGymException
-from soulsgraph_envs.compat.soulsgym.fight import GameState
+from soulsgraph_envs.compat.soulsgym.environments import IudexEnv as IudexEnv
+from soulsgraph_envs.compat.soulsgym.environments import IudexEnvDemo as IudexEnvDemo
+from soulsgraph_envs.compat.soulsgym.environments import IudexImgEnv as IudexImgEnv
+from soulsgraph_envs.compat.soulsgym.environments import SoulsEnv as SoulsEnv
+from soulsgraph_envs.compat.soulsgym.environments import SoulsEnvDemo as SoulsEnvDemo
+from soulsgraph_envs.compat.soulsgym.environments import VordtEnv as VordtEnv
+from soulsgraph_envs.compat.soulsgym.fight import GameState as GameState
+from soulsgraph_envs.compat.soulsgym.fight import SoulsGymException as SoulsGymException
 
 #: The ids under which an agent finds the environments.
 available_envs = ["SoulsGymIudex-v0", "SoulsGymIudexImg-v0", "SoulsGymIudexDemo-v0", "SoulsGymVordt-v0"]
-
-__all__ = [
-    "GameState",
-    "IudexEnv",
-    "IudexEnvDemo",
-    "IudexImgEnv",
-    "SoulsEnv",
-    "SoulsEnvDemo",
-    "VordtEnv",
-    "available_envs",
-    "install",
-    "set_log_level",
-]
 
 
 def set_log_level(level: int) -> None:

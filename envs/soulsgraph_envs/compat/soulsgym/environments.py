@@ -16,22 +16,21 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Space
 from gymnasium.wrappers import TransformObservation
 
-from soulsgraph_envs.compat.soulsgym.exception import (
-    GameStateError,
-    InvalidGameSettings,
-    LockOnFailure,
-    ResetError,
-    ResetNeeded,
-    SoulsGymException,
-)
+from soulsgraph_envs.compat import is_action
 from soulsgraph_envs.compat.soulsgym.fight import (
     ACTIONS,
     DATA,
     NOTHING,
     Floats,
     GameState,
+    GameStateError,
+    InvalidGameSettings,
     LockOn,
+    LockOnFailure,
     Observer,
+    ResetError,
+    ResetNeeded,
+    SoulsGymException,
     load_fight,
     valid_actions,
 )
@@ -41,7 +40,7 @@ from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import checked_seed
 from soulsgraph_envs.core.state import Control
-from soulsgraph_envs.games.realtime.link import SIMULATOR
+from soulsgraph_envs.games.link import SIMULATOR
 from soulsgraph_envs.render.pictures import PictureWindow, is_size
 
 #: The game has no lock during a throw.
@@ -170,12 +169,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         before = self._present
         if self.terminated:
             raise ResetNeeded("expected an episode under way, found it over: call reset first.")
-        try:
-            # To Gymnasium a bool is an integer.
-            known = not isinstance(action, bool) and self.action_space.contains(action)
-        except OverflowError:
-            known = False
-        if not known:
+        if not is_action(self.action_space, action):
             raise UnknownNameError("action", action, [f"0 to {NOTHING}"])
         self._advance(int(action))
         while self.skip_steps and not self.terminated and self.current_valid_actions() == [NOTHING]:

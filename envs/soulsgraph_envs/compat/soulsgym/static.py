@@ -15,8 +15,8 @@ import numpy as np
 
 from soulsgraph_envs.compat.soulsgym.fight import STATIC, BossFight, load_fight, player_table
 from soulsgraph_envs.core.errors import UnknownNameError
-from soulsgraph_envs.games.keyboard.device import load_bindings
-from soulsgraph_envs.games.memory.address_map import AddressMap, load_address_map
+from soulsgraph_envs.games.address_map import AddressMap, load_address_map
+from soulsgraph_envs.games.keys import load_bindings
 
 #: The game whose tables there are; every table is a dictionary with this one key.
 GAME_ID = "DarkSoulsIII"

@@ -11,20 +11,27 @@ from pathlib import Path
 
 import numpy as np
 
-from soulsgraph_envs.compat.soulsgym.exception import InvalidGameSettings
-from soulsgraph_envs.compat.soulsgym.fight import BossFight, Floats, GameState, Pose, frost_of, player_table
+from soulsgraph_envs.compat.soulsgym.fight import (
+    BossFight,
+    Floats,
+    GameState,
+    InvalidGameSettings,
+    Pose,
+    frost_of,
+    player_table,
+)
 from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, supported_controls
 from soulsgraph_envs.core.seeds import Seeds, derive_seeds
 from soulsgraph_envs.core.state import RAW_SIZE, Control, Raw
+from soulsgraph_envs.games.cycle_timer import Clock
+from soulsgraph_envs.games.episode_start import draw_start
+from soulsgraph_envs.games.link import DRIVERS, SIMULATOR, GameSettings, Link, LinkError, Reading, load_games
+from soulsgraph_envs.games.live_game import LiveGame
 from soulsgraph_envs.games.opening import make_link
-from soulsgraph_envs.games.realtime.cycle_timer import Clock
-from soulsgraph_envs.games.realtime.game import LiveGame
-from soulsgraph_envs.games.realtime.link import DRIVERS, SIMULATOR, GameSettings, Link, LinkError, Reading, load_games
-from soulsgraph_envs.games.realtime.readings import Row, arena_of, boss_table
-from soulsgraph_envs.games.realtime.readings import player_table as animations_of
-from soulsgraph_envs.games.realtime.start import draw_start
+from soulsgraph_envs.games.readings import Row, arena_of, boss_table
+from soulsgraph_envs.games.readings import player_table as animations_of
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 

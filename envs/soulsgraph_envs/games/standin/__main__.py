@@ -7,7 +7,7 @@ import sys
 import tyro
 
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.games.standin.options import StandInOptions
+from soulsgraph_envs.games.standin.launch import StandInOptions
 from soulsgraph_envs.games.standin.program import run
 
 try:

@@ -1,8 +1,6 @@
 """The stand-in's memory: any address map, laid out as module, globals and blocks behind pointer chains.
 
-The module is an executable's file as a scanner finds it mapped, with code that points at its globals. Run as a
-program, this is a process with a game's memory and no activity, to measure and test readers: it takes the name of an
-address map, prints when its memory is laid out, and ends with its input.
+The module is an executable's file as a scanner finds it mapped, with code that points at its globals.
 """
 
 from __future__ import annotations
@@ -12,18 +10,15 @@ import mmap
 import os
 import random
 import struct
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.games.memory.address_map import AddressMap, Base, Entry, compile_pattern, load_address_map
-from soulsgraph_envs.games.realtime.link import FIELDS
-from soulsgraph_envs.games.standin.options import Surroundings, surroundings_of
+from soulsgraph_envs.games.address_map import AddressMap, Base, Entry, compile_pattern
+from soulsgraph_envs.games.link import FIELDS
+from soulsgraph_envs.games.standin.launch import Surroundings
 
 PAGE = mmap.PAGESIZE
 #: Rights to memory, as in sys/mman.h.
@@ -297,28 +292,22 @@ class Cell:
     def __init__(self, entry: Entry, memory: memoryview) -> None:
         self._entry, self._memory = entry, memory
         self._mask = 1 << entry.bit if entry.type == "bit" else 0
-        self._stored = self._read()
+        self._stored = self._own(bytes(memory))
 
     def write(self, value: Value) -> None:
         """Store a value, unless it is stored already."""
-        entry = self._entry
-        if entry.type == "utf16":
-            data = str(value).encode("utf-16-le")[: entry.room].ljust(entry.room, b"\0")
-        else:
-            data = entry.encode(float(value))
-        if self._mask:
-            data = bytes([data[0] << entry.bit])
-        if data != self._stored:
-            self._stored = data
-            self._memory[:] = bytes([self._memory[0] & ~self._mask | data[0]]) if self._mask else data
+        data = self._entry.encode(value, self._memory)
+        if self._own(data) != self._stored:
+            self._stored = self._own(data)
+            self._memory[:] = data
 
     def foreign(self) -> Value | None:
         """Return the value that another program wrote since the last `write` or `foreign`."""
-        before, self._stored = self._stored, self._read()
+        before, self._stored = self._stored, self._own(bytes(self._memory))
         return None if self._stored == before else self._entry.decode(self._stored)
 
-    def _read(self) -> bytes:
-        data = bytes(self._memory)
+    def _own(self, data: bytes) -> bytes:
+        """Return what of the bytes is the field's: of a bit, that bit alone."""
         return bytes([data[0] & self._mask]) if self._mask else data
 
 
@@ -474,34 +463,3 @@ class OwnMemory:
     def _keep_heaps(self, most: int) -> None:
         while len(self._heaps) > most:
             release(*self._heaps.pop(0))
-
-
-@contextmanager
-def still_game(map_name: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a process with a game's memory and no activity while the context lasts."""
-    command = [sys.executable, "-P", "-m", "soulsgraph_envs.games.standin.memory", map_name]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        process.stdout.readline()
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def _lie_still(map_name: str) -> None:
-    address_map = load_address_map(map_name)
-    surroundings = surroundings_of(address_map.name)
-    with tempfile.TemporaryDirectory() as folder:
-        memory = OwnMemory(address_map, Path(folder), surroundings)
-        names = [*address_map.fields, *address_map.inventories]
-        texts = {name: "Idle" for name in names if FIELDS[name].kind == "text"}
-        memory.write({name: 1.0 for name in names} | texts | {"boss_name": surroundings.boss_name})
-        print("laid out", flush=True)
-        sys.stdin.read()
-        memory.close()
-
-
-if __name__ == "__main__":
-    _lie_still(sys.argv[1])

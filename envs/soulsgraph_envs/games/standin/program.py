@@ -20,13 +20,18 @@ from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import temporary_folder
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.games.keyboard.device import Inputs, Keyboard, WindowEvent, load_bindings
-from soulsgraph_envs.games.keyboard.guarded_device import find_window
-from soulsgraph_envs.games.memory.address_map import load_address_map
-from soulsgraph_envs.games.realtime.link import save_game
+from soulsgraph_envs.games.address_map import load_address_map
+from soulsgraph_envs.games.guarded_device import find_window
+from soulsgraph_envs.games.keys import Inputs, Keyboard, WindowEvent, load_bindings
+from soulsgraph_envs.games.link import save_game
+from soulsgraph_envs.games.standin.launch import (
+    StandInOptions,
+    ended_by_signals,
+    load_surroundings,
+    settings_of,
+    surroundings_of,
+)
 from soulsgraph_envs.games.standin.memory import OwnMemory, name_process
-from soulsgraph_envs.games.standin.options import StandInOptions, load_surroundings, surroundings_of
-from soulsgraph_envs.games.standin.process import ended_by_signals, settings_of
 from soulsgraph_envs.games.standin.world import CourseStage, StandInWorld
 from soulsgraph_envs.render.pictures import import_pygame
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S

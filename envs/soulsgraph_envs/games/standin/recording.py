@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.extras import pip_install
-from soulsgraph_envs.games.keyboard.device import Geometry, Window
-from soulsgraph_envs.games.keyboard.guarded_device import find_window
-from soulsgraph_envs.games.realtime.cycle_timer import CycleTimer
+from soulsgraph_envs.games.cycle_timer import CycleTimer
+from soulsgraph_envs.games.guarded_device import find_window
+from soulsgraph_envs.games.keys import Geometry, Window
 
 #: (height, width, 4): blue, green, red and 255, Siphon's order.
 Bgra = npt.NDArray[np.uint8]

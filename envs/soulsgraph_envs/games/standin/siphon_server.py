@@ -16,9 +16,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import suppress
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import psutil
@@ -26,18 +26,23 @@ import psutil
 from soulsgraph_envs.core.access import TOKEN_KEY, bearer, join_address, plain_host, split_address
 from soulsgraph_envs.core.config import Where
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
-from soulsgraph_envs.games.keyboard.device import MOUSE_BUTTONS, KeyDevice
-from soulsgraph_envs.games.keyboard.guarded_device import open_key_device
-from soulsgraph_envs.games.keyboard.x11 import XTestDevice
-from soulsgraph_envs.games.memory.address_map import compile_pattern
-from soulsgraph_envs.games.memory.reader import LinuxReader, Module, Reader
-from soulsgraph_envs.games.realtime.link import GameSettings, LinkError
-from soulsgraph_envs.games.siphon import link
-from soulsgraph_envs.games.siphon.attributes import Attribute, check_attribute, displacement_at
-from soulsgraph_envs.games.siphon.link import from_siphon, to_siphon
-from soulsgraph_envs.games.standin.options import ServingOptions, StandInOptions
-from soulsgraph_envs.games.standin.process import StandInProcess
+from soulsgraph_envs.games import siphon_link
+from soulsgraph_envs.games.address_map import compile_pattern
+from soulsgraph_envs.games.guarded_device import open_key_device
+from soulsgraph_envs.games.keys import MOUSE_BUTTONS, KeyDevice
+from soulsgraph_envs.games.link import LinkError
+from soulsgraph_envs.games.memory_reader import LinuxReader, Module, Reader
+from soulsgraph_envs.games.siphon_attributes import (
+    FORMATS,
+    PYTHON_TYPES,
+    Attribute,
+    Value,
+    check_attribute,
+    displacement_at,
+)
+from soulsgraph_envs.games.standin.launch import ServingOptions
 from soulsgraph_envs.games.standin.recording import Recordings, ServedWindow, Sources
+from soulsgraph_envs.games.x11 import XTestDevice
 
 # ruff: noqa: N802 (the names of the calls are the protocol)
 
@@ -60,7 +65,7 @@ _MOST_MOUSE_STEPS, _MOST_PIXELS = 1000, 2**15 - 1
 
 def _answers(method: Callable[[Any, Any, Any], dict[str, Any]]) -> Callable[[Any, Any, Any], Any]:
     """Return a call's values as its answer; a failure as Siphon does: success False, and the reason."""
-    answer = link.ANSWERS[method.__name__]
+    answer = siphon_link.ANSWERS[method.__name__]
 
     @wraps(method)
     def call(self: Any, request: Any, context: Any) -> Any:
@@ -73,7 +78,7 @@ def _answers(method: Callable[[Any, Any, Any], dict[str, Any]]) -> Callable[[Any
     return call
 
 
-class SiphonServer(link.service.SiphonServiceServicer):
+class SiphonServer(siphon_link.service.SiphonServiceServicer):
     """Serve the process that `find_pid` names, until `close`; failures are reported as by Siphon's own server.
 
     Raises:
@@ -92,11 +97,13 @@ class SiphonServer(link.service.SiphonServiceServicer):
         self._keys = ServedKeys(open_key_device(serving.display), lambda: connected_clients(self.port))
         sources = Sources(self._camera.capture, self._number, self._desktop.down)
         self._recordings = Recordings(serving.recordings, sources)
-        interceptors = [TokenCheck(link.read_or_create_token(serving.token_file))] if serving.token_file else []
-        self._server = link.grpc.server(
-            ThreadPoolExecutor(_THREADS, "siphon"), interceptors=interceptors, options=link.MESSAGE_LIMITS + _KEEPALIVE
+        interceptors = [TokenCheck(siphon_link.read_or_create_token(serving.token_file))] if serving.token_file else []
+        self._server = siphon_link.grpc.server(
+            ThreadPoolExecutor(_THREADS, "siphon"),
+            interceptors=interceptors,
+            options=siphon_link.MESSAGE_LIMITS + _KEEPALIVE,
         )
-        link.service.add_SiphonServiceServicer_to_server(self, self._server)
+        siphon_link.service.add_SiphonServiceServicer_to_server(self, self._server)
         self.port = self._listen(serving)
         self.address = join_address(split_address(serving.address)[0], self.port)
 
@@ -124,7 +131,7 @@ class SiphonServer(link.service.SiphonServiceServicer):
             if pair is None:
                 port = self._server.add_insecure_port(serving.address)
             else:
-                port = self._server.add_secure_port(serving.address, link.grpc.ssl_server_credentials([pair]))
+                port = self._server.add_secure_port(serving.address, siphon_link.grpc.ssl_server_credentials([pair]))
         except RuntimeError as error:
             self.close()
             raise serving.unusable_address(error) from error
@@ -167,7 +174,7 @@ class SiphonServer(link.service.SiphonServiceServicer):
     def GetServerStatus(self, request: Any, context: Any) -> dict[str, Any]:
         """Return what is initialized; the input only while keys reach the window."""
         return {
-            "message": link.SERVER_NAME,
+            "message": siphon_link.SERVER_NAME,
             "config_set": bool(self._game.process_name),
             "memory_initialized": bool(self._game.pid),
             "input_initialized": self._window.focused(),
@@ -181,8 +188,7 @@ class SiphonServer(link.service.SiphonServiceServicer):
     def GetAttribute(self, request: Any, context: Any) -> dict[str, Any]:
         """Read one attribute."""
         value = self._game.read(request.attributeName)
-        kind = {int: "int", float: "float", bool: "bool", bytes: "array"}[type(value)]
-        return {f"{kind}_value": value}
+        return next({f"{kind}_value": value} for kind, python in PYTHON_TYPES.items() if python is type(value))
 
     @_answers
     def SetAttribute(self, request: Any, context: Any) -> dict[str, Any]:
@@ -200,7 +206,7 @@ class SiphonServer(link.service.SiphonServiceServicer):
         lasts_s = hold_s + 2 * delay_s * len(request.keys)
         if not request.keys or hold_s < 0 or delay_s < 0 or lasts_s > _LONGEST_TAP_S:
             raise GameError(f"InputKeyTap: expected keys for 0 to {_LONGEST_TAP_S:g} s, found {lasts_s:g} s.")
-        keys = [from_siphon(key) for key in request.keys]
+        keys = [siphon_link.from_siphon(key) for key in request.keys]
         self._keys.tap(client_name(context.peer()), keys, hold_s, delay_s)
         return {}
 
@@ -208,7 +214,7 @@ class SiphonServer(link.service.SiphonServiceServicer):
     def InputKeyToggle(self, request: Any, context: Any) -> dict[str, Any]:
         """Press or release one key; a client's keys are released when it disconnects."""
         change = self._keys.press if request.toggle else self._keys.release
-        change(client_name(context.peer()), from_siphon(request.key))
+        change(client_name(context.peer()), siphon_link.from_siphon(request.key))
         return {}
 
     @_answers
@@ -231,9 +237,9 @@ class SiphonServer(link.service.SiphonServiceServicer):
         """Send pictures, JPEG or BGRA, until the client has enough."""
         try:
             for values in self._camera.stream(request.format or "jpeg", request.quality or 85, context.is_active):
-                yield link.messages.FrameData(**values)
+                yield siphon_link.messages.FrameData(**values)
         except GameError as error:
-            context.abort(link.grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            context.abort(siphon_link.grpc.StatusCode.FAILED_PRECONDITION, str(error))
 
     @_answers
     def ExecuteCommand(self, request: Any, context: Any) -> dict[str, Any]:
@@ -299,9 +305,9 @@ class SiphonServer(link.service.SiphonServiceServicer):
         """Send a recording's file."""
         try:
             for piece in self._recordings.pieces(request.session_id):
-                yield link.messages.RecordingChunk(**piece)
+                yield siphon_link.messages.RecordingChunk(**piece)
         except (SoulsGraphError, OSError) as error:
-            context.abort(link.grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            context.abort(siphon_link.grpc.StatusCode.FAILED_PRECONDITION, str(error))
 
 
 def _attribute(message: Any) -> Attribute:
@@ -318,12 +324,12 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
             os.killpg(child.pid, signal.SIGKILL)
 
 
-class TokenCheck(link.grpc.ServerInterceptor):
+class TokenCheck(siphon_link.grpc.ServerInterceptor):
     """Refuse every call that does not carry the token."""
 
     def __init__(self, token: str) -> None:
         self._expected = bearer(token).encode()
-        self._refuse = link.grpc.unary_unary_rpc_method_handler(_refuse)
+        self._refuse = siphon_link.grpc.unary_unary_rpc_method_handler(_refuse)
 
     def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
         """Let a call through, or answer it UNAUTHENTICATED."""
@@ -333,26 +339,10 @@ class TokenCheck(link.grpc.ServerInterceptor):
 
 def _refuse(request: object, context: Any) -> None:
     context.abort(
-        link.grpc.StatusCode.UNAUTHENTICATED,
+        siphon_link.grpc.StatusCode.UNAUTHENTICATED,
         "this server asks for its token: name a copy of its token file as token_file, or come through a tunnel "
         "to a server that listens on 127.0.0.1",
     )
-
-
-class ServedStandIn(NamedTuple):
-    """A stand-in, its serving options and server, and the settings of a link to it."""
-
-    game: StandInProcess
-    serving: ServingOptions
-    server: SiphonServer
-    settings: GameSettings
-
-
-@contextmanager
-def served_stand_in(serving: ServingOptions, options: StandInOptions) -> Iterator[ServedStandIn]:
-    """Run a stand-in behind a server of its own, as tests do."""
-    with StandInProcess(options) as game, closing(SiphonServer(serving, game.living_pid, True)) as server:
-        yield ServedStandIn(game, serving, server, GameSettings(driver="siphon", host=server.address, map=options.map))
 
 
 #: Siphon counts every displacement from here.
@@ -361,8 +351,6 @@ _LENGTH = 7
 _SLOT_AT = -8
 #: Attributes of all clients together.
 _MOST_ATTRIBUTES = 4096
-
-Value = int | float | bytes | bool
 
 
 class ServedGame:
@@ -438,12 +426,7 @@ class ServedGame:
             LinkError: if it cannot be reached.
         """
         attribute, reader, address = self._find_attribute(name)
-        data = reader.read(address, attribute.size)
-        if attribute.type == "int":
-            return int.from_bytes(data, "little", signed=True)
-        if attribute.type == "float":
-            return float(struct.unpack("<f", data)[0])
-        return bool(data[0] & attribute.mask) if attribute.type == "bool" else data
+        return attribute.decode(reader.read(address, attribute.size))
 
     def write(self, name: str, value: Value) -> None:
         """Write an attribute: a "bool" the bits of its mask alone, an array as many bytes as are given.
@@ -454,7 +437,7 @@ class ServedGame:
             LinkError: if it cannot be reached.
         """
         attribute, reader, address = self._find_attribute(name)
-        if type(value) is not {"int": int, "float": float, "bool": bool, "array": bytes}[attribute.type]:
+        if type(value) is not PYTHON_TYPES[attribute.type]:
             found = type(value).__name__
             raise GameError(f"{name}: expected a value of type {attribute.type}, found {found}; send that.")
         if isinstance(value, bytes):
@@ -467,7 +450,7 @@ class ServedGame:
             bits = (1 if mask == 0xFF else mask) if value else 0
             data = bytes([reader.read(address, 1)[0] & ~mask & 0xFF | bits])
         else:
-            data = struct.pack("<i" if isinstance(value, int) else "<f", value)
+            data = struct.pack(FORMATS[attribute.type], value)
         reader.write(address, data)
 
     def close(self) -> None:
@@ -536,7 +519,7 @@ class DesktopInput:
         """Return the keys and mouse buttons that are down, by the names of Siphon's recordings."""
         with self._lock:
             down = self._device.down()
-        return [("MOUSE_" if key in MOUSE_BUTTONS else "") + to_siphon(key) for key in down]
+        return [("MOUSE_" if key in MOUSE_BUTTONS else "") + siphon_link.to_siphon(key) for key in down]
 
     def close(self) -> None:
         """Disconnect from the display; a second call does nothing."""

@@ -11,9 +11,9 @@ import numpy as np
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import Control, Raw
-from soulsgraph_envs.games.realtime.link import FIELDS, Reading
-from soulsgraph_envs.games.realtime.readings import RAW_FIELDS
-from soulsgraph_envs.games.standin.options import Interlude, Pose, Surroundings
+from soulsgraph_envs.games.link import FIELDS, Reading
+from soulsgraph_envs.games.readings import RAW_FIELDS
+from soulsgraph_envs.games.standin.launch import Interlude, Pose, Surroundings
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 from soulsgraph_envs.simulator.scene import Activity, Goal, Scene

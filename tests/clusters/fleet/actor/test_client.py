@@ -26,10 +26,10 @@ from soulsgraph_clusters.fleet.protocol.security import Tokens, token_metadata, 
 from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetError, FleetSettings, set_drained
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.games.cycle_timer import Clock
+from soulsgraph_envs.games.link import GameSettings
+from soulsgraph_envs.games.live_game import LiveGame
 from soulsgraph_envs.games.opening import open_game
-from soulsgraph_envs.games.realtime.cycle_timer import Clock
-from soulsgraph_envs.games.realtime.game import LiveGame
-from soulsgraph_envs.games.realtime.link import GameSettings
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.learning import sampler as real_time
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters

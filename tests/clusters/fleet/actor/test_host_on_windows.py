@@ -209,7 +209,7 @@ def test_a_check_without_a_head_says_so_and_that_the_tokens_readers_are_not_exam
 
 
 def test_the_clock_of_a_game_goes_in_fine_steps(pc):
-    module = "soulsgraph_envs.games.realtime.cycle_timer"
+    module = "soulsgraph_envs.games.cycle_timer"
     code = f"from {module} import Clock; print(len({{Clock().now() for _ in range(100_000)}}))"
     # One or two of 16 ms each would be seen.
     assert int(pc.done(pc.path("venv\\Scripts\\python.exe"), "-c", code)) > 1000

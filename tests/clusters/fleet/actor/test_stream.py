@@ -24,7 +24,7 @@ from soulsgraph_clusters.fleet.protocol.security import key_pem, make_certificat
 from soulsgraph_clusters.fleet.protocol.settings import FleetError
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.access import USE_PROXY
-from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.link import GameSettings
 
 FAST = GameSettings(driver="simulator", speed=20.0, lanes=2)
 

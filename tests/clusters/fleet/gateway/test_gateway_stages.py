@@ -14,7 +14,7 @@ from soulsgraph_clusters.fleet.gateway.coordinator import Coordinator, RelayGate
 from soulsgraph_clusters.fleet.protocol.settings import State, set_drained
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.files import WriteError
-from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.link import GameSettings
 
 NEXT = "the next one"
 

@@ -20,7 +20,7 @@ from soulsgraph_clusters.fleet.protocol.security import Tokens, make_certificate
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.sessions.local_ray import free_port
-from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 DASHBOARD = Path(soulsgraph_clusters.__file__).parent / "grafana" / "soulsgraph-fleet.json"

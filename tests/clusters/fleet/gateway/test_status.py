@@ -22,7 +22,7 @@ from soulsgraph_clusters.fleet.gateway.status import (
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Health, Hello
 from soulsgraph_clusters.fleet.protocol.settings import PC, FleetSettings, State
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 NUMBERS = DQNHyperparameters(budget=10**9, buffer_size=1000)

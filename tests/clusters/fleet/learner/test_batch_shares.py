@@ -19,7 +19,7 @@ from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetError, FleetSettings, load_fleet
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.replay import ReplayBuffer

@@ -21,7 +21,7 @@ from soulsgraph_clusters.fleet.learner.local_games import LOST_STEPS, PLAYED
 from soulsgraph_clusters.fleet.protocol.settings import State
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.link import GameSettings
 
 SKILL = "camera"
 GAMES = (GameSettings("simulator", speed=20.0, lanes=4), GameSettings("simulator", speed=20.0, lanes=2))

@@ -17,7 +17,7 @@ from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask, project_digests, projects_in_hello, projects_of_hello
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_policies.agents.projects import forget_project, load_project, loaded_projects, take_over
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 

@@ -11,7 +11,7 @@ from fakes.eldengym import FakeWorld
 from soulsgraph_envs.compat.eldengym import AttributeEnv, EldenClient, EldenGymEnv
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 
-pytestmark = pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.errors.SimulatedGameWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning")
 
 
 def make() -> EldenGymEnv:

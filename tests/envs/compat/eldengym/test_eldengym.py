@@ -13,13 +13,12 @@ from gymnasium.utils.env_checker import check_env
 
 from fakes.eldengym import FakeWorld
 from soulsgraph_envs.compat.eldengym import AttributeEnv, EldenGymEnv
-from soulsgraph_envs.compat.eldengym.env import FROZEN_SPEED
-from soulsgraph_envs.compat.eldengym.errors import OptionError, RewardTypeError, SimulatedGameWarning
+from soulsgraph_envs.compat.eldengym.env import FROZEN_SPEED, OptionError, RewardTypeError, SimulatedGameWarning
 from soulsgraph_envs.compat.eldengym.world import load_keys
 from soulsgraph_envs.core.errors import DataError, GameError, ResetNeededError, SoulsGraphError, UnknownNameError
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.errors.SimulatedGameWarning"),
+    pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning"),
     pytest.mark.filterwarnings("ignore:.*WARN.*:UserWarning"),
 ]
 INFO_OF_THE_DOCUMENT = {

@@ -15,7 +15,7 @@ from soulsgraph_envs.compat import eldengym
 from soulsgraph_envs.testing import PredictingAgent, check_agent_learns
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.errors.SimulatedGameWarning"),
+    pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning"),
     pytest.mark.filterwarnings("ignore:.*WARN.*:UserWarning"),
 ]
 

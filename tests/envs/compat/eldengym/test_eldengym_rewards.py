@@ -12,10 +12,10 @@ import pytest
 
 from soulsgraph_envs.compat import eldengym
 from soulsgraph_envs.compat.eldengym import AttributeEnv, BossDefeatReward, CustomReward, EldenGymEnv, ScoreDeltaReward
-from soulsgraph_envs.compat.eldengym.errors import OptionError, RewardTypeError
+from soulsgraph_envs.compat.eldengym.env import OptionError, RewardTypeError
 from soulsgraph_envs.core.errors import UnknownNameError
 
-pytestmark = pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.errors.SimulatedGameWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning")
 
 BEFORE = {"player_hp_normalized": 1.0, "boss_hp_normalized": 0.5, "score": 7.0}
 

@@ -12,7 +12,7 @@ from soulsgraph_envs.compat.eldengym import AttributeEnv, EldenGymEnv
 from soulsgraph_envs.compat.eldengym.world import DATA, SimulatedFight, load_attributes, load_keys
 from soulsgraph_envs.core.errors import DataError
 
-pytestmark = pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.errors.SimulatedGameWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning")
 
 
 def make(**options: Any) -> EldenGymEnv:

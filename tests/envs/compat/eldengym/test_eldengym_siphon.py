@@ -16,16 +16,16 @@ pytest.importorskip("Xlib")
 
 from pysiphon import SiphonClient
 
+from fakes.served_stand_in import served_stand_in
 from fakes.waiting import until
 from soulsgraph_envs.compat import eldengym
 from soulsgraph_envs.compat.eldengym import EldenClient, EldenGymEnv
-from soulsgraph_envs.compat.eldengym.errors import OptionError
+from soulsgraph_envs.compat.eldengym.env import OptionError
 from soulsgraph_envs.compat.eldengym.world import axes, load_fight
 from soulsgraph_envs.core.config import find
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
-from soulsgraph_envs.games.keyboard.x11 import XTestDevice
-from soulsgraph_envs.games.standin.options import ServingOptions, StandInOptions
-from soulsgraph_envs.games.standin.siphon_server import served_stand_in
+from soulsgraph_envs.games.standin.launch import ServingOptions, StandInOptions
+from soulsgraph_envs.games.x11 import XTestDevice
 
 pytestmark = pytest.mark.slow
 MAP = "elden-ring-1.16.1"
@@ -260,7 +260,7 @@ def test_a_reset_waits_for_a_game_that_loads(host: str) -> None:
     env.close()
 
 
-@pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.errors.SimulatedGameWarning")
+@pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning")
 def test_the_documentations_attack_by_mouse_is_one_in_the_stand_in(host: str) -> None:
     simulated, served = EldenGymEnv(driver="simulator"), EldenGymEnv(host=host)
     simulated.reset(seed=0)

@@ -15,7 +15,7 @@ from gymnasium.utils.env_checker import check_env
 
 from fakes.eldengym import FakeWorld
 from soulsgraph_envs.compat.eldengym import AttributeEnv, EldenGymEnv
-from soulsgraph_envs.compat.eldengym.errors import OptionError
+from soulsgraph_envs.compat.eldengym.env import OptionError
 from soulsgraph_envs.compat.eldengym.wrappers import (
     AnimFrameWrapper,
     ArenaBoundary,
@@ -36,7 +36,7 @@ from soulsgraph_envs.core.errors import DataError
 from soulsgraph_envs.core.scenario import load_scenario
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.errors.SimulatedGameWarning"),
+    pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning"),
     pytest.mark.filterwarnings("ignore:.*WARN.*:UserWarning"),
 ]
 SQUARE = ArenaBoundary([(-10, -10), (10, -10), (10, 10), (-10, 10)])

@@ -10,8 +10,14 @@ import soulsgraph_envs.compat.soulsgym as soulsgym
 from fakes.soulsgym import FakeWorld, standing
 from soulsgraph_envs import register_environments
 from soulsgraph_envs.compat.soulsgym import IudexEnv, IudexEnvDemo, IudexImgEnv, SoulsEnv, SoulsEnvDemo, VordtEnv
-from soulsgraph_envs.compat.soulsgym.exception import GameStateError, InvalidGameSettings, ResetError, ResetNeeded
-from soulsgraph_envs.compat.soulsgym.fight import NOTHING, player_table
+from soulsgraph_envs.compat.soulsgym.fight import (
+    NOTHING,
+    GameStateError,
+    InvalidGameSettings,
+    ResetError,
+    ResetNeeded,
+    player_table,
+)
 from soulsgraph_envs.core.errors import EpisodeLostError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.state import ALL_CONTROLS, Control
 

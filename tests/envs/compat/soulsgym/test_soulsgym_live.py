@@ -3,10 +3,9 @@ import pytest
 
 from fakes.realtime import FakeLink, FakePicturedLink, FakeTime
 from soulsgraph_envs.compat.soulsgym import IudexEnv, IudexEnvDemo, IudexImgEnv, VordtEnv
-from soulsgraph_envs.compat.soulsgym.exception import GameStateError, InvalidGameSettings, ResetError
-from soulsgraph_envs.compat.soulsgym.fight import DATA, NOTHING
+from soulsgraph_envs.compat.soulsgym.fight import DATA, NOTHING, GameStateError, InvalidGameSettings, ResetError
 from soulsgraph_envs.compat.soulsgym.worlds import LiveWorld
-from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.link import GameSettings
 
 SCENARIO = str(DATA / "scenarios" / "iudex-full.toml")
 

@@ -102,7 +102,7 @@ def test_the_log_level_is_that_of_everything_that_logs(theirs, monkeypatch):
     logger = logging.getLogger("soulsgraph_envs")
     monkeypatch.setattr(logger, "level", logger.level)
     theirs.set_log_level(logging.ERROR)
-    assert logging.getLogger("soulsgraph_envs.games.realtime.readings").getEffectiveLevel() == logging.ERROR
+    assert logging.getLogger("soulsgraph_envs.games.readings").getEffectiveLevel() == logging.ERROR
 
 
 def columns(animations, alike):

@@ -10,12 +10,11 @@ import pytest
 
 import soulsgraph_envs.compat.soulsgym  # noqa: F401 - registers the environments
 from fakes.keys import virtual_screen
+from fakes.served_stand_in import served_stand_in
 from fakes.waiting import undisturbed, until
 from soulsgraph_envs.compat.soulsgym.fight import DATA
-from soulsgraph_envs.games.realtime.link import save_game
-from soulsgraph_envs.games.standin.options import ServingOptions, StandInOptions
-from soulsgraph_envs.games.standin.process import StandInProcess
-from soulsgraph_envs.games.standin.siphon_server import served_stand_in
+from soulsgraph_envs.games.link import save_game
+from soulsgraph_envs.games.standin.launch import ServingOptions, StandInOptions, StandInProcess
 
 pytestmark = [
     pytest.mark.slow,

@@ -10,7 +10,7 @@ from soulsgraph_envs.compat.soulsgym import IudexEnv, VordtEnv
 from soulsgraph_envs.compat.soulsgym.fight import DATA, NOTHING, load_fight
 from soulsgraph_envs.compat.soulsgym.worlds import LiveWorld
 from soulsgraph_envs.core.scenario import load_boss
-from soulsgraph_envs.games.realtime.link import GameSettings
+from soulsgraph_envs.games.link import GameSettings
 
 
 class VordtLink(FakeLink):

@@ -14,14 +14,15 @@ import numpy as np
 import pytest
 from pysiphon import SiphonClient
 
+from fakes.served_stand_in import ServedStandIn, served_stand_in
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_envs.core.config import find
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.games.keyboard.x11 import XTestDevice
-from soulsgraph_envs.games.memory.reader import is_running
-from soulsgraph_envs.games.siphon.link import SiphonLink
-from soulsgraph_envs.games.standin.options import ServingOptions, StandInOptions
-from soulsgraph_envs.games.standin.siphon_server import ServedStandIn, SiphonServer, served_stand_in
+from soulsgraph_envs.games.memory_reader import is_running
+from soulsgraph_envs.games.siphon_link import SiphonLink
+from soulsgraph_envs.games.standin.launch import ServingOptions, StandInOptions
+from soulsgraph_envs.games.standin.siphon_server import SiphonServer
+from soulsgraph_envs.games.x11 import XTestDevice
 
 DARK_SOULS, ELDEN_RING = "dark-souls-3-1.15.2", "elden-ring-1.16.1"
 PYSIPHON = Path(sys.executable).with_name("pysiphon")
@@ -129,7 +130,7 @@ def test_siphons_client_gets_pictures(client: SiphonClient) -> None:
 
 
 def test_the_mouse_moves(client: SiphonClient, screen: str) -> None:
-    from soulsgraph_envs.games.keyboard.x11 import open_display
+    from soulsgraph_envs.games.x11 import open_display
 
     display = open_display(screen)
     before = display.screen().root.query_pointer()

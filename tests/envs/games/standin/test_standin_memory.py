@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.games.memory.address_map import Base, Entry, load_address_map
-from soulsgraph_envs.games.memory.link import AttachedGame, attach_game
-from soulsgraph_envs.games.realtime.link import FIELDS, GameSettings, LinkError
+from soulsgraph_envs.games.address_map import Base, Entry, load_address_map
+from soulsgraph_envs.games.link import FIELDS, GameSettings, LinkError
+from soulsgraph_envs.games.memory_link import AttachedGame, attach_game
+from soulsgraph_envs.games.standin.launch import surroundings_of
 from soulsgraph_envs.games.standin.memory import Block, Cell, Image, OwnMemory
-from soulsgraph_envs.games.standin.options import surroundings_of
 
 MAPS = ["stand-in", "dark-souls-3-1.15.2", "dark-souls-3-1.15.2-vordt", "elden-ring-1.16.1"]
 GAME = "dark-souls-3-1.15.2"

@@ -9,9 +9,8 @@ import pytest
 import tyro
 
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError
-from soulsgraph_envs.games.realtime.link import GameSettings, load_games, save_game
-from soulsgraph_envs.games.standin.options import StandInOptions
-from soulsgraph_envs.games.standin.process import settings_of
+from soulsgraph_envs.games.link import GameSettings, load_games, save_game
+from soulsgraph_envs.games.standin.launch import StandInOptions, settings_of
 from soulsgraph_envs.games.standin.program import Misbehaviour, Schedule, parse_misbehaviour
 
 

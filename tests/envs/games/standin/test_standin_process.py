@@ -15,13 +15,12 @@ import pytest
 from fakes.keys import virtual_screen
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.games.keyboard.guarded_device import find_window
-from soulsgraph_envs.games.keyboard.x11 import XTestDevice
-from soulsgraph_envs.games.memory.address_map import load_address_map
-from soulsgraph_envs.games.memory.link import AttachedGame, attach_game
-from soulsgraph_envs.games.realtime.link import GameSettings, LinkError, load_games
-from soulsgraph_envs.games.standin.options import StandInOptions
-from soulsgraph_envs.games.standin.process import StandInProcess
+from soulsgraph_envs.games.address_map import load_address_map
+from soulsgraph_envs.games.guarded_device import find_window
+from soulsgraph_envs.games.link import GameSettings, LinkError, load_games
+from soulsgraph_envs.games.memory_link import AttachedGame, attach_game
+from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
+from soulsgraph_envs.games.x11 import XTestDevice
 
 MODULE = 0x140000000
 

@@ -9,8 +9,8 @@ import pytest
 from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Control
-from soulsgraph_envs.games.realtime.link import FIELDS
-from soulsgraph_envs.games.standin.options import load_surroundings, surroundings_of
+from soulsgraph_envs.games.link import FIELDS
+from soulsgraph_envs.games.standin.launch import load_surroundings, surroundings_of
 from soulsgraph_envs.games.standin.world import DEFEATED, ENCOUNTERED, SWORD_PULLED, CourseStage, StandInWorld
 
 GATE = {"player_x": 125.711, "player_y": 558.486, "player_z": -64.05, "player_angle": -2.988}

@@ -1,0 +1,375 @@
+"""The address map of one game version: a TOML file that says where each field lies, and the module it is for."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+
+from soulsgraph_envs.core.config import Between, Where, load_data
+from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.games.link import FIELDS
+
+#: The first page of an image holds its header.
+HEADER_SIZE = 4096
+_EXECUTABLE = 0x20000000
+_RESOURCES = 2
+_WORD = re.compile(r"\?\?|[0-9A-Fa-f]{2}")
+_FEWEST_FIXED = 3
+
+
+class Section(NamedTuple):
+    """A section: its name, distance from the image's start, bytes in memory, and whether it is code."""
+
+    name: str
+    rva: int
+    size: int
+    executable: bool
+
+
+class PeHeader(NamedTuple):
+    """What a loader reads: the image's size, its sections, and its resources (rva, size)."""
+
+    size_of_image: int
+    sections: tuple[Section, ...]
+    resources: tuple[int, int]
+
+
+def parse_header(data: bytes) -> PeHeader | None:
+    """Parse the first bytes of a 64-bit image; None if they are no whole header of one."""
+    try:
+        (at,) = struct.unpack_from("<I", data, 0x3C)
+        signature, _, count, optional_size, magic, size = struct.unpack_from("<4s2H12xH2xH54xI", data, at)
+        if data[:2] != b"MZ" or signature != b"PE\0\0" or magic != 0x20B:
+            return None
+        resources = struct.unpack_from("<2I", data, at + 24 + 112 + 8 * _RESOURCES)
+        table = at + 24 + optional_size
+        sections = tuple(_section(data, table + 40 * number) for number in range(count))
+    except struct.error:
+        return None
+    return PeHeader(size, sections, resources)
+
+
+def _section(data: bytes, at: int) -> Section:
+    name, size, rva, rights = struct.unpack_from("<8s2I20xI", data, at)
+    return Section(name.rstrip(b"\0").decode("latin-1"), rva, size, bool(rights & _EXECUTABLE))
+
+
+def is_pattern(text: str) -> bool:
+    """Return whether a text is bytes and `??`, separated by blanks, with enough fixed bytes to search for."""
+    words = text.split()
+    fixed = sum(word != "??" for word in words)
+    return fixed >= _FEWEST_FIXED and all(_WORD.fullmatch(word) for word in words)
+
+
+def compile_pattern(text: str) -> re.Pattern[bytes]:
+    """Turn a pattern into an expression over bytes; raises `ValueError` if it is no pattern."""
+    if not is_pattern(text):
+        raise ValueError(f"expected bytes such as '48 8B 05 ?? ??', found {text!r}")
+    parts = (b"." if word == "??" else re.escape(bytes.fromhex(word)) for word in text.split())
+    return re.compile(b"".join(parts), re.DOTALL)
+
+
+Kind = Literal["i32", "u32", "f32", "u8", "bit", "utf16"]
+#: Format characters of the numeric types; of a bit, that of the byte it lies in.
+FORMATS: Mapping[str, str] = {"i32": "i", "u32": "I", "f32": "f", "u8": "B", "bit": "B"}
+_RANGES = {"i32": (-(2**31), 2**31 - 1), "u32": (0, 2**32 - 1), "u8": (0, 255), "bit": (0, 1)}
+_LARGEST_F32 = 3.4028234663852886e38
+_Offset = Between(0, 2**31)
+#: Bytes of a displacement in a 64-bit instruction.
+DISPLACEMENT_SIZE = 4
+
+
+def pack(kind: str, value: float) -> bytes:
+    """Return a number's bytes, rounded for integer types; raises `GameError` if it is not finite or does not fit."""
+    low, high = _RANGES.get(kind, (-_LARGEST_F32, _LARGEST_F32))
+    if not isfinite(value) or not low <= value <= high:
+        raise GameError(
+            f"a value to write: expected one of {kind} from {low:g} to {high:g}, found {value}; correct it."
+        )
+    return struct.pack("<" + FORMATS[kind], value if kind == "f32" else round(value))
+
+
+def unpack(kind: str, data: bytes) -> float:
+    """Return the number of its bytes."""
+    return float(struct.unpack("<" + FORMATS[kind], data)[0])
+
+
+def decode_text(data: bytes) -> str:
+    """Return a UTF-16 text up to its NUL; invalid bytes become a replacement character."""
+    return data.decode("utf-16-le", "replace").split("\0", 1)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldEncoding:
+    """How a field is stored: its type and unit; its value is the stored number times `scale`."""
+
+    type: Kind
+    scale: float = 1.0
+    #: Which bit of the byte, of type "bit".
+    bit: Annotated[int, Between(-1, 7)] = -1
+    #: Bytes of the text, of type "utf16".
+    room: Annotated[int, Between(0, 256)] = field(default=0, metadata={"key": "bytes"})
+
+    @property
+    def format(self) -> str:
+        """Return the format of the stored value, as `struct` names it."""
+        return FORMATS.get(self.type, f"{self.room}s")
+
+    @property
+    def size(self) -> int:
+        """Return the bytes that the field takes."""
+        return struct.calcsize("<" + self.format)
+
+    def converter(self) -> Callable[[Any], float | str]:
+        """Return the function that makes the value of what `format` unpacks."""
+        if self.type == "utf16":
+            return decode_text
+        if self.type == "bit":
+            return lambda byte: float(byte >> self.bit & 1)
+        return float if self.scale == 1.0 else self.scale.__mul__
+
+    def decode(self, data: bytes) -> float | str:
+        """Return the value of the field's bytes."""
+        return self.converter()(struct.unpack("<" + self.format, data)[0])
+
+    def encode(self, value: float | str, before: bytes | memoryview = b"\0") -> bytes:
+        """Return a value's bytes, of a bit the byte `before` with it set or cleared; raises as `pack`."""
+        if self.type == "utf16":
+            return str(value).encode("utf-16-le")[: self.room].ljust(self.room, b"\0")
+        data = pack(self.type, float(value) / self.scale)
+        return data if self.type != "bit" else bytes([before[0] & ~(1 << self.bit) | data[0] << self.bit])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """An item in the entries of an inventory's lists: where an entry has its id and its quantity."""
+
+    entry_size: Annotated[int, Between(1, 4096)]
+    item_at: Annotated[int, Between(0, 4096)]
+    quantity_at: Annotated[int, Between(0, 4096)]
+    #: First and last item id.
+    items: Annotated[tuple[int, int], Between(0, 2**32 - 1)]
+
+    def quantity(self, entry: bytes) -> int | None:
+        """Return the quantity in the bytes of one entry; None if it holds another item."""
+        first, last = self.items
+        held = first <= int.from_bytes(entry[self.item_at : self.item_at + 4], "little") <= last
+        return int.from_bytes(entry[self.quantity_at : self.quantity_at + 4], "little") if held else None
+
+    def quantities(self, data: bytes) -> dict[int, int]:
+        """Return the quantity in each entry that holds the item, by the entry's number in a list's bytes."""
+        offsets = [self.item_at, self.quantity_at]
+        entry = np.dtype(
+            {"names": ["item", "quantity"], "formats": ["<u4"] * 2, "offsets": offsets, "itemsize": self.entry_size}
+        )
+        entries, (first, last) = np.frombuffer(data, entry, len(data) // self.entry_size), self.items
+        held = np.flatnonzero((entries["item"] >= first) & (entries["item"] <= last))
+        return dict(zip(held.tolist(), entries["quantity"][held].tolist(), strict=True))
+
+
+class Chain(NamedTuple):
+    """Lead from a base, through the pointer at each offset but the last, to an address."""
+
+    base: str
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Base:
+    """One global of the game: the instruction that names it, its fixed distance, or both.
+
+    The target of a match is match + length + the displacement at match + displacement_at. It holds
+    the pointer that chains start from, or is itself their start if not `dereference`. With `hook` the
+    pointer is known only to code injected at the pattern, as Siphon's server does.
+    """
+
+    pattern: str = ""
+    displacement_at: Annotated[int, Between(0, 64)] = 3
+    length: Annotated[int, Between(0, 64)] = 7
+    #: Distance from the start of the module; 0 if no source gives one.
+    rva: Annotated[int, _Offset] = 0
+    dereference: bool = True
+    hook: bool = False
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Find a character by its name in the loaded blocks of the world.
+
+    The object of `base` has pointers to `most_blocks` blocks; an entry of a block begins with a character's pointer.
+    """
+
+    name: str = ""
+    base: str = ""
+    count_at: Annotated[int, _Offset] = 0
+    blocks_at: Annotated[int, _Offset] = 0
+    most_blocks: Annotated[int, Between(0, 1024)] = 0
+    capacity_at: Annotated[int, _Offset] = 0
+    entries_at: Annotated[int, _Offset] = 0
+    entry_size: Annotated[int, Between(0, 4096)] = 0
+    #: From a character to its name.
+    name_offsets: Annotated[tuple[int, ...], _Offset] = ()
+    name_bytes: Annotated[int, Between(0, 256)] = 0
+
+
+@dataclass(frozen=True)
+class Character:
+    """A character: the chain to its pointer, and the walk that is tried before the chain if there is one."""
+
+    base: str
+    offsets: Annotated[tuple[int, ...], _Offset]
+    walk: Walk = Walk()
+
+
+@dataclass(frozen=True)
+class TracedField:
+    """A field by the chain that leads to it."""
+
+    base: str
+    offsets: Annotated[tuple[int, ...], _Offset]
+    source: str = ""
+    #: Whether a public source confirms it; one that is not names what serves instead.
+    verified: bool = True
+    fallback: str = ""
+
+
+@dataclass(frozen=True)
+class Entry(TracedField, FieldEncoding):
+    """One field: its chain, and how it is stored."""
+
+
+@dataclass(frozen=True)
+class ItemList:
+    """One list of an inventory: the offsets of its capacity (u32) and of the pointer to its entries."""
+
+    capacity_at: Annotated[int, _Offset]
+    entries_at: Annotated[int, _Offset]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory(TracedField, Item):
+    """A field that is the quantity of an item in some lists, which have gaps: their whole capacity is searched.
+
+    The chain leads to the pointer of the object that holds the lists.
+    """
+
+    lists: tuple[ItemList, ...]
+
+
+@dataclass(frozen=True)
+class AddressMap:
+    """The addresses of one version of a game."""
+
+    name: str
+    game: str
+    #: File version of the executable; empty if it has none.
+    version: str
+    #: Name of the executable, which is the module that patterns are searched in too.
+    process: str
+    window: str
+    bindings: str
+    #: Source of every entry that names none of its own.
+    source: str
+    bases: dict[str, Base]
+    fields: dict[str, Entry]
+    characters: dict[str, Character] = field(default_factory=dict)
+    inventories: dict[str, Inventory] = field(default_factory=dict)
+
+    def entry(self, name: str) -> Entry | Inventory:
+        """Return the entry of a field."""
+        return self.fields.get(name) or self.inventories[name]
+
+    def chain(self, name: str) -> Chain:
+        """Return the chain of a field or an inventory from a true base, characters replaced by their own chain."""
+        entry = self.entry(name)
+        return self.absolute(entry.base, entry.offsets)
+
+    def absolute(self, base: str, offsets: tuple[int, ...]) -> Chain:
+        """Return a chain from a true base for one that may start at a character."""
+        character = self.characters.get(base)
+        return Chain(character.base, character.offsets + offsets) if character else Chain(base, offsets)
+
+    def hooked(self, name: str) -> bool:
+        """Return whether only injected code can reach a field."""
+        return self.bases[self.chain(name).base].hook
+
+    def readable(self) -> frozenset[str]:
+        """Return the fields that can be read from outside the process."""
+        return frozenset(name for name in (*self.fields, *self.inventories) if not self.hooked(name))
+
+    def writable(self) -> frozenset[str]:
+        """Return the readable fields that may be written."""
+        return frozenset(name for name in self.readable() if FIELDS[name].writable)
+
+
+def load_address_map(name_or_path: str | Path) -> AddressMap:
+    """Load the map of one game version, shipped or the user's own.
+
+    Raises:
+        UnknownNameError: if no shipped map has that name.
+        DataError: for a missing, misspelt, mistyped, out-of-range or contradictory value.
+    """
+    return load_data("address map", AddressMap, name_or_path, _check_map)
+
+
+def _check_map(loaded: AddressMap, where: Where) -> None:
+    for key, base in loaded.bases.items():
+        _check_base(base, where.at("bases").at(key))
+    for key, character in loaded.characters.items():
+        where.at("characters").at(key).demand(key not in loaded.bases, "a name that no base has", repr(key))
+        _check_character(character, loaded.bases, where.at("characters").at(key))
+    for kind, items in (("fields", loaded.fields), ("inventories", loaded.inventories)):
+        for key, item in items.items():
+            place = where.at(kind).at(key)
+            _check_traced(key, item, [*loaded.bases, *loaded.characters], place)
+            if isinstance(item, Entry):
+                _check_stored(item, FIELDS[key].kind, place)
+            else:
+                place.demand(key not in loaded.fields, "a name that is not in fields as well", repr(key))
+
+
+def _check_base(base: Base, where: Where) -> None:
+    where.demand(bool(base.pattern or base.rva), "a pattern or an rva", "neither")
+    if base.pattern:
+        fits, end = is_pattern(base.pattern), base.displacement_at + DISPLACEMENT_SIZE
+        where.at("pattern").demand(fits, "bytes such as '48 8B 05 ?? ??'", repr(base.pattern))
+        inside = base.hook or end <= min(base.length, len(base.pattern.split()))
+        where.at("displacement_at").demand(inside, "four bytes inside the instruction and the pattern", end)
+
+
+def _check_character(character: Character, bases: Collection[str], where: Where) -> None:
+    walk = character.walk
+    _check_start(character.base, bases, where.at("base"))
+    if walk.name:
+        _check_start(walk.base, bases, where.at("walk.base"))
+        whole = walk.name_offsets and walk.entry_size and walk.most_blocks and walk.name_bytes
+        where.at("walk").demand(bool(whole), "name_offsets, name_bytes, entry_size and most_blocks", "none")
+
+
+def _check_traced(key: str, field: TracedField, starts: Collection[str], where: Where) -> None:
+    """Check that a field and its start exist, and that an unverified one has a fallback."""
+    _check_start(field.base, starts, where.at("base"))
+    where.demand(key in FIELDS, "the name of a field of soulsgraph_envs.games.link", "another")
+    served = field.verified or field.fallback
+    where.at("fallback").demand(bool(served), "what serves instead, as the entry is not verified", "none")
+
+
+def _check_start(base: str, starts: Collection[str], where: Where) -> None:
+    where.demand(base in starts, f"one of {', '.join(starts)}", repr(base))
+
+
+def _check_stored(field: FieldEncoding, kind: str, where: Where) -> None:
+    is_text, is_bit = field.type == "utf16", field.type == "bit"
+    where.at("type").demand(is_text == (kind == "text"), f"one for a {kind}", repr(field.type))
+    where.at("bit").demand(is_bit == (field.bit >= 0), "a bit for the type 'bit' and for no other", field.bit)
+    even = is_text == (field.room > 0) and field.room % 2 == 0
+    where.at("bytes").demand(even, "an even room for the type 'utf16' and for no other", field.room)
+    where.at("scale").demand(field.scale != 0.0, "a factor that is not 0", field.scale)

@@ -1,1 +1,0 @@
-"""Keys and windows of Windows and X11, and key bindings."""

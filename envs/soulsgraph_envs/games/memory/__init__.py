@@ -1,1 +1,0 @@
-"""A game's process memory: address maps, readers, the memory link."""

@@ -1,1 +1,0 @@
-"""A game that runs by its own clock, whatever link reaches it."""

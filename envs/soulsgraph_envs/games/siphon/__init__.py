@@ -1,1 +1,0 @@
-"""A game's values, keys and pictures over gRPC."""

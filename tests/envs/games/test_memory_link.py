@@ -1,0 +1,108 @@
+"""The memory link against a stand-in game: a process, a window and keys of its own."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from fakes.keys import FakeDevice, virtual_screen
+from fakes.still_game import still_game
+from fakes.waiting import PATIENCE_S, until
+from soulsgraph_envs.core.errors import UnknownNameError
+from soulsgraph_envs.games.link import GameSettings, LinkError, PicturedLink
+from soulsgraph_envs.games.memory_link import MemoryLink
+
+GAME = "dark-souls-3-1.15.2"
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="plays on an X display")
+
+
+@pytest.fixture(scope="module")
+def display() -> Iterator[str]:
+    with virtual_screen() as name:
+        yield name
+
+
+@pytest.fixture
+def stand_in(display: str) -> Iterator[subprocess.Popen]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "soulsgraph_envs.games.standin", "--display", display, "--until-eof"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert "ready" in process.stdout.readline()
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def read_until(link, wanted):
+    """Read until a reading meets the condition; return it."""
+    return until(lambda: values if wanted(values := link.read()) else None, "a reading of the kind")
+
+
+def test_link_reads_writes_focuses_and_presses(display, stand_in):
+    link = MemoryLink(GameSettings(pid=stand_in.pid, display=display))
+    assert isinstance(link, PicturedLink)
+    try:
+        link.attach(PATIENCE_S)
+        assert link.game.version == "1.15.2.0"
+        link.focus()
+        assert link.focused()
+        assert link.capture().shape == (450, 800, 3)
+        link.write({"no_attack": 1, "no_move": 0, "boss_hp": 800, "flasks": 2})
+        values = read_until(link, lambda values: values["boss_hp"] == 800 and values["flasks"] == 2)
+        assert values.keys() == link.supplies
+        link.keys.press("w")
+        try:
+            before = (values["player_x"], values["player_y"])
+            read_until(link, lambda now: abs(now["player_x"] - before[0]) + abs(now["player_y"] - before[1]) > 0.2)
+        finally:
+            link.keys.release("w")
+    finally:
+        link.close()
+        link.close()
+
+
+def test_link_tells_a_game_that_has_ended_and_finds_the_next():
+    with still_game(GAME) as first, still_game(GAME) as second:
+        link = MemoryLink(GameSettings(pid=first.pid), open_device=lambda _: FakeDevice())
+        with pytest.raises(LinkError, match="call attach first"):
+            link.read()
+        link.attach(PATIENCE_S)
+        with pytest.raises(UnknownNameError, match="field to write"):
+            link.write({"camera_x": 1.0})
+        first.kill()
+        first.wait()
+        for ask in (link.read, lambda: link.write({"boss_hp": 1}), link.focused, link.focus):
+            with pytest.raises(LinkError):
+                ask()
+        with pytest.raises(LinkError, match="start the game again"):
+            link.attach(0.1)
+        link.attach(PATIENCE_S, process_id=second.pid)
+        assert link.read()["boss_name"] == "c5110"
+        # From now on that one is the game.
+        link.attach(PATIENCE_S)
+        assert link.game.reader.pid == second.pid
+        link.close()
+
+
+def test_link_waits_no_longer_than_told_for_a_game_that_is_not_there():
+    waits = []
+    link = MemoryLink(GameSettings(process="no-such-game.exe"), open_device=lambda _: FakeDevice(), sleep=waits.append)
+    with pytest.raises(LinkError, match=r"no-such-game\.exe"):
+        link.attach(0.0)
+    assert not waits
+    link.close()
+
+
+def test_elden_ring_supplies_no_target_through_memory():
+    link = MemoryLink(GameSettings(map="elden-ring-1.16.1"), open_device=lambda _: FakeDevice())
+    assert "player_hp" in link.supplies
+    assert not any(name.startswith(("boss_", "camera_", "flasks")) for name in link.supplies | link.writes)
+    assert link.bindings == "elden-ring"
+    link.close()

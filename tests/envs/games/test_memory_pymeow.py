@@ -1,0 +1,169 @@
+"""The pyMeow reader over a pyMeow with the pitfalls of the real one."""
+
+import ctypes
+import pickle
+import sys
+import threading
+from types import ModuleType
+
+import pytest
+
+from fakes.memory import FakeProcess, FakePyMeow
+from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.games.address_map import compile_pattern, pack
+from soulsgraph_envs.games.link import RefusedError
+from soulsgraph_envs.games.memory_reader import (
+    BadAddressError,
+    Module,
+    NoPermissionError,
+    ProcessGoneError,
+    ProcessNotFoundError,
+    PymeowReader,
+    load_pymeow,
+    restore_floating_point,
+    subnormals_kept,
+)
+
+BASE = 0x140000000
+
+
+def game(pid=10):
+    code = b"\x90" * 64 + bytes.fromhex("488b05112233440011") + b"\x90" * 64
+    # The module listed last is the one whose base pyMeow calls the process's.
+    modules = [Module("Game.exe", BASE, len(code)), Module("other.dll", 0x7000000, 4096)]
+    return FakeProcess({BASE: code, 0x7000000: bytes(4096)}, modules, pid)
+
+
+def opened(process=None):
+    process = process or game()
+    module = FakePyMeow({"Game.exe": [process]})
+    return PymeowReader(process.pid, module), process, module
+
+
+def test_walks_over_the_processes_are_tried_again():
+    reader = PymeowReader("game.exe", FakePyMeow({"Game.exe.bak": [game(9)], "Game.exe": [game()]}))
+    # Not the first whose name has a part of it.
+    assert reader.pid == 10
+
+
+def test_several_or_none_of_a_name_are_told():
+    with pytest.raises(RefusedError, match="found 10, 11"):
+        PymeowReader("Game.exe", FakePyMeow({"Game.exe": [game(10), game(11)]}))
+    with pytest.raises(ProcessNotFoundError, match="found none"):
+        PymeowReader("Game", FakePyMeow({"Game.exe": [game()]}))
+
+
+def test_module_base_is_the_modules_own():
+    reader, _, _ = opened()
+    assert reader.module("GAME.EXE").base == BASE
+    found = reader.scan(reader.module("Game.exe"), {"a": compile_pattern("48 8B 05 ?? ?? ?? ?? 00 11")})
+    assert found == {"a": [BASE + 64]}
+
+
+@pytest.mark.parametrize(("address", "size"), [(BASE, 0), (BASE, 2**62), (0, 4), (-1, 4), (2**64, 4), (BASE, -1)])
+def test_what_would_end_the_interpreter_never_reaches_pymeow(address, size):
+    reader, _, _ = opened()
+    with pytest.raises(BadAddressError):
+        reader.read(address, size)
+
+
+def test_values_are_written_as_checked_bytes():
+    reader, process, _ = opened()
+    with pytest.raises(GameError, match="a value to write"):
+        reader.write(BASE, pack("i32", 2**31))
+    reader.write(BASE, pack("i32", 7))
+    assert process.memory[BASE][:4] == b"\x07\0\0\0"
+
+
+def test_exceptions_become_ours_and_can_be_sent_between_processes():
+    reader, process, module = opened()
+    with pytest.raises(BadAddressError, match="0x5000") as bad:
+        reader.read(0x5000, 4)
+    assert str(pickle.loads(pickle.dumps(bad.value))) == str(bad.value)
+    module.forbidden = True
+    with pytest.raises(NoPermissionError, match="administrator"):
+        reader.read(BASE, 4)
+    module.forbidden = False
+    process.dead = True
+    # pyMeow says that it runs, since it was not reaped.
+    assert module.process_running({"pid": process.pid})
+    with pytest.raises(ProcessGoneError):
+        reader.read(BASE, 4)
+
+
+def test_access_denied_on_windows_is_an_ended_game_or_a_bad_address_and_no_lack_of_rights():
+    process = game()
+    reader = PymeowReader(process.pid, FakePyMeow({"Game.exe": [process]}, windows=True))
+    for ask in (lambda: reader.read(0x5000, 4), lambda: reader.write(0x5000, b"x")):
+        with pytest.raises(BadAddressError, match="0x5000"):
+            ask()
+    module = reader.module("Game.exe")
+    process.dead = True
+    asks = (
+        lambda: reader.read(BASE, 4),
+        lambda: reader.write(BASE, b"x"),
+        lambda: reader.module("Game.exe"),
+        lambda: reader.regions(module),
+    )
+    for ask in asks:
+        with pytest.raises(ProcessGoneError, match="start the game again"):
+            ask()
+
+
+def test_nothing_is_read_after_close():
+    reader, _, _ = opened()
+    reader.close()
+    reader.close()
+    with pytest.raises(ProcessGoneError):
+        reader.read(BASE, 4)
+
+
+def test_import_restores_the_floating_point_mode():
+    def load(name):
+        flush_to_zero()
+        assert not subnormals_kept()
+        return FakePyMeow({})
+
+    seen = []
+
+    def in_a_thread():
+        load_pymeow(load)
+        seen.append(subnormals_kept())
+
+    if sys.platform != "linux":
+        pytest.skip("sets the mode through glibc")
+    # The mode is a thread's own: the test's thread is left alone.
+    thread = threading.Thread(target=in_a_thread)
+    thread.start()
+    thread.join()
+    assert seen == [True]
+    restore_floating_point()
+
+
+def flush_to_zero():
+    """Set the bits that fast mathematics sets, in the control word that fenv_t keeps at byte 28."""
+    state = (ctypes.c_uint32 * 8)()
+    library = ctypes.CDLL(None)
+    library.fegetenv(state)
+    state[7] |= 0x8040
+    library.fesetenv(state)
+
+
+def test_missing_and_false_pymeow_are_explained(monkeypatch):
+    def missing(name):
+        raise ImportError(name)
+
+    with pytest.raises(GameError, match=r"found none; install the archive of github.com/qb-0/pyMeow"):
+        load_pymeow(missing)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if name == "pymeow" else None)
+    with pytest.raises(GameError, match=r"PyPI's pymeow.*pip uninstall pymeow"):
+        load_pymeow(missing)
+    with pytest.raises(GameError, match="another package of that name"):
+        load_pymeow(ModuleType)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="elsewhere it is not imported")
+def test_pymeow_is_not_imported_outside_windows():
+    with pytest.raises(GameError, match="expected Windows"):
+        load_pymeow()
+    assert "pyMeow" not in sys.modules

@@ -1,0 +1,227 @@
+"""The parts of a real-time driver by themselves: animations, translation, writes, arenas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fakes.realtime import FakeLink, FakeTime
+from soulsgraph_envs.core.config import Where
+from soulsgraph_envs.core.errors import DataError, EpisodeLostError, GameError
+from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
+from soulsgraph_envs.core.state import Control, Raw
+from soulsgraph_envs.games import readings
+from soulsgraph_envs.games.link import (
+    FIELDS,
+    OPERATIONS,
+    GameSettings,
+    Operations,
+    Reading,
+    check_side_by_side,
+    load_games,
+    same_moment,
+)
+from soulsgraph_envs.games.readings import (
+    Flasks,
+    KeyEffects,
+    Plausibility,
+    arena_of,
+    boss_table,
+    player_table,
+    supplied_raws,
+    translate,
+)
+
+PLAYER = player_table(load_player("knight"))
+PHASES = {phase: boss_table(load_boss(f"iudex-phase{phase}")) for phase in (1, 2)}
+
+
+def boss(name: str, attack: int = -1, fallback: int = -1) -> Reading:
+    return {"boss_animation": name, "boss_attack_id": attack, "boss_attack_id_fallback": fallback}
+
+
+@pytest.mark.parametrize(
+    ("phase", "reading", "title_or_role"),
+    [
+        (1, boss("Attack3003", 3003), "rapid slices"),
+        (2, boss("Attack3003", 3003), "fast sweep"),
+        (1, boss("PartBlend_Default", 3012), "thrust"),
+        (1, boss("SABlend_1", -1, 3009), "spin"),
+        (1, boss("Attack3003", -1, -1), "idle"),
+        (1, boss("WalkFrontBattle"), "approach"),
+        (1, boss("WalkLeftBattle"), "approach"),
+        (1, {"boss_animation_id": 3002}, "leap smash"),
+    ],
+)
+def test_boss_animations_mean_what_the_data_say_in_that_phase(phase: int, reading: Reading, title_or_role: str) -> None:
+    data = load_boss(f"iudex-phase{phase}")
+    ids = {move.title: move.id for move in data.moves} | {k: a.id for k, a in data.animations.known().items()}
+    assert PHASES[phase].translate(reading) == ids[title_or_role]
+
+
+def test_unknown_animations_are_idle_counted_and_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    table = player_table(load_player("knight"))
+    for _ in range(3):
+        assert table.translate({"player_animation": "Sneeze"}) == load_player("knight").animations.idle.id
+    assert table.unknown == {"Sneeze": 3}
+    assert caplog.text.count("Sneeze") == 1
+    assert not table.among({"player_animation": "Sneeze"}, ("idle",))
+
+
+def test_every_alias_names_an_animation_of_the_shipped_data() -> None:
+    assert PLAYER.translate({"player_animation": "DamageUpper"}) == load_player("knight").animations.knockdown.id
+    assert not PLAYER.unknown
+    assert PHASES[1].translate(boss("TurnBattle_Left90")) == load_boss("iudex-phase1").animations.turn.id
+
+
+def reading(**changes: float | str) -> dict[str, float | str]:
+    time = FakeTime()
+    link = FakeLink(time)
+    link.attach(1.0)
+    return dict(link.read()) | changes
+
+
+def test_raw_values_keep_their_promises_whatever_the_game_shows() -> None:
+    shown = reading(player_angle=4.0, player_animation_time_s=9.0, player_hp=1.0, flasks=5)
+    row = translate(shown, PLAYER, PHASES[1], Flasks(2, 8, shown))
+    assert abs(row[Raw.PLAYER_ANGLE]) <= 3.1416
+    assert row[Raw.PLAYER_ANIMATION_TIME_S] == row[Raw.PLAYER_ANIMATION_LENGTH_S]
+    assert (row[Raw.PLAYER_HP], row[Raw.FLASKS]) == (0.0, 2.0)
+
+
+def test_flasks_beyond_the_scenario_are_not_offered_and_missing_ones_are_told() -> None:
+    flasks = Flasks(1, 8, {"flasks": 3.0})
+    assert [flasks.left({"flasks": count}, 0) for count in (3.0, 2.0, 1.0)] == [1, 0, 0]
+    with pytest.raises(GameError, match="expected 2 flasks"):
+        Flasks(2, 8, {"flasks": 1.0})
+
+
+def test_drinks_are_counted_once_each() -> None:
+    flasks = Flasks(2, 8, {"flasks": float("nan")})
+    assert [flasks.left({}, animation) for animation in (0, 8, 8, 0, 8, 8, 0, 8)] == [2, 1, 1, 1, 0, 0, 0, 0]
+
+
+def test_supplies_follow_from_the_fields_of_a_map() -> None:
+    everything = supplied_raws(frozenset(FIELDS))
+    assert everything == frozenset(Raw.__members__)
+    without = supplied_raws(frozenset(FIELDS) - {"camera_x", "locked", "flasks", "player_animation"})
+    assert everything - without == {"CAMERA_X", "LOCKED", "FLASKS"}
+
+
+def test_operations_write_fields_that_may_be_written() -> None:
+    for operation in OPERATIONS.values():
+        assert all(FIELDS[field].writable for field in operation.fields)
+
+
+def test_operations_refuse_other_fields_and_what_is_no_number() -> None:
+    link = FakeLink(FakeTime())
+    link.attach(1.0)
+    with pytest.raises(GameError, match="expected fields of no_death"):
+        Operations(link).run("prevent_death", no_damage=1.0)
+    with pytest.raises(GameError, match="expected numbers"):
+        Operations(link).run("set_boss_hp", boss_hp=float("inf"))
+    assert link.writes_log == []
+
+
+def test_optional_operations_do_without_what_the_map_lacks() -> None:
+    link = FakeLink(FakeTime(), without=frozenset({"no_move"}))
+    link.attach(1.0)
+    Operations(link).run("hold", no_attack=1.0, no_move=1.0)
+    assert link.writes_log == [{"no_attack": 1.0}]
+    assert Operations(link).missing() == {"hold": ("no_move",), "let_go": ("no_move",)}
+
+
+def test_a_fight_at_rest_still_moves_and_a_blank_field_does_not() -> None:
+    time = FakeTime()
+    link = FakeLink(time)
+    link.attach(1.0)
+    first = dict(link.read()) | {"frost_effect": float("nan")}
+    assert same_moment(first, dict(first) | {"play_time_s": 5.0})
+    time.pass_by(0.1)
+    assert not same_moment(first, link.read())
+
+
+def test_a_field_that_was_readable_must_stay_so() -> None:
+    arena = arena_of(load_scenario("iudex-phase1"), "Iudex Gundyr")
+    first = reading(frost_effect=float("nan"))
+    Plausibility(arena, first).check(first | {"play_time_s": 9.0, "player_animation_time_s": 0.5}, 0.1)
+    with pytest.raises(EpisodeLostError, match="boss_angle"):
+        Plausibility(arena, first).check(first | {"boss_angle": float("nan")}, 0.1)
+    with pytest.raises(EpisodeLostError, match="camera_x cannot be read"):
+        Plausibility(arena, first | {"camera_x": float("nan")})
+
+
+def test_arenas_go_by_the_boss_and_else_by_the_scenarios_disc() -> None:
+    iudex = arena_of(load_scenario("controls-blows"), "Iudex Gundyr, hard blows")
+    assert (iudex.character, iudex.holds(142.0, 595.0, -68.8)) == ("c5110", True)
+    assert iudex.transition is not None
+    disc = arena_of(load_scenario("vordt"), "Vordt of the Boreal Valley")
+    assert disc.holds(142.0, 595.0, -68.8)
+    assert not disc.holds(142.0, 640.0, -68.8)
+    assert (disc.entrance, disc.transition) == (None, None)
+    hall = arena_of(load_scenario("vordt-in-place"), "Vordt of the Boreal Valley, calm")
+    assert (hall.low_m, hall.high_m) == ((13.0, -7.0, -27.0), (42.0, 46.0, -15.0))
+    assert hall.entrance is not None
+    assert hall.entrance.outside_m == (27.9, 46.0, -25.64)
+    assert hall.reload == {"boss_flags": 0x40, "last_bonfire": 3002954}
+
+
+def test_the_floor_is_that_of_the_nearest_known_point() -> None:
+    iudex = arena_of(load_scenario("iudex-phase1"), "Iudex Gundyr")
+    assert iudex.floor(132.0, 575.0) == -68.066
+    assert all(iudex.holds(*point) for point in iudex.floor_m)
+
+
+def test_games_are_read_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "games.toml"
+    file.write_text('[[games]]\nspeed = 3.0\nlaunch = ["steam", "1"]\n[[games]]\ndriver = "siphon"\n', encoding="utf-8")
+    first, second = load_games(file)
+    assert first == GameSettings(speed=3.0, launch=("steam", "1"))
+    assert second.driver == "siphon"
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (GameSettings(display=":7"), GameSettings(display=":7", pid=5)),
+        (GameSettings(), GameSettings(map="stand-in")),
+        (GameSettings(driver="siphon"), GameSettings(driver="siphon", speed=2.0)),
+    ],
+)
+def test_games_that_share_a_keyboard_are_refused(pair: tuple[GameSettings, GameSettings]) -> None:
+    with pytest.raises(GameError, match=r"expected a display or a server for each.*found 2"):
+        check_side_by_side(pair)
+
+
+def test_games_with_keyboards_of_their_own_play_side_by_side() -> None:
+    check_side_by_side([GameSettings(display=":7"), GameSettings(display=":8"), GameSettings(driver="siphon")])
+
+
+def looking(camera: float, animation: str = "Idle") -> Reading:
+    return {"player_animation": animation, "locked": 0.0, "camera_x": camera, "camera_y": 0.0, "camera_z": 0.0}
+
+
+def press_in_vain(effects: KeyEffects, sent: Control) -> None:
+    for tick in range(40):
+        effects.check(looking(float(tick)), sent)
+
+
+@pytest.mark.parametrize(("lost", "doubtful"), [(Control.FORWARD, 8), (Control.ROLL, 4)])
+def test_a_lost_key_is_in_doubt_since_it_was_pressed_whatever_others_do(lost: Control, doubtful: int) -> None:
+    with pytest.raises(EpisodeLostError, match="keys have no effect") as told:
+        press_in_vain(KeyEffects(PLAYER, looking(-1.0)), lost | Control.CAMERA_LEFT)
+    assert told.value.doubtful_ticks == doubtful
+
+
+@pytest.mark.parametrize(
+    ("text", "named"), [("[players]\nEstus = 'estus'", "players"), ("[player]\nEstus = 1\n[boss]", r"player\.Estus")]
+)
+def test_misspelt_names_of_animations_are_refused_with_their_place(
+    text: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "aliases.toml").write_text(text)
+    monkeypatch.setattr(readings, "_ALIASES", Where(tmp_path / "aliases.toml"))
+    monkeypatch.setattr(readings, "_aliases", readings._aliases.__wrapped__)
+    with pytest.raises(DataError, match=rf"aliases\.toml: {named}: expected"):
+        player_table(load_player("knight"))

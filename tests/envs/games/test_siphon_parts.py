@@ -1,0 +1,343 @@
+"""The parts of a Siphon server and link, each by itself: addresses, keys, clients, tokens, items."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from math import isnan
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from fakes.keys import FakeDevice
+from fakes.memory import FakeProcess, FakeReader
+from fakes.waiting import PATIENCE_S, until
+from soulsgraph_envs.core.errors import DataError, GameError, UnknownNameError
+from soulsgraph_envs.games.keys import KEY_NAMES
+from soulsgraph_envs.games.link import LinkError
+from soulsgraph_envs.games.memory_reader import Module
+from soulsgraph_envs.games.siphon_attributes import Attribute, ItemCount, ItemListNames
+from soulsgraph_envs.games.siphon_link import (
+    SIPHON_KEYS,
+    ItemFinder,
+    ItemMovedError,
+    from_siphon,
+    read_or_create_token,
+    split_address,
+    to_siphon,
+)
+from soulsgraph_envs.games.standin.recording import Recordings, Sources
+from soulsgraph_envs.games.standin.siphon_server import ServedGame, ServedKeys, client_name, connected_clients
+
+MODULE, HEAP, OBJECT = 0x140000000, 0x7F0000000000, 0x7F0000001000
+PATTERN = "48 8B 05 ?? ?? ?? ?? 48 85 C0"
+HOOK = "48 8B 48 08 49 89 8D"
+
+
+def made_process() -> FakeProcess:
+    """Return a game with two patterns: at 0x100 one that leads to the pointer at 0x800, at 0x200 a hooked one."""
+    image = bytearray(0x1000)
+    # 0x100 + 7 + 0x6F9 = 0x800.
+    image[0x100:0x10A] = bytes.fromhex("48 8B 05 F9 06 00 00 48 85 C0")
+    image[0x1F8:0x207] = struct.pack("<Q", HEAP) + bytes.fromhex(HOOK)
+    image[0x800:0x808] = struct.pack("<Q", HEAP)
+    image[0x900:0x902] = b"\x01\x08"
+    heap, below = bytearray(0x100), bytearray(0x100)
+    heap[0x40:0x48] = struct.pack("<Q", OBJECT)
+    below[0xD8:0xE0] = struct.pack("<if", -7, 0.5)
+    process = FakeProcess({MODULE: image, HEAP: heap, OBJECT: below})
+    process.modules.append(Module("Game.exe", MODULE, 0x1000))
+    return process
+
+
+ATTRIBUTES = {
+    "Hp": Attribute((0x40, 0xD8), "int", PATTERN),
+    "Speed": Attribute((0x40, 0xDC), "float", PATTERN),
+    "Both": Attribute((0x40, 0xD8), "array", PATTERN, length=8),
+    "Target": Attribute((0x40, 0xD8), "int", HOOK, method="dll"),
+    "Flag": Attribute((0x900,), "bool", method="module"),
+    "Bit": Attribute((0x901,), "bool", method="module", mask=1 << 3),
+    "Lost": Attribute((0x48, 0xD8), "int", PATTERN),
+}
+
+
+def served(process: FakeProcess, captured_slots: bool = True) -> ServedGame:
+    game = ServedGame(lambda: process.pid, captured_slots, lambda pid: FakeReader(process))
+    game.configure("game.exe", ATTRIBUTES)
+    game.attach()
+    return game
+
+
+def test_attributes_are_found_by_siphons_rule() -> None:
+    game = served(made_process())
+    assert [game.read(name) for name in ("Hp", "Speed", "Target", "Flag", "Bit")] == [-7, 0.5, -7, True, True]
+    assert game.read("Both") == struct.pack("<if", -7, 0.5)
+
+
+def test_writes_touch_what_the_attribute_is_and_nothing_beside_it() -> None:
+    process = made_process()
+    game = served(process)
+    process.memory[MODULE][0x901] = 0xF8
+    game.write("Bit", False)
+    game.write("Hp", 12)
+    game.write("Both", struct.pack("<i", 13))
+    assert process.memory[MODULE][0x901] == 0xF0
+    assert process.memory[OBJECT][0xD8:0xE0] == struct.pack("<if", 13, 0.5)
+
+
+@pytest.mark.parametrize(("name", "value"), [("Hp", 1.0), ("Speed", 1), ("Flag", 1), ("Both", bytes(9))])
+def test_a_value_that_does_not_fit_is_refused(name: str, value: float | bytes) -> None:
+    process = made_process()
+    before = {address: bytes(data) for address, data in process.memory.items()}
+    with pytest.raises(GameError, match=f"{name}: expected"):
+        served(process).write(name, value)
+    assert process.memory == before
+
+
+def test_pointers_are_followed_anew_at_each_read() -> None:
+    process = made_process()
+    game = served(process)
+    process.memory[OBJECT + 0x1000] = bytearray(0x100)
+    process.memory[HEAP][0x40:0x48] = struct.pack("<Q", OBJECT + 0x1000)
+    assert game.read("Hp") == 0
+
+
+def test_what_cannot_be_read_says_why() -> None:
+    process = made_process()
+    game = served(process)
+    with pytest.raises(LinkError, match="expected a pointer"):
+        game.read("Lost")
+    with pytest.raises(UnknownNameError, match="unknown attribute"):
+        game.read("Hq")
+    process.dead = True
+    with pytest.raises(LinkError, match="gone"):
+        game.read("Hp")
+
+
+def test_no_code_is_injected_into_a_real_game() -> None:
+    with pytest.raises(LinkError, match="injects no code"):
+        served(made_process(), captured_slots=False).read("Target")
+
+
+def test_a_process_of_another_name_is_refused() -> None:
+    process = made_process()
+    game = ServedGame(lambda: process.pid, open_reader=lambda pid: FakeReader(process))
+    with pytest.raises(LinkError, match="SetProcessConfig"):
+        game.attach()
+    game.configure("other.exe", {})
+    with pytest.raises(LinkError, match=r"other\.exe"):
+        game.attach()
+
+
+def test_no_client_takes_the_process_away_from_another() -> None:
+    process = made_process()
+    game = served(process)
+    with pytest.raises(GameError, match=r"expected game\.exe, served here, found 'other\.exe'"):
+        game.configure("other.exe", {})
+    assert game.read("Hp") == -7
+    assert game.pid == process.pid
+    process.dead = True
+    assert game.pid == 0
+
+
+def test_a_pattern_of_another_version_is_told_when_it_is_read() -> None:
+    game = served(made_process())
+    game.configure("game.exe", {"Other": Attribute((0,), "int", "48 8B 0D ?? ?? ?? ?? 99")})
+    game.attach()
+    with pytest.raises(LinkError, match="another version"):
+        game.read("Other")
+    assert game.read("Hp") == -7
+
+
+def test_a_faulty_attribute_is_refused_with_its_name() -> None:
+    game = ServedGame(lambda: 1)
+    with pytest.raises(DataError, match=r"attributes\.Hp\.type"):
+        game.configure("game.exe", {"Hp": Attribute((0,), "double", PATTERN)})
+
+
+class Clients:
+    """Clients that are connected as a test sets them."""
+
+    def __init__(self) -> None:
+        self.names = {"one", "two"}
+
+    def __call__(self) -> set[str]:
+        return self.names
+
+
+def test_a_key_that_two_clients_hold_comes_up_with_the_last() -> None:
+    device = FakeDevice()
+    keys = ServedKeys(device, Clients())
+    keys.press("one", "w")
+    keys.press("two", "w")
+    keys.release("one", "w")
+    assert device.down == {"w"}
+    keys.release("two", "w")
+    assert device.down == set()
+    keys.close()
+
+
+def test_keys_of_a_client_that_is_gone_come_up() -> None:
+    device, clients = FakeDevice(), Clients()
+    keys = ServedKeys(device, clients)
+    keys.press("one", "w")
+    keys.press("two", "a")
+    clients.names = {"two"}
+    until(lambda: device.down == {"a"})
+    keys.close()
+    assert device.down == set()
+    assert device.closed
+
+
+def test_a_tap_releases_the_other_way_round_even_if_a_key_is_unknown() -> None:
+    device = FakeDevice()
+    keys = ServedKeys(device, Clients())
+    keys.tap("one", ["w", "space"], 0.0, 0.0)
+    assert [tuple(event) for event in device.events] == [
+        ("press", "w"),
+        ("press", "space"),
+        ("release", "space"),
+        ("release", "w"),
+    ]
+    with pytest.raises(GameError, match="whisky"):
+        keys.tap("one", ["w", "whisky"], 0.0, 0.0)
+    assert device.down == set()
+    keys.close()
+
+
+def test_a_tap_under_way_ends_with_the_server() -> None:
+    device = FakeDevice()
+    keys = ServedKeys(device, Clients())
+    with ThreadPoolExecutor(1) as threads:
+        tap = threads.submit(keys.tap, "one", ["w"], 3600.0, 0.0)
+        until(lambda: device.down == {"w"})
+        keys.close()
+        with pytest.raises(GameError, match="found it ending"):
+            tap.result(PATIENCE_S)
+    assert device.down == set()
+
+
+def test_the_kernel_tells_which_clients_are_connected() -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        port = server.getsockname()[1]
+        client = socket.create_connection(("127.0.0.1", port))
+        stack.enter_context(server.accept()[0])
+        name = client_name(f"ipv4:127.0.0.1:{client.getsockname()[1]}")
+        assert connected_clients(port) == {name}
+        client.close()
+        until(lambda: not connected_clients(port))
+
+
+def test_clients_are_spelt_alike_whatever_the_protocol() -> None:
+    assert client_name("ipv6:%5B::ffff:10.0.0.7%5D:40122") == client_name("ipv4:10.0.0.7:40122")
+    assert client_name("ipv6:[::1]:40122") == "::1 40122"
+
+
+def test_every_key_is_spelt_back() -> None:
+    assert all(from_siphon(to_siphon(key)) == key for key in KEY_NAMES)
+    assert from_siphon("left_Shift") == "left_shift"
+    # Siphon's LEFT is the mouse's; its own server has no arrow keys, but EldenGym's client asks for them.
+    assert (to_siphon("mouse_left"), from_siphon("LEFT")) == ("LEFT", "mouse_left")
+    assert to_siphon("left") not in SIPHON_KEYS
+    arrows = ["up", "down", "left", "right"]
+    assert [from_siphon(f"{arrow.upper()}_ARROW") for arrow in arrows] == arrows
+
+
+def test_addresses() -> None:
+    assert split_address("[::1]:50051") == ("::1", 50051)
+    for wrong in ("localhost", ":50051", "pc:port", "pc:70000", "pc:²"):
+        with pytest.raises(GameError, match="HOST:PORT"):
+            split_address(wrong)
+
+
+def test_a_token_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    token = read_or_create_token(path)
+    assert len(token) > 40
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_or_create_token(path) == token
+    path.chmod(0o644)
+    with pytest.raises(GameError, match="expected mode 600, found 644"):
+        read_or_create_token(path)
+    with pytest.raises(GameError, match="no-such"):
+        read_or_create_token(tmp_path / "no-such" / "token")
+
+
+ITEMS = ItemCount(
+    lists=(ItemListNames("capacity", "entries"),),
+    entry_size=16,
+    item_at=4,
+    quantity_at=8,
+    items=(0x40000096, 0x400000AB),
+)
+
+
+def entry(item: int, quantity: int) -> bytes:
+    return struct.pack("<IIII", 1, item, quantity, 0)
+
+
+def found_items(content: bytes) -> ItemFinder:
+    finder = ItemFinder("flasks", ITEMS)
+    assert (
+        finder.locate([(Attribute((0x10, 0x3E8, 0), "array", PATTERN), content)]) == finder.entries | finder.quantities
+    )
+    return finder
+
+
+def test_an_item_is_followed_where_it_lies() -> None:
+    content = entry(5, 1) + entry(0x400000A0, 3) + entry(0x400000BE, 9)
+    finder = found_items(content)
+    assert [each.offsets for each in finder.entries.values()] == [(0x10, 0x3E8, 16)]
+    assert [each.offsets for each in finder.quantities.values()] == [(0x10, 0x3E8, 24)]
+    assert finder.total([content[16:32]]) == 3.0
+    assert finder.write(2.0) == ("flasks_quantity_1", struct.pack("<i", 2))
+    with pytest.raises(ItemMovedError):
+        finder.total([content[:16]])
+
+
+@pytest.mark.parametrize("content", [entry(5, 1), b""], ids=["other items", "no list"])
+def test_an_item_that_is_nowhere_reads_as_not_a_number(content: bytes) -> None:
+    finder = found_items(content)
+    assert isnan(finder.total([]))
+    with pytest.raises(GameError, match="found 0"):
+        finder.write(1.0)
+
+
+class Camera:
+    """A window whose pictures have the size that a test sets."""
+
+    width = 6
+
+    def __call__(self) -> np.ndarray:
+        return np.zeros((4, self.width, 4), np.uint8)
+
+
+# The time of the second is over before a frame could be taken, as on a busy machine.
+@pytest.mark.parametrize("longest_s", [0.1, 1e-9])
+def test_a_recording_ends_by_itself_and_needs_no_attributes(tmp_path: Path, longest_s: float) -> None:
+    recordings = Recordings(tmp_path, Sources(Camera(), lambda name: 1.0, lambda: ["W"]))
+    recording = recordings.session(recordings.start([], "", longest_s))
+    until(lambda: not recording.running)
+    assert recordings.stop(recording.file.stem.removeprefix("recording_")) is recording
+    with h5py.File(recording.file) as file:
+        assert set(file) == {"frames", "timestamps", "inputs", "latencies"}
+        assert file["frames"].shape == (recording.frames, 4, 6, 4)
+    assert recording.elapsed_s >= longest_s
+
+
+def test_a_recording_keeps_what_it_has_when_it_fails(tmp_path: Path) -> None:
+    camera = Camera()
+    recordings = Recordings(tmp_path, Sources(camera, lambda name: 1.0, lambda: []))
+    session = recordings.start(["Hp"], "", 0.0)
+    recording = recordings.session(session)
+    until(lambda: recording.frames > 0)
+    camera.width = 7
+    until(lambda: not recording.running)
+    with pytest.raises(GameError, match=r"ended after \d+ frames: .* expected frames of"):
+        recordings.stop(session)
+    assert sum(len(piece["data"]) for piece in recordings.pieces(session)) == recording.file.stat().st_size
