@@ -38,18 +38,18 @@ curriculum: .venv/ready
 
 # All but what is marked slow.
 test: .venv/ready screen
-	.venv/bin/python -m soulsgraph.runs.precompile
+	.venv/bin/python -m soulsgraph.runs.workers
 	$(TESTS) -n auto -m "not slow"
 
 # Of that the world's without running games, the mind's, and what holds for the tree.
 test-quick: .venv/ready screen
-	.venv/bin/python -m soulsgraph.runs.precompile
+	.venv/bin/python -m soulsgraph.runs.workers
 	$(TESTS) -n logical -m "not slow" --ignore=tests/envs/games tests/envs tests/policies \
 		tests/test_structure.py tests/test_words.py tests/test_docs.py
 
 # What is marked slow, and the oldest of each dependency.
 test-slow: .venv/ready screen
-	.venv/bin/python -m soulsgraph.runs.precompile
+	.venv/bin/python -m soulsgraph.runs.workers
 	$(TESTS) -n auto -m slow
 	.venv/bin/python tests/installations.py oldest
 
@@ -69,7 +69,7 @@ installs: .venv/ready
 chaos: SHELL := bash
 chaos: .SHELLFLAGS := -o pipefail -c
 chaos: .venv/ready
-	.venv/bin/python -m soulsgraph.runs.precompile
+	.venv/bin/python -m soulsgraph.runs.workers
 	mkdir -p build $(CHAOS_OUT)
 	CHAOS_FAULTS=$(CHAOS_FAULTS) CHAOS_OUT=$(CHAOS_OUT) .venv/bin/pytest -m chaos -v -s --durations=0 2>&1 \
 		| tee build/chaos.log; ended=$$?; mv build/chaos.log $(CHAOS_OUT)/chaos.log; exit $$ended

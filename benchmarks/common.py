@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from soulsgraph.results.origin import describe_run
-from soulsgraph.runs.precompile import precompile
+from soulsgraph.runs.workers import precompile
 from soulsgraph_envs.core.files import write_json
 
 _HERE = Path(__file__).parent

@@ -24,14 +24,21 @@ import common
 from soulsgraph.paper.seed_job import train_by
 from soulsgraph.results.figures import BLUE, GREY, styled
 from soulsgraph.results.origin import source_commit
-from soulsgraph.runs.curves import CURVE_SEED, checkpoint_files, load_checkpoint, weights_by_skill, with_variants
-from soulsgraph.runs.evaluate import evaluation_seeds, play_variants
+from soulsgraph.runs.evaluate import (
+    CURVE_SEED,
+    checkpoint_files,
+    evaluation_seeds,
+    load_checkpoint,
+    play_variants,
+    weights_by_skill,
+    with_variants,
+)
 from soulsgraph.runs.lineage import curve_folder
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import Display, Interruption, ShownProgress, interruptible, silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.stage_setup import StageSetup
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.train import StageSetup
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_envs.core.config import Where, load
 from soulsgraph_envs.core.files import check_writable, whole_file, write_json
 from soulsgraph_envs.core.scenario import load_scenario

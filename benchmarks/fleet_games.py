@@ -16,7 +16,7 @@ from fakes.fleet_in_folder import FleetInFolder
 from fakes.waiting import until
 from fleet_streams import GatewayServer, call_here, open_server
 from soulsgraph.bench.speed import spread
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.fleet.actor.client import GameClient
 from soulsgraph_clusters.fleet.actor.host import HostOptions, play_games
 from soulsgraph_clusters.fleet.actor.spool import Spool, pause_file

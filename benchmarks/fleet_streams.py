@@ -19,7 +19,7 @@ import grpc
 
 from fakes.fleet_here import GatewayHere, random_weights
 from soulsgraph.bench.speed import spread
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.fleet.gateway.journal import JOURNALED
 from soulsgraph_clusters.fleet.gateway.status import GameStatus
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire

@@ -31,7 +31,7 @@ from soulsgraph.runs.lineage import own_stage
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import ShownProgress, interruptible, silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_envs.core.files import write_json, write_text
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import Seeds

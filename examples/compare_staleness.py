@@ -24,7 +24,7 @@ from soulsgraph.results.seeds import SeedValues, paired_difference
 from soulsgraph.results.tables import markdown_table
 from soulsgraph.runs.lineage import save_version
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.stage_setup import StageSetup, trained_artifact
+from soulsgraph.runs.train import StageSetup, trained_artifact
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.files import write_json, write_text
 from soulsgraph_policies.learning.env_runners import ChunkRunner

@@ -13,8 +13,7 @@ import pytest
 from PIL import Image, ImageSequence
 
 from soulsgraph.project.listing import markdown, toml_fields
-from soulsgraph.recordings.header import PlayedSkill
-from soulsgraph.recordings.schema import FIGHT_COLUMNS, skill_columns
+from soulsgraph.recordings.format import FIGHT_COLUMNS, PlayedSkill, skill_columns
 from soulsgraph_envs.core.config import shipped_names
 from soulsgraph_envs.games.address_map import load_address_map
 from soulsgraph_envs.games.keys import load_bindings

@@ -10,7 +10,7 @@ import efficiency
 from efficiency import FIRST_SEED, LEARNERS, LearnerCost, bench_efficiency, describe, measure
 from soulsgraph.results.origin import source_commit
 from soulsgraph.runs.progress import Display, Interruption
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 

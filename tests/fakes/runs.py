@@ -16,7 +16,7 @@ from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph.runs.lineage import save_version
 from soulsgraph.runs.plan import ADAPTATION_BUDGET, Plan, Stage
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.stage_setup import StageSetup, trained_artifact
+from soulsgraph.runs.train import StageSetup, trained_artifact
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, budget_of

@@ -18,7 +18,7 @@ from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import check_learns, lasting_name
 from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.transfer import Question, TransferOptions, check_chains, check_sources, open_seeds
 from soulsgraph.transfer import report as reports
 from soulsgraph.zoo import is_agent

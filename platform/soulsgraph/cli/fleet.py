@@ -159,7 +159,7 @@ def replay(
         skill: A skill that a fleet played for.
     """
     # Imported here: it takes seconds, and no other action needs it.
-    from soulsgraph.runs.stage_setup import StageSetup, trained_artifact
+    from soulsgraph.runs.train import StageSetup, trained_artifact
 
     silence_advice()
     folder = open_run(run)

@@ -18,9 +18,9 @@ from soulsgraph.cli.output import OutputOptions, RunOptions
 from soulsgraph.cli.remedies import command_line
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.plan import Plan, lasting_name
-from soulsgraph.runs.progress import TensorBoardWriter, silence_advice
+from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import RunFolder, check_given
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.transfer import TransferOptions
 from soulsgraph.zoo import copy_agent, is_agent, is_copy, open_own_run
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -31,7 +31,7 @@ from soulsgraph_envs.skills import load_skill_options
 if TYPE_CHECKING:
     from soulsgraph.paper.study import ReproductionFolder
     from soulsgraph.runs.train import Workplace
-    from soulsgraph.runs.worker_process import WorkerProcess
+    from soulsgraph.runs.workers import WorkerProcess
     from soulsgraph_clusters.fleet.gateway.runner import Gateways
     from soulsgraph_clusters.fleet.protocol.settings import Fleet
     from soulsgraph_clusters.sessions.session import Session
@@ -265,12 +265,10 @@ def workplace(run: RunFolder, session: SessionOptions, worker: WorkerProcess | N
         ray_session(run, session, needed, sole) as joined,
         _games_of_cluster(None if here else session.games, joined, run.plan.env_runners) as own,
         _gateways(own or fleet, joined) as gateways,
-        TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order) as board,
         WorkerProcess() if worker is None else nullcontext(worker) as curves,
+        Workplace(run, joined, session.display, None, gateways, games if here else (), curves) as workplace,
     ):
-        yield Workplace(
-            run, joined, board, session.display, gateways=gateways, games=games if here else (), worker=curves
-        )
+        yield workplace
 
 
 def _check_real_time(plan: Plan, fleet: bool) -> None:

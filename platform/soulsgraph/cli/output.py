@@ -241,9 +241,9 @@ class OutputOptions:
     def precompile(self, training: bool = False) -> None:
         """Compile what playing calls, or what training calls too, where it is not compiled yet."""
         # Imported here: a help text need not wait for it.
-        from soulsgraph.runs import precompile
+        from soulsgraph.runs.workers import precompile, precompile_playing
 
-        (precompile.precompile if training else precompile.precompile_playing)(self.console)
+        (precompile if training else precompile_playing)(self.console)
 
     def show(self, plain: Any, *parts: RenderableType, passed: bool = True) -> None:
         """Print results: plain values as one JSON document with `--json`, tables and lines for people otherwise.

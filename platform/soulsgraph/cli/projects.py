@@ -19,7 +19,7 @@ from soulsgraph.project import begin_project, listing
 from soulsgraph.results.tables import text_table
 from soulsgraph.runs.plan import Plan, check_range
 from soulsgraph.runs.progress import silence_advice
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_policies.agents.projects import load_project, loaded_projects
 

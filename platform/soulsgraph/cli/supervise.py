@@ -15,9 +15,18 @@ from tyro.conf import Positional, arg
 
 from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
 from soulsgraph.cli.remedies import REPEATED, RESUMED, folder_of, option_of
-from soulsgraph.runs.attempts import AttemptEnd, Attempts, Jobs, Processes, Stopped, SupervisedCommand, pause
 from soulsgraph.runs.progress import interruptible
-from soulsgraph.runs.supervision import INTERRUPTED, UNAVAILABLE
+from soulsgraph.runs.supervision import (
+    INTERRUPTED,
+    UNAVAILABLE,
+    AttemptEnd,
+    Attempts,
+    Jobs,
+    Processes,
+    Stopped,
+    SupervisedCommand,
+    pause,
+)
 from soulsgraph_clusters.sessions.head import RayHead, listens
 from soulsgraph_envs.core.access import join_address, split_address
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError

@@ -19,7 +19,7 @@ from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import Plan, check_learns, lasting_name
 from soulsgraph.runs.progress import silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import check_writable, write_json
@@ -109,8 +109,8 @@ def _train_and_evaluate(run: RunFolder, session: options.SessionOptions, *notes:
     for note in notes:
         session.console.print(note)
     # Imported here: the other commands need none of it.
-    from soulsgraph.runs.curves import CHECKPOINT_INTERVAL
-    from soulsgraph.runs.precompile import load_playing
+    from soulsgraph.runs.evaluate import CHECKPOINT_INTERVAL
+    from soulsgraph.runs.workers import load_playing
 
     with WorkerProcess() as worker:
         if any(stage.steps >= CHECKPOINT_INTERVAL for stage in stages):

@@ -17,7 +17,7 @@ from soulsgraph.runs.lineage import cards_of
 from soulsgraph.runs.plan import check_range, lasting_name
 from soulsgraph.runs.progress import silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.zoo import AGENTS, PLANNED, agent_names, copy_agent, is_agent, open_agent, open_run
 from soulsgraph.zoo.card import EPISODES, HEADINGS, PAGE, AgentCard, agent_row, agents_table, read_card
 from soulsgraph_envs.core.config import to_table

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from soulsgraph.pages import Html, page, tag
 from soulsgraph.recordings.files import Recording
-from soulsgraph.recordings.header import Header, PlayedSkill
+from soulsgraph.recordings.format import Header, PlayedSkill
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.watch.watching import observed_lines

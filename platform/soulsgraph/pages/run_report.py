@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from soulsgraph.pages import Html, data_uri, page, section, table, tag
-from soulsgraph.recordings.header import run_name
+from soulsgraph.recordings.format import run_name
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, table_key
-from soulsgraph.runs.identity import Key
 from soulsgraph.runs.lineage import cards_of, own_stages, scenarios_of
+from soulsgraph.runs.plan import Key
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo.card import CARD, read_card
 from soulsgraph_envs.core.config import Where, read_file, to_table

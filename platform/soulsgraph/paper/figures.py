@@ -27,8 +27,7 @@ from soulsgraph.results.figures import (
 )
 from soulsgraph.results.seeds import seed_curves
 from soulsgraph.results.statistics import clopper_pearson_interval
-from soulsgraph.runs.curves import EPISODES
-from soulsgraph.runs.evaluate import TABLE_1
+from soulsgraph.runs.evaluate import EPISODES, TABLE_1
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES
 
 #: Height of a row's part that points take, of the whole row's 1.

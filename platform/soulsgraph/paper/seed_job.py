@@ -27,15 +27,14 @@ from soulsgraph.paper.study import (
 )
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs import evaluate as evaluating
-from soulsgraph.runs.evaluate import TABLE_1, Setting, WinRateRow
+from soulsgraph.runs.evaluate import TABLE_1, OnFinished, Setting, WinRateRow
 from soulsgraph.runs.lineage import adaptation_stages, check_target, finished_versions
 from soulsgraph.runs.plan import Stage, check_learns
-from soulsgraph.runs.progress import Interruption, Supervisor, TensorBoardWriter
+from soulsgraph.runs.progress import Interruption, Supervisor
 from soulsgraph.runs.ray_runner import RayJob, Words, run_jobs
-from soulsgraph.runs.real_time import OnFinished
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace, train_stages
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.combat.scripted import OracleDodge, OracleEndToEnd, OracleFight, Script, engaging
@@ -129,9 +128,8 @@ def train_by(
     Learning curves are evaluated by the `worker`, without one in this process.
     """
     if learner == "soulsgraph":
-        with TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order) as board:
-            place = Workplace(run, Session(local=False), board, "silent", supervisor, worker=worker)
-            train_stages(place, stages, Console(quiet=True))
+        with Workplace(run, Session(local=False), "silent", supervisor, worker=worker) as workplace:
+            train_stages(workplace, stages, Console(quiet=True))
         return stages
     # Imported here: it takes seconds, and only a comparison needs it.
     from soulsgraph.paper.stable_baselines import train_with_stable_baselines

@@ -15,13 +15,13 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from soulsgraph.paper.study import check_stable_baselines
 from soulsgraph.results.tables import GrowingTable
-from soulsgraph.runs.curves import CHECKPOINT_INTERVAL, CurveEvaluator, CurvePoint
+from soulsgraph.runs.evaluate import CHECKPOINT_INTERVAL, CurveEvaluator, CurvePoint
 from soulsgraph.runs.lineage import curve_folder, save_version
 from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.stage_setup import StageSetup, trained_artifact
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.train import StageSetup, trained_artifact
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 from soulsgraph_policies.agents.agent import NetworkController

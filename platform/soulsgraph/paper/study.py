@@ -14,8 +14,16 @@ from typing import Annotated, Any, Literal
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
-from soulsgraph.runs.identity import KEY, Key, how_it_learns, in_words, plan_values, read_key, write_key
-from soulsgraph.runs.plan import RENAMED_PRESETS, Plan, check_learns, scenario_digest
+from soulsgraph.runs.plan import (
+    RENAMED_PRESETS,
+    Key,
+    Plan,
+    check_learns,
+    how_it_learns,
+    in_words,
+    plan_values,
+    scenario_digest,
+)
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolder, RunFolderError
 from soulsgraph_envs.core.config import (
     Between,
@@ -298,10 +306,10 @@ class ReproductionFolder(PlannedFolder[Study]):
         learner = Key({"learner": self.plan.learner})
         if not (path / RunFolder.plan_file).exists():
             run = RunFolder.create(path, plan)
-            write_key(path / KEY, learner)
+            learner.write(path / Key.FILE)
             return run
         run = RunFolder.open(path)
-        if run.plan != plan or learner.differing(read_key(path / KEY)):
+        if run.plan != plan or learner.differing(Key.read(path / Key.FILE)):
             found = "one by another plan or learner"
             raise RunFolderError(path, "a run by the plan of this reproduction", found, "remove it")
         return run

@@ -18,10 +18,10 @@ from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import markdown_table, number, write_results
 from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.plan import Plan, check_learns, scenario_digest
-from soulsgraph.runs.progress import Display, TensorBoardWriter
+from soulsgraph.runs.progress import Display
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.runs.train import Workplace, train_stages
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.config import Where, load
 from soulsgraph_envs.core.files import slug, write_json
@@ -148,9 +148,9 @@ class Comparison:
                 check_learns(run.plan, run.plan.stages())
         for run in runs:
             console.print(f"{run.plan.graph}, seed {run.plan.seed}: {run.path}", soft_wrap=True)
-            with run.locked(), TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order) as board:
+            with run.locked(), Workplace(run, session, display, worker=worker) as workplace:
                 with _counted(run, worker):
-                    train_stages(Workplace(run, session, board, display, worker=worker), run.plan.stages(), console)
+                    train_stages(workplace, run.plan.stages(), console)
                 agents.append(_evaluated(run))
         result = GraphComparison(self.plan, tuple(agents))
         result.save(self.out)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from soulsgraph.recordings.files import Recording, damaged, read_header, read_recording, recording_files
-from soulsgraph.recordings.header import Header, RecordingOrigin
+from soulsgraph.recordings.format import Header, RecordingOrigin
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph_envs.combat.rollout import Doubles
@@ -61,23 +61,11 @@ def skills_text(header: Header) -> str:
 
 def fight_row(header: Header) -> dict[str, Any]:
     """Return a fight as plain values: HP in points."""
-    result = header.result
     return {
-        "fight": header.fight,
-        "scenario": header.scenario,
-        "start": header.start,
-        "source": header.source,
-        "player": header.player,
+        **{name: getattr(header, name) for name in ("fight", "scenario", "start", "source", "player")},
         "skills": {one.name: one.version if one.version >= 0 else one.player for one in header.skills},
         "seed": header.seed,
-        "outcome": result.outcome,
-        "ticks": result.ticks,
-        "seconds": result.seconds,
-        "boss_hp": result.boss_hp,
-        "player_hp": result.player_hp,
-        "damage_dealt": result.damage_dealt,
-        "damage_taken": result.damage_taken,
-        "flasks_used": result.flasks_used,
+        **{name: value for name, value in vars(header.result).items() if name != "steps"},
         "created": header.origin.created,
         "commit": header.origin.commit,
     }
@@ -113,8 +101,8 @@ class Group:
 
     def mean(self, name: str) -> float | None:
         """Return the mean of a field of the results, over the fights that have it."""
-        found = [getattr(header.result, name) for header in self.headers]
-        known = [float(value) for value in found if value is not None]
+        values = [getattr(header.result, name) for header in self.headers]
+        known = [float(value) for value in values if value is not None]
         return fmean(known) if known else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -137,10 +125,10 @@ class Group:
 
 def groups_of(headers: Iterable[Header]) -> Sequence[Group]:
     """Group fights by scenario, source, player and versions, in the order of those."""
-    found: dict[tuple[str, str, str, str], list[Header]] = {}
+    groups: dict[tuple[str, str, str, str], list[Header]] = {}
     for header in headers:
-        found.setdefault((header.scenario, header.source, header.player, skills_text(header)), []).append(header)
-    return [Group(*key, tuple(found[key])) for key in sorted(found)]
+        groups.setdefault((header.scenario, header.source, header.player, skills_text(header)), []).append(header)
+    return [Group(*key, tuple(groups[key])) for key in sorted(groups)]
 
 
 def _number(value: float | None, digits: int = 0) -> str:
@@ -171,8 +159,8 @@ class RecordingCheck:
     def __str__(self) -> str:
         if self.verdict == "damaged":
             return self.note
-        place = f" from tick {self.tick}" if self.tick >= 0 else ""
-        return f"{self.fight}: {self.verdict}{place}; {self.note}"
+        tick = f" from tick {self.tick}" if self.tick >= 0 else ""
+        return f"{self.fight}: {self.verdict}{tick}; {self.note}"
 
 
 def check_file(path: Path) -> RecordingCheck:
@@ -215,15 +203,15 @@ def _refusal(header: Header) -> str:
             header.project.check(f"the skills of {header.fight}")
         if header.scenario.endswith(".toml"):
             _check_small(Path(header.scenario))
-        found = scenario_digest(header.scenario)
+        present = scenario_digest(header.scenario)
         started_at(load_scenario(header.scenario), header.start)
         for skill in header.skills:
             make_skill(skill.name, header.options)
     except SoulsGraphError as error:
         return str(error)
-    if found == header.scenario_digest:
+    if present == header.scenario_digest:
         return ""
-    return f"the data of {header.scenario} changed since: {header.scenario_digest[:16]} then, {found[:16]} now"
+    return f"the data of {header.scenario} changed since: {header.scenario_digest[:16]} then, {present[:16]} now"
 
 
 def _check_small(path: Path) -> None:
@@ -252,8 +240,8 @@ def first_difference(recording: Recording, scenario: Scenario) -> int:
     for skill in recording.header.skills:
         observed = make_skill(skill.name, recording.header.options).observation(rows, scenario)
         differing |= _rows_differing(observed, recording.column(f"{skill.name}/observation"))
-    found = np.flatnonzero(differing)
-    return int(found[0]) if found.size else -1
+    ticks = np.flatnonzero(differing)
+    return int(ticks[0]) if ticks.size else -1
 
 
 def _rows_differing(one: Any, other: Any) -> Any:

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from soulsgraph.recordings.files import Recording, RecordingError, read_header, read_recording, recording_files
-from soulsgraph.recordings.header import Header
-from soulsgraph.recordings.writing import Spans
+from soulsgraph.recordings.format import Header
+from soulsgraph.recordings.recording import Spans
 from soulsgraph.runs.lineage import clone_in_play, save_version
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.stage_setup import StageSetup, keep_demonstrations, kept_demonstrations, trained_artifact
+from soulsgraph.runs.train import StageSetup, keep_demonstrations, kept_demonstrations, trained_artifact
 from soulsgraph_envs.combat.rollout import Flags, Outcome
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
@@ -58,14 +58,14 @@ def _of_skill(controls: Controls, rows: StateRows, skill: Skill, others: Sequenc
     rivals = [other for other in others if other.precedence_over & own]
     shared = own & reduce(or_, (other.controls for other in others), Control.NONE)
     actions = _by_controls(skill)
-    found: list[tuple[int, int, int]] = []
+    decisions: list[tuple[int, int, int]] = []
     ambiguous, free, held = 0, 0, 0
     for tick, bits in enumerate(controls.tolist()):
         sent, taken = bits & own, bits & shared or any(bits & rival.controls for rival in rivals)
         if tick < free and (taken or sent == held):
             continue
         if tick < free:
-            found.pop()
+            decisions.pop()
             ambiguous += 1
         action = None if taken else actions.get(sent)
         if action is None:
@@ -73,18 +73,18 @@ def _of_skill(controls: Controls, rows: StateRows, skill: Skill, others: Sequenc
             continue
         empty = int(rows[tick, Column.FLASKS] < 1.0)
         free, held = tick + int(skill.step_ticks[action, empty]), int(skill.actions[action].holds)
-        found.append((tick, free, action))
-    begins, ends, chosen = np.array(found, np.int64).reshape(-1, 3).T
+        decisions.append((tick, free, action))
+    begins, ends, chosen = np.array(decisions, np.int64).reshape(-1, 3).T
     return ReadBack(begins, ends, chosen, ambiguous)
 
 
 def _by_controls(skill: Skill) -> dict[int, int | None]:
     """Return the skill's action for what it sends in its first tick; None where two actions send the same."""
-    found: dict[int, int | None] = {}
+    actions: dict[int, int | None] = {}
     for index, action in enumerate(skill.actions):
         sent = int(action.holds | action.presses)
-        found[sent] = None if sent in found else index
-    return found
+        actions[sent] = None if sent in actions else index
+    return actions
 
 
 #: Readings beyond this, in any unit, are no fight's.
@@ -116,8 +116,9 @@ def read_shown(run: RunFolder, fights: Path) -> dict[str, Demonstrations]:
         _check_fits(recording, plan.scenario, digest)
         _check_alike(recording, observed)
         fight = _Fight(state_rows(recording.raw), recording.header.result.outcome, number)
-        for skill, found in zip(skills, read_back(recording.controls[:-1], fight.rows, skills).values(), strict=True):
-            shown = Demonstrations(skill.name, fight.transitions(skill, scenario, found), found.ambiguous)
+        decisions = read_back(recording.controls[:-1], fight.rows, skills)
+        for skill, own in zip(skills, decisions.values(), strict=True):
+            shown = Demonstrations(skill.name, fight.transitions(skill, scenario, own), own.ambiguous)
             parts.setdefault(skill.name, []).append(shown)
     return {
         name: Demonstrations(name, Transitions.join([one.transitions for one in of]), sum(one.ambiguous for one in of))
@@ -131,17 +132,17 @@ def graph_of(fights: Path) -> str:
     Raises:
         RecordingError: if fights are of different skills, or no graph that is known, or more than one, has those.
     """
-    found: dict[frozenset[str], Header] = {}
+    played: dict[frozenset[str], Header] = {}
     for path in recording_files(fights):
         header = read_header(path)
         if header.skills and header.source != "fleet":
-            found.setdefault(frozenset(skill.name for skill in header.skills), header)
-    if len(found) > 1:
-        kinds = " and ".join(", ".join(sorted(names)) for names in found)
+            played.setdefault(frozenset(skill.name for skill in header.skills), header)
+    if len(played) > 1:
+        kinds = " and ".join(", ".join(sorted(names)) for names in played)
         raise RecordingError(fights, "fights of one graph's skills", f"those of {kinds}", "name the graph to clone")
-    if not found or {*found} == {frozenset(PAPER_GRAPH.order)}:
+    if not played or {*played} == {frozenset(PAPER_GRAPH.order)}:
         return PAPER_GRAPH.name
-    ((names, header),) = found.items()
+    ((names, header),) = played.items()
     fitting = [name for name in graph_names() if names == {*find_graph(name).order}]
     if len(fitting) != 1:
         owner = f" of the project {header.project.name}" if header.project else ""
@@ -186,9 +187,9 @@ class _Fight:
         """Whether everything in a row was read, and is what a game may show, (ticks + 1,)."""
         return np.asarray((np.abs(self.rows) <= _GREATEST).all(axis=1))
 
-    def transitions(self, skill: Skill, scenario: Scenario, found: ReadBack) -> Transitions:
+    def transitions(self, skill: Skill, scenario: Scenario, shown: ReadBack) -> Transitions:
         """Return the decisions that came to an end, with the rewards and ends of the skill's own training scenario."""
-        observed, ended = skill.observation(self.rows, scenario), found.ended(self.rows, self.outcome)
+        observed, ended = skill.observation(self.rows, scenario), shown.ended(self.rows, self.outcome)
         ended = ended.where(self.known[ended.begins] & self.known[ended.ends])
         # Where HP is filled up after every tick nobody dies or wins.
         decisions = ended.decisions(self.rows, "time over" if skill.training_scenario.refill else self.outcome)

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from soulsgraph.recordings.files import Recording, RecordingError, read_recording, recording_files
-from soulsgraph.recordings.header import PlayedSkill
-from soulsgraph.recordings.writing import fixed_lists
+from soulsgraph.recordings.format import PlayedSkill
+from soulsgraph.recordings.recording import fixed_lists
 from soulsgraph_envs.combat.rollout import Flags, Floats, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import pip_install
@@ -32,14 +32,12 @@ class SkillEpisode:
     """
 
     fight: str
-    seed: str
     observations: Floats
     next_observations: Floats
     actions: Integers
     rewards: Floats
     terminated: Flags
     truncated: Flags
-    random: Flags
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -61,14 +59,12 @@ def skill_episode(recording: Recording, skill: str) -> SkillEpisode:
     over = header.result.outcome in ("won", "died")
     return SkillEpisode(
         fight=header.fight,
-        seed=header.seed,
         observations=observed[begins],
         next_observations=observed[ends],
         actions=recording.column(f"{skill}/action")[begins].astype(np.int64),
         rewards=recording.column(f"{skill}/reward")[begins],
         terminated=last & over,
         truncated=last & (not over),
-        random=recording.column(f"{skill}/random")[begins] == 1,
     )
 
 
@@ -83,9 +79,9 @@ def read_episodes(folder: Path, skill: str) -> tuple[PlayedSkill, list[SkillEpis
     for path in recording_files(folder):
         recording = read_recording(path)
         episode = skill_episode(recording, skill)
-        found = next(one for one in recording.header.skills if one.name == skill)
-        first = first or found
-        if (found.observation, found.actions) != (first.observation, first.actions):
+        played = next(one for one in recording.header.skills if one.name == skill)
+        first = first or played
+        if (played.observation, played.actions) != (first.observation, first.actions):
             expected = f"{skill} to observe and do the same in every fight"
             raise RecordingError(
                 path, expected, "another observation or action", "keep each kind in a folder of its own"

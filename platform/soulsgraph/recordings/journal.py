@@ -11,10 +11,26 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from soulsgraph.recordings import writing
 from soulsgraph.recordings.files import RecordingError, is_written, write_table
-from soulsgraph.recordings.header import Header, Identity, PlayedSkill, Result, make_header, run_name
-from soulsgraph.recordings.schema import CONTROLS, schema_of
+from soulsgraph.recordings.format import (
+    CONTROLS,
+    Header,
+    Identity,
+    PlayedSkill,
+    Result,
+    make_header,
+    run_name,
+    schema_of,
+)
+from soulsgraph.recordings.recording import (
+    NOTHING_SEEN,
+    Columns,
+    at_rows,
+    fixed_lists,
+    key_columns,
+    reading_columns,
+    seen_columns,
+)
 from soulsgraph.runs.lineage import cards_by_stage, cards_of, own_stages, stage_of
 from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.run_folder import RunFolder
@@ -75,10 +91,10 @@ def journal_stages(run: RunFolder) -> tuple[Stage, ...]:
     """
     cards = [card for card in cards_of(run) if card.training.scenario != run.plan.scenario]
     stages = (*own_stages(run), *(stage_of(run, made) for made in cards_by_stage(cards)))
-    found = tuple(stage for stage in stages if any(_folder(run, stage).glob("*.journal")))
-    if not found:
+    kept = tuple(stage for stage in stages if any(_folder(run, stage).glob("*.journal")))
+    if not kept:
         raise RecordingError(run.path, "a stage with a fleet's journal", "none", "train with a fleet first")
-    return found
+    return kept
 
 
 def _folder(run: RunFolder, stage: Stage) -> Path:
@@ -140,11 +156,11 @@ def record_journal(
 
 def _in_order(journal: Journal) -> Iterator[Record]:
     """Yield records game by game in the order in which they were played, each read when it is needed."""
-    places: list[tuple[tuple[str, str, str, int], int]] = []
+    positions: list[tuple[tuple[str, str, str, int], int]] = []
     for position in range(journal.first, journal.end):
         ((_, record),) = journal.read(position, 1)
-        places.append(((record.pc, record.game, record.chunk.boot, record.chunk.sequence), position))
-    for _, position in sorted(places):
+        positions.append(((record.pc, record.game, record.chunk.boot, record.chunk.sequence), position))
+    for _, position in sorted(positions):
         ((_, record),) = journal.read(position, 1)
         yield record
 
@@ -200,17 +216,7 @@ def _row(episodes: Episodes, index: int) -> Episodes:
 
 def _template(run: RunFolder, task: StageTask, skill: Skill) -> Header:
     """Return the header of a skill's fights but for what differs between them."""
-    played = PlayedSkill(
-        name=skill.name,
-        player="training",
-        version=-1,
-        digest="",
-        valued=False,
-        observation=skill.observation.names,
-        actions=tuple(action.name for action in skill.actions),
-        terms=skill.reward.names,
-    )
-    identity = Identity("", task.scenario, "fleet", "", run_name(run.path))
+    identity, played = Identity("", task.scenario, "fleet", "", run_name(run.path)), PlayedSkill.of(skill, "training")
     return make_header(identity, task.ground, [played], task.options, _TICK_S, ProjectDigest.of(run.plan.graph))
 
 
@@ -239,7 +245,7 @@ def _result(header: Header, transitions: Transitions, ended: Episodes) -> Result
     )
 
 
-def _columns(header: Header, versions: Integers, skill: Skill, transitions: Transitions) -> writing.Columns:
+def _columns(header: Header, versions: Integers, skill: Skill, transitions: Transitions) -> Columns:
     count = len(transitions)
     observed = np.vstack([transitions.observations, transitions.next_observations[-1:]])
     ticks = np.concatenate([[0], np.cumsum(transitions.ticks)])
@@ -248,16 +254,16 @@ def _columns(header: Header, versions: Integers, skill: Skill, transitions: Tran
     places, last, of = np.arange(count), np.arange(count + 1) == count, skill.name
     unknown = pa.nulls(count + 1)
     return {
-        **writing.key_columns(header, ticks),
-        **writing.reading_columns(_readings(skill, observed)),
-        **writing.seen_columns([writing.NOTHING_SEEN] * (count + 1)),
+        **key_columns(header, ticks),
+        **reading_columns(_readings(skill, observed)),
+        **seen_columns([NOTHING_SEEN] * (count + 1)),
         **{column.name: unknown.cast(column.type) for column in CONTROLS.values()},
         f"{of}/version": np.append(versions, versions[-1]).astype(np.int32),
         f"{of}/decides": ~last,
         f"{of}/action": np.append(transitions.actions, -1).astype(np.int16),
         f"{of}/random": unknown.cast(pa.bool_()),
-        f"{of}/observation": writing.fixed_lists(observed),
-        f"{of}/reward": writing.at_rows(transitions.rewards, places, count + 1),
+        f"{of}/observation": fixed_lists(observed),
+        f"{of}/reward": at_rows(transitions.rewards, places, count + 1),
         **{f"{of}/term/{term}": unknown.cast(pa.float32()) for term in skill.reward.names},
     }
 
@@ -265,7 +271,7 @@ def _columns(header: Header, versions: Integers, skill: Skill, transitions: Tran
 def _readings(skill: Skill, observed: Floats) -> RawValues:
     """Return the raw values (rows, 25) that the skill observes as they are, NaN for the others."""
     raws = np.full((len(observed), RAW_SIZE), np.nan)
-    for place, (column, indicated) in enumerate(skill.observation.values):
+    for index, (column, indicated) in enumerate(skill.observation.values):
         if indicated < 0 and column in _AS_READ:
-            raws[:, _AS_READ[column]] = observed[:, place]
+            raws[:, _AS_READ[column]] = observed[:, index]
     return raws

@@ -1,35 +1,43 @@
-"""Evaluate the skills of a run, the rows of the paper's Table 1 among the settings."""
+"""Evaluate the skills of a run: in one setting, in every row of the paper's Table 1, and along their learning curves.
+
+The curves are those of Figures 2 and 3: training drops the trained skill's weights as small files about every 1,000
+decisions; a process beside it plays many of them in one batch of lanes, each lane with its own weights.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from safetensors.numpy import save
 
 from soulsgraph.results.origin import describe_origin
-from soulsgraph.results.statistics import WinRate
+from soulsgraph.results.statistics import WinRate, mean_interval
 from soulsgraph.results.tables import write_episodes, write_rows
 from soulsgraph.runs import lineage
-from soulsgraph.runs.identity import Key
-from soulsgraph.runs.plan import Plan, check_range, scenario_digest
-from soulsgraph.runs.real_time import OnFinished, PlayedGame, play_in_games
+from soulsgraph.runs.plan import Key, Plan, check_range, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.worker_process import WorkerLostError, WorkerProcess
-from soulsgraph_envs.combat.rollout import Episodes
+from soulsgraph.runs.workers import WorkerLostError, WorkerProcess
+from soulsgraph_envs.combat.rollout import Episodes, Rollout
 from soulsgraph_envs.core.config import to_json
-from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import write_json
+from soulsgraph_envs.core.errors import SoulsGraphError, reading
+from soulsgraph_envs.core.files import whole_file, write_json
+from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
 from soulsgraph_envs.core.seeds import Seeds, derive_seeds, episode_seeds
+from soulsgraph_envs.games.cycle_timer import CycleReport, stoppable
 from soulsgraph_envs.games.link import GameSettings
-from soulsgraph_envs.games.opening import make_game
+from soulsgraph_envs.games.opening import check_games, make_game, open_live_game
 from soulsgraph_envs.skills import END_TO_END, Skill, make_skill
 from soulsgraph_policies.agents.agent import Agent
-from soulsgraph_policies.agents.inference import FrozenNetwork
-from soulsgraph_policies.agents.library import Artifact, SkillCard
+from soulsgraph_policies.agents.inference import FrozenNetwork, Weights
+from soulsgraph_policies.agents.library import WEIGHTS, Artifact, SkillCard, TensorError, read_tensors
 from soulsgraph_policies.agents.projects import LoadedProject, loaded_projects, take_over
 
 if TYPE_CHECKING:
@@ -69,7 +77,6 @@ class WinRateRow(Setting):
 
 
 _PHASE_1, _PHASE_2 = "iudex-phase1", "iudex-phase2"
-
 TABLE_1 = (
     WinRateRow(_PHASE_1, _PHASE_1, "mid", ("heal_attack", "dodge"), "heal-attack random, dodge random", "a", 0.0),
     WinRateRow(_PHASE_1, _PHASE_1, "mid", ("heal_attack",), "heal-attack random, dodge trained", "a", 4.0),
@@ -82,13 +89,13 @@ TABLE_1 = (
         _PHASE_2, _PHASE_2, "mid", (), "dodge and heal-attack fine-tuned", "b", 52.0, adapted=("dodge", "heal_attack")
     ),
 )
-
-
 #: Seed of the evaluation episodes unless asked otherwise: the same for every row and every run.
 EVALUATION_SEED = 1_000_000
 #: Lanes played at once: more gain nothing, the simulator and the networks are compiled.
 LANES = 256
 _EVALUATION_STREAM = 20
+#: Called with the number of episodes that ended since its last call.
+OnFinished = Callable[[int], None]
 
 
 def check_evaluation(seed: int, episodes: int) -> None:
@@ -107,17 +114,10 @@ def evaluation_seeds(seed: int, episodes: int) -> Seeds:
     return episode_seeds(int(derive_seeds(seed, _EVALUATION_STREAM)[0]), 0, np.arange(episodes))
 
 
-def play(
-    agent: Agent, seeds: Seeds, on_finished: OnFinished | None = None, *, keep_decisions: bool = False
-) -> Episodes:
-    """Play one episode for each of `seeds` (n,) in the simulator and return them in the order of the seeds."""
-    rollout = agent.rollout(make_game(lanes=min(LANES, len(seeds))))
-    return rollout.play(seeds, on_finished, keep_decisions=keep_decisions)
-
-
-def play_variants(agent: Agent, seeds: Seeds, variants: int) -> Episodes:
-    """Play each of an agent's variants on the same `seeds` (n,), all in one batch; return them in this order."""
-    return agent.rollout(make_game(lanes=variants * len(seeds))).play(np.tile(seeds, variants))
+def episode_means(episodes: Episodes, rows: slice = slice(None)) -> dict[str, float]:
+    """Return means over some of the episodes by the names that a run's curves have for them; lengths in decisions."""
+    columns = {"return": "returns", "length": "lengths", "seconds": "seconds", "win_rate": "won"}
+    return {name: float(getattr(episodes, column)[rows].mean()) for name, column in columns.items()}
 
 
 def was_trained_on(run: RunFolder, scenario: str, skills: Sequence[str] | None = None) -> bool:
@@ -186,6 +186,78 @@ def make_agent(run: RunFolder, setting: Setting) -> Agent:
     return Agent(scenario, skills, networks, dict.fromkeys(setting.ablated, "random"))
 
 
+def play(
+    agent: Agent, seeds: Seeds, on_finished: OnFinished | None = None, *, keep_decisions: bool = False
+) -> Episodes:
+    """Play one episode for each of `seeds` (n,) in the simulator and return them in the order of the seeds."""
+    rollout = agent.rollout(make_game(lanes=min(LANES, len(seeds))))
+    return rollout.play(seeds, on_finished, keep_decisions=keep_decisions)
+
+
+def play_variants(agent: Agent, seeds: Seeds, variants: int) -> Episodes:
+    """Play each of an agent's variants on the same `seeds` (n,), all in one batch; return them in this order."""
+    return agent.rollout(make_game(lanes=variants * len(seeds))).play(np.tile(seeds, variants))
+
+
+@dataclass(frozen=True)
+class PlayedGame:
+    """How one game ran: its timing, episodes that were lost and played again, animations that no data file names."""
+
+    timing: CycleReport
+    replays: int
+    unknown_animations: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return asdict(self) | {"timing": self.timing.to_dict()}
+
+    def __str__(self) -> str:
+        unknown = ", ".join(f"{name} ({ticks} ticks)" for name, ticks in self.unknown_animations.items())
+        return f"{self.timing}\n{self.replays} episodes lost and played again; unknown animations: {unknown or 'none'}"
+
+
+def play_in_games(
+    agent: Agent,
+    seeds: Seeds,
+    games: Sequence[GameSettings],
+    on_finished: OnFinished | None = None,
+    rollout: Callable[[Game, GameSettings], Rollout] | None = None,
+) -> tuple[Episodes, tuple[PlayedGame, ...]]:
+    """Play one episode per seed on the games, a thread each; return the episodes in seed order, and how each game ran.
+
+    `rollout` makes the rollout of each game, by default the agent's own.
+
+    Raises:
+        GameError: if a game cannot be reached or reset, and the other games stop; if two games share a screen.
+    """
+    check_games(games)
+    # Play a tick of the simulator, so that no compilation delays a running fight.
+    agent.rollout(make_game()).play(np.zeros(1, np.uint64), most_ticks=1)
+    stop, lock = threading.Event(), threading.Lock()
+
+    def finished(count: int) -> None:
+        with lock:
+            if on_finished:
+                on_finished(count)
+
+    def play_share(share: Seeds, settings: GameSettings) -> tuple[Episodes, PlayedGame]:
+        with closing(open_live_game(settings, stoppable(stop))) as game:
+            rolled = agent.rollout(game) if rollout is None else rollout(game, settings)
+            episodes = rolled.play(share, finished)
+            return episodes, PlayedGame(game.report(), rolled.replays, game.unknown_animations())
+
+    shares = [share for share in np.array_split(seeds, len(games)) if len(share)]
+    with ThreadPoolExecutor(len(shares)) as pool:
+        playing = [pool.submit(play_share, share, settings) for share, settings in zip(shares, games, strict=False)]
+        try:
+            for future in as_completed(playing):
+                future.result()
+        finally:
+            stop.set()
+    parts, reports = zip(*(future.result() for future in playing), strict=True)
+    return Episodes.join(parts), reports
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """One setting as it was evaluated: what played, and how every episode ended.
@@ -211,9 +283,8 @@ class Evaluation:
     @property
     def means(self) -> dict[str, float]:
         """Means over the episodes: of returns, lengths in decisions, and seconds of game time."""
-        played = self.episodes
-        means = played.returns.mean(), played.lengths.mean(), played.seconds.mean()
-        return dict(zip(("mean_return", "mean_length", "mean_seconds"), map(float, means), strict=True))
+        means = episode_means(self.episodes)
+        return {f"mean_{name}": means[name] for name in ("return", "length", "seconds")}
 
     def lines(self) -> tuple[str, ...]:
         """Return what was evaluated, as lines for a reader."""
@@ -296,11 +367,11 @@ def evaluate(
         played, reports = play_in_games(agent, seeds, place, on_finished)
         origin["played_in"] = f"{len(place)} real-time game{'s' * (len(place) > 1)}"
         return Evaluation(origin, terms, origins, played, reports)
-    found = _play_in_fleet(run, setting, agent, episodes, seed, place, on_finished)
-    origin |= {"seed": None, "played_in": ", ".join(game.title for game in found.games)}
-    origin |= {"asked": episodes, "lost": found.lost}
-    by_game = {"game": found.names, "lane": found.episodes.lanes.tolist()}
-    return Evaluation(origin, terms, by_game, found.episodes, found.games)
+    fleet = _play_in_fleet(run, setting, agent, episodes, seed, place, on_finished)
+    origin |= {"seed": None, "played_in": ", ".join(game.title for game in fleet.games)}
+    origin |= {"asked": episodes, "lost": fleet.lost}
+    by_game = {"game": fleet.names, "lane": fleet.episodes.lanes.tolist()}
+    return Evaluation(origin, terms, by_game, fleet.episodes, fleet.games)
 
 
 def _play_in_fleet(
@@ -423,3 +494,178 @@ def win_rate(row: WinRateRow, episodes: Episodes, plan: Plan) -> WinRate:
     """Return an evaluated row for the table; the paper's figure stands beside it on the paper's scenario only."""
     papers = row.paper_percent if plan.scenario == TABLE_1[0].scenario else None
     return WinRate.of(episodes.won, row.label, papers)
+
+
+#: Decisions between two checkpoints, and episodes each is played for (Figures 2 and 3).
+CHECKPOINT_INTERVAL = 1_000
+EPISODES = 5
+#: The same evaluation episodes for every checkpoint of every run.
+CURVE_SEED = 1_000_003
+_BATCH = 20
+#: Stands between a skill's name and that of a weight, for skills that learn beside the last one.
+_BESIDE = "/"
+_PREFIX = "step-"
+
+
+class CurvePoint(NamedTuple):
+    """One checkpoint on its learning curve: metrics by the names that a run's curves have for them.
+
+    `low` and `high` are the ends of the 95 % t interval of the mean return over episodes.
+    """
+
+    step: int
+    metrics: dict[str, float]
+
+
+#: Weights of some steps.
+Checkpoints = Sequence[tuple[int, Weights]]
+
+
+def evaluate_checkpoints(agent: Agent, clip: float, checkpoints: Checkpoints) -> list[CurvePoint]:
+    """Play every checkpoint (step, weights) greedily, all in one batch of lanes.
+
+    The weights are those of the agent's last skill and of any that learned beside it (`checkpoint_weights`); `clip`
+    bounds what their networks see.
+    """
+    learned = [weights_by_skill(agent.skills[-1].name, weights) for _, weights in checkpoints]
+    agent = with_variants(agent, clip, learned)
+    played = play_variants(agent, evaluation_seeds(CURVE_SEED, EPISODES), len(checkpoints))
+    points = []
+    for index, (step, _) in enumerate(checkpoints):
+        rows = slice(index * EPISODES, (index + 1) * EPISODES)
+        low, high = mean_interval(played.returns[rows])
+        means = episode_means(played, rows)
+        points.append(CurvePoint(step, {"return": means["return"], "low": low, "high": high, **means}))
+    return points
+
+
+def with_variants(agent: Agent, clip: float, learned: Sequence[Mapping[str, Weights]]) -> Agent:
+    """Return the agent in several variants, each with weights of its own of the skills that learned."""
+    networks = {
+        skill.name: [FrozenNetwork.of(skill, agent.scenario, weights[skill.name], clip) for weights in learned]
+        for skill in agent.skills
+        if skill.name in learned[0]
+    }
+    return agent.playing(networks)
+
+
+def checkpoint_weights(weights: Mapping[str, Weights]) -> Weights:
+    """Return the weights of all skills that learn, the last one's under their own names."""
+    *beside, last = weights
+    named = {f"{skill}{_BESIDE}{name}": values for skill in beside for name, values in weights[skill].items()}
+    return {**weights[last], **named}
+
+
+def weights_by_skill(last: str, weights: Weights) -> dict[str, Weights]:
+    """Return a checkpoint's weights (`checkpoint_weights`) by the skill that they are of; `last` learned last."""
+    found: dict[str, Weights] = {}
+    for name, values in weights.items():
+        skill, _, plain = name.rpartition(_BESIDE)
+        found.setdefault(skill or last, {})[plain] = values
+    return found
+
+
+class CurveEvaluator:
+    """Keep a stage's checkpoints on disk and evaluate them, by a `worker` while training goes on.
+
+    A stage that is itself one of many tasks evaluates them in its own process, as the other cores are busy.
+    Pass the steps whose points are known to `take_up`: a resumed stage evaluates only the others.
+    """
+
+    def __init__(self, folder: Path, agent: Agent, clip: float, worker: WorkerProcess | None = None) -> None:
+        self._folder, self._agent, self._clip, self._worker = folder, agent, clip, worker
+        self._waiting: list[tuple[int, Weights]] = []
+        if worker is not None:
+            worker.forget()
+        #: Batches that the worker has not answered yet.
+        self._running: list[Checkpoints] = []
+        self._ready: list[CurvePoint] = []
+
+    def take_up(self, known: set[int], reached: int) -> None:
+        """Continue from a stage's checkpoints on disk: delete those beyond `reached`, evaluate those not yet `known`.
+
+        Raises:
+            SoulsGraphError: if one is damaged.
+        """
+        for step, path in checkpoint_files(self._folder).items():
+            if step > reached:
+                path.unlink()
+            elif step not in known:
+                self._waiting.append((step, load_checkpoint(path)))
+
+    def add(self, step: int, weights: Weights) -> None:
+        """Keep a checkpoint, and evaluate it once a batch is full and the one before is done.
+
+        Raises:
+            WriteError: if the folder cannot be written.
+        """
+        kept = {name: np.array(values) for name, values in weights.items()}
+        save_checkpoint(self._folder, step, kept)
+        self._waiting.append((step, kept))
+        if self._worker is not None:
+            self._worker.start()
+        if len(self._waiting) >= _BATCH and not self._running:
+            self._submit()
+
+    def collect(self) -> list[CurvePoint]:
+        """Return the points that are ready, without waiting."""
+        if self._worker is not None and self._running and self._worker.answered:
+            self._receive(self._worker)
+        points, self._ready = self._ready, []
+        return points
+
+    def finish(self) -> list[CurvePoint]:
+        """Wait for every outstanding point and return them."""
+        if self._waiting:
+            self._submit()
+        while self._worker is not None and self._running:
+            self._receive(self._worker)
+        return self.collect()
+
+    def _submit(self) -> None:
+        checkpoints, self._waiting = self._waiting, []
+        if self._worker is None:
+            self._ready += evaluate_checkpoints(self._agent, self._clip, checkpoints)
+        else:
+            self._worker.submit(evaluate_checkpoints, self._agent, self._clip, checkpoints)
+            self._running.append(checkpoints)
+
+    def _receive(self, worker: WorkerProcess) -> None:
+        try:
+            self._ready += worker.result()
+            del self._running[0]
+        except WorkerLostError:
+            for checkpoints in self._running:
+                self._ready += evaluate_checkpoints(self._agent, self._clip, checkpoints)
+            self._running = []
+
+
+def checkpoint_files(folder: Path) -> dict[int, Path]:
+    """Return the files of a stage's checkpoints by their step, in order; none where the folder is missing."""
+    return {int(path.stem.removeprefix(_PREFIX)): path for path in sorted(folder.glob(f"{_PREFIX}*.safetensors"))}
+
+
+def save_checkpoint(folder: Path, step: int, weights: Weights) -> None:
+    """Write the checkpoint of a step.
+
+    Raises:
+        WriteError: if the folder cannot be written.
+    """
+    with whole_file(folder / f"{_PREFIX}{step:09d}.safetensors") as temporary:
+        temporary.write_bytes(save(dict(weights)))
+
+
+def load_checkpoint(path: Path) -> Weights:
+    """Read one checkpoint.
+
+    Raises:
+        SoulsGraphError: if it is damaged or cannot be read.
+    """
+    try:
+        with reading(path):
+            weights: Weights = read_tensors(path.read_bytes(), WEIGHTS)
+    except (FileNotFoundError, TensorError) as error:
+        raise SoulsGraphError(
+            f"{path}: expected the weights of a checkpoint, found: {error}; remove it: its point leaves the curve."
+        ) from error
+    return weights

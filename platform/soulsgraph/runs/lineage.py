@@ -14,8 +14,17 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from soulsgraph.runs.identity import KEY, Key, expect_fight, how_it_learns, marked, read_key, short, unmarked
-from soulsgraph.runs.plan import Stage, check_range, scenario_digest
+from soulsgraph.runs.plan import (
+    Key,
+    Stage,
+    check_range,
+    expect_fight,
+    how_it_learns,
+    marked,
+    scenario_digest,
+    short,
+    unmarked,
+)
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, UnknownNameError
@@ -271,8 +280,8 @@ def upstream_versions(run: RunFolder, stage: Stage) -> dict[str, int]:
 
 def frozen_versions(run: RunFolder, stage: Stage) -> dict[str, int]:
     """Return the version of each skill that plays in a stage without learning; raises as `upstream_versions`."""
-    found = {name: number for part in stage.parts for name, number in upstream_versions(run, part).items()}
-    return {name: number for name, number in found.items() if name not in stage.skills}
+    versions = {name: number for part in stage.parts for name, number in upstream_versions(run, part).items()}
+    return {name: number for name, number in versions.items() if name not in stage.skills}
 
 
 def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | None = None) -> int:
@@ -461,7 +470,7 @@ def stage_key(run: RunFolder, stage: Stage) -> Key:
         LibraryError: if a skill upstream was never trained, or a version that is continued is missing.
     """
     frozen = frozen_versions(run, stage)
-    values: dict[str, object] = {f"version of {name}": found for name, found in _digests(run, frozen).items()}
+    values: dict[str, object] = {f"version of {name}": digest for name, digest in _digests(run, frozen).items()}
     for part in stage.parts:
         own = _own_values(run, part)
         own["parent"] = run.library.card(part.skill, part.parent).digest if part.parent else ""
@@ -494,7 +503,7 @@ def is_of_stage(run: RunFolder, stage: Stage, folder: Path) -> bool:
     Raises:
         SoulsGraphError: as `stage_key`, or if what says it is damaged.
     """
-    differing = stage_key(run, stage).differing(read_key(folder / KEY))
+    differing = stage_key(run, stage).differing(Key.read(folder / Key.FILE))
     return all(name.startswith("budget of") for name in differing)
 
 

@@ -1,21 +1,25 @@
 """The plan of a whole run: one frozen description, saved beside its results, run here or on a cluster.
 
-`run_folder` reads the one on disk and compares it with another.
+`run_folder` reads the one on disk and compares it with another. A name, a path or a budget alone identifies nothing
+that was made by a plan. A `Key` holds all that determines a thing which is found again (a stage, a version, an arm, a
+result), as plain values by name. It is kept beside what it is of, or read from it, and compared with the key of what is
+asked for.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
-from soulsgraph_envs.core.config import Between, check_fields, files_of, find, present_names, read_data, to_json
+from soulsgraph_envs.core import config
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, shown
-from soulsgraph_envs.core.files import slug
+from soulsgraph_envs.core.files import slug, write_json
 from soulsgraph_envs.core.scenario import load_player, load_scenario, supported_controls
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions, budget_of, make_skill
@@ -34,7 +38,6 @@ CLONING_MARGIN = 0.8
 CLONING_EXPLORATION = 0.5
 #: The present names of presets in folders that were begun before the names changed: they go on as they began.
 RENAMED_PRESETS = {"best": "best-1"}
-
 _STAGE_STREAM = 10
 
 
@@ -107,18 +110,18 @@ class Plan:
     """paper: one lane, as the paper; fast: 32 lanes at the same ratio of updates to decisions; best: fast with what
     pays in the same budget; best-1: best before it took half the updates; pqn: no replay and no target network;
     extended: best-1 with more to observe than the paper's Table 2 has."""
-    seed: Annotated[int, Between(0, 2**31 - 1)] = 0
+    seed: Annotated[int, config.Between(0, 2**31 - 1)] = 0
     """Seed of everything random: on one kind of processor the same seed gives the same weights."""
-    scale: Annotated[float, Between(LEAST_SCALE, 1e3)] = 1.0
+    scale: Annotated[float, config.Between(LEAST_SCALE, 1e3)] = 1.0
     """Multiplies every skill's budget (in decisions of the skill)."""
-    lanes: Annotated[int, Between(1, 65_536)] | None = None
+    lanes: Annotated[int, config.Between(1, 65_536)] | None = None
     """Fights beside each other in an env runner; the preset's number if not given."""
-    env_runners: Annotated[int, Between(0, 1000)] = 0
+    env_runners: Annotated[int, config.Between(0, 1000)] = 0
     """Remote env runners, on nodes that offer the resource game_pc; 0 samples in this process."""
     synchronous: bool = False
     """Wait for every env runner and take their decisions in the order of the runners: the same run then leads to the
     same weights, and a slow runner holds up the others. By default whichever has answered is learned from."""
-    episodes: Annotated[int, Between(1, 1_000_000)] = 400
+    episodes: Annotated[int, config.Between(1, 1_000_000)] = 400
     """Evaluation episodes for each row of the table."""
     graph: str = "paper"
     """Skill graph to train: paper, end-to-end for the baseline, or one of a project, as PROJECT/GRAPH."""
@@ -128,8 +131,8 @@ class Plan:
     """Reward weights and options as given; `options` are those that the preset observes with."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        object.__setattr__(self, "overrides", present_names(self.overrides))
+        config.check_fields(self)
+        object.__setattr__(self, "overrides", config.present_names(self.overrides))
         object.__setattr__(self, "scenario", lasting_name(self.scenario))
         load_scenario(self.scenario)
         find_graph(self.graph)
@@ -283,6 +286,16 @@ def check_controls(graph: SkillGraph, scenario: str) -> None:
             )
 
 
+def check_range(name: str, value: float, low: float, high: float) -> None:
+    """Refuse a number out of its range.
+
+    Raises:
+        SoulsGraphError: naming the option, the range and the value.
+    """
+    if not low <= value <= high:
+        raise SoulsGraphError(f"{name}: expected a value from {low:g} to {high:g}, found {shown(value)}.")
+
+
 def scenario_digest(name: str) -> str:
     """Return a digest of everything that the files of a fight say: its scenario, player and bosses.
 
@@ -295,12 +308,12 @@ def scenario_digest(name: str) -> str:
     if known is not None and _states(known.files) == known.states:
         return known.digest
     scenario = load_scenario(name)
-    fight = read_data("scenario", find("scenario", name))
+    fight = config.read_data("scenario", config.find("scenario", name))
     for owner, key in ((fight, "boss"), (fight, "player"), (fight.get("transition", {}), "boss")):
         owner.pop(key, None)
     parts = [("player", scenario.player), *(("boss", phase.boss) for phase in scenario.phases())]
-    said = [fight, *(read_data(kind, find(kind, part)) for kind, part in parts)]
-    digest = sha256(to_json(said, sort_keys=True, default=str).encode()).hexdigest()
+    said = [fight, *(config.read_data(kind, config.find(kind, part)) for kind, part in parts)]
+    digest = digest_of(said)
     _remember(name, digest, [file for kind, part in (("scenario", name), *parts) for file in _files(kind, part)])
     return digest
 
@@ -319,7 +332,7 @@ _SETTLED_NS = 2 * 10**9
 
 
 def _files(kind: str, name: str) -> list[Path]:
-    return files_of(kind, find(kind, name))
+    return config.files_of(kind, config.find(kind, name))
 
 
 def _states(files: Sequence[Path]) -> list[tuple[int, ...]]:
@@ -337,11 +350,138 @@ def _remember(name: str, digest: str, files: Sequence[Path]) -> None:
         _DIGESTS[name] = _FightDigest(digest, [*files], states)
 
 
-def check_range(name: str, value: float, low: float, high: float) -> None:
-    """Refuse a number out of its range.
+#: Digits of a digest in names.
+_DIGITS = 8
+#: A scenario whose files say something else by now, and the fight that it was.
+_MARKED = re.compile(rf"(.+)#([0-9a-f]{{{_DIGITS}}})")
+
+
+def short(digest: str) -> str:
+    """Return a digest as names have it."""
+    return digest[:_DIGITS]
+
+
+def marked(scenario: str, fight: str) -> str:
+    """Return a scenario with the fight that it was, as it is called where its files say something else by now."""
+    return f"{scenario}#{short(fight)}"
+
+
+def unmarked(name: str) -> tuple[str, str]:
+    """Return a scenario, and the first digits of the fight that it was; empty where it is what its files say."""
+    match = _MARKED.fullmatch(name)
+    return (match[1], match[2]) if match else (name, "")
+
+
+def fight_label(scenario: str) -> str:
+    """Return a scenario as names of files have it: with a digest where it is a file of one's own.
 
     Raises:
-        SoulsGraphError: naming the option, the range and the value.
+        SoulsGraphError: if its file is missing or damaged.
     """
-    if not low <= value <= high:
-        raise SoulsGraphError(f"{name}: expected a value from {low:g} to {high:g}, found {shown(value)}.")
+    name, digits = unmarked(scenario)
+    if name.endswith(".toml"):
+        digits = digits or short(scenario_digest(name))
+    return f"{slug(name)}-{digits}" if digits else slug(name)
+
+
+def expect_fight(scenario: str, fight: str, of: str) -> None:
+    """Refuse a scenario that became another fight since a thing was begun in it.
+
+    Raises:
+        SoulsGraphError: naming the scenario, the thing and both fights.
+    """
+    if (present := scenario_digest(scenario)) != fight:
+        remedy = "restore it" if scenario.endswith(".toml") else "use the version of soulsgraph that it was begun with"
+        raise SoulsGraphError(
+            f"{scenario}: expected the fight that {of} was begun with ({short(fight)}), found that it changed "
+            f"({short(present)}); {remedy}, or begin anew under another name."
+        )
+
+
+#: Options that came after digests of how a skill learns, by the value that learns as before they came: with it an
+#: option does not count, and the digest stays what it was.
+_CAME_LATER: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class Key:
+    """Plain values by name that together determine a thing; None where nobody recorded one."""
+
+    #: Its file in the folder of what it is of, where it lies there.
+    FILE: ClassVar[str] = "key.json"
+    values: Mapping[str, Any]
+
+    def differing(self, found: Key) -> tuple[str, ...]:
+        """Return what is known of both and differs; what only the found one names came after this version."""
+        other = found.values
+        known = [name for name, value in self.values.items() if value is not None and other.get(name) is not None]
+        return tuple(name for name in known if _plain(self.values[name]) != _plain(other[name]))
+
+    def unknown(self, found: Key) -> tuple[str, ...]:
+        """Return what the found one does not say."""
+        return tuple(name for name in self.values if found.values.get(name) is None)
+
+    @classmethod
+    def read(cls, file: Path) -> Key:
+        """Return the key that a file holds; an empty one where there is none.
+
+        Raises:
+            DataError: if it is damaged.
+        """
+        if not file.exists():
+            return cls({})
+        where = config.Where(file, remedy="remove the file, and what it is the key of, to begin anew")
+        return cls(config.read_value(Mapping[str, Any], config.read_file(where), where))
+
+    def write(self, file: Path) -> None:
+        """Write the key of what is to come; raises WriteError."""
+        write_json(file, dict(self.values))
+
+    @property
+    def digest(self) -> str:
+        """A digest of all of it."""
+        return digest_of(dict(self.values))
+
+
+def _plain(value: object) -> object:
+    """Return a value as a file has it: a tuple is a list there."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def in_words(names: tuple[str, ...]) -> str:
+    """Return names of a key's values as a sentence has them."""
+    return ", ".join(name.replace("_", " ") for name in names)
+
+
+def digest_of(values: object) -> str:
+    """Return the SHA-256 of plain values."""
+    return sha256(config.to_json(values, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def plan_values(plan: Plan) -> dict[str, Any]:
+    """Return a plan as values of a key, each option by itself: one that comes later is then missing in older keys."""
+    table = config.canonical(config.to_table(plan))
+    for name, value in table.pop("options").items():
+        parts = value if isinstance(value, Mapping) else {"": value}
+        table |= {f"options {name} {part}".strip(): one for part, one in parts.items()}
+    return {f"{name} of the plan": "none" if value is None else value for name, value in table.items()}
+
+
+def how_it_learns(plan: Plan, stage: Stage) -> str:
+    """Return a digest of all that a skill learns by but its budget: hyperparameters, rewards, observations, lanes."""
+    method, numbers = plan.method, asdict(plan.hyperparameters(stage))
+    # A replay holds a part of the budget.
+    del numbers["budget"], numbers["buffer_size"]
+    lanes = plan.lanes or method.lanes
+    learning = [_counted(numbers), _counted(config.to_table(plan.options)), lanes, method.steps_per_round]
+    return digest_of(config.canonical(learning))
+
+
+def _counted(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _counted(value) if isinstance(value, Mapping) else value
+        for name, value in options.items()
+        if name not in _CAME_LATER or value != _CAME_LATER[name]
+    }

@@ -19,10 +19,19 @@ from soulsgraph.results.seeds import Rows, SeedsTable, frame_of, paired_differen
 from soulsgraph.results.statistics import Interval, WinRate, mean_interval
 from soulsgraph.results.tables import cells_table, finite, write_results
 from soulsgraph.runs.evaluate import Setting, evaluate
-from soulsgraph.runs.identity import Key, expect_fight, fight_label, plan_values, short
 from soulsgraph.runs.lineage import adaptation_stages, branch, cards_of, cards_trained_on, chain_fights, check_target
-from soulsgraph.runs.plan import LEAST_SCALE, Plan, Stage, check_range, scenario_digest
-from soulsgraph.runs.progress import TensorBoardWriter
+from soulsgraph.runs.plan import (
+    LEAST_SCALE,
+    Key,
+    Plan,
+    Stage,
+    check_range,
+    expect_fight,
+    fight_label,
+    plan_values,
+    scenario_digest,
+    short,
+)
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace, train_stages
 from soulsgraph.transfer import TransferOptions
@@ -141,8 +150,8 @@ def recover(
     for arm in arms:
         console.print(f"arm: {arm.label}", highlight=False)
         folder, stages = _begin(run, target, after, arm)
-        with folder.locked(), TensorBoardWriter(folder.tensorboard, folder.plan.skill_graph.order) as board:
-            cards = train_stages(make_place(folder, board=board), stages, console)
+        with folder.locked(), make_place(folder) as workplace:
+            cards = train_stages(workplace, stages, console)
         steps = sum(card.training.steps for card in cards)
         expect_fight(target.scenario, fight, f"this recovery of {run.path}")
         rows.append(arm_row(arm.label, arm.skills, steps, _evaluated(folder, target.scenario, target), before))

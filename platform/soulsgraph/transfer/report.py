@@ -20,12 +20,10 @@ from scipy import stats
 from soulsgraph.results.seeds import Rows, SeedsTable, frame_of, share, summary
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import cells_table, write_results, write_rows
-from soulsgraph.runs.evaluate import evaluation_seeds, load_artifacts, load_networks, was_trained_on
-from soulsgraph.runs.identity import Key, fight_label, in_words
+from soulsgraph.runs.evaluate import OnFinished, evaluation_seeds, load_artifacts, load_networks, was_trained_on
 from soulsgraph.runs.lineage import expect_present
-from soulsgraph.runs.plan import scenario_digest
+from soulsgraph.runs.plan import Key, fight_label, in_words, scenario_digest
 from soulsgraph.runs.progress import Display, stage_progress
-from soulsgraph.runs.real_time import OnFinished
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer import Question, rule
 from soulsgraph_envs.combat.loop import Exploration, SeededDraw

@@ -20,9 +20,15 @@ from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import cells_table, write_results
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
-from soulsgraph.runs.curves import checkpoint_files, load_checkpoint, weights_by_skill, with_variants
-from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting
-from soulsgraph.runs.identity import KEY, read_key
+from soulsgraph.runs.evaluate import (
+    EVALUATION_SEED,
+    Setting,
+    checkpoint_files,
+    load_checkpoint,
+    weights_by_skill,
+    with_variants,
+)
+from soulsgraph.runs.plan import Key
 from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer.recovery import scratch_arm
@@ -271,7 +277,7 @@ def _points(run: RunFolder, cards: Sequence[SkillCard]) -> dict[int, dict[str, W
     """
     stage, end = lineage.stage_of(run, cards), sum(card.training.steps for card in cards)
     complete, folder = len(cards) >= len(cards[-1].training.jointly), lineage.curve_folder(run, stage)
-    own = complete and not lineage.made_key(run, cards).differing(read_key(folder / KEY))
+    own = complete and not lineage.made_key(run, cards).differing(Key.read(folder / Key.FILE))
     files = checkpoint_files(folder) if own else {}
     points = {step: weights_by_skill(stage.skill, load_checkpoint(path)) for step, path in files.items() if step < end}
     return points | {end: {card.skill: run.library.load(card.skill, card.version).playing for card in cards}}

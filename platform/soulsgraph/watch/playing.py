@@ -29,7 +29,7 @@ from soulsgraph_envs.simulator.render import render
 from soulsgraph_envs.simulator.scene import Scene
 
 if TYPE_CHECKING:
-    from soulsgraph.recordings.writing import Appearance, FightWriter
+    from soulsgraph.recordings.recording import Appearance, FightWriter
 
 BAND_HEIGHT = 100
 _ROWS, _NAME_SIZE, _KEY_SIZE = 2, 11, 13
@@ -251,8 +251,8 @@ class Recorder:
         """
         # Imported here, as below: to play without a recording needs nothing of it.
         from soulsgraph.recordings.files import free_path
-        from soulsgraph.recordings.header import SIMULATOR, Identity, make_header
-        from soulsgraph.recordings.writing import FightWriter
+        from soulsgraph.recordings.format import SIMULATOR, Identity, make_header
+        from soulsgraph.recordings.recording import FightWriter
 
         # Two windows may record into one folder at the same moment.
         fight = f"play-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}-{number}"
@@ -263,7 +263,7 @@ class Recorder:
 
 def _appearance(game: Simulator) -> Appearance:
     """Return what a recording has of the simulator beside its raw values."""
-    from soulsgraph.recordings.writing import Appearance
+    from soulsgraph.recordings.recording import Appearance
 
     return Appearance.simulated(game)
 

@@ -17,8 +17,15 @@ import numpy as np
 from PIL import Image
 
 from soulsgraph.runs import lineage
-from soulsgraph.runs.curves import checkpoint_files, load_checkpoint, weights_by_skill
-from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, source_of
+from soulsgraph.runs.evaluate import (
+    Setting,
+    checkpoint_files,
+    evaluation_seeds,
+    load_checkpoint,
+    make_agent,
+    source_of,
+    weights_by_skill,
+)
 from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.rollout import Flags, Floats, Integers, Outcome, outcome_of

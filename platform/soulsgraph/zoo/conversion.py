@@ -278,7 +278,7 @@ def imported_artifact(run: RunFolder, stage: Stage, file: Path, statistics: Path
         SoulsGraphError: if a file is missing, too large or damaged, or does not fit the skill.
     """
     # Imported here: it loads Ray and torch, which ONNX files need not wait for.
-    from soulsgraph.runs.stage_setup import StageSetup, trained_artifact
+    from soulsgraph.runs.train import StageSetup, trained_artifact
 
     setup = StageSetup(run, stage)
     skill = setup.skills[-1]

@@ -11,17 +11,17 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from rich.console import Console
 
-from soulsgraph.recordings.header import run_name
+from soulsgraph.recordings.format import run_name
 from soulsgraph.results.figures import INK, save_figure, styled
 from soulsgraph.results.origin import describe_origin, source_commit
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import markdown_table, render
 from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting, evaluate, source_of
 from soulsgraph.runs.lineage import branch, finished_versions
-from soulsgraph.runs.progress import Display, TensorBoardWriter
+from soulsgraph.runs.progress import Display
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.runs.train import Workplace, train_stages
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.zoo import AGENTS, open_agent, open_run, plan_of
 from soulsgraph.zoo import card as cards
 from soulsgraph_clusters.sessions.session import Session
@@ -56,9 +56,8 @@ class AgentBuilder:
         run = self._run(name)
         with run.locked():
             origin = _origin(run)
-            with TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order) as board:
-                place = Workplace(run, self.session, board, self.display, worker=self.worker)
-                train_stages(place, run.plan.stages(), self.console)
+            with Workplace(run, self.session, self.display, worker=self.worker) as workplace:
+                train_stages(workplace, run.plan.stages(), self.console)
             card = cards.make_card(name, run, origin, self.episodes)
             self._publish(run, card)
         return card

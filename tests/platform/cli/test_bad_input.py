@@ -13,7 +13,7 @@ import pytest
 
 from soulsgraph.cli import main, options
 from soulsgraph.results.tables import GrowingTable, write_rows
-from soulsgraph.runs.curves import CurveEvaluator
+from soulsgraph.runs.evaluate import CurveEvaluator
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.core import scenario as catalogue

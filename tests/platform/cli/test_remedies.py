@@ -18,8 +18,7 @@ from soulsgraph.paper.records import load_reproductions
 from soulsgraph.paper.study import DESCRIPTION
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import OutputConsole, WinRateTable, read_rows
-from soulsgraph.runs.curves import load_checkpoint
-from soulsgraph.runs.evaluate import allowed_rows
+from soulsgraph.runs.evaluate import allowed_rows, load_checkpoint
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.core.config import Where, read_file

@@ -12,9 +12,8 @@ from fakes.clusters import LocalCluster, over
 from fakes.waiting import until
 from soulsgraph.cli import supervise as command
 from soulsgraph.runs import supervision
-from soulsgraph.runs.attempts import AttemptEnd
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.supervision import end_orphan
+from soulsgraph.runs.supervision import AttemptEnd, end_orphan
 from soulsgraph_clusters.sessions.local_ray import free_port
 
 pytestmark = pytest.mark.slow

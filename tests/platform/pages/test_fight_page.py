@@ -20,10 +20,8 @@ from fakes.runs import pretend_run
 from fakes.waiting import until
 from soulsgraph.pages.fight_page import LONGER_S, Search, largest_falls, last_decision, write_fight_page
 from soulsgraph.recordings.files import Recording, read_recording
-from soulsgraph.recordings.header import Identity, make_header
-from soulsgraph.recordings.recording import Fighter, record
-from soulsgraph.recordings.schema import READINGS
-from soulsgraph.recordings.writing import Appearance, FightWriter
+from soulsgraph.recordings.format import READINGS, Identity, make_header
+from soulsgraph.recordings.recording import Appearance, Fighter, FightWriter, record
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder

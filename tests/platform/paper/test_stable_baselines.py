@@ -9,13 +9,12 @@ import pytest
 from soulsgraph.paper.stable_baselines import build_model, export, train_with_stable_baselines
 from soulsgraph.paper.study import Study
 from soulsgraph.results.tables import read_rows
-from soulsgraph.runs.curves import checkpoint_files, evaluate_checkpoints, load_checkpoint
-from soulsgraph.runs.evaluate import evaluate_rows
+from soulsgraph.runs.evaluate import checkpoint_files, evaluate_checkpoints, evaluate_rows, load_checkpoint
 from soulsgraph.runs.lineage import adaptation_stages
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.stage_setup import StageSetup
+from soulsgraph.runs.train import StageSetup
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 from soulsgraph_envs.skills import SKILL_NAMES

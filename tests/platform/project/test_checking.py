@@ -5,7 +5,7 @@ import pytest
 from fakes.runs import pretend_run
 from soulsgraph.project.checking import SMOKE_DECISIONS, smoke, validate
 from soulsgraph.runs.plan import Plan
-from soulsgraph.runs.stage_setup import StageSetup
+from soulsgraph.runs.train import StageSetup
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.agents.projects import ProjectError, load_project

@@ -9,7 +9,7 @@ from rich.console import Console
 from fakes.runs import pretend_run
 from soulsgraph.project.comparing import Comparison
 from soulsgraph.runs.plan import Plan
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.files import write_json
 

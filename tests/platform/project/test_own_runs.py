@@ -12,8 +12,8 @@ from soulsgraph.runs.evaluate import Setting, allowed_rows, evaluate_rows, make_
 from soulsgraph.runs.lineage import check_target, finished_versions, made_key, stage_key
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.stage_setup import StageSetup, check_elsewhere
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.train import StageSetup, check_elsewhere
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario

@@ -11,14 +11,13 @@ from soulsgraph.paper.seed_job import train_by
 from soulsgraph.recordings import cloning as recorded
 from soulsgraph.recordings.cloning import clone_fights, read_shown
 from soulsgraph.recordings.files import read_recording, recording_files
-from soulsgraph.recordings.header import SIMULATOR, Identity, make_header
-from soulsgraph.recordings.recording import Fighter, record
-from soulsgraph.recordings.writing import FightWriter
+from soulsgraph.recordings.format import SIMULATOR, Identity, make_header
+from soulsgraph.recordings.recording import Fighter, FightWriter, record
 from soulsgraph.runs.evaluate import Setting, evaluate, evaluation_seeds
 from soulsgraph.runs.lineage import branch, cards_of, finished_versions, own_stage, own_stages, predecessors, stage_of
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.stage_setup import StageSetup, kept_demonstrations
+from soulsgraph.runs.train import StageSetup, kept_demonstrations
 from soulsgraph.watch.watching import AgentSource
 from soulsgraph.zoo import AGENTS, copy_agent
 from soulsgraph_clusters.sessions.session import Session

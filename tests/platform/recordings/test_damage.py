@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from soulsgraph.recordings import files
 from soulsgraph.recordings.check import check_file, find_recordings
 from soulsgraph.recordings.files import RecordingError, read_header, read_recording, recording_files
+from soulsgraph.recordings.format import DIGEST_KEY, HEADER_KEY
 from soulsgraph.recordings.recording import Fighter, record
-from soulsgraph.recordings.schema import DIGEST_KEY, HEADER_KEY
 from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph_envs.core.errors import SoulsGraphError
 

@@ -11,8 +11,8 @@ import pytest
 
 from soulsgraph.recordings.export import export_minari, export_rllib, read_episodes
 from soulsgraph.recordings.files import RecordingError, read_recording, recording_files
-from soulsgraph.recordings.header import Identity, make_header
-from soulsgraph.recordings.writing import FightWriter
+from soulsgraph.recordings.format import Identity, make_header
+from soulsgraph.recordings.recording import FightWriter
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import WriteError
 from soulsgraph_envs.core.scenario import load_scenario

@@ -42,8 +42,8 @@ def test_a_fight_in_a_game_is_recorded_as_it_was_read(tmp_path: Path, monkeypatc
         return raw
 
     monkeypatch.setattr(table.game, "step", kept)
-    monkeypatch.setattr("soulsgraph.runs.real_time.check_games", lambda games: None)
-    monkeypatch.setattr("soulsgraph.runs.real_time.open_live_game", lambda settings, clock: table.game)
+    monkeypatch.setattr("soulsgraph.runs.evaluate.check_games", lambda games: None)
+    monkeypatch.setattr("soulsgraph.runs.evaluate.open_live_game", lambda settings, clock: table.game)
     (report,) = record_in_games(random_fighter(), evaluation_seeds(4, 1), tmp_path, (GameSettings(),))
     assert report.replays == 0
     (path,) = recording_files(tmp_path)

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from soulsgraph.recordings import files
 from soulsgraph.recordings.check import check_file
-from soulsgraph.recordings.files import read_header, read_recording, recording_files
+from soulsgraph.recordings.files import PagesError, check_pages, read_header, read_recording, recording_files
+from soulsgraph.recordings.format import DIGEST_KEY, HEADER_KEY, PART, schema_of
 from soulsgraph.recordings.recording import Fighter, record
-from soulsgraph.recordings.schema import DIGEST_KEY, HEADER_KEY, PART, PagesError, check_pages, schema_of
 from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph_envs.core.errors import SoulsGraphError
 

@@ -17,8 +17,8 @@ import pytest
 
 from soulsgraph.recordings.export import export_rllib, read_episodes
 from soulsgraph.recordings.files import Recording, RecordingError, read_header, read_recording, recording_files
+from soulsgraph.recordings.format import columns
 from soulsgraph.recordings.recording import Fighter, record
-from soulsgraph.recordings.schema import columns
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds
 from soulsgraph.zoo import open_run
 

@@ -10,7 +10,7 @@ import pytest
 
 from soulsgraph.recordings.check import check_file
 from soulsgraph.recordings.files import Recording, RecordingError, read_header, read_recording, recording_files
-from soulsgraph.recordings.header import run_name
+from soulsgraph.recordings.format import run_name
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds
 from soulsgraph.zoo import open_agent

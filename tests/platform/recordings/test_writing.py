@@ -15,10 +15,8 @@ from hypothesis.extra import numpy as hnp
 
 from soulsgraph.recordings.check import check_file
 from soulsgraph.recordings.files import RecordingError, read_recording
-from soulsgraph.recordings.header import Header, Identity, make_header
-from soulsgraph.recordings.recording import seen_in
-from soulsgraph.recordings.schema import columns
-from soulsgraph.recordings.writing import Appearance, FightWriter
+from soulsgraph.recordings.format import Header, Identity, columns, make_header
+from soulsgraph.recordings.recording import Appearance, FightWriter, seen_in
 from soulsgraph_envs.combat.rollout import Outcome
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import HitWindow, load_scenario

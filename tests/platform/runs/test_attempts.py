@@ -8,8 +8,7 @@ import pytest
 from fakes.jobs import JobsInMemory
 from fakes.waiting import until
 from soulsgraph.cli import supervise as command
-from soulsgraph.runs.attempts import AttemptEnd, Jobs, SupervisedCommand
-from soulsgraph.runs.supervision import INTERRUPTED, UNAVAILABLE, describe_process
+from soulsgraph.runs.supervision import INTERRUPTED, UNAVAILABLE, AttemptEnd, Jobs, SupervisedCommand, describe_process
 from soulsgraph_clusters.sessions.head import ClusterAwayError
 from soulsgraph_clusters.sessions.jobs import FOLDER, SUPERVISOR, JobServer
 from soulsgraph_clusters.sessions.local_ray import free_port

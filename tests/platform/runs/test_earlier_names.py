@@ -8,10 +8,8 @@ import pytest
 
 from soulsgraph.cli.studies import study_values
 from soulsgraph.paper.study import Study
-from soulsgraph.runs.identity import digest_of, how_it_learns, plan_values
 from soulsgraph.runs.lineage import finished_versions, own_stage
-from soulsgraph.runs.plan import Plan
-from soulsgraph.runs.progress import TensorBoardWriter
+from soulsgraph.runs.plan import Plan, digest_of, how_it_learns, plan_values
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace, train_stage
 from soulsgraph.zoo.card import Digests
@@ -48,11 +46,8 @@ def test_a_run_begun_by_earlier_names_is_found_again_and_goes_on(tmp_path):
     assert finished_versions(run, own_stage(run, "camera"))
 
     before = SkillLibrary(RUN / "library", run.plan.skill_graph).card("lock_on", 1)
-    with (
-        connect("local", num_cpus=1) as session,
-        TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order) as board,
-    ):
-        (card,) = train_stage(Workplace(run, session, board, "silent"), own_stage(run, "lock_on"))
+    with connect("local", num_cpus=1) as session, Workplace(run, session, "silent") as workplace:
+        (card,) = train_stage(workplace, own_stage(run, "lock_on"))
     assert (card.digest, card.training.learning) == (before.digest, before.training.learning)
 
 

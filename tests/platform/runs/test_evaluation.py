@@ -17,7 +17,7 @@ from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import Setting, evaluate, evaluate_rows, evaluation_seeds
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.fleet.protocol.settings import load_fleet
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.games.link import GameSettings
@@ -87,8 +87,8 @@ def test_evaluate_shows_what_it_evaluated_on_whole_lines(run, tmp_path, monkeypa
 
 
 def test_an_evaluation_in_a_game_says_so(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("soulsgraph.runs.real_time.check_games", lambda games: None)
-    monkeypatch.setattr("soulsgraph.runs.real_time.open_live_game", lambda settings, clock: FakeTable().game)
+    monkeypatch.setattr("soulsgraph.runs.evaluate.check_games", lambda games: None)
+    monkeypatch.setattr("soulsgraph.runs.evaluate.open_live_game", lambda settings, clock: FakeTable().game)
     randomize = ("camera", "lock_on", "movement", "dodge", "heal_attack")
     setting = Setting("iudex-phase1", "iudex-phase1", None, randomize)
     evaluate(run, setting, 1, 4, (GameSettings(),)).save(tmp_path)

@@ -1,6 +1,7 @@
 """What is already there: whatever is found again is of the same fight, versions and learner, or not taken."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from io import StringIO
 
@@ -12,9 +13,7 @@ from fakes.runs import pretend_run, pretend_training
 from soulsgraph import zoo
 from soulsgraph.pages.run_report import ReportedRun
 from soulsgraph.paper.study import REFERENCES, ReproductionFolder, SeedJob, Study
-from soulsgraph.runs.curves import save_checkpoint
-from soulsgraph.runs.evaluate import Setting, evaluate, source_of, table_key
-from soulsgraph.runs.identity import KEY, Key, how_it_learns, read_key, short, write_key
+from soulsgraph.runs.evaluate import Setting, evaluate, save_checkpoint, source_of, table_key
 from soulsgraph.runs.lineage import (
     adaptation_stages,
     branch,
@@ -31,11 +30,9 @@ from soulsgraph.runs.lineage import (
     unrecorded,
     version_in_play,
 )
-from soulsgraph.runs.plan import Plan, check_learns, scenario_digest
-from soulsgraph.runs.progress import TensorBoardWriter
+from soulsgraph.runs.plan import Key, Plan, check_learns, how_it_learns, scenario_digest, short
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
-from soulsgraph.runs.stage_setup import StageSetup
-from soulsgraph.runs.train import Workplace, _take_up, train_stages
+from soulsgraph.runs.train import StageSetup, Workplace, _take_up, train_stages
 from soulsgraph.transfer import Question, recovery, report, retention
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -121,10 +118,10 @@ def test_no_stage_takes_what_another_one_left(run, fight, tmp_path, change):
     assert finished_versions(run, first) == [card]
     assert finished_versions(run, adaptation_stages(run, fight, DODGE, after=HOME)[0]) == [card], "the same again"
     save_checkpoint(curve_folder(run, first), 100, {"weight": np.ones(2)})
-    write_key(curve_folder(run, first) / KEY, key)
+    key.write(curve_folder(run, first) / Key.FILE)
     checkpoint = run.checkpoints(first.checkpoint_name) / "step-000000100"
     checkpoint.mkdir(parents=True)
-    write_key(run.stage_key(first.checkpoint_name), key)
+    key.write(run.stage_key(first.checkpoint_name))
 
     run, scenario = change(run, fight, tmp_path)
     (stage,) = adaptation_stages(run, scenario, DODGE, after=HOME)
@@ -135,7 +132,7 @@ def test_no_stage_takes_what_another_one_left(run, fight, tmp_path, change):
     assert checkpoint.exists() == (stage.checkpoint_name != first.checkpoint_name)
     left = [*curve_folder(run, stage).glob("*.safetensors")]
     assert not left, "nor its learning curve"
-    assert read_key(run.stage_key(stage.checkpoint_name)) == Key(dict(stage_key(run, stage).values))
+    assert Key.read(run.stage_key(stage.checkpoint_name)) == Key(dict(stage_key(run, stage).values))
 
 
 def test_a_checkpoint_of_the_same_stage_is_gone_on_from(run, fight, monkeypatch):
@@ -227,7 +224,7 @@ def test_a_fight_that_changes_while_a_recovery_runs_ends_it(run, fight, tmp_path
     with pytest.raises(
         SoulsGraphError, match=r"boss\.toml: expected the fight that this recovery of .* was begun with"
     ):
-        recovery.recover(run, target, [recovery.Arm("dodge", DODGE)], lambda folder, board: folder, Console(quiet=True))
+        recovery.recover(run, target, [recovery.Arm("dodge", DODGE)], nullcontext, Console(quiet=True))
     assert not (run.path / "results").exists()
 
 
@@ -312,10 +309,10 @@ def test_a_learning_curve_is_that_of_the_version_it_is_shown_for(run):
     folder = curve_folder(run, stage_of(run, [card]))
     save_checkpoint(folder, 100, run.library.load("dodge", 1).playing)
     assert [*retention._points(run, [card])] == [100, 800], "an earlier version kept no key"
-    write_key(folder / KEY, stage_key(run, run.plan.stage("dodge")))
+    stage_key(run, run.plan.stage("dodge")).write(folder / Key.FILE)
     assert [*retention._points(run, [card])] == [100, 800]
     other = replanned(run, overrides={"learning_rate": 0.01})
-    write_key(folder / KEY, stage_key(other, other.plan.stage("dodge")))
+    stage_key(other, other.plan.stage("dodge")).write(folder / Key.FILE)
     assert [*retention._points(run, [card])] == [800]
 
 
@@ -323,8 +320,8 @@ def test_a_version_that_does_not_say_how_it_was_trained_is_taken_and_says_so(tmp
     run = zoo.copy_agent("iudex-phase1-best-0", tmp_path / "run")
     assert {unrecorded(run, card) for card in cards_of(run)} == {("learning",)}, "its plan says the fight"
     console = Console(record=True, width=200, file=StringIO())
-    with TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order) as board:
-        cards = train_stages(Workplace(run, Session(local=True), board, "silent"), own_stages(run), console)
+    with Workplace(run, Session(local=True), "silent") as workplace:
+        cards = train_stages(workplace, own_stages(run), console)
     assert [card.version for card in cards] == [1] * len(SKILL_NAMES)
     assert console.export_text().count("already trained, v1 (its learning was not recorded: taken for the same)") == 5
     assert not any(unrecorded(run, card) for card in pretend_training(run, adaptation_stages(run, THIRD, DODGE)))
@@ -336,10 +333,9 @@ def test_a_run_is_not_gone_on_with_in_another_version_of_its_own_fight(run):
     changed = RunFolder.open(run.path)
     assert evaluate(changed, Setting(HOME, HOME), 1).episodes.won.shape == (1,), "but it plays"
     stages = (replace(own_stages(changed)[0], budget=300),)
-    with TensorBoardWriter(changed.tensorboard, SKILL_NAMES) as board:
-        place = Workplace(changed, Session(local=True), board, "silent")
-        with pytest.raises(SoulsGraphError, match=rf"^{HOME}: expected the fight that .* begun with \(00000000\)"):
-            train_stages(place, stages, Console(quiet=True))
+    refused = pytest.raises(SoulsGraphError, match=rf"^{HOME}: expected the fight that .* begun with \(00000000\)")
+    with Workplace(changed, Session(local=True), "silent") as workplace, refused:
+        train_stages(workplace, stages, Console(quiet=True))
 
 
 def test_a_copy_of_an_agent_holds_its_very_versions(tmp_path, refuse):
@@ -453,7 +449,7 @@ def test_a_table_says_how_small_the_budget_was(tmp_path, printed):
 
 
 def test_a_digest_of_how_a_skill_learns_outlives_options_that_come_later():
-    # An option that comes later goes into `_CAME_LATER` of identity.py with the value that learns as before.
+    # An option that comes later goes into `_CAME_LATER` of plan.py with the value that learns as before.
     plan = Plan(scale=0.01)
     assert how_it_learns(plan, plan.stage("dodge")) == PINNED
 
@@ -471,7 +467,7 @@ def test_a_key_stays_the_same_when_values_are_added_later():
 
 def test_a_journal_of_another_stage_is_not_replayed(run):
     stage = run.plan.stage("dodge")
-    write_key(run.stage_key(stage.checkpoint_name), stage_key(run, stage))
+    stage_key(run, stage).write(run.stage_key(stage.checkpoint_name))
     pretend_training(run, [replace(run.plan.stage("movement"), seed=5)])
     with pytest.raises(
         SoulsGraphError, match=r"expected the journal of dodge .* found one of another version of movement"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from soulsgraph.runs.plan import Plan, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.stage_setup import StageSetup
+from soulsgraph.runs.train import StageSetup
 from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions, budget_of, make_skill

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from fakes.clusters import command_of, over
 from fakes.waiting import until
-from soulsgraph.runs import precompile as module
-from soulsgraph.runs.precompile import precompile
+from soulsgraph.runs import workers as module
+from soulsgraph.runs.workers import precompile
 
 _LISTENING = """
 import sys
@@ -40,7 +40,7 @@ sampler = task.sampler(make_game(1), 1)
 sampler.set_networks(task.networks(random_weights(task)))
 print("played", len(sampler.sample(50).transitions))
 """
-_PLAYING = "from rich.console import Console; from soulsgraph.runs.precompile import *; precompile_playing(Console())"
+_PLAYING = "from rich.console import Console; from soulsgraph.runs.workers import *; precompile_playing(Console())"
 
 
 def _run(arguments, folder):
@@ -58,7 +58,7 @@ def test_a_game_pc_then_a_run_compile_nothing_after_it_and_a_second_time_there_i
     assert played == "played 1\n"
     # A run's part is all of that and more; it is compiled on top.
     assert {*module._PLAYING} <= {part for parts in module._PARTS for part in parts}
-    first, second = (_run(["-m", "soulsgraph.runs.precompile"], cache) for _ in range(2))
+    first, second = (_run(["-m", "soulsgraph.runs.workers"], cache) for _ in range(2))
     assert first.startswith("compiling fights and training for this processor, once")
     assert "100%" in first
     assert second == ""
@@ -106,7 +106,7 @@ def test_it_compiles_again_for_another_processor_and_after_a_change(stamp, monke
 
 def test_two_kinds_of_processor_on_one_installation_compile_once_each(tmp_path):
     code = (
-        "import os; from rich.console import Console; from soulsgraph.runs import precompile as module;"
+        "import os; from rich.console import Console; from soulsgraph.runs import workers as module;"
         "module._PARTS = ((os.getpid,),); module.precompile(Console())"
     )
     said = []
@@ -126,7 +126,7 @@ def _programs_of(pid):
 def test_an_interrupt_ends_it_and_leaves_no_process(tmp_path):
     code = (
         "import os, pathlib, signal;"
-        "from rich.console import Console; from soulsgraph.runs import precompile as module;"
+        "from rich.console import Console; from soulsgraph.runs import workers as module;"
         f"module._stamp = lambda: pathlib.Path({str(tmp_path / 'stamp')!r});"
         "module._PARTS = ((os.getpid, signal.pause),);"
         # A job in the background of a shell ignores it.

@@ -24,10 +24,10 @@ COMMAND = (sys.executable, "-c", "from soulsgraph.cli import main; main()")
 _INTERRUPTED = """
 import os
 import signal
-from soulsgraph.runs import curves
+from soulsgraph.runs import evaluate
 from soulsgraph.cli import main
 
-save = curves.save_checkpoint
+save = evaluate.save_checkpoint
 
 
 def save_and_interrupt(folder, *rest):
@@ -36,7 +36,7 @@ def save_and_interrupt(folder, *rest):
         os.kill(os.getpid(), signal.SIGINT)
 
 
-curves.save_checkpoint = save_and_interrupt
+evaluate.save_checkpoint = save_and_interrupt
 main()
 """
 INTERRUPTED_IN_DODGE = (sys.executable, "-c", _INTERRUPTED)

@@ -7,7 +7,7 @@ from fakes.fleet_here import random_weights
 from soulsgraph.runs.lineage import own_stage
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.stage_setup import StageSetup
+from soulsgraph.runs.train import StageSetup
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
 from soulsgraph_clusters.fleet.protocol.messages import encode_columns

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load, save
 
 from fakes.runs import pretend_run
-from soulsgraph.runs.curves import load_checkpoint
+from soulsgraph.runs.evaluate import load_checkpoint
 from soulsgraph.runs.plan import Plan
 from soulsgraph_clusters.fleet.protocol.messages import decode_columns, decode_weights
 from soulsgraph_envs.core.errors import SoulsGraphError

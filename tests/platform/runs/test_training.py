@@ -17,8 +17,7 @@ from soulsgraph.runs.lineage import adaptation_stages, finished_versions
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import TensorBoardWriter
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.stage_setup import StageSetup
-from soulsgraph.runs.train import CheckpointClock, Workplace, train_stage
+from soulsgraph.runs.train import CheckpointClock, StageSetup, Workplace, train_stage
 from soulsgraph_clusters.sessions.session import ClusterError, Session, connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.agents.inference import _INVERSE, NETWORK
@@ -45,8 +44,8 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 def _train(run: RunFolder, skill: str, session: Session) -> SkillCard:
-    with TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order) as board:
-        (card,) = train_stage(Workplace(run, session, board, "silent"), run.plan.stage(skill))
+    with Workplace(run, session, "silent") as workplace:
+        (card,) = train_stage(workplace, run.plan.stage(skill))
         return card
 
 
@@ -148,8 +147,8 @@ def test_a_card_tells_the_last_checkpoint_of_the_learning_curve(run, session):
 def test_skills_that_adapt_jointly_become_versions_of_one_another(tmp_path, session):
     run = pretend_run(tmp_path / "run", Plan(scale=0.01))
     (stage,) = adaptation_stages(run, "iudex-phase2", ("dodge", "heal_attack"), 600, jointly=True)
-    with TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order) as board:
-        dodge, heal = train_stage(Workplace(run, session, board, "silent"), stage)
+    with Workplace(run, session, "silent") as workplace:
+        dodge, heal = train_stage(workplace, stage)
     assert [(card.skill, card.version, card.parent, card.training.steps) for card in (dodge, heal)] == [
         ("dodge", 2, 1, 600),
         ("heal_attack", 2, 1, 600),
@@ -171,8 +170,8 @@ def test_skills_that_adapt_jointly_become_versions_of_one_another(tmp_path, sess
     shutil.rmtree(run.path / "library" / "heal_attack" / "v2")  # as if killed between the two saves
     (again,) = adaptation_stages(run, "iudex-phase2", ("dodge", "heal_attack"), 600, jointly=True)
     assert again == stage
-    with TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order) as board:
-        assert train_stage(Workplace(run, session, board, "silent"), again)[0] == dodge
+    with Workplace(run, session, "silent") as workplace:
+        assert train_stage(workplace, again)[0] == dodge
     assert run.library.versions("dodge") == run.library.versions("heal_attack") == [1, 2]
     assert run.library.card("heal_attack", 2).digest == heal.digest
 
@@ -213,8 +212,8 @@ class Killing:
 def test_a_killed_stage_goes_on_in_another_thread_and_no_step_has_two_values_on_the_board(run, session):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    with pytest.raises(Killed), TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order) as board:
-        train_stage(Workplace(run, session, board, "silent", Killing()), run.plan.stage("lock_on"))
+    with pytest.raises(Killed), Workplace(run, session, "silent", Killing()) as workplace:
+        train_stage(workplace, run.plan.stage("lock_on"))
     left = TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order)  # of a process that cannot close it
     left.log("lock_on", 1_000, {"return": -1.0})
     with ThreadPoolExecutor(1) as threads:  # Signals are the main thread's alone.

@@ -13,11 +13,11 @@ import pytest
 
 from fakes.runs import pretend_training
 from fakes.waiting import until
-from soulsgraph.runs.curves import CurveEvaluator
+from soulsgraph.runs.evaluate import CurveEvaluator
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.stage_setup import StageSetup
-from soulsgraph.runs.worker_process import WorkerLostError, WorkerProcess
+from soulsgraph.runs.train import StageSetup
+from soulsgraph.runs.workers import WorkerLostError, WorkerProcess
 
 
 def test_it_answers_in_order_and_raises_what_was_raised():
@@ -38,7 +38,7 @@ def test_it_answers_in_order_and_raises_what_was_raised():
 
 def test_an_interrupt_from_the_keyboard_reaches_the_other_process_alone():
     code = (
-        "import os, signal; from soulsgraph.runs.worker_process import WorkerProcess;"
+        "import os, signal; from soulsgraph.runs.workers import WorkerProcess;"
         "signal.signal(signal.SIGINT, lambda *_: None); worker = WorkerProcess(); worker.start();"
         "os.killpg(0, signal.SIGINT);"  # as a terminal does: while the worker loads
         "worker.submit(divmod, 7, 2); print(worker.result()); worker.close()"
@@ -82,7 +82,7 @@ def raise_no_memory(*_, **__):
 
 def test_it_ends_with_the_process_that_started_it():
     code = (
-        "import os, time; from soulsgraph.runs.worker_process import WorkerProcess; worker = WorkerProcess();"
+        "import os, time; from soulsgraph.runs.workers import WorkerProcess; worker = WorkerProcess();"
         "worker.submit(os.getpid); print(worker.result(), flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as owner:
@@ -93,7 +93,7 @@ def test_it_ends_with_the_process_that_started_it():
 
 def test_it_loads_neither_torch_nor_ray():
     with WorkerProcess() as worker:
-        for module in ("soulsgraph.runs.curves", "torch", "ray"):
+        for module in ("soulsgraph.runs.evaluate", "torch", "ray"):
             worker.submit(eval, f"{module!r} in __import__('sys').modules")
         assert [worker.result() for _ in range(3)] == [True, False, False]
 

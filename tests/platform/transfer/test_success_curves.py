@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from fakes.runs import pretend_run, pretend_training
-from soulsgraph.runs.curves import checkpoint_files, checkpoint_weights, save_checkpoint
-from soulsgraph.runs.evaluate import Setting, evaluate
+from soulsgraph.runs.evaluate import Setting, checkpoint_files, checkpoint_weights, evaluate, save_checkpoint
 from soulsgraph.runs.lineage import adaptation_stages, cards_by_stage, domain_cards, stage_of
 from soulsgraph.runs.plan import Plan
 from soulsgraph.transfer.recovery import SCRATCH, arm_path

@@ -14,8 +14,7 @@ from PIL import Image
 
 from fakes.programs import read_video
 from fakes.runs import pretend_run, pretend_training
-from soulsgraph.runs.curves import checkpoint_weights, save_checkpoint
-from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, play
+from soulsgraph.runs.evaluate import Setting, checkpoint_weights, evaluation_seeds, make_agent, play, save_checkpoint
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.watch import watching

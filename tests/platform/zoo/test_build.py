@@ -8,7 +8,7 @@ from rich.console import Console
 from soulsgraph import zoo
 from soulsgraph.runs.evaluate import check_library
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
-from soulsgraph.runs.worker_process import WorkerProcess
+from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.zoo.card import Digests, EvaluationScore, TrainingOrigin, read_card
 from soulsgraph.zoo.maintenance import AgentBuilder
 from soulsgraph_clusters.sessions.session import Session

@@ -16,7 +16,7 @@ from soulsgraph.runs.evaluate import Setting, evaluate, make_agent
 from soulsgraph.runs.lineage import finished_versions
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.stage_setup import StageSetup
+from soulsgraph.runs.train import StageSetup
 from soulsgraph.zoo import copy_agent
 from soulsgraph.zoo.conversion import import_stable_baselines
 from soulsgraph_clusters.fleet.gateway.runner import FleetStage

@@ -12,8 +12,7 @@ import yaml
 from fakes.runs import pretend_run
 from soulsgraph import zoo
 from soulsgraph.paper.study import evaluation_seed
-from soulsgraph.runs.curves import CURVE_SEED
-from soulsgraph.runs.evaluate import EVALUATION_SEED, check_library, evaluation_seeds
+from soulsgraph.runs.evaluate import CURVE_SEED, EVALUATION_SEED, check_library, evaluation_seeds
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.zoo.card import (

@@ -50,7 +50,7 @@ _logger = logging.getLogger("soulsgraph")
 class RealTimeDQN(SkillDQN):
     """Train from what games in real time played: `_fetch` brings it.
 
-    A round is the shortest run of whole chunks that brings a module `decisions_per_round` decisions, or all that its
+    A round is the shortest run of whole chunks that brings a module `steps_per_round` decisions, or all that its
     budget lacks. What is left of a budget's last chunk, and what comes after it, is surplus.
     """
 
@@ -105,7 +105,7 @@ class RealTimeDQN(SkillDQN):
         """Take the next round's chunks; none while it is not complete."""
         counts = dict.fromkeys(self.training, 0)
         needed = {
-            name: min(self.config.decisions_per_round, one.hyperparameters.budget - one.decisions)
+            name: min(self.config.steps_per_round, one.hyperparameters.budget - one.decisions)
             for name, one in self.training.items()
         }
         for place, (chunk, _) in enumerate(self._fetched):

@@ -12,7 +12,7 @@ from fakes.waiting import until
 from soulsgraph.runs.lineage import own_stage
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.stage_setup import StageSetup
+from soulsgraph.runs.train import StageSetup
 from soulsgraph_clusters.fleet.actor import host
 from soulsgraph_clusters.fleet.actor.local_game import PlayReport, read_message, write_message
 from soulsgraph_clusters.fleet.actor.spool import AFTER_FIGHT, AT_ONCE, pause, resume

@@ -1,0 +1,381 @@
+"""What a recording holds: a header of the fight as a whole, and its columns, a row a tick.
+
+The header says the scenario, source, player, skills, result and origin. Names, types, units and meaning of columns are
+in the file's schema too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pyarrow as pa
+
+from soulsgraph.results.origin import describe_run
+from soulsgraph.runs.plan import scenario_digest
+from soulsgraph_envs.combat.rollout import Outcome
+from soulsgraph_envs.core.config import Between
+from soulsgraph_envs.core.extras import installed_version
+from soulsgraph_envs.core.scenario import Arena, Scenario, load_boss, load_player
+from soulsgraph_envs.core.state import Control, Raw
+from soulsgraph_envs.skills import Skill, SkillOptions
+from soulsgraph_policies.agents.projects import ProjectDigest
+
+FORMAT, FORMAT_VERSION = "soulsgraph fight", 1
+#: Where a fight comes from: skills in the simulator or in a running game, a fleet's journal, or a person.
+Origins = Literal["simulator", "game", "fleet", "person"]
+#: The driver of a simulated fight, the only one that can be played again bit for bit.
+SIMULATOR = "simulator"
+#: What decided for a skill; "training" is a network that learned meanwhile, and drew some of its actions.
+Player = Literal["network", "training", "script", "random"]
+#: A comparison of graphs keeps its runs as GRAPH/seed-N.
+_SEED_FOLDER = re.compile(r"seed-[0-9]+")
+_NO_LIMIT = Between(0.0, 1e9)
+_Count = Annotated[int, Between(0, 10**9)]
+_Points = Annotated[float, _NO_LIMIT]
+#: HP as read, in points.
+_Level = Annotated[float, Between(-1e9, 1e9)]
+
+
+@dataclass(frozen=True)
+class PlayedSkill:
+    """A skill that took part: what decided for it, and the names of what it observes, may do and is rewarded for.
+
+    `version` and `digest` are those of the network that played, -1 and empty for anything else; of a skill in training
+    the version counts the weights that were sent. `valued` is whether the file has its Q-values.
+    """
+
+    name: str
+    player: Player
+    version: int
+    digest: str
+    valued: bool
+    observation: Sequence[str]
+    actions: Sequence[str]
+    terms: Sequence[str]
+
+    @classmethod
+    def of(cls, skill: Skill, player: Player, version: int = -1, digest: str = "") -> PlayedSkill:
+        """Return a skill for which a player decides; with networks their Q-values are in the file."""
+        names = skill.observation.names, tuple(action.name for action in skill.actions), skill.reward.names
+        return cls(skill.name, player, version, digest, player == "network", *names)
+
+
+@dataclass(frozen=True)
+class PhaseGround:
+    """What a picture of one phase needs of its boss."""
+
+    phase: Annotated[int, Between(0, 127)]
+    boss: str
+    radius_m: _Points
+    status: str
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a picture and the end of a fight need of its scenario, so that neither needs the scenario's files.
+
+    `boss_hp` are the points at which the boss began and below which it is beaten.
+    """
+
+    arena: Arena
+    player_radius_m: _Points
+    view_rad: _Points
+    lock_range_m: _Points
+    refill: bool
+    death_hp_ratio: Annotated[float, Between(0.0, 1e3)]
+    boss_hp: Annotated[tuple[float, float], Between(-1e9, 1e9)]
+    boss_hp_full: Annotated[float, Between(1e-3, 1e9)]
+    flasks: _Count
+    phases: tuple[PhaseGround, ...]
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Ground:
+        """Return what a scenario's data say."""
+        player = load_player(scenario.player)
+        bosses = [load_boss(phase.boss) for phase in scenario.phases()]
+        return cls(
+            arena=scenario.arena,
+            player_radius_m=player.body.radius_m,
+            view_rad=player.camera.lock_view_rad,
+            lock_range_m=player.camera.lock_range_m,
+            refill=scenario.refill,
+            death_hp_ratio=scenario.death_hp_ratio,
+            boss_hp=scenario.boss_hp,
+            boss_hp_full=scenario.boss_hp_full,
+            flasks=scenario.flasks,
+            phases=tuple(PhaseGround(boss.phase, boss.name, boss.radius_m, boss.status.name) for boss in bosses),
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a fight ended. HP in points; levels, damage and flasks are None where the readings do not say.
+
+    Damage is what was lost from tick to tick, so that a blow and a drink in the same tick count together. `steps`
+    counts the rows before the last: ticks, or decisions where the source keeps nothing else.
+    """
+
+    outcome: Outcome = "cut"
+    steps: _Count = 0
+    ticks: _Count = 0
+    seconds: _Points = 0.0
+    boss_hp: _Level | None = None
+    player_hp: _Level | None = None
+    damage_dealt: _Points | None = None
+    damage_taken: _Points | None = None
+    flasks_used: _Count | None = None
+
+
+@dataclass(frozen=True)
+class RecordingOrigin:
+    """With what a fight was recorded, and when (UTC, ISO 8601)."""
+
+    soulsgraph: str
+    commit: str | None
+    processor: str
+    created: str
+
+    @classmethod
+    def now(cls) -> RecordingOrigin:
+        """Return the origin of what is recorded here and now."""
+        return cls(installed_version(), *_machine(), datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+@cache
+def _machine() -> tuple[str | None, str]:
+    """Return the commit and the kind of processor, as an agent's card names it."""
+    run = describe_run()
+    kind = f"{run['machine'].get('processor', 'unknown')}, vectors of {run['vector_bits']} bits"
+    return run["commit"], kind
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a recording says of its fight: JSON in the file's own metadata.
+
+    `fight` is its identity, the file's name without its ending. `seed` is the seed of the episode in decimal digits,
+    empty where there is none. `driver` is the simulator, or that of the running game; empty where it is not known.
+    `project` is whose skills played, where they are not all the paper's.
+    """
+
+    format: str
+    format_version: int
+    fight: str
+    scenario: str
+    scenario_digest: str
+    start: str
+    source: Origins
+    driver: str
+    player: str
+    seed: str
+    tick_s: Annotated[float, Between(1e-3, 10.0)]
+    options: SkillOptions
+    skills: Sequence[PlayedSkill]
+    ground: Ground
+    origin: RecordingOrigin
+    result: Result = field(default_factory=Result)
+    project: ProjectDigest | None = None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it can be played again from its seed and controls."""
+        return self.driver == SIMULATOR and bool(self.seed)
+
+
+def run_name(folder: Path) -> str:
+    """Return the name of a run as a player: its folder's, with the one above it where that is only a seed's."""
+    path = folder.resolve()
+    name = f"{path.parent.name}-{path.name}" if _SEED_FOLDER.fullmatch(path.name) else path.name
+    return name.lstrip(".-") or "run"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who fought where; `scenario` is the name or path by which it was loaded."""
+
+    fight: str
+    scenario: str
+    source: Origins
+    driver: str
+    player: str
+    seed: int | None = None
+
+
+def make_header(
+    identity: Identity,
+    scenario: Scenario,
+    skills: Sequence[PlayedSkill] = (),
+    options: SkillOptions | None = None,
+    tick_s: float = 0.1,
+    project: ProjectDigest | None = None,
+) -> Header:
+    """Return the header of a fight that begins now; for many alike, make one and replace `fight`, `seed` and `origin`.
+
+    Raises:
+        SoulsGraphError: if a file of the scenario is missing or damaged.
+    """
+    return Header(
+        **vars(identity) | {"seed": "" if identity.seed is None else str(identity.seed)},
+        format=FORMAT,
+        format_version=FORMAT_VERSION,
+        scenario_digest=scenario_digest(identity.scenario),
+        start=scenario.start,
+        tick_s=tick_s,
+        options=options or SkillOptions(),
+        skills=tuple(skills),
+        ground=Ground.of(scenario),
+        origin=RecordingOrigin.now(),
+        project=project,
+    )
+
+
+#: Key of the header among the file's metadata, and of the digest over header and columns.
+HEADER_KEY, DIGEST_KEY = b"soulsgraph_fight", b"soulsgraph_digest"
+_UNIT, _MEANING = b"unit", b"description"
+
+
+def _struct(**fields: pa.DataType) -> pa.DataType:
+    """Return a type of named values, none of which may be missing, nor the whole in a list."""
+    return pa.struct([pa.field(name, kind, nullable=False) for name, kind in fields.items()])
+
+
+def _list_of(kind: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("element", kind, nullable=False))
+
+
+#: A share of an animation's length, from 0 to 1.
+PART = _struct(first=pa.float64(), last=pa.float64())
+#: A sector in front of the boss that a blow strikes.
+AREA = _struct(
+    reach_m=pa.float64(), half_arc_rad=pa.float64(), offset_m=pa.float64(), winding_up=pa.float64(), open=pa.bool_()
+)
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """One column: its name, Arrow type, unit, and what it means."""
+
+    name: str
+    type: pa.DataType
+    unit: str
+    meaning: str
+    nullable: bool = True
+
+    @property
+    def field(self) -> pa.Field:
+        """The column as a field of an Arrow schema."""
+        metadata = {_UNIT: self.unit.encode(), _MEANING: self.meaning.encode()}
+        return pa.field(self.name, self.type, self.nullable, metadata)
+
+
+_WHO = {"PLAYER": "the player", "BOSS": "the boss", "CAMERA": "the camera"}
+
+
+def _reading(raw: Raw) -> ColumnType:
+    """Return the column of a raw value."""
+    name = raw.name.lower()
+    who, _, what = raw.name.partition("_")
+    if raw == Raw.LOCKED:
+        return ColumnType(name, pa.bool_(), "", "whether the camera is locked on the boss")
+    if raw == Raw.FLASKS:
+        return ColumnType(name, pa.int16(), "flasks", "flasks left")
+    if raw in (Raw.PLAYER_ANIMATION, Raw.BOSS_ANIMATION):
+        return ColumnType(name, pa.int32(), "", f"id of {_WHO[who]}'s animation, as the skills see it")
+    if what in ("X", "Y", "Z"):
+        if who == "CAMERA":
+            return ColumnType(name, pa.float64(), "", f"{what.lower()} of the direction in which the camera looks")
+        return ColumnType(f"{name}_m", pa.float64(), "m", f"place of {_WHO[who]}, {what.lower()} (z is up)")
+    if what == "ANGLE":
+        return ColumnType(f"{name}_rad", pa.float64(), "rad", f"heading of {_WHO[who]}, from -pi to pi")
+    if name.endswith("_s"):
+        how = "how long it has played" if "TIME" in what else "how long it is"
+        return ColumnType(name, pa.float64(), "s", f"{_WHO[who]}'s animation: {how}")
+    whose = "the player's stamina" if who == "STAMINA" else f"{_WHO[who]}'s HP"
+    return ColumnType(name, pa.float64(), "points", f"{whose}{', full' if name.endswith('max') else ''}")
+
+
+#: The column of every raw value, in the order of `Raw`.
+READINGS: Mapping[Raw, ColumnType] = {raw: _reading(raw) for raw in Raw}
+#: The column of every control.
+CONTROLS: Mapping[Control, ColumnType] = {
+    control: ColumnType(
+        f"control/{(control.name or '').lower()}",
+        pa.bool_(),
+        "",
+        f"whether {(control.name or '').lower()} is held or pressed in this tick",
+    )
+    for control in Control
+    if control
+}
+#: Constant in a file, so that many files can be grouped.
+KEYS = (
+    ColumnType("fight", pa.string(), "", "identity of the fight", nullable=False),
+    ColumnType("scenario", pa.string(), "", "scenario that is fought", nullable=False),
+    ColumnType("source", pa.string(), "", "simulator, game, fleet or person", nullable=False),
+    ColumnType("player", pa.string(), "", "who plays: a run, an agent of the zoo, oracle, or a person", nullable=False),
+    ColumnType("outcome", pa.string(), "", "how the fight ends: won, died, time over or cut", nullable=False),
+)
+_TIME = (
+    ColumnType("tick", pa.int32(), "ticks", "control ticks since the fight began", nullable=False),
+    ColumnType("time_s", pa.float64(), "s", "game time since the fight began", nullable=False),
+    ColumnType("last", pa.bool_(), "", "the moment at which the fight ended, in which nothing is done", nullable=False),
+)
+#: What only the simulator knows, and what the data say of an animation.
+SEEN = (
+    ColumnType("player_animation_name", pa.string(), "", "the game's name of the player's animation"),
+    ColumnType("boss_animation_name", pa.string(), "", "the game's name of the boss's animation"),
+    ColumnType("phase", pa.int8(), "", "phase of the boss, from 1"),
+    ColumnType("player_doing", pa.string(), "", "what the player does, in words"),
+    ColumnType("boss_doing", pa.string(), "", "what the boss does, in words"),
+    ColumnType("player_parts", _list_of(PART), "", "invulnerable parts of the player's animation, as shares"),
+    ColumnType("boss_parts", _list_of(PART), "", "hit windows of the boss's animation, as shares"),
+    ColumnType("player_moment", pa.float64(), "", "when a blow lands or a flask heals, as a share; -1 for never"),
+    ColumnType("hit_areas", _list_of(AREA), "", "where the boss strikes now (open), or after its wind-up"),
+    ColumnType("until_hit_s", pa.float64(), "s", "until the next hit window opens; infinite where none comes"),
+    ColumnType("invulnerable", pa.bool_(), "", "whether nothing can hit the player now"),
+    ColumnType("player_change", pa.float64(), "points", "the last change of the player's HP, below 0 for a blow"),
+    ColumnType("player_change_age_s", pa.float64(), "s", "how long ago that was"),
+    ColumnType("boss_change", pa.float64(), "points", "the last change of the boss's HP"),
+    ColumnType("boss_change_age_s", pa.float64(), "s", "how long ago that was"),
+    ColumnType("build_up", pa.float64(), "", "status effect built up, from 0 to 1"),
+)
+#: Every column but those of skills, in order.
+FIGHT_COLUMNS = (*KEYS, *_TIME, *READINGS.values(), *SEEN, *CONTROLS.values())
+#: The columns of texts, none of which belongs to a skill.
+TEXTS = tuple(column.name for column in FIGHT_COLUMNS if column.type == pa.string())
+
+
+def skill_columns(skill: PlayedSkill) -> Iterator[ColumnType]:
+    """Yield the columns of one skill, all named `<skill>/...`."""
+    names, size = ", ".join(skill.observation), len(skill.observation)
+    floats, actions = pa.float32(), ", ".join(skill.actions)
+    of = skill.name
+    yield ColumnType(f"{of}/version", pa.int32(), "", "version of the network that plays; -1 for none", nullable=False)
+    yield ColumnType(f"{of}/decides", pa.bool_(), "", "whether a decision begins with this tick", nullable=False)
+    yield ColumnType(f"{of}/action", pa.int16(), "", f"action under way, -1 for none: {actions}", nullable=False)
+    yield ColumnType(f"{of}/random", pa.bool_(), "", "whether that action was drawn at random; null: not known")
+    yield ColumnType(f"{of}/observation", pa.list_(floats, size), "", f"what it observes: {names}", nullable=False)
+    if skill.valued:
+        values = pa.list_(floats, len(skill.actions))
+        yield ColumnType(f"{of}/values", values, "", f"Q-values of that observation: {actions}", nullable=False)
+    whole = "of the decision that begins here; null where none begins, or none came to its end"
+    yield ColumnType(f"{of}/reward", floats, "", f"reward {whole}")
+    for term in skill.terms:
+        yield ColumnType(f"{of}/term/{term}", floats, "", f"reward term {term} {whole}")
+
+
+def columns(header: Header) -> tuple[ColumnType, ...]:
+    """Return every column of a fight's file, in order."""
+    skills = [column for skill in header.skills for column in skill_columns(skill)]
+    return (*FIGHT_COLUMNS, *skills)
+
+
+def schema_of(header: Header) -> pa.Schema:
+    """Return the Arrow schema of a fight's file, units and meanings in each field's metadata."""
+    return pa.schema([column.field for column in columns(header)])
