@@ -107,16 +107,16 @@ def _cpu_s() -> float:
 
 @dataclass(frozen=True)
 class Asked:
-    """What to install: an interpreter with its version as in `3.13`, the wheel, and a folder for what is made."""
+    """What to install and how: a way, an interpreter with its version as in `3.13`, and the wheel."""
 
+    way: str
     python: Path
     version: str
     wheel: Path
-    folder: Path
 
     def torch(self) -> str:
         """Return the file of torch for this interpreter, which is downloaded where it is not there yet."""
-        folder = self.folder / "torch"
+        folder = _FOLDER / "torch"
         (pin,) = re.findall(r"^torch<=(.+)$", CONSTRAINTS.read_text(encoding="utf-8"), re.MULTILINE)
         pattern = f"torch-{pin}*-cp{self.version.replace('.', '')}-*.whl"
         if not [*folder.glob(pattern)]:
@@ -128,16 +128,21 @@ class Asked:
         """Return uv or pipx: what is on the PATH, or one from PyPI in an environment of its own."""
         if found := shutil.which(name):
             return Path(found)
-        tools = self.folder / "tools" / "bin"
+        tools = _FOLDER / "tools" / "bin"
         if not (tools / name).exists():
             call(sys.executable, "-m", "venv", tools.parent)
             call(tools / "python", "-m", "pip", "install", "--quiet", "uv", "pipx")
         return tools / name
 
+    @property
+    def folder(self) -> Path:
+        """Where its environment is made."""
+        return _FOLDER / f"{self.way}-{self.version}"
+
     def environment(self) -> Path:
         """Make an environment without packages anew, and return its interpreter."""
-        call(self.python, "-m", "venv", "--clear", self.folder / "venv")
-        return self.folder / "venv" / "bin" / "python"
+        call(self.python, "-m", "venv", "--clear", self.folder)
+        return self.folder / "bin" / "python"
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,7 @@ def _by_pip(asked: Asked, *wanted: str | Path) -> Installed:
 def _core(asked: Asked) -> Installed:
     """Install the core, which was downloaded before: from here until a fight is a picture is what a newcomer waits."""
     wanted = ("-c", CONSTRAINTS, asked.wheel)
-    with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
+    with tempfile.TemporaryDirectory(dir=_FOLDER) as folder:
         call(asked.python, "-m", "pip", "download", "--quiet", "--dest", folder, *wanted)
     return _by_pip(asked, *wanted)
 
@@ -174,7 +179,7 @@ def _newest(asked: Asked) -> Installed:
 
 
 def _uv(asked: Asked) -> Installed:
-    uv, folder = asked.tool("uv"), asked.folder / "venv"
+    uv, folder = asked.tool("uv"), asked.folder
     call(uv, "venv", "--quiet", "--clear", "--python", asked.python, folder)
     python = folder / "bin" / "python"
     took = call(uv, "pip", "install", "--quiet", "--python", python, f"{asked.wheel}[train]", asked.torch())
@@ -189,7 +194,7 @@ def _uv_run(asked: Asked) -> Installed:
 
 def _pipx(asked: Asked) -> Installed:
     # Where its environments and its commands lie, in place of the user's own.
-    home = asked.folder / "pipx"
+    home = asked.folder
     shutil.rmtree(home, ignore_errors=True)
     os.environ |= {"PIPX_HOME": str(home), "PIPX_BIN_DIR": str(home / "bin"), "PIPX_MAN_DIR": str(home / "man")}
     took = call(asked.tool("pipx"), "install", "--quiet", "--python", asked.python, asked.wheel)
@@ -292,9 +297,9 @@ WAYS: dict[str, tuple[Callable[[Asked], Installed], _Commands]] = {
 }
 
 
-def take(way: str, asked: Asked, whole: bool) -> dict[str, Any]:
+def take(asked: Asked, whole: bool) -> dict[str, Any]:
     """Install in a way and run its commands, or a whole curriculum for the trainings; return what is kept of it."""
-    install, commands = WAYS[way]
+    install, commands = WAYS[asked.way]
     load = os.getloadavg()[0]
     installed = install(asked)
     with tempfile.TemporaryDirectory() as folder:
@@ -305,7 +310,13 @@ def take(way: str, asked: Asked, whole: bool) -> dict[str, Any]:
     won = {
         one.command: re.findall(r"\d+/\d+", one.printed) for one in calls if re.search("evaluate|--preset", one.command)
     }
-    kept = {"way": way, "python": asked.version, "load_average": round(load, 1), "installed": None, **installed.notes}
+    kept = {
+        "way": asked.way,
+        "python": asked.version,
+        "load_average": round(load, 1),
+        "installed": None,
+        **installed.notes,
+    }
     if installed.took:
         kept["installed"] = {"seconds": round(installed.took.seconds, 1), "cpu_s": round(installed.took.cpu_s, 1)}
     if installed.python:
@@ -328,15 +339,14 @@ def main() -> None:
     if (found := shutil.which(words.python)) is None:
         parser.error(f"expected an interpreter, found none as {words.python}")
     _FOLDER.mkdir(parents=True, exist_ok=True)
-    wheels = _FOLDER / "dist"
-    shutil.rmtree(wheels, ignore_errors=True)
-    call(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, ROOT)
-    (wheel,) = wheels.glob("*.whl")
+    call(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", _FOLDER / "dist", ROOT)
+    (wheel,) = (_FOLDER / "dist").glob("*.whl")
     version = call(found, "-c", "import sys; print('%d.%d' % sys.version_info[:2])").printed.strip()
-    asked = Asked(Path(found), version, wheel, _FOLDER)
     origin = {name: value for name, value in describe_origin().items() if name in ("commit", "machine")}
     for way in words.ways or WAYS:
-        kept = take(way, asked, words.whole)
+        kept = take(Asked(way, Path(found), version, wheel), words.whole)
+        # A training's is gigabytes.
+        shutil.rmtree(_FOLDER / f"{way}-{version}", ignore_errors=True)
         print(kept)
         if words.out:
             write_json(words.out / f"{way}-{kept['python']}.json", {**origin, **kept})
