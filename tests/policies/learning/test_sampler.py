@@ -270,12 +270,12 @@ def test_a_sampler_says_so_when_no_fight_lasts_to_a_decision(monkeypatch):
 
 def test_the_first_of_many_samplers_draws_from_the_streams_that_always_were_its():
     def random():
-        return make_sampler("dodge", 2, seed=2**63 + 5)._collecting[0].random.random(3)
+        return make_sampler("dodge", 2, seed=2**63 + 5)._collecting[0].draw.random.random(3)
 
     np.testing.assert_array_equal(random(), np.random.default_rng([2**63 + 5, 1, 0]).random(3))
     again = make_sampler("dodge", 2, seed=2**63 + 5)
     again.begin_streams(0)
-    np.testing.assert_array_equal(random(), again._collecting[0].random.random(3))
+    np.testing.assert_array_equal(random(), again._collecting[0].draw.random.random(3))
     again.begin_streams(1)
-    assert (random() != again._collecting[0].random.random(3)).all()
+    assert (random() != again._collecting[0].draw.random.random(3)).all()
     assert again.get_state()["episodes"].min() > 10**6
