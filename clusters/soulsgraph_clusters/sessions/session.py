@@ -24,7 +24,7 @@ from ray._private.authentication.authentication_token_setup import _enable_token
 from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
 from ray.exceptions import RayError
 from ray.job_config import JobConfig
-from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 
 from soulsgraph_clusters.sessions.head import ClusterAwayError, ClusterError, check_cluster
 from soulsgraph_clusters.sessions.local_ray import failed_session, local_ray
@@ -53,6 +53,9 @@ class Session:
     """Where Ray runs, or would run if it were needed."""
 
     local: bool
+    #: For how long a stage waits for all the places that it wants, those that nobody offers yet included; 0 waits for
+    #: those alone that are offered.
+    places_within_s: float = 0.0
     #: Nodes whose packages were found to be those that run here.
     examined: set[str] = field(default_factory=set, compare=False)
 
@@ -73,6 +76,7 @@ def connect(
     num_cpus: int | None = None,
     resources: Mapping[str, float] | None = None,
     needed: bool = True,
+    places_within_s: float = 0.0,
 ) -> Iterator[Session]:
     """Join or start Ray, and leave or stop it at the end.
 
@@ -82,13 +86,14 @@ def connect(
         num_cpus: Processors the local session offers; a cluster knows its own.
         resources: Further resources of the local session, such as `game_pc`.
         needed: Whether a private session is started: training without remote env runners works without Ray.
+        places_within_s: The session's, for a cluster whose autoscaler starts machines.
 
     Raises:
         ClusterError: as `check_session`.
         SessionError: if a private session does not start; nothing of it is left then.
     """
     if ray.is_initialized():
-        yield Session(local=False)
+        yield Session(False, places_within_s)
         return
     open_streams()
     check_session(address)
@@ -118,7 +123,7 @@ def connect(
         finally:
             ray_constants.ENABLE_RAY_CLUSTER, ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = clusters, uv
         with carried_by_value(cloudpickle):
-            yield Session(local)
+            yield Session(local, 0.0 if local else places_within_s)
 
 
 class _SafePath(JobConfig):
@@ -201,6 +206,8 @@ GAME_PC = "game_pc"
 RESERVATION_TIMEOUT_S = 30
 #: Whole seconds after which a line says who holds the place that is waited for.
 _AT_ONCE_S = 2
+#: Seconds between two looks at what was asked for.
+_LOOK_EVERY_S = 0.2
 #: The name of what is reserved only to see whether it is free.
 _RESERVATION = "soulsgraph looks for a place"
 #: What Ray is asked about holders: the most of each kind, the most whole seconds, and what is shown of them.
@@ -238,8 +245,7 @@ def find_places(wanted: int, session: Session) -> tuple[int, dict[str, float]]:
     offered = session.resources
     game_pc = {GAME_PC: 1.0} if offered.get(GAME_PC, 0.0) else {}
     one = _PROCESSOR | game_pc
-    most = min(wanted, *(int(offered.get(name, 0.0)) for name in one))
-    count = next((count for count in range(most, 0, -1) if _answer([one] * count)), 0)
+    count = _free_places(one, wanted, min(int(offered.get(name, 0.0)) for name in one), session)
     if not count:
         held = f", held by {holders}" if (holders := describe_holders(one)) else ""
         raise ClusterAwayError(
@@ -299,6 +305,36 @@ def _addresses_of(host: str) -> set[str]:
     return set()
 
 
+def _free_places(one: Mapping[str, float], wanted: int, offered: int, session: Session) -> int:
+    """Return how many of the `wanted` places are free within the session's time, and report at once who holds them.
+
+    Each is asked for by itself: Ray's autoscaler sees them all, those included that no node offers yet.
+    """
+    sought = wanted if session.places_within_s else min(wanted, offered)
+    # Names are unique within a job.
+    names = [f"{_RESERVATION}, {number}" for number in range(sought if session.local else wanted)]
+    reservations = [placement_group([dict(one)], name=name) for name in names]
+
+    def free(within_s: float) -> int:
+        until_s = time.monotonic() + within_s
+        while (count := sum(map(_is_reserved, reservations))) < sought and time.monotonic() < until_s:
+            time.sleep(_LOOK_EVERY_S)
+        return min(count, wanted)
+
+    try:
+        if (count := free(_AT_ONCE_S)) < sought:
+            _report_wait([one] * sought)
+            count = free(session.places_within_s or RESERVATION_TIMEOUT_S)
+        return count
+    finally:
+        for reservation in reservations:
+            remove_placement_group(reservation)
+
+
+def _is_reserved(reservation: PlacementGroup) -> bool:
+    return bool(placement_group_table(reservation)["state"] == "CREATED")
+
+
 def _answer(bundles: Sequence[Mapping[str, float]]) -> bool:
     """Return whether these places are free now, and report at once who holds them where they are not.
 
@@ -350,7 +386,7 @@ def describe_holders(wanted: Mapping[str, float]) -> str:
             return f"job {name} ({entry})" if entry else f"job {name}"
 
         for group in list_placement_groups(filters=[("state", "=", "CREATED")], **asked):
-            if group.name != _RESERVATION and _holds(wanted, *(one["unit_resources"] for one in group.bundles or ())):
+            if not group.name.startswith(_RESERVATION) and _holds(wanted, *(one["unit_resources"] for one in group.bundles or ())):
                 holders.append(f"placement group {group.placement_group_id[:8]} of {job_of(group.creator_job_id)}")
         for actor in list_actors(filters=[("state", "=", "ALIVE")], **asked):
             if _holds(wanted, actor.required_resources or {}):

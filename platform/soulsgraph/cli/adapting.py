@@ -156,7 +156,10 @@ def recovery(
     silence_advice()
     results = {}
     needed = any(run.plan.env_runners for run in runs.values())
-    with connect(session.address, needed=needed) as joined, WorkerProcess() as worker:
+    with (
+        connect(session.address, needed=needed, places_within_s=session.places_within_s) as joined,
+        WorkerProcess() as worker,
+    ):
         place = partial(Workplace, session=joined, display=session.display, worker=worker)
         for seed, run in runs.items():
             with run.locked():

@@ -17,7 +17,7 @@ from tyro.conf import arg
 from soulsgraph.cli.output import OutputOptions, RunOptions
 from soulsgraph.cli.remedies import command_line
 from soulsgraph.runs.evaluate import EVALUATION_SEED
-from soulsgraph.runs.plan import Plan, lasting_name
+from soulsgraph.runs.plan import Plan, check_range, lasting_name
 from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import RunFolder, check_given
 from soulsgraph.runs.workers import WorkerProcess
@@ -121,6 +121,15 @@ class SessionOptions(RunOptions):
     gateways: int = 1
     """Gateways that the fleet's games can dial: one beside the driver, each further one at the next address of the
     fleet file's `relays`, on a node of the Ray cluster that offers game_pc."""
+    places_within: float = 0.0
+    """Minutes for which a stage waits for all its env runners' places, as where an autoscaler starts machines; without
+    it, for half a minute, for those that the cluster offers already."""
+
+    @property
+    def places_within_s(self) -> float:
+        """The same in seconds; raises `SoulsGraphError` for what is no time."""
+        check_range("places-within", self.places_within, 0.0, 1_440.0)
+        return 60.0 * self.places_within
 
 
 @dataclass(frozen=True)
@@ -325,7 +334,7 @@ def ray_session(
         if begun := folder.begun:
             stack.enter_context(folder.locked())
         stack.enter_context(sole)
-        joined = stack.enter_context(connect(options.address, needed=needed))
+        joined = stack.enter_context(connect(options.address, needed=needed, places_within_s=options.places_within_s))
         options.precompile(training=True)
         if not begun:
             stack.enter_context(folder.locked())

@@ -47,7 +47,7 @@ _BY_NAME: Mapping[str, str] = {
     "head_command": "COMMAND",
     **dict.fromkeys(("budget", "steps"), "STEPS"),
     **dict.fromkeys(("seconds", "wait_s"), "SECONDS"),
-    "cluster_within": "MINUTES",
+    **dict.fromkeys(("cluster_within", "places_within"), "MINUTES"),
     "days": "DAYS",
     "spool_mb": "MEGABYTES",
     "scale": "FACTOR",

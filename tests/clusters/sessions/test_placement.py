@@ -3,7 +3,6 @@ import logging
 import pytest
 import ray
 
-from fakes.waiting import PATIENCE_S
 from soulsgraph_clusters.sessions import session as placement
 from soulsgraph_clusters.sessions.session import ClusterError, Session, connect, place_env_runners, place_relays
 
@@ -36,27 +35,45 @@ def test_a_stage_goes_on_with_the_places_there_are(game_pcs, caplog):
 
 
 def test_a_place_that_is_taken_is_none(game_pcs, monkeypatch):
-    reserve = placement._answer
-
-    def answer(bundles):
-        # What is there has as long as a busy machine needs.
-        with monkeypatch.context() as short:
-            short.setattr(placement, "RESERVATION_TIMEOUT_S", 1 if len(bundles) == 2 else PATIENCE_S)
-            return reserve(bundles)
-
-    monkeypatch.setattr(placement, "_answer", answer)
+    # What is there has as long as a busy machine needs.
+    monkeypatch.setattr(placement, "RESERVATION_TIMEOUT_S", 20)
     holder = ray.remote(resources={"game_pc": 1}, num_cpus=0)(type("Holder", (), {"there": lambda self: True}))
     first = holder.remote()
     ray.get(first.there.remote())
     assert place_env_runners(2, game_pcs)["num_env_runners"] == 1
     second = holder.remote()
     ray.get(second.there.remote())
-    monkeypatch.setattr(placement, "_answer", reserve)
     monkeypatch.setattr(placement, "RESERVATION_TIMEOUT_S", 1)
     with pytest.raises(ClusterError, match=r"expected a free place that offers CPU 1, game_pc 1.*join a worker"):
         place_env_runners(2, game_pcs)
     ray.kill(first)
     ray.kill(second)
+
+
+@pytest.mark.parametrize("within_s", [0.0, 1.0])
+def test_an_autoscaler_sees_every_place_that_a_cluster_is_asked_for(game_pcs, monkeypatch, caplog, within_s):
+    asked = []
+
+    def ask(bundles, name):
+        asked.append(bundles)
+        return real(bundles, name=name)
+
+    real = placement.placement_group
+    monkeypatch.setattr(placement, "placement_group", ask)
+    with caplog.at_level(logging.WARNING, logger="soulsgraph"):
+        assert place_env_runners(5, Session(local=False, places_within_s=within_s))["num_env_runners"] == 2
+    assert asked == [[{"CPU": 1.0, "game_pc": 1.0}]] * 5
+    assert ("waiting for 5 places" in caplog.text) == (within_s > 0.0)
+
+
+def test_no_place_is_asked_of_a_session_of_ones_own_beyond_what_it_offers(game_pcs, monkeypatch):
+    asked = []
+    real = placement.placement_group
+    monkeypatch.setattr(
+        placement, "placement_group", lambda bundles, name: asked.append(name) or real(bundles, name=name)
+    )
+    assert place_env_runners(5, Session(local=True))["num_env_runners"] == 2
+    assert len(asked) == 2
 
 
 def test_further_gateways_are_on_the_game_pc_of_their_address(game_pcs):
