@@ -23,6 +23,7 @@ import psutil
 
 from soulsgraph_envs.core.access import join_address, split_address
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
+from soulsgraph_envs.core.machine import APART
 
 PROBE_TIMEOUT_S = 5.0
 #: Ray's own wait for a cluster that refuses the token is longer than anyone wants to look at it.
@@ -187,7 +188,7 @@ class RayHead:
             stdout=self._output,
             stderr=subprocess.STDOUT,
             # Ctrl-C is for the supervisor, which ends the head last.
-            start_new_session=sys.platform != "win32",
+            **APART,
         )
         return self._await_answer(stopped)
 

@@ -33,7 +33,7 @@ from soulsgraph_envs.core.access import family_of
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_envs.core.files import temporary_folder
-from soulsgraph_envs.core.machine import raise_open_files, usable_memory, usable_processors
+from soulsgraph_envs.core.machine import APART, raise_open_files, usable_memory, usable_processors
 
 #: A start takes two seconds of an idle processor, and as many times longer as others keep it busy.
 START_TIMEOUT_S = 120.0
@@ -108,6 +108,9 @@ def local_ray(num_cpus: int | None = None, resources: Mapping[str, float] | None
     Raises:
         SessionError: if it does not start, and SlowSessionError if not in time; nothing of it is left then.
     """
+    if sys.platform == "win32":
+        remedy = "train without env runners and, for a fleet, with one gateway; or join a Ray that runs by its address"
+        raise SessionError("Windows, where no private Ray is started", remedy)
     num_cpus = usable_processors() if num_cpus is None else num_cpus
     _check_open_files(num_cpus)
     environment = os.environ | _ENVIRONMENT | {"PATH": _path_with_shell()}
@@ -122,7 +125,7 @@ def local_ray(num_cpus: int | None = None, resources: Mapping[str, float] | None
                 stderr=errors,
                 env=environment,
                 # Ctrl-C is for the owner, which ends Ray in order.
-                start_new_session=True,
+                **APART,
             )
         with owned:
             try:

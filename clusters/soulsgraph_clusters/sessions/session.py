@@ -386,7 +386,9 @@ def describe_holders(wanted: Mapping[str, float]) -> str:
             return f"job {name} ({entry})" if entry else f"job {name}"
 
         for group in list_placement_groups(filters=[("state", "=", "CREATED")], **asked):
-            if not group.name.startswith(_RESERVATION) and _holds(wanted, *(one["unit_resources"] for one in group.bundles or ())):
+            if not group.name.startswith(_RESERVATION) and _holds(
+                wanted, *(one["unit_resources"] for one in group.bundles or ())
+            ):
                 holders.append(f"placement group {group.placement_group_id[:8]} of {job_of(group.creator_job_id)}")
         for actor in list_actors(filters=[("state", "=", "ALIVE")], **asked):
             if _holds(wanted, actor.required_resources or {}):

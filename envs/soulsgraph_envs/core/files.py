@@ -13,9 +13,11 @@ import ctypes
 import errno
 import os
 import re
+import secrets
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -44,6 +46,10 @@ _NOT_SYNCED = {errno.EINVAL, errno.EIO, errno.ENOTSUP, errno.EOPNOTSUPP, errno.E
 _NOT_SYNCED |= {errno.EPERM, errno.EISDIR}
 #: The file that `locked` locks; it goes with the lock.
 _TURN = ".turn"
+#: Behind a temporary folder's name: the file that its process locks.
+_LOCKED = ".lock"
+#: On Windows nothing is renamed or replaced that any program has open, as a scanner of viruses what was just written.
+_OPEN_FOR_S, _TRY_EVERY_S = 5.0, 0.05
 #: Of renameat2: paths from the working folder on; what it is to do.
 _HERE, _NO_REPLACE, _EXCHANGE = -100, 1, 2
 
@@ -112,7 +118,7 @@ def whole_file(path: Path, replace: bool = True) -> Iterator[Path]:
         if not replace and not _renamed(temporary, path, _NO_REPLACE) and path.exists():
             raise _never_overwritten()
         if temporary.exists():
-            temporary.replace(path)
+            _rename(temporary, path)
         sync_folder(path.parent)
 
 
@@ -159,9 +165,24 @@ def whole_folder(path: Path, replace: bool = False) -> Iterator[Path]:
         sync_folder(path.parent)
 
 
+def _rename(path: Path, target: Path) -> None:
+    """Rename, and replace the target where it is a file; on Windows wait for whoever has one of the two open."""
+    until_s = time.monotonic() + _OPEN_FOR_S
+    while True:
+        try:
+            path.replace(target)
+            return
+        except PermissionError:
+            if os.name != "nt" or time.monotonic() > until_s:
+                raise
+        time.sleep(_TRY_EVERY_S)
+
+
 def _rename_to_empty(folder: Path, path: Path) -> None:
     try:
-        folder.rename(path)
+        if os.name == "nt" and path.is_dir():
+            path.rmdir()  # There an empty folder is in the way as well.
+        _rename(folder, path)
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR) or not path.exists():
             raise
@@ -189,11 +210,11 @@ def _replace_in_two(folder: Path, path: Path) -> None:
     note.touch()
     for each in (folder.parent, path.parent):
         sync_folder(each)
-    path.rename(before)
+    _rename(path, before)
     try:
-        folder.rename(path)
+        _rename(folder, path)
     except OSError:
-        before.rename(path)
+        _rename(before, path)
         raise
 
 
@@ -214,7 +235,7 @@ def _unfinished(parent: Path) -> Iterator[Path]:
         folder = Path(tempfile.mkdtemp(dir=parent, prefix=_UNFINISHED))
         # Another writer, that takes it for one that was left, has removed it before it was locked.
         with suppress(FileNotFoundError, HeldError):
-            owner = _own(folder)
+            owner = _own(folder / _OWNER)
     try:
         yield folder
     finally:
@@ -224,13 +245,13 @@ def _unfinished(parent: Path) -> Iterator[Path]:
             _remove(folder)
 
 
-def _own(folder: Path) -> FileLock:
+def _own(path: Path) -> FileLock:
     try:
-        return FileLock(folder / _OWNER)
+        return FileLock(path, mode=0o600)
     except LockError:
-        # Without locks nobody else removes it either.
+        # Without locks nobody else removes what it stands for either.
         owner = FileLock.__new__(FileLock)
-        owner.path, owner.handle = folder / _OWNER, -1
+        owner.path, owner.handle = path, -1
         return owner
 
 
@@ -281,7 +302,7 @@ def _settle_one(left: Path) -> None:
         if (left / _REPLACES).exists():
             for new in left.iterdir():
                 if new.name not in (_OWNER, _REPLACES, _BEFORE) and not (target := left.parent / new.name).exists():
-                    new.rename(target)
+                    _rename(new, target)
                     sync_folder(target.parent)
         _remove(left)
 
@@ -305,7 +326,7 @@ def remove_folder(path: Path) -> None:
     """
     if path.exists():
         with _beside(path) as temporary:
-            path.rename(temporary)
+            _rename(path, temporary)
             sync_folder(path.parent)
 
 
@@ -380,55 +401,23 @@ def sync_folder(path: Path) -> None:
 def temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     """Make a folder of mode 0700 with an unguessable name, and remove it at the end.
 
-    Its process holds a lock on it. Folders of the same prefix without one, whose processes were killed, are
-    removed first. `parent` is the system's folder for temporary files if not given.
+    Its process locks a hidden file beside it. Folders of the same prefix whose processes were killed are removed
+    first. `parent` is the system's folder for temporary files if not given.
     """
     parent = parent or Path(tempfile.gettempdir())
-    for left in parent.glob(f"{prefix}*"):
-        # A folder that cannot be locked is in use, another user's, or gone by now.
-        with suppress(OSError, HeldError, LockError), _locked(left):
-            shutil.rmtree(left, ignore_errors=True)
-    for left in parent.glob(f".{prefix}*"):
-        # Empty as long as it has this name; a process that is about to lock it makes another.
-        with suppress(OSError):
-            left.rmdir()
-    folder, handle = _made(prefix, parent)
+    for left in parent.glob(f".{prefix}*{_LOCKED}"):
+        # What cannot be locked is in use, another user's, or gone by now.
+        with suppress(OSError, HeldError, LockError), FileLock(left, make=False) as owner:
+            shutil.rmtree(parent / left.name[1 : -len(_LOCKED)], ignore_errors=True)
+            owner.remove()
+    name = f"{prefix}{secrets.token_hex(8)}"
+    folder, owner = parent / name, _own(parent / f".{name}{_LOCKED}")
     try:
+        folder.mkdir(mode=0o700)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        os.close(handle)
-
-
-def _made(prefix: str, parent: Path) -> tuple[Path, int]:
-    """Make a folder, and return it with what holds its lock."""
-    while True:
-        # A process that removes abandoned folders must not see this one before it is locked.
-        hidden = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=parent))
-        with suppress(FileNotFoundError):
-            handle = _opened(hidden)
-            try:
-                # Where the file system has no locks, nobody else removes it either.
-                with suppress(LockError):
-                    lock(handle, hidden)
-                return hidden.rename(hidden.with_name(hidden.name.removeprefix("."))), handle
-            except BaseException:
-                os.close(handle)
-                raise
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    handle = _opened(folder)
-    try:
-        lock(handle, folder)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _opened(folder: Path) -> int:
-    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        owner.remove()
 
 
 _RETRY_AFTER_S = 0.02
@@ -459,6 +448,8 @@ class LockError(SoulsGraphError):
 
 class FileLock:
     """Hold a lock file, made where it is missing, until it is closed; `wait` for another process that holds it.
+
+    Nothing is written into it: on Windows nobody else could read what is locked.
 
     Raises:
         HeldError: if another process holds it, unless that is waited for.
@@ -509,7 +500,7 @@ def _is_at(handle: int, path: Path) -> bool:
 
 
 def lock(handle: int, path: Path, wait: bool = False) -> None:
-    """Lock an open file, or elsewhere than on Windows a folder, until it is closed; raises as `FileLock`."""
+    """Lock an open file until it is closed; raises as `FileLock`."""
     # Imported here: most processes lock nothing.
     from filelock import lock_descriptor
 

@@ -14,6 +14,7 @@ import getpass
 import os
 import re
 import stat
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Any, Literal
 
 _KIB = 1024
 _VERSION_1, _VERSION_2 = "cgroup", "cgroup2"
@@ -189,6 +190,20 @@ def _text(file: Path) -> str:
     with suppress(OSError):
         return file.read_text(encoding="utf-8", errors="replace")
     return ""
+
+
+def recent_load() -> float | None:
+    """Return how many processes wanted a processor in the last minute, on average; None on Windows, which counts none.
+
+    One that waits for the disk counts on Linux as well.
+    """
+    return os.getloadavg()[0] if sys.platform != "win32" else None
+
+
+#: Arguments of `subprocess.Popen` for a process that Ctrl-C at the terminal does not reach: its parent ends it.
+APART: dict[str, Any] = {"start_new_session": True}
+if sys.platform == "win32":
+    APART = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
 
 
 def boot_id() -> str:

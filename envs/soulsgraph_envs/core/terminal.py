@@ -21,8 +21,8 @@ _going_on = False
 
 
 def hangups() -> tuple[signal.Signals, ...]:
-    """Return the signals of a terminal that was closed; none where there are none, or nohup had them ignored."""
-    hangup = getattr(signal, "SIGHUP", None)
+    """Return the signals of a closed terminal, on Windows of Ctrl-Break too; none where nohup had them ignored."""
+    hangup = getattr(signal, "SIGHUP", None) or getattr(signal, "SIGBREAK", None)
     return () if hangup is None or signal.getsignal(hangup) == signal.SIG_IGN else (hangup,)
 
 

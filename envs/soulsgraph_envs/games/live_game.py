@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from soulsgraph_envs.core.errors import NO_COPY, EpisodeLostError, GameError
 from soulsgraph_envs.core.game import ActiveLanes, Capabilities, LaneIndices, Picture
+from soulsgraph_envs.core.machine import APART
 from soulsgraph_envs.core.scenario import Scenario, load_boss
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import RAW_SIZE, Control, Controls, Raw, RawValues
@@ -429,7 +430,7 @@ class Recovery:
         session = self._session
         command = session.settings.launch
         try:
-            self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+            self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, **APART)
         except OSError as error:
             raise GameError(f"launch: expected a command that runs, found {command[0]}: {error}.") from error
         # A launcher may end long before its game, which outlives this program: somebody has to notice.

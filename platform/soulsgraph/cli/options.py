@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, fields
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args, get_type_
 
 from tyro.conf import arg
 
-from soulsgraph.cli.output import OutputOptions, RunOptions
+from soulsgraph.cli.output import Flag, OutputOptions, RunOptions
 from soulsgraph.cli.remedies import command_line
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.plan import Plan, check_range, lasting_name
@@ -124,6 +125,9 @@ class SessionOptions(RunOptions):
     places_within: float = 0.0
     """Minutes for which a stage waits for all its env runners' places, as where an autoscaler starts machines; without
     it, for half a minute, for those that the cluster offers already."""
+    no_ray: Flag = False
+    """Let a fleet's gateway be in this process, and start no Ray for it, as on Windows. It ends with this process, in
+    whose place a Ray actor that is killed comes back."""
 
     @property
     def places_within_s(self) -> float:
@@ -255,6 +259,11 @@ def workplace(run: RunFolder, session: SessionOptions, worker: WorkerProcess | N
     games = () if session.games is None else load_games(session.games)
     if session.gateways != 1 and session.fleet is None:
         raise SoulsGraphError("--gateways: expected a fleet that it is for, found none; name its file with --fleet.")
+    if (without_ray := session.no_ray or sys.platform == "win32") and session.gateways != 1:
+        raise SoulsGraphError(
+            f"--gateways: expected 1 where no Ray is used, as with --no-ray and on Windows, found {session.gateways}; "
+            "leave it out."
+        )
     fleet = None if session.fleet is None else load_fleet(session.fleet, session.gateways)
     if games and fleet:
         raise SoulsGraphError("expected --games or --fleet, found both; leave one out.")
@@ -269,11 +278,14 @@ def workplace(run: RunFolder, session: SessionOptions, worker: WorkerProcess | N
     if here:
         check_games(games)
     sole = nullcontext() if fleet is None else sole_head(fleet)
-    needed = bool(fleet or (run.plan.env_runners and not games))
+    needed = bool((fleet and not without_ray) or (run.plan.env_runners and not games))
+    if session.no_ray and (needed or not here):
+        found = "env runners" if here else "a cluster's address"
+        raise SoulsGraphError(f"--no-ray: expected work that needs no Ray, found {found}; leave one out.")
     with (
         ray_session(run, session, needed, sole) as joined,
         _games_of_cluster(None if here else session.games, joined, run.plan.env_runners) as own,
-        _gateways(own or fleet, joined) as gateways,
+        _gateways(own or fleet, joined, own is None and without_ray) as gateways,
         WorkerProcess() if worker is None else nullcontext(worker) as curves,
         Workplace(run, joined, session.display, None, gateways, games if here else (), curves) as workplace,
     ):
@@ -305,14 +317,14 @@ def _games_of_cluster(file: Path | None, session: Session, game_pcs: int) -> Abs
     return games_of_cluster(file, session, game_pcs)
 
 
-def _gateways(fleet: Fleet | None, session: Session) -> AbstractContextManager[Gateways | None]:
+def _gateways(fleet: Fleet | None, session: Session, without_ray: bool) -> AbstractContextManager[Gateways | None]:
     """Keep the gateways of a fleet, if there is one, from the first stage to the last."""
     if fleet is None:
         return nullcontext()
     # Imported here: gRPC takes a moment that a run in the simulator need not wait.
     from soulsgraph_clusters.fleet.gateway.runner import Gateways
 
-    return closing(Gateways(fleet, session))
+    return closing(Gateways(fleet, session, without_ray))
 
 
 @contextmanager

@@ -89,8 +89,8 @@ def reproduce(
         out: Folder to begin, or to go on with; on a cluster every node must see it under this path.
         resume: Go on with the reproduction in the folder instead of beginning one.
     """
-    if session.games or session.fleet or session.gateways != 1:
-        found = "found --games, --fleet or --gateways"
+    if session.games or session.fleet or session.gateways != 1 or session.no_ray:
+        found = "found --games, --fleet, --gateways or --no-ray"
         raise SoulsGraphError(f"reproduce: expected the simulator alone, {found}; leave them out.")
     if resume:
         folder = ReproductionFolder.open(out)

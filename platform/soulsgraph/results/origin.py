@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from soulsgraph_envs.core.machine import recent_load
 from soulsgraph_policies.agents.library import package_versions
 
 _ROOT = Path(__file__).resolve().parents[3]
@@ -27,7 +28,7 @@ def describe_run() -> dict[str, Any]:
 
     features = binding.get_host_cpu_features()
     vector_bits = 512 if features.get("avx512f") else 256 if features.get("avx2") else 128
-    return {**describe_origin(), "vector_bits": vector_bits, "load": os.getloadavg()[0]}
+    return {**describe_origin(), "vector_bits": vector_bits, "load": recent_load()}
 
 
 @cache

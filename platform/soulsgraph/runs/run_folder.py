@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from soulsgraph.runs.plan import RENAMED_PRESETS, Plan, scenario_digest
-from soulsgraph.runs.supervision import end_orphan, lock_owner
+from soulsgraph.runs.supervision import end_orphan, lock_owner, owner_file
 from soulsgraph_envs.core import files
 from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, reading, shown
@@ -146,6 +145,7 @@ class PlannedFolder(ABC, Generic[P]):
             with files.writing(self.path), _take(self.path) as lock:
                 files.settle_all(self.path)
                 self.require_empty()
+                owner_file(self.path / LOCK).unlink(missing_ok=True)
                 # Whoever makes another from now on is in the way of the rename.
                 lock.remove()
 
@@ -153,7 +153,8 @@ class PlannedFolder(ABC, Generic[P]):
         """Refuse a folder in which something is, but for a lock and what killed writers left; raises RunFolderError."""
         path = self.path
         with reading(path):
-            if path.exists() and any(file.name != LOCK and not files.is_unfinished(file) for file in path.iterdir()):
+            ours = (LOCK, owner_file(path / LOCK).name)
+            if path.exists() and any(f.name not in ours and not files.is_unfinished(f) for f in path.iterdir()):
                 go_on, there = f"go on with `{self.opening}`", (path / self.plan_file).is_file()
                 found, first = (f"a {self.kind}", go_on) if there else ("other files", "remove them")
                 raise RunFolderError(path, f"an empty folder for a new {self.kind}", found, f"{first} or {_ANOTHER}")
@@ -286,16 +287,15 @@ def check_given(folder: Path, plan: object, given: Mapping[str, Any], another: s
 
 
 def _take(folder: Path) -> FileLock:
-    path = folder / LOCK
+    path, owners = folder / LOCK, owner_file(folder / LOCK)
     while True:
         # The second look: whoever held it may have ended by itself meanwhile.
         for _ in range(2):
             with suppress(HeldError):
                 lock = FileLock(path)
-                os.ftruncate(lock.handle, 0)
-                os.pwrite(lock.handle, lock_owner().encode(), 0)
+                owners.write_text(lock_owner(), encoding="ascii")
                 return lock
-            owner = path.read_text(errors="replace")[:40] if path.exists() else ""
+            owner = owners.read_text(encoding="ascii", errors="replace")[:40] if owners.exists() else ""
             if end_orphan(path, owner):
                 break
         else:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
-from soulsgraph_envs.core.machine import boot_id
+from soulsgraph_envs.core.machine import APART, boot_id
 
 if TYPE_CHECKING:
     import psutil
@@ -38,6 +38,8 @@ STOP_WITHIN_S = 120.0
 _KILLED_WITHIN_S = 60.0
 #: Exit codes: what was needed is not there now, and may come by itself; a stop that was asked for.
 UNAVAILABLE, INTERRUPTED = 69, 130
+#: What a supervisor writes to a training's standard input to interrupt it: Windows has no such signal.
+INTERRUPT = b"interrupt\n"
 #: A process's begin by the clock; two that differ by no more seconds are the same.
 _CLOCKED, _CLOCK_S = re.compile(r"\d+\.\d+"), 5.0
 _BEGIN = "from soulsgraph.runs.supervision import begin; begin({}); from soulsgraph.cli import main; main()"
@@ -109,34 +111,52 @@ def begin_job() -> None:
 
 
 def begin(supervisor: int) -> None:
-    """Stop this process, in order, when its supervisor ends: when standard input closes.
+    """Interrupt this process when its supervisor asks for it, and stop it, in order, when that ends.
 
-    `supervisor` is that process's id.
+    `supervisor` is that process's id, which holds standard input open.
     """
     global _supervisor
     _supervisor = supervisor
-    threading.Thread(target=_await_supervisors_end, name=f"supervisor {supervisor}", daemon=True).start()
+    # On Windows whoever only looks at what another thread reads would wait with it.
+    orders, nothing = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    threading.Thread(target=_obey, args=[orders], name=f"supervisor {supervisor}", daemon=True).start()
 
 
-def _await_supervisors_end() -> None:
-    while os.read(0, 4096):
-        pass
+def _obey(orders: int) -> None:
+    while words := os.read(orders, 4096):
+        for _ in range(words.count(INTERRUPT)):
+            _signal_itself(signal.SIGINT)
     # The supervisor passed on what this process prints as errors: to print on would be an error itself.
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    os.kill(os.getpid(), signal.SIGTERM)
+    _signal_itself(signal.SIGTERM)
+
+
+def _signal_itself(number: signal.Signals) -> None:
+    if sys.platform == "win32":
+        signal.raise_signal(number)  # There os.kill ends a process at once.
+    else:
+        # By it the system wakes the main thread, which alone handles signals.
+        os.kill(os.getpid(), number)
 
 
 def lock_owner() -> str:
-    """Return what a lock file says of this process: its id, and its supervisor's if it has one."""
+    """Return what is said of this process beside a lock that it holds: its id, and its supervisor's if it has one."""
     return f"{os.getpid()}" if _supervisor is None else f"{os.getpid()} {_supervisor}"
+
+
+def owner_file(lock: Path) -> Path:
+    """Return the file beside a lock that says who holds it."""
+    return lock.with_name(f"{lock.name}-owner")
 
 
 def end_orphan(lock: Path, owner: str, within_s: float = STOP_WITHIN_S) -> bool:
     """End the process that holds a lock file, if it is a training whose supervisor is gone; return whether it ended.
 
-    `owner` is what the file says (`lock_owner`). The process is asked to stop, and killed after a while. Nothing is
-    done to any other process, nor if this one is under no supervision itself.
+    `owner` is what the file beside it says (`lock_owner`). The process is asked to stop, on Windows ended at once, and
+    killed after a while. Nothing is done to any other process, nor if this one is under no supervision itself.
     """
     # Imported here: a game PC needs nothing of it.
     import psutil
@@ -147,8 +167,9 @@ def end_orphan(lock: Path, owner: str, within_s: float = STOP_WITHIN_S) -> bool:
     holder, supervisor = map(int, match.groups())
     try:
         process = psutil.Process(holder)
-        # A process whose parent ended has another.
-        if not _holds(process, lock) or process.ppid() == supervisor:
+        # A process whose parent ended has another, on Windows none.
+        parent = process.parent()
+        if not _holds(process, lock) or (parent is not None and parent.pid == supervisor):
             return False
         _logger.warning("process %d trains in %s, and its supervisor is gone: it is ended first", holder, lock.parent)
         # psutil refuses to signal another process that got the same id meanwhile.
@@ -176,7 +197,8 @@ def _ends(process: psutil.Process, within_s: float) -> bool:
 def _holds(process: psutil.Process, lock: Path) -> bool:
     """Return whether a process has a lock file open, by the file and not by its name."""
     if not sys.platform.startswith("linux"):
-        return any(Path(file.path).resolve() == lock.resolve() for file in process.open_files())
+        # Whoever got the id of a holder that ended began after that one had written who it is.
+        return process.create_time() < owner_file(lock).stat().st_mtime
     for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
         with suppress(OSError):
             if descriptor.samefile(lock):
@@ -237,12 +259,11 @@ class Processes:
 
     def run(self, stopped: Stopped) -> AttemptEnd:
         """Run the command, and pass on what it prints as errors."""
-        # In a group of its own: Ctrl-C reaches this process, which asks the command once.
-        alone = sys.platform != "win32"
-        # The standard input stays open until this process ends, however it does: then the command ends too.
+        # The standard input stays open until this process ends, however it does: then the command ends too. Ctrl-C
+        # reaches this process, which asks the command once.
         pipe, environment = subprocess.PIPE, _ENVIRONMENT | os.environ
         line = supervised_command(self._command.words)
-        process = subprocess.Popen(line, stdin=pipe, stderr=pipe, env=environment, start_new_session=alone)
+        process = subprocess.Popen(line, stdin=pipe, stderr=pipe, env=environment, **APART)
         assert process.stdin is not None, "a pipe"
         assert process.stderr is not None, "a pipe"
         with process.stdin:
@@ -258,7 +279,9 @@ class Processes:
 def _wait(process: subprocess.Popen[bytes], stopped: Stopped) -> int:
     while process.poll() is None:
         if stopped():
-            process.send_signal(signal.SIGINT)
+            assert process.stdin is not None, "a pipe"
+            with suppress(OSError):  # It has just ended.
+                os.write(process.stdin.fileno(), INTERRUPT)
             try:
                 return process.wait(STOP_WITHIN_S)
             except subprocess.TimeoutExpired:

@@ -224,8 +224,9 @@ class StageSetup:
 
         config, stage = self._config(FleetDQN), self._fleet_stage(gateways.fleet)
         stage.task(config)  # What no fleet can play is refused before anything starts.
-        config.env_runners(env_runner_cls=GatewayRunner, num_env_runners=1)
-        config.environment(env_config={FLEET: replace(stage, process=gateways.process())})
+        process = gateways.process()
+        config.env_runners(env_runner_cls=GatewayRunner, num_env_runners=0 if process is None else 1)
+        config.environment(env_config={FLEET: replace(stage, process=process)})
         return config
 
     def _sampled_by_games(self, games: Sequence[GameSettings]) -> SkillDQNConfig:

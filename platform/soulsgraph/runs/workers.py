@@ -9,6 +9,7 @@ saves the wait, and processes that would all compile the same.
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import re
 import subprocess
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import pairwise
-from multiprocessing import Pipe
+from multiprocessing import Pipe, connection
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ import soulsgraph_envs
 import soulsgraph_policies
 from soulsgraph.results.tables import OutputConsole
 from soulsgraph_envs.core.compiling import cache_folder, cache_remark, processor_kind
+from soulsgraph_envs.core.machine import APART
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_envs.games.opening import make_game
@@ -77,8 +79,9 @@ class WorkerProcess:
             number = theirs.fileno()
             # -P: what lies in the present folder is none of our modules.
             command = [sys.executable, "-P", "-c", _SERVE.format(number)]
-            # A session of its own: an interrupt from the keyboard is for the process that trains.
-            self._process = subprocess.Popen(command, pass_fds=[number], start_new_session=True)
+            # An interrupt from the keyboard is for the process that trains.
+            apart: dict[str, Any] = {"stdin": subprocess.DEVNULL, **APART, **_inherited(number)}
+            self._process = subprocess.Popen(command, **apart)
         with suppress(OSError):
             self._connection.send_bytes(cloudpickle.dumps(prepare))
 
@@ -144,14 +147,24 @@ class WorkerProcess:
         self._connection, self._process, self._open = None, None, 0
 
 
-def serve(descriptor: int) -> None:
-    """Answer calls until the other process ends or hangs up."""
-    with Connection(descriptor) as connection, suppress(EOFError, OSError):
-        if (prepare := pickle.loads(connection.recv_bytes())) is not None:
+def _inherited(number: int) -> dict[str, Any]:
+    """Return the arguments of `subprocess.Popen` by which a process inherits an end of a pipe, and no other."""
+    if sys.platform != "win32":
+        return {"pass_fds": [number]}
+    os.set_handle_inheritable(number, True)
+    return {"startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [number]})}
+
+
+def serve(number: int) -> None:
+    """Answer calls until the other process ends or hangs up; `number` is its end of the pipe."""
+    # Windows has a class of its own.
+    kind: type[Connection] = getattr(connection, "PipeConnection", Connection)
+    with kind(number) as caller, suppress(EOFError, OSError):
+        if (prepare := pickle.loads(caller.recv_bytes())) is not None:
             _answer(prepare, ())
         while True:
-            function, arguments = pickle.loads(connection.recv_bytes())
-            connection.send(_answer(function, arguments))
+            function, arguments = pickle.loads(caller.recv_bytes())
+            caller.send(_answer(function, arguments))
 
 
 def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -34,12 +34,14 @@ def test_a_folder_is_its_owners_alone_and_goes_at_the_end(tmp_path: Path) -> Non
 def test_a_killed_process_leaves_its_folder_to_the_next_one_which_spares_those_in_use(tmp_path: Path) -> None:
     with temporary_folder("some-", tmp_path) as ours:
         subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], timeout=600)
-        (killed,) = set(tmp_path.iterdir()) - {ours}
+        (killed,) = set(tmp_path.glob("[!.]*")) - {ours}
         assert (killed / "file").exists()
         with temporary_folder("other-", tmp_path):
             assert killed.exists(), "a folder of another kind is none of its business"
         with temporary_folder("some-", tmp_path) as next_one:
-            assert set(tmp_path.iterdir()) == {ours, next_one}
+            assert set(tmp_path.glob("[!.]*")) == {ours, next_one}
+            assert len([*tmp_path.glob(".some-*.lock")]) == 2
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_only_looks_like_a_folder_of_ours_stays(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_gateways_that_cannot_be_are_refused_before_anything_starts(file, tmp_pa
     file.write_text('relays = ["10.0.0.3:7443"]\ncertificate = "head.pem"\nkey = "head.key"\n')
     assert "expected a certificate that holds for 10.0.0.3" in refuse(*train, "--fleet", file)
     reproduced = refuse("reproduce", "--out", tmp_path / "paper", "--gateways", "2")
-    assert "reproduce: expected the simulator alone, found --games, --fleet or --gateways" in reproduced
+    assert "reproduce: expected the simulator alone, found --games, --fleet, --gateways or --no-ray" in reproduced
     assert not (tmp_path / "run").exists()
 
 

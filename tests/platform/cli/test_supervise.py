@@ -105,7 +105,7 @@ def test_a_training_that_hangs_is_killed_when_its_supervisor_is_gone_and_no_othe
     first = supervise("--", "train", "camera", "--scale", SCALE)
     first.trains()
     training, lock = first.started(), first.run / ".lock"
-    owner = lock.read_text()
+    owner = supervision.owner_file(lock).read_text()
     holder, supervisor = map(int, owner.split())
     assert holder == training.pid
     assert not end_orphan(lock, owner, 1.0), "nobody supervises this process"

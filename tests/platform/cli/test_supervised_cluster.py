@@ -144,7 +144,8 @@ def test_a_driver_that_outlived_its_job_is_ended_and_no_other(tmp_path, monkeypa
     parent = subprocess.Popen(["sh", "-c", shell])
     run, lock = RunFolder.planned(tmp_path / "run", Plan()), tmp_path / "run" / ".lock"
     try:
-        owner = until(lambda: lock.is_file() and lock.read_text(), "a lock that is held")
+        said = supervision.owner_file(lock)
+        owner = until(lambda: said.is_file() and said.read_text(), "a lock that is held")
         holder = psutil.Process(int(owner.split()[0]))
         assert owner == f"{holder.pid} {parent.pid}"
         monkeypatch.setattr(supervision, "_supervisor", os.getppid())

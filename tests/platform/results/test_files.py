@@ -208,7 +208,7 @@ def test_a_command_killed_at_any_step_of_beginning_a_run_leaves_a_run_or_room_fo
         if not (place / "plan.json").exists():
             RunFolder.create(place, plan)
         with RunFolder.open(place).locked():
-            assert {path.name for path in place.iterdir()} == {"plan.json", ".lock"}
+            assert {path.name for path in place.iterdir()} == {"plan.json", ".lock", ".lock-owner"}
         if ended:
             break
 

@@ -4,7 +4,9 @@ import json
 import os
 import re
 import signal
+import time
 
+import numpy as np
 import pytest
 
 from fakes.clusters import command_of
@@ -96,6 +98,51 @@ def test_a_killed_gateway_is_started_again_and_loses_nothing_that_was_acknowledg
     assert "the gateway is back" in training.logs()
     require_once(fleet.records())
     require_replay(fleet)
+
+
+def test_a_fleet_is_learned_from_without_ray_whatever_is_killed(fleet):
+    fleet.write_games("attic", SLOWER)
+    fleet.host()
+    first = fleet.train(scale=0.5, more=["--no-ray"])
+    until(lambda: len(fleet.records()) > 3 or not first.running, "chunks")
+    assert first.running, first.logs()
+    commands = [" ".join(command_of(pid)) for pid in first.pids]
+    assert not [command for command in commands if "ray::" in command or "raylet" in command]
+    first.kill()
+    second = fleet.train(scale=0.5, more=["--no-ray"])
+    assert second.wait() == 0, second.logs()
+    require_once(fleet.records())
+    require_replay(fleet)
+
+
+def test_how_late_acknowledgements_are_while_a_driver_without_ray_learns(tmp_path, keep_result):
+    """Print it with `-s`; `--keep-results` keeps it for the page. A chunk's file goes when it is acknowledged."""
+    fleet = FleetInFolder(tmp_path, {"attic": '[[games]]\ndriver = "simulator"\nspeed = 3.0\n'})
+    try:
+        fleet.host()
+        training, began_s, delays_s = fleet.train(scale=0.1, more=["--no-ray"]), dict[str, float](), list[float]()
+        while training.running:
+            there, now_s = {path.name for path in fleet.spool().glob("game-1/*.chunk")}, time.monotonic()
+            began_s |= dict.fromkeys(there - began_s.keys(), now_s)
+            delays_s += [now_s - began_s.pop(name) for name in [*began_s] if name not in there]
+            time.sleep(0.01)
+        assert training.wait() == 0, training.logs()
+    finally:
+        fleet.close()
+    median_s, p99_s = np.percentile(delays_s, [50, 99])
+    print(f"{len(delays_s)} chunks, median {median_s:.2f} s, p99 {p99_s:.2f} s")
+    keep_result("windows/acknowledgements.json", {"chunks": len(delays_s), "median_s": median_s, "p99_s": p99_s})
+
+
+def test_what_needs_ray_is_refused_without_it(fleet):
+    for words, found in (
+        (("--env-runners", 1), "found --fleet for a run of 1 env runners"),
+        (("--gateways", 2), "--gateways: expected 1 where no Ray is used"),
+        (("--address", "127.0.0.1:1"), "--no-ray: expected work that needs no Ray, found a cluster's address"),
+    ):
+        training = fleet.train(scale=0.1, more=["--no-ray", *words])
+        assert training.wait() == 2
+        assert found in training.logs()
 
 
 def test_a_stage_that_nobody_plays_ends_with_one_line(fleet):

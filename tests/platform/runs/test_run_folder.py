@@ -104,7 +104,7 @@ def test_a_run_whose_holder_ends_by_itself_while_it_is_looked_at_is_not_refused(
 
         monkeypatch.setattr(run_folder, "end_orphan", ends_by_itself)
         with run.locked():
-            assert (run.path / ".lock").read_text().split()[0] == str(os.getpid())
+            assert (run.path / ".lock-owner").read_text().split()[0] == str(os.getpid())
 
 
 def test_a_planned_run_is_begun_in_a_folder_that_stayed_empty_only(tmp_path):

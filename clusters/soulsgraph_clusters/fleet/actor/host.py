@@ -31,7 +31,7 @@ from soulsgraph_envs.core.access import by_proxy, is_loopback, split_address
 from soulsgraph_envs.core.config import Between, Where, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import installed_version
-from soulsgraph_envs.core.machine import raise_open_files, user_folder
+from soulsgraph_envs.core.machine import APART, raise_open_files, user_folder
 from soulsgraph_envs.games.link import GameSettings, load_games
 from soulsgraph_envs.games.opening import check_games
 
@@ -221,8 +221,7 @@ class KeptProcess(ABC):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # Ctrl-C is for the parent, which ends its games in order.
-            start_new_session=sys.platform != "win32",
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+            **APART,
         )
         return self._process
 

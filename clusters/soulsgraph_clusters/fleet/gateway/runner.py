@@ -216,19 +216,26 @@ def _wait_for(method: Any) -> None:
 
 
 class Gateways:
-    """The gateways of a fleet in a Ray session, kept from stage to stage until they are closed."""
+    """The gateways of a fleet, kept from stage to stage until they are closed.
 
-    def __init__(self, fleet: Fleet, session: Session) -> None:
-        self.fleet, self._session = fleet, session
+    With `without_ray` there is one, in the driver's own process, for each stage anew.
+    """
+
+    def __init__(self, fleet: Fleet, session: Session, without_ray: bool = False) -> None:
+        self.fleet, self._session, self._without_ray = fleet, session, without_ray
         self._process: ray.actor.ActorHandle | None = None
         self._relays: Relays | None = None
 
-    def process(self) -> ray.actor.ActorHandle:
-        """Return the process that writes the journal; the first call starts it, and the further gateways.
+    def process(self) -> ray.actor.ActorHandle | None:
+        """Return the process that writes the journal, None where the driver itself does.
+
+        The first call starts it, and the further gateways.
 
         Raises:
             ClusterError: as `Session.check_nodes` and `place_relays`.
         """
+        if self._without_ray:
+            return None
         self._session.check_nodes()
         if self._process is None:
             self._relays = Relays(place_relays(self.fleet.relays, self._session))
@@ -425,6 +432,13 @@ class GatewayRunner(FetchedRunner):
     def prune(self, before: int) -> None:
         """Forget the journal's records before a position, as far as whole files hold nothing else."""
         self._journal.prune(before)
+
+    def get_training_state(self) -> dict[str, Any]:
+        """Return nothing, in the driver's process too: the journal holds what was played."""
+        return {}
+
+    def set_training_state(self, state: dict[str, Any]) -> None:
+        """Do nothing."""
 
     def leave(self) -> Gateway:
         """End the stage and close its journal; return the gateway, whose games wait for the next stage."""
