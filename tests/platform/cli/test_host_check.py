@@ -9,7 +9,7 @@ import pytest
 from fakes.fleet_here import GatewayHere
 from soulsgraph.cli import main
 from soulsgraph_clusters.fleet.actor.spool import Spool
-from soulsgraph_clusters.fleet.gateway import gateway
+from soulsgraph_clusters.fleet.protocol import messages
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
@@ -49,7 +49,7 @@ def _status(found):
 
 
 def test_every_game_asks_the_head_and_the_spool_is_looked_at(check, here, tmp_path, monkeypatch):
-    monkeypatch.setattr(gateway, "MOST_LANES", 4)
+    monkeypatch.setattr(messages, "MOST_LANES", 4)
     code, found = check(1, 4, 5)
     assert code == 1
     ways = {"way of game 1": "ok", "way of game 2": "ok", "way of game 3": "fail"}
