@@ -54,7 +54,7 @@ ALLOWED = {
     "envs/soulsgraph_envs/games/standin/program.py": ("os.kill resource", _STAND_IN),
     "envs/soulsgraph_envs/games/standin/siphon_server.py": ("os.killpg signal.SIGKILL start_new_session", _STAND_IN),
     "platform/soulsgraph/bench/commands.py": ("os.WNOHANG os.getloadavg os.wait4", "measures on Linux alone"),
-    "platform/soulsgraph/results/files.py": ("/proc", "the processor's name; elsewhere `platform` knows it"),
+    "platform/soulsgraph/results/origin.py": ("/proc", "the processor's name; elsewhere `platform` knows it"),
     "platform/soulsgraph/runs/supervision.py": ("/proc os.kill", "Windows calls the handler, and asks the clock"),
     "platform/soulsgraph/runs/workers.py": ("pass_fds", "Windows gets a list of handles"),
 }
