@@ -199,7 +199,7 @@ def check_keyboard(display: str, bindings: str) -> list[Check]:
         with checks.failing(_LAYOUT, _SCREEN_REMEDY):
             layout = keyboard_layout(display)
             named = ", ".join(layout.names) or "not told"
-            remedy = "make an English layout the only one: others, even unused, send games wrong keys"
+            remedy = "keys are pressed by their place; if the game takes others, make an English layout the only one"
             checks.expect(_LAYOUT, layout.english, named, remedy)
         return checks.made
     checks.skip("needs the key device", _BINDINGS, _ROUND_TRIP, _LAYOUT)

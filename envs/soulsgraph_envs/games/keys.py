@@ -256,6 +256,8 @@ def _keys_of(table: dict[str, Keys], controls: int) -> Keys:
 
 
 _KEY_NAMES = {theirs: ours for ours, theirs in KEYS["pygame"].items()}
+#: Letters and digits by SDL's number of their place: the alphabet from 4 on, then 1 to 0.
+_PLACES = {4 + number: key for number, key in enumerate("abcdefghijklmnopqrstuvwxyz1234567890")}
 _MOUSE = {number: name for name, number in KEYS["pygame_buttons"].items()}
 _BUTTONS = {number: name for name, number in KEYS["sdl_pad_buttons"].items()}
 _AXES = {(number, way): name for name, (number, way) in KEYS["sdl_pad_axes"].items()}
@@ -292,7 +294,7 @@ class Inputs:
     def _read(self, event: Any) -> list[WindowEvent]:
         pygame = self._pygame
         if event.type in (pygame.KEYDOWN, pygame.KEYUP):
-            name = pygame.key.name(event.key)
+            name = _PLACES.get(getattr(event, "scancode", 0)) or pygame.key.name(event.key)
             key = _KEY_NAMES.get(name, name).replace(" ", "_")
             return [WindowEvent("press" if event.type == pygame.KEYDOWN else "release", key)]
         if event.type in (pygame.MOUSEBUTTONDOWN, pygame.MOUSEBUTTONUP) and event.button in _MOUSE:

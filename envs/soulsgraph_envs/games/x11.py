@@ -24,6 +24,10 @@ except ImportError:
     Display = None
 
 _KEYSYMS, _BUTTONS = keys.KEYS["x11"], keys.KEYS["x11_buttons"]
+#: X's numbers of letters and digits by their places on a PC keyboard.
+_PLACES = {key: row["x11"] + number for row in keys.KEYS["rows"].values() for number, key in enumerate(row["keys"])}
+#: Keycodes of the six letters in the upper row of a PC keyboard, left to right, and how an English layout names them.
+_UPPER_ROW = {_PLACES[letter]: letter for letter in "qwerty"}
 #: Bit of button 0, if there were one, in the state of the pointer: eight modifiers come before button 1.
 _FIRST_BUTTON = 7
 #: Detail of a motion that counts from where the mouse is.
@@ -33,6 +37,8 @@ _RELATIVE = 1
 class XTestDevice:
     """Press keys of an X display, which may be a virtual one; "" is the display of the environment.
 
+    Letters and digits are pressed by their place, whatever layout the keyboard has.
+
     Raises:
         GameError: if python-xlib is not installed, or the display cannot be reached.
     """
@@ -41,6 +47,9 @@ class XTestDevice:
         self._display: Any = open_display(display)
         if not self._display.query_extension("XTEST"):
             raise GameError(f"X display {display or 'of the environment'}: expected the extension XTEST, found none.")
+        # Some virtual displays number their keys otherwise: those are found by what they print.
+        row = [XK.keysym_to_string(self._display.keycode_to_keysym(code, 0)) for code in _UPPER_ROW]
+        self._by_place = all(letter is not None and letter.isalpha() for letter in row)
 
     def check(self, key: str) -> None:
         """Raise `GameError` if the keyboard has no such key."""
@@ -92,7 +101,8 @@ class XTestDevice:
 
     def _keycode(self, key: str) -> int:
         keys.check_key(key)
-        keycode = self._open().keysym_to_keycode(XK.string_to_keysym(_KEYSYMS.get(key, key)))
+        keycode = _PLACES.get(key) if self._by_place else None
+        keycode = keycode or self._open().keysym_to_keycode(XK.string_to_keysym(_KEYSYMS.get(key, key)))
         if not keycode:
             raise GameError(
                 f"key {key!r}: expected it on the keyboard of the display, found none; choose an English layout."
@@ -133,10 +143,6 @@ def raised_as(what: str) -> Iterator[None]:
         yield
     except (ConnectionClosedError, XError, OSError) as error:
         raise GameError(f"{what}: expected the X display to answer, found {error}; is the display gone?") from error
-
-
-#: Keycodes of the six letters in the upper row of a PC keyboard, left to right, and how an English layout names them.
-_UPPER_ROW = dict(zip(range(24, 30), "qwerty", strict=True))
 
 
 class X11Window:

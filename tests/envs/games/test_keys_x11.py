@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -192,8 +193,8 @@ def test_keys_reach_the_window_that_was_brought_to_the_front(
     elsewhere = find_window("other", display=display)
     elsewhere.focus()
     assert not window.focused()
-    for closing in (window, elsewhere, other):
-        closing.close()
+    for shown in (window, elsewhere, other):
+        shown.close()
 
 
 def test_a_window_is_measured_and_photographed(display: str, shown: PlainWindow) -> None:
@@ -325,3 +326,25 @@ def test_moved_letters_are_no_english_layout() -> None:
         connection.sync()
         connection.close()
         assert not keyboard_layout(display).english
+
+
+#: What a French keyboard prints on keys that an English one has otherwise, by X's number of the key.
+AZERTY = {24: "a", 25: "z", 38: "q", 52: "w", 47: "m", 58: "comma"}
+
+
+def test_keys_are_pressed_by_their_place_whatever_the_layout_prints_on_them() -> None:
+    from Xlib import XK
+
+    with virtual_screen() as display:
+        connection = open_display(display)
+        for code, name in AZERTY.items():
+            connection.change_keyboard_mapping(code, [(XK.string_to_keysym(name),)])
+        connection.sync()
+        with closing(XTestDevice(display)) as device:
+            for key, code in {"w": 25, "a": 38, "q": 24, "m": 58, "5": 14, "space": 65}.items():
+                device.press(key)
+                down = connection.query_keymap()
+                assert [8 * byte + bit for byte in range(32) for bit in range(8) if down[byte] >> bit & 1] == [code]
+                assert device.down() == (key,)
+                device.release(key)
+        connection.close()

@@ -44,6 +44,19 @@ def test_keys_and_buttons_have_the_names_of_the_bindings(pygame: Any) -> None:
     ) == [("press", "enter"), ("release", "left_shift"), ("press", "mouse_left"), ("blur", ""), ("close", "")]
 
 
+def test_letters_and_digits_are_read_by_their_place_as_games_read_them(pygame: Any) -> None:
+    inputs, event = Inputs(pygame), pygame.event.Event
+    # On a French keyboard the key in the place of an English W prints a z, and the one of a 2 an accented e.
+    assert _read(
+        pygame,
+        inputs,
+        event(pygame.KEYDOWN, key=pygame.K_z, scancode=pygame.KSCAN_W),
+        event(pygame.KEYDOWN, key=pygame.K_q, scancode=pygame.KSCAN_A),
+        event(pygame.KEYUP, key=0xE9, scancode=pygame.KSCAN_2),
+        event(pygame.KEYDOWN, key=pygame.K_SPACE, scancode=pygame.KSCAN_SPACE),
+    ) == [("press", "w"), ("press", "a"), ("release", "2"), ("press", "space")]
+
+
 def test_a_gamepads_buttons_sticks_and_triggers_are_keys(pygame: Any) -> None:
     inputs, event = Inputs(pygame), pygame.event.Event
     inputs.open_pads()
