@@ -308,7 +308,9 @@ def take(asked: Asked, whole: bool) -> dict[str, Any]:
             for words in ((*_PLAYS, *_WHOLE) if whole else commands)
         ]
     won = {
-        one.command: re.findall(r"\d+/\d+", one.printed) for one in calls if re.search("evaluate|--preset", one.command)
+        one.command: re.findall(r"(?<![\d,])\d+/\d+(?![\d,])", one.printed)
+        for one in calls
+        if re.search("evaluate|--preset", one.command)
     }
     kept = {
         "way": asked.way,
