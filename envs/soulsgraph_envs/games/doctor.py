@@ -131,7 +131,14 @@ def check_machine(reads_memory: bool) -> list[Check]:
     if reads_memory:
         _check_rights(checks)
         _check_pymeow(checks)
+        _say_how_tried(checks, "how memory was tried", "by the description of pyMeow's calls, never on Windows")
     return checks.made
+
+
+def _say_how_tried(checks: Checks, name: str, found: str) -> None:
+    """Warn on Windows that a check itself was only tried elsewhere."""
+    if sys.platform == "win32":
+        checks.warn(name, found, "work through the checklist of docs/game_pc.md before an agent plays")
 
 
 def _check_clock(checks: Checks) -> None:
@@ -201,6 +208,7 @@ def check_keyboard(display: str, bindings: str) -> list[Check]:
             named = ", ".join(layout.names) or "not told"
             remedy = "keys are pressed by their place; if the game takes others, make an English layout the only one"
             checks.expect(_LAYOUT, layout.english, named, remedy)
+        _say_how_tried(checks, "how keys were tried", "pressed and seen under Wine, never on Windows")
         return checks.made
     checks.skip("needs the key device", _BINDINGS, _ROUND_TRIP, _LAYOUT)
     return checks.made
