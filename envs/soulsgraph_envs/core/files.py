@@ -410,14 +410,19 @@ def temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
         with suppress(OSError, HeldError, LockError), FileLock(left, make=False) as owner:
             shutil.rmtree(parent / left.name[1 : -len(_LOCKED)], ignore_errors=True)
             owner.remove()
-    name = f"{prefix}{secrets.token_hex(8)}"
-    folder, owner = parent / name, _own(parent / f".{name}{_LOCKED}")
+    folder = parent / f"{prefix}{secrets.token_hex(8)}"
+    owner = _own(lock_beside(folder))
     try:
         folder.mkdir(mode=0o700)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         owner.remove()
+
+
+def lock_beside(folder: Path) -> Path:
+    """Return the file that the owner of a temporary folder locks."""
+    return folder.with_name(f".{folder.name}{_LOCKED}")
 
 
 _RETRY_AFTER_S = 0.02

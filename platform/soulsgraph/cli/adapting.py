@@ -20,7 +20,6 @@ from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.transfer import Question, TransferOptions, check_chains, check_sources, open_seeds
-from soulsgraph.transfer import report as reports
 from soulsgraph.zoo import is_agent
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import check_writable
@@ -97,6 +96,8 @@ def transfer(
         out: Folder for the results over all seeds.
         copy: Folder for copies of the agents, a run folder of its name each; results are written there.
     """
+    # Imported here: its statistics are scipy's, which a help text need not wait for.
+    from soulsgraph.transfer import report as reports
 
     runs = _open(folders, copy, output, out)
     home = evaluation.home or next(iter(runs.values())).plan.scenario
@@ -237,6 +238,7 @@ def _show(
 
 
 def _measured(run: RunFolder, question: Question, output: OutputOptions) -> TransferReport:
+    from soulsgraph.transfer import report as reports
 
     with run.locked():
         report = reports.transfer(run, question, output.display)

@@ -91,8 +91,8 @@ _NAMED = {
     "checking.py _Ground._play": "fights by which a project is checked",
     "doctor.py _examine_simulator": "one fight of the doctor",
     "statistics.py interquartile_mean_interval": "resamples of a figure",
-    "exchange.py drawn_rows": "rows that an exported network is checked by",
-    "precompile.py _learn": "nothing is kept",
+    "conversion.py drawn_rows": "rows that an exported network is checked by",
+    "workers.py _learn": "nothing is kept",
     "memory.py _code": "bytes of a fake program",
 }
 #: Benchmarks and contract checks; and the streams themselves.

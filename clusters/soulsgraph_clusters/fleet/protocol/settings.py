@@ -229,10 +229,7 @@ def load_fleet(path: Path, gateways: int = 1) -> Fleet:
 #: The Python files that decide a transition, below the folder of each package. Of the world all but what only shows or
 #: serves it to others; of the mind and of the fleet what a game's process plays by.
 _DECIDING: Mapping[str, Sequence[str]] = {
-    "soulsgraph_envs": (
-        *("*.py", "combat/**/*.py", "core/**/*.py", "games/*.py", "simulator/**/*.py"),
-        *(f"games/{kind}/**/*.py" for kind in ("keyboard", "memory", "realtime", "siphon")),
-    ),
+    "soulsgraph_envs": ("*.py", "combat/**/*.py", "core/**/*.py", "games/*.py", "simulator/**/*.py"),
     "soulsgraph_policies": (
         *("agents/inference.py", "agents/library.py", "agents/projects.py"),
         *("learning/hyperparameters.py", "learning/sampler.py"),

@@ -84,8 +84,10 @@ def test_settings_are_a_games_file_whose_launch_starts_a_well_behaved_stand_in(t
 
 
 def test_games_file_that_cannot_be_written_is_told_of(tmp_path: Path) -> None:
-    with pytest.raises(WriteError, match="expected a place to write to, found: No such file"):
+    (tmp_path / "none").write_text("a file in the place of the folder")
+    with pytest.raises(WriteError, match="expected a place to write to, found: "):
         save_game(tmp_path / "none" / "games.toml", GameSettings())
+    assert not [*tmp_path.glob("*.toml")]
 
 
 def test_launch_command_holds_in_any_folder_and_display(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

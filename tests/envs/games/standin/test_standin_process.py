@@ -189,13 +189,13 @@ def test_crash_looks_like_one_and_leaves_no_file(display: str, temporary: Path) 
 
 def test_the_folder_of_a_killed_one_goes_when_the_next_starts(display: str, temporary: Path) -> None:
     with StandInProcess(StandInOptions(display=display)) as killed:
-        (left,) = temporary.iterdir()
+        (left,) = temporary.glob("soulsgraph-standin-*")
         assert str(killed.pid) not in left.name
         os.kill(killed.pid, signal.SIGKILL)
         killed.wait(PATIENCE_S)
     assert left.exists()
     with StandInProcess(StandInOptions(display=display)):
-        (own,) = temporary.iterdir()
+        (own,) = temporary.glob("soulsgraph-standin-*")
         assert own != left
 
 
