@@ -277,7 +277,8 @@ def _versions(python: Path) -> dict[str, str]:
     names = [canonicalize_name(Requirement(line).name) for line in dependencies()]
     code = (
         "from importlib.metadata import distributions as found\nimport re\n"
-        f"versions = {{re.sub('[-_.]+', '-', one.name).lower(): one.version for one in found()}}\n"
+        # Of several of a name Python imports the first.
+        "versions = {}\nfor one in found(): versions.setdefault(re.sub('[-_.]+', '-', one.name).lower(), one.version)\n"
         f"print(*(f'{{name}}=={{versions[name]}}' for name in {names} if name in versions))"
     )
     pairs = call(python, "-P", "-c", code, shown="looking at the versions").printed.split()
