@@ -31,7 +31,7 @@ pictures: .venv/ready
 notebooks: .venv/ready
 	.venv/bin/python site/execute_notebooks.py
 
-.PHONY: curriculum test test-quick test-slow oldest installs chaos check bench zoo docs docs-test docs-write clean screen
+.PHONY: curriculum test test-quick test-slow oldest pythons installs chaos check bench zoo docs docs-test docs-write clean screen
 
 curriculum: .venv/ready
 	.venv/bin/soulsgraph curriculum --run $(RUN) $(if $(RESUME),--resume,--scale $(SCALE))
@@ -59,6 +59,11 @@ test test-quick test-slow: export PYTHONDONTWRITEBYTECODE :=
 # Trains, evaluates and records by the oldest of each dependency that pyproject.toml admits, from PyPI: a few minutes.
 oldest: .venv/ready
 	.venv/bin/python tests/installations.py oldest
+
+# The core's wheel and the environments' tests on every Python that this machine has: a quarter of an hour.
+pythons: export PYTHONS := 1
+pythons: .venv/ready
+	.venv/bin/pytest -v tests/test_pythons.py
 
 # Installs in every way, each into a fresh environment, and plays and trains there: a quarter of an hour. `make installs
 # WAYS=newest INTERPRETER=python3.13` does so in one way on another Python; OUT=docs/results/installations keeps figures.

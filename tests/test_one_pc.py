@@ -24,7 +24,6 @@ from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
 PAGE = Path(__file__).parents[1] / "docs" / "one_pc.md"
 _STEP = re.compile(r"^## (\d)\. .+$", re.M)
 _COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
-_FILE = re.compile(r'^```toml title="([\w.-]+)"\n(.*?)^```$', re.M | re.S)
 #: What makes a command of the page small enough.
 _SMALL = {
     r"--episodes 10\b": "--episodes 1",
@@ -74,8 +73,6 @@ def test_the_page_has_what_is_followed() -> None:
 def test_one_pc_plays_and_trains_by_what_the_page_says(tmp_path: Path) -> None:
     steps = {number: [line for step, line in commands() if step == number] for number in range(1, 9)}
     found, games = tmp_path / "found.toml", tmp_path / "games.toml"
-    for name, text in _FILE.findall(PAGE.read_text(encoding="utf-8")):
-        (tmp_path / name).write_text(text)
     with virtual_screen() as display:
         with StandInProcess(StandInOptions(display=display, at="bonfire", settings=found)):
             typed = "y\n" * len(questions("Dark Souls III")) + "\n"

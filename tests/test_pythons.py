@@ -60,6 +60,7 @@ def _call(*command):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif("PYTHONS" not in os.environ, reason="installs on each Python, a quarter of an hour: make pythons")
 @pytest.mark.skipif(sys.platform != "linux", reason="other Pythons are tried on Linux alone")
 @pytest.mark.parametrize("version", [one for one in VERSIONS if one != "{}.{}".format(*sys.version_info)])
 def test_the_core_passes_the_environments_tests_on_other_pythons(version, tmp_path):
