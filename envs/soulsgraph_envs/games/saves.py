@@ -64,8 +64,7 @@ def find_saves(game: str, home: Path | None = None) -> list[Save]:
     Raises:
         UnknownNameError: if no game has that name.
     """
-    if game not in GAMES:
-        raise UnknownNameError("game", game, GAMES)
+    _check_known(game)
     folders = dict.fromkeys(path.resolve() for path in _folders(GAMES[game], home or Path.home()) if path.is_dir())
     return [save for save in (Save(game, folder) for folder in folders) if save.files]
 
@@ -74,8 +73,10 @@ def the_save(game: str, folder: Path | None = None) -> Save:
     """Return the save of a game in a folder, or the only one that this user has.
 
     Raises:
+        UnknownNameError: if no game has that name.
         SaveError: if there is none, or there are several to choose from.
     """
+    _check_known(game)
     saves = find_saves(game) if folder is None else [save for save in [Save(game, folder)] if save.files]
     if len(saves) == 1:
         return saves[0]
@@ -102,9 +103,11 @@ def copy_save(
     """Copy a save into a new folder of `out`, named by game and time, whole or not at all.
 
     Raises:
-        SaveError: while the game runs: it might write meanwhile.
+        SaveError: while the game runs: it might write meanwhile; for a folder within the save's own.
         WriteError: if it cannot be written.
     """
+    if out.resolve().is_relative_to(save.folder.resolve()):
+        raise SaveError(f"{out}: expected a folder outside the save's own, found it in {save.folder}", "name another")
     check_closed(save.game, (running or program_names)())
     target = out / f"{save.game}-{(now or datetime.now()).strftime(_STAMP)}"
     with whole_folder(target) as folder:
@@ -148,6 +151,11 @@ def check_closed(game: str, running: Mapping[int, str]) -> None:
                 f"{game}: expected that it does not run while its save is copied, found process {pid}",
                 "quit it to the desktop and try again",
             )
+
+
+def _check_known(game: str) -> None:
+    if game not in GAMES:
+        raise UnknownNameError("game", game, GAMES)
 
 
 def _copy(source: Path, folder: Path) -> None:

@@ -60,6 +60,17 @@ def test_a_save_is_found_in_each_steam_library_once(tmp_path: Path, steam: str) 
 def test_a_game_that_nobody_knows_is_refused_by_its_name(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="bloodborne"):
         find_saves("bloodborne", tmp_path)
+    with pytest.raises(UnknownNameError, match="bloodborne"):
+        the_save("bloodborne", tmp_path)
+
+
+@pytest.mark.parametrize("below", ["", "copies", "1/copies"])
+def test_a_copy_does_not_lie_within_what_is_copied(tmp_path: Path, below: str) -> None:
+    save = make_save(tmp_path / "DarkSoulsIII")
+    before = sorted(save.folder.rglob("*"))
+    with pytest.raises(SaveError, match="outside the save's own"):
+        copy_save(save, save.folder / below, NOW, dict)
+    assert sorted(save.folder.rglob("*")) == before
 
 
 def test_a_copy_is_the_whole_folder_and_comes_back_as_it_was(tmp_path: Path) -> None:
