@@ -90,7 +90,7 @@ class Spool:
         #: Decisions of chunks that were dropped, by reason.
         self.lost: Counter[str] = Counter()
         self._sequence = 0
-        self._access = threading.Lock()
+        self._access, self._sync_access = threading.Lock(), threading.Lock()
         with files.writing(folder):
             files.make_folder(folder)
         self._lock = _lock(folder)
@@ -164,19 +164,21 @@ class Spool:
 
     def sync(self) -> None:
         """Wait until every chunk that was put before is on the disk, as far as the disk can."""
-        with self._access:
-            unsynced, self._unsynced = self._unsynced, []
-        for key in unsynced:
-            if (kept := self._kept.get(key)) is not None:
-                with suppress(OSError):
-                    files.sync_file(kept.path)
-                if key not in self._kept:
-                    # Windows removes no file that is open.
+        # What another thread took to sync is on the disk once it is done.
+        with self._sync_access:
+            with self._access:
+                unsynced, self._unsynced = self._unsynced, []
+            for key in unsynced:
+                if (kept := self._kept.get(key)) is not None:
                     with suppress(OSError):
-                        kept.path.unlink(missing_ok=True)
-        if unsynced:
-            with suppress(OSError):
-                files.sync_folder(self._folder)
+                        files.sync_file(kept.path)
+                    if key not in self._kept:
+                        # Windows removes no file that is open.
+                        with suppress(OSError):
+                            kept.path.unlink(missing_ok=True)
+            if unsynced:
+                with suppress(OSError):
+                    files.sync_folder(self._folder)
 
     def _keep_syncing(self) -> None:
         while not self._closing.is_set():

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -281,6 +282,27 @@ def test_a_full_disk_loses_what_it_cannot_take_counted_and_play_goes_on(tmp_path
         "lost": {"disk full": 5},
         "later": 4,
     }
+
+
+def test_a_sync_also_waits_for_what_another_thread_took_to_sync(tmp_path, monkeypatch):
+    taken, disk = threading.Event(), threading.Event()
+    written = []
+
+    def slow(path):
+        taken.set()
+        assert disk.wait(PATIENCE_S)
+        written.append(path)
+
+    monkeypatch.setattr("soulsgraph_clusters.fleet.actor.spool.files.sync_file", slow)
+    spool = Spool(tmp_path)
+    spool.put(chunk())
+    # The spool's own thread has the chunk now, and the disk keeps it waiting.
+    assert taken.wait(PATIENCE_S)
+    # Longer than a sync with nothing to do takes; were it shorter here, the test would pass without a reason only.
+    threading.Timer(0.5, disk.set).start()
+    spool.sync()
+    assert {*files(tmp_path)} <= {*written}
+    spool.close()
 
 
 # Whose it is.
