@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from soulsgraph.runs.progress import interruptible
 from soulsgraph_clusters.fleet.actor import host as actor
 from soulsgraph_clusters.fleet.actor import spool as spools
 from soulsgraph_clusters.fleet.actor.host import HostOptions
+from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.games.doctor import Check, Checks, examine
 from soulsgraph_envs.games.link import GameSettings, load_games
 from soulsgraph_policies.agents.projects import loaded_projects
@@ -35,7 +37,8 @@ def host(
     """Play this PC's games for a head that trains, until Ctrl-C.
 
     A game plays while a stage is trained, and waits in between. It goes on while the head is away; what it played is
-    kept here until the head has it.
+    kept here until the head has it. With `--json` each line of the log is an object: its time and text, and the game's
+    number.
 
     Args:
         check: Examine this PC, its games and the way to the head, with the remedy beside each failure; play nothing.
@@ -45,17 +48,23 @@ def host(
         _check(options, output, project)
         return
 
-    def say(line: str) -> None:
-        output.console.print(in_commands(line, "host"))
+    def log(line: str, **of: int) -> None:
+        text = in_commands(line, "host")
+        if output.json:
+            time = datetime.now(UTC).isoformat(timespec="milliseconds")
+            # At once: whoever follows the log must not wait for a full buffer.
+            print(to_json({"time": time, **of, "line": text}), flush=True)
+        else:
+            output.console.print(f"game {of['game']}: {text}" if of else text)
 
     # Each game's process loads them again: what is wrong with one is known before anything starts.
-    actor.load_projects(project, say)
+    actor.load_projects(project, log)
     actor.checked_games(options)  # Before the compilation, which takes long.
     output.precompile()
     with interruptible() as stopped:
-        output.console.print(f"looking for the head at {options.head}; end it with Ctrl-C")
-        actor.play_games(options, say, stopped, project)
-    output.console.print(f"stopped; what the head does not have yet waits in {options.spool}")
+        log(f"looking for the head at {options.head}; end it with Ctrl-C")
+        actor.play_games(options, lambda game, line: log(line, game=game), stopped, project)
+    log(f"stopped; what the head does not have yet waits in {options.spool}")
 
 
 def pause(output: OutputOptions = DEFAULT_OUTPUT, spool: Path = DEFAULT_SPOOL, after_fight: Flag = False) -> None:

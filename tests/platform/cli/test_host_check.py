@@ -1,12 +1,18 @@
-"""`soulsgraph host --check`: the spool, and the head's answer for every game; `pause` where no host plays."""
+"""`soulsgraph host`: with `--check` the spool and the head's answer for every game; its log; `pause` without a host."""
 
 import json
+import os
 import shutil
+import signal
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
 
+from fakes.clusters import Program
 from fakes.fleet_here import GatewayHere
+from fakes.fleet_in_folder import SOULSGRAPH
+from fakes.waiting import until
 from soulsgraph.cli import main
 from soulsgraph_clusters.fleet.actor.spool import Spool
 from soulsgraph_clusters.fleet.protocol import messages
@@ -98,3 +104,26 @@ def test_a_pause_says_whether_a_host_plays(tmp_path, monkeypatch, capsys):
     assert "this PC's games pause at once" in pause()
     spool.close()
     assert "no game's process runs now" in pause()
+
+
+@pytest.mark.slow
+def test_for_machines_each_line_of_the_log_is_an_object_with_its_time_and_game(here, tmp_path):
+    here.publish()
+    (tmp_path / "games.toml").write_text('[[games]]\ndriver = "simulator"\n' * 2)
+    words = ["host", "--head", here.address, "--token-file", here.token_file(), "--games", tmp_path / "games.toml"]
+    words += ["--spool", tmp_path / "spool", "--json"]
+    host = Program("host", [SOULSGRAPH, *map(str, words)], os.environ, tmp_path)
+    try:
+        until(lambda: host.logs().count('"playing"') == 2 or not host.running, "two games that play")
+        os.kill(host.pid, signal.SIGTERM)
+        host.wait()
+    finally:
+        host.kill()
+    log = [json.loads(line) for line in host.logs().splitlines()]
+    games = {number: [one["line"] for one in log if one.get("game") == number] for number in (None, 1, 2)}
+    assert "playing" in games[1]
+    assert "playing" in games[2]
+    assert games[None][0].startswith(f"looking for the head at {here.address}")
+    assert "stopped; what the head does not have yet waits in" in games[None][-1]
+    times = [datetime.fromisoformat(one["time"]) for one in log]
+    assert {one.tzinfo for one in times} == {UTC}

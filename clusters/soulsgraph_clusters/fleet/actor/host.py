@@ -302,7 +302,7 @@ def checked_games(options: HostOptions) -> tuple[GameSettings, ...]:
 
 
 def play_games(
-    options: HostOptions, report: Callable[[str], None], stopped: Callable[[], bool], projects: Sequence[Path] = ()
+    options: HostOptions, report: Callable[[int, str], None], stopped: Callable[[], bool], projects: Sequence[Path] = ()
 ) -> None:
     """Play this PC's games until `stopped` returns true; raises as `playing`."""
     with playing(options, report, projects):
@@ -327,8 +327,8 @@ def load_projects(folders: Sequence[Path], report: Callable[[str], None]) -> Non
 
 
 @contextmanager
-def playing(options: HostOptions, report: Callable[[str], None], projects: Sequence[Path] = ()) -> Iterator[None]:
-    """Play this PC's games, and end their processes at the end; `report` gets each line that they print.
+def playing(options: HostOptions, report: Callable[[int, str], None], projects: Sequence[Path] = ()) -> Iterator[None]:
+    """Play this PC's games, and end their processes at the end; `report` gets a game's number and a line of it.
 
     Their processes load the projects that are installed, and those in the folders `projects`.
 
@@ -342,7 +342,7 @@ def playing(options: HostOptions, report: Callable[[str], None], projects: Seque
     def reporter(number: int) -> Callable[[str], None]:
         def report_one(line: str) -> None:
             with printing:
-                report(f"game {number}: {line}")
+                report(number, line)
 
         return report_one
 

@@ -539,7 +539,7 @@ class GameHost:
             save_game(folder / "games.toml", self._game)
             options = HostOptions(self._head, folder / "token", folder / "games.toml", authority, folder / "spool")
             # Ray keeps what is printed in the node's logs.
-            with playing(options, print):
+            with playing(options, lambda game, line: print(f"game {game}: {line}")):
                 self._stopped.wait()
 
     def stop(self) -> None:
