@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -35,6 +36,18 @@ BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T size) { return SystemFunction036(data
 #: Of C's runtime that Wine lacks complex numbers, which NumPy and SciPy calculate with: MinGW's own take their place.
 _COMPLEX = ["abs", "arg", "cos", "cosh", "exp", "imag", "log", "pow", "real", "sin", "sinh", "sqrt", "tan", "tanh"]
 _ATAN = "catan"
+#: Windows looks up the virtual-key code of a key that is sent by its scan code, and ignores the one sent with it; Wine
+#: 8.0 takes the latter. At the end of pydirectinput this sends the one that Windows finds; right shift as an extended
+#: key, by which Wine alone tells it from left shift.
+SCAN_CODES = """
+_create_input_without_code = _create_keyboard_input
+
+
+def _create_keyboard_input(wVk=0, wScan=0, dwFlags=0, time=0):
+    if dwFlags & _KEYEVENTF_SCANCODE:
+        wVk, dwFlags = _MapVirtualKeyW(UINT(wScan), UINT(3)), dwFlags | (wScan == 0x36)
+    return _create_input_without_code(wVk, wScan, dwFlags, time)
+"""
 #: Run a command in a console of its own, and press Ctrl-C there when standard input closes.
 CONSOLE = """
 import ctypes, signal, subprocess, sys
@@ -125,13 +138,14 @@ class WindowsPC:
                     found.append(process)
         return found
 
-    def kill(self, word: str) -> None:
-        """Kill processes as a power cut would."""
+    def kill(self, word: str) -> int:
+        """Kill processes with a word in their command line as a power cut would; return how many there were."""
         killed = self.processes(word)
         for process in killed:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(killed, PATIENCE_S)
+        return len(killed)
 
 
 @contextmanager
@@ -153,7 +167,16 @@ def windows_pc(folder: Path, extras: Sequence[str] = ()) -> Iterator[WindowsPC]:
         options = ("--no-compile", "--no-index", "--find-links", f"Z:{wheels}")
         named = f"[{','.join(extras)}]" if extras else ""
         pc.done(python, "-m", "pip", "--python", target, "install", *options, f"Z:{own}{named}", within_s=1200.0)
+        if "game" in extras:
+            _complete_game(pc.folder / "venv" / "Lib" / "site-packages")
         yield pc
+
+
+def _complete_game(packages: Path) -> None:
+    """Install a pyMeow, which no index has, and let keys arrive that are sent by their scan code."""
+    shutil.copy(Path(__file__).with_name("pymeow_by_ctypes.py"), packages / "pyMeow.py")
+    with (packages / "pydirectinput" / "__init__.py").open("a", encoding="utf-8") as file:
+        file.write(SCAN_CODES)
 
 
 def _complete(system: Path, folder: Path) -> None:

@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -90,11 +91,16 @@ def the_save(game: str, folder: Path | None = None) -> Save:
 
 
 def program_names() -> dict[int, str]:
-    """Return the names of the programs that run here, by process id."""
+    """Return the names of the programs that run here, by process id; those that the system names."""
     # Imported here: only a save's copy asks for them.
     import psutil
 
-    return {process.info["pid"]: process.info["name"] or "" for process in psutil.process_iter(["pid", "name"])}
+    names = dict[int, str]()
+    for process in psutil.process_iter():
+        # One that just ended has none, and Wine names none at all.
+        with suppress(psutil.Error, OSError):
+            names[process.pid] = process.name()
+    return names
 
 
 def copy_save(

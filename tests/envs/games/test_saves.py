@@ -5,6 +5,7 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
+import psutil
 import pytest
 
 from soulsgraph_envs.core.errors import UnknownNameError
@@ -123,3 +124,14 @@ def test_a_game_that_runs_is_not_copied(tmp_path: Path, name: str) -> None:
 
 def test_the_programs_that_run_are_known_by_their_names() -> None:
     assert program_names()[os.getpid()]
+
+
+def test_a_program_that_the_system_does_not_name_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unnamed:
+        pid = 7
+
+        def name(self) -> str:
+            raise OSError(22, "originated from NtQuerySystemInformation")
+
+    monkeypatch.setattr(psutil, "process_iter", lambda: [Unnamed()])
+    assert program_names() == {}

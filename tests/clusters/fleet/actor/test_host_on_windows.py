@@ -8,6 +8,7 @@ from fakes.fleet_in_folder import FleetInFolder, require_once, require_replay, s
 from fakes.programs import missing_for_wine
 from fakes.waiting import until
 from fakes.windows import ROOT, windows_pc
+from soulsgraph_clusters.fleet.actor import host as game_process
 
 MISSING = missing_for_wine()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
@@ -16,6 +17,8 @@ TLS = 'certificate = "head.pem"\nkey = "head.key"\n'
 #: Slow, so that a stage lasts as long as anybody likes, and fast, to end it.
 SLOW = '[[games]]\ndriver = "simulator"\n'
 FAST = '[[games]]\ndriver = "simulator"\nspeed = 20.0\nlanes = 8\n'
+#: A word of the command line of a game's process.
+GAME = game_process.__name__
 SCRIPTS = ROOT / "clusters" / "soulsgraph_clusters" / "services" / "windows"
 
 
@@ -97,16 +100,16 @@ def test_what_a_windows_pc_played_is_learned_whatever_is_killed(pc, fleet):
     until(lambda: "attic/1 is paused" in fleet.logs("train"), "the pause")
     pc.done(pc.program, "resume", "--spool", pc.path("spool"))
     until(lambda: "attic/1 plays again" in fleet.logs("train"), "the game after the pause")
-    pc.kill("fleet.pc.host")
+    assert pc.kill(GAME)
     _joined(fleet, host, times=2)
 
     assert training.running, training.logs()
     training.kill()
     until(lambda: len(_spooled(pc)) > 2 or host.process.poll() is not None, "chunks that wait for a head")
     # The host alone: its game ends by itself, as its standard input closes.
-    pc.kill("soulsgraph.exe")
+    assert pc.kill("soulsgraph.exe")
     host.wait()
-    until(lambda: not pc.processes("fleet.pc.host"), "the end of the game's process")
+    until(lambda: not pc.processes(GAME), "the end of the game's process")
     waiting = _spooled(pc)
     assert len(waiting) > 2
     assert any("it is started again in 1 s" in line for line in host.lines)
@@ -118,7 +121,7 @@ def test_what_a_windows_pc_played_is_learned_whatever_is_killed(pc, fleet):
     account.require()
     assert not _spooled(pc)
     for name in waiting:
-        _, boot, sequence = name.removesuffix(".chunk").split("-")
+        _, boot, sequence, _ = name.removesuffix(".chunk").split("-")
         arrived = {*account.rest.get(f"attic/1 {boot}", {}), *account.journal.get(f"attic/1 {boot}", {})}
         assert int(sequence) in arrived, name
     require_once(fleet.records())

@@ -1,8 +1,9 @@
-/* A Windows program with a game's memory and window, for test_wine.py, which writes the assembler file beside it.
+/* A Windows program with a game's memory and window, for wine_game.py, which writes the assembler file beside it.
 
    That file holds `pieces`: where each piece of the memory lies, and what is in it. The program copies them there,
    opens a window titled as its argument says, and prints a line for each key that goes down, by each of the three
-   ways in which games learn of keys, and for each number that somebody writes over the watched one. */
+   ways in which games learn of keys, for each key that goes down or up by its place on the keyboard, and for each number
+   that somebody writes over the watched one. */
 
 #include <stdio.h>
 #include <string.h>
@@ -52,9 +53,21 @@ static void hear_raw(HRAWINPUT input) {
         printf("raw %02X\n", raw.data.keyboard.VKey);
 }
 
+/* Key messages carry the scan code from bit 16 on, with the mark of extended keys above it; bit 30 of one that goes
+   down says that it was down already. */
+static void hear_place(const char *way, LPARAM place) {
+    printf("%s %02X\n", way, (unsigned)(place >> 16 & 0x1FF));
+}
+
 static LRESULT CALLBACK hear(HWND window, UINT message, WPARAM word, LPARAM other) {
+    if (message == WM_KEYDOWN && !(other & 1 << 30))
+        hear_place("down", other);
+    else if (message == WM_KEYUP)
+        hear_place("up", other);
     if (message == WM_KEYDOWN)
         printf("message %02X\n", (unsigned)word);
+    else if (message == WM_KILLFOCUS)
+        printf("blur\n");
     else if (message == WM_INPUT)
         hear_raw((HRAWINPUT)other);
     else if (message == WM_TIMER)
