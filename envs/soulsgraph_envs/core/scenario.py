@@ -170,7 +170,10 @@ class HitEffects:
 
 @dataclass(frozen=True)
 class Camera:
-    """The third-person camera and the lock: taken within view and range, lost beyond `lock_break_m`."""
+    """The third-person camera and the lock: taken within view and range, lost beyond `lock_break_m`.
+
+    For `relock_s` after a lock was released its key does nothing.
+    """
 
     yaw_rad_s: Annotated[float, Between(0.0, 50.0)]
     pitch_rad_s: Annotated[float, Between(0.0, 50.0)]
@@ -179,6 +182,7 @@ class Camera:
     lock_view_rad: Annotated[float, Between(0.0, 3.2)]
     lock_range_m: Annotated[float, Between(0.0, 1000.0)]
     lock_break_m: Annotated[float, Between(0.0, 1000.0)]
+    relock_s: Annotated[float, Between(0.0, 60.0)] = 0.0
 
 
 @dataclass(frozen=True)

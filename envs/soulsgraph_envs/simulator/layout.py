@@ -90,6 +90,7 @@ class Lane:
     camera_yaw: float
     camera_pitch: float
     locked: int
+    relock_frames: int
     boss_x: float
     boss_y: float
     boss_heading: float

@@ -321,8 +321,10 @@ _LOOK = _LOOK_UP | _LOOK_DOWN | _LOOK_LEFT | _LOOK_RIGHT
 @compiled
 def toggle_lock(lane: Lane, player: Record, target: Sight) -> None:
     """Release the lock, take it where view and range allow, or else look where the player faces."""
+    if lane.relock_frames > 0:
+        return
     if lane.locked:
-        lane.locked = 0
+        lane.locked, lane.relock_frames = 0, player.camera_relock_frames
         return
     # The angle between the camera and a target on the player's level, Eq. 9.
     view = acos(cos(lane.camera_pitch) * cos(lane.camera_yaw - target.heading))
@@ -336,6 +338,8 @@ def toggle_lock(lane: Lane, player: Record, target: Sight) -> None:
 @every_frame
 def camera_frame(lane: Lane, player: Record, bits: int, target: Sight) -> None:
     """Advance the camera by one frame; `target` is the boss as the player sees it."""
+    if lane.relock_frames > 0:
+        lane.relock_frames -= 1
     if lane.locked and target.distance > player.camera_lock_break_m:
         lane.locked = 0
     if lane.locked:

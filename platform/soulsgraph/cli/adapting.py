@@ -15,8 +15,9 @@ from soulsgraph.cli.output import DEFAULT_RUN, OutputOptions, RunOptions
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.paper.study import ADAPTED
 from soulsgraph.runs import lineage
+from soulsgraph.runs.evaluate import Setting, source_of
 from soulsgraph.runs.plan import check_learns, lasting_name
-from soulsgraph.runs.progress import silence_advice
+from soulsgraph.runs.progress import silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.transfer import Question, TransferOptions, check_chains, check_sources, open_seeds
@@ -170,6 +171,42 @@ def recovery(
     tables = {name: recovering.recovery_over_seeds(target, results)}
     alone = single, [recovering.recovery_table(target, single)]
     _show(session, out, tables, alone if len(runs) == 1 else None)
+
+
+def necessity(
+    folders: Runs,
+    output: RunOptions = DEFAULT_RUN,
+    scenario: str | None = None,
+    start: str | None = None,
+    evaluation: options.EvaluationOptions = options.DEFAULT_EVALUATION,
+    out: Path | None = None,
+) -> None:
+    """Measure what agents lose when one skill acts at random, does nothing, or never learned.
+
+    All other skills play as trained, in the same fights; the scripted reference loses what the fight alone asks for.
+
+    Args:
+        folders: Run folders with trained skills, or agents of the zoo, one a seed; they are read alone.
+        scenario: Scenario to fight in; the runs' own if not given.
+        start: How episodes begin: mid, long or scattered; the scenario's own if not given.
+        out: Folder for the results over all seeds.
+    """
+    from soulsgraph.transfer.necessity import measure_necessity, necessity_over_seeds, settings_of
+
+    runs, measured = open_seeds(folders), {}
+    if out is not None:
+        check_writable(out)
+    plan = next(iter(runs.values())).plan
+    fight = plan.scenario if scenario is None else lasting_name(scenario)
+    total = len(runs) * settings_of(plan.skill_graph.order) * evaluation.episodes
+    with stage_progress("necessity", total, output.display, unit="episodes") as progress:
+        for seed, run in runs.items():
+            setting = Setting(fight, source_of(run, fight), start)
+            numbers = evaluation.episodes, evaluation.seed
+            measured[seed] = measure_necessity(run, setting, *numbers, progress.advance)
+    first = next(iter(measured.values()))
+    alone = (first.to_dict(), first.to_rich()) if len(runs) == 1 else None
+    _show(output, out, {"necessity": necessity_over_seeds(measured)}, alone)
 
 
 def retention(

@@ -52,6 +52,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
             "Compare the win rate that the same steps recover: the recommended skills, each alone, all, all from "
             "scratch."
         ),
+        "necessity": "Measure what agents lose when one skill acts at random, does nothing, or never learned.",
         "retention": (
             "Evaluate every scenario a run went through with the versions after each: transfer and forgetting."
         ),
@@ -110,7 +111,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
 COMMANDS = {name: summary for commands in GROUPS.values() for name, summary in commands.items()}
 #: The modules of this package, and the commands that are functions there.
 MODULES: Mapping[str, tuple[str, ...]] = {
-    "adapting": ("adapt", "transfer", "recovery", "retention"),
+    "adapting": ("adapt", "transfer", "recovery", "necessity", "retention"),
     "fights": ("watch", "play", "replay", "data"),
     "fleet": ("fleet",),
     "games": ("doctor", "saves", "standin", "serve-siphon"),

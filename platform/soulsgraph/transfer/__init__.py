@@ -12,6 +12,7 @@ from pathlib import Path
 from soulsgraph.runs.evaluate import EVALUATION_SEED, check_evaluation
 from soulsgraph.runs.plan import lasting_name
 from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 
@@ -42,7 +43,7 @@ class Question(TransferOptions):
 
 
 def open_seeds(folders: Sequence[Path]) -> dict[int, RunFolder]:
-    """Open runs that differ in nothing but their seed, by seed in the order given.
+    """Open runs, or agents of the zoo for reading, that differ in nothing but their seed, by seed in the order given.
 
     Raises:
         SoulsGraphError: if none is given, one is no run, two have the same seed, or their plans differ otherwise.
@@ -51,7 +52,7 @@ def open_seeds(folders: Sequence[Path]) -> dict[int, RunFolder]:
         raise SoulsGraphError("RUN: expected one or more run folders, found none; name one.")
     runs: dict[int, RunFolder] = {}
     for folder in folders:
-        run = RunFolder.open(folder)
+        run = open_run(folder)
         first = next(iter(runs.values()), run)
         if run.plan.seed in runs:
             raise SoulsGraphError(

@@ -108,6 +108,17 @@ def test_saved_state_continues_bit_for_bit(practice: bool) -> None:
     assert again[0].tobytes() == again[1].tobytes()
 
 
+def test_a_state_saved_before_a_field_existed_continues_as_with_0_in_it() -> None:
+    sim, other = Simulator(2), Simulator(2)
+    play(sim, PHASE_1, derive_seeds(np.arange(2), 1), sample_controls(2, 20))
+    saved = sim.get_state()
+    del saved["fights"]["relock_frames"]
+    other.set_state(saved)
+    assert other.get_state()["fights"]["relock_frames"].tolist() == [0, 0]
+    controls = sample_controls(2, 20)
+    assert [sim.step(tick).tobytes() for tick in controls] == [other.step(tick).tobytes() for tick in controls]
+
+
 def test_saved_state_is_not_disturbed_by_going_on() -> None:
     sim = Simulator(2)
     play(sim, PHASE_1, derive_seeds(np.arange(2), 1), sample_controls(2, 20))

@@ -14,6 +14,7 @@ from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import PlayerPose, frames
 
 SCENARIO = load_scenario("iudex-phase1")
+FIVE_SKILLS = load_scenario("five-skills")
 PLAYER = load_player("knight")
 BOSS = load_boss("iudex-phase1")
 CENTRE = SCENARIO.arena.centre_m
@@ -249,6 +250,26 @@ class TestCamera:
         sim = fight()
         locked = [press(sim, Control.LOCK_ON)[0, 0, Raw.LOCKED] for _ in range(3)]
         assert locked == [1, 0, 1]
+
+    def test_a_released_lock_is_not_taken_again_before_its_time_and_its_key_does_nothing_meanwhile(self) -> None:
+        waits = frames(load_player(FIVE_SKILLS.player).camera.relock_s)
+        assert waits > 1
+        for since, takes in ((waits - 1, 0), (waits, 1)):
+            sim = fight(scenario=FIVE_SKILLS, locked=1)
+            press(sim, Control.LOCK_ON)
+            course = press(sim, Control.NONE, since - 1) if since > 1 else None
+            assert course is None or not course[:, 0, Raw.LOCKED].any()
+            assert press(sim, Control.LOCK_ON)[0, 0, Raw.LOCKED] == takes
+        # Nor does it turn the view to where the player faces.
+        sim = fight(scenario=FIVE_SKILLS, locked=1, camera_yaw=0.5, player_heading=2.0)
+        before = press(sim, Control.LOCK_ON)[0, 0, Raw.CAMERA_X : Raw.CAMERA_Z + 1]
+        after = press(sim, Control.LOCK_ON)[0, 0, Raw.CAMERA_X : Raw.CAMERA_Z + 1]
+        assert after.tolist() == before.tolist()
+
+    def test_a_lock_lost_by_distance_may_be_taken_at_once(self) -> None:
+        sim = fight(scenario=FIVE_SKILLS, locked=1, player_y=CENTRE[1] + 9.1, boss_y=CENTRE[1] - 9.0)
+        press(sim, Control.NONE)
+        assert sim.get_state()["fights"]["relock_frames"][0] == 0
 
     def test_lock_breaks_beyond_18_m(self) -> None:
         sim = fight(locked=1, player_y=CENTRE[1] + 9.1, boss_y=CENTRE[1] - 9.0)

@@ -33,6 +33,7 @@ CALLS = {
     "adapt": (("adapt", "agent", "--skills", "heal_attack", "--budget", "1000"), 0),
     "transfer": (("transfer", "agent", "--episodes", "2"), 0),
     "recovery": (("recovery", "nowhere"), 2),
+    "necessity": (("necessity", "agent", "--episodes", "2"), 0),
     "retention": (("retention", "nowhere"), 2),
     "init": (("init", "duel"), 0),
     "validate": (("validate", "duel"), 0),
