@@ -92,6 +92,7 @@ _NAMED = {
     "doctor.py _examine_simulator": "one fight of the doctor",
     "statistics.py interquartile_mean_interval": "resamples of a figure",
     "conversion.py drawn_rows": "rows that an exported network is checked by",
+    "necessity.py _untrained": "a network that never learns, the same for a run each time",
     "workers.py _learn": "nothing is kept",
     "memory.py _code": "bytes of a fake program",
 }
