@@ -201,6 +201,26 @@ def _chain() -> Rows:
     return list(rows.values())
 
 
+_NECESSITY, _SCRIPTED = "five-skills/necessity.json", "five-skills/scripted.json"
+_SKILLS = ("camera", "lock_on", "movement", "dodge", "heal_attack")
+
+
+def _settings(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(row["skill"], row["played"]): row for row in rows}
+
+
+def _necessity() -> Rows:
+    lost, scripted = _settings(_read(_NECESSITY)["rows"]), _settings(_read(_SCRIPTED)["scripted"])
+    return [
+        [
+            f"`{skill}`",
+            *(_interval(lost[skill, played], "lost_points") for played in ("random", "idle", "untrained")),
+            *(f"{scripted[skill, played]['lost_points']:.1f}" for played in ("random", "idle")),
+        ]
+        for skill in _SKILLS
+    ]
+
+
 _CLONING = "cloning/cloning.json"
 
 
@@ -224,6 +244,7 @@ _TABLES: list[tuple[str, str, Callable[[], Rows]]] = [
     ("findings.md", "Recovery in Phase 2,", _recovery),
     ("findings.md", "Dodge and heal-attack adapted in the same fights,", _jointly),
     ("findings.md", "The chain Iudex 1 -> Iudex 2 -> Vordt", _chain),
+    ("findings.md", "### Which skills a fight needs\n", _necessity),
     ("cloning.md", "## What it is worth\n", _cloning),
 ]
 
@@ -253,6 +274,17 @@ def _of_fresh_and_earlier_seeds() -> list[str]:
     return [
         f"preset `{first['reproduction']}`, heal-attack trained and dodge random, {medians}, "
         f"adjusted p {first['adjusted_p']:.3f}. The smallest of the others is {second['adjusted_p']:.2f}."
+    ]
+
+
+def _of_whole_agents() -> list[str]:
+    whole, scripted = (
+        _settings(rows)["none", ""] for rows in (_read(_NECESSITY)["rows"], _read(_SCRIPTED)["scripted"])
+    )
+    rate, low, high = (f"{whole[key]:.1f}" for key in ("win_percent", "win_percent_low", "win_percent_high"))
+    return [
+        f"The whole agents win {rate} % ({low} to {high}).",
+        f"The scripted reference wins {scripted['wins']} of {scripted['episodes']} fights as it is",
     ]
 
 
@@ -337,6 +369,7 @@ _SENTENCES = [
     ("findings.md", _of_the_end_to_end_agent_and_the_oracle),
     ("findings.md", _of_recovery),
     ("findings.md", _of_the_chain),
+    ("findings.md", _of_whole_agents),
     ("cloning.md", _of_cloning),
 ]
 
