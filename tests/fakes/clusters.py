@@ -157,12 +157,12 @@ class LocalCluster:
     `address` is what `--address` takes, `dashboard` where jobs are submitted, `environment` what a client needs.
     """
 
-    def __init__(self, workers: int = 2) -> None:
+    def __init__(self, workers: int = 2, head_cpus: int = 2) -> None:
         self._folder, self._ports = Path(tempfile.mkdtemp(prefix="soulsgraph-")), set[int]()
         gcs, dashboard = self._port(), self._port()
         self._head = [
             *("--head", f"--port={gcs}", "--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"),
-            *(f"--ray-client-server-port={self._port()}", f"--temp-dir={self._folder}", "--num-cpus=2"),
+            *(f"--ray-client-server-port={self._port()}", f"--temp-dir={self._folder}", f"--num-cpus={head_cpus}"),
         ]
         self.address, self.dashboard = f"127.0.0.1:{gcs}", f"http://127.0.0.1:{dashboard}"
         self._jobs_address = f"--address={self.dashboard}"
@@ -228,17 +228,19 @@ class LocalCluster:
         resources: Mapping[str, float] | None = None,
         environment: Mapping[str, str] | None = None,
         hidden: Path | None = None,
+        disk_mb: int = 1000,
     ) -> Program:
         """Join one more node and wait until it has joined; by default it offers one `game_pc`.
 
         Its environment is the client's, changed by `environment`. In the place of a `hidden` folder it sees an empty
-        one of its own, which takes root on Linux.
+        disk of its own, which takes root on Linux; its temporary folders are there.
         """
         offered = to_json(dict(resources or {"game_pc": 1}))
         command = [f"--address={self.address}", "--num-cpus=1", f"--resources={offered}"]
-        mount = 'mount -t tmpfs none "$0" && exec "$@"'
+        mount = f'mount -t tmpfs -o size={disk_mb}m none "$0" && exec "$@"'
         words = () if hidden is None else ("unshare", "-m", "sh", "-c", mount, str(hidden))
-        self.workers.append(self._start_node(f"worker-{len(self.workers)}", command, environment or {}, words))
+        changed = dict(environment or {}) | ({} if hidden is None else {"TMPDIR": str(hidden)})
+        self.workers.append(self._start_node(f"worker-{len(self.workers)}", command, changed, words))
         return self.workers[-1]
 
     def kill_worker(self, index: int) -> None:

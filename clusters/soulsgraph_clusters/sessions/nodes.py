@@ -25,10 +25,11 @@ from typing import Any, TypedDict, TypeVar
 
 import ray
 from ray import cloudpickle
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from soulsgraph_clusters.sessions.head import ClusterAwayError, ClusterError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import write_text
 
 T = TypeVar("T")
@@ -204,13 +205,10 @@ def marked(folder: Path) -> Iterator[Mark]:
             mark.file.unlink(missing_ok=True)
 
 
-def check_folder(mark: Mark) -> None:
-    """Check that every other node that offers a processor sees the driver's folder, before it works there.
+def nodes_without(mark: Mark) -> list[str]:
+    """Return what each other node that offers a processor finds, and its name, where that is not the driver's folder.
 
     A node that does not answer in time is reported; it looks itself before it works.
-
-    Raises:
-        ClusterError: naming each node that sees another folder or none, and the remedy.
     """
     own = ray.get_runtime_context().get_node_id()
     nodes = {
@@ -219,8 +217,7 @@ def check_folder(mark: Mark) -> None:
         if node["Alive"] and node["NodeID"] != own and node["Resources"].get("CPU", 0.0) >= 1.0
     }
     answers = _ask(nodes, f"whether {mark.folder} is there", Mark.problem, mark)
-    if found := [f"{problem} on {nodes[node]}" for node, problem in answers.items() if problem]:
-        raise other_folder(mark.folder, "; ".join(found))
+    return [f"{problem} on {nodes[node]}" for node, problem in answers.items() if problem]
 
 
 def other_folder(folder: Path, found: str) -> ClusterError:
@@ -230,6 +227,16 @@ def other_folder(folder: Path, found: str) -> ClusterError:
         f"path, found {found}; let these nodes mount it there, take them out of the cluster, or work on this "
         "machine alone: leave `address` out and unset RAY_ADDRESS."
     )
+
+
+def answer_of(call: ray.ObjectRef) -> Any:
+    """Wait for a call's answer; raises the SoulsGraphError that it raised, and RayError if its process died."""
+    try:
+        return ray.get(call)
+    except RayTaskError as error:
+        if isinstance(error.cause, SoulsGraphError):
+            raise error.cause from error
+        raise
 
 
 def this_node() -> str:

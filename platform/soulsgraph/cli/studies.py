@@ -86,7 +86,7 @@ def reproduce(
     """Run the paper's whole protocol over several seeds in parallel, and write the report.
 
     Args:
-        out: Folder to begin, or to go on with; on a cluster every node must see it under this path.
+        out: Folder to begin, or to go on with; on a cluster it lies on the head, and other nodes need not see it.
         resume: Go on with the reproduction in the folder instead of beginning one.
     """
     if session.games or session.fleet or session.gateways != 1 or session.no_ray:

@@ -296,13 +296,17 @@ class ReproductionFolder(PlannedFolder[Study]):
             )
         return cls(path, begun.plan)
 
+    def run_path(self, job: SeedJob) -> Path:
+        """Return the folder of the run that a job trains."""
+        return self.path / "seeds" / str(job.seed) / job.part
+
     def run(self, job: SeedJob) -> RunFolder:
         """Open the job's run folder, begun if it is not there.
 
         Raises:
             SoulsGraphError: if another run is in it.
         """
-        path, plan = self.path / "seeds" / str(job.seed) / job.part, self.plan.plan(job)
+        path, plan = self.run_path(job), self.plan.plan(job)
         learner = Key({"learner": self.plan.learner})
         if not (path / RunFolder.plan_file).exists():
             run = RunFolder.create(path, plan)

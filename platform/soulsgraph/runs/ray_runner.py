@@ -1,13 +1,16 @@
 """Run the jobs of a study as Ray tasks, as many at a time as there are processors, on one display.
 
-A job is a function with its arguments, and the files that it leaves: it is done when they are there.
+A job is a function with its arguments, and the files that it leaves: it is done when they are there. A node that does
+not see the study's folder works in a temporary one: what a job needs of the folder is brought there, and what it left
+comes back with its ending, through Ray's object store.
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
@@ -15,13 +18,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn
 
 from soulsgraph.runs.progress import Interruption, describe_pace, draws, interruptible, silence_advice
-from soulsgraph_clusters.sessions.nodes import Mark, check_folder, marked, other_folder, this_node
+from soulsgraph_clusters.sessions.nodes import Mark, answer_of, marked, nodes_without, other_folder, this_node
 from soulsgraph_clusters.sessions.session import describe_wait
-from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
+from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, reading
+from soulsgraph_envs.core.files import temporary_folder, whole_file, whole_folder, writing
 
 #: Seconds between two reports of a job.
 REPORT_EVERY_S = 0.5
@@ -29,6 +34,10 @@ REPORT_EVERY_S = 0.5
 LINES_EVERY_S = 10.0
 #: A file system of a network may show what another machine wrote some seconds later.
 SEEN_WITHIN_S = 10.0
+#: How the temporary folder of a job begins, on a node that does not see the study's folder.
+APART = "soulsgraph-unit-"
+#: What a job is at before its first stage.
+_BEGINS = "begins"
 
 
 @dataclass(frozen=True)
@@ -36,13 +45,18 @@ class RayJob:
     """A job of a study: `work(folder, *arguments, supervisor)`, called on any node, leaves the `results`.
 
     `work` is importable everywhere. It goes on with what an earlier call left, and raises `Interruption` once the
-    supervisor asks for a stop. `results` are files below the folder.
+    supervisor asks for a stop. `results` are files below the folder. So are the files that it `reads`, and the folder
+    that is its `own`, in which nothing else writes; `checkpoints` is the pattern of folders in there from which it goes
+    on.
     """
 
     name: str
     work: Callable[..., None]
     arguments: tuple[Any, ...]
     results: tuple[str, ...]
+    reads: tuple[str, ...] = ()
+    own: str = ""
+    checkpoints: str = ""
 
     def done(self, folder: Path) -> bool:
         """Return whether every result is there."""
@@ -52,6 +66,46 @@ class RayJob:
         """Return the digest of each result that is there, by the file's name below the folder."""
         files = {name: folder / name for name in self.results}
         return {name: sha256(file.read_bytes()).hexdigest() for name, file in files.items() if file.is_file()}
+
+    def carried(self, folder: Path, done: bool = False) -> dict[str, bytes]:
+        """Return what another machine needs of the job, file by file, by its name below the folder.
+
+        Of the checkpoints it is the newest alone, and of a job that is `done` none: nothing goes on from them. Raises
+        ReadError.
+        """
+        files = [folder / name for name in (*self.reads, *self.results)]
+        if self.own:
+            files += self._own_files(folder / self.own, done)
+        contents = {}
+        for file in filter(Path.is_file, files):
+            with reading(file):
+                contents[file.relative_to(folder).as_posix()] = file.read_bytes()
+        return contents
+
+    def _own_files(self, own: Path, done: bool) -> Iterator[Path]:
+        """Yield the files of the job's own folder, but for locks and what killed writers left: these are hidden."""
+        saved = sorted(own.glob(self.checkpoints), key=lambda path: path.stat().st_mtime_ns) if self.checkpoints else []
+        needless = saved if done else saved[:-1]
+        for file in sorted(own.rglob("*")):
+            hidden = any(part.startswith(".") for part in file.relative_to(own).parts)
+            if not hidden and not any(file.is_relative_to(checkpoint) for checkpoint in needless):
+                yield file
+
+    def take_in(self, folder: Path, files: Mapping[str, bytes]) -> None:
+        """Write what `carried` returned elsewhere, but not what the job read, and results last; raises WriteError."""
+        inside = f"{self.own}/"
+        if own := {name.removeprefix(inside): files[name] for name in files if name.startswith(inside)}:
+            with whole_folder(folder / self.own, replace=True) as new:
+                _fill(new, own)
+        for name in (name for name in self.results if name in files):
+            with whole_file(folder / name) as temporary:
+                temporary.write_bytes(files[name])
+
+
+def _fill(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        (file := folder / name).parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
 
 
 class StudyFolder(Protocol):
@@ -106,8 +160,9 @@ class ProgressActor:
 
 
 def start_progress_actor() -> Any:
-    """Start the actor of the jobs' progress; it takes no processor from the jobs."""
-    return ray.remote(num_cpus=0)(ProgressActor).remote()
+    """Start the actor of the jobs' progress on the driver's node; it takes no processor from the jobs."""
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    return ray.remote(num_cpus=0, scheduling_strategy=here)(ProgressActor).remote()
 
 
 class RemoteSupervisor:
@@ -116,7 +171,7 @@ class RemoteSupervisor:
     def __init__(self, actor: Any, job: str) -> None:
         self._actor, self._job = actor, job
         self._stopping, self._next_s = False, 0.0
-        self._progress = JobProgress("begins", 0, 1)
+        self._progress = JobProgress(_BEGINS, 0, 1)
 
     def follow(self, name: str, total: int) -> RemoteSupervisor:
         """Take what `update` reports from now on for the progress of this stage."""
@@ -180,6 +235,8 @@ class JobsDisplay:
     def _describe(self, job: str, progress: JobProgress) -> str:
         stage, first, since_s = self._began.get(job, ("", 0, 0.0))
         if stage != progress.stage:
+            if stage and progress.stage == _BEGINS:
+                self._print(f"{job}: its process or node was lost; it goes on from its last checkpoint here, if any")
             stage, first, since_s = self._began[job] = (progress.stage, progress.done, self._clock())
         done, elapsed_s = progress.done, self._clock() - since_s
         return f"{stage}  {describe_pace(done, progress.total, done - first, elapsed_s, progress.mean_return)}"
@@ -204,7 +261,8 @@ _LOOK_EVERY_S = 0.3
 class Ending:
     """How a job ended: empty if it finished, else the reason; a `defect` keeps its traceback.
 
-    Of one that finished `written` has the digests of its results, as the `node` that did it reads them.
+    Of one that finished `written` has the digests of its results, as the `node` that did it reads them. `files` are
+    what a node that does not see the study's folder left, as `RayJob.carried` returns it.
     """
 
     failure: str | SoulsGraphError = ""
@@ -212,27 +270,78 @@ class Ending:
     defect: Exception | None = None
     written: Mapping[str, str] = field(default_factory=dict)
     node: str = ""
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
-def do_job(folder: Path, job: RayJob, actor: Any, mark: Mark | None = None) -> Ending:
-    """Do one job of a folder, which bears the mark, in a Ray task; errors that a user can cause come as a message."""
+def do_job(folder: Path, job: RayJob, actor: Any, mark: Mark | None = None, driver: str = "") -> Ending:
+    """Do one job of a folder in a Ray task; errors that a user can cause come as a message.
+
+    A node that does not read the mark in the folder works in a temporary one; the node `driver` has what it needs.
+    """
     silence_advice()
     supervisor = RemoteSupervisor(actor, job.name)
-    supervisor.report(JobProgress("begins", 0, 1))
+    supervisor.report(JobProgress(_BEGINS, 0, 1))
     try:
         if supervisor.stop_requested():
             return Ending("not begun", stopped=True)
-        # A node may have joined since all were asked.
-        if mark is not None and (problem := mark.problem()):
-            return Ending(other_folder(folder, f"{problem} on {this_node()}"))
+        # Nobody is waited for: all nodes were asked, and one that joined since may as well work for itself.
+        if mark is None or not mark.problem(0.0):
+            return _work(folder, job, supervisor)
+        return _work_apart(mark, job, supervisor, driver)
+    finally:
+        supervisor.report(None)
+
+
+def _work(folder: Path, job: RayJob, supervisor: RemoteSupervisor) -> Ending:
+    try:
         job.work(folder, *job.arguments, supervisor)
         return Ending(written=job.written(folder), node=this_node())
     except Interruption as stop:
         return Ending(stop, stopped=True)
     except SoulsGraphError as error:
         return Ending(error)
-    finally:
-        supervisor.report(None)
+
+
+def _work_apart(mark: Mark, job: RayJob, supervisor: RemoteSupervisor, driver: str) -> Ending:
+    """Do a job in a temporary folder of this node, of which its ending has the files, however it ended.
+
+    The folder goes with the task; one of a process that was killed is removed by the next job on that node.
+    """
+    with ExitStack() as stack:
+        try:
+            there = NodeAffinitySchedulingStrategy(driver, soft=False)
+            asked = ray.remote(num_cpus=0)(_read_marked).options(scheduling_strategy=there).remote(mark, job)
+            with writing(tempfile.gettempdir()):
+                folder = stack.enter_context(temporary_folder(APART))
+                _fill(folder, answer_of(asked))
+        except SoulsGraphError as error:
+            return _named(Ending(error))
+        ending = _work(folder, job, supervisor)
+        return _named(replace(ending, files=job.carried(folder, done=not ending.failure)))
+
+
+def _read_marked(mark: Mark, job: RayJob) -> dict[str, bytes]:
+    """Return what is carried of a job from the marked folder; raises ClusterError if it is not that folder here."""
+    if problem := mark.problem(0.0):
+        raise other_folder(mark.folder, f"{problem} on {this_node()}")
+    return job.carried(mark.folder)
+
+
+def _named(ending: Ending) -> Ending:
+    """Name this node in why a job failed: the paths in there are the node's."""
+    failure = ending.failure
+    if ending.stopped or not isinstance(failure, SoulsGraphError):
+        return ending
+    return replace(ending, failure=SoulsGraphError(f"on {this_node()}: {failure}", repeated=[failure]))
+
+
+def taken_in(folder: Path, job: RayJob, ending: Ending, within_s: float = SEEN_WITHIN_S) -> Ending:
+    """Write what a job left on a node that does not see the folder; return how it ended, as `confirmed` does."""
+    try:
+        job.take_in(folder, ending.files)
+    except SoulsGraphError as error:
+        return Ending(error)
+    return confirmed(folder, job, replace(ending, files={}), within_s)
 
 
 def confirmed(folder: Path, job: RayJob, ending: Ending, within_s: float = SEEN_WITHIN_S) -> Ending:
@@ -252,12 +361,11 @@ def confirmed(folder: Path, job: RayJob, ending: Ending, within_s: float = SEEN_
 def run_jobs(folder: StudyFolder, jobs: Sequence[RayJob], console: Console, words: Words = str) -> None:
     """Run the jobs whose results are not all there, assemble what they left after each, and show the progress.
 
-    Needs a Ray session whose nodes all see the folder under the same path, unless nothing is left: each reads a mark
-    there before it works, and a job is done when its results are here as its node wrote them. `words` changes the text
-    of a job's error before it is shown.
+    Needs a Ray session, unless nothing is left. A node that reads the mark in the folder works there, any other one in
+    a temporary folder, whose files are written here when the job ends. A job is done when its results are here as its
+    node wrote them. `words` changes the text of a job's error before it is shown.
 
     Raises:
-        ClusterError: if a node sees another folder; nothing is done then.
         Interruption: if a stop was asked for; every running job has saved a checkpoint.
         SoulsGraphError: naming the jobs that failed; the others are done.
         ExceptionGroup: of the defects that jobs met; the others are done.
@@ -267,16 +375,19 @@ def run_jobs(folder: StudyFolder, jobs: Sequence[RayJob], console: Console, word
         folder.assemble()
         return
     with marked(folder.path) as mark:
-        check_folder(mark)
+        if apart := nodes_without(mark):
+            how = "what is done there is done in a temporary folder, and brought here when it ends"
+            console.print(f"units: found {'; '.join(apart)}: {how}", highlight=False, soft_wrap=True)
         with folder.session():
             if waited := describe_wait({"CPU": 1.0}):
                 console.print(f"units: {waited}", soft_wrap=True)
             actor, task = start_progress_actor(), ray.remote(num_cpus=1)(do_job)
-            tasks = {name: partial(task.remote, mark.folder, job, actor, mark) for name, job in left.items()}
+            more = actor, mark, ray.get_runtime_context().get_node_id()
+            tasks = {name: partial(task.remote, mark.folder, job, *more) for name, job in left.items()}
             endings: dict[str, Ending] = {}
 
             def confirm(name: str, ending: Ending) -> Ending:
-                return confirmed(folder.path, left[name], ending)
+                return taken_in(folder.path, left[name], ending)
 
             with interruptible() as interrupted, jobs_display(console, words=words) as display:
                 again = f"the unit goes on from its last checkpoint with `{folder.opening}`"

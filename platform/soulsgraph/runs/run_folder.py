@@ -22,6 +22,8 @@ from soulsgraph_policies.agents.projects import ProjectDigest
 _FORMAT, _FORMAT_VERSION, _READ_VERSIONS = "soulsgraph run", 5, (1, 2, 3, 4, 5)
 #: The file that whoever writes a folder locks.
 LOCK = ".lock"
+#: The checkpoints of all stages, as a pattern below a run folder.
+CHECKPOINTS = "checkpoints/*/step-*"
 _ANOTHER, _ANY = "name another folder with `path`", "name the folder of a run"
 _REMEDY = "restore the file from a copy or begin a new run"
 

@@ -1,12 +1,17 @@
 """Jobs as Ray tasks: one to a processor, a stop begins no other, and a defect of one ends no other."""
 
+import io
+import os
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
@@ -24,8 +29,10 @@ from soulsgraph.runs.ray_runner import (
     confirmed,
     do_job,
     follow,
+    jobs_display,
     run_jobs,
     start_progress_actor,
+    taken_in,
 )
 from soulsgraph_clusters.sessions.nodes import Mark, marked
 from soulsgraph_clusters.sessions.session import connect
@@ -148,21 +155,127 @@ def test_no_more_units_are_at_work_than_there_are_processors():
     assert [ending.failure for ending in endings.values()] == ["", "", ""]
 
 
-def test_a_unit_works_only_where_it_reads_the_drivers_mark(tmp_path, monkeypatch):
-    monkeypatch.setattr(Mark.problem, "__defaults__", (0.0,))
-    folder = ReproductionFolder.create(tmp_path / "out", Study(seeds=(100,), episodes=1))
-    other = Mark(folder.path, "of another folder at the same path")
-    for there, mark in ((folder.path, other), (tmp_path / "none", Mark(tmp_path / "none", "word"))):
-        ending = do_job(there, ray_job(folder, REFERENCES), start_progress_actor(), mark)
+@pytest.fixture(scope="module")
+def actor(_session) -> Any:
+    return start_progress_actor()
+
+
+def this_node_id() -> str:
+    return ray.get_runtime_context().get_node_id()
+
+
+def test_a_unit_is_refused_where_not_even_the_drivers_node_sees_the_folder(tmp_path, actor):
+    other = Mark(tmp_path, "of another folder at the same path")
+    for there, mark in ((tmp_path, other), (tmp_path / "none", Mark(tmp_path / "none", "word"))):
+        ending = do_job(there, COUNTING, actor, mark, this_node_id())
         assert re.search(
             r"found (another|no such) folder .*on node \S+ \(\d[\d.]+\); let these nodes mount", str(ending.failure)
         )
-    assert not (folder.path / "references.json").exists()
-    with marked(folder.path) as mark:
-        ending = do_job(mark.folder, ray_job(folder, REFERENCES), start_progress_actor(), mark)
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.fixture
+def apart(tmp_path, monkeypatch) -> Path:
+    """Return the folder of temporary files of this process, which reads no mark: Ray's own processes do."""
+    (private := tmp_path / "private").mkdir()
+    monkeypatch.setattr(Mark, "problem", lambda mark, within_s=0.0: f"no such folder at {mark.folder}")
+    monkeypatch.setattr(tempfile, "tempdir", str(private))
+    return private
+
+
+def test_a_unit_leaves_the_same_bytes_where_its_node_reads_the_mark_and_where_it_does_not(tmp_path, actor, request):
+    study = Study(seeds=(100,), episodes=1)
+    shared, folder = (ReproductionFolder.create(tmp_path / name, study) for name in ("shared", "out"))
+    job = ray_job(folder, REFERENCES)
+    with marked(shared.path) as mark:
+        ending = do_job(mark.folder, job, actor, mark, this_node_id())
     assert not ending.failure
+    assert not ending.files, "they are there already"
     assert not mark.file.exists()
-    assert confirmed(folder.path, ray_job(folder, REFERENCES), ending, 0.0) == ending
+    assert confirmed(shared.path, job, ending, 0.0) == ending
+    private = request.getfixturevalue("apart")
+    with marked(folder.path) as mark:
+        ending = do_job(mark.folder, job, actor, mark, this_node_id())
+    assert not ending.failure
+    assert not (folder.path / "references.json").exists()
+    assert [*private.iterdir()] == [], "the temporary folder went with the unit"
+    torn = replace(ending, files={**ending.files, "references.json": b"{}"})
+    assert "references.json of references in another state" in str(taken_in(folder.path, job, torn, 0.0).failure)
+    assert not taken_in(folder.path, job, ending).failure
+    assert (folder.path / "references.json").read_bytes() == (shared.path / "references.json").read_bytes()
+
+
+def count_on(folder: Path, supervisor) -> None:
+    """Count to three in a run of its own, one step a call, and stop after each but the last."""
+    (kept := folder / "own" / "kept").parent.mkdir(exist_ok=True)
+    assert (folder / "plan").read_text() == "to three"
+    done = (kept.read_text() if kept.exists() else "") + "x"
+    kept.write_text(done)
+    (checkpoint := kept.parent / "checkpoints" / "count" / f"step-{len(done)}").mkdir(parents=True)
+    (checkpoint / "state").write_text(done)
+    if done != "xxx":
+        raise Interruption(f"stopped at {done}")
+    (folder / "three.json").write_text("3")
+
+
+COUNTING = RayJob("counting", count_on, (), ("three.json",), ("plan",), "own", "checkpoints/*/step-*")
+
+
+def test_a_unit_that_stopped_on_a_private_disk_goes_on_from_what_came_back(tmp_path, actor, apart):
+    (folder := tmp_path / "out").mkdir()
+    (folder / "plan").write_text("to three")
+    for so_far in ("x", "xx", ""):
+        with marked(folder) as mark:
+            ending = do_job(folder, COUNTING, actor, mark, this_node_id())
+        assert str(taken_in(folder, COUNTING, ending).failure) == (f"stopped at {so_far}" if so_far else "")
+    assert (folder / "own" / "kept").read_text() == "xxx"
+    assert (folder / "three.json").read_text() == "3"
+    assert not (folder / "own" / "checkpoints").exists(), "nothing goes on from a unit that is done"
+    assert [*apart.iterdir()] == []
+
+
+def test_of_a_unit_its_newest_checkpoint_travels_and_no_lock_and_nothing_of_others(tmp_path):
+    for step, name in enumerate(("first/step-9", "second/step-1", "second/step-2")):
+        (state := tmp_path / "own" / "checkpoints" / name / "state").parent.mkdir(parents=True)
+        state.write_text(name)
+        os.utime(state.parent, (step, step))
+    for name in ("plan", "three.json", "own/.lock", "own/.unfinished-1/half", "own/library/weights", "other/file"):
+        (file := tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+    always = {"plan", "three.json", "own/library/weights"}
+    assert COUNTING.carried(tmp_path, done=True).keys() == always
+    assert COUNTING.carried(tmp_path).keys() == always | {"own/checkpoints/second/step-2/state"}
+
+
+def test_what_comes_back_replaces_the_units_own_folder_and_never_what_it_read(tmp_path):
+    for name in ("plan", "own/before"):
+        (file := tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("before")
+    COUNTING.take_in(tmp_path, {"plan": b"read", "own/a/new": b"new", "three.json": b"3"})
+    names = {file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*") if file.is_file()}
+    assert names == {"plan", "own/a/new", "three.json"}
+    assert (tmp_path / "plan").read_text() == "before"
+
+
+def test_a_disk_that_cannot_be_written_is_the_units_failure_in_one_line(tmp_path, actor, apart, monkeypatch):
+    (tmp_path / "plan").write_text("to three")
+    (tmp_path / "no-folder").write_text("a file")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "no-folder"))
+    with marked(tmp_path) as mark:
+        ending = do_job(tmp_path, COUNTING, actor, mark, this_node_id())
+    assert re.match(r"on node \S+ \(\S+\): \S+/no-folder: expected a place to write to, found: ", str(ending.failure))
+    ending = taken_in(tmp_path / "no-folder", COUNTING, Ending(files={"own/kept": b"x", "three.json": b"3"}))
+    assert "/no-folder/own: expected a place to write to, found: " in str(ending.failure)
+
+
+def test_a_unit_that_is_done_again_after_its_node_was_lost_is_named():
+    console = Console(record=True, width=200, file=io.StringIO())
+    with jobs_display(console) as display:
+        for stage in ("begins", "dodge", "dodge", "begins"):
+            display.show({"100 skills": JobProgress(stage, 0, 1)})
+    assert console.export_text().splitlines() == [
+        "100 skills: its process or node was lost; it goes on from its last checkpoint here, if any"
+    ]
 
 
 def test_a_unit_is_done_when_the_driver_sees_what_its_node_wrote(tmp_path):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import ray
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import RayError
 
 from soulsgraph_clusters.fleet.gateway.admission import Admission
 from soulsgraph_clusters.fleet.gateway.coordinator import Coordinator, Relays
@@ -32,7 +32,7 @@ from soulsgraph_clusters.fleet.protocol.security import ends_soon
 from soulsgraph_clusters.fleet.protocol.settings import HELD_FOR_S, Fleet, FleetError
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.sessions.head import ClusterAwayError
-from soulsgraph_clusters.sessions.nodes import Mark, check_own_node, marked, other_folder, this_node
+from soulsgraph_clusters.sessions.nodes import Mark, answer_of, check_own_node, marked, other_folder, this_node
 from soulsgraph_clusters.sessions.session import Session, place_gateway, place_relays
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SkillOptions
@@ -158,7 +158,7 @@ class GatewayGroup(LocalRunnerGroup):
         with marked(stage.journal.parent) as mark:
             while True:
                 try:
-                    _answer(self._process.begin.remote(self._key, self._config, mark))
+                    answer_of(self._process.begin.remote(self._key, self._config, mark))
                     return
                 except RayError as error:
                     check_own_node()
@@ -184,7 +184,7 @@ class GatewayGroup(LocalRunnerGroup):
             return []
         begins, self._begins = self._begins, None
         try:
-            _answer(begins)
+            answer_of(begins)
         except RayError:
             return []
         restored: list[int] = super().probe_unhealthy_env_runners()
@@ -196,16 +196,6 @@ class GatewayGroup(LocalRunnerGroup):
             self._worker_manager.remove_actor(actor)
             _wait_for(self._process.end)
         self._local_env_runner.stop()
-
-
-def _answer(call: ray.ObjectRef) -> None:
-    """Wait for a call's end; raises the SoulsGraphError that it raised, and RayError if its process died."""
-    try:
-        ray.get(call)
-    except RayTaskError as error:
-        if isinstance(error.cause, SoulsGraphError):
-            raise error.cause from error
-        raise
 
 
 def _wait_for(method: Any) -> None:
