@@ -25,6 +25,7 @@ _SCENARIOS, _PRESETS = ("iudex-phase1", "iudex-phase2", "vordt"), ("paper", "bes
 _KINDS: Mapping[str, Mapping[str, Any]] = {
     **{f"{where}-{how}": {"scenario": where, "preset": how} for where in _SCENARIOS for how in _PRESETS},
     "iudex-phase1-end-to-end": {"scenario": "iudex-phase1", "preset": "paper", "graph": "end-to-end"},
+    "five-skills-best": {"scenario": "five-skills", "preset": "best"},
 }
 #: Every agent by name: its kind and training seed.
 PLANNED = {f"{kind}-{seed}": (kind, seed) for kind in _KINDS for seed in SEEDS}

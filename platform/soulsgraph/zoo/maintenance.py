@@ -178,6 +178,7 @@ SCENARIOS: Mapping[str, str] = {
     "iudex-phase1": "phase 1",
     "iudex-phase2": "phase 2",
     "vordt": "Vordt",
+    "five-skills": "five skills",
     "controls-lock-range": "short lock",
     "controls-blows": "hard blows",
 }
