@@ -60,10 +60,9 @@ test test-quick test-slow: export PYTHONDONTWRITEBYTECODE :=
 oldest: .venv/ready
 	.venv/bin/python tests/installations.py oldest
 
-# The core's wheel and the environments' tests on every Python that this machine has: a quarter of an hour.
-pythons: export PYTHONS := 1
+# Of what is slow, the core's wheel and the environments' tests on every other Python that this machine has, two at once.
 pythons: .venv/ready
-	.venv/bin/pytest -v tests/test_pythons.py
+	.venv/bin/pytest -n logical --dist load -m slow -v tests/test_pythons.py
 
 # Installs in every way, each into a fresh environment, and plays and trains there: a quarter of an hour. `make installs
 # WAYS=newest INTERPRETER=python3.13` does so in one way on another Python; OUT=docs/results/installations keeps figures.

@@ -48,7 +48,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 #: The files that take longest, which one worker runs: at the end the others would wait for it.
-_LONGEST = ("test_examples.py", "test_machines.py", "test_stand_ins.py", "test_supervise.py", "test_session.py")
+_LONGEST = (
+    "test_examples.py",
+    "test_machines.py",
+    "test_stand_ins.py",
+    "test_supervise.py",
+    "test_session.py",
+    "test_pythons.py",
+)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

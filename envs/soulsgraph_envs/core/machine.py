@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 _KIB = 1024
 _VERSION_1, _VERSION_2 = "cgroup", "cgroup2"
@@ -69,6 +69,19 @@ def usable_processors(root: Path = Path("/")) -> int:
     affine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quotas = [_quota(version, folder) for version, folder in _cgroups(root, "cpu")]
     return max(1, min([affine, *(ceil(quota) for quota in quotas if quota is not None)]))
+
+
+def take_input() -> IO[bytes]:
+    """Return this process's standard input as a file of its own, and leave an empty one in its place.
+
+    A thread may wait in it: on Windows libraries look at standard input while they are loaded, and that look waits as
+    long as somebody reads there.
+    """
+    taken = os.fdopen(os.dup(0), "rb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return taken
 
 
 #: What OpenMP, OpenBLAS and oneMKL read as they are loaded.

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from subprocess import list2cmdline
 
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
 
@@ -55,8 +57,10 @@ def going_on(words: Sequence[str]) -> list[str]:
 
 
 def command_line(*words: object) -> str:
-    """Return a `soulsgraph` command line, quoted for a shell."""
-    return shlex.join(("soulsgraph", *map(str, words)))
+    """Return a `soulsgraph` command line, quoted for a shell of this system."""
+    line = ("soulsgraph", *map(str, words))
+    # To Windows' cmd single quotes are letters like others.
+    return list2cmdline(line) if sys.platform == "win32" else shlex.join(line)
 
 
 def _begin(path: str) -> str:

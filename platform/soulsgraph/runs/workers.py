@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from multiprocessing import Pipe, connection
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -34,9 +34,11 @@ import soulsgraph_envs
 import soulsgraph_policies
 from soulsgraph.results.tables import OutputConsole
 from soulsgraph_envs.core.compiling import cache_folder, cache_remark, processor_kind
+from soulsgraph_envs.core.game import ActiveLanes, Capabilities, LaneIndices
 from soulsgraph_envs.core.machine import APART
-from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.state import STATE_SIZE
+from soulsgraph_envs.core.scenario import Scenario, load_scenario
+from soulsgraph_envs.core.seeds import Seeds
+from soulsgraph_envs.core.state import RAW_SIZE, STATE_SIZE, Controls, Raw, RawValues
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_policies.agents import inference
@@ -207,8 +209,8 @@ def precompile_playing(console: Console) -> None:
 
     def compile_playing() -> bool:
         # Plain processes: a `WorkerProcess` needs what a game PC does not have.
-        call = f"from {__name__} import {{0}}; {{0}}()"
-        commands = [[sys.executable, "-P", "-c", call.format(part.__name__)] for part in _PLAYING]
+        parts = ["; ".join(f"workers.{call.__name__}()" for call in calls) for calls in _PLAYING]
+        commands = [[sys.executable, "-P", "-c", f"import {__name__} as workers; {part}"] for part in parts]
         processes = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for command in commands]
         try:
             return not any([process.wait() for process in processes])
@@ -240,8 +242,8 @@ def _compile_once(console: Console, what: str, work: Callable[[], bool], suffix:
 def load_playing() -> None:
     """Load the compiled code that playing calls; where it is not compiled yet, others do that."""
     if not numba.config.DISABLE_JIT and _holds(_stamp(), _key()):
-        for part in _PLAYING:
-            part()
+        for call in chain(*_PLAYING):
+            call()
 
 
 def _holds(stamp: Path | None, key: str) -> bool:
@@ -287,11 +289,34 @@ def _compiled() -> Iterator[None]:
                 time.sleep(0.02)
 
 
+def _simulate() -> None:
+    """Begin simulated fights and advance them."""
+    game = make_game(_LANES)
+    game.reset(np.arange(_LANES), load_scenario(_SCENARIO), np.arange(_LANES, dtype=np.uint64))
+    game.step(np.zeros(_LANES, np.uint32))
+
+
+class _StillGame:
+    """A game in which nothing moves, for code that needs one but no simulator."""
+
+    lanes, tick_s = _LANES, 0.1
+    capabilities = Capabilities(supplies=frozenset(Raw.__members__), can_pause=True, can_seed=True)
+
+    def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
+        return np.ones((_LANES, RAW_SIZE))
+
+    def step(self, controls: Controls, active: ActiveLanes | None = None) -> RawValues:
+        return np.ones((_LANES, RAW_SIZE))
+
+    def close(self) -> None:
+        pass
+
+
 def _fight() -> None:
-    """Play randomly: the simulator and the control loop."""
+    """Play randomly: the control loop, which takes every game."""
     skills = tuple(make_skill(name) for name in SKILL_NAMES)
     agent = Agent(load_scenario(_SCENARIO), skills, replaced=dict.fromkeys(SKILL_NAMES, "random"))
-    agent.rollout(make_game(_LANES)).play(np.arange(_LANES, dtype=np.uint64), most_ticks=_TICKS)
+    agent.rollout(_StillGame()).play(np.arange(_LANES, dtype=np.uint64), most_ticks=_TICKS)
 
 
 def _play() -> None:
@@ -336,9 +361,9 @@ def _learn() -> None:
     CpuUpdater(memory, (inputs, hidden, hidden, actions), numbers).update(batch, 0)
 
 
-#: What each of the processes calls, one after another; they take about as long.
-_PARTS = ((_fight,), (_learn, _play))
-_PLAYING = (_fight, _play)
+#: What each of two processes calls, one after another; they take about as long.
+_PARTS = ((_simulate, _fight), (_learn, _play))
+_PLAYING = ((_simulate,), (_play, _fight))
 
 if __name__ == "__main__":
     precompile(OutputConsole())

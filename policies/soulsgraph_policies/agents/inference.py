@@ -473,10 +473,14 @@ def _build_kernels(sources: int) -> tuple[Kernel, Kernel, Kernel]:
     @cached()
     def q_values(rows: StateRows, network: int, packed: Packed, out: Floats) -> int:
         for first in range(0, out.shape[0], _TOGETHER):
-            lanes = np.arange(first, min(first + _TOGETHER, out.shape[0]))
-            values = _evaluate(rows, lanes, network, packed)
+            lanes = packed[6][: min(_TOGETHER, out.shape[0] - first)]
             for i in range(lanes.shape[0]):
-                out[first + i] = values[i]
+                lanes[i] = first + i
+            values = _evaluate(rows, lanes, network, packed)
+            # By element: numba takes seconds to compile the message of a row assignment's failure.
+            for i in range(lanes.shape[0]):
+                for action in range(out.shape[1]):
+                    out[first + i, action] = values[i, action]
         return sources
 
     @cached()

@@ -123,3 +123,9 @@ def test_the_limit_of_open_files_is_raised_to_what_the_system_allows():
         "assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_input_that_was_taken_is_read_apart_from_the_standard_one() -> None:
+    code = "import os; from soulsgraph_envs.core.machine import take_input; print(take_input().read(), os.read(0, 9))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], input=b"order", capture_output=True, check=True)
+    assert done.stdout == b"b'order' b''\n"

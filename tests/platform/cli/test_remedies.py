@@ -6,6 +6,7 @@ import errno
 import os
 import pickle
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from soulsgraph.cli import main, remedies, training
 from soulsgraph.cli.front import COMMANDS, command_lines
 from soulsgraph.cli.games import show
-from soulsgraph.cli.remedies import in_commands
+from soulsgraph.cli.remedies import command_line, in_commands
 from soulsgraph.paper.records import load_reproductions
 from soulsgraph.paper.study import DESCRIPTION
 from soulsgraph.results.statistics import WinRate
@@ -234,3 +235,10 @@ def test_a_path_in_a_table_is_never_broken_or_cut(capsys):
     printed = capsys.readouterr().out
     assert "…" not in printed
     assert printed.count(path) == 3
+
+
+def test_a_command_line_is_quoted_for_the_systems_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert command_line("saves", "restore", "a copy") == "soulsgraph saves restore 'a copy'"
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert command_line("saves", "restore", "saves\\one") == "soulsgraph saves restore saves\\one"
+    assert command_line("saves", "restore", "saves\\a copy") == 'soulsgraph saves restore "saves\\a copy"'

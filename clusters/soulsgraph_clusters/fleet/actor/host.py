@@ -6,6 +6,7 @@ every key released, when that closes, however its parent ended.
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from soulsgraph_envs.core.access import by_proxy, is_loopback, split_address
 from soulsgraph_envs.core.config import Between, Where, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import installed_version
-from soulsgraph_envs.core.machine import APART, raise_open_files, user_folder
+from soulsgraph_envs.core.machine import APART, raise_open_files, take_input, user_folder
 from soulsgraph_envs.games.link import GameSettings, load_games
 from soulsgraph_envs.games.opening import check_games
 
@@ -366,13 +367,15 @@ def main() -> None:
     from soulsgraph_clusters.fleet.actor.client import GameClient
     from soulsgraph_clusters.fleet.actor.spool import Spool, pause_file
 
-    order: _Order = pickle.load(sys.stdin.buffer)
+    orders = take_input()
+    order: _Order = pickle.load(orders)
     options, game = order.options, order.game
     stopped = threading.Event()
 
     def wait_for_the_end() -> None:
-        # Not of its buffer, which could not be closed where the process ends first.
-        sys.stdin.read()
+        # Not by its buffer, which could not be closed where the process ends first.
+        while os.read(orders.fileno(), 4096):
+            pass
         stopped.set()
 
     threading.Thread(target=wait_for_the_end, daemon=True).start()

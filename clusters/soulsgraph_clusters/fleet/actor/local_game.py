@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import sys
 import threading
 import time
 from collections import deque
@@ -21,6 +20,7 @@ from typing import IO, Any
 from soulsgraph_clusters.fleet.protocol.settings import State
 from soulsgraph_clusters.fleet.protocol.task import StageTask, TaskPlay
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.machine import take_input
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.agents.projects import load_installed, load_project
@@ -190,18 +190,19 @@ class _Game:
 
 def main() -> int:
     """Play as the order on standard input says; return the exit code, 2 after an error that was reported."""
+    orders = take_input()
     # What own code prints must not get among the reports.
     reports = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     # Whoever reads them may be gone.
     with suppress(EOFError, OSError):
-        order: GameOrder = read_message(sys.stdin.buffer)
+        order: GameOrder = read_message(orders)
         try:
             notes = [f"warning: {one}" for one in load_installed()]
             for folder in order.projects:
                 load_project(folder)
             write_message(reports, PlayReport(notes=tuple(notes)))
-            _Game(order, reports).play(sys.stdin.buffer)
+            _Game(order, reports).play(orders)
         except SoulsGraphError as error:
             write_message(reports, str(error))
             return 2

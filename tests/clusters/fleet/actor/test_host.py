@@ -163,7 +163,7 @@ def test_a_pc_that_has_ipv6_alone_plays_by_tls_and_is_shown_with_its_address(tmp
         options = HostOptions(here.address, *files, spool=tmp_path / "spool")
         assert options.addresses == (f"[::1]:{here.gateway.port}",)
         assert ask(options) == "stage"
-        with host.playing(options, lambda line: None):
+        with host.playing(options, lambda number, line: None):
             until(lambda: len(here.records()) > 1, "chunks by IPv6")
             (game,) = here.status.describe(1).games
         exporter = Exporter(here.fleet, lambda: here.status.describe(1))
