@@ -18,7 +18,8 @@ _MOST_REFUSALS, _MOST_NOTES = 200, 200
 #: Acknowledgements and messages that a game may leave unread; with more its stream ends, and its chunks come again.
 MOST_UNREAD = 4_096
 #: Acknowledgements wait so long for weights to ride on, which go out about once a second.
-RIDE_WITHIN_S = 1.5
+#: With the journal's write before and the way to the PC they come within 1.5 s.
+RIDE_WITHIN_S = 1.2
 
 
 @dataclass(eq=False)
