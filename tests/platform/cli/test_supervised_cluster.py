@@ -132,19 +132,18 @@ def _lose_drivers_heads_and_supervisors(supervise, cluster, command, environment
 
 
 def test_a_driver_that_outlived_its_job_is_ended_and_no_other(tmp_path, monkeypatch):
-    (tmp_path / "run").mkdir()
+    run, lock = RunFolder.create(tmp_path / "run", Plan()), tmp_path / "run" / ".lock"
+    said = supervision.owner_file(lock)
+    said.unlink(missing_ok=True)
     code = (
-        "import sys, time; from pathlib import Path; from soulsgraph.runs.plan import Plan;"
-        "from soulsgraph.runs.run_folder import RunFolder;"
+        "import sys, time; from pathlib import Path; from soulsgraph.runs.run_folder import RunFolder;"
         "from soulsgraph.runs.supervision import begin_job; begin_job();"
-        "run = RunFolder.planned(Path(sys.argv[1]), Plan()); lock = run.locked(); lock.__enter__(); time.sleep(3600)"
+        "run = RunFolder.open(Path(sys.argv[1])); lock = run.locked(); lock.__enter__(); time.sleep(3600)"
     )
     # Ray's process for a job is the parent of the job's command.
     shell = f"{sys.executable} -c '{code}' {tmp_path / 'run'} & wait"
     parent = subprocess.Popen(["sh", "-c", shell])
-    run, lock = RunFolder.planned(tmp_path / "run", Plan()), tmp_path / "run" / ".lock"
     try:
-        said = supervision.owner_file(lock)
         owner = until(lambda: said.is_file() and said.read_text(), "a lock that is held")
         holder = psutil.Process(int(owner.split()[0]))
         assert owner == f"{holder.pid} {parent.pid}"
