@@ -221,11 +221,10 @@ def nodes_without(mark: Mark) -> list[str]:
 
 
 def other_folder(folder: Path, found: str) -> ClusterError:
-    """Return the error for nodes that see another folder than the driver's, or none; `found` names them."""
+    """Return the error for a node that does not read in the driver's folder what the driver wrote; `found` names it."""
     return ClusterError(
-        f"{folder}: expected every node of the cluster that works for this command to see this folder under this "
-        f"path, found {found}; let these nodes mount it there, take them out of the cluster, or work on this "
-        "machine alone: leave `address` out and unset RAY_ADDRESS."
+        f"{folder}: expected a node that reads in this folder what the driver wrote, found {found}; let the node mount "
+        "it under this path as the driver has it, or take it out of the cluster."
     )
 
 

@@ -410,8 +410,12 @@ def temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
         with suppress(OSError, HeldError, LockError), FileLock(left, make=False) as owner:
             shutil.rmtree(parent / left.name[1 : -len(_LOCKED)], ignore_errors=True)
             owner.remove()
-    folder = parent / f"{prefix}{secrets.token_hex(8)}"
-    owner = _own(lock_beside(folder))
+    owner = None
+    while owner is None:
+        folder = parent / f"{prefix}{secrets.token_hex(8)}"
+        # Another process may look at the new file, as one that was left, before it is locked.
+        with suppress(HeldError):
+            owner = _own(lock_beside(folder))
     try:
         folder.mkdir(mode=0o700)
         yield folder

@@ -15,9 +15,8 @@ from soulsgraph.cli.output import DEFAULT_RUN, OutputOptions, RunOptions
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.paper.study import ADAPTED
 from soulsgraph.runs import lineage
-from soulsgraph.runs.evaluate import Setting, source_of
 from soulsgraph.runs.plan import check_learns, lasting_name
-from soulsgraph.runs.progress import silence_advice, stage_progress
+from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.transfer import Question, TransferOptions, check_chains, check_sources, open_seeds
@@ -183,7 +182,8 @@ def necessity(
 ) -> None:
     """Measure what agents lose when one skill acts at random, does nothing, or never learned.
 
-    All other skills play as trained, in the same fights; the scripted reference loses what the fight alone asks for.
+    All other skills play as trained, in the same fights. The scripted reference is measured too: what it loses is due
+    to the fight, not to training.
 
     Args:
         folders: Run folders with trained skills, or agents of the zoo, one a seed; they are read alone.
@@ -191,22 +191,17 @@ def necessity(
         start: How episodes begin: mid, long or scattered; the scenario's own if not given.
         out: Folder for the results over all seeds.
     """
-    from soulsgraph.transfer.necessity import measure_necessity, necessity_over_seeds, settings_of
+    from soulsgraph.transfer.necessity import measure_necessity
 
-    runs, measured = open_seeds(folders), {}
+    runs = open_seeds(folders)
     if out is not None:
         check_writable(out)
-    plan = next(iter(runs.values())).plan
-    fight = plan.scenario if scenario is None else lasting_name(scenario)
-    total = len(runs) * settings_of(plan.skill_graph.order) * evaluation.episodes
-    with stage_progress("necessity", total, output.display, unit="episodes") as progress:
-        for seed, run in runs.items():
-            setting = Setting(fight, source_of(run, fight), start)
-            numbers = evaluation.episodes, evaluation.seed
-            measured[seed] = measure_necessity(run, setting, *numbers, progress.advance)
-    first = next(iter(measured.values()))
-    alone = (first.to_dict(), first.to_rich()) if len(runs) == 1 else None
-    _show(output, out, {"necessity": necessity_over_seeds(measured)}, alone)
+    fight = next(iter(runs.values())).plan.scenario if scenario is None else lasting_name(scenario)
+    measured = measure_necessity(runs, fight, evaluation.episodes, evaluation.seed, start, output.display)
+    output.show(measured.to_dict(), *measured.to_rich())
+    if out is not None:
+        measured.save(out)
+        output.console.print(f"results in {out}")
 
 
 def retention(

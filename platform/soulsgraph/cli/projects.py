@@ -7,14 +7,13 @@ import time
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
 from soulsgraph.cli import options
 from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions
-from soulsgraph.cli.remedies import command_line
+from soulsgraph.cli.remedies import command_line, quoted
 from soulsgraph.project import begin_project, listing
 from soulsgraph.results.tables import text_table
 from soulsgraph.runs.plan import Plan, check_range
@@ -37,7 +36,7 @@ def init(folder: Annotated[Positional[Path], arg(metavar="NAME")], output: Outpu
     files = begin_project(folder)
     commands = [command_line(name, folder) for name in ("validate", "smoke")]
     plain = {"project": folder.name, "folder": str(folder), "files": [str(file) for file in files]}
-    test = f"pytest {quote(str(folder))}"
+    test = f"pytest {quoted(str(folder))}"
     missing = "" if find_spec("pytest") else ", after pip install pytest: none is installed here"
     output.show(
         plain,

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from subprocess import list2cmdline
 
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
 
@@ -56,11 +55,21 @@ def going_on(words: Sequence[str]) -> list[str]:
     return [*words, "--resume"] if begun else [*words]
 
 
+#: A word that needs no quotes in Windows' shells, of which each has other letters of its own.
+_PLAIN = re.compile(r"[\w.:\\/=-]+")
+
+
+def quoted(word: str) -> str:
+    """Return a word as a shell of this system reads it."""
+    if sys.platform != "win32":
+        return shlex.quote(word)
+    # To Windows' cmd single quotes are letters like others.
+    return word if _PLAIN.fullmatch(word) else f'"{word}"'
+
+
 def command_line(*words: object) -> str:
     """Return a `soulsgraph` command line, quoted for a shell of this system."""
-    line = ("soulsgraph", *map(str, words))
-    # To Windows' cmd single quotes are letters like others.
-    return list2cmdline(line) if sys.platform == "win32" else shlex.join(line)
+    return " ".join(["soulsgraph", *(quoted(str(word)) for word in words)])
 
 
 def _begin(path: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -23,10 +24,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn
 
 from soulsgraph.runs.progress import Interruption, describe_pace, draws, interruptible, silence_advice
+from soulsgraph.runs.run_folder import take_lock
 from soulsgraph_clusters.sessions.nodes import Mark, answer_of, marked, nodes_without, other_folder, this_node
 from soulsgraph_clusters.sessions.session import describe_wait
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, reading
-from soulsgraph_envs.core.files import temporary_folder, whole_file, whole_folder, writing
+from soulsgraph_envs.core.files import WriteError, temporary_folder, whole_file, whole_folder, writing
 
 #: Seconds between two reports of a job.
 REPORT_EVERY_S = 0.5
@@ -36,6 +38,8 @@ LINES_EVERY_S = 10.0
 SEEN_WITHIN_S = 10.0
 #: How the temporary folder of a job begins, on a node that does not see the study's folder.
 APART = "soulsgraph-unit-"
+#: Why a job failed that met an error which no user can cause.
+MET_A_DEFECT = "met a defect, shown when the others are done"
 #: What a job is at before its first stage.
 _BEGINS = "begins"
 
@@ -92,10 +96,17 @@ class RayJob:
                 yield file
 
     def take_in(self, folder: Path, files: Mapping[str, bytes]) -> None:
-        """Write what `carried` returned elsewhere, but not what the job read, and results last; raises WriteError."""
-        inside = f"{self.own}/"
+        """Write what `carried` returned elsewhere, but not what the job read, and results last.
+
+        Raises:
+            RunFolderError: if another process writes in the job's own folder; nothing is replaced then.
+            WriteError: if it cannot be written.
+        """
+        inside, own_folder = f"{self.own}/", folder / self.own
         if own := {name.removeprefix(inside): files[name] for name in files if name.startswith(inside)}:
-            with whole_folder(folder / self.own, replace=True) as new:
+            # Whoever adapts the run meanwhile would lose what it writes.
+            locked = take_lock(own_folder) if own_folder.is_dir() else nullcontext()
+            with locked, whole_folder(own_folder, replace=True) as new:
                 _fill(new, own)
         for name in (name for name in self.results if name in files):
             with whole_file(folder / name) as temporary:
@@ -316,8 +327,20 @@ def _work_apart(mark: Mark, job: RayJob, supervisor: RemoteSupervisor, driver: s
                 _fill(folder, answer_of(asked))
         except SoulsGraphError as error:
             return _named(Ending(error))
-        ending = _work(folder, job, supervisor)
-        return _named(replace(ending, files=job.carried(folder, done=not ending.failure)))
+        try:
+            ending = _work(folder, job, supervisor)
+        except Exception as defect:
+            # What was done before it comes back as well; the traceback would stay in this process.
+            defect.add_note(traceback.format_exc())
+            ending = Ending(MET_A_DEFECT, defect=defect)
+        return _named(_with_files(folder, job, ending), folder, mark.folder)
+
+
+def _with_files(folder: Path, job: RayJob, ending: Ending) -> Ending:
+    try:
+        return replace(ending, files=job.carried(folder, done=not ending.failure))
+    except SoulsGraphError as error:
+        return Ending(error)
 
 
 def _read_marked(mark: Mark, job: RayJob) -> dict[str, bytes]:
@@ -327,12 +350,15 @@ def _read_marked(mark: Mark, job: RayJob) -> dict[str, bytes]:
     return job.carried(mark.folder)
 
 
-def _named(ending: Ending) -> Ending:
-    """Name this node in why a job failed: the paths in there are the node's."""
+def _named(ending: Ending, there: Path | None = None, here: Path | None = None) -> Ending:
+    """Name this node in why a job failed; what was read in its temporary folder `there` lies in the driver's `here`."""
     failure = ending.failure
     if ending.stopped or not isinstance(failure, SoulsGraphError):
         return ending
-    return replace(ending, failure=SoulsGraphError(f"on {this_node()}: {failure}", repeated=[failure]))
+    text = str(failure)
+    if there is not None and not isinstance(failure, WriteError):
+        text = text.replace(str(there), str(here))
+    return replace(ending, failure=SoulsGraphError(f"on {this_node()}: {text}", repeated=[failure]))
 
 
 def taken_in(folder: Path, job: RayJob, ending: Ending, within_s: float = SEEN_WITHIN_S) -> Ending:
@@ -390,7 +416,7 @@ def run_jobs(folder: StudyFolder, jobs: Sequence[RayJob], console: Console, word
                 return taken_in(folder.path, left[name], ending)
 
             with interruptible() as interrupted, jobs_display(console, words=words) as display:
-                again = f"the unit goes on from its last checkpoint with `{folder.opening}`"
+                again = f"the unit goes on from its last checkpoint here, if any, with `{folder.opening}`"
                 for name, ending in follow(tasks, actor, display, interrupted, confirm, again):
                     endings[name] = ending
                     folder.assemble()
@@ -403,7 +429,7 @@ def follow(
     display: JobsDisplay,
     interrupted: Callable[[], bool],
     confirm: Callable[[str, Ending], Ending] = lambda name, ending: ending,
-    again: str = "the unit goes on from its last checkpoint",
+    again: str = "the unit goes on from its last checkpoint here, if any",
 ) -> Iterator[tuple[str, Ending]]:
     """Do the jobs, one per processor, show the running ones and yield each as it ends.
 
@@ -436,7 +462,7 @@ def _ending(reference: Any, again: str) -> Ending:
     try:
         ending: Ending = ray.get(reference)
     except ray.exceptions.RayTaskError as defect:
-        return Ending("met a defect, shown when the others are done", defect=defect)
+        return Ending(MET_A_DEFECT, defect=defect)
     except ray.exceptions.RayError as error:
         found = str(error).partition("\n")[0]
         return Ending(f"its process died ({found}); {again}")

@@ -127,7 +127,7 @@ class PlannedFolder(ABC, Generic[P]):
         with files.writing(self.path):
             if not self.begun:
                 files.make_folder(self.path)
-            lock = _take(self.path)
+            lock = take_lock(self.path)
         with lock:
             files.settle_all(self.path)
             if not self.begun:
@@ -144,7 +144,7 @@ class PlannedFolder(ABC, Generic[P]):
             WriteError: if it cannot be written.
         """
         if self.path.exists():
-            with files.writing(self.path), _take(self.path) as lock:
+            with files.writing(self.path), take_lock(self.path) as lock:
                 files.settle_all(self.path)
                 self.require_empty()
                 owner_file(self.path / LOCK).unlink(missing_ok=True)
@@ -288,7 +288,13 @@ def check_given(folder: Path, plan: object, given: Mapping[str, Any], another: s
             )
 
 
-def _take(folder: Path) -> FileLock:
+def take_lock(folder: Path) -> FileLock:
+    """Keep other processes from writing a run folder, which exists, until the lock is closed.
+
+    Raises:
+        RunFolderError: if another process holds it.
+        LockError: if its file system has no locks.
+    """
     path, owners = folder / LOCK, owner_file(folder / LOCK)
     while True:
         # The second look: whoever held it may have ended by itself meanwhile.

@@ -89,14 +89,12 @@ def check_chains(chains: Mapping[int, tuple[str, ...]]) -> None:
     )
 
 
-def check_sources(sources: Mapping[int, str]) -> None:
+def check_sources(
+    sources: Mapping[int, str], command: str = "recovery", remedy: str = "name one of them for all with `home`"
+) -> None:
     """Make sure that every seed continues the versions of the same scenario.
 
     Raises:
         SoulsGraphError: naming two seeds and their scenarios.
     """
-    _check_same(
-        sources,
-        "recovery: expected every seed to continue the versions of {} as seed {} does",
-        "name one of them for all with `home`",
-    )
+    _check_same(sources, f"{command}: expected every seed to play the versions of {{}} as seed {{}} does", remedy)

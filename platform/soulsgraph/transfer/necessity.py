@@ -2,104 +2,84 @@
 
 Each skill in turn acts at random, does nothing, or is played by a network that never learned, while all others play as
 trained, in the same fights as the whole agent. The same is asked of the scripted reference where every skill has one:
-what it loses is the fight's doing, not the training's.
+what it loses is due to the fight, not to training.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.table import Table
 
+from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import Rows, SeedsTable, frame_of, summary
 from soulsgraph.results.statistics import WinRate
-from soulsgraph.results.tables import cells_table
+from soulsgraph.results.tables import cells_table, write_results
 from soulsgraph.runs import evaluate as evaluating
-from soulsgraph.runs.evaluate import OnFinished, Setting
+from soulsgraph.runs.evaluate import EVALUATION_SEED, OnFinished, Setting
+from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.transfer import check_sources
 from soulsgraph_envs.combat.scripted import REFERENCES, references
 from soulsgraph_envs.core.seeds import Seeds
-from soulsgraph_policies.agents.agent import Agent
+from soulsgraph_policies.agents.agent import Agent, StandIn
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork
 
-#: How a skill is played instead of by what it learned.
-Stand = Literal["random", "idle", "untrained"]
-STANDS: tuple[Stand, ...] = ("random", "idle", "untrained")
-#: The row of an agent whose every skill plays as trained.
+#: The row of an agent whose every skill plays as it does.
 NO_SKILL = "none"
+#: Agents by the skill in which they differ from the whole one, and how that is played.
+Variants = Mapping[tuple[str, str], Agent]
 
 
-@dataclass(frozen=True)
-class Necessity:
-    """What one agent, and the scripted reference, won: rows of skill, how it was played, wins, and points lost."""
+def agent_variants(agent: Agent, seed: int) -> Variants:
+    """Return an agent, and it with each skill replaced in turn: at random, idle where it can be, and untrained.
 
-    trained: Rows
-    #: Without an entry where a skill has no scripted reference.
-    scripted: Rows
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return both as plain values for JSON."""
-        return {"rows": [*self.trained], "scripted": [*self.scripted]}
-
-    def to_rich(self) -> list[Table]:
-        """Return both for the terminal."""
-        tables = {"What each skill is worth to the agent": self.trained, "And to the scripted reference": self.scripted}
-        return [cells_table(title, [*map(_cells, rows)]) for title, rows in tables.items() if rows]
-
-
-def _cells(row: Mapping[str, Any]) -> dict[str, str]:
-    wins = f"{row['wins']}/{row['episodes']}  {100 * row['rate']:.1f} %"
-    return {"skill": row["skill"], "played": row["played"], "wins": wins, "points lost": f"{row['lost_points']:+.1f}"}
-
-
-def measure_necessity(
-    run: RunFolder, setting: Setting, episodes: int, seed: int, on_finished: OnFinished | None = None
-) -> Necessity:
-    """Play the same fights with every skill as trained, and with each in turn replaced in every way of `STANDS`.
-
-    Raises:
-        SoulsGraphError: if a skill is missing or damaged, a name unknown, or a skill has no action that does nothing.
+    What never learned is drawn by the seed.
     """
-    evaluating.check_evaluation(seed, episodes)
-    agent, seeds = evaluating.make_agent(run, setting), evaluating.evaluation_seeds(seed, episodes)
+    variants = dict(reference_variants(agent))
+    for place, skill in enumerate(agent.skills):
+        untrained = _untrained(agent.networks[skill.name], seed, place)
+        variants[skill.name, "untrained"] = agent.playing({skill.name: untrained})
+    order = [NO_SKILL, *(skill.name for skill in agent.skills)]
+    return dict(sorted(variants.items(), key=lambda item: order.index(item[0][0])))
+
+
+def scripted_variants(agent: Agent) -> Variants:
+    """Return the scripted reference in an agent's place, in the same ways; nothing where a skill has no script."""
     names = [skill.name for skill in agent.skills]
-    untrained = {name: _untrained(agent.networks[name], run.plan.seed, at) for at, name in enumerate(names)}
-    scripted: Rows = ()
-    if all(name in REFERENCES for name in names):
-        reference = replace(agent, replaced=references(names, agent.scenario))
-        scripted = [*_rows(reference, untrained, seeds, on_finished)]
-    return Necessity([*_rows(agent, untrained, seeds, on_finished)], scripted)
+    if not all(name in REFERENCES for name in names):
+        return {}
+    return reference_variants(replace(agent, replaced=references(names, agent.scenario)))
 
 
-def settings_of(skills: Sequence[str]) -> int:
-    """Return how many settings `measure_necessity` plays at most of an agent of these skills."""
-    return 2 * (1 + len(STANDS) * len(skills))
-
-
-def _rows(
-    agent: Agent, untrained: Mapping[str, FrozenNetwork], seeds: Seeds, on_finished: OnFinished | None
-) -> Iterator[dict[str, Any]]:
-    whole = WinRate.of(evaluating.play(agent, seeds, on_finished).won)
-    yield {"skill": NO_SKILL, "played": "", **whole.columns(), "lost_points": 0.0}
+def reference_variants(agent: Agent) -> Variants:
+    """Return an agent, and it with each skill in turn at random and, where it has an action for that, idle."""
+    variants = {(NO_SKILL, ""): agent}
     for skill in agent.skills:
-        for stand in STANDS:
-            without = _without(agent, skill.name, stand, untrained)
-            rate = WinRate.of(evaluating.play(without, seeds, on_finished).won)
-            lost = whole.percent - rate.percent
-            yield {"skill": skill.name, "played": stand, **rate.columns(), "lost_points": lost}
+        stand_ins: list[StandIn] = ["random"]
+        if any(not (action.holds | action.presses) for action in skill.actions):
+            stand_ins.append("idle")
+        for stand_in in stand_ins:
+            variants[skill.name, stand_in] = replace(agent, replaced={**agent.replaced, skill.name: stand_in})
+    return variants
 
 
-def _without(agent: Agent, skill: str, stand: Stand, untrained: Mapping[str, FrozenNetwork]) -> Agent:
-    if stand == "untrained":
-        return agent.playing({skill: untrained[skill]})
-    return replace(agent, replaced={**agent.replaced, skill: stand})
+def played_rows(variants: Variants, seeds: Seeds, on_finished: OnFinished | None = None) -> Rows:
+    """Play the same fights by every variant; return a row of each: its wins, and the points that it lost."""
+    rates = {of: WinRate.of(evaluating.play(agent, seeds, on_finished).won) for of, agent in variants.items()}
+    whole = rates[NO_SKILL, ""].percent if rates else 0.0
+    return [
+        {"skill": skill, "played": played, **rate.columns(), "lost_points": whole - rate.percent}
+        for (skill, played), rate in rates.items()
+    ]
 
 
 def _untrained(network: FrozenNetwork | Sequence[FrozenNetwork], seed: int, skill: int) -> FrozenNetwork:
-    """Return a network of the same layers as its training began with: uniform within 1 / sqrt(inputs), as PyTorch."""
+    """Return a network of the same layers, drawn as PyTorch draws them: uniform within 1 / sqrt(inputs)."""
     if not isinstance(network, FrozenNetwork):
         (network,) = network
     random = np.random.default_rng((seed, skill))
@@ -113,11 +93,71 @@ def _untrained(network: FrozenNetwork | Sequence[FrozenNetwork], seed: int, skil
     return replace(network, weights=weights)
 
 
-def necessity_over_seeds(measured: Mapping[int, Necessity]) -> SeedsTable:
-    """Return the mean win rate of each setting and the points lost, paired by seed, with intervals over seeds."""
-    frame = frame_of({seed: one.trained for seed, one in measured.items()})
-    frame["percent"] = 100.0 * frame["rate"]
-    by = ["skill", "played"]
-    rates = summary(frame, by, "percent", {"seeds": "seeds", "mean": "win_percent"})
-    lost = summary(frame, by, "lost_points", {"mean": "lost_points"})
-    return SeedsTable.of("What each skill is worth to agents", frame, rates, lost)
+@dataclass(frozen=True)
+class Necessity:
+    """What agents lost, by seed, and the scripted reference: rows of skill, how it was played, wins, points lost."""
+
+    by_seed: Mapping[int, Rows]
+    #: Empty where a skill has no script.
+    scripted: Rows
+
+    def over_seeds(self) -> SeedsTable:
+        """Return the mean win rate of each setting and the points lost, paired by seed, with intervals over seeds."""
+        frame = frame_of(self.by_seed)
+        frame["percent"] = 100.0 * frame["rate"]
+        by = ["skill", "played"]
+        rates = summary(frame, by, "percent", {"seeds": "seeds", "mean": "win_percent"})
+        lost = summary(frame, by, "lost_points", {"mean": "lost_points"})
+        return SeedsTable.of("What each skill is worth to agents", frame, rates, lost)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain values for JSON."""
+        return {**self.over_seeds().to_dict(), "scripted": [*self.scripted]}
+
+    def to_rich(self) -> list[Table]:
+        """Return it for the terminal: of one seed its wins, of several the means."""
+        several, (first, *_) = len(self.by_seed) > 1, self.by_seed.values()
+        tables = self.over_seeds().to_rich() if several else [_table("What each skill is worth to the agent", first)]
+        scripted = "What each skill is worth to the scripted reference"
+        return [*tables, *([_table(scripted, self.scripted)] if self.scripted else [])]
+
+    def save(self, folder: Path) -> None:
+        """Write `necessity` as `SeedsTable.save` does, and `necessity-scripted` beside it; raises WriteError."""
+        self.over_seeds().save(folder, "necessity")
+        if self.scripted:
+            write_results(folder, "necessity-scripted", self.scripted, describe_origin() | {"rows": [*self.scripted]})
+
+
+def _table(title: str, rows: Rows) -> Table:
+    return cells_table(title, [*map(_cells, rows)])
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, str]:
+    wins = f"{row['wins']}/{row['episodes']}  {100 * row['rate']:.1f} %"
+    return {"skill": row["skill"], "played": row["played"], "wins": wins, "points lost": f"{row['lost_points']:+.1f}"}
+
+
+def measure_necessity(
+    runs: Mapping[int, RunFolder],
+    scenario: str,
+    episodes: int,
+    seed: int = EVALUATION_SEED,
+    start: str | None = None,
+    display: Display = "auto",
+) -> Necessity:
+    """Measure what the runs' agents, by seed, and the scripted reference lose in a scenario, in the same fights.
+
+    Raises:
+        SoulsGraphError: before anything is played, if a skill is missing or damaged, a name unknown, a number out of
+            range, or the runs would play versions trained on different scenarios.
+    """
+    evaluating.check_evaluation(seed, episodes)
+    sources = {of: evaluating.source_of(run, scenario) for of, run in runs.items()}
+    check_sources(sources, "necessity", "adapt all of them to it, or leave it to a call of its own")
+    agents = {of: evaluating.make_agent(run, Setting(scenario, sources[of], start)) for of, run in runs.items()}
+    variants = {of: agent_variants(agent, of) for of, agent in agents.items()}
+    scripted, seeds = scripted_variants(next(iter(agents.values()))), evaluating.evaluation_seeds(seed, episodes)
+    total = episodes * sum(map(len, (*variants.values(), scripted)))
+    with stage_progress("necessity", total, display, unit="episodes") as progress:
+        by_seed = {of: played_rows(each, seeds, progress.advance) for of, each in variants.items()}
+        return Necessity(by_seed, played_rows(scripted, seeds, progress.advance))

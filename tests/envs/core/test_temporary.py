@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph_envs.core.files import temporary_folder
+from soulsgraph_envs.core.files import FileLock, lock_beside, temporary_folder
 
 _KILLED = """
 import os, signal, sys
@@ -42,6 +42,14 @@ def test_a_killed_process_leaves_its_folder_to_the_next_one_which_spares_those_i
             assert set(tmp_path.glob("[!.]*")) == {ours, next_one}
             assert len([*tmp_path.glob(".some-*.lock")]) == 2
     assert not list(tmp_path.iterdir())
+
+
+def test_a_name_whose_lock_another_process_looks_at_is_left_to_it(tmp_path: Path, monkeypatch) -> None:
+    names = iter(["first", "second"])
+    monkeypatch.setattr("soulsgraph_envs.core.files.secrets.token_hex", lambda size: next(names))
+    # As a process does that removes what killed ones left, before the new file is locked.
+    with FileLock(lock_beside(tmp_path / "some-first")), temporary_folder("some-", tmp_path) as folder:
+        assert folder.name == "some-second"
 
 
 def test_what_only_looks_like_a_folder_of_ours_stays(tmp_path: Path) -> None:

@@ -241,4 +241,5 @@ def test_a_command_line_is_quoted_for_the_systems_shell(monkeypatch: pytest.Monk
     assert command_line("saves", "restore", "a copy") == "soulsgraph saves restore 'a copy'"
     monkeypatch.setattr(sys, "platform", "win32")
     assert command_line("saves", "restore", "saves\\one") == "soulsgraph saves restore saves\\one"
-    assert command_line("saves", "restore", "saves\\a copy") == 'soulsgraph saves restore "saves\\a copy"'
+    for path in ("saves\\a copy", "C:\\R&D\\run", "it's", "a;b", "50%", "(1)", "a,b", "$home", "a^b", ""):
+        assert command_line("saves", "restore", path) == f'soulsgraph saves restore "{path}"'

@@ -299,7 +299,8 @@ def test_where_no_bars_can_be_drawn_each_unit_has_a_line_now_and_then(tmp_path):
 
 
 def test_the_words_of_a_units_error_are_the_readers(tmp_path):
-    died = "its process died (killed); the unit goes on from its last checkpoint with `ReproductionFolder.open`"
+    again = "the unit goes on from its last checkpoint here, if any, with `ReproductionFolder.open`"
+    died = f"its process died (killed); {again}"
     words = partial(in_commands, command="reproduce")
     for terminal in (False, True):
         with (tmp_path / "log").open("w") as file:

@@ -34,6 +34,7 @@ from soulsgraph.runs.ray_runner import (
     start_progress_actor,
     taken_in,
 )
+from soulsgraph.runs.run_folder import take_lock
 from soulsgraph_clusters.sessions.nodes import Mark, marked
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
@@ -169,7 +170,7 @@ def test_a_unit_is_refused_where_not_even_the_drivers_node_sees_the_folder(tmp_p
     for there, mark in ((tmp_path, other), (tmp_path / "none", Mark(tmp_path / "none", "word"))):
         ending = do_job(there, COUNTING, actor, mark, this_node_id())
         assert re.search(
-            r"found (another|no such) folder .*on node \S+ \(\d[\d.]+\); let these nodes mount", str(ending.failure)
+            r"found (another|no such) folder .*on node \S+ \(\d[\d.]+\); let the node mount", str(ending.failure)
         )
     assert [*tmp_path.iterdir()] == []
 
@@ -232,6 +233,49 @@ def test_a_unit_that_stopped_on_a_private_disk_goes_on_from_what_came_back(tmp_p
     assert (folder / "three.json").read_text() == "3"
     assert not (folder / "own" / "checkpoints").exists(), "nothing goes on from a unit that is done"
     assert [*apart.iterdir()] == []
+
+
+def break_at_two(folder: Path, supervisor) -> None:
+    try:
+        count_on(folder, supervisor)
+    finally:
+        if (folder / "own" / "kept").read_text() == "xx":
+            raise LookupError("a defect of this unit")
+
+
+def test_what_a_unit_did_before_a_defect_comes_back_from_a_private_disk_too(tmp_path, actor, apart):
+    (folder := tmp_path / "out").mkdir()
+    (folder / "plan").write_text("to three")
+    for breaks in (False, True):
+        with marked(folder) as mark:
+            ending = do_job(folder, replace(COUNTING, work=break_at_two), actor, mark, this_node_id())
+        assert (ending.defect is not None) == breaks
+        assert taken_in(folder, COUNTING, ending).failure
+    assert (folder / "own" / "kept").read_text() == "xx"
+    assert "in break_at_two" in "".join(ending.defect.__notes__)
+    assert [*apart.iterdir()] == []
+
+
+def test_the_run_of_a_unit_in_which_another_command_writes_is_not_replaced(tmp_path):
+    (kept := tmp_path / "own" / "kept").parent.mkdir()
+    kept.write_text("adapted")
+    lock = take_lock(kept.parent)
+    ending = taken_in(tmp_path, COUNTING, Ending(files={"own/kept": b"x", "three.json": b"3"}))
+    lock.close()
+    assert "expected no other process writing here" in str(ending.failure)
+    assert kept.read_text() == "adapted"
+    assert not (tmp_path / "three.json").exists()
+
+
+def damaged(folder: Path, supervisor) -> None:
+    raise SoulsGraphError(f"{folder / 'own'}: expected a run, found another; remove it.")
+
+
+def test_what_is_wrong_in_a_units_copy_is_named_where_it_lies_on_the_drivers_disk(tmp_path, actor, apart):
+    (tmp_path / "plan").write_text("to three")
+    with marked(tmp_path) as mark:
+        ending = do_job(tmp_path, replace(COUNTING, work=damaged), actor, mark, this_node_id())
+    assert str(ending.failure).endswith(f": {tmp_path / 'own'}: expected a run, found another; remove it.")
 
 
 def test_of_a_unit_its_newest_checkpoint_travels_and_no_lock_and_nothing_of_others(tmp_path):
