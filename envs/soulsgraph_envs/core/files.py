@@ -410,18 +410,22 @@ def temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
         with suppress(OSError, HeldError, LockError), FileLock(left, make=False) as owner:
             shutil.rmtree(parent / left.name[1 : -len(_LOCKED)], ignore_errors=True)
             owner.remove()
-    owner = None
-    while owner is None:
-        folder = parent / f"{prefix}{secrets.token_hex(8)}"
-        # Another process may look at the new file, as one that was left, before it is locked.
-        with suppress(HeldError):
-            owner = _own(lock_beside(folder))
+    folder, owner = _owned(parent, prefix)
     try:
         folder.mkdir(mode=0o700)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         owner.remove()
+
+
+def _owned(parent: Path, prefix: str) -> tuple[Path, FileLock]:
+    """Return a new folder's path, and the lock beside it."""
+    while True:
+        folder = parent / f"{prefix}{secrets.token_hex(8)}"
+        # Another process may look at the new file, as one that was left, before it is locked.
+        with suppress(HeldError):
+            return folder, _own(lock_beside(folder))
 
 
 def lock_beside(folder: Path) -> Path:
