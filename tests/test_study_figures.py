@@ -201,7 +201,7 @@ def _chain() -> Rows:
     return list(rows.values())
 
 
-_NECESSITY, _SCRIPTED = "five-skills/necessity.json", "five-skills/scripted.json"
+_NECESSITY, _SCRIPTED = "five-skills/necessity.json", "five-skills/necessity-scripted.json"
 _SKILLS = ("camera", "lock_on", "movement", "dodge", "heal_attack")
 
 
@@ -210,7 +210,7 @@ def _settings(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, str], dict[str,
 
 
 def _necessity() -> Rows:
-    lost, scripted = _settings(_read(_NECESSITY)["rows"]), _settings(_read(_SCRIPTED)["scripted"])
+    lost, scripted = _settings(_read(_NECESSITY)["rows"]), _settings(_read(_SCRIPTED)["rows"])
     return [
         [
             f"`{skill}`",
@@ -278,13 +278,11 @@ def _of_fresh_and_earlier_seeds() -> list[str]:
 
 
 def _of_whole_agents() -> list[str]:
-    whole, scripted = (
-        _settings(rows)["none", ""] for rows in (_read(_NECESSITY)["rows"], _read(_SCRIPTED)["scripted"])
-    )
+    whole, scripted = (_settings(rows)["none", ""] for rows in (_read(_NECESSITY)["rows"], _read(_SCRIPTED)["rows"]))
     rate, low, high = (f"{whole[key]:.1f}" for key in ("win_percent", "win_percent_low", "win_percent_high"))
     return [
         f"The whole agents win {rate} % ({low} to {high}).",
-        f"The scripted reference wins {scripted['wins']} of {scripted['episodes']} fights as it is",
+        f"The scripted reference wins {scripted['wins']} of {scripted['episodes']} of these fights as it is",
     ]
 
 
