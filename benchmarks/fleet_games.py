@@ -57,7 +57,11 @@ def _host(folder: Path, address: str, token_file: str, games: int, speed: float)
     file, stopped, lines = folder / "games.toml", threading.Event(), list[str]()
     file.write_text(f'[[games]]\ndriver = "simulator"\nspeed = {speed}\n' * games, encoding="utf-8")
     options = HostOptions(address, Path(token_file), file, spool=folder / "spool")
-    thread = threading.Thread(target=play_games, args=(options, lines.append, stopped.is_set))
+
+    def report(game: int, line: str) -> None:
+        lines.append(f"game {game}: {line}")
+
+    thread = threading.Thread(target=play_games, args=(options, report, stopped.is_set))
     thread.start()
     try:
         yield lines

@@ -95,7 +95,7 @@ def test_a_node_that_is_lost_or_a_stop_changes_no_byte_of_what_private_disks_lea
         more = next(card for card in later if not (study / card).exists())
         lost = until(partial(node_with, more), "a node that goes on with the skills")
         lost.kill()
-        assert job.wait() == 0, job.logs()
+        assert job.wait(3 * PATIENCE_S) == 0, job.logs()
         assert (
             "100 skills: its process or node was lost; it goes on from its last checkpoint here, if any" in job.logs()
         )
@@ -127,6 +127,6 @@ def test_a_nodes_full_disk_fails_its_units_in_one_line_and_a_resumed_study_does_
         for pid in node.pids:
             if command_of(pid)[:1] == ["ray::do_job"]:
                 psutil.Process(pid).kill()
-        assert job.wait() == 0, job.logs()
+        assert job.wait(3 * PATIENCE_S) == 0, job.logs()
         assert not on_node(node, runs)
     assert left_in(study) == expected
