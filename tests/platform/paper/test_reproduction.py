@@ -308,7 +308,7 @@ def test_the_words_of_a_units_error_are_the_readers(tmp_path):
             with jobs_display(console, words=words) as display:
                 display.ended("100 skills", died)
         assert "100 skills: its process died (killed)" in (tmp_path / "log").read_text()
-        assert "from its last checkpoint with --resume" in (tmp_path / "log").read_text()
+        assert "from its last checkpoint here, if any, with --resume" in (tmp_path / "log").read_text()
 
 
 def test_every_purpose_is_evaluated_on_episodes_of_its_own() -> None:
