@@ -37,7 +37,7 @@ GLOBAL_SIZE = 0x40
 _ROWS = {0x02: "digits", 0x10: "upper", 0x1E: "home", 0x2C: "lower"}
 _SCAN_CODES = {first + at: key for first, row in _ROWS.items() for at, key in enumerate(KEYS["rows"][row]["keys"])}
 _SCAN_CODES[0x39] = "space"
-#: The boss rests again when no key was heard for so long.
+#: The boss does nothing once no key was heard for this long.
 _WAITS_AFTER_S = 5.0
 
 

@@ -151,7 +151,7 @@ def recovery(
     kind = "recovery" if jointly is None else recovering.JOINTLY
     target = recovering.RecoveryTarget(**asdict(evaluation), budget=budget, kind=kind)
     sources = {seed: lineage.check_target(run, target.scenario, target.home) for seed, run in runs.items()}
-    check_sources(sources)
+    check_sources(sources, "recovery", "name one of them for all with `home`")
     check_session(session.address)
     arms = {seed: _arms(run, sources[seed], target.scenario, session, jointly) for seed, run in runs.items()}
     silence_advice()

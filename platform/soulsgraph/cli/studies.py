@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
@@ -20,10 +20,6 @@ from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.config import Where, parse, present_names
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError
 from soulsgraph_envs.core.files import check_writable
-
-if TYPE_CHECKING:
-    pass
-
 
 #: The options of a study: what a new reproduction trains and evaluates.
 StudyOptions = Annotated[

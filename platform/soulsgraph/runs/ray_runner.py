@@ -77,14 +77,11 @@ class RayJob:
         Of the checkpoints it is the newest alone, and of a job that is `done` none: nothing goes on from them. Raises
         ReadError.
         """
-        files = [folder / name for name in (*self.reads, *self.results)]
-        if self.own:
-            files += self._own_files(folder / self.own, done)
-        contents = {}
-        for file in filter(Path.is_file, files):
-            with reading(file):
-                contents[file.relative_to(folder).as_posix()] = file.read_bytes()
-        return contents
+        with reading(folder):
+            files = [folder / name for name in (*self.reads, *self.results)]
+            if self.own:
+                files += self._own_files(folder / self.own, done)
+            return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files if file.is_file()}
 
     def _own_files(self, own: Path, done: bool) -> Iterator[Path]:
         """Yield the files of the job's own folder, but for locks and what killed writers left: these are hidden."""
@@ -104,8 +101,9 @@ class RayJob:
         """
         inside, own_folder = f"{self.own}/", folder / self.own
         if own := {name.removeprefix(inside): files[name] for name in files if name.startswith(inside)}:
-            # Whoever adapts the run meanwhile would lose what it writes.
-            locked = take_lock(own_folder) if own_folder.is_dir() else nullcontext()
+            with writing(own_folder):
+                # Whoever adapts the run meanwhile would lose what it writes.
+                locked = take_lock(own_folder) if own_folder.is_dir() else nullcontext()
             with locked, whole_folder(own_folder, replace=True) as new:
                 _fill(new, own)
         for name in (name for name in self.results if name in files):
@@ -340,7 +338,8 @@ def _with_files(folder: Path, job: RayJob, ending: Ending) -> Ending:
     try:
         return replace(ending, files=job.carried(folder, done=not ending.failure))
     except SoulsGraphError as error:
-        return Ending(error)
+        # Why it failed before says more than that nothing of it can be read.
+        return ending if ending.failure else Ending(error)
 
 
 def _read_marked(mark: Mark, job: RayJob) -> dict[str, bytes]:

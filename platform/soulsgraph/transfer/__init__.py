@@ -89,10 +89,8 @@ def check_chains(chains: Mapping[int, tuple[str, ...]]) -> None:
     )
 
 
-def check_sources(
-    sources: Mapping[int, str], command: str = "recovery", remedy: str = "name one of them for all with `home`"
-) -> None:
-    """Make sure that every seed continues the versions of the same scenario.
+def check_sources(sources: Mapping[int, str], command: str, remedy: str) -> None:
+    """Make sure that every seed plays the versions of the same scenario; a command's error ends with its `remedy`.
 
     Raises:
         SoulsGraphError: naming two seeds and their scenarios.

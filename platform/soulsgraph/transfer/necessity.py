@@ -36,28 +36,20 @@ Variants = Mapping[tuple[str, str], Agent]
 
 
 def agent_variants(agent: Agent, seed: int) -> Variants:
-    """Return an agent, and it with each skill replaced in turn: at random, idle where it can be, and untrained.
-
-    What never learned is drawn by the seed.
-    """
-    variants = dict(reference_variants(agent))
-    for place, skill in enumerate(agent.skills):
-        untrained = _untrained(agent.networks[skill.name], seed, place)
-        variants[skill.name, "untrained"] = agent.playing({skill.name: untrained})
-    order = [NO_SKILL, *(skill.name for skill in agent.skills)]
-    return dict(sorted(variants.items(), key=lambda item: order.index(item[0][0])))
+    """Return an agent, and it with each skill in turn at random, idle where it can be, and untrained, by the seed."""
+    names = [skill.name for skill in agent.skills]
+    return _variants(agent, {name: _untrained(agent.networks[name], seed, place) for place, name in enumerate(names)})
 
 
 def scripted_variants(agent: Agent) -> Variants:
-    """Return the scripted reference in an agent's place, in the same ways; nothing where a skill has no script."""
+    """Return the scripted reference in an agent's place, at random and idle; nothing where a skill has no script."""
     names = [skill.name for skill in agent.skills]
     if not all(name in REFERENCES for name in names):
         return {}
-    return reference_variants(replace(agent, replaced=references(names, agent.scenario)))
+    return _variants(replace(agent, replaced=references(names, agent.scenario)), {})
 
 
-def reference_variants(agent: Agent) -> Variants:
-    """Return an agent, and it with each skill in turn at random and, where it has an action for that, idle."""
+def _variants(agent: Agent, untrained: Mapping[str, FrozenNetwork]) -> Variants:
     variants = {(NO_SKILL, ""): agent}
     for skill in agent.skills:
         stand_ins: list[StandIn] = ["random"]
@@ -65,15 +57,16 @@ def reference_variants(agent: Agent) -> Variants:
             stand_ins.append("idle")
         for stand_in in stand_ins:
             variants[skill.name, stand_in] = replace(agent, replaced={**agent.replaced, skill.name: stand_in})
+        if skill.name in untrained:
+            variants[skill.name, "untrained"] = agent.playing({skill.name: untrained[skill.name]})
     return variants
 
 
 def played_rows(variants: Variants, seeds: Seeds, on_finished: OnFinished | None = None) -> Rows:
     """Play the same fights by every variant; return a row of each: its wins, and the points that it lost."""
     rates = {of: WinRate.of(evaluating.play(agent, seeds, on_finished).won) for of, agent in variants.items()}
-    whole = rates[NO_SKILL, ""].percent if rates else 0.0
     return [
-        {"skill": skill, "played": played, **rate.columns(), "lost_points": whole - rate.percent}
+        {"skill": skill, "played": played, **rate.columns(), "lost_points": rates[NO_SKILL, ""].percent - rate.percent}
         for (skill, played), rate in rates.items()
     ]
 

@@ -1,5 +1,6 @@
 """Jobs as Ray tasks: one to a processor, a stop begins no other, and a defect of one ends no other."""
 
+import errno
 import io
 import os
 import re
@@ -265,6 +266,17 @@ def test_the_run_of_a_unit_in_which_another_command_writes_is_not_replaced(tmp_p
     assert "expected no other process writing here" in str(ending.failure)
     assert kept.read_text() == "adapted"
     assert not (tmp_path / "three.json").exists()
+
+
+def test_why_a_unit_failed_is_reported_where_nothing_of_it_can_be_read(tmp_path, actor, apart, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    (tmp_path / "plan").write_text("to three")
+    monkeypatch.setattr(RayJob, "_own_files", refuse)
+    with marked(tmp_path) as mark:
+        ending = do_job(tmp_path, replace(COUNTING, work=damaged), actor, mark, this_node_id())
+    assert "found another; remove it" in str(ending.failure)
 
 
 def damaged(folder: Path, supervisor) -> None:

@@ -298,7 +298,7 @@ def test_a_sync_also_waits_for_what_another_thread_took_to_sync(tmp_path, monkey
     spool.put(chunk())
     # The spool's own thread has the chunk now, and the disk keeps it waiting.
     assert taken.wait(PATIENCE_S)
-    # Longer than a sync with nothing to do takes; were it shorter here, the test would pass without a reason only.
+    # A sync that does not wait returns before that; on a machine too busy for it the test could only pass.
     threading.Timer(0.5, disk.set).start()
     spool.sync()
     assert {*files(tmp_path)} <= {*written}
