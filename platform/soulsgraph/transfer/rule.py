@@ -70,6 +70,10 @@ class Effect:
         return self.shifted / self.home if self.home else 1.0
 
 
+#: Of a skill whose actions' effect was not estimated.
+NO_EFFECT = Effect(0.0, 0.0, 0.0, 0.0)
+
+
 def experiments(skill: Skill, network: FrozenNetwork, played: Episodes) -> Experiments:
     """Return the exploring decisions of a trial."""
     taken = played.taken

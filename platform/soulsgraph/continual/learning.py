@@ -1,0 +1,273 @@
+"""Train skills in one task in memory: from given versions, on top of given versions, with what a method adds.
+
+A version is what a skill plays by and learns on from. Nothing is written here: a unit keeps its versions in the state
+that it saves after every task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from soulsgraph.runs.evaluate import with_variants
+from soulsgraph.runs.plan import Plan, Stage
+from soulsgraph.runs.progress import Interruption, Supervisor
+from soulsgraph_envs.core.scenario import Scenario, load_boss, load_scenario
+from soulsgraph_envs.core.state import Column
+from soulsgraph_envs.skills import Mirror, Skill, make_skill, training_scenario
+from soulsgraph_envs.skills.skill import BoundObservation, ObservationMap
+from soulsgraph_policies.agents.agent import Agent
+from soulsgraph_policies.agents.inference import HEAD, FrozenNetwork, Weights
+from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.learning.replay import ReplayBuffer
+from soulsgraph_policies.learning.sampler import Transitions
+
+#: (value + this) / this is exactly 1 in float32 for every value from 0 to 1.
+_ONE = np.float32(2.0**24)
+
+
+@dataclass(frozen=True)
+class TaskObservation(ObservationMap):
+    """A skill's observation with a one-hot of the task behind it: `tasks` values, that of `task` (from 0) is 1."""
+
+    task: int = 0
+    tasks: int = 0
+
+    @cached_property
+    def values(self) -> tuple[tuple[Column, int], ...]:
+        """Every observed value: its column and the id it indicates, -1 for the column itself."""
+        own = replace_task(self, 0, 0).values
+        return (*own, *[(Column.LOCKED, -1)] * self.tasks)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Name every observed value, those of the task by its position."""
+        own = len(self.values) - self.tasks
+        return (*super().names[:own], *(f"TASK={task}" for task in range(self.tasks)))
+
+    @property
+    def indicators(self) -> npt.NDArray[np.bool_]:
+        """Whether each observed value is an indicator, (size,)."""
+        found = super().indicators
+        found[len(found) - self.tasks :] = True
+        return found
+
+    def bind(self, scenario: Scenario) -> BoundObservation:
+        """Return the map for a scenario, in which the task's values do not depend on the State."""
+        bound, own = super().bind(scenario), self.size - self.tasks
+        bound.scale[own:], bound.offset[own:] = 0.0, 0.0
+        if self.tasks:
+            bound.scale[own + self.task], bound.offset[own + self.task] = 1.0 / _ONE, -_ONE
+        return bound
+
+
+def replace_task(observation: ObservationMap, task: int, tasks: int) -> ObservationMap:
+    """Return an observation with a one-hot of the task, or without one for no tasks."""
+    own = observation.columns, observation.hp_window, observation.one_hot
+    return TaskObservation(*own, task, tasks) if tasks else ObservationMap(*own)
+
+
+@dataclass(frozen=True)
+class SkillVersion:
+    """What a skill plays by and learns on from: the weights that play, the trained head's, running statistics."""
+
+    weights: Weights
+    normalizer: Mapping[str, Any]
+
+    @property
+    def playing(self) -> Weights:
+        """The weights that play, with the normaliser."""
+        return {name: values for name, values in self.weights.items() if not name.startswith(f"{HEAD}.")}
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of everything that is needed to play it and to learn on from it."""
+        arrays = [*self.weights.values(), *map(np.asarray, self.normalizer.values())]
+        return sum(int(array.nbytes) for array in arrays)
+
+
+#: A version of each skill that has one, by skill.
+Versions = Mapping[str, SkillVersion]
+
+
+@dataclass(frozen=True)
+class TaskWorld:
+    """A task as skills meet it: its position in the sequence from 0, its scenario, the skills with their observations.
+
+    With `tasks` above 0 every skill observes which of that many tasks it plays. `animations` are the ids of bosses that
+    skills tell apart.
+    """
+
+    plan: Plan
+    position: int
+    name: str
+    tasks: int = 0
+    animations: int = 0
+
+    @cached_property
+    def scenario(self) -> Scenario:
+        """The fight."""
+        return load_scenario(self.name)
+
+    @cached_property
+    def skills(self) -> tuple[Skill, ...]:
+        """All skills in graph order."""
+        return tuple(map(self.skill, self.plan.skill_graph.order))
+
+    def skill(self, name: str) -> Skill:
+        """Make a skill as it observes in this task."""
+        skill = make_skill(name, self.plan.options)
+        observation = skill.observation
+        if Column.BOSS_ANIMATION in observation.one_hot:
+            most = max(self.animations, observation.one_hot[Column.BOSS_ANIMATION])
+            observation = replace(observation, one_hot={**observation.one_hot, Column.BOSS_ANIMATION: most})
+        return replace(skill, observation=replace_task(observation, self.position, self.tasks))
+
+    def agent(self, versions: Versions) -> Agent:
+        """Return who plays the task by these versions; skills without one play at random."""
+        networks = {skill.name: self.network(skill, versions) for skill in self.skills if skill.name in versions}
+        random = [skill.name for skill in self.skills if skill.name not in versions]
+        return Agent(self.scenario, self.skills, networks, dict.fromkeys(random, "random"))
+
+    def network(self, skill: Skill, versions: Versions) -> FrozenNetwork:
+        """Return the network by which a skill plays the task."""
+        return FrozenNetwork.of(skill, self.scenario, versions[skill.name].playing, self.clip(skill.name))
+
+    def clip(self, skill: str) -> float:
+        """Return where a skill's normalised observations are clipped."""
+        return self.plan.hyperparameters(self.plan.stage(skill)).observation_clip
+
+    def variants(self, versions: Versions, skill: str, learned: Sequence[Weights]) -> Agent:
+        """Return the agent in as many variants as there are weights of one skill, all else by `versions`."""
+        return with_variants(self.agent(versions), self.clip(skill), [{skill: weights} for weights in learned])
+
+
+def boss_animations(scenarios: Sequence[str]) -> int:
+    """Return how many ids from 0 on hold every animation of the bosses of some scenarios."""
+    bosses = [load_boss(phase.boss) for name in scenarios for phase in load_scenario(name).phases()]
+    ids = [move.id for boss in bosses for move in boss.moves]
+    return max(ids + [other.id for boss in bosses for other in boss.animations.known().values()], default=-1) + 1
+
+
+#: Draws this many of a stage's decisions by a generator, all if there are fewer.
+DrawRows = Callable[[int, np.random.Generator], Transitions]
+
+
+@dataclass(frozen=True)
+class EndedStage:
+    """What a stage left: the version, how it learned, and `rows`, which draws from the decisions in its replay."""
+
+    version: SkillVersion
+    hyperparameters: DQNHyperparameters
+    rows: DrawRows
+
+
+class StageHooks:
+    """What is done in a stage: before it, after every thousand decisions or so, and when it has ended."""
+
+    def begin_stage(self, algorithm: SkillDQN, skill: str) -> None:
+        """Prepare what learns."""
+
+    def during_stage(self, algorithm: SkillDQN, skill: str) -> None:
+        """Change what learns in the middle of a stage."""
+
+    def end_stage(self, skill: str, ended: EndedStage) -> None:
+        """Take from what learned what later tasks need."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a stage led to: the version, and the weights that played along it, by decisions of the stage.
+
+    `ticks` are the control ticks of the fights that ended in it.
+    """
+
+    version: SkillVersion
+    points: Mapping[int, Weights]
+    ticks: int
+
+
+@dataclass
+class SkillTrainer:
+    """Train skills of a task; `points` are the parts of a stage after which weights are kept for the curve."""
+
+    supervisor: Supervisor
+    points: int = 4
+    #: Overrides of how a stage learns, by the name of the hyperparameter.
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def learn(
+        self,
+        world: TaskWorld,
+        skill: str,
+        upstream: Versions,
+        start: SkillVersion | None,
+        budget: int,
+        seed: int,
+        hooks: StageHooks | None = None,
+    ) -> Learned:
+        """Train a skill for `budget` of its decisions, everything upstream frozen, from a version or from nothing.
+
+        Raises:
+            Interruption: if a stop was asked for: the stage is lost.
+        """
+        plan, hooks = world.plan, hooks or StageHooks()
+        chain = (*plan.skill_graph.upstream(skill), skill)
+        skills = tuple(one for one in world.skills if one.name in chain)
+        scenario = training_scenario(world.scenario, skills[-1])
+        parent = 1 if start is not None else None
+        stage = Stage(skill, world.name, budget, seed, parent)
+        numbers = replace(plan.hyperparameters(stage), **self.changes)
+        algorithm = self._build(world, skills, scenario, numbers, seed)
+        try:
+            algorithm.load_weights({one: upstream[one].playing for one in chain[:-1]})
+            if start is not None:
+                algorithm.load_weights({skill: start.weights})
+                algorithm.load_normalizer(skill, dict(start.normalizer))
+            hooks.begin_stage(algorithm, skill)
+            return self._run(algorithm, f"{world.position + 1} {world.name} {skill}", skill, hooks)
+        finally:
+            algorithm.stop()
+
+    def _build(
+        self, world: TaskWorld, skills: tuple[Skill, ...], scenario: Scenario, numbers: DQNHyperparameters, seed: int
+    ) -> SkillDQN:
+        plan, skill = world.plan, skills[-1]
+        config = SkillDQN.get_default_config().debugging(log_level="ERROR")
+        clips = {one.name: world.clip(one.name) for one in skills[:-1]}
+        mirror = {skill.name: Mirror.of(skill, scenario)}
+        config.stage(skills, {skill.name: numbers}, plan.method.steps_per_round, mirror=mirror, seed=seed, clips=clips)
+        config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=0)
+        config.environment(env_config={"scenario": scenario, "lanes": plan.lanes or plan.method.lanes})
+        algorithm: SkillDQN = config.build_algo()
+        return algorithm
+
+    def _run(self, algorithm: SkillDQN, name: str, skill: str, hooks: StageHooks) -> Learned:
+        budget = algorithm.training[skill].hyperparameters.budget
+        progress = self.supervisor.follow(name, budget)
+        due, points = [budget * part // self.points for part in range(1, self.points)], dict[int, Weights]()
+        ticks = 0
+        while not algorithm.finished:
+            algorithm.train()
+            ticks += sum(round(10.0 * float(one.seconds.sum())) for one in algorithm.drain_episodes().values())
+            hooks.during_stage(algorithm, skill)
+            progress.update(algorithm.decisions)
+            if due and algorithm.decisions >= due[0] and not algorithm.finished:
+                points[algorithm.decisions] = algorithm.weights(skill)
+                due = [step for step in due if step > algorithm.decisions]
+            if self.supervisor.stop_requested():
+                raise Interruption(f"stopped in {name}")
+        weights, learned = algorithm.weights(skill) | algorithm.head_weights(skill), algorithm.training[skill]
+        version = SkillVersion(weights, learned.normalizer.get_state())
+        replay = learned.replay
+        assert isinstance(replay, ReplayBuffer), "a study's preset has a replay"
+        hooks.end_stage(skill, EndedStage(version, learned.hyperparameters, replay.reserve))
+        points[algorithm.decisions] = version.playing
+        return Learned(version, points, ticks)

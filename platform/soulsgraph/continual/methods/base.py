@@ -1,0 +1,71 @@
+"""A base and specialists: a base is trained on the first tasks with replay, and every later task adapts it anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from soulsgraph.continual.learning import EndedStage, SkillVersion, TaskWorld, Versions
+from soulsgraph.continual.methods.method import MethodOptions, versions_from, versions_state
+from soulsgraph.continual.methods.replay import Replay
+from soulsgraph_policies.learning.algorithm import SkillDQN
+
+
+class BaseAndSpecialists(Replay):
+    """Learn a base by replay, then adapt it to each task, keeping what each task ended with."""
+
+    name = "base"
+    source = "ours: a base that knows several bosses, from which kept specialists are adapted"
+    has_versions = True
+
+    def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
+        super().__init__(options, tasks, seed)
+        self.base: dict[str, SkillVersion] = {}
+        self.kept: list[dict[str, SkillVersion]] = []
+
+    @property
+    def _basing(self) -> bool:
+        return self.position < min(self.options.base_tasks, self.tasks)
+
+    def before_task(self, world: TaskWorld) -> None:
+        """Begin at the base once it is whole."""
+        super().before_task(world)
+        if not self._basing:
+            self.newest = dict(self.base)
+
+    def keep(self, algorithm: SkillDQN, skill: str, parts: Any) -> None:
+        """Draw from the reserve while the base is trained."""
+        if self._basing:
+            super().keep(algorithm, skill, parts)
+
+    def end_stage(self, skill: str, ended: EndedStage) -> None:
+        """Keep decisions while the base is trained."""
+        if self._basing:
+            super().end_stage(skill, ended)
+
+    def after_task(self, world: TaskWorld) -> None:
+        """Keep the task's versions; while the base is trained it is what was learned last."""
+        self.kept.append(dict(self.newest))
+        if self._basing:
+            self.base = dict(self.newest)
+
+    def playing(self, position: int) -> Versions:
+        """Return the task's own versions; those of the base's tasks are the base itself."""
+        if position < min(self.options.base_tasks, len(self.kept)):
+            return self.base
+        return self.kept[position] if position < len(self.kept) else self.newest
+
+    def candidates(self) -> Sequence[Versions]:
+        """Return the base and every specialist."""
+        return [self.base or self.newest, *self.kept[self.options.base_tasks :]]
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that later tasks depend on."""
+        kept = [versions_state(versions) for versions in self.kept]
+        return super().state() | {"base": versions_state(self.base), "kept": kept}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state`."""
+        super().restore(state)
+        self.base = versions_from(state["base"])
+        self.kept = [versions_from(versions) for versions in state["kept"]]

@@ -1,0 +1,42 @@
+"""Cloning of old behaviour: on kept observations the skill goes on to choose what it chose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from soulsgraph.continual.learning import EndedStage
+from soulsgraph.continual.methods.replay import Replay, replay_of
+from soulsgraph_envs.combat.rollout import Integers
+from soulsgraph_policies.agents.inference import Weights
+from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.importance import layer_outputs
+from soulsgraph_policies.learning.sampler import Transitions
+
+
+class ClonEx(Replay):
+    """Keep observations of every task with what was chosen there, and raise these actions above the others.
+
+    The paper clones an actor by the divergence from its old distribution; a greedy Q-network is cloned by a large
+    margin, as decisions of people are.
+    """
+
+    name = "clonex"
+    source = "Wolczyk et al. (2022), Disentangling transfer in continual reinforcement learning"
+
+    def keep(self, algorithm: SkillDQN, skill: str, parts: list[Transitions]) -> None:
+        """Clone what was chosen: kept decisions have no temporal-difference loss."""
+        replay, options = replay_of(algorithm, skill), self.options
+        replay.keep(Transitions.join(parts), options.reserve_share, td=False, margin=options.cloning_margin)
+
+    def end_stage(self, skill: str, ended: EndedStage) -> None:
+        """Keep observations with the actions that are best there now: those that were played include random ones."""
+        rows = self.drawn(ended, self.options.reserve)
+        chosen = greedy_actions(ended.version.playing, rows, ended.hyperparameters.observation_clip)
+        self.reserve.setdefault(skill, []).append(replace(rows, actions=chosen))
+
+
+def greedy_actions(weights: Weights, rows: Transitions, clip: float) -> Integers:
+    """Return the best action for each observation, (n,)."""
+    return np.asarray(layer_outputs(weights, rows.observations, clip)[-1].argmax(axis=1), np.int64)

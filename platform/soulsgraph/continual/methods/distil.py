@@ -1,0 +1,62 @@
+"""Reset and distil: every task is learned from nothing and distilled, with the tasks before, into one network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from soulsgraph.continual.learning import EndedStage, SkillVersion, TaskWorld
+from soulsgraph.continual.methods.method import MethodOptions
+from soulsgraph.continual.methods.replay import Replay
+from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.distillation import distil
+from soulsgraph_policies.learning.sampler import Transitions
+
+
+class ResetAndDistil(Replay):
+    """Learn a task by a network that is reset, then fit one network to it and to what played the tasks before.
+
+    Nothing of old weights hinders a new task; the network that plays has the size of one.
+    """
+
+    name = "distil"
+    source = "Ahn et al. (2025), Prevalence of negative transfer in continual reinforcement learning (reset & distil)"
+    fixes_statistics = False
+
+    def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
+        super().__init__(options, tasks, seed)
+        self._numbers: dict[str, Any] = {}
+        self._world: TaskWorld | None = None
+
+    def before_task(self, world: TaskWorld) -> None:
+        """Begin a task."""
+        super().before_task(world)
+        self._world = world
+
+    def start(self, skill: str) -> SkillVersion | None:
+        """Begin at nothing."""
+        return None
+
+    def keep(self, algorithm: SkillDQN, skill: str, parts: list[Transitions]) -> None:
+        """Learn the task from its own decisions alone."""
+
+    def end_stage(self, skill: str, ended: EndedStage) -> None:
+        """Keep observations, and how the skill learns."""
+        super().end_stage(skill, ended)
+        self._numbers[skill] = ended.hyperparameters
+
+    def take(self, skill: str, version: SkillVersion) -> None:
+        """Distil what was learned, and what played before, into one network."""
+        *old, new = self.reserve[skill]
+        if skill in self.newest and old:
+            assert self._world is not None
+            teachers = [(version.playing, new.observations)]
+            teachers += [(self.newest[skill].playing, part.observations) for part in old]
+            student = distil(
+                self._world.skill(skill),
+                teachers,
+                self._numbers[skill],
+                self.seed + self.position,
+                self.options.distilled_updates,
+            )
+            version = SkillVersion(student.weights, student.normalizer.get_state())
+        super().take(skill, version)

@@ -1,0 +1,18 @@
+"""Selective adaptation with kept versions: adapt the selected skills, and play every task by its own versions."""
+
+from __future__ import annotations
+
+from soulsgraph.continual.learning import TaskWorld
+from soulsgraph.continual.methods.method import Scratch
+
+
+class Kept(Scratch):
+    """Keep what a task's skills were when it ended; a skill that was not adapted is shared by tasks."""
+
+    name = "kept"
+    source = "the paper's selective adaptation, with every version of a skill kept in its library"
+    selects = True
+
+    def before_task(self, world: TaskWorld) -> None:
+        """Go on from the newest versions."""
+        self.position = world.position

@@ -1,0 +1,188 @@
+"""What a continual method is, and those that add nothing to learning: the newest versions, all skills, from scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from soulsgraph.continual.learning import EndedStage, SkillVersion, StageHooks, TaskWorld, Versions
+from soulsgraph_envs.core.config import Between
+from soulsgraph_policies.agents.inference import Weights
+from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.sampler import Transitions
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """The coefficients of the methods; each was chosen on sequences of its own, by as many tries as the others'."""
+
+    ewc: Annotated[float, Between(0.0, 1e9)] = 10.0
+    """Strength of the pull of EWC, and of online EWC."""
+    ewc_decay: Annotated[float, Between(0.0, 1.0)] = 0.9
+    """What remains of the earlier importance after a task of online EWC."""
+    mas: Annotated[float, Between(0.0, 1e9)] = 1.0
+    """Strength of the pull of MAS."""
+    importance_rows: Annotated[int, Between(1, 1_000_000)] = 2_000
+    """Decisions by which importance is measured after a task."""
+    reserve: Annotated[int, Between(1, 1_000_000)] = 3_000
+    """Decisions that replay, ClonEx, distillation and the base keep of a task and skill."""
+    reserve_share: Annotated[float, Between(0.01, 0.99)] = 0.5
+    """Share of a batch that is drawn from them."""
+    cloning_margin: Annotated[float, Between(0.0, 1e3)] = 0.3
+    """By how much ClonEx values the old action higher than others, in standard deviations of rewards."""
+    pruned_after: Annotated[float, Between(0.1, 0.95)] = 0.7
+    """Part of a task after which PackNet prunes; it learns on with what is kept."""
+    distilled_updates: Annotated[int, Between(1, 1_000_000)] = 3_000
+    """Updates of a distillation."""
+    base_tasks: Annotated[int, Between(1, 1_000)] = 5
+    """Tasks that the base is trained on."""
+
+
+class Method(StageHooks):
+    """Keep the newest versions and nothing else; the methods differ from this.
+
+    The protocol: `before_task`, then for every skill that learns `start`, the hooks of its stage and `take`, then
+    `after_task`; `playing` and `candidates` any time. `state` and `restore` hold everything that later tasks depend on.
+    """
+
+    name: ClassVar[str]
+    #: Where the method comes from.
+    source: ClassVar[str]
+    #: Whether it adapts the skills that were selected; all of them if not.
+    selects: ClassVar[bool] = True
+    #: Whether running statistics stay as the first task left them: weights shared by tasks would forget through them.
+    fixes_statistics: ClassVar[bool] = False
+    #: Whether it has versions for each task, of which the right ones must be known or chosen.
+    has_versions: ClassVar[bool] = False
+    #: Whether it learns the first task as most methods do, so that they share it.
+    shares_first: ClassVar[bool] = True
+
+    def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
+        self.options, self.tasks, self.seed = options, tasks, seed
+        self.newest: dict[str, SkillVersion] = {}
+        self.position = 0
+
+    def before_task(self, world: TaskWorld) -> None:
+        """Begin a task."""
+        self.position = world.position
+
+    def start(self, skill: str) -> SkillVersion | None:
+        """Return the version that a skill learns on from in this task; None for nothing."""
+        return self.newest.get(skill)
+
+    def begin_stage(self, algorithm: SkillDQN, skill: str) -> None:
+        """Prepare what learns."""
+        if self.fixes_statistics and self.position:
+            algorithm.freeze_normalizer(skill)
+
+    def take(self, skill: str, version: SkillVersion) -> None:
+        """Take the version that a stage led to."""
+        self.newest[skill] = version
+
+    def drawn(self, ended: EndedStage, count: int) -> Transitions:
+        """Return `count` of the decisions of a stage that ended, all if there are fewer."""
+        return ended.rows(count, np.random.default_rng((self.seed, self.position)))
+
+    def after_task(self, world: TaskWorld) -> None:
+        """End a task."""
+
+    def playing(self, position: int) -> Versions:
+        """Return the versions that play a task which is known by its position."""
+        return self.newest
+
+    def candidates(self) -> Sequence[Versions]:
+        """Return the versions of which one is chosen for a task that is not known, the newest last."""
+        return [self.newest]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that the method has to keep, to play every task so far and to learn the next one."""
+        return _bytes_of(self.state(), set())
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that later tasks depend on, as nested arrays and plain values."""
+        return {"newest": versions_state(self.newest)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state`."""
+        self.newest = versions_from(state["newest"])
+
+
+class Newest(Method):
+    """Adapt the selected skills, and play every task by the newest versions: fine-tuning."""
+
+    name, source = "newest", "fine-tuning: the usual lower bound (Wolczyk et al. 2021)"
+
+
+class AllSkills(Method):
+    """Adapt all skills, and play every task by the newest versions."""
+
+    name, source, selects = "all", "fine-tuning of every skill", False
+
+
+class Scratch(Method):
+    """Train every task from nothing: what forward transfer is measured against."""
+
+    name, source, selects, has_versions = "scratch", "the reference of forward transfer", False, True
+
+    def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
+        super().__init__(options, tasks, seed)
+        self.kept: list[dict[str, SkillVersion]] = []
+
+    def before_task(self, world: TaskWorld) -> None:
+        """Forget everything."""
+        super().before_task(world)
+        self.newest = {}
+
+    def after_task(self, world: TaskWorld) -> None:
+        """Keep the task's versions."""
+        self.kept.append(dict(self.newest))
+
+    def playing(self, position: int) -> Versions:
+        """Return the task's own versions."""
+        return self.kept[position] if position < len(self.kept) else self.newest
+
+    def candidates(self) -> Sequence[Versions]:
+        """Return every task's versions."""
+        return self.kept or [self.newest]
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that later tasks depend on."""
+        return super().state() | {"kept": [versions_state(versions) for versions in self.kept]}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state`."""
+        super().restore(state)
+        self.kept = [versions_from(versions) for versions in state["kept"]]
+
+
+def versions_state(versions: Versions) -> dict[str, Any]:
+    """Return versions as nested arrays."""
+    return {
+        skill: {"weights": dict(one.weights), "normalizer": dict(one.normalizer)} for skill, one in versions.items()
+    }
+
+
+def versions_from(state: Mapping[str, Any]) -> dict[str, SkillVersion]:
+    """Return the versions of `versions_state`."""
+    return {skill: SkillVersion(_owned(one["weights"]), one["normalizer"]) for skill, one in state.items()}
+
+
+def _owned(weights: Mapping[str, Any]) -> Weights:
+    # What is read from a file is mapped memory, which nothing may write to.
+    return {name: np.array(values) for name, values in weights.items()}
+
+
+def _bytes_of(value: Any, counted: set[tuple[Any, ...]]) -> int:
+    """Return the bytes of all arrays in nested values, equal ones once: several tasks share what was not adapted."""
+    if isinstance(value, np.ndarray):
+        key = (value.dtype.str, value.shape, value.tobytes())
+        known = key in counted
+        counted.add(key)
+        return 0 if known else int(value.nbytes)
+    if isinstance(value, Mapping):
+        return sum(_bytes_of(part, counted) for part in value.values())
+    return sum(_bytes_of(part, counted) for part in value) if isinstance(value, list | tuple) else 0

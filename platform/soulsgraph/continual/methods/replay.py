@@ -1,0 +1,63 @@
+"""Replay with a reserve: decisions of earlier tasks stay in the batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from soulsgraph.continual.learning import EndedStage
+from soulsgraph.continual.methods.method import Method, MethodOptions
+from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.replay import ReplayBuffer
+from soulsgraph_policies.learning.sampler import Transitions
+
+
+def replay_of(algorithm: SkillDQN, skill: str) -> ReplayBuffer:
+    """Return the replay of a skill that learns; a study's presets have one."""
+    replay = algorithm.training[skill].replay
+    assert isinstance(replay, ReplayBuffer)
+    return replay
+
+
+class Replay(Method):
+    """Keep some decisions of every task, and draw a share of each batch from them."""
+
+    name = "replay"
+    source = "Rolnick et al. (2019), Experience replay for continual learning, without its cloning loss"
+    fixes_statistics = True
+
+    def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
+        super().__init__(options, tasks, seed)
+        #: Of each skill, a part for every task that it learned in.
+        self.reserve: dict[str, list[Transitions]] = {}
+
+    def begin_stage(self, algorithm: SkillDQN, skill: str) -> None:
+        """Put what is kept of earlier tasks beside what will be played."""
+        super().begin_stage(algorithm, skill)
+        if parts := self.reserve.get(skill):
+            self.keep(algorithm, skill, parts)
+
+    def keep(self, algorithm: SkillDQN, skill: str, parts: list[Transitions]) -> None:
+        """Learn from kept decisions as from one's own."""
+        replay_of(algorithm, skill).keep(Transitions.join(parts), self.options.reserve_share)
+
+    def end_stage(self, skill: str, ended: EndedStage) -> None:
+        """Keep some of what was played."""
+        self.reserve.setdefault(skill, []).append(self.drawn(ended, self.options.reserve))
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that later tasks depend on."""
+        reserve = {skill: [dict(vars(part)) for part in parts] for skill, parts in self.reserve.items()}
+        return super().state() | {"reserve": reserve}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state`."""
+        super().restore(state)
+        names = [field.name for field in fields(Transitions)]
+        self.reserve = {
+            skill: [Transitions(*(np.array(part[name]) for name in names)) for part in parts]
+            for skill, parts in state["reserve"].items()
+        }

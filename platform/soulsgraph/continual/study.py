@@ -1,0 +1,247 @@
+"""A continual study: its plan, its folder, and its units, of which each is one method and seed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from soulsgraph.continual.methods import METHODS
+from soulsgraph.continual.methods.method import MethodOptions
+from soulsgraph.results.origin import describe_origin
+from soulsgraph.results.tables import read_rows, write_rows
+from soulsgraph.runs.plan import Plan, scenario_digest
+from soulsgraph.runs.run_folder import PlannedFolder, RunFolderError
+from soulsgraph_envs.continual.sequences import ContinualSequence, load_sequence
+from soulsgraph_envs.core.config import Between, Where, check_fields, read_file, read_table, read_value
+from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.files import write_json
+
+#: Beside the methods: trains the first task once for all methods that learn it alike.
+FIRST = "first"
+#: The method that forward transfer is measured against.
+SCRATCH = "scratch"
+#: The tables that units leave, and a study puts together.
+TABLES = ("evaluations", "costs", "skills", "dormant")
+#: How skills are chosen that adapt to a task: all of them, those named, or by the cheap rule.
+AUTO = "auto"
+Identity = Literal["none", "one-hot"]
+
+
+@dataclass(frozen=True)
+class ContinualStudy:
+    """What a new study trains and evaluates. One that exists keeps its own plan.
+
+    It is checked on construction.
+
+    Raises:
+        UnknownNameError: for an unknown sequence, method or preset.
+        SoulsGraphError: for a value of another type or out of its range.
+    """
+
+    sequence: str = "S8"
+    """Sequence of tasks: a name or a TOML file."""
+    methods: tuple[str, ...] = tuple(METHODS)
+    """Continual methods, in this order."""
+    seeds: tuple[Annotated[int, Between(0, 2**31 - 1)], ...] = tuple(range(10))
+    """Training seeds."""
+    preset: str = "best"
+    """How skills learn: paper, fast, best, best-1 or extended."""
+    scale: Annotated[float, Between(1e-3, 1e2)] = 1.0
+    """Multiplies every budget."""
+    identity: Identity = "none"
+    """What every method knows of the task that it plays: nothing, or its position as a one-hot input."""
+    skills: tuple[str, ...] = (AUTO,)
+    """Skills that adapt to every task but the first, or auto: those that the rule selects, which is charged."""
+    episodes: Annotated[int, Between(1, 100_000)] = 200
+    """Evaluation fights of each win rate, the same for all."""
+    rows_every: Annotated[int, Between(1, 10_000)] = 1
+    """After every so many tasks all earlier ones are evaluated; a task is always evaluated when it ends."""
+    options: MethodOptions = field(default_factory=MethodOptions)
+    """The methods' coefficients."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in self.methods:
+            if name not in METHODS:
+                raise UnknownNameError("continual method", name, METHODS)
+        for what, values in (("methods", self.methods), ("seeds", self.seeds)):
+            if not values or len(set(values)) < len(values):
+                found = ", ".join(map(str, values)) or "none"
+                raise SoulsGraphError(f"{what}: expected one or more, each once, found {found}; correct `{what}`.")
+        plan = self.plan(0)
+        if plan.hyperparameters(plan.stages()[0]).num_steps:
+            raise SoulsGraphError(
+                f"preset: expected one with a replay, found {self.preset}; the methods keep decisions of it."
+            )
+        order = plan.skill_graph.order
+        for name in self.skills:
+            if name not in order and self.skills != (AUTO,):
+                raise UnknownNameError("skill", name, (*order, AUTO))
+
+    @cached_property
+    def tasks(self) -> ContinualSequence:
+        """The sequence itself."""
+        return load_sequence(self.sequence)
+
+    def plan(self, seed: int) -> Plan:
+        """Return by what plan the skills of a seed learn."""
+        first = self.tasks.tasks[0].scenario
+        return Plan(scenario=first, preset=self.preset, seed=seed, scale=self.scale)
+
+    def budget(self, position: int) -> int:
+        """Return the decisions that a task may take, of all skills that learn and of their selection."""
+        return max(1, round(self.tasks.budget_at(position) * self.scale))
+
+    def units(self) -> tuple[ContinualUnit, ...]:
+        """Return the units: the first tasks of the seeds, then the methods, the longest first."""
+        first = [ContinualUnit(FIRST, seed) for seed in self.seeds if self.shares_first]
+        methods = sorted(self.methods, key=lambda name: name != SCRATCH)
+        return (*first, *(ContinualUnit(name, seed) for seed in self.seeds for name in methods))
+
+    @property
+    def shares_first(self) -> bool:
+        """Whether a method learns the first task as others do."""
+        return any(METHODS[name].shares_first for name in self.methods)
+
+
+@dataclass(frozen=True, order=True)
+class ContinualUnit:
+    """One method and seed."""
+
+    method: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Identify the unit for readers."""
+        return f"{self.method} {self.seed}"
+
+    @property
+    def folder(self) -> str:
+        """Its folder below the study's."""
+        return f"units/{self.method}-{self.seed}"
+
+
+_FORMAT, _VERSION = "soulsgraph continual study", 1
+_REMEDY = "restore the file from a copy or begin a new folder with `path`"
+_SESSIONS = "sessions.json"
+
+
+@dataclass(frozen=True)
+class _ContinualFile:
+    """What `continual.json` holds; `fights` are digests of the tasks' fights by their names."""
+
+    format: str
+    version: int
+    created: str
+    fights: Mapping[str, str]
+    plan: ContinualStudy
+
+
+class ContinualFolder(PlannedFolder[ContinualStudy]):
+    """Paths of a continual study.
+
+    Layout: `continual.json`, `sessions.json`, `units/<method>-<seed>/` and `results/<table>.parquet`.
+    """
+
+    kind, plan_file, opening = "continual study", "continual.json", "ContinualFolder.open"
+
+    def check_memory(self) -> None:
+        """Refuse a study whose replays would fill more than half of the memory; raises DataError."""
+        self.plan.plan(0).check_memory()
+
+    def description(self) -> _ContinualFile:
+        """Return what `continual.json` holds when it is begun."""
+        return _ContinualFile(_FORMAT, _VERSION, _now(), fights_of(self.plan.tasks), self.plan)
+
+    @classmethod
+    def open(cls, path: Path) -> ContinualFolder:
+        """Open a study that `create` began.
+
+        Raises:
+            SoulsGraphError: if it is none, its plan does not hold, or a fight changed since it was begun.
+        """
+        file = path / cls.plan_file
+        if not file.is_file():
+            begin = Remedy("begin one with: ", "ContinualFolder.create", path=path)
+            raise RunFolderError(path, "the folder of a continual study", f"no {cls.plan_file} in it", begin)
+        where = Where(file, remedy=_REMEDY, saved=True)
+        values = read_file(where)
+        if not isinstance(values, dict) or (values.get("format"), values.get("version")) != (_FORMAT, _VERSION):
+            raise RunFolderError(file, f"format {_FORMAT!r} {_VERSION}", "another", _REMEDY)
+        begun = read_table(_ContinualFile, values, where)
+        now = fights_of(begun.plan.tasks)
+        changed = [name for name, fight in begun.fights.items() if now.get(name) != fight]
+        if changed or len(now) != len(begun.fights):
+            found = f"that {', '.join(changed) or 'the sequence'} changed"
+            raise RunFolderError(file, "the fights that it was begun with", found, "restore them or begin anew")
+        return cls(path, begun.plan)
+
+    def unit_path(self, unit: ContinualUnit) -> Path:
+        """Return the folder of a unit."""
+        return self.path / unit.folder
+
+    def table(self, name: str) -> Path:
+        """Return the file of a table of results."""
+        return self.path / "results" / f"{name}.parquet"
+
+    @property
+    def left(self) -> list[ContinualUnit]:
+        """The units that are not done."""
+        return [unit for unit in self.plan.units() if not all(file.is_file() for file in self.results(unit))]
+
+    def results(self, unit: ContinualUnit) -> list[Path]:
+        """Return the files that a unit leaves."""
+        names = (
+            (f"{FIRST}/training_state.safetensors",) if unit.method == FIRST else [f"{name}.parquet" for name in TABLES]
+        )
+        return [self.unit_path(unit) / name for name in names]
+
+    def assemble(self) -> None:
+        """Write the tables of all units that are done; raises WriteError."""
+        units = [unit for unit in self.plan.units() if unit.method != FIRST]
+        for name in TABLES:
+            files = [self.unit_path(unit) / f"{name}.parquet" for unit in units]
+            rows = [row for file in files if file.is_file() for row in read_rows(file)]
+            if rows:
+                write_rows(self.table(name), rows)
+
+    @property
+    def resuming(self) -> Remedy:
+        """The call that goes on with the units."""
+        return Remedy("Go on with: ", "run_units", folder=self.path)
+
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        """Record a session: when it began, from which commit and on what machine, and how long it took."""
+        began_s, session = time.monotonic(), {"started": _now(), **describe_origin()}
+        before = self.sessions()
+        try:
+            yield
+        finally:
+            took_s = round(time.monotonic() - began_s, 1)
+            write_json(self.path / _SESSIONS, [*before, session | {"wall_time_s": took_s}])
+
+    def sessions(self) -> Sequence[Mapping[str, Any]]:
+        """Return the sessions so far; raises DataError if their file is damaged."""
+        file = self.path / _SESSIONS
+        if not file.is_file():
+            return []
+        where = Where(file, remedy="remove the file: it only says when and where the study was run")
+        sessions: Sequence[Mapping[str, Any]] = read_value(Sequence[Mapping[str, Any]], read_file(where), where)
+        return sessions
+
+
+def fights_of(sequence: ContinualSequence) -> dict[str, str]:
+    """Return the digest of every fight of a sequence, by its name."""
+    return {task.scenario: scenario_digest(task.scenario) for task in sequence.tasks}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

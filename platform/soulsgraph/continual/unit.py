@@ -1,0 +1,320 @@
+"""Do a unit of a continual study: go through the tasks by one method and one seed, and evaluate after each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from soulsgraph.continual.choosing import choose
+from soulsgraph.continual.learning import (
+    EndedStage,
+    Learned,
+    SkillTrainer,
+    SkillVersion,
+    StageHooks,
+    TaskWorld,
+    Versions,
+    boss_animations,
+)
+from soulsgraph.continual.methods import METHODS
+from soulsgraph.continual.methods.method import versions_from, versions_state
+from soulsgraph.continual.selecting import Selection, select
+from soulsgraph.continual.study import AUTO, FIRST, SCRATCH, TABLES, ContinualFolder, ContinualUnit
+from soulsgraph.results.tables import write_rows
+from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants
+from soulsgraph.runs.progress import Interruption, Supervisor
+from soulsgraph.runs.ray_runner import RayJob, Words, run_jobs
+from soulsgraph_envs.core.files import remove_folder, whole_folder
+from soulsgraph_envs.core.seeds import derive_seeds
+from soulsgraph_envs.skills import budget_of
+from soulsgraph_policies.learning.checkpoint import read_training_state, write_training_state
+from soulsgraph_policies.learning.importance import dormant_share
+from soulsgraph_policies.learning.sampler import Transitions
+
+#: Fights of a point of a learning curve, and their seed.
+POINT_FIGHTS, POINT_SEED = 20, 3_000_000
+#: Rows of the first task's replay that methods may keep some of.
+_FIRST_ROWS = 10_000
+_STREAM = 60
+#: The last of the states after a task, and the one before it: where the last is damaged the unit goes on from that.
+_KEPT = 2
+Rows = list[dict[str, Any]]
+#: Points of a learning curve: the decisions `spent` in a task, and the `wins` of a point's fights after them.
+Points = list[dict[str, int]]
+
+
+def run_units(folder: ContinualFolder, console: Console, words: Words = str) -> None:
+    """Do the rest of a study's units, what methods share before them; arguments and errors as `run_jobs`."""
+    for shared in (True, False):
+        units = [unit for unit in folder.left if (unit.method == FIRST) == shared]
+        if units or not shared:
+            run_jobs(folder, [ray_job(folder, unit) for unit in units], console, words)
+
+
+def ray_job(folder: ContinualFolder, unit: ContinualUnit) -> RayJob:
+    """Return a unit as the runner does it."""
+    results = tuple(file.relative_to(folder.path).as_posix() for file in folder.results(unit))
+    shared = folder.results(ContinualUnit(FIRST, unit.seed))
+    reads = [folder.path / folder.plan_file, *(shared if unit.method != FIRST else ())]
+    needed = tuple(file.relative_to(folder.path).as_posix() for file in reads)
+    return RayJob(unit.name, _do_unit, (unit,), results, needed, unit.folder, "task-*")
+
+
+def _do_unit(path: Path, unit: ContinualUnit, supervisor: Supervisor) -> None:
+    # Imported first: torch must be there before anything of Ray's learner is.
+    folder = ContinualFolder.open(path)
+    if unit.method == FIRST:
+        train_first(folder, unit.seed, supervisor)
+    else:
+        UnitRun(folder, unit, supervisor).run()
+
+
+def worlds_of(folder: ContinualFolder, seed: int) -> list[TaskWorld]:
+    """Return a study's tasks as the skills of a seed meet them."""
+    study, plan = folder.plan, folder.plan.plan(seed)
+    names = [task.scenario for task in study.tasks.tasks]
+    known, animations = len(names) if study.identity == "one-hot" else 0, boss_animations(names)
+    return [TaskWorld(plan, position, name, known, animations) for position, name in enumerate(names)]
+
+
+def stage_seed(seed: int, position: int, skill: int) -> int:
+    """Return the seed of a skill's stage in a task, the same for every method."""
+    return int(derive_seeds(seed, _STREAM, position, skill)[0] >> 33)
+
+
+def shares(skills: Sequence[str], budget: int, whole: bool) -> dict[str, int]:
+    """Return how many decisions of a task's budget each skill learns from: equal parts, or those of a `whole` run."""
+    weights = {skill: budget_of(skill) if whole else 1 for skill in skills}
+    return {skill: max(round(budget * weight / sum(weights.values())), 1) for skill, weight in weights.items()}
+
+
+def train_first(folder: ContinualFolder, seed: int, supervisor: Supervisor) -> None:
+    """Train a seed's first task for all methods that learn it alike, and write versions, curve and kept decisions."""
+    world, started = worlds_of(folder, seed)[0], time.process_time()
+    trainer, versions, rows = SkillTrainer(supervisor), dict[str, SkillVersion](), list[dict[str, int]]()
+    kept, ticks, budget = dict[str, Any](), 0, folder.plan.budget(0)
+
+    class Keeping(StageHooks):
+        def end_stage(self, skill: str, ended: EndedStage) -> None:
+            kept[skill] = dict(vars(ended.rows(_FIRST_ROWS, np.random.default_rng((seed, 0)))))
+
+    for index, (skill, share) in enumerate(shares(world.plan.skill_graph.order, budget, True).items()):
+        learned = trainer.learn(world, skill, versions, None, share, stage_seed(seed, 0, index), Keeping())
+        rows += curve_points(world, versions, skill, learned, sum(row["spent"] for row in rows[-1:]))
+        versions[skill], ticks = learned.version, ticks + learned.ticks
+    state = {"versions": versions_state(versions), "rows": kept, "curve": rows, "ticks": ticks}
+    with whole_folder(folder.unit_path(ContinualUnit(FIRST, seed)) / FIRST, replace=True) as temporary:
+        write_training_state(temporary, state | {"cpu_s": time.process_time() - started})
+
+
+def curve_points(
+    world: TaskWorld, versions: Versions, skill: str, learned: Learned, before: int
+) -> list[dict[str, int]]:
+    """Return how many of a point's fights the agent won along a skill's stage, by the decisions spent in the task."""
+    agent = world.variants(versions, skill, [*learned.points.values()])
+    won = play_variants(agent, evaluation_seeds(POINT_SEED, POINT_FIGHTS), len(learned.points)).won
+    wins = won.reshape(len(learned.points), -1).sum(axis=1).tolist()
+    return [{"spent": before + step, "wins": int(count)} for step, count in zip(learned.points, wins, strict=True)]
+
+
+class UnitRun:
+    """One method and seed on its way through the tasks; a state is saved after every task.
+
+    `rows` has the records by table so far, `done` the number of tasks that have ended.
+    """
+
+    def __init__(self, folder: ContinualFolder, unit: ContinualUnit, supervisor: Supervisor) -> None:
+        self.folder, self.unit, self.supervisor = folder, unit, supervisor
+        self.study, self.worlds = folder.plan, worlds_of(folder, unit.seed)
+        self.method = METHODS[unit.method](self.study.options, len(self.worlds), unit.seed)
+        self.trainer, self.done = SkillTrainer(supervisor), 0
+        self.rows: dict[str, Rows] = {name: [] for name in TABLES}
+        #: By what the tasks so far were played when each ended: to put single skills back, nothing that methods keep.
+        self.own: list[Versions] = []
+        #: What was won in a task by which versions: fights are repeatable, and most versions stay.
+        self._won: dict[tuple[int, bytes], int] = {}
+
+    def run(self) -> None:
+        """Go through the tasks that are left, and write the tables.
+
+        Raises:
+            Interruption: if a stop was asked for; the state after the last task is saved.
+        """
+        self._take_up()
+        for world in self.worlds[self.done :]:
+            self._learn(world)
+            self._evaluate()
+            self._save()
+            if self.supervisor.stop_requested() and self.done < len(self.worlds):
+                raise Interruption(f"stopped after task {self.done} of {len(self.worlds)}")
+        for name, rows in self.rows.items():
+            of = {"method": self.unit.method, "seed": self.unit.seed}
+            write_rows(self._path / f"{name}.parquet", [{**of, **row} for row in rows])
+
+    @property
+    def _path(self) -> Path:
+        return self.folder.unit_path(self.unit)
+
+    def _states(self) -> list[Path]:
+        return sorted(self._path.glob("task-*"))
+
+    def _take_up(self) -> None:
+        if saved := self._states():
+            state = read_training_state(saved[-1])
+            self.method.restore(state["method"])
+            self.own = [versions_from(versions) for versions in state["own"]]
+            self.done, self.rows = int(state["done"]), {name: [*state["rows"].get(name, [])] for name in TABLES}
+
+    def _save(self) -> None:
+        state = {"done": self.done, "rows": self.rows, "method": self.method.state()}
+        state["own"] = [versions_state(versions) for versions in self.own]
+        with whole_folder(self._path / f"task-{self.done:04d}", replace=True) as temporary:
+            write_training_state(temporary, state)
+        for path in self._states()[:-_KEPT]:
+            remove_folder(path)
+
+    def _learn(self, world: TaskWorld) -> None:
+        began_s, method = time.process_time(), self.method
+        method.before_task(world)
+        shared = world.position == 0 and method.shares_first
+        costs = self._take_first(world) if shared else self._learn_task(world)
+        method.after_task(world)
+        costs["cpu_s"] = costs.get("cpu_s", 0.0) + time.process_time() - began_s
+        self.rows["costs"].append({"task": world.position + 1, **costs, "bytes": method.size_bytes})
+        self.own.append(dict(method.playing(world.position)))
+        self.done = world.position + 1
+
+    def _take_first(self, world: TaskWorld) -> dict[str, Any]:
+        (file,) = self.folder.results(ContinualUnit(FIRST, self.unit.seed))
+        state, names = read_training_state(file.parent), [field.name for field in fields(Transitions)]
+        for skill, version in versions_from(state["versions"]).items():
+            kept = Transitions(*(np.array(state["rows"][skill][name]) for name in names))
+            numbers = world.plan.hyperparameters(world.plan.stage(skill))
+            self.method.end_stage(skill, EndedStage(version, numbers, partial(_sampled, kept)))
+            self.method.take(skill, version)
+        self._add_curve(world, [{"spent": 0, "wins": 0}, *state["curve"]])
+        budget = self.study.budget(0)
+        return {"decisions": budget, "selection_decisions": 0, "ticks": state["ticks"], "cpu_s": state["cpu_s"]}
+
+    def _learn_task(self, world: TaskWorld) -> dict[str, Any]:
+        method, order = self.method, world.plan.skill_graph.order
+        begin = [
+            {"spent": 0, "wins": self._won_by(world, method.newest, POINT_SEED, POINT_FIGHTS) if method.newest else 0}
+        ]
+        selection = self._selected(world)
+        budget = self.study.budget(world.position)
+        whole = world.position == 0 or not method.newest
+        spent, ticks, points = selection.decisions, selection.ticks, begin
+        if selection.decisions:
+            points = [*begin, {**begin[0], "spent": spent}]
+        for skill, share in shares(selection.skills, max(budget - spent, 1), whole).items() if selection.skills else ():
+            seed, before = stage_seed(self.unit.seed, world.position, order.index(skill)), dict(method.newest)
+            learned = self.trainer.learn(world, skill, before, method.start(skill), share, seed, method)
+            points += curve_points(world, before, skill, learned, spent)
+            method.take(skill, learned.version)
+            spent, ticks = spent + share, ticks + learned.ticks
+        self._add_curve(world, points)
+        return {
+            "decisions": spent,
+            "selection_decisions": selection.decisions,
+            "ticks": ticks,
+            "adapted": "+".join(selection.skills),
+        }
+
+    def _selected(self, world: TaskWorld) -> Selection:
+        order, method = world.plan.skill_graph.order, self.method
+        if not method.newest or not method.selects:
+            return Selection(order)
+        if self.study.skills != (AUTO,):
+            return Selection(tuple(skill for skill in order if skill in self.study.skills))
+        return select(self.worlds[world.position - 1], world, method.newest)
+
+    def _add_curve(self, world: TaskWorld, points: Sequence[Mapping[str, int]]) -> None:
+        after, task = world.position, world.position + 1
+        # A row of 0 decisions is one between tasks; the agent before any decision is there as one of the curve as well.
+        self.rows["evaluations"] += [
+            {
+                "after": after,
+                "decisions": max(int(point["spent"]), 1),
+                "task": task,
+                "wins": int(point["wins"]),
+                "episodes": POINT_FIGHTS,
+            }
+            for point in points
+        ]
+
+    def _evaluate(self) -> None:
+        """Evaluate the last task and the next, now and then and at the end all tasks so far."""
+        last, count = self.done == len(self.worlds), len(self.worlds)
+        whole = last or self.done % self.study.rows_every == 0
+        positions = {*range(0 if whole else self.done - 1, min(self.done + 1, count))}
+        if self.unit.method == SCRATCH:
+            # Only its own task says something: every task begins from nothing.
+            positions = {self.done - 1}
+        for position in sorted(positions):
+            world = self.worlds[position]
+            versions, chosen = self._playing(world)
+            wins = self._won_by(world, versions, EVALUATION_SEED, self.study.episodes, anew=last)
+            row = {"after": self.done, "decisions": 0, "task": position + 1, "wins": wins}
+            self.rows["evaluations"].append(row | {"episodes": self.study.episodes, "choosing_decisions": chosen})
+        self.rows["dormant"] += self._dormant()
+        if last and self.unit.method != SCRATCH:
+            self._put_back()
+
+    def _playing(self, world: TaskWorld) -> tuple[Versions, int]:
+        method = self.method
+        if not method.has_versions or self.study.identity == "one-hot" or self.unit.method == SCRATCH:
+            return method.playing(world.position), 0
+        candidates = method.candidates()
+        choice = choose(world, candidates)
+        return candidates[choice.index], choice.decisions
+
+    def _won_by(self, world: TaskWorld, versions: Versions, seed: int, fights: int, anew: bool = False) -> int:
+        key = world.position, _digest(versions, seed)
+        if anew or key not in self._won:
+            self._won[key] = int(play(world.agent(versions), evaluation_seeds(seed, fights)).won.sum())
+        return self._won[key]
+
+    def _put_back(self) -> None:
+        """Play every task with one skill's version of then put back, all else as it plays at the end."""
+        for world, then in zip(self.worlds, self.own, strict=True):
+            now, _ = self._playing(world)
+            for skill in then:
+                if _digest({skill: then[skill]}, 0) == _digest({skill: now[skill]}, 0):
+                    continue
+                wins = self._won_by(world, {**now, skill: then[skill]}, EVALUATION_SEED, self.study.episodes)
+                row = {"task": world.position + 1, "skill": skill, "wins": wins, "episodes": self.study.episodes}
+                self.rows["skills"].append(row)
+
+    def _dormant(self) -> Rows:
+        """Return the share of dormant units of each skill, in fights of the task that has just ended."""
+        world, versions = self.worlds[self.done - 1], self.own[-1]
+        played = play(world.agent(versions), evaluation_seeds(POINT_SEED, POINT_FIGHTS), keep_decisions=True)
+        rows = played.taken.rows
+        found = []
+        for skill in world.skills:
+            observed = skill.observation(rows, world.scenario)
+            layers = dormant_share(versions[skill.name].playing, observed, clip=world.clip(skill.name))
+            found.append({"after": self.done, "skill": skill.name, "share": float(np.mean(layers))})
+        return found
+
+
+def _sampled(kept: Transitions, count: int, random: np.random.Generator) -> Transitions:
+    """Return some of kept decisions."""
+    if count >= len(kept):
+        return kept
+    rows = np.sort(random.choice(len(kept), count, replace=False))
+    return Transitions(*(getattr(kept, field.name)[rows] for field in fields(Transitions)))
+
+
+def _digest(versions: Versions, seed: int) -> bytes:
+    from soulsgraph_policies.agents.inference import weights_digest
+
+    return weights_digest({skill: one.playing for skill, one in versions.items()}) + seed.to_bytes(8, "little")
