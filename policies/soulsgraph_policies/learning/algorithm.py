@@ -39,10 +39,11 @@ from ray.rllib.utils.metrics import (
 from ray.tune import Trainable
 
 from soulsgraph_envs.combat.rollout import Episodes
-from soulsgraph_envs.core.errors import SoulsGraphError, shown
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.learning import env_runners
 from soulsgraph_policies.learning.checkpoint import read_training_state, write_training_state
+from soulsgraph_policies.learning.constraint import Constraint
 from soulsgraph_policies.learning.hyperparameters import check_memory
 from soulsgraph_policies.learning.learner import ModuleTraining, SkillDQNLearner, as_multi_agent_batch
 from soulsgraph_policies.learning.module import RelativePaths, absolute
@@ -485,6 +486,33 @@ class SkillDQN(RelativePaths, DQN):
         normalizer.set_state(state)
         self.learner.q_module(module).set_normalizer(normalizer.mean, normalizer.deviation)
         self._changed([module])
+
+    def constrain(self, module: str, constraint: Constraint | None) -> None:
+        """Let a constraint change the gradients of a module that learns, from now on; None lifts it.
+
+        Checkpoints hold it. What its mask holds stays bit-identical: call `load_weights` before, if at all.
+
+        Raises:
+            UnknownNameError: if the module does not learn.
+            SoulsGraphError: if a name or shape of the constraint differs from the network's parameters.
+        """
+        self._require_learning(module)
+        self.learner.learning[module].constrain(constraint)
+
+    def freeze_normalizer(self, module: str) -> None:
+        """Keep a module's running statistics as they are now, whatever it observes, to the end of the stage.
+
+        Checkpoints hold it. Call `load_normalizer` before: of a new module the mean stays 0 and the deviation 1.
+
+        Raises:
+            UnknownNameError: if the module does not learn.
+        """
+        self._require_learning(module)
+        self.training[module].normalizer_frozen = True
+
+    def _require_learning(self, module: str) -> None:
+        if module not in self.training:
+            raise UnknownNameError("module that learns", module, tuple(self.training))
 
     def drain_episodes(self) -> dict[str, Episodes]:
         """Return the episodes that ended since the last call, by the skill that they are counted for."""

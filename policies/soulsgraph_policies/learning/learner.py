@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +26,8 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.skills import Mirror
 from soulsgraph_envs.skills.skill import ObservationMap
-from soulsgraph_policies.agents.inference import RunningNormalizer, Weights
+from soulsgraph_policies.agents.inference import NETWORK, RunningNormalizer, Weights
+from soulsgraph_policies.learning.constraint import Constraint
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.module import QNetworkModule, RelativePaths, minibatch_loss
 from soulsgraph_policies.learning.replay import Batch, RecentDecisions, ReplayBuffer
@@ -41,7 +42,7 @@ UPDATE_PATHS = (AUTOGRAD, CPU_KERNEL)
 _COLUMNS = (Columns.OBS, Columns.NEXT_OBS, Columns.ACTIONS, Columns.REWARDS, "discounts", "weights", "margins")
 #: Updates over which loss and Q-values are averaged before they are logged.
 UPDATES_PER_LOG = 125
-_LEARNING = "learning"
+_LEARNING, _CONSTRAINT = "learning", "constraint"
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -67,6 +68,14 @@ class Adam(torch.optim.Adam):
     add_param_group = inspect.unwrap(torch.optim.Adam.add_param_group)
     state_dict = inspect.unwrap(torch.optim.Adam.state_dict)
     load_state_dict = inspect.unwrap(torch.optim.Adam.load_state_dict)
+
+
+class ParameterPull(NamedTuple):
+    """A constraint of one parameter, of its shape: strength * importance, the anchor, and 1 where it learns."""
+
+    factor: Tensor
+    anchor: Tensor
+    mask: Tensor
 
 
 class SkillDQNLearner(RelativePaths, DQNTorchLearner):
@@ -176,6 +185,9 @@ class ModuleUpdates:
         self._hyperparameters, self._decisions = hyperparameters, 0
         # Parameters of equal weights (Polyak & Juditsky 1992; Izmailov et al. 2018), and how many were added.
         self._average, self._averaged = copy.deepcopy(module.q_network).requires_grad_(False), 0
+        #: What changes the gradients; None nothing.
+        self.constraint: Constraint | None = None
+        self._pulls: dict[nn.Parameter, ParameterPull] = {}
         self._compiled = path == CPU_KERNEL
         if self._compiled and (device.type != "cpu" or not hyperparameters.compiles):
             head = "a plain head" if hyperparameters.plain_head else "dueling streams or quantiles"
@@ -198,6 +210,34 @@ class ModuleUpdates:
                 state["step"] = self._steps
             # The arrays share the parameters' memory, which has just moved.
             self._views = self.module.weights()
+        self._take_constraint(self.constraint)
+
+    def _take_constraint(self, constraint: Constraint | None) -> None:
+        network = dict(self.module.q_network.named_parameters(prefix=NETWORK))
+        shapes = {name: tuple(parameter.shape) for name, parameter in network.items()}
+        parts = [] if constraint is None else constraint.parts(shapes)
+        self.constraint = constraint
+        tensors = (ParameterPull(*(torch.as_tensor(one, device=self._device) for one in part)) for part in parts)
+        #: The pull of every parameter, in the network's order; none without a constraint.
+        self._pulls = dict(zip(network.values(), tensors, strict=False))
+        if self.updater is not None:
+            self.updater.constrain(parts)
+
+    @torch.no_grad()
+    def constrain(self, constraint: Constraint | None) -> None:
+        """Let a constraint change the gradients of all later updates, None let none.
+
+        What its mask holds stays bit-identical in the network and in the average for play: Adam forgets the moments by
+        which it would move on.
+
+        Raises:
+            SoulsGraphError: if a name or shape differs from the network's parameters.
+        """
+        self._take_constraint(constraint)
+        for parameter, pull in self._pulls.items():
+            for name in _MOMENTS:
+                moment = self.optimizer.state[parameter][name]
+                moment.masked_fill_(pull.mask == 0.0, 0.0)
 
     def _make_updater(self) -> CpuUpdater:
         module, optimizer = self.module, self.optimizer
@@ -231,6 +271,9 @@ class ModuleUpdates:
         self._averaged += 1
         for mean, value in zip(self._average.parameters(), self.module.q_network.parameters(), strict=True):
             mean.add_((value - mean) / self._averaged)
+            if pull := self._pulls.get(value):
+                # The mean of equal numbers may differ from them in a last bit.
+                mean.copy_(torch.where(pull.mask > 0.0, mean, value))
 
     def _update_target(self, share: float) -> None:
         update_target_network(main_net=self.module.q_network, target_net=self.module.target_network, tau=share)
@@ -251,12 +294,19 @@ class ModuleUpdates:
         result = minibatch_loss(module, columns, numbers)
         optimizer.zero_grad()
         result.loss.backward()  # type: ignore[no-untyped-call]
+        self._constrain_gradients()
         nn.utils.clip_grad_norm_(module.q_network.parameters(), numbers.max_grad_norm)
         optimizer.step()
         if numbers.tau:
             self._update_target(numbers.tau)
         errors = result.errors.abs().cpu().numpy()
         return UpdateMetrics(result.loss.item(), result.values.mean().item(), float(errors.mean()), errors)
+
+    @torch.no_grad()
+    def _constrain_gradients(self) -> None:
+        for parameter, pull in self._pulls.items():
+            assert parameter.grad is not None
+            parameter.grad.addcmul_(pull.factor, parameter - pull.anchor).mul_(pull.mask)
 
     def newest_weights(self) -> Weights:
         """Return the module's weights as of the last update; on a CPU the arrays share its memory."""
@@ -271,10 +321,11 @@ class ModuleUpdates:
         return self.module.head_weights(self._average if self._averaged else None)
 
     def get_counts(self) -> dict[str, Any]:
-        """Return what RLlib's own state lacks: the count that target copies go by, and the average for play."""
+        """Return what RLlib's own state lacks: the count that target copies go by, average for play and constraint."""
         parameters = self._average.named_parameters() if self._averaged else ()
         network = {name: value.cpu().numpy().copy() for name, value in parameters}
-        return {"decisions": self._decisions, "average": {"count": self._averaged, "network": network}}
+        counts = {"decisions": self._decisions, "average": {"count": self._averaged, "network": network}}
+        return counts if self.constraint is None else counts | {_CONSTRAINT: self.constraint.get_state()}
 
     @torch.no_grad()
     def set_counts(self, state: dict[str, Any]) -> None:
@@ -282,6 +333,8 @@ class ModuleUpdates:
         self._decisions, self._averaged = int(state["decisions"]), int(state["average"]["count"])
         for name, value in state["average"]["network"].items():
             self._average.get_parameter(name).copy_(torch.from_numpy(value))
+        constraint = state.get(_CONSTRAINT)
+        self._take_constraint(None if constraint is None else Constraint(**constraint))
 
     def get_training_state(self) -> dict[str, Any]:
         """Return what the next update depends on, as arrays and numbers: network, target, Adam, counts."""
@@ -332,6 +385,8 @@ class ModuleTraining:
         self.replay = recent or ReplayBuffer(hyperparameters, observation.size, mirror)
         self.normalizer = RunningNormalizer(observation.size, observation.indicators)
         self._generator = np.random.Generator(np.random.PCG64(entropy))
+        #: Whether the statistics of observations stay as they are.
+        self.normalizer_frozen = False
         self.decisions, self.updates = 0, 0
         #: Sums of loss, Q-value and TD error over the updates since the last `metrics`.
         self._sums, self._summed = np.zeros(3), 0
@@ -354,7 +409,8 @@ class ModuleTraining:
     def receive(self, transitions: Transitions, source: int = 0) -> int:
         """Store transitions of one source up to the budget, drop the surplus, and return the count."""
         received = transitions.first(self.hyperparameters.budget - self.decisions)
-        self.normalizer.update(received.observations)
+        if not self.normalizer_frozen:
+            self.normalizer.update(received.observations)
         self.replay.add(received, source)
         self.decisions += len(received)
         return len(received)
@@ -386,6 +442,7 @@ class ModuleTraining:
             "updates": self.updates,
             "generator": self._generator.bit_generator.state,
             "normalizer": self.normalizer.get_state(),
+            "normalizer_frozen": self.normalizer_frozen,
             "replay": self.replay.get_state(),
             "sums": self._sums.copy(),
             "summed": self._summed,
@@ -396,5 +453,6 @@ class ModuleTraining:
         self.decisions, self.updates = int(state["decisions"]), int(state["updates"])
         self._generator.bit_generator.state = state["generator"]
         self.normalizer.set_state(state["normalizer"])
+        self.normalizer_frozen = bool(state.get("normalizer_frozen", False))
         self.replay.set_state(state["replay"])
         self._sums, self._summed = np.array(state.get("sums", np.zeros(3))), int(state.get("summed", 0))

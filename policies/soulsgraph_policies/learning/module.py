@@ -276,8 +276,8 @@ class Loss(NamedTuple):
 def minibatch_loss(module: QNetworkModule, columns: Sequence[Tensor], hyperparameters: DQNHyperparameters) -> Loss:
     """Return the weighted Huber loss of DQN, or the quantile Huber loss where quantiles are learned.
 
-    `columns` are those of a `Batch`, in their order. Actions that were shown add the large-margin loss of DQfD (Hester
-    et al. 2018, Eq. 2).
+    `columns` are those of a `Batch`, in their order. Actions with a margin add the large-margin loss of DQfD (Hester et
+    al. 2018, Eq. 2).
     """
     observations, next_observations, actions, rewards, discounts, weights, margins = columns
     rows = torch.arange(len(actions), device=actions.device)
@@ -294,7 +294,7 @@ def minibatch_loss(module: QNetworkModule, columns: Sequence[Tensor], hyperparam
     else:
         losses = functional.smooth_l1_loss(predictions, targets, reduction="none").mean(dim=1)
     loss = (weights * losses).mean()
-    if hyperparameters.margin:
+    if hyperparameters.margin or (margins > 0.0).any():
         loss = loss + MARGIN_WEIGHT * _margin_losses(quantiles.mean(dim=2), actions, margins).mean()
     values, errors = predictions.detach().mean(dim=1), (predictions.detach() - targets).mean(dim=1)
     return Loss(loss, values, errors)

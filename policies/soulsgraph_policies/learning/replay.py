@@ -1,7 +1,9 @@
 """What a module learns from: a replay of its transitions, or those since the last updates (PQN).
 
-A replay is one float32 matrix of raw transitions, normalised as they are sampled. They are drawn evenly, by priority
-from a sum tree over its rows (Schaul et al. 2016), or with stated shares of its sources' transitions.
+A replay is one float32 matrix of raw transitions, normalised as they are sampled. They are drawn evenly, by priority,
+or with stated shares of its sources' transitions. Behind the module's own lie rows that are kept for good:
+demonstrations, and reserves of earlier tasks (experience replay, Rolnick et al. 2019; cloning of what was done before,
+Wolczyk et al. 2022).
 
 Without a replay many lanes take its place, and returns of the trace lambda that of a target network: Gallici et al.,
 "Simplifying Deep Temporal Difference Learning" (ICLR 2025). Layers are not normalised here, but observations are.
@@ -9,8 +11,8 @@ Without a replay many lanes take its place, and returns of the trace lambda that
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -20,9 +22,10 @@ from torch import nn
 
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Floats, Integers
 from soulsgraph_envs.core.compiling import cached
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.skills.skill import PREPROCESSING, Mirror, normalized
 from soulsgraph_policies.agents.inference import RunningNormalizer
+from soulsgraph_policies.learning.draws import BatchShares, Priorities
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters, check_memory
 from soulsgraph_policies.learning.sampler import Transitions
 
@@ -216,88 +219,8 @@ def read_rows(
     _gather(rows, indices, (normalizer.mean, normalizer.deviation), clip, following, mirror, out)
 
 
-#: Added to every TD error, so that no transition is lost forever.
-_LEAST_PRIORITY = 1e-6
-
-
-@cached()
-def _write_leaves(tree: Doubles, rows: Integers, values: Doubles) -> None:
-    """Set leaves and the sums above them; leaf i lies at half + i."""
-    half = tree.shape[0] // 2
-    for i in range(rows.shape[0]):
-        node = half + rows[i]
-        tree[node] = values[i]
-        while node > 1:
-            node //= 2
-            tree[node] = tree[2 * node] + tree[2 * node + 1]
-
-
-@cached()
-def _find_rows(tree: Doubles, shares: Doubles, rows: Integers) -> None:
-    """Return, for every share of the total, in [0, 1), the row whose part of the cumulative sum contains it."""
-    half = tree.shape[0] // 2
-    for i in range(shares.shape[0]):
-        left, node = shares[i] * tree[1], 1
-        while node < half:
-            node *= 2
-            # A share rounded up to the sum of the left half must not lead into an empty right one.
-            if left >= tree[node] and tree[node + 1] > 0.0:
-                left -= tree[node]
-                node += 1
-        rows[i] = node - half
-
-
-class Priorities:
-    """Draw rows of a replay in proportion to (|TD error| + epsilon) ** exponent.
-
-    A new row gets the greatest priority that any row ever had, so that it is drawn soon. Draws are
-    independent of each other; the publication's strata are left out.
-    """
-
-    def __init__(self, capacity: int, exponent: float) -> None:
-        self._exponent = exponent
-        self._tree: Doubles = np.zeros(2 * (1 << (capacity - 1).bit_length()))
-        self._greatest = 1.0
-
-    def add(self, rows: Integers) -> None:
-        """Add `rows` (n,) with the greatest priority so far."""
-        _write_leaves(self._tree, rows, np.full(len(rows), self._greatest))
-
-    def draw(self, count: int, generator: np.random.Generator) -> Integers:
-        """Draw rows with replacement, (count,)."""
-        rows = np.empty(count, np.int64)
-        _find_rows(self._tree, generator.random(count), rows)
-        return rows
-
-    def weights(self, rows: Integers, size: int, correction: float) -> Floats:
-        """Return the importance weights of drawn `rows` (n,) among `size`, scaled to a maximum of 1, (n,)."""
-        half = len(self._tree) // 2
-        scarcity = self._tree[1] / (size * self._tree[half + rows])
-        weights = scarcity**correction
-        normalized: Floats = (weights / weights.max()).astype(np.float32)
-        return normalized
-
-    def update(self, rows: Integers, errors: Floats) -> None:
-        """Set the priorities of drawn `rows` (n,) from new TD `errors` (n,); of a row drawn twice, the last counts."""
-        values = (np.abs(errors, dtype=np.float64) + _LEAST_PRIORITY) ** self._exponent
-        self._greatest = max(self._greatest, float(values.max()))
-        _write_leaves(self._tree, rows, values)
-
-    def get_state(self) -> dict[str, Any]:
-        """Return everything that later draws depend on; the array is not a copy."""
-        half = len(self._tree) // 2
-        return {"leaves": self._tree[half:], "greatest": self._greatest}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_state` of priorities of the same capacity."""
-        _write_leaves(self._tree, np.arange(len(state["leaves"])), state["leaves"])
-        self._greatest = float(state["greatest"])
-
-
 #: Options of a replay that does not draw evenly, or is none.
 _UNEVEN = ("priority_exponent", "num_steps")
-#: A row that no transition was written to.
-_EMPTY = -1
 
 
 def check_even_draws(module: str, hyperparameters: DQNHyperparameters) -> None:
@@ -314,96 +237,35 @@ def check_even_draws(module: str, hyperparameters: DQNHyperparameters) -> None:
             )
 
 
-class BatchShares:
-    """Draw rows of a buffer of `capacity`, so that every batch holds the `shares` (sources,) of its sources.
+@dataclass(frozen=True)
+class KeptRows:
+    """Transitions that a replay keeps for good, packed, (n, columns).
 
-    What a source without rows lacks is spread over the others in proportion to their shares; where all that have rows
-    have a share of 0, every row is drawn equally often. Within a source every row is.
+    `share` of every batch is drawn from them; None draws each as often as one of the module's own. `weight` is that of
+    their temporal-difference loss, `margin` that of the large-margin loss, 0 for none.
     """
 
-    def __init__(self, capacity: int, shares: Doubles) -> None:
-        self._shares = np.array(shares, np.float64)
-        self._sources = np.full(capacity, _EMPTY, np.int16)
-        self._queues = [_Queue() for _ in self._shares]
-
-    def add(self, rows: Integers, source: int) -> None:
-        """Note that `rows` (n,), the next ones in the buffer's order, were written with transitions of a source."""
-        rows = rows[-len(self._sources) :]
-        overwritten = np.bincount(self._sources[rows] - _EMPTY, minlength=len(self._queues) + 1)[1:]
-        for place in overwritten.nonzero()[0]:
-            # A buffer overwrites its oldest rows, which are the oldest of their sources.
-            self._queues[place].drop(int(overwritten[place]))
-        self._sources[rows] = source
-        self._queues[source].push(rows)
-
-    def draw(self, count: int, batch_size: int, generator: np.random.Generator) -> Integers:
-        """Draw rows of whole batches, one batch after another, with replacement, (count,).
-
-        Of `batch_size` rows a source with the share s gets s * batch_size, rounded down or up at random so that its
-        mean is exact: the rows of a batch lie at equal distances on the line of shares, the first at a place that is
-        drawn (systematic sampling, Madow & Madow 1944).
-        """
-        assert not count % batch_size, "rows are drawn for whole batches"
-        sizes = np.array([len(queue) for queue in self._queues])
-        weights = np.where(sizes > 0, self._shares, 0.0)
-        bounds = np.cumsum(weights if weights.any() else sizes)
-        places = np.arange(batch_size) + generator.random(count // batch_size)[:, None]
-        # The last place may be rounded up to the end of the line.
-        places = np.minimum(places.ravel() / batch_size, np.nextafter(1.0, 0.0))
-        sources = np.searchsorted(bounds / bounds[-1], places, side="right")
-        ranks = (generator.random(count) * sizes[sources]).astype(np.int64)
-        drawn = np.empty(count, np.int64)
-        for place, queue in enumerate(self._queues):
-            chosen = sources == place
-            drawn[chosen] = queue.rows[ranks[chosen]]
-        return drawn
-
-    def get_state(self) -> dict[str, Any]:
-        """Return the shares, and the source of every row that was written; the arrays are not copies."""
-        return {"shares": self._shares, "sources": self._sources[: sum(len(queue) for queue in self._queues)]}
-
-    @classmethod
-    def restored(cls, capacity: int, state: dict[str, Any], oldest: int) -> BatchShares:
-        """Return what goes on from `get_state`; `oldest` is the buffer's oldest row."""
-        found = cls(capacity, state["shares"])
-        written = len(state["sources"])
-        found._sources[:written] = state["sources"]
-        rows = (oldest + np.arange(written)) % max(written, 1)
-        for place, queue in enumerate(found._queues):
-            queue.push(rows[found._sources[rows] == place])
-        return found
-
-
-class _Queue:
-    """Rows of one source, the oldest first."""
-
-    def __init__(self) -> None:
-        self._kept, self._first, self._end = np.zeros(0, np.int64), 0, 0
-
-    def __len__(self) -> int:
-        return self._end - self._first
+    rows: Floats
+    share: float | None
+    weight: float
+    margin: float
 
     @property
-    def rows(self) -> Integers:
-        """The rows, as a view."""
-        return self._kept[self._first : self._end]
+    def fixed(self) -> float:
+        """The share that does not depend on the count of rows, 0 without one."""
+        return self.share or 0.0
 
-    def push(self, rows: Integers) -> None:
-        """Add the newest `rows` (n,)."""
-        if self._end + len(rows) > len(self._kept):
-            # Room for as many again, so that a row is moved about once.
-            self._kept = np.concatenate([self.rows, np.zeros(len(self) + len(rows), np.int64)])
-            self._first, self._end = 0, self._end - self._first
-        self._kept[self._end : self._end + len(rows)] = rows
-        self._end += len(rows)
 
-    def drop(self, count: int) -> None:
-        """Forget the oldest rows."""
-        self._first += count
+#: By how much a sum of shares may exceed 1.
+_ROUNDING = 1e-9
+
+
+def _unkept(expected: str, found: object) -> SoulsGraphError:
+    return SoulsGraphError(f"replay: expected {expected}, to keep, found {shown(found)}; correct it.")
 
 
 class ReplayBuffer:
-    """Keep the latest transitions of one skill, observations (size,) raw, and beside them those that were shown to it.
+    """Keep the latest transitions of one skill, observations (size,) raw, and beside them those of others for good.
 
     The hyperparameters set how many, and how they are drawn: returns of several decisions, discounts
     by decision or by tick, priorities, mirroring by `mirror`.
@@ -424,8 +286,8 @@ class ReplayBuffer:
         self._observation_size = observation_size
         self._rows: Floats = np.zeros((self.capacity, 2 * observation_size + _EXTRA), np.float32)
         self._links: Integers = np.full(self.capacity if hyperparameters.n_step > 1 else 0, -1, np.int64)
-        #: Transitions shown, behind the buffer's rows, and their margin.
-        self._shown, self._margin = 0, 0.0
+        #: What lies behind the buffer's rows, demonstrations first; their rows are views of it.
+        self._kept: list[KeptRows] = []
         self._latest: Integers = np.zeros((0, 2), np.int64)
         self._priorities = Priorities(self.capacity, power) if (power := hyperparameters.priority_exponent) else None
         self._by_source: BatchShares | None = None
@@ -433,14 +295,77 @@ class ReplayBuffer:
         self._memory = Batch.empty(0, observation_size)
 
     def show(self, transitions: Transitions) -> None:
-        """Keep decisions of somebody else for good, and draw each as often as one of the module's own."""
-        self._rows = np.concatenate([self._rows, pack(transitions, self._hyperparameters)])
-        if len(self._links):
-            self._links = np.concatenate([self._links, np.full(len(transitions), -1, np.int64)])
-        self._shown += len(transitions)
+        """Keep decisions of somebody else for good, and draw each as often as one of the module's own.
+
+        They are not part of the state: show them again before it is set.
+        """
+        self._keep(transitions, None, 1.0, self._hyperparameters.margin)
+
+    def keep(self, transitions: Transitions, share: float, td: bool = True, margin: float = 0.0) -> None:
+        """Keep transitions of an earlier task for good, and draw this share of every batch from them, on average.
+
+        Every call adds a reserve with a share of its own; the module's own transitions and demonstrations have the
+        rest. Rows are learned from with returns of one decision. Without `td` they have no temporal-difference loss.
+        A `margin`, in standard deviations of their rewards, lets their actions be worth more than any other (as
+        `DQNHyperparameters.margin`). They are part of the state, which replaces those kept before it is set.
+
+        Raises:
+            SoulsGraphError: for none, observations of another size, a share that is left over by none, a margin below
+                0, or rows that nothing would be learned from.
+        """
+        taken = sum(one.fixed for one in self._kept)
+        size, expected = transitions.observations.shape[-1], self._observation_size
+        if not len(transitions) or size != expected:
+            raise _unkept(f"at least one transition of {expected} observed values", f"{len(transitions)} of {size}")
+        if not 0.0 < share <= 1.0 - taken + _ROUNDING:
+            raise _unkept(f"a share of each batch above 0 and at most {1.0 - taken:.3g}, what is left", share)
+        if not 0.0 <= margin < np.inf or not (td or margin):
+            raise _unkept("a margin of at least 0, above 0 without a temporal-difference loss", margin)
+        self._keep(transitions, float(share), float(td), margin)
+
+    def _keep(self, transitions: Transitions, share: float | None, weight: float, margin: float) -> None:
         spread = float(transitions.rewards.std(dtype=np.float64))
         # Rewards that are all alike say nothing of their size.
-        self._margin = self._hyperparameters.margin * (spread if spread > 1e-6 else 1.0)
+        margin *= spread if spread > 1e-6 else 1.0
+        self._lay_out([*self._kept, KeptRows(pack(transitions, self._hyperparameters), share, weight, margin)])
+
+    def _lay_out(self, kept: Sequence[KeptRows]) -> None:
+        """Lay what is kept behind the module's own rows, demonstrations first: draws go by that order."""
+        kept = sorted(kept, key=lambda one: one.share is not None)
+        self._rows = np.concatenate([self._rows[: self.capacity], *(one.rows for one in kept)])
+        ends = self.capacity + np.cumsum([len(one.rows) for one in kept], dtype=np.int64)
+        self._kept = [
+            replace(one, rows=self._rows[end - len(one.rows) : end])
+            for one, end in zip(kept, ends.tolist(), strict=True)
+        ]
+        if len(self._links):
+            none = np.full(len(self._rows) - self.capacity, -1, np.int64)
+            self._links = np.concatenate([self._links[: self.capacity], none])
+
+    def reserve(self, count: int, generator: np.random.Generator) -> Transitions:
+        """Return a uniform sample without replacement of the module's own transitions, all if there are no more.
+
+        They are single decisions, each an episode of its own, as `keep` takes them, and `vars` of them may be saved.
+        Where discounts do not go by ticks, or an episode terminated, a decision's ticks are not known: they are 1.
+        """
+        numbers, size = self._hyperparameters, self._observation_size
+        chosen = generator.choice(self.size, min(count, self.size), replace=False)
+        rows = self._rows[np.sort(chosen)]
+        observations, following, rest = rows[:, :size], rows[:, size : 2 * size], rows[:, 2 * size :]
+        discounts, ticks = rest[:, _DISCOUNT].astype(np.float64), np.ones(len(rows), np.int64)
+        if numbers.semi_markov and 0.0 < numbers.gamma < 1.0:
+            alive = discounts > 0.0
+            ticks[alive] = np.rint(np.log(discounts[alive]) / np.log(np.float64(np.float32(numbers.gamma))))
+        return Transitions(
+            observations=observations.copy(),
+            next_observations=following.copy(),
+            actions=rest[:, _ACTION].astype(np.int64),
+            rewards=rest[:, _REWARD].copy(),
+            terminated=discounts == 0.0,
+            ticks=ticks,
+            lanes=np.zeros(len(rows), np.int64),
+            episodes=np.arange(len(rows)),
+        )
 
     def share_batches(self, shares: Doubles) -> None:
         """From the first transition on, draw each batch by the sources' `shares` (sources,).
@@ -482,7 +407,7 @@ class ReplayBuffer:
         Raises:
             SoulsGraphError: if the buffer is empty.
         """
-        if not self.size and not self._shown:
+        if not self.size and not self._kept:
             raise SoulsGraphError("replay: expected transitions to sample from, found none; add some first.")
         # New memory for every batch would take longer than to fill it.
         if count > len(self._memory.actions):
@@ -496,14 +421,37 @@ class ReplayBuffer:
             self._drawn = self._priorities.draw(count, generator)
             correction = self._hyperparameters.correction(decisions)
             batch.weights[:] = self._priorities.weights(self._drawn, self.size, correction)
-        if self._shown:
-            shown = generator.random(count) < self._shown / (self._shown + self.size)
-            self._drawn[shown] = self.capacity + generator.integers(0, self._shown, int(shown.sum()))
-            batch.weights[shown], batch.margins[:] = 1.0, np.where(shown, self._margin, 0.0)
+        if self._kept:
+            self._draw_kept(batch, generator)
         following, clip = (self._links, self._hyperparameters.n_step), self._hyperparameters.observation_clip
         reflected = generator.random(count) < 0.5 if self._mirrored else np.zeros(0, np.bool_)
         read_rows(self._rows, self._drawn, normalizer, clip, batch, following, (reflected, *self._mirror))
         return batch
+
+    def _draw_kept(self, batch: Batch, generator: np.random.Generator) -> None:
+        """Draw rows that are kept in the place of a part of the module's own."""
+        if self._priorities is None or not self.size:
+            batch.weights[:] = 1.0
+        batch.margins[:] = 0.0
+        drawn, places = self._drawn, generator.random(len(self._drawn))
+        low, first = 0.0, self.capacity
+        for one, high in zip(self._kept, self._bounds(), strict=True):
+            chosen, count = (low <= places) & (places < high), len(one.rows)
+            drawn[chosen] = first + generator.integers(0, count, int(chosen.sum()))
+            batch.weights[chosen], batch.margins[chosen] = one.weight, one.margin
+            low, first = high, first + count
+
+    def _bounds(self) -> list[float]:
+        """Return where each one's part of a batch ends, of 1; beyond the last are the module's own rows."""
+        left = max(1.0 - sum(one.fixed for one in self._kept), 0.0)
+        others = self.size + sum(len(one.rows) for one in self._kept if one.share is None)
+        parts = [left * len(one.rows) / others if one.share is None else one.share for one in self._kept]
+        bounds: list[float] = np.cumsum(parts).tolist()
+        if not self.size:
+            # What the module has not done yet is not drawn, whatever is left for it.
+            bounds = [bound / bounds[-1] for bound in bounds]
+            bounds[-1] = np.inf
+        return bounds
 
     def learned(self, errors: Floats) -> None:
         """Record the TD errors (n,) of the last drawn transitions."""
@@ -511,7 +459,7 @@ class ReplayBuffer:
             self._priorities.update(self._drawn[own], errors[own])
 
     def get_state(self) -> dict[str, Any]:
-        """Return everything that later samples depend on; rows not yet written or shown are left out.
+        """Return everything that later samples depend on; rows not yet written and demonstrations are left out.
 
         The arrays are the buffer's own, which may fill half of the memory: write them before it changes.
         """
@@ -521,6 +469,8 @@ class ReplayBuffer:
             "links": self._links[: self.capacity],
             "latest": self._latest,
         }
+        if reserves := [vars(one) for one in self._kept if one.share is not None]:
+            state["kept"] = reserves
         parts = {"priorities": self._priorities, "by_source": self._by_source}
         return state | {name: part.get_state() for name, part in parts.items() if part is not None}
 
@@ -536,6 +486,14 @@ class ReplayBuffer:
                 f"replay: expected at most {self.capacity} rows of {width} values, found {rows.shape}; "
                 "resume with the plan that the run was started with."
             )
+        reserves = [KeptRows(**one) for one in state.get("kept", ())]
+        if any(one.rows.ndim != 2 or one.rows.shape[1] != width for one in reserves):
+            raise SoulsGraphError(
+                f"replay: expected kept rows of {width} values, found {[one.rows.shape for one in reserves]}; "
+                "resume with the plan that the run was started with."
+            )
+        if reserves or self._kept:
+            self._lay_out([*(one for one in self._kept if one.share is None), *reserves])
         self.size, self._written = len(rows), int(state["written"])
         self._rows[: self.size] = rows
         self._links[: self.capacity], self._latest = state["links"], state["latest"].copy()

@@ -12,6 +12,7 @@ from numba import njit
 from soulsgraph_envs.combat.rollout import Doubles, Floats, Integers
 from soulsgraph_envs.core.compiling import cached
 from soulsgraph_policies.agents.inference import PRODUCTS, SPAN, product, zeros
+from soulsgraph_policies.learning.constraint import ConstraintParts
 from soulsgraph_policies.learning.hyperparameters import MARGIN_WEIGHT, DQNHyperparameters
 from soulsgraph_policies.learning.replay import Batch
 
@@ -31,6 +32,20 @@ class FlatMemory(NamedTuple):
     target: Floats
     first_moment: Floats
     second_moment: Floats
+
+
+class FlatConstraint(NamedTuple):
+    """A `Constraint`'s parts as flat float32 vectors in the order of `FlatMemory`; of no length without a constraint.
+
+    `pull` is strength * importance, `mask` 1 where a parameter learns.
+    """
+
+    pull: Floats
+    anchor: Floats
+    mask: Floats
+
+
+_UNCONSTRAINED = FlatConstraint(*(np.zeros(0, np.float32) for _ in range(3)))
 
 
 @dataclass(frozen=True)
@@ -228,6 +243,14 @@ def _gradients(gradients: Layers, observations: Floats, work: Work) -> None:
     _add_rows(work.slopes, b3)
 
 
+@_inner
+def _constrain(constraint: FlatConstraint, network: Floats, gradient: Floats) -> None:
+    """Pull the gradient of every parameter that learns to its anchor, and set that of the others to 0."""
+    pull, anchor, mask = constraint
+    for i in range(mask.shape[0]):
+        gradient[i] = mask[i] * (gradient[i] + pull[i] * (network[i] - anchor[i]))
+
+
 #: Sums beside each other: a single one would wait for its last addition.
 _PARTS = 4 * SPAN
 
@@ -277,7 +300,14 @@ def _average(network: Floats, target: Floats, share: float) -> None:
 
 
 @_inner
-def _update(memory: FlatMemory, work: Work, batch: Rows, constants: Constants, metrics: tuple[Doubles, Floats]) -> None:
+def _update(
+    memory: FlatMemory,
+    constraint: FlatConstraint,
+    work: Work,
+    batch: Rows,
+    constants: Constants,
+    metrics: tuple[Doubles, Floats],
+) -> None:
     """Take one update; the target network stays arranged from one to the next."""
     network, target, first_moment, second_moment = memory
     observations, following = batch[0], batch[1]
@@ -294,6 +324,7 @@ def _update(memory: FlatMemory, work: Work, batch: Rows, constants: Constants, m
     _forward(work.network, observations, work)
     _output_gradients(work.values, layers[5], batch, work.targets, metrics, work.slopes)
     _gradients(_layers(work.gradient, work.sizes), observations, work)
+    _constrain(constraint, network, work.gradient)
     _adam((network, first_moment, second_moment), work.gradient, step, learning_rate, max_norm)
     if tau > 0.0:
         _average(network, target, tau)
@@ -305,7 +336,12 @@ def _build_updates(sources: int) -> Callable[..., int]:
 
     @cached()
     def updates(
-        memory: FlatMemory, work: Work, batch: Rows, constants: Constants, metrics: tuple[Doubles, Floats]
+        memory: FlatMemory,
+        constraint: FlatConstraint,
+        work: Work,
+        batch: Rows,
+        constants: Constants,
+        metrics: tuple[Doubles, Floats],
     ) -> int:
         observations, following, actions, rewards, discounts, weights, margins = batch
         steps, learning_rate, max_norm, tau, double = constants
@@ -316,7 +352,8 @@ def _build_updates(sources: int) -> Callable[..., int]:
             rows = slice(update * size, (update + 1) * size)
             transitions = (observations[rows], following[rows], actions[rows], rewards[rows], discounts[rows])
             numbers = (steps + update + 1, learning_rate, max_norm, tau, double)
-            _update(memory, work, (*transitions, weights[rows], margins[rows]), numbers, (sums, errors[rows]))
+            drawn = (*transitions, weights[rows], margins[rows])
+            _update(memory, constraint, work, drawn, numbers, (sums, errors[rows]))
         return sources
 
     return cast(Callable[..., int], updates)
@@ -332,7 +369,7 @@ class CpuUpdater:
     """
 
     def __init__(self, memory: FlatMemory, sizes: Sizes, hyperparameters: DQNHyperparameters) -> None:
-        self._memory, self._hyperparameters = memory, hyperparameters
+        self._memory, self._hyperparameters, self._constraint = memory, hyperparameters, _UNCONSTRAINED
         rows, (inputs, first, second, actions) = hyperparameters.batch_size, sizes
         weights = (second, first), (actions, second)
         arranged = ((inputs, first), (first,), (first, second), (second,), (second, actions), *weights)
@@ -354,11 +391,17 @@ class CpuUpdater:
             choices=np.empty(rows, np.int64),
         )
 
+    def constrain(self, parts: ConstraintParts) -> None:
+        """Constrain every later update by what `Constraint.parts` returned of the network; nothing lifts it."""
+        columns = [np.concatenate([values.ravel() for values in column]) for column in zip(*parts, strict=True)]
+        self._constraint = FlatConstraint(*columns) if columns else _UNCONSTRAINED
+
     def update(self, batch: Batch, steps: int) -> UpdateMetrics:
         """Take one update for every `batch_size` rows of the batch; Adam has taken `steps` steps before."""
         numbers = self._hyperparameters
         sums, errors = np.zeros(3), np.empty(len(batch.actions), np.float32)
         constants = (steps, numbers.learning_rate, numbers.max_grad_norm, numbers.tau, numbers.double)
-        _updates(self._memory, self._work, tuple(vars(batch).values()), constants, (sums, errors))
+        rows = tuple(vars(batch).values())
+        _updates(self._memory, self._constraint, self._work, rows, constants, (sums, errors))
         loss, q_mean, td_error = (sums / len(batch.actions)).tolist()
         return UpdateMetrics(loss, q_mean, td_error, errors)

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.agents.inference import RunningNormalizer
+from soulsgraph_policies.learning.draws import BatchShares
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.learning.replay import BatchShares, ReplayBuffer, check_even_draws
+from soulsgraph_policies.learning.replay import ReplayBuffer, check_even_draws
 from soulsgraph_policies.learning.sampler import Transitions
 
 CAPACITY = 40

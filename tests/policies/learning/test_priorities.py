@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soulsgraph_policies.learning.replay import Priorities, _find_rows
+from soulsgraph_policies.learning.draws import Priorities, _find_rows
 
 
 @given(
