@@ -57,7 +57,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
             "Evaluate every scenario a run went through with the versions after each: transfer and forgetting."
         ),
         "continual": (
-            "Compare continual learners over sequences of bosses: score evaluations, write the report of a run."
+            "Compare continual learners over sequences of bosses: run methods, score evaluations, write the report."
         ),
     },
     "Make skills of your own": {

@@ -104,6 +104,7 @@ _SAME = (
 #: Names in messages of the library, and the option of each: of every command, and of one.
 _OPTIONS: Mapping[str, str] = {name: _option(name) for name in _SAME} | {
     "RunFolder.open": "--resume",
+    "ContinualFolder.open": "--resume",
     "ReproductionFolder.open": "--resume",
     "attachments": "--attach",
     "given": "the options",
@@ -122,6 +123,7 @@ _OF_COMMAND: Mapping[str, Mapping[str, str]] = {
 }
 #: Calls in remedies of the library, and the command that makes each.
 _COMMANDS: Mapping[str, Callable[..., str]] = {
+    "ContinualFolder.create": lambda path: command_line("continual", "run", "--out", path),
     "ReproductionFolder.create": lambda path: command_line("reproduce", "--out", path),
     "RunFolder.create": _begin,
     "adaptation_stages": lambda run: command_line("adapt", run, "--scenario", "NAME"),
@@ -129,6 +131,7 @@ _COMMANDS: Mapping[str, Callable[..., str]] = {
     "check_library": lambda run: command_line("skills", run),
     "do_units": lambda folder: command_line("reproduce", "--resume", "--out", folder),
     "evaluate": _evaluation,
+    "run_units": lambda folder: command_line("continual", "run", "--resume", "--out", folder),
     "recover": _recovery,
     "save_transfer": lambda run, scenario: command_line("transfer", run, "--scenario", scenario),
     "train_stage": _train,

@@ -5,17 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from soulsgraph.continual.files import COSTS, DORMANT, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.tables import read_rows, write_rows
-from soulsgraph.runs.plan import Plan, scenario_digest
+from soulsgraph.runs.plan import Plan, check_learns, scenario_digest
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolderError
 from soulsgraph_envs.continual.sequences import ContinualSequence, load_sequence
 from soulsgraph_envs.core.config import Between, Where, check_fields, read_file, read_table, read_value
@@ -24,10 +25,8 @@ from soulsgraph_envs.core.files import write_json
 
 #: Beside the methods: trains the first task once for all methods that learn it alike.
 FIRST = "first"
-#: The method that forward transfer is measured against.
-SCRATCH = "scratch"
 #: The tables that units leave, and a study puts together.
-TABLES = ("evaluations", "costs", "skills", "dormant")
+LEFT = (EVALUATIONS, COSTS, SKILLS, PLASTICITY, DORMANT)
 #: How skills are chosen that adapt to a task: all of them, those named, or by the cheap rule.
 AUTO = "auto"
 Identity = Literal["none", "one-hot"]
@@ -62,6 +61,8 @@ class ContinualStudy:
     """Evaluation fights of each win rate, the same for all."""
     rows_every: Annotated[int, Between(1, 10_000)] = 1
     """After every so many tasks all earlier ones are evaluated; a task is always evaluated when it ends."""
+    held_out: Annotated[int, Between(0, 12)] = 0
+    """Bosses of no sequence on which plasticity is measured, after 1, 5, 10, 20, 50 and 100 tasks."""
     options: MethodOptions = field(default_factory=MethodOptions)
     """The methods' coefficients."""
 
@@ -97,6 +98,15 @@ class ContinualStudy:
     def budget(self, position: int) -> int:
         """Return the decisions that a task may take, of all skills that learn and of their selection."""
         return max(1, round(self.tasks.budget_at(position) * self.scale))
+
+    def check_learns(self) -> None:
+        """Refuse a scale by which a skill would take no update in a task; raises SoulsGraphError."""
+        plan = self.plan(0)
+        order = plan.skill_graph.order
+        adapting = order if self.skills == (AUTO,) or "all" in self.methods else self.skills
+        budget, some = self.budget(1) // len(adapting), order[0]
+        later = replace(plan.stage(some, plan.scenario, 1), budget=max(budget, 1))
+        check_learns(plan, [*plan.stages(), later])
 
     def units(self) -> tuple[ContinualUnit, ...]:
         """Return the units: the first tasks of the seeds, then the methods, the longest first."""
@@ -199,14 +209,14 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
     def results(self, unit: ContinualUnit) -> list[Path]:
         """Return the files that a unit leaves."""
         names = (
-            (f"{FIRST}/training_state.safetensors",) if unit.method == FIRST else [f"{name}.parquet" for name in TABLES]
+            (f"{FIRST}/training_state.safetensors",) if unit.method == FIRST else [f"{name}.parquet" for name in LEFT]
         )
         return [self.unit_path(unit) / name for name in names]
 
     def assemble(self) -> None:
         """Write the tables of all units that are done; raises WriteError."""
         units = [unit for unit in self.plan.units() if unit.method != FIRST]
-        for name in TABLES:
+        for name in LEFT:
             files = [self.unit_path(unit) / f"{name}.parquet" for unit in units]
             rows = [row for file in files if file.is_file() for row in read_rows(file)]
             if rows:

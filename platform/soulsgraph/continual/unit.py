@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Console
 
 from soulsgraph.continual.choosing import choose
+from soulsgraph.continual.files import SCRATCH
 from soulsgraph.continual.learning import (
     EndedStage,
     Learned,
@@ -26,11 +27,12 @@ from soulsgraph.continual.learning import (
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.method import versions_from, versions_state
 from soulsgraph.continual.selecting import Selection, select
-from soulsgraph.continual.study import AUTO, FIRST, SCRATCH, TABLES, ContinualFolder, ContinualUnit
+from soulsgraph.continual.study import AUTO, FIRST, LEFT, ContinualFolder, ContinualUnit
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants
 from soulsgraph.runs.progress import Interruption, Supervisor
 from soulsgraph.runs.ray_runner import RayJob, Words, run_jobs
+from soulsgraph_envs.continual.sequences import held_out
 from soulsgraph_envs.core.files import remove_folder, whole_folder
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.skills import budget_of
@@ -43,6 +45,8 @@ POINT_FIGHTS, POINT_SEED = 20, 3_000_000
 #: Rows of the first task's replay that methods may keep some of.
 _FIRST_ROWS = 10_000
 _STREAM = 60
+#: Decisions on a held-out boss, and the numbers of tasks after which they are spent.
+HELD_OUT_DECISIONS, HELD_OUT_AFTER = 10_000, (1, 5, 10, 20, 50, 100)
 #: The last of the states after a task, and the one before it: where the last is damaged the unit goes on from that.
 _KEPT = 2
 Rows = list[dict[str, Any]]
@@ -135,7 +139,7 @@ class UnitRun:
         self.study, self.worlds = folder.plan, worlds_of(folder, unit.seed)
         self.method = METHODS[unit.method](self.study.options, len(self.worlds), unit.seed)
         self.trainer, self.done = SkillTrainer(supervisor), 0
-        self.rows: dict[str, Rows] = {name: [] for name in TABLES}
+        self.rows: dict[str, Rows] = {name: [] for name in LEFT}
         #: By what the tasks so far were played when each ended: to put single skills back, nothing that methods keep.
         self.own: list[Versions] = []
         #: What was won in a task by which versions: fights are repeatable, and most versions stay.
@@ -170,7 +174,7 @@ class UnitRun:
             state = read_training_state(saved[-1])
             self.method.restore(state["method"])
             self.own = [versions_from(versions) for versions in state["own"]]
-            self.done, self.rows = int(state["done"]), {name: [*state["rows"].get(name, [])] for name in TABLES}
+            self.done, self.rows = int(state["done"]), {name: [*state["rows"].get(name, [])] for name in LEFT}
 
     def _save(self) -> None:
         state = {"done": self.done, "rows": self.rows, "method": self.method.state()}
@@ -265,6 +269,8 @@ class UnitRun:
             row = {"after": self.done, "decisions": 0, "task": position + 1, "wins": wins}
             self.rows["evaluations"].append(row | {"episodes": self.study.episodes, "choosing_decisions": chosen})
         self.rows["dormant"] += self._dormant()
+        if self.study.held_out and self.done in HELD_OUT_AFTER:
+            self.rows["plasticity"] += self._plasticity()
         if last and self.unit.method != SCRATCH:
             self._put_back()
 
@@ -292,6 +298,22 @@ class UnitRun:
                 wins = self._won_by(world, {**now, skill: then[skill]}, EVALUATION_SEED, self.study.episodes)
                 row = {"task": world.position + 1, "skill": skill, "wins": wins, "episodes": self.study.episodes}
                 self.rows["skills"].append(row)
+
+    def _plasticity(self) -> Rows:
+        """Return what is won on held-out bosses that learn for `HELD_OUT_DECISIONS`, from where a new task begins."""
+        begin, family, found = self.method.beginning(), self.study.tasks.family, []
+        for boss in held_out(family, self.study.held_out) if begin and family else ():
+            world = replace(self.worlds[self.done - 1], name=boss.scenario)
+            versions, order = dict(begin), world.plan.skill_graph.order
+            skills = order if self.study.skills == (AUTO,) else [one for one in order if one in self.study.skills]
+            for skill, share in shares(skills, max(round(HELD_OUT_DECISIONS * self.study.scale), 1), False).items():
+                seed = stage_seed(self.unit.seed, len(self.worlds), order.index(skill))
+                learned = self.trainer.learn(world, skill, versions, versions[skill], share, seed)
+                versions[skill] = learned.version
+            wins = int(play(world.agent(versions), evaluation_seeds(EVALUATION_SEED, self.study.episodes)).won.sum())
+            row = {"after": self.done, "boss": boss.scenario, "wins": wins, "episodes": self.study.episodes}
+            found.append(row)
+        return found
 
     def _dormant(self) -> Rows:
         """Return the share of dormant units of each skill, in fights of the task that has just ended."""

@@ -33,6 +33,10 @@ class BaseAndSpecialists(Replay):
         if not self._basing:
             self.newest = dict(self.base)
 
+    def beginning(self) -> Versions:
+        """Return the base, or what there is of it."""
+        return self.base or self.newest
+
     def keep(self, algorithm: SkillDQN, skill: str, parts: Any) -> None:
         """Draw from the reserve while the base is trained."""
         if self._basing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from soulsgraph.continual.learning import EndedStage, SkillVersion, TaskWorld
+from soulsgraph.continual.learning import EndedStage, SkillVersion, TaskWorld, Versions
 from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.methods.replay import Replay
 from soulsgraph_policies.learning.algorithm import SkillDQN
@@ -35,6 +35,10 @@ class ResetAndDistil(Replay):
     def start(self, skill: str) -> SkillVersion | None:
         """Begin at nothing."""
         return None
+
+    def beginning(self) -> Versions:
+        """Return nothing: it begins every task so."""
+        return {}
 
     def keep(self, algorithm: SkillDQN, skill: str, parts: list[Transitions]) -> None:
         """Learn the task from its own decisions alone."""

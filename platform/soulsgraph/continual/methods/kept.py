@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soulsgraph.continual.learning import TaskWorld
+from soulsgraph.continual.learning import TaskWorld, Versions
 from soulsgraph.continual.methods.method import Scratch
 
 
@@ -16,3 +16,7 @@ class Kept(Scratch):
     def before_task(self, world: TaskWorld) -> None:
         """Go on from the newest versions."""
         self.position = world.position
+
+    def beginning(self) -> Versions:
+        """Return the newest versions."""
+        return self.newest

@@ -73,6 +73,10 @@ class Method(StageHooks):
         """Return the version that a skill learns on from in this task; None for nothing."""
         return self.newest.get(skill)
 
+    def beginning(self) -> Versions:
+        """Return the versions that a task which is not in the sequence would begin with; none where it is nothing."""
+        return self.newest
+
     def begin_stage(self, algorithm: SkillDQN, skill: str) -> None:
         """Prepare what learns."""
         if self.fixes_statistics and self.position:
@@ -136,6 +140,10 @@ class Scratch(Method):
         """Forget everything."""
         super().before_task(world)
         self.newest = {}
+
+    def beginning(self) -> Versions:
+        """Return nothing."""
+        return {}
 
     def after_task(self, world: TaskWorld) -> None:
         """Keep the task's versions."""
