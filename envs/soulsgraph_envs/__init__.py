@@ -52,12 +52,9 @@ class LanesSpec(EnvSpec):
 
 def register_environments() -> None:
     """Register the faces under the namespace `soulsgraph`."""
-    for id, entry_point, lanes in (
-        ("Skill-v0", "SkillEnv", "SkillVectorEnv"),
-        ("EndToEnd-v0", "EndToEndEnv", "EndToEndVectorEnv"),
-    ):
-        module, name = "soulsgraph_envs.gym.skill_env", f"soulsgraph/{id}"
-        spec = LanesSpec(name, f"{module}:{entry_point}", vector_entry_point=f"{module}:{lanes}")
+    for id, module in (("Skill", "skill_env"), ("EndToEnd", "skill_env"), ("Continual", "continual_env")):
+        name, faces = f"soulsgraph/{id}-v0", f"soulsgraph_envs.gym.{module}:{id}"
+        spec = LanesSpec(name, f"{faces}Env", vector_entry_point=f"{faces}VectorEnv")
         gymnasium.registry[name] = spec
     _register_under_both("EldenGym-v0", "soulsgraph_envs.compat.eldengym.env:EldenGymEnv")
     for id, name in _SOULSGYM.items():

@@ -121,13 +121,16 @@ class AlignCamera(Script):
         return np.where(rows[:, Column.LOCKED] == 1.0, CAMERA_IDLE, choice)
 
 
+@dataclass
 class TakeLock(Script):
-    """Toggle the lock on as soon as the boss is in view, then keep it."""
+    """Toggle the lock on as soon as the boss is within an angle of the view, then keep it."""
+
+    within_rad: float = _LOCKABLE_RAD
 
     def choose(self, combat: Combat) -> Choices:
         """Toggle the lock where it would succeed."""
         view, locked = combat.rows[:, Column.CAMERA_TARGET_ANGLE], combat.rows[:, Column.LOCKED]
-        return np.where((locked == 0.0) & (view < _LOCKABLE_RAD), TOGGLE, LOCK_IDLE)
+        return np.where((locked == 0.0) & (view < self.within_rad), TOGGLE, LOCK_IDLE)
 
 
 class OracleDodge(Script):
@@ -144,9 +147,11 @@ class OracleFight(Script):
     """Strike when no hit comes within `clear_s`, drink when there is time for it.
 
     The default leaves time to roll after the blow; a player who never rolls needs only the time to land it.
+    It strikes from nearer than `reach_m`.
     """
 
     clear_s: float = _STRIKE_SAFE_S
+    reach_m: float = _STRIKE_REACH_M
 
     def choose(self, combat: Combat) -> Choices:
         """Strike and drink between the hit windows, read in advance."""
@@ -155,7 +160,7 @@ class OracleFight(Script):
         recovering = np.isinf(begins) & (rows[:, Column.BOSS_PROGRESS] > 0.5)
         drinks = (rows[:, Column.PLAYER_HP] < _DRINK_BELOW) & (rows[:, Column.FLASKS] > 0)
         drinks &= recovering | (np.isfinite(begins) & (begins > _DRINK_SAFE_S))
-        strikes = (rows[:, Column.DISTANCE] < _STRIKE_REACH_M) & (begins > self.clear_s)
+        strikes = (rows[:, Column.DISTANCE] < self.reach_m) & (begins > self.clear_s)
         return np.where(drinks, DRINK, np.where(strikes, STRIKE, FIGHT_IDLE))
 
 

@@ -5,7 +5,8 @@ all other data. A field says its range once, in its annotation; what a file hold
 and what Python code constructs are checked against the same one.
 
 Data files are found by a name, that of a file under `data/`, or by a path, which ends in `.toml` and inside a file is
-relative to that file. A file may say `based_on = "knight"` and hold only what differs: values that replace the other
+relative to that file. A name that begins with `generated/` stands for data that are computed from it, as if a file held
+them. A file may say `based_on = "knight"` and hold only what differs: values that replace the other
 file's, and under `scaled` factors that multiply its numbers.
 """
 
@@ -20,6 +21,8 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from enum import Enum, EnumType, Flag
 from functools import cache, lru_cache, partial, reduce
+from hashlib import sha256
+from importlib import import_module
 from math import inf, isfinite
 from operator import or_
 from pathlib import Path
@@ -209,6 +212,11 @@ def to_json(value: Any, **layout: Any) -> str:
             raise _RESULT.error("a finite number", shown(value)) from error
         _refuse_odd_numbers(value, _RESULT)
         raise
+
+
+def digest_of(values: object) -> str:
+    """Return the SHA-256 of plain values."""
+    return sha256(to_json(values, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _refuse_odd_numbers(values: Any, where: Where) -> None:
@@ -420,7 +428,14 @@ _FOLDERS = {
     "address map": "address_maps",
     "attribute file": "siphon",
     "encounter": "standin",
+    "family": "families",
+    "sequence": "sequences",
+    "held-out bosses": "held_out",
 }
+#: How names of computed data begin, and the module whose `tables` are those of a name, by kind. It is imported by its
+#: name, when it is needed: it reads the data of its families here.
+_GENERATED = "generated/"
+_GENERATOR = "soulsgraph_envs.continual.generator"
 #: Keys of a kind of file that name other files.
 _REFERENCES = {"scenario": ("boss", "player", "transition.boss"), "encounter": ("scenario",)}
 
@@ -430,13 +445,30 @@ def shipped_names(kind: str) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (_DATA / _FOLDERS[kind]).glob("*.toml")))
 
 
+def is_generated(name: str | Path) -> bool:
+    """Return whether a name, or a path that `find` returned, stands for data that are computed from it."""
+    text = name.as_posix() if isinstance(name, Path) else str(name)
+    return text.startswith(_GENERATED) and not text.endswith(".toml")
+
+
+def _generated_tables(name: str) -> Mapping[str, Any]:
+    """Return the tables that a name stands for, by kind; raises as `find`."""
+    tables: Mapping[str, Any] = import_module(_GENERATOR).tables(name)
+    return tables
+
+
 def find(kind: str, name_or_path: str | Path) -> Path:
-    """Return the file of a name or path.
+    """Return the file of a name or path; of a generated name a path without a file, which `read_data` understands.
 
     Raises:
-        UnknownNameError: if nothing of that name is shipped.
+        UnknownNameError: if nothing of that name is shipped or generated.
+        SoulsGraphError: for a generated name without a seed in range.
     """
     if str(name_or_path).endswith(".toml"):
+        return Path(name_or_path)
+    if is_generated(name_or_path):
+        if kind not in (known := _generated_tables(str(name_or_path))):
+            raise UnknownNameError(f"kind of data of {name_or_path}", kind, known)
         return Path(name_or_path)
     if name_or_path not in shipped_names(kind):
         raise UnknownNameError(kind, str(name_or_path), shipped_names(kind))
@@ -474,7 +506,7 @@ def files_of(kind: str, path: Path) -> list[Path]:
         DataError: if one cannot be read, or is based on itself, directly or through others.
     """
     chain = [path]
-    while "based_on" in (values := read_file(Where(chain[-1]))):
+    while "based_on" in (values := _own_values(kind, chain[-1])):
         place = Where(chain[-1]).at("based_on")
         chain.append(find(kind, _reference(values["based_on"], chain[-1], place)))
         if chain[-1].resolve() in {file.resolve() for file in chain[:-1]}:
@@ -493,7 +525,7 @@ def read_data(kind: str, path: Path) -> dict[str, Any]:
             is not a number there.
     """
     where, base = Where(path), base_of(kind, path)
-    values: dict[str, Any] = read_file(where)
+    values = _own_values(kind, path)
     for key in _REFERENCES.get(kind, ()):
         *tables, last = key.split(".")
         owner: Any = reduce(lambda table, name: table.get(name, {}), tables, values)
@@ -505,6 +537,14 @@ def read_data(kind: str, path: Path) -> dict[str, Any]:
     del values["based_on"]
     scaled = _scaled(read_data(kind, base), values.pop("scaled", {}), where.at("scaled"))
     return _laid_over(scaled, values)
+
+
+def _own_values(kind: str, path: Path) -> dict[str, Any]:
+    """Return what a file itself says, or what a generated name stands for."""
+    if is_generated(path):
+        return deepcopy(dict(_generated_tables(path.as_posix())[kind]))
+    values: dict[str, Any] = read_file(Where(path))
+    return values
 
 
 def _reference(value: object, path: Path, where: Where) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from soulsgraph_envs.core.config import Between, Where, base_of, find, load_data, read_data, read_table, shipped_names
 from soulsgraph_envs.core.errors import UnknownNameError
@@ -495,6 +495,22 @@ def load_scenario(name_or_path: str | Path) -> Scenario:
     _check_transition(scenario, boss, where.at("transition"))
     _check_fits(scenario, boss.radius_m + player.body.radius_m, where)
     return scenario
+
+
+def fight_tables(scenario: Scenario, name_or_path: str | Path) -> list[dict[str, Any]]:
+    """Return everything that the files of a loaded fight say: its scenario, player and bosses, each a table.
+
+    They name neither each other nor the files that they are based on. Raises as `load_scenario` does.
+    """
+    fight = read_data("scenario", find("scenario", name_or_path))
+    for owner, key in ((fight, "boss"), (fight, "player"), (fight.get("transition", {}), "boss")):
+        owner.pop(key, None)
+    return [fight, *(read_data(kind, find(kind, part)) for kind, part in fight_parts(scenario))]
+
+
+def fight_parts(scenario: Scenario) -> list[tuple[str, str]]:
+    """Return the player and the bosses of a fight, each by its kind of file and its name."""
+    return [("player", scenario.player), *(("boss", phase.boss) for phase in scenario.phases())]
 
 
 def load_boss(name_or_path: str | Path) -> BossData:

@@ -145,10 +145,21 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         seed = checked_seed(seed)
         super().reset(seed=seed)
         self._seeds.restart(seed, self.np_random)
-        self.rollout.begin_deciding(self._lane, self._seeds.next(self._lane))
+        self._begin()
         self._under_way = True
         self._show()
-        return self.rollout.observations[0], {}
+        return self._observe()[0], {}
+
+    def _begin(self) -> None:
+        self.rollout.begin_deciding(self._lane, self._seeds.next(self._lane))
+
+    def _observe(self) -> Floats:
+        """Return the agent's present observation, (1, size)."""
+        return self.rollout.observations
+
+    def _cut_off(self) -> bool:
+        """Return whether the episode is truncated by the decision just made, whatever the fight says."""
+        return False
 
     def step(self, action: np.int64) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
         """Carry out one decision; `info` holds each reward term; at an end `won`, `died` and `seconds` of game time.
@@ -160,10 +171,11 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         if not self._under_way:
             raise ResetNeededError
         finished = self.rollout.decide(self.rollout.skill.checked(action))
-        terminated, truncated = bool(finished.terminated[0]), bool(finished.truncated[0])
+        terminated = bool(finished.terminated[0])
+        truncated = (self._cut_off() and not terminated) or bool(finished.truncated[0])
         self._under_way = not (terminated or truncated)
         info = self._info(finished)
-        return self.rollout.observations[0], float(finished.rewards[0]), terminated, truncated, info
+        return self._observe()[0], float(finished.rewards[0]), terminated, truncated, info
 
     def _info(self, finished: FinishedDecisions) -> dict[str, Any]:
         terms = zip(self.rollout.skill.reward.names, finished.terms[0], strict=True)
@@ -268,7 +280,7 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         self._seeds.restart(checked, self.np_random, lanes)
         self._begin(lanes)
         self._under_way = True
-        return self.rollout.observations, {}
+        return self._observe(), {}
 
     def _mask(self, options: dict[str, Any] | None) -> npt.NDArray[np.bool_]:
         mask = (options or {}).get("reset_mask")
@@ -287,6 +299,14 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
     def _begin(self, lanes: npt.NDArray[np.int64]) -> None:
         self.rollout.begin_deciding(lanes, self._seeds.next(lanes))
         self._ended[lanes] = False
+
+    def _observe(self) -> Floats:
+        """Return the agent's present observations, (num_envs, size)."""
+        return self.rollout.observations
+
+    def _cut_off(self, decided: int) -> bool:
+        """Return whether every episode is truncated, by the `decided` decisions just made, whatever the fights say."""
+        return False
 
     def step(
         self, actions: npt.NDArray[np.int64]
@@ -307,12 +327,14 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         self._begin(np.flatnonzero(~playing))
         rewards = self._in_lanes(finished.rewards, playing)
         terminated, truncated = (self._in_lanes(one, playing) for one in (finished.terminated, finished.truncated))
+        if self._cut_off(int(playing.sum())):
+            truncated = truncated | ~terminated
         self._ended = terminated | truncated
-        observations, info = self.rollout.observations, self._info(finished, playing)
+        observations, info = self._observe(), self._info(finished, playing)
         if self.autoreset_mode == AutoresetMode.SAME_STEP and self._ended.any():
             info |= self._final(observations, info)
             self._begin(np.flatnonzero(self._ended))
-            observations = self.rollout.observations
+            observations = self._observe()
         return observations, rewards, terminated, truncated, info
 
     def _in_lanes(self, values: npt.NDArray[Any], playing: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:

@@ -56,6 +56,9 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "retention": (
             "Evaluate every scenario a run went through with the versions after each: transfer and forgetting."
         ),
+        "continual": (
+            "Compare continual learners over sequences of bosses: score evaluations, write the report of a run."
+        ),
     },
     "Make skills of your own": {
         "init": (
@@ -112,6 +115,7 @@ COMMANDS = {name: summary for commands in GROUPS.values() for name, summary in c
 #: The modules of this package, and the commands that are functions there.
 MODULES: Mapping[str, tuple[str, ...]] = {
     "adapting": ("adapt", "transfer", "recovery", "necessity", "retention"),
+    "continual": ("continual",),
     "fights": ("watch", "play", "replay", "data"),
     "fleet": ("fleet",),
     "games": ("doctor", "saves", "standin", "serve-siphon"),
@@ -126,7 +130,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 NEEDING: Mapping[str, tuple[str, ...]] = {
     "data": ("replay", "table", "data", "evaluate --out", "play --record"),
     "train": (
-        *("curriculum", "train", "baseline", "supervise", "clone", "validate", "smoke", "compare"),
+        *("curriculum", "train", "baseline", "supervise", "clone", "validate", "smoke", "compare", "continual"),
         *(*MODULES["adapting"], *MODULES["studies"]),
         *("evaluate --fleet", "doctor --fleet", "zoo verify", "zoo compare", "zoo build"),
     ),

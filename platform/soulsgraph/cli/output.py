@@ -100,7 +100,7 @@ class JobFolder:
 _WRITTEN = ("run", "runs", "out", "copy", "html", "mp4", "gif", "png", "record", "recordings", "spool")
 #: Those that are written by some commands alone, and those that are only read by some.
 _WRITTEN_BY: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("adapt", "table"), ("folder",)),
+    **dict.fromkeys(("adapt", "table", "report_run"), ("folder",)),
     **dict.fromkeys(("recovery", "transfer", "retention", "report"), ("folders",)),
     **dict.fromkeys(("init", "restore"), ("folder",)),
     "doctor": ("setup",),
@@ -123,8 +123,8 @@ def check_kept(command: str, arguments: Mapping[str, Any], folder: Path) -> None
         SoulsGraphError: naming the option.
     """
     names = written_names(command)
-    if command == "report" and (arguments.get("out") or arguments.get("html")):
-        names.discard("folders")  # Their own folder is where a report goes unless another is named.
+    if command in ("report", "report_run") and (arguments.get("out") or arguments.get("html")):
+        names -= {"folder", "folders"}  # Their own folder is where a report goes unless another is named.
     for name, path in _paths(arguments):
         # The folder of a run is one that the job brought; by the same word an agent of the zoo is meant.
         brought = name not in ("folder", "folders") or command == "init" or path.exists()

@@ -116,7 +116,7 @@ def draw_run_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
         axes.set(xlabel="thousand decisions", ylabel="return of an episode")
     if len(runs) > 1:
         handles = [
-            Line2D([], [], color=colour, label=_literal(name)) for name, colour in zip(runs, PALETTE, strict=False)
+            Line2D([], [], color=colour, label=literal(name)) for name, colour in zip(runs, PALETTE, strict=False)
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=1)
     return figure
@@ -133,6 +133,6 @@ def _draw_stages(axes: Axes, rows: Sequence[Mapping[str, Any]], colour: str) -> 
         done = float(steps[-1])
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """Return text in which no character begins a formula."""
     return text.replace("$", r"\$")

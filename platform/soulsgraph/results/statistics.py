@@ -139,6 +139,22 @@ def rank_test(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     return 1.0 if alike else float(stats.mannwhitneyu(first, second, alternative="two-sided").pvalue)
 
 
+def mean_test(values: npt.ArrayLike) -> float:
+    """Return the p value of Student's two-sided t test of a mean of 0 of `values` (n,), as of paired differences.
+
+    nan for fewer than two values.
+    """
+    from scipy import stats
+
+    sample = np.asarray(values, np.float64)
+    if sample.size < 2:
+        return math.nan
+    # Without scatter the statistic is infinite, or of zeros not defined.
+    if np.ptp(sample) == 0.0:
+        return float(sample[0] == 0.0)
+    return float(stats.ttest_1samp(sample, 0.0).pvalue)
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p values adjusted for their number by Holm's step-down rule (Holm 1979)."""
     count = len(p_values)

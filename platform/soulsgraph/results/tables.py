@@ -24,6 +24,8 @@ from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, readi
 from soulsgraph_envs.core.files import whole_file, write_json, write_text
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     # Takes a fifth of a second to import, and every command prints.
     from soulsgraph_envs.combat.rollout import Episodes
 
@@ -206,7 +208,13 @@ def write_results(folder: Path, name: str, rows: Sequence[Row], values: Any, mar
 
 
 def read_rows(path: Path, remedy: str = REWRITE) -> list[dict[str, Any]]:
-    """Read rows that `write_rows` wrote.
+    """Read rows that `write_rows` wrote; raises as `read_arrow`."""
+    rows: list[dict[str, Any]] = read_arrow(path, remedy).to_pylist()
+    return rows
+
+
+def read_arrow(path: Path, remedy: str = REWRITE) -> pa.Table:
+    """Read a Parquet file of results.
 
     Raises:
         ReadError: if the file cannot be read.
@@ -219,16 +227,15 @@ def read_rows(path: Path, remedy: str = REWRITE) -> list[dict[str, Any]]:
     try:
         with reading(path):
             content = path.read_bytes()
-        rows: list[dict[str, Any]] = pq.read_table(pa.BufferReader(content)).to_pylist()
+        return pq.read_table(pa.BufferReader(content))
     except FileNotFoundError as error:
         raise SoulsGraphError(
             f"{path}: expected a Parquet file of results, found none; correct the path, or write the results first."
         ) from error
     except (OSError, pa.ArrowException) as error:
         raise SoulsGraphError(
-            f"{path}: expected a Parquet file of results, found: {str(error).splitlines()[0]}", remedy
+            f"{path}: expected a Parquet file of results, found: {str(error).splitlines()[0].rstrip('.')}", remedy
         ) from error
-    return rows
 
 
 _EPISODE_COLUMNS = ("lengths", "seconds", "won", "died", "boss_hp", "player_hp")

@@ -13,14 +13,14 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from soulsgraph_envs.core import config
+from soulsgraph_envs.core.config import digest_of
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.files import slug, write_json
-from soulsgraph_envs.core.scenario import load_player, load_scenario, supported_controls
+from soulsgraph_envs.core.scenario import fight_parts, fight_tables, load_player, load_scenario, supported_controls
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions, budget_of, make_skill
 from soulsgraph_policies.agents.projects import SkillGraph, find_graph, project_of
@@ -308,13 +308,9 @@ def scenario_digest(name: str) -> str:
     if known is not None and _states(known.files) == known.states:
         return known.digest
     scenario = load_scenario(name)
-    fight = config.read_data("scenario", config.find("scenario", name))
-    for owner, key in ((fight, "boss"), (fight, "player"), (fight.get("transition", {}), "boss")):
-        owner.pop(key, None)
-    parts = [("player", scenario.player), *(("boss", phase.boss) for phase in scenario.phases())]
-    said = [fight, *(config.read_data(kind, config.find(kind, part)) for kind, part in parts)]
-    digest = digest_of(said)
-    _remember(name, digest, [file for kind, part in (("scenario", name), *parts) for file in _files(kind, part)])
+    digest = digest_of(fight_tables(scenario, name))
+    parts = ("scenario", name), *fight_parts(scenario)
+    _remember(name, digest, [file for kind, part in parts for file in _files(kind, part)])
     return digest
 
 
@@ -332,7 +328,8 @@ _SETTLED_NS = 2 * 10**9
 
 
 def _files(kind: str, name: str) -> list[Path]:
-    return config.files_of(kind, config.find(kind, name))
+    """Return the files of a name, those that it is based on included; what is generated has none."""
+    return [file for file in config.files_of(kind, config.find(kind, name)) if not config.is_generated(file)]
 
 
 def _states(files: Sequence[Path]) -> list[tuple[int, ...]]:
@@ -453,11 +450,6 @@ def _plain(value: object) -> object:
 def in_words(names: tuple[str, ...]) -> str:
     """Return names of a key's values as a sentence has them."""
     return ", ".join(name.replace("_", " ") for name in names)
-
-
-def digest_of(values: object) -> str:
-    """Return the SHA-256 of plain values."""
-    return sha256(config.to_json(values, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def plan_values(plan: Plan) -> dict[str, Any]:

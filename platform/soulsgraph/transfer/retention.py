@@ -2,7 +2,7 @@
 
 The library keeps earlier versions, so what an agent could do before is still there; the adapted
 versions may have forgotten it. The measures are those of the continual-learning benchmarks, with win
-rates for the performances: `matrix[i, j]` is the win rate in domain j after training on domain i.
+rates for the performances (`results.metrics`): `matrix[i, j]` is the win rate in domain j after training on domain i.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from soulsgraph.results import metrics
 from soulsgraph.results.seeds import SeedsTable, frame_of, summary
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import cells_table, write_results
@@ -97,13 +98,13 @@ class Retention:
             "domains": list(self.domains),
             "episodes": self.episodes,
             "rows": self.rows(),
-            "zero_shot_transfer": forward_transfer(self.matrix, random),
+            "zero_shot_transfer": float(metrics.zero_shot_transfer(self.matrix, random).mean()),
             "training_forward_transfer": {found.domain: found.to_dict() for found in self.training},
-            "backward_transfer": backward_transfer(self.matrix),
+            "backward_transfer": float(metrics.backward_transfer(self.matrix).mean()),
             "kept": {found.domain: found.to_dict() for found in self.kept},
-            "forgetting": dict(zip(self.domains, forgetting(self.matrix).tolist(), strict=True)),
-            "isolated_forgetting": _plain(isolated_forgetting(self.matrix)),
-            "zero_shot_forward_transfer": _plain(zero_shot_forward_transfer(self.matrix)),
+            "forgetting": dict(zip(self.domains, metrics.forgetting(self.matrix).tolist(), strict=True)),
+            "isolated_forgetting": _plain(metrics.isolated_forgetting(self.matrix)),
+            "zero_shot_forward_transfer": _plain(metrics.zero_shot_forward_transfer(self.matrix)),
         }
 
     @property
@@ -236,8 +237,7 @@ class SuccessCurve:
     @property
     def area(self) -> float:
         """Mean win rate over the steps (trapezoids), in [0, 1]: the AUC of Continual World."""
-        span = float(self.steps[-1] - self.steps[0])
-        return float(np.trapezoid(self.rates, self.steps)) / span if span else float(self.rates.mean())
+        return metrics.curve_area(self.steps, self.rates)
 
     def to_list(self) -> list[list[float]]:
         """Return steps and rates as plain values."""
@@ -298,7 +298,11 @@ class TrainingTransfer:
     @property
     def forward_transfer(self) -> float | None:
         """Continual World's forward transfer; None without the curve from scratch, or if that is 1 throughout."""
-        return None if self.alone is None else training_forward_transfer(self.curve.area, self.alone.area)
+        if self.alone is None:
+            return None
+        areas = np.array([self.curve.area]), np.array([self.alone.area])
+        (value,) = metrics.forward_transfer(*areas).tolist()
+        return None if np.isnan(value) else value
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -334,68 +338,3 @@ def training_transfer(run: RunFolder, domain: str, seed: int) -> TrainingTransfe
     alone = success_curve(scratch, domain, seed) if scratch and trained else None
     remedy = Remedy("", "recover", run=run.path, scenario=domain, budget=budget)
     return TrainingTransfer(domain, success_curve(run, domain, seed), alone, remedy)
-
-
-def training_forward_transfer(area: float, area_alone: float) -> float | None:
-    """Return FT_i = (AUC_i - AUC_i^b) / (1 - AUC_i^b): what came before helped while domain i was trained.
-
-    `area` is the mean success rate over the steps in the domain, `area_alone` that of training it from
-    scratch for the same steps: Wolczyk et al. (2021), "Continual World". 0 is no help, 1 success from the
-    first step on; None where training from scratch succeeded throughout.
-    """
-    return (area - area_alone) / (1.0 - area_alone) if area_alone < 1.0 else None
-
-
-def forward_transfer(matrix: Doubles, random: Doubles) -> float:
-    """Return how much training on the domains before helps in one not trained on yet.
-
-    FWT = 1 / (T - 1) * sum over i = 2..T of R[i-1, i] - b[i], with b the performance of the untrained
-    agent: Lopez-Paz & Ranzato (2017), "Gradient episodic memory for continual learning", Eq. 4. The
-    untrained agent here is one whose every skill acts at random.
-    """
-    ahead = np.diagonal(matrix, 1) - random[1:]
-    return float(ahead.mean())
-
-
-def backward_transfer(matrix: Doubles) -> float:
-    """Return what later training did to the earlier domains; below 0 it did harm.
-
-    BWT = 1 / (T - 1) * sum over i = 1..T-1 of R[T, i] - R[i, i]: Lopez-Paz & Ranzato (2017), Eq. 3.
-    """
-    return float((matrix[-1, :-1] - np.diagonal(matrix)[:-1]).mean())
-
-
-def forgetting(matrix: Doubles) -> Doubles:
-    """Return what each domain lost from the end of its own training to the end of all, (domains,).
-
-    F_i = p_i(i * D) - p_i(T * D), D being the budget of a domain: Wolczyk et al. (2021), "Continual
-    World: a robotic benchmark for continual reinforcement learning". The last one's is 0.
-    """
-    return np.asarray(np.diagonal(matrix) - matrix[-1])
-
-
-def isolated_forgetting(matrix: Doubles) -> Doubles:
-    """Return what training on domain j took from an earlier domain i, (domain i, domain j); nan elsewhere.
-
-    F[i, j] = (r[i, j-1, end] - r[i, j, end]) / |r[i, all, max]| for i < j: Powers et al. (2022), "CORA:
-    benchmarks, baselines, and metrics as a platform for continual reinforcement learning agents".
-    """
-    return np.where(np.triu(np.ones_like(matrix), 1), _lost(matrix), np.nan)
-
-
-def zero_shot_forward_transfer(matrix: Doubles) -> Doubles:
-    """Return what training on domain j brought to a later domain i, (domain i, domain j); nan elsewhere.
-
-    Z[i, j] = (r[i, j, end] - r[i, j-1, end]) / |r[i, all, max]| for i > j: Powers et al. (2022). Before
-    the first domain nothing is trained, so j = 1 has no value.
-    """
-    return np.where(np.tril(np.ones_like(matrix), -1), -_lost(matrix), np.nan)
-
-
-def _lost(matrix: Doubles) -> Doubles:
-    """Return what training on domain j took from domain i, as a share of the best there; nan for the first j."""
-    # Where a domain was never won nothing can be lost or gained.
-    best = np.maximum(np.abs(matrix).max(axis=0), np.finfo(float).tiny)
-    lost = np.full_like(matrix, np.nan)
-    lost[:, 1:] = (matrix[:-1] - matrix[1:]).T / best[:, None]
-    return lost

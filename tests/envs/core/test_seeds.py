@@ -89,6 +89,8 @@ _NAMED = {
     "loop.py Combat.begin": "within one fight",
     "scripted.py Uniform.begin": "within one fight",
     "loop.py SeededDraw.begin": "within one fight",
+    "generator.py Draws.uniform": "a number of a generated boss, which is named by its seed",
+    "boss_filter.py _played": "the fights by which a scenario is checked, the same each time",
     "checking.py _Ground._play": "fights by which a project is checked",
     "doctor.py _examine_simulator": "one fight of the doctor",
     "statistics.py interquartile_mean_interval": "resamples of a figure",

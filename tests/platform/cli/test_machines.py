@@ -35,6 +35,7 @@ CALLS = {
     "recovery": (("recovery", "nowhere"), 2),
     "necessity": (("necessity", "agent", "--episodes", "2"), 0),
     "retention": (("retention", "nowhere"), 2),
+    "continual": (("continual", "score", "nowhere.parquet"), 2),
     "init": (("init", "duel"), 0),
     "validate": (("validate", "duel"), 0),
     "smoke": (("smoke", "nowhere"), 2),

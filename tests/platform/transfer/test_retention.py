@@ -1,4 +1,4 @@
-"""Forward transfer, backward transfer and forgetting, by hand-worked matrices."""
+"""What a chain of adaptations retains: its matrix, its measures, and its old versions."""
 
 import json
 
@@ -10,53 +10,8 @@ from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.lineage import adaptation_stages
 from soulsgraph.runs.plan import Plan
 from soulsgraph.transfer import check_chains
-from soulsgraph.transfer.retention import (
-    HomeRetention,
-    backward_transfer,
-    chain_rates_over_seeds,
-    forgetting,
-    forward_transfer,
-    isolated_forgetting,
-    measure_retention,
-    measures_over_seeds,
-    zero_shot_forward_transfer,
-)
+from soulsgraph.transfer.retention import HomeRetention, chain_rates_over_seeds, measure_retention, measures_over_seeds
 from soulsgraph_envs.core.errors import SoulsGraphError
-
-#: Win rate in domain j (column) after training on domain i (row).
-MATRIX = np.array([[0.8, 0.3, 0.1], [0.5, 0.6, 0.2], [0.4, 0.5, 0.7]])
-RANDOM = np.array([0.0, 0.1, 0.05])
-
-
-def test_forward_transfer_looks_one_domain_ahead_and_over_random_play():
-    assert forward_transfer(MATRIX, RANDOM) == pytest.approx(((0.3 - 0.1) + (0.2 - 0.05)) / 2)
-
-
-def test_backward_transfer_compares_the_end_with_each_domains_own_end():
-    assert backward_transfer(MATRIX) == pytest.approx(((0.4 - 0.8) + (0.5 - 0.6)) / 2)
-
-
-def test_forgetting_is_what_was_lost_since_and_0_for_the_last():
-    np.testing.assert_allclose(forgetting(MATRIX), [0.4, 0.1, 0.0])
-
-
-def test_isolated_forgetting_blames_each_later_domain_for_its_part():
-    lost = isolated_forgetting(MATRIX)
-    np.testing.assert_allclose(lost[0, 1:], [(0.8 - 0.5) / 0.8, (0.5 - 0.4) / 0.8])
-    assert lost[1, 2] == pytest.approx((0.6 - 0.5) / 0.6)
-    assert np.isnan(lost[np.tril_indices(3)]).all()
-
-
-def test_zero_shot_transfer_credits_each_earlier_domain_for_its_part():
-    brought = zero_shot_forward_transfer(MATRIX)
-    assert brought[2, 1] == pytest.approx((0.2 - 0.1) / 0.7)
-    assert np.isnan(brought[np.triu_indices(3)]).all()
-
-
-def test_a_domain_never_won_neither_forgets_nor_gains():
-    nothing = np.zeros((2, 2))
-    assert isolated_forgetting(nothing)[0, 1] == 0.0
-    assert forgetting(nothing).tolist() == [0.0, 0.0]
 
 
 def test_the_matrix_of_a_chain_is_evaluated_and_written(tmp_path):

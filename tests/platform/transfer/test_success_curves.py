@@ -13,7 +13,6 @@ from soulsgraph.transfer.retention import (
     SuccessCurve,
     TrainingTransfer,
     success_curve,
-    training_forward_transfer,
     training_transfer,
     win_rates,
 )
@@ -36,13 +35,6 @@ def run(tmp_path):
 def test_the_area_is_the_mean_success_over_the_steps():
     curve = SuccessCurve(np.array([0.0, 100.0, 200.0]), np.array([0.0, 1.0, 1.0]))
     assert curve.area == pytest.approx(0.75)
-
-
-def test_forward_transfer_is_the_share_of_what_training_from_scratch_left_to_gain():
-    assert training_forward_transfer(0.75, 0.5) == pytest.approx(0.5)
-    assert training_forward_transfer(0.4, 0.4) == 0.0
-    assert training_forward_transfer(0.25, 0.5) == pytest.approx(-0.5)
-    assert training_forward_transfer(1.0, 1.0) is None
 
 
 def test_a_curve_goes_from_the_agent_that_came_in_to_the_one_that_was_made(run):
@@ -113,9 +105,12 @@ def test_the_arm_from_scratch_of_the_same_budget_is_the_baseline(run):
     found = training_transfer(run, SECOND, SEED)
     assert found.alone.steps[-1] == pytest.approx(800, abs=len(SKILL_NAMES))
     assert found.alone.steps.size == 1 + len(SKILL_NAMES)
-    assert found.forward_transfer == training_forward_transfer(found.curve.area, found.alone.area)
+    own, alone = found.curve.area, found.alone.area
+    assert found.forward_transfer == pytest.approx((own - alone) / (1.0 - alone))
     flat = [SuccessCurve(np.array([0.0, 1.0]), np.full(2, rate)) for rate in (0.75, 0.5)]
     assert "+0.500" in TrainingTransfer(SECOND, *flat, remedy="").line()
+    always = SuccessCurve(np.array([0.0, 1.0]), np.ones(2))
+    assert "not defined" in TrainingTransfer(SECOND, always, always, remedy="").line()
 
 
 def test_every_agent_of_a_batch_plays_its_own_networks(tmp_path):

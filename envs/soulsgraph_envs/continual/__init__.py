@@ -1,0 +1,1 @@
+"""Worlds for continual learning: bosses that are generated, sequences of them, and the environment that plays these."""

@@ -1,0 +1,269 @@
+"""A sequence of fights as one Gymnasium environment: when a task's decisions are used up, the next fight begins.
+
+A task is left by truncating what is under way, so that each has exactly its number of decisions; many lanes change
+together, and may pass it by fewer decisions than there are lanes. The last task goes on. `reset` goes on too:
+`options={"task": 0}` begins the sequence anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from soulsgraph_envs.continual.sequences import ContinualSequence, load_sequence
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
+from soulsgraph_envs.core.seeds import checked_seed
+from soulsgraph_envs.gym.skill_env import Floats, SkillEnv, SkillVectorEnv, make_rollout
+from soulsgraph_envs.skills import END_TO_END, SkillOptions
+
+#: Whether an agent is shown which task it plays: not at all, or in its observation and in `info`.
+TaskIdentity = Literal["none", "one-hot"]
+
+
+class TaskClock:
+    """The position in a sequence, and the decisions left before the next task.
+
+    `steps_per_task` replaces the sequence's budgets; with a `task` that one alone is played.
+
+    Raises:
+        UnknownNameError: for an unknown sequence, scenario or way of showing tasks.
+        SoulsGraphError: for a task that the sequence does not have, or fewer than 1 step.
+    """
+
+    def __init__(
+        self,
+        sequence: str | Path | ContinualSequence,
+        steps_per_task: int | None = None,
+        identity: TaskIdentity = "none",
+        task: int | None = None,
+    ) -> None:
+        self.sequence = sequence if isinstance(sequence, ContinualSequence) else load_sequence(sequence)
+        if identity not in get_args(TaskIdentity):
+            raise UnknownNameError("task identity", identity, get_args(TaskIdentity))
+        if steps_per_task is not None and not (_is_whole(steps_per_task) and steps_per_task >= 1):
+            raise SoulsGraphError(f"steps_per_task: expected 1 or more, or None, found {shown(steps_per_task)}.")
+        count = len(self.sequence.tasks)
+        #: Decisions for each task.
+        self.steps = tuple(steps_per_task or self.sequence.budget_at(position) for position in range(count))
+        self.shown, self._only = identity == "one-hot", task
+        self._fights = list(dict.fromkeys(self.sequence.scenarios))
+        self.position = self._used = 0
+        #: Whether the episode that began last is the first of another task than the one before.
+        self.changed = False
+        if task is not None:
+            self.go_to(task)
+
+    def go_to(self, task: Any) -> None:
+        """Begin a task, by its position from 0 on; raises SoulsGraphError for one that is not there."""
+        count = len(self.sequence.tasks)
+        if not _is_whole(task) or not 0 <= task < count:
+            raise SoulsGraphError(
+                f"task: expected a whole number from 0 to {count - 1}, as {self.sequence.name} has {count} tasks, "
+                f"found {shown(task)}."
+            )
+        self.position, self._used = int(task), 0
+
+    def spend(self, decisions: int) -> bool:
+        """Count decisions; return whether the task is over with them."""
+        self._used += decisions
+        return self._over
+
+    @property
+    def _over(self) -> bool:
+        last = self._only is not None or self.position + 1 == len(self.steps)
+        return not last and self._used >= self.steps[self.position]
+
+    def begin_episode(self) -> None:
+        """Move on to the next task if this one is over."""
+        if self._over:
+            self.position, self._used = self.position + 1, 0
+
+    @property
+    def scenario(self) -> str:
+        """The present task's scenario."""
+        return self.sequence.scenarios[self.position]
+
+    @property
+    def width(self) -> int:
+        """Values that an observation has behind those of the fight: one for each different fight, or none."""
+        return len(self._fights) if self.shown else 0
+
+    def appended(self, observations: Floats) -> Floats:
+        """Return observations (n, size) with the indicators of the present fight behind, if tasks are shown."""
+        if not self.shown:
+            return observations
+        wide = np.zeros((len(observations), observations.shape[1] + self.width), np.float32)
+        wide[:, : observations.shape[1]] = observations
+        wide[:, observations.shape[1] + self._fights.index(self.scenario)] = 1.0
+        return wide
+
+
+class ContinualEnv(SkillEnv):
+    """A sequence of fights in which one agent learns, a skill with scripted skills upstream or the whole player.
+
+    With `task_identity` "one-hot" an observation ends with an indicator for each different fight of the sequence, and
+    `info` has `task` (its position from 0 on), `task_name` and `task_changed`; with "none" neither. A `task` is played
+    alone, for evaluations.
+
+    Raises:
+        UnknownNameError: for an unknown sequence, agent, task identity or render mode.
+        SoulsGraphError: as `load_sequence` and `TaskClock`.
+    """
+
+    def __init__(
+        self,
+        sequence: str | Path | ContinualSequence = "S8",
+        agent: str = END_TO_END,
+        steps_per_task: int | None = None,
+        task_identity: TaskIdentity = "none",
+        task: int | None = None,
+        options: SkillOptions | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        self.clock = TaskClock(sequence, steps_per_task, task_identity, task)
+        self._options, self._playing = options, self.clock.position
+        super().__init__(agent, self.clock.scenario, None, options, render_mode)
+        self.observation_space = _widened(self.observation_space, self.clock.width)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
+        """Begin an episode of the present task, or of `options["task"]`, from where the sequence goes on.
+
+        Raises:
+            SeedError: as `SkillEnv.reset`.
+            SoulsGraphError: for a task that the sequence does not have; the episode goes on.
+        """
+        checked_seed(seed)
+        if (task := (options or {}).get("task")) is not None:
+            self.clock.go_to(task)
+        observation, info = super().reset(seed=seed)
+        return observation, info | self._task_info()
+
+    def step(self, action: np.int64) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
+        """Carry out one decision, as `SkillEnv.step`; the last one of a task truncates its episode."""
+        self.clock.changed = False
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, terminated, truncated, info | self._task_info()
+
+    def _begin(self) -> None:
+        self.clock.begin_episode()
+        self.clock.changed = self.clock.position != self._playing
+        if self.clock.changed:
+            self.rollout = _next_rollout(self, self._options)
+            self.rollout.after_tick = None if self._window is None else self._show
+            self._playing = self.clock.position
+        super()._begin()
+
+    def _observe(self) -> Floats:
+        return self.clock.appended(super()._observe())
+
+    def _cut_off(self) -> bool:
+        return self.clock.spend(1)
+
+    def _task_info(self) -> dict[str, Any]:
+        clock = self.clock
+        if not clock.shown:
+            return {}
+        return {"task": clock.position, "task_name": clock.scenario, "task_changed": clock.changed}
+
+
+class ContinualVectorEnv(SkillVectorEnv):
+    """Many lanes of one sequence, which change their task together: its steps are decisions of all lanes.
+
+    As `ContinualEnv` and `SkillVectorEnv`. A lane whose next episode began with the very step that ends a task has one
+    without decisions.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 32,
+        sequence: str | Path | ContinualSequence = "S8",
+        agent: str = END_TO_END,
+        steps_per_task: int | None = None,
+        task_identity: TaskIdentity = "none",
+        task: int | None = None,
+        options: SkillOptions | None = None,
+        render_mode: str | None = None,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+    ) -> None:
+        self.closed = True
+        self.clock = TaskClock(sequence, steps_per_task, task_identity, task)
+        self._options, self._playing = options, self.clock.position
+        super().__init__(num_envs, agent, self.clock.scenario, None, options, render_mode, autoreset_mode)
+        self.single_observation_space = _widened(self.single_observation_space, self.clock.width)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Floats, dict[str, Any]]:
+        """Begin episodes as `SkillVectorEnv.reset`; of `options["task"]` in every lane.
+
+        Raises:
+            SoulsGraphError: also for a task that the sequence does not have, or one for some lanes only.
+        """
+        self._seeds.checked(seed)
+        mask, task = self._mask(options), (options or {}).get("task")
+        if task is not None:
+            if not mask.all():
+                raise SoulsGraphError(
+                    "reset: expected a task for every lane, found a reset_mask of some; leave one of the two out."
+                )
+            self.clock.go_to(task)
+        self.clock.changed = False
+        observations, info = super().reset(seed=seed, options=options)
+        return observations, info | self._task_info(mask)
+
+    def step(
+        self, actions: npt.NDArray[np.int64]
+    ) -> tuple[Floats, Floats, npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]:
+        """Carry out one decision in every lane under way, as `SkillVectorEnv.step`."""
+        self.clock.changed = False
+        observations, rewards, terminated, truncated, info = super().step(actions)
+        return observations, rewards, terminated, truncated, info | self._task_info(np.ones(self.num_envs, np.bool_))
+
+    def _begin(self, lanes: npt.NDArray[np.int64]) -> None:
+        if lanes.size:
+            self.clock.begin_episode()
+        if self.clock.position != self._playing:
+            self.rollout = _next_rollout(self, self._options)
+            self._playing, self.clock.changed = self.clock.position, True
+        super()._begin(lanes)
+
+    def _observe(self) -> Floats:
+        return self.clock.appended(super()._observe())
+
+    def _cut_off(self, decided: int) -> bool:
+        return self.clock.spend(decided)
+
+    def _task_info(self, lanes: npt.NDArray[np.bool_]) -> dict[str, Any]:
+        clock = self.clock
+        if not clock.shown:
+            return {}
+        each = {"task": clock.position, "task_changed": clock.changed}
+        info: dict[str, Any] = {key: np.full(self.num_envs, value) for key, value in each.items()}
+        info["task_name"] = np.full(self.num_envs, clock.scenario, dtype=object)
+        return info | {f"_{key}": lanes.copy() for key in info}
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _next_rollout(env: ContinualEnv | ContinualVectorEnv, options: SkillOptions | None) -> Any:
+    """Close the game of the task that is over, and return a rollout of the next one with as many lanes."""
+    old = env.rollout
+    old.combat.game.close()
+    return make_rollout(old.skill.name, env.clock.scenario, old.combat.lanes, None, options)
+
+
+def _widened(space: gymnasium.spaces.Space[Floats], values: int) -> gymnasium.spaces.Box:
+    """Return an agent's observation space with further values that are 0 or 1."""
+    assert isinstance(space, gymnasium.spaces.Box)
+    low, high = np.zeros(values, np.float32), np.ones(values, np.float32)
+    return gymnasium.spaces.Box(np.concatenate([space.low, low]), np.concatenate([space.high, high]), dtype=np.float32)

@@ -1,0 +1,230 @@
+"""Figures of continual learning: R, performance over the sequence, transfer, forgetting, plasticity and costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from soulsgraph.continual.scoring import ContinualScores
+from soulsgraph.results.figures import GREY, INK, PALETTE, literal, styled
+from soulsgraph.results.seeds import SeedValues
+
+#: Tasks up to which a heat map has its figures in it.
+_READABLE = 10
+#: Costs that differ by more than this factor are drawn on a logarithmic scale.
+_WIDE = 5.0
+_MAP, _DASHES, _MARKERS = "viridis", ("-", "--", ":"), "osD^vPX"
+#: Row of a run's costs and win rates over seeds by method.
+Spreads = Mapping[str, SeedValues]
+
+
+@styled
+def draw_matrices(scores: ContinualScores) -> Figure:
+    """Draw R of every method as a heat map, the mean over seeds; what was not played stays white."""
+    names = scores.methods
+    columns = min(len(names), 4)
+    height = -(-len(names) // columns)
+    side = 2.9 if scores.tasks <= _READABLE else 3.4
+    figure = Figure(figsize=(side * columns + 0.9, (side + 0.1) * height + 0.3))
+    grid = figure.subplots(height, columns, squeeze=False)
+    for axes, name in zip_longest(grid.flat, names):
+        if name is None:
+            axes.axis("off")
+            continue
+        _draw_matrix(axes, np.mean([one.rates for one in scores.of(name)], axis=0), name)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("after tasks")
+    figure.colorbar(ScalarMappable(Normalize(0.0, 1.0), _MAP), ax=grid, label="win rate", shrink=0.8)
+    figure.suptitle("R: win rate in each task (columns) after so many tasks (rows), mean over seeds")
+    return figure
+
+
+def _draw_matrix(axes: Axes, rates: npt.NDArray[np.float64], name: str) -> None:
+    rows, tasks = rates.shape
+    axes.imshow(rates, cmap=_MAP, vmin=0.0, vmax=1.0, extent=(0.5, tasks + 0.5, rows - 0.5, -0.5), aspect="auto")
+    axes.set_title(literal(name), loc="left")
+    axes.set_xlabel("task")
+    axes.grid(visible=False)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    if tasks <= _READABLE:
+        for (after, task), rate in np.ndenumerate(rates):
+            if not math.isnan(rate):
+                colour = "white" if rate < 0.6 else INK
+                axes.text(
+                    task + 1, after, f"{rate:.2f}".removeprefix("0"), color=colour, ha="center", va="center", size=7
+                )
+
+
+@styled
+def draw_performance(scores: ContinualScores) -> Figure | None:
+    """Draw the mean win rate over all tasks after each, with its interval over seeds; None where no row is whole."""
+    figure = Figure(figsize=(8.5, 4.6))
+    axes = figure.subplots()
+    drawn = False
+    for place, name in enumerate(scores.methods):
+        # A row that lacks a task is no mean over all of them.
+        means = np.array([one.rates.mean(axis=1) for one in scores.of(name)])
+        after = np.flatnonzero(~np.isnan(means).any(axis=0))
+        drawn |= after.size > 1
+        spreads = [SeedValues(dict(enumerate(means[:, row].tolist()))) for row in after]
+        _draw_line(axes, after.astype(float), spreads, place, name)
+    if not drawn:
+        return None
+    axes.set(xlabel="tasks finished", ylabel="mean win rate over all tasks", ylim=(-0.02, 1.02))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return _with_legend(figure, axes, "Performance over the sequence: mean over all tasks, 95 % t interval over seeds")
+
+
+@styled
+def draw_by_task(scores: ContinualScores, metric: str, title: str, label: str) -> Figure | None:
+    """Draw a metric by task for every method, with intervals over seeds; None where no method has it."""
+    found = {name: scores.scores[metric, name] for name in scores.methods if scores.scores[metric, name].values.seeds}
+    if not found:
+        return None
+    figure = Figure(figsize=(max(8.5, min(0.28 * scores.tasks * len(found), 16.0)), 4.4))
+    axes = figure.subplots()
+    step = 0.7 / len(found)
+    for place, (name, score) in enumerate(found.items()):
+        spreads = score.task_values
+        known = [task for task, spread in enumerate(spreads) if spread.seeds]
+        offset = (place - (len(found) - 1) / 2.0) * step
+        positions = np.array(known) + 1.0 + offset
+        _draw_points(axes, positions, [spreads[task] for task in known], scores.methods.index(name), name)
+    axes.axhline(0.0, color=GREY, linewidth=0.9, zorder=1)
+    axes.set(xlabel="task", ylabel=label, xlim=(0.4, scores.tasks + 0.6))
+    axes.grid(visible=False, axis="x")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return _with_legend(figure, axes, f"{title}: mean over seeds, 95 % t interval")
+
+
+@styled
+def draw_skills(skills: Mapping[str, Spreads], methods: Sequence[str]) -> Figure | None:
+    """Draw the win rate that each skill's kept versions win back, a bar for each method, with its interval.
+
+    `skills` has for each skill the methods' values over seeds.
+    """
+    found = [name for name in methods if any(name in spreads for spreads in skills.values())]
+    if not found:
+        return None
+    figure = Figure(figsize=(8.5, 4.2))
+    axes = figure.subplots()
+    step = 0.8 / len(found)
+    for place, name in enumerate(found):
+        known = [(at, spreads[name]) for at, spreads in enumerate(skills.values()) if name in spreads]
+        positions = np.array([at for at, _ in known]) + (place - (len(found) - 1) / 2.0) * step
+        means = np.array([spread.mean for _, spread in known])
+        axes.bar(positions, means, step * 0.9, yerr=_errors([spread for _, spread in known]), ecolor=INK,
+                 color=_colour(methods.index(name)), hatch=_hatch(methods.index(name)), edgecolor="white")  # fmt: skip
+    axes.axhline(0.0, color=GREY, linewidth=0.9)
+    axes.set_xticks(range(len(skills)), [literal(skill.replace("_", " ")) for skill in skills])
+    axes.set_ylabel("win rate won back")
+    axes.grid(visible=False, axis="x")
+    handles = [
+        Patch(facecolor=_colour(methods.index(name)), hatch=_hatch(methods.index(name)), edgecolor="white",
+              label=literal(name)) for name in found
+    ]  # fmt: skip
+    figure.legend(handles=handles, loc="outside lower center", ncols=4)
+    axes.set_title("Forgetting by skill: what its kept versions win back, 95 % t interval over seeds", loc="left")
+    return figure
+
+
+@styled
+def draw_costs(scores: ContinualScores, costs: Mapping[str, Spreads]) -> Figure | None:
+    """Draw the average performance against each cost in all, by its name, with intervals; None without a cost."""
+    performance = {name: scores.scores["average_performance", name].values for name in scores.methods}
+    known = {cost: spreads for cost, spreads in costs.items() if any(name in spreads for name in performance)}
+    if not known:
+        return None
+    figure = Figure(figsize=(max(4.4 * len(known), 6.0), 4.6))
+    grid = figure.subplots(1, len(known), sharey=True, squeeze=False)[0]
+    for axes, (cost, spreads) in zip(grid, known.items(), strict=True):
+        for place, name in enumerate(scores.methods):
+            if name in spreads:
+                x, y = spreads[name], performance[name]
+                # Hollow and each of its own shape: all may cost the same.
+                axes.errorbar(x.mean, y.mean, _errors([y]), _errors([x]), _MARKERS[place % len(_MARKERS)], mfc="none",
+                              color=_colour(place), label=literal(name), capsize=2.0, markersize=7.0)  # fmt: skip
+        means = [spreads[name].mean for name in performance if name in spreads]
+        if 0.0 < min(means) < max(means) / _WIDE:
+            axes.set_xscale("log")
+        axes.set_xlabel(cost)
+    grid[0].set_ylabel("average performance")
+    figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    figure.suptitle("Average performance against what it costs in all, 95 % t intervals over seeds")
+    return figure
+
+
+@styled
+def draw_plasticity(scores: ContinualScores, beside: Mapping[str, Mapping[str, Mapping[int, SeedValues]]]) -> Figure:
+    """Draw the end of each task's own training over its position, and further quantities over the tasks finished.
+
+    `beside` has for each quantity, by what its axis says, the methods' values over seeds by the number of tasks.
+    """
+    figure = Figure(figsize=(4.9 * (1 + len(beside)), 4.4))
+    first, *others = figure.subplots(1, 1 + len(beside), squeeze=False)[0]
+    for place, name in enumerate(scores.methods):
+        spreads = scores.scores["own_performance", name].task_values
+        known = [task for task, spread in enumerate(spreads) if spread.seeds]
+        _draw_line(first, np.array(known) + 1.0, [spreads[task] for task in known], place, name)
+    first.set(xlabel="position in the sequence", ylabel="win rate at the end of its own training", ylim=(-0.02, 1.02))
+    for axes, (label, by_method) in zip(others, beside.items(), strict=True):
+        for place, name in enumerate(scores.methods):
+            points = by_method.get(name, {})
+            _draw_line(axes, np.array([*points], float), [*points.values()], place, name)
+        axes.set(xlabel="tasks finished", ylabel=label, ylim=(-0.02, 1.02))
+    for axes in (first, *others):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.legend(*first.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    figure.suptitle("Plasticity: mean over seeds, 95 % t interval")
+    return figure
+
+
+def _draw_line(axes: Axes, x: npt.NDArray[np.float64], spreads: Sequence[SeedValues], place: int, name: str) -> None:
+    """Draw means over seeds as a line, their intervals as its shade."""
+    means = [spread.mean for spread in spreads]
+    dashes, marker = _DASHES[place // len(PALETTE) % len(_DASHES)], "o" if len(x) <= 2 * _READABLE else ""
+    axes.plot(x, means, dashes, marker=marker, markersize=3.5, color=_colour(place), label=literal(name), linewidth=1.7)
+    if all(spread.seeds > 1 for spread in spreads):
+        low, high = np.array([spread.mean_interval for spread in spreads]).reshape(-1, 2).T
+        axes.fill_between(x, low, high, color=_colour(place), alpha=0.15, linewidth=0.0)
+
+
+def _draw_points(axes: Axes, x: npt.NDArray[np.float64], spreads: Sequence[SeedValues], place: int, name: str) -> None:
+    means = [spread.mean for spread in spreads]
+    axes.errorbar(x, means, _errors(spreads), fmt=_marker(place), color=_colour(place), label=literal(name),
+                  markersize=4.0, linewidth=1.1)  # fmt: skip
+
+
+def _errors(spreads: Sequence[SeedValues]) -> npt.NDArray[np.float64]:
+    """Return how far each t interval reaches below and above its mean, (2, spreads); 0 of one seed, which has none."""
+    ends = np.array([[s.mean - s.mean_interval.low, s.mean_interval.high - s.mean] for s in spreads]).reshape(-1, 2).T
+    return np.where(np.isfinite(ends), ends, 0.0)
+
+
+def _colour(place: int) -> str:
+    return PALETTE[place % len(PALETTE)]
+
+
+def _marker(place: int) -> str:
+    return _MARKERS[place // len(PALETTE) % len(_MARKERS)]
+
+
+def _hatch(place: int) -> str:
+    return ("", "//", "..")[place // len(PALETTE) % 3]
+
+
+def _with_legend(figure: Figure, axes: Axes, title: str) -> Figure:
+    axes.set_title(title, loc="left")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    return figure

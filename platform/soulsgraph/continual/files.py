@@ -1,0 +1,290 @@
+"""The tables of continual learning, ours and anyone's: their columns, and the checks of a file that is read.
+
+`evaluations` has a row for each task that was played at a moment of training: with `decisions` 0 the win rate R[after,
+task] between two tasks, with more a point of the learning curve of the task that is trained. The others are of our own
+runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from soulsgraph.results.tables import read_arrow
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError, reading, shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: The method whose learning curve of a task is training it from scratch: b of forward transfer.
+SCRATCH = "scratch"
+REMEDY = "correct the file and try again"
+#: Above it not every whole number is a float.
+_MOST = 2**53
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column: text, whole numbers or numbers of any kind, from `least` on; one that is optional may be absent."""
+
+    name: str
+    kind: Literal["text", "whole", "number"]
+    least: int = 0
+    optional: bool = False
+
+    @property
+    def expectation(self) -> str:
+        """What its values are, for a message."""
+        if self.kind == "text":
+            return "text"
+        return f"{'whole numbers' if self.kind == 'whole' else 'numbers'} from {self.least} on"
+
+
+_METHOD, _SEED = TableColumn("method", "text"), TableColumn("seed", "whole", -_MOST)
+_AFTER, _TASK = TableColumn("after", "whole"), TableColumn("task", "whole", 1)
+_RATE = (TableColumn("wins", "whole"), TableColumn("episodes", "whole", 1))
+_SKILL = TableColumn("skill", "text")
+EVALUATIONS, COSTS, SKILLS, PLASTICITY, DORMANT = "evaluations", "costs", "skills", "plasticity", "dormant"
+#: The tables by name: the columns that identify a row, which no two rows share, and the others.
+TABLES: Mapping[str, tuple[tuple[TableColumn, ...], tuple[TableColumn, ...]]] = {
+    EVALUATIONS: (
+        (_METHOD, _SEED, _AFTER, TableColumn("decisions", "whole"), _TASK),
+        (*_RATE, TableColumn("ticks", "whole", optional=True), TableColumn("task_name", "text", optional=True)),
+    ),
+    COSTS: (
+        (_METHOD, _SEED, _TASK),
+        (
+            *(TableColumn(name, "whole") for name in ("decisions", "selection_decisions", "ticks", "bytes")),
+            TableColumn("cpu_s", "number"),
+        ),
+    ),
+    SKILLS: ((_METHOD, _SEED, _TASK, _SKILL), _RATE),
+    PLASTICITY: ((_METHOD, _SEED, _AFTER, TableColumn("boss", "text")), _RATE),
+    DORMANT: ((_METHOD, _SEED, _AFTER, _SKILL), (TableColumn("share", "number"),)),
+}
+
+
+def read_results(path: Path, name: str = EVALUATIONS) -> pd.DataFrame:
+    """Read a table from a Parquet file, checked: a column for each of its own; others of the file are left out.
+
+    Raises:
+        ReadError: if the file cannot be read.
+        SoulsGraphError: if it is missing, no Parquet file, or lacks a column; if a value is missing, of another type or
+            out of range; if two rows are of the same moment.
+    """
+    return _checked(read_arrow(path, "name a Parquet file"), name, str(path))
+
+
+def read_folder(folder: Path) -> dict[str, pd.DataFrame]:
+    """Read the tables in `results` of a run folder that are there, by name; evaluations have to be.
+
+    Raises:
+        SoulsGraphError: as `read_results`.
+    """
+    paths = {name: folder / "results" / f"{name}.parquet" for name in TABLES}
+    with reading(folder):
+        there = {name: path for name, path in paths.items() if name == EVALUATIONS or path.is_file()}
+    return {name: read_results(path, name) for name, path in there.items()}
+
+
+def check_frame(frame: pd.DataFrame, name: str = EVALUATIONS) -> pd.DataFrame:
+    """Return the columns of a table that a frame has, checked.
+
+    Raises:
+        SoulsGraphError: as `read_results`.
+    """
+    import pyarrow as pa
+
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        found = str(error).splitlines()[0]
+        raise SoulsGraphError(
+            f"{name}: expected a frame with one type a column, found: {found}; correct it and try again."
+        ) from error
+    return _checked(table, name, name)
+
+
+def _checked(table: pa.Table, name: str, source: str) -> pd.DataFrame:
+    keys, others = TABLES[name]
+    if not table.num_rows:
+        raise DataError(source, "", f"rows of {name}", "none", REMEDY)
+    columns: dict[str, Any] = {}
+    for column in (*keys, *others):
+        if column.name in table.column_names:
+            columns[column.name] = _values(table.column(column.name), column, source)
+        elif not column.optional:
+            there = ", ".join(map(shown, table.column_names)) or "none"
+            raise DataError(
+                source, "", f"a column {column.name} of {column.expectation}", f"the columns {there}", REMEDY
+            )
+    frame = pd.DataFrame(columns)
+    _check_counts(frame, source)
+    _check_unique(frame, [column.name for column in keys], source)
+    return frame
+
+
+def _values(array: pa.ChunkedArray, column: TableColumn, source: str) -> npt.NDArray[Any]:
+    """Return a column's values, each of the right type and in range."""
+    import pyarrow as pa
+
+    where = f"column {column.name}"
+    try:
+        array.validate(full=True)
+        if pa.types.is_dictionary(array.type):
+            array = array.cast(array.type.value_type)
+    except pa.ArrowException as error:
+        raise DataError(source, where, column.expectation, str(error).splitlines()[0], REMEDY) from error
+    if array.null_count:
+        row = int(np.flatnonzero(array.is_null().to_numpy())[0])
+        raise DataError(source, where, column.expectation, f"none in row {row}", REMEDY)
+    text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+    number = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
+    if not (text if column.kind == "text" else number):
+        raise DataError(source, where, column.expectation, f"values of type {array.type}", REMEDY)
+    values: npt.NDArray[Any] = array.to_numpy()
+    if column.kind == "text":
+        wrong = np.array([not text.strip() for text in values])
+    else:
+        with np.errstate(invalid="ignore"):
+            wrong = ~((values >= column.least) & (values <= _MOST))
+            wrong |= (values != np.floor(values)) if column.kind == "whole" else False
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise DataError(source, where, column.expectation, f"{shown(values[[row]].tolist()[0])} in row {row}", REMEDY)
+    return values if column.kind == "text" else values.astype(np.int64 if column.kind == "whole" else np.float64)
+
+
+def _check_counts(frame: pd.DataFrame, source: str) -> None:
+    if "wins" in frame:
+        above = np.flatnonzero(frame["wins"] > frame["episodes"])
+        if above.size:
+            row = frame.iloc[above[0]]
+            found = f"{row['wins']} of {row['episodes']} in row {above[0]}"
+            raise DataError(source, "column wins", "at most as many as episodes", found, REMEDY)
+    if "share" in frame and (above := np.flatnonzero(frame["share"] > 1.0)).size:
+        found = f"{frame['share'][above[0]]} in row {above[0]}"
+        raise DataError(source, "column share", "shares from 0 to 1", found, REMEDY)
+
+
+def _check_unique(frame: pd.DataFrame, keys: list[str], source: str) -> None:
+    again = np.flatnonzero(frame.duplicated(keys))
+    if again.size:
+        named = ", ".join(f"{key} {frame[key][again[0]]}" for key in keys)
+        raise DataError(source, "", f"one row for each {', '.join(keys)}", f"a second one of {named}", REMEDY)
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """What one method did with one seed over a sequence of tasks.
+
+    `rates` (tasks + 1, tasks) has the win rate in each task (columns) after so many tasks (rows), nan where it was not
+    played. `curves` has for each task its points (points, 3), decisions, control ticks and win rate in order, from the
+    beginning of its training on where that was played; empty without a curve. Ticks are nan where the file has none.
+    """
+
+    method: str
+    seed: int
+    rates: npt.NDArray[np.float64]
+    curves: tuple[npt.NDArray[np.float64], ...]
+
+    @property
+    def untrained(self) -> npt.NDArray[np.float64]:
+        """Win rates before any training, (tasks,)."""
+        return np.asarray(self.rates[0])
+
+    @property
+    def matrix(self) -> npt.NDArray[np.float64]:
+        """Win rates after each task, (tasks, tasks)."""
+        return np.asarray(self.rates[1:])
+
+
+def trajectories(frame: pd.DataFrame, source: str = EVALUATIONS) -> list[Trajectory]:
+    """Return what each method did with each seed, in the order of the file, of checked evaluations.
+
+    Raises:
+        SoulsGraphError: if a task lacks in the sequence, or a method and seed lack cells of R or a task's curve; if
+            seeds of a method have other cells.
+    """
+    tasks = int(frame["task"].max())
+    if missing := sorted({*range(1, tasks + 1)} - {*frame["task"].tolist()}):
+        raise DataError(source, "", f"every task from 1 to {tasks}", f"no row of task {missing[0]}", REMEDY)
+    if (most := int(frame["after"].max())) > tasks:
+        raise DataError(source, "column after", f"at most the {tasks} tasks that are played", str(most), REMEDY)
+    curves = frame[frame["decisions"] > 0]
+    if (other := curves[curves["task"] != curves["after"] + 1]).size:
+        row = other.iloc[0]
+        played = f"task {row['task']} after {row['after']} in row {other.index[0]}"
+        raise DataError(source, "", "with decisions above 0 the task that is trained, after + 1", played, REMEDY)
+    found = [
+        _trajectory(str(method), int(seed), rows, tasks, source)
+        for (method, seed), rows in frame.groupby(["method", "seed"], sort=False)
+    ]
+    _check_alike(found, source)
+    return found
+
+
+def _trajectory(method: str, seed: int, frame: pd.DataFrame, tasks: int, source: str) -> Trajectory:
+    rates = np.full((tasks + 1, tasks), np.nan)
+    between = frame[frame["decisions"] == 0]
+    rates[between["after"], between["task"] - 1] = between["wins"] / between["episodes"]
+    where = f"method {method}, seed {seed}"
+    for after, row in enumerate(rates):
+        _check_row(method, after, ~np.isnan(row), source, where)
+    # The last is in the last row, which a bound that learns all tasks at once has alone.
+    own = ~np.isnan(np.diagonal(rates[1:]))[:-1]
+    if own.any() and not own.all():
+        task = int(np.argmin(own)) + 1
+        raise DataError(source, where, "the end of each task's own training", f"no R[{task}, {task}]", REMEDY)
+    points = [_curve(frame, rates, task) for task in range(1, tasks + 1)]
+    known = [len(curve) > 0 for curve in points]
+    if any(known) and not all(known):
+        found = f"none of task {known.index(False) + 1}"
+        raise DataError(source, where, "a learning curve of every task", found, REMEDY)
+    return Trajectory(method, seed, rates, tuple(points))
+
+
+def _check_row(method: str, after: int, known: npt.NDArray[np.bool_], source: str, where: str) -> None:
+    """Check that a row of R is whole; or up to the task that was trained, or the next; or has those two alone."""
+    tasks = np.arange(1, len(known) + 1)
+    last = after == len(known) and method != SCRATCH
+    near = not known[~np.isin(tasks, (after, after + 1))].any()
+    seen = any((known == (tasks <= most)).all() for most in (after, after + 1))
+    if known.all() or (not last and (near or seen)):
+        return
+    found = f"no R[{after}, {tasks[~known][0]}]"
+    raise DataError(source, where, f"the win rate in every task after {after}", found, REMEDY)
+
+
+def _curve(frame: pd.DataFrame, rates: npt.NDArray[np.float64], task: int) -> npt.NDArray[np.float64]:
+    """Return the points of a task's learning curve, its beginning first, (points, 3); none without one."""
+    rows = frame[(frame["decisions"] > 0) & (frame["task"] == task)].sort_values("decisions")
+    if rows.empty:
+        return np.empty((0, 3))
+    ticks = rows["ticks"] if "ticks" in rows else np.full(len(rows), np.nan)
+    points = np.column_stack([rows["decisions"], ticks, rows["wins"] / rows["episodes"]]).astype(np.float64)
+    start = rates[task - 1, task - 1]
+    return points if math.isnan(start) else np.vstack([[0.0, 0.0, start], points])
+
+
+def _check_alike(found: list[Trajectory], source: str) -> None:
+    """Check that all seeds of a method have the same cells: a mean over others would compare different tasks."""
+    first: dict[str, Trajectory] = {}
+    for one in found:
+        before = first.setdefault(one.method, one)
+        differing = np.argwhere(np.isnan(one.rates) != np.isnan(before.rates))
+        if differing.size:
+            after, task = differing[0]
+            lacking, having = (one, before) if np.isnan(one.rates[after, task]) else (before, one)
+            expected = f"R[{after}, {task + 1}], which seed {having.seed} has"
+            raise DataError(source, f"method {one.method}, seed {lacking.seed}", expected, "none", REMEDY)
+        if bool(len(one.curves[0])) != bool(len(before.curves[0])):
+            expected = f"learning curves, as of seed {before.seed}, or none of either"
+            raise DataError(source, f"method {one.method}, seed {one.seed}", expected, "the opposite", REMEDY)

@@ -1,0 +1,296 @@
+"""The report of a continual run: Markdown, a page of HTML, JSON and Parquet, and figures, all from its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from soulsgraph.continual import figures
+from soulsgraph.continual.files import COSTS, DORMANT, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS, read_folder
+from soulsgraph.continual.scoring import MAIN, METRICS, OTHERS, ContinualScores, Rows, score
+from soulsgraph.pages import Html, data_uri, page, table, tag
+from soulsgraph.pages import section as html_section
+from soulsgraph.results.figures import png_of
+from soulsgraph.results.origin import describe_origin
+from soulsgraph.results.seeds import SeedValues, paired_ratio, records, seed_values, summary
+from soulsgraph.results.tables import finite, markdown_table, number, seeds_text, with_interval, write_rows
+from soulsgraph_envs.core.files import whole_folder, write_json, write_text
+
+REPORT, PAGE, PICTURES, DATA = "report.md", "report.html", "figures", "tables"
+#: Totals of a run by their column, with their unit and the digits that are shown.
+_COSTS: Mapping[str, tuple[str, int]] = {
+    "decisions": ("decisions", 0),
+    "selection_decisions": ("of these for selection", 0),
+    "ticks": ("control ticks", 0),
+    "cpu_s": ("CPU seconds", 1),
+    "bytes": ("bytes kept at the end", 0),
+}
+#: Those that are shown as a multiple of training each task from scratch, and drawn against the performance.
+_NORMALISED, _DRAWN = ("decisions", "ticks", "cpu_s", "bytes"), ("bytes", "decisions", "ticks")
+
+
+@dataclass(frozen=True)
+class ReportSection:
+    """A part of a report: its title, what is said, tables as headings with rows, and figures by file name."""
+
+    title: str
+    notes: tuple[str, ...] = ()
+    tables: tuple[tuple[Sequence[str], Sequence[Sequence[str]]], ...] = ()
+    pictures: Mapping[str, Figure | None] = field(default_factory=dict)
+
+    @property
+    def drawn(self) -> dict[str, Figure]:
+        """The figures that there are."""
+        return {name: figure for name, figure in self.pictures.items() if figure is not None}
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to show."""
+        return not (self.notes or self.drawn or any(rows for _, rows in self.tables))
+
+    def to_markdown(self) -> str:
+        """Return the part as Markdown; its figures lie in `figures`."""
+        shown = [markdown_table(headings, rows) for headings, rows in self.tables if rows]
+        images = [f"![{self.title}]({PICTURES}/{name}.png)" for name in self.drawn]
+        return "\n\n".join([f"## {self.title}", *self.notes, *shown, *images])
+
+    def to_html(self, images: Mapping[str, bytes]) -> Html:
+        """Return the part as HTML with its figures inside."""
+        notes = [tag("p", note, class_="faint") for note in self.notes]
+        shown = [table(headings, rows) for headings, rows in self.tables if rows]
+        drawn = [tag("p", tag("img", src=data_uri("image/png", images[name]), alt=self.title)) for name in self.drawn]
+        return html_section(self.title, *notes, *shown, *drawn)
+
+
+@dataclass(frozen=True)
+class RunTables:
+    """What the tables of a run hold beside its evaluations, by method and seed; None or empty where it has none."""
+
+    found: Mapping[str, pd.DataFrame]
+    scores: ContinualScores
+
+    @cached_property
+    def won_back(self) -> pd.DataFrame | None:
+        """The mean win rate that a skill's kept versions win back, by skill, method and seed.
+
+        The last task does not count: what plays there was trained last.
+        """
+        if SKILLS not in self.found:
+            return None
+        final = {(one.method, one.seed): one.rates[-1] for one in self.scores.trajectories}
+        frame = self.found[SKILLS]
+        frame = frame[frame["task"] < self.scores.tasks]
+        rates = [
+            final[method, seed][task - 1] if (method, seed) in final else float("nan")
+            for method, seed, task in zip(frame["method"], frame["seed"], frame["task"], strict=True)
+        ]
+        back = frame.assign(value=frame["wins"] / frame["episodes"] - rates)
+        return back.groupby(["skill", "method", "seed"], sort=False)["value"].mean().reset_index()
+
+    @cached_property
+    def held_out(self) -> pd.DataFrame | None:
+        """The mean win rate over the held-out bosses, by method, seed and number of tasks."""
+        if PLASTICITY not in self.found:
+            return None
+        frame = self.found[PLASTICITY]
+        rates = frame.assign(value=frame["wins"] / frame["episodes"])
+        return rates.groupby(["method", "seed", "after"], sort=False)["value"].mean().reset_index()
+
+    @cached_property
+    def dormant(self) -> pd.DataFrame | None:
+        """The mean share of dormant units over the skills, by method, seed and number of tasks."""
+        if DORMANT not in self.found:
+            return None
+        shares = self.found[DORMANT].groupby(["method", "seed", "after"], sort=False)["share"].mean()
+        return shares.rename("value").reset_index()
+
+    @cached_property
+    def totals(self) -> Mapping[str, Mapping[str, SeedValues]]:
+        """What each method cost over all tasks, by cost and method; of bytes what it keeps at the end."""
+        if COSTS not in self.found:
+            return {}
+        by_seed = self.found[COSTS].sort_values("task").groupby(["method", "seed"], sort=False)
+        totals = by_seed[[name for name in _COSTS if name != "bytes"]].sum().assign(bytes=by_seed["bytes"].last())
+        by_method = [*totals.reset_index().groupby("method", sort=False)]
+        return {cost: {str(method): seed_values(own, cost) for method, own in by_method} for cost in _COSTS}
+
+    def times_scratch(self, cost: str, method: str) -> SeedValues:
+        """Return a cost as a multiple of that of training from scratch, by seed; empty where that is unknown."""
+        spreads = self.totals[cost]
+        return paired_ratio(spreads[method], spreads.get(SCRATCH)) or SeedValues({})
+
+    def rows(self) -> dict[str, Rows]:
+        """Return figures over seeds as rows, by table."""
+        frames = {
+            SKILLS: (self.won_back, ["skill", "method"]),
+            PLASTICITY: (self.held_out, ["method", "after"]),
+            DORMANT: (self.dormant, ["method", "after"]),
+        }
+        costs = [
+            {"cost": cost, "method": method, **spread.columns()}
+            | self.times_scratch(cost, method).columns({"mean": "times_scratch"})
+            for cost, spreads in self.totals.items()
+            for method, spread in spreads.items()
+        ]
+        tables = {name: records(summary(rows, by, "value")) for name, (rows, by) in frames.items() if rows is not None}
+        return {name: rows for name, rows in {**tables, COSTS: costs}.items() if rows}
+
+
+def write_continual_report(folder: Path, out: Path | None = None, against: str | None = None) -> Path:
+    """Write the report of a run folder and return its Markdown file, in `report` of the folder unless `out` is given.
+
+    Beside it lie `report.html`, `report.json`, `tables/*.parquet` and `figures/*.png`; what the run has no table of is
+    left out. `against` is the method that others are compared with.
+
+    Raises:
+        SoulsGraphError: if the folder holds no evaluations, or a damaged table.
+        WriteError: if the place cannot be written.
+    """
+    found = read_folder(folder)
+    out, scores = out or folder / "report", score(found[EVALUATIONS], against)
+    tables = RunTables(found, scores)
+    title = f"Continual learning: {len(scores.methods)} methods, {scores.tasks} tasks, {seeds_text(len(scores.seeds))}"
+    parts = [part for part in _sections(tables) if not part.empty]
+    images = {name: png_of(figure) for part in parts for name, figure in part.drawn.items()}
+    with whole_folder(out / PICTURES, replace=True) as pictures:
+        for name, content in images.items():
+            (pictures / f"{name}.png").write_bytes(content)
+    beside = finite(tables.rows())
+    with whole_folder(out / DATA, replace=True) as data:
+        for name, rows in {**finite(scores.tables()), **beside}.items():
+            write_rows(data / f"{name}.parquet", rows)
+    write_json(out / "report.json", describe_origin() | scores.to_dict() | {"tables": beside})
+    write_text(out / PAGE, page(title, tag("h1", title), *(part.to_html(images) for part in parts)))
+    write_text(out / REPORT, "\n\n".join([f"# {title}", *(part.to_markdown() for part in parts)]) + "\n")
+    return out / REPORT
+
+
+def _sections(tables: RunTables) -> Iterator[ReportSection]:
+    """Yield the parts of a report in order; those without anything to show are empty."""
+    scores = tables.scores
+    note = "Mean over seeds with its 95 % t interval, as shares of fights. The arrow shows where it is better."
+    yield ReportSection("Scores", (note, *scores.notes), (scores.table(MAIN),))
+    note = (
+        "Mean of the middle half of all values, one of each seed and task, with its stratified bootstrap interval "
+        "(Agarwal et al. 2021, rliable)."
+    )
+    yield ReportSection("Interquartile means", (note,), (scores.table(MAIN, "interquartile_mean"),))
+    if scores.against is not None:
+        note = (
+            f"Difference from {scores.against} within each seed with its 95 % t interval over seeds, and the p value "
+            "of the paired t test, adjusted by Holm's rule for the number of methods."
+        )
+        yield ReportSection(f"Beside {scores.against}", (note,), (scores.difference_table(MAIN),))
+    note = (
+        "Forgetting and forward transfer above are Continual World's (Wolczyk et al. 2021). Here, each under its own "
+        "name: GEM (Lopez-Paz & Ranzato 2017), Chaudhry et al. (2018), CORA (Powers et al. 2022), MEAL (Tomilin et "
+        "al. 2025)."
+    )
+    yield ReportSection("By other formulas", (note,), (scores.table(OTHERS),))
+    names = ", ".join(f"{place} {name}" for place, name in enumerate(scores.task_names, 1))
+    pictures = {"matrices": figures.draw_matrices(scores), "performance": figures.draw_performance(scores)}
+    yield ReportSection("Over the sequence", (f"Tasks: {names}.",), (), pictures)
+    by_task = {
+        "forward-transfer-decisions": ("forward_transfer", "Forward transfer over decisions", "forward transfer"),
+        "forward-transfer-ticks": ("forward_transfer_ticks", "Forward transfer over control ticks", "forward transfer"),
+        "forgetting": ("forgetting", "Forgetting", "own end minus final win rate"),
+    }
+    drawn = {name: figures.draw_by_task(scores, *asked) for name, asked in by_task.items()}
+    yield ReportSection("Transfer and forgetting by task", (), (), drawn)
+    yield _skills(tables)
+    yield _plasticity(tables)
+    yield _costs(tables)
+    yield ReportSection("How this was made", tuple(_made(tables)))
+
+
+def _skills(tables: RunTables) -> ReportSection:
+    if tables.won_back is None:
+        return ReportSection("Forgetting by skill")
+    spreads = {
+        str(skill): {str(method): seed_values(own, "value") for method, own in rows.groupby("method", sort=False)}
+        for skill, rows in tables.won_back.groupby("skill", sort=False)
+    }
+    note = (
+        "The final agent plays each earlier task with one skill's kept version put back: the win rate above that "
+        "of its newest versions, the mean over those tasks. That is what forgetting in this skill alone costs."
+    )
+    methods = tables.scores.methods
+    rows = [
+        [method, *(_text(by_method.get(method)) for by_method in spreads.values())]
+        for method in methods
+        if any(method in by_method for by_method in spreads.values())
+    ]
+    drawn = figures.draw_skills(spreads, methods)
+    return ReportSection("Forgetting by skill", (note,), ((["method", *spreads], rows),), {"skills": drawn})
+
+
+def _plasticity(tables: RunTables) -> ReportSection:
+    scores = tables.scores
+    quantities = {"win rate on held-out bosses": tables.held_out, "share of dormant units": tables.dormant}
+    points = {
+        label: {
+            str(method): {int(after): seed_values(own, "value") for after, own in rows.groupby("after")}
+            for method, rows in frame.groupby("method")
+        }
+        for label, frame in quantities.items()
+        if frame is not None
+    }
+    if not points and not scores.shown([METRICS["own_performance"]]):
+        return ReportSection("Plasticity")
+    shown = []
+    for label, by_method in points.items():
+        moments = sorted({after for known in by_method.values() for after in known})
+        rows = [
+            [name, *(_text(by_method[name].get(after)) for after in moments)]
+            for name in scores.methods
+            if name in by_method
+        ]
+        shown.append(([label, *(f"after {after}" for after in moments)], rows))
+    note = (
+        "The end of each task's own training over its position. Held-out bosses are learned for a fixed budget from "
+        "the agent after so many tasks; the share of dormant units is the mean over skills."
+    )
+    return ReportSection("Plasticity", (note,), tuple(shown), {"plasticity": figures.draw_plasticity(scores, points)})
+
+
+def _costs(tables: RunTables) -> ReportSection:
+    totals = tables.totals
+    if not totals:
+        return ReportSection("Costs")
+    methods = list(totals["decisions"])
+    rows = [[method, *(_cost_text(tables, cost, method) for cost in _COSTS)] for method in methods]
+    note = (
+        f"Over all tasks: mean over seeds (95 % t interval); in brackets as a multiple of {SCRATCH}, which trains "
+        "each task from nothing. Decisions are those of all learning skills, selection included."
+    )
+    drawn = {_COSTS[cost][0]: totals[cost] for cost in _DRAWN}
+    headings = ["method", *(unit for unit, _ in _COSTS.values())]
+    pictures = {"costs": figures.draw_costs(tables.scores, drawn)}
+    return ReportSection("Costs", (note,), ((headings, rows),), pictures)
+
+
+def _cost_text(tables: RunTables, cost: str, method: str) -> str:
+    spread, times, digits = tables.totals[cost][method], tables.times_scratch(cost, method), _COSTS[cost][1]
+    low, high = spread.mean_interval
+    text = f"{spread.mean:,.{digits}f}"
+    # What every seed spends alike, as a budget, needs no interval.
+    if spread.seeds > 1 and low < high:
+        text += f" ({low:,.{digits}f} to {high:,.{digits}f})"
+    return f"{text} [{number(times.mean, 2)}]" if times.seeds and cost in _NORMALISED else text
+
+
+def _text(spread: SeedValues | None) -> str:
+    return with_interval(spread.mean, spread.mean_interval, 3) if spread and spread.seeds else "-"
+
+
+def _made(tables: RunTables) -> Iterator[str]:
+    fights = sorted(set(tables.found[EVALUATIONS]["episodes"]))
+    played = f"{fights[0]:,}" if len(fights) == 1 else f"{fights[0]:,} to {fights[-1]:,}"
+    yield (f"{played} fights an evaluation. A seed is one observation: fights are never pooled over seeds.")
+    seeds = ", ".join(map(str, tables.scores.seeds))
+    yield f"Seeds {seeds}; written at commit {describe_origin()['commit'] or 'unknown'}."

@@ -1,0 +1,195 @@
+"""Generated bosses: a name alone makes the same scenario everywhere, and every seed makes a sound one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from soulsgraph_envs.continual.families import family_names, load_family
+from soulsgraph_envs.continual.generator import MOST_SEED, Draws, generated_name, label_of, shift_of, tables
+from soulsgraph_envs.core.config import find, is_generated
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.scenario import BossData, Move, load_boss, load_player, load_scenario
+
+BOSSES = ("timing", "conflict", "own")
+KINDS = tuple(load_family("labelled").kinds)
+SEEDS = st.integers(0, MOST_SEED)
+
+
+def boss_of(family: str, seed: int) -> BossData:
+    return load_boss(load_scenario(generated_name(family, seed)).boss)
+
+
+def relative_time(move: Move) -> float:
+    return move.windows[0].time_s[0] / move.length_s
+
+
+@settings(max_examples=12, deadline=None)
+@given(family=st.sampled_from(BOSSES), seed=SEEDS)
+def test_every_seed_makes_a_sound_boss_with_a_move_that_covers_distance_and_one_to_the_rear(
+    family: str, seed: int
+) -> None:
+    scenario, boss = load_scenario(generated_name(family, seed)), boss_of(family, seed)
+    base = load_scenario("iudex-phase1")
+    assert (scenario.player, scenario.starts, scenario.boss_hp, scenario.start) == (
+        *(base.player, base.starts),
+        *(base.boss_hp, base.start),
+    )
+    assert 5 <= len(boss.moves) <= 11
+    assert any(move.leap_s > 0 or move.runs_through for move in boss.moves)
+    (counter,) = [move for move in boss.moves if move.title == boss.rear.counter]
+    assert counter.weight == 0.0
+    assert counter.windows[0].half_arc_rad > 3.1
+
+
+@settings(max_examples=12, deadline=None)
+@given(kind=st.sampled_from(KINDS), seed=SEEDS)
+def test_every_seed_makes_a_sound_shift_of_each_kind(kind: str, seed: int) -> None:
+    scenario = load_scenario(generated_name(f"labelled-{kind}", seed))
+    load_player(scenario.player)
+    load_boss(scenario.boss)
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=SEEDS)
+def test_families_of_one_seed_differ_by_the_ids_of_moves_alone(seed: int) -> None:
+    def without_ids(boss: BossData) -> list[object]:
+        values = {key: value for key, value in vars(boss).items() if key not in ("name", "moves")}
+        return [values, [{**vars(move), "id": 0} for move in boss.moves]]
+
+    timing, conflict, own = (boss_of(family, seed) for family in BOSSES)
+    assert without_ids(timing) == without_ids(conflict) == without_ids(own)
+    ids = [[move.id for move in boss.moves] for boss in (timing, conflict, own)]
+    assert all(0 <= number < 14 for number in (*ids[0], *ids[1]))
+    assert all(18 <= number <= 999 for number in ids[2])
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=SEEDS)
+def test_timed_ids_grow_with_the_relative_time_of_the_first_hit(seed: int) -> None:
+    moves = sorted(boss_of("timing", seed).moves, key=lambda move: move.id)
+    shares = [relative_time(move) for move in moves]
+    assert shares == sorted(shares)
+
+
+def test_a_number_means_one_relative_time_in_timing_and_different_ones_in_conflict() -> None:
+    def spread(family: str) -> float:
+        times: dict[int, list[float]] = {}
+        for seed in range(40):
+            for move in tables(generated_name(family, seed))["boss"]["moves"]:
+                times.setdefault(move["id"], []).append(move["windows"][0]["time_s"][0] / move["length_s"])
+        return sum(max(one) - min(one) for one in times.values()) / len(times)
+
+    assert spread("conflict") > 1.5 * spread("timing")
+
+
+def test_own_ids_are_shared_by_no_two_bosses_of_near_seeds() -> None:
+    bosses = [tables(generated_name("own", seed))["boss"] for seed in range(10_001, 10_090)]
+    ids = [move["id"] for boss in bosses for move in boss["moves"]]
+    assert len({*ids}) == len(ids)
+
+
+def test_a_boss_is_the_same_as_ever() -> None:
+    """Figures written down when the generator was made: sequences record bosses of it by their digests."""
+    boss = boss_of("timing", 10_001)
+    moves = [(move.id, move.title, move.length_s) for move in boss.moves[:3]]
+    assert moves == [(0, "three blows", 3.49), (2, "two blows", 2.9), (4, "second two blows", 3.12)]
+    assert (boss.motion.walk_m_s, boss.aggression.wait_s) == (4.54, (0.84, 2.0))
+
+
+def test_numbers_have_two_decimals_and_depend_on_their_own_names_only() -> None:
+    draws = Draws(7, "a boss")
+    first = draws.number((0.5, 1.5), "reach")
+    assert first == round(first, 2)
+    draws.number((0.0, 1.0), "another")
+    assert draws.number((0.5, 1.5), "reach") == first
+    drawn = [Draws(seed, "a boss").number((0.5, 0.53), "reach") for seed in range(200)]
+    assert {*drawn} == {0.5, 0.51, 0.52, 0.53}
+    assert sorted(draws.order(14)) == [*range(14)]
+
+
+def test_each_kind_of_shift_changes_what_it_names_and_nothing_else() -> None:
+    home = load_scenario("five-skills")
+    knight = load_player(home.player)
+    for kind in KINDS:
+        name = generated_name(f"labelled-{kind}", 7)
+        scenario, shift = load_scenario(name), shift_of(name)
+        assert shift is not None
+        assert (scenario.boss == home.boss) == (not shift.moves_of)
+        player = load_player(scenario.player)
+        changed = {
+            f"{group}.{key}"
+            for group in ("body", "run", "roll", "attack", "hurt", "camera")
+            for key, value in vars(getattr(player, group)).items()
+            if value != getattr(vars(knight)[group], key)
+        }
+        assert changed == {*shift.player}
+        assert label_of(name).kind == kind
+
+
+def test_a_seed_draws_its_kind_and_the_kind_may_be_named() -> None:
+    labels = {seed: label_of(generated_name("labelled", seed)) for seed in range(100)}
+    assert {label.kind for label in labels.values()} == {*KINDS}
+    for seed, label in list(labels.items())[:8]:
+        drawn, named = (tables(generated_name(one, seed)) for one in ("labelled", f"labelled-{label.kind}"))
+        assert drawn.keys() == named.keys()
+        assert drawn.get("player", {}).get("camera") == named.get("player", {}).get("camera")
+    assert label_of("generated/labelled-none/3").skill is None
+    assert label_of("generated/labelled-lock-view/3").skill == "lock_on"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("generated/timin/7", r"unknown family .*expected one of .*found 'timin'\. Did you mean 'timing'"),
+        ("generated/labelled-lock-viw/7", r"unknown family .*Did you mean 'labelled-lock-view'"),
+        ("generated/timing-lock-view/7", r"unknown family .*found 'timing-lock-view'"),
+        ("generated/timing/07", r"expected a seed from 0 to 2147483647 .*found '07'; name it as"),
+        ("generated/timing/", r"expected a seed"),
+        ("generated/timing", r"expected a seed"),
+        ("generated/timing/2147483648", r"expected a seed"),
+        ("generated/timing/-1", r"expected a seed"),
+        ("generated/timing/1/2", r"expected a seed"),
+        ("generated/timing/\u0661", r"expected a seed"),
+        ("generated/", r"unknown family"),
+    ],
+)
+def test_a_bad_name_is_refused_in_one_line(name: str, reason: str) -> None:
+    for load in (load_scenario, load_boss):
+        with pytest.raises(SoulsGraphError, match=reason) as caught:
+            load(name)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_name_without_data_of_a_kind_is_refused() -> None:
+    with pytest.raises(UnknownNameError, match=r"kind of data of generated/timing/7: .*found 'player'"):
+        load_player("generated/timing/7")
+    with pytest.raises(SoulsGraphError, match=r"expected a labelled shift"):
+        label_of("generated/timing/7")
+    with pytest.raises(SoulsGraphError, match=r"expected a labelled shift"):
+        label_of("vordt")
+
+
+def test_a_file_may_be_based_on_a_generated_boss(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('based_on = "generated/timing/7"\nname = "Mine"\nhp_max = 2000.0\n')
+    (tmp_path / "fight.toml").write_text('based_on = "iudex-phase1"\nname = "fight"\nboss = "mine.toml"\n')
+    assert load_scenario(tmp_path / "fight.toml").boss_hp_full == 2000.0
+    assert load_boss(tmp_path / "mine.toml").moves == load_boss("generated/timing/7").moves
+
+
+def test_a_file_of_the_same_path_is_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "generated" / "timing").mkdir(parents=True)
+    (tmp_path / "generated" / "timing" / "7").write_text("not TOML at all")
+    monkeypatch.chdir(tmp_path)
+    assert load_scenario("generated/timing/7").name == "generated/timing/7"
+    assert not is_generated("generated/timing/7.toml")
+    assert find("scenario", "generated/timing/7.toml") == Path("generated/timing/7.toml")
+
+
+def test_every_family_is_sound() -> None:
+    assert {*BOSSES, "labelled"} == {*family_names()}
+    for name in family_names():
+        assert load_family(name).name == name

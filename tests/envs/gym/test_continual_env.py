@@ -1,0 +1,207 @@
+"""A sequence of fights as one environment: exact budgets, tasks shown or hidden, one lane as many."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from stable_baselines3.common.env_checker import check_env as check_env_for_stable_baselines
+
+from soulsgraph_envs.continual.sequences import ContinualSequence, ContinualTask
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.gym.continual_env import ContinualEnv, ContinualVectorEnv
+from soulsgraph_envs.gym.skill_env import SkillEnv
+
+#: It returns to its first fight.
+FIGHTS = ("iudex-phase1", "generated/timing/10002", "iudex-phase1")
+SEQUENCE = ContinualSequence("three", tuple(map(ContinualTask, FIGHTS)))
+STEPS = 25
+
+
+def make(**keywords: Any) -> ContinualEnv:
+    return ContinualEnv(SEQUENCE, **{"agent": "dodge", "steps_per_task": STEPS, **keywords})
+
+
+def make_lanes(lanes: int, **keywords: Any) -> ContinualVectorEnv:
+    return ContinualVectorEnv(lanes, SEQUENCE, **{"agent": "dodge", "steps_per_task": STEPS, **keywords})
+
+
+@pytest.mark.parametrize("identity", ["none", "one-hot"])
+@pytest.mark.parametrize("agent", ["dodge", "end_to_end"])
+def test_gymnasiums_and_stable_baselines_checkers_pass(agent: str, identity: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*infinity.*")
+        warnings.filterwarnings("ignore", message=".*render.*")
+        check_env(make(agent=agent, task_identity=identity), skip_render_check=True)
+        check_env_for_stable_baselines(make(agent=agent, task_identity=identity))
+
+
+def test_registered_with_gymnasium_by_one_name() -> None:
+    env = gymnasium.make("soulsgraph/Continual-v0", sequence=SEQUENCE, agent="heal_attack")
+    observation, info = env.reset(seed=0)
+    assert env.observation_space.contains(observation)
+    assert not {"task", "task_name", "task_changed"} & info.keys()
+    many = gymnasium.make_vec("soulsgraph/Continual-v0", 3, sequence=SEQUENCE, agent="heal_attack")
+    assert isinstance(many.unwrapped, ContinualVectorEnv)
+    assert many.reset(seed=0)[0].shape == (3, *observation.shape)
+
+
+def played(env: ContinualEnv, steps: int) -> tuple[list[str], list[int], int]:
+    """Return the fight of each of some decisions, at which the tasks changed, and how many were truncated for it."""
+    env.reset(seed=1)
+    fights, changes, truncations = [], [], 0
+    for step in range(steps):
+        fights.append(env.rollout.combat.scenario.name)
+        *_, terminated, truncated, _ = env.step(np.int64(step % 2))
+        if terminated or truncated:
+            before = env.clock.position
+            env.reset()
+            if env.clock.position != before:
+                changes.append(step + 1)
+                truncations += truncated
+    return fights, changes, truncations
+
+
+def test_each_task_has_exactly_its_decisions_and_is_left_by_truncating_what_is_under_way() -> None:
+    fights, changes, truncations = played(make(), 4 * STEPS)
+    assert changes == [STEPS, 2 * STEPS]
+    assert fights == [FIGHTS[0]] * STEPS + [FIGHTS[1]] * STEPS + [FIGHTS[2]] * 2 * STEPS
+    assert truncations > 0
+
+
+def test_budgets_are_the_sequences_own_unless_steps_are_named() -> None:
+    own = ContinualSequence("own", SEQUENCE.tasks, first_budget=30, budget=20)
+    assert ContinualEnv(own, "dodge").clock.steps == (30, 20, 20)
+    assert played(ContinualEnv(own, "dodge"), 60)[1] == [30, 50]
+    assert make(steps_per_task=7).clock.steps == (7, 7, 7)
+
+
+def test_a_shown_task_stands_behind_the_observation_and_in_info_and_a_fight_that_returns_has_its_number_again() -> None:
+    env, hidden = make(task_identity="one-hot"), make()
+    observation, info = env.reset(seed=1)
+    plain, _ = hidden.reset(seed=1)
+    assert np.array_equal(observation[:-2], plain)
+    assert (info["task"], info["task_name"], info["task_changed"]) == (0, FIGHTS[0], False)
+    shown = {0: observation[-2:].tolist()}
+    changed = []
+    for _ in range(3 * STEPS - 1):
+        observation, _, terminated, truncated, info = env.step(np.int64(0))
+        assert not info["task_changed"]
+        if terminated or truncated:
+            observation, info = env.reset()
+            changed += [info["task"]] if info["task_changed"] else []
+        shown[info["task"]] = observation[-2:].tolist()
+    assert changed == [1, 2]
+    assert shown == {0: [1.0, 0.0], 1: [0.0, 1.0], 2: [1.0, 0.0]}
+
+
+def test_a_task_alone_is_the_skills_own_environment_and_never_ends() -> None:
+    alone, own = make(task=1), SkillEnv("dodge", FIGHTS[1])
+    assert np.array_equal(alone.reset(seed=5)[0], own.reset(seed=5)[0])
+    for _ in range(2 * STEPS):
+        ours, theirs = alone.step(np.int64(0)), own.step(np.int64(0))
+        assert np.array_equal(ours[0], theirs[0])
+        assert ours[1:4] == theirs[1:4]
+        if ours[2] or ours[3]:
+            assert np.array_equal(alone.reset()[0], own.reset()[0])
+    assert alone.clock.position == 1
+
+
+def test_reset_begins_any_task_and_the_sequence_anew() -> None:
+    env = make()
+    first, _ = env.reset(seed=3)
+    env.reset(options={"task": 2})
+    assert env.rollout.combat.scenario.name == FIGHTS[2]
+    env.reset(options={"task": 1})
+    assert env.rollout.combat.scenario.name == FIGHTS[1]
+    again, _ = env.reset(seed=3, options={"task": 0})
+    assert np.array_equal(first, again)
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
+def test_lanes_change_their_task_together_in_every_mode(mode: str) -> None:
+    lanes = 4
+    env = make_lanes(lanes, task_identity="one-hot", autoreset_mode=mode)
+    _, info = env.reset(seed=2)
+    decided, last, changes = 0, 0, []
+    resetting = np.zeros(lanes, bool)
+    for _ in range(40):
+        before = info["task"].copy() if "task" in info else None
+        _, rewards, terminated, truncated, info = env.step(np.zeros(lanes, np.int64))
+        decided += lanes if mode != "NextStep" else int((~resetting).sum())
+        resetting = terminated | truncated
+        if mode == "Disabled" and resetting.any():
+            _, info = env.reset(options={"reset_mask": resetting})
+        assert len({*info["task"].tolist()}) == 1
+        if info["task"][0] != last:
+            last = int(info["task"][0])
+            assert info["task_changed"].all()
+            changes.append(decided)
+            assert before is not None
+    assert last == 2
+    assert changes[0] in range(STEPS, STEPS + lanes)
+    assert changes[1] - changes[0] in range(STEPS, STEPS + lanes)
+    assert rewards.shape == (lanes,)
+
+
+def test_the_last_observation_of_a_task_shows_that_task() -> None:
+    env = make_lanes(3, task_identity="one-hot", autoreset_mode="SameStep")
+    env.reset(seed=2)
+    for _ in range(20):
+        observations, _, _, _, info = env.step(np.zeros(3, np.int64))
+        if info["task_changed"].any():
+            break
+    assert all(final[-2:].tolist() == [1.0, 0.0] for final in info["final_obs"])
+    assert (observations[:, -2:] == [0.0, 1.0]).all()
+
+
+def test_one_lane_is_played_as_one_environment() -> None:
+    one, many = make(), make_lanes(1, autoreset_mode="SameStep")
+    alone, together = one.reset(seed=9)[0], many.reset(seed=[9])[0]
+    for step in range(3 * STEPS):
+        assert np.array_equal(alone, together[0])
+        alone, reward, terminated, truncated, _ = one.step(np.int64(step % 2))
+        together, rewards, *_ = many.step(np.array([step % 2]))
+        assert reward == rewards[0]
+        if terminated or truncated:
+            alone, _ = one.reset()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "reason"),
+    [
+        ({"sequence": "S9"}, r"unknown sequence: .*found 'S9'"),
+        ({"agent": "dogde"}, r"unknown skill.*Did you mean 'dodge'"),
+        ({"task_identity": "onehot"}, r"unknown task identity: .*none, one-hot"),
+        ({"steps_per_task": 0}, r"steps_per_task: expected 1 or more, or None, found 0"),
+        ({"steps_per_task": 1.5}, r"steps_per_task: .*found 1\.5"),
+        ({"task": 3}, r"task: expected a whole number from 0 to 2, as three has 3 tasks, found 3"),
+        ({"task": True}, r"task: .*found True"),
+    ],
+)
+def test_bad_keywords_are_refused_in_one_line(keywords: dict[str, Any], reason: str) -> None:
+    for face in (ContinualEnv, ContinualVectorEnv):
+        with pytest.raises((SoulsGraphError, UnknownNameError), match=reason) as caught:
+            face(**{"sequence": SEQUENCE, "agent": "dodge", **keywords})
+        assert "\n" not in str(caught.value)
+
+
+def test_bad_resets_are_refused_and_the_episode_goes_on() -> None:
+    env, lanes = make(), make_lanes(2)
+    env.reset(seed=0)
+    lanes.reset(seed=0)
+    for one in (env, lanes):
+        with pytest.raises(SoulsGraphError, match="task: expected"):
+            one.reset(options={"task": -1})
+        with pytest.raises(SoulsGraphError, match="seed: expected"):
+            one.reset(seed=-1, options={"task": 1})
+        assert one.clock.position == 0
+    with pytest.raises(SoulsGraphError, match="a task for every lane"):
+        lanes.reset(options={"task": 1, "reset_mask": np.array([True, False])})
+    env.step(np.int64(0))
+    lanes.step(np.zeros(2, np.int64))

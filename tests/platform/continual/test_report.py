@@ -1,0 +1,107 @@
+"""The report of a continual run: every part that the run has, in Markdown and HTML, with its figures and tables."""
+
+import json
+import re
+import shutil
+
+import pytest
+from PIL import Image
+
+from fakes.continual import InventedRun
+from soulsgraph.continual.report import write_continual_report
+from soulsgraph.results.tables import read_rows
+from soulsgraph_envs.core.errors import SoulsGraphError
+
+PARTS = (
+    *("Scores", "Interquartile means", "Beside kept", "By other formulas", "Over the sequence"),
+    *("Transfer and forgetting by task", "Forgetting by skill", "Plasticity", "Costs", "How this was made"),
+)
+PICTURES = {
+    *("matrices", "performance", "forward-transfer-decisions", "forward-transfer-ticks", "forgetting"),
+    *("skills", "plasticity", "costs"),
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = InventedRun.draw(("kept", "newest", "scratch"), seeds=3, tasks=3).write(
+        tmp_path_factory.mktemp("c") / "run"
+    )
+    write_continual_report(folder)
+    return folder
+
+
+def test_every_part_is_in_both_forms_with_its_figures(run):
+    text = (run / "report" / "report.md").read_text()
+    assert re.findall(r"^## (.*)$", text, re.M) == [*PARTS]
+    assert {*re.findall(r"\(figures/([\w-]+)\.png\)", text)} == PICTURES
+    page = (run / "report" / "report.html").read_text()
+    assert re.findall(r"<h2>(.*?)</h2>", page) == [*PARTS]
+    assert page.count("data:image/png;base64,") == len(PICTURES)
+    assert {path.stem for path in (run / "report" / "figures").iterdir()} == PICTURES
+    for name in PICTURES:
+        with Image.open(run / "report" / "figures" / f"{name}.png") as picture:
+            assert len(picture.convert("RGB").getcolors(100_000)) > 10, name
+
+
+def test_what_a_skill_forgot_is_what_its_kept_version_wins_back(run):
+    rows = {
+        (row["skill"], row["method"]): row["mean"] for row in read_rows(run / "report" / "tables" / "skills.parquet")
+    }
+    assert rows["dodge", "newest"] > rows["camera", "newest"] + 0.05
+    assert rows["dodge", "kept"] == pytest.approx(0.0, abs=0.05)
+
+
+def test_costs_are_totals_and_multiples_of_training_from_scratch(run):
+    rows = {(row["cost"], row["method"]): row for row in read_rows(run / "report" / "tables" / "costs.parquet")}
+    assert rows["decisions", "kept"]["mean"] == 3 * 80_000
+    assert rows["selection_decisions", "kept"]["mean"] == 3 * 8_000
+    assert rows["bytes", "kept"]["mean"] == 51_000 + 3 * 51_000, "what is kept at the end, not summed"
+    assert rows["decisions", "kept"]["times_scratch"] == 1.0
+    assert rows["bytes", "scratch"]["times_scratch"] == 1.0
+    assert rows["bytes", "newest"]["times_scratch"] < rows["bytes", "kept"]["times_scratch"] < 1.0
+
+
+def test_the_json_has_the_scores_and_where_they_come_from(run):
+    found = json.loads((run / "report" / "report.json").read_text())
+    assert {"commit", "scores", "differences", "tables"} <= found.keys()
+    assert found["against"] == "kept"
+
+
+def test_a_run_of_evaluations_alone_has_a_report_without_the_rest(run, tmp_path):
+    results = tmp_path / "run" / "results"
+    results.mkdir(parents=True)
+    shutil.copy(run / "results" / "evaluations.parquet", results)
+    text = write_continual_report(tmp_path / "run", tmp_path / "out", "newest").read_text()
+    assert "## Beside newest" in text
+    assert "## Costs" not in text
+    assert "## Forgetting by skill" not in text
+    assert not (tmp_path / "run" / "report").exists()
+    assert not (tmp_path / "out" / "tables" / "costs.parquet").exists()
+
+
+def test_a_sequence_of_one_task_and_one_seed_has_a_report(tmp_path):
+    folder = InventedRun.draw(("newest",), seeds=1, tasks=1).write(tmp_path / "run")
+    text = write_continual_report(folder).read_text()
+    assert "1 methods, 1 tasks, 1 seed" in text
+    assert "forward transfer is not defined" in text
+
+
+def test_names_with_signs_of_markup_stay_text(tmp_path):
+    frame = InventedRun.draw(("newest", "scratch"), seeds=2, tasks=2)
+    tables = {
+        name: table.assign(method=table["method"].replace("newest", "<b>$x_1$ | a"))
+        for name, table in frame.tables.items()
+    }
+    folder = InventedRun(tables).write(tmp_path / "run")
+    report = write_continual_report(folder)
+    assert "<b>$x_1$ \\| a" in report.read_text()
+    assert "<b>" not in report.with_name("report.html").read_text()
+
+
+def test_a_damaged_table_beside_is_named(run, tmp_path):
+    shutil.copytree(run / "results", tmp_path / "results")
+    (tmp_path / "results" / "costs.parquet").write_bytes(b"no Parquet")
+    with pytest.raises(SoulsGraphError, match=r"costs\.parquet: expected a Parquet file"):
+        write_continual_report(tmp_path)
+    assert not (tmp_path / "report").exists()

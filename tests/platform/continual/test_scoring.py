@@ -1,0 +1,196 @@
+"""Scores of methods: known values, seeds as observations, comparisons, and what is not defined."""
+
+import json
+from io import StringIO
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from scipy import stats
+
+from fakes.continual import InventedRun
+from soulsgraph.continual.files import SCRATCH
+from soulsgraph.continual.scoring import METRICS, score
+from soulsgraph.results.seeds import paired_difference
+from soulsgraph.results.statistics import holm, interquartile_mean, mean_interval
+from soulsgraph.results.tables import read_rows
+from soulsgraph_envs.core.errors import SoulsGraphError
+
+RUN = InventedRun.draw()
+
+
+@pytest.fixture(scope="module")
+def scores():
+    return score(RUN.evaluations)
+
+
+def _values(scores, name, method):
+    return scores.scores[name, method].values
+
+
+def test_a_score_is_a_mean_over_seeds_of_what_each_seed_played(scores):
+    frame = RUN.evaluations
+    final = frame[(frame["method"] == "newest") & (frame["after"] == 5) & (frame["decisions"] == 0)]
+    rates = (final["wins"] / final["episodes"]).groupby(final["seed"]).mean()
+    values = _values(scores, "average_performance", "newest")
+    assert values.by_seed == pytest.approx(rates.to_dict())
+    row = next(row for row in scores.summary() if (row["metric"], row["method"]) == ("average_performance", "newest"))
+    assert (row["mean_low"], row["mean_high"]) == pytest.approx(mean_interval(rates))
+    table = final.pivot(index="seed", columns="task", values="wins").to_numpy() / 200
+    assert row["interquartile_mean"] == pytest.approx(interquartile_mean(table))
+
+
+def test_methods_that_forget_more_score_so(scores):
+    lost = [_values(scores, "forgetting", method).mean for method in ("kept", "ewc", "newest")]
+    assert lost == sorted(lost)
+    assert lost[0] == pytest.approx(0.0, abs=0.03)
+    assert lost[2] > 0.2
+
+
+def test_forward_transfer_is_measured_from_scratch_with_the_same_seed_over_the_same_budget(scores):
+    frame = RUN.evaluations
+
+    def area(method, seed, task):
+        rows = frame[(frame["method"] == method) & (frame["seed"] == seed) & (frame["task"] == task)]
+        curve = rows[(rows["decisions"] > 0) | (rows["after"] == task - 1)].sort_values("decisions")
+        return np.trapezoid(curve["wins"] / curve["episodes"], curve["decisions"]) / 80_000
+
+    for seed, value in _values(scores, "forward_transfer", "ewc").by_seed.items():
+        areas = [(area("ewc", seed, task), area(SCRATCH, seed, task)) for task in range(1, 6)]
+        assert value == pytest.approx(np.mean([(own - alone) / (1.0 - alone) for own, alone in areas]))
+    assert not _values(scores, "forward_transfer", SCRATCH).seeds, "it would be 0 by its formula"
+
+
+def test_a_method_that_stops_sooner_keeps_its_last_win_rate():
+    frame = RUN.evaluations
+    late = frame[(frame["method"] != "kept") | (frame["decisions"] <= 20_000)]
+    whole, cut = (score(rows).scores["forward_transfer", "kept"].values.mean for rows in (frame, late))
+    assert cut < whole
+
+
+def test_transfer_over_ticks_differs_where_a_method_spends_more_of_them(scores):
+    frame = RUN.evaluations
+    assert _values(scores, "forward_transfer_ticks", "ewc").mean == pytest.approx(
+        _values(scores, "forward_transfer", "ewc").mean
+    )
+    slow = frame.assign(ticks=frame["ticks"] * np.where(frame["method"] == "ewc", 3, 1))
+    found = score(slow).scores["forward_transfer_ticks", "ewc"].values.mean
+    assert found < _values(scores, "forward_transfer", "ewc").mean
+    bare = score(frame.drop(columns="ticks"))
+    assert not bare.scores["forward_transfer_ticks", "ewc"].values.seeds
+    assert bare.scores["forward_transfer", "ewc"].values.seeds == 4
+
+
+def test_methods_are_compared_within_seeds_and_adjusted_for_their_number(scores):
+    assert scores.against == "kept"
+    rows = [row for row in scores.differences if row["metric"] == "average_performance"]
+    assert [row["method"] for row in rows] == ["newest", "ewc", SCRATCH]
+    kept = _values(scores, "average_performance", "kept")
+    expected = []
+    for row in rows:
+        difference = paired_difference(_values(scores, "average_performance", row["method"]), kept).values
+        assert row["mean"] == pytest.approx(difference.mean())
+        expected.append(float(stats.ttest_1samp(difference, 0.0).pvalue))
+    assert [row["p"] for row in rows] == pytest.approx(expected)
+    assert [row["adjusted_p"] for row in rows] == pytest.approx(holm(expected))
+
+
+def test_without_kept_the_best_is_compared_with_unless_one_is_named():
+    frame = RUN.evaluations[RUN.evaluations["method"] != "kept"]
+    assert score(frame).against == "ewc", "from scratch is no continual learner"
+    assert score(frame, SCRATCH).against == SCRATCH
+    with pytest.raises(SoulsGraphError, match="unknown method: expected one of newest, ewc, scratch; found 'ew'"):
+        score(frame, "ew")
+
+
+def test_without_a_method_from_scratch_forward_transfer_is_not_defined_and_the_rest_is():
+    found = score(RUN.evaluations[RUN.evaluations["method"] != SCRATCH])
+    assert not found.scores["forward_transfer", "kept"].values.seeds
+    assert found.scores["forgetting", "kept"].values.seeds == 4
+    assert "it needs a method named scratch" in found.notes[0]
+    one = RUN.evaluations[(RUN.evaluations["method"] != SCRATCH) | (RUN.evaluations["seed"] < 3)]
+    assert score(one).scores["forward_transfer", "kept"].values.seeds == 3
+    assert any("seeds 3: scratch lacks them" in note for note in score(one).notes)
+
+
+def test_from_scratch_may_have_curves_alone_and_a_bound_its_last_row():
+    frame = RUN.evaluations
+    curves = (frame["decisions"] > 0) | (frame["task"] == frame["after"] + 1)
+    bound = (frame["method"] == "ewc") & (frame["after"] == 5)
+    found = score(frame[frame["method"].isin(["kept", "newest"]) | (frame["method"].eq(SCRATCH) & curves) | bound])
+    assert found.methods == ("kept", "newest", "ewc")
+    assert found.scores["forward_transfer", "kept"].values.seeds == 4
+    for name in ("forgetting", "own_performance", "backward_transfer"):
+        assert not found.scores[name, "ewc"].values.seeds, "of its last row no task's own end is known"
+    assert any(note.startswith("ewc: not defined: forgetting") for note in found.notes)
+
+
+def test_one_seed_has_no_interval_and_no_p_value():
+    found = score(RUN.evaluations[RUN.evaluations["seed"] == 0])
+    plain = found.to_dict()
+    assert {row["mean_low"] for row in plain["scores"]} == {None}
+    assert {row["adjusted_p"] for row in plain["differences"]} == {None}
+    assert "(" not in found.table([METRICS["forgetting"]])[1][0][2]
+
+
+def test_one_task_forgets_nothing_and_has_no_transfer_to_another():
+    frame = RUN.evaluations
+    found = score(frame[(frame["task"] == 1) & (frame["after"] <= 1)])
+    assert _values(found, "forgetting", "newest").mean == 0.0
+    assert not _values(found, "backward_transfer", "newest").seeds
+    assert not _values(found, "plasticity_slope", "newest").seeds
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+@settings(max_examples=8)
+@given(st.randoms())
+def test_the_order_of_rows_and_the_names_of_seeds_change_no_score(random):
+    frame = RUN.evaluations
+    order = list(range(len(frame)))
+    random.shuffle(order)
+    names = list(range(10, 14))
+    random.shuffle(names)
+    shuffled = frame.assign(seed=frame["seed"].map(dict(enumerate(names)))).iloc[order]
+    before = {(row["metric"], row["method"]): row["mean"] for row in score(frame, "kept").summary()}
+    after = {(row["metric"], row["method"]): row["mean"] for row in score(shuffled, "kept").summary()}
+    assert after == pytest.approx(before)
+
+
+def test_fights_are_not_pooled_over_seeds():
+    frame = RUN.evaluations.copy()
+    first = frame["seed"] == 0
+    # A seed that played ten times as many fights at the same rates counts as before.
+    frame.loc[first, ["wins", "episodes"]] *= 10
+    before, after = (score(rows).scores["average_performance", "ewc"].values for rows in (RUN.evaluations, frame))
+    assert after.by_seed == pytest.approx(before.by_seed)
+    assert after.mean_interval == pytest.approx(before.mean_interval)
+
+
+def test_scores_are_plain_values_and_written(scores, tmp_path):
+    plain = scores.to_dict()
+    json.dumps(plain, allow_nan=False)
+    assert plain["tasks"] == [f"boss {task}" for task in range(1, 6)]
+    assert plain["metrics"].keys() == METRICS.keys()
+    scores.save(tmp_path)
+    assert json.loads((tmp_path / "scores.json").read_text())["scores"] == plain["scores"]
+    assert read_rows(tmp_path / "scores.parquet") == plain["scores"]
+    by_task = pd.DataFrame(read_rows(tmp_path / "scores-tasks.parquet"))
+    own = by_task[(by_task["metric"] == "forgetting") & (by_task["method"] == "ewc")]
+    means = own.groupby("seed")["value"].mean().to_dict()
+    assert means == pytest.approx(_values(scores, "forgetting", "ewc").by_seed)
+    assert set(by_task[by_task["metric"] == "zero_shot_transfer"]["task"]) == {2, 3, 4, 5}
+    assert {path.name for path in tmp_path.iterdir()} >= {"scores-differences.parquet", "scores-seeds.parquet"}
+
+
+def test_the_terminal_shows_every_method_and_the_difference(scores):
+    console = Console(width=200, record=True, file=StringIO())
+    for part in scores.to_rich():
+        console.print(part)
+    text = console.export_text()
+    assert "4 methods, 5 tasks, 4 seeds" in text
+    assert "Difference from kept" in text
+    for method in scores.methods:
+        assert text.count(method) >= 2
