@@ -14,8 +14,8 @@ from soulsgraph.cli.output import DEFAULT_OUTPUT, Flag, OutputOptions, one_actio
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.cli.studies import study_values
 from soulsgraph.continual.methods import METHODS
-from soulsgraph.continual.study import ContinualFolder, ContinualStudy
 from soulsgraph.continual.methods.method import MethodOptions
+from soulsgraph.continual.study import ContinualFolder, ContinualStudy
 from soulsgraph.results.tables import cells_table
 from soulsgraph.runs.plan import lasting_name
 from soulsgraph.runs.run_folder import check_given
@@ -114,10 +114,9 @@ def bosses(
     known, rows = sequence_names(), []
     for name in names:
         scenarios = load_sequence(name).scenarios if name in known else (name,)
-        rows += [check_boss(scenario).to_dict() for scenario in dict.fromkeys(scenarios)]
-    output.show(
-        rows, cells_table("Bosses by the filter", [{key: str(value) for key, value in row.items()} for row in rows])
-    )
+        rows += [{"scenario": scenario, **vars(check_boss(scenario))} for scenario in dict.fromkeys(scenarios)]
+    cells = [{key: str(value) for key, value in row.items()} for row in rows]
+    output.show(rows, cells_table("Bosses by the filter", cells))
 
 
 def score(

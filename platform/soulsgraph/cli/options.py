@@ -30,6 +30,7 @@ from soulsgraph_envs.games.opening import check_games
 from soulsgraph_envs.skills import load_skill_options
 
 if TYPE_CHECKING:
+    from soulsgraph.continual.study import ContinualFolder
     from soulsgraph.paper.study import ReproductionFolder
     from soulsgraph.runs.train import Workplace
     from soulsgraph.runs.workers import WorkerProcess
@@ -329,7 +330,7 @@ def _gateways(fleet: Fleet | None, session: Session, without_ray: bool) -> Abstr
 
 @contextmanager
 def ray_session(
-    folder: RunFolder | ReproductionFolder,
+    folder: RunFolder | ReproductionFolder | ContinualFolder,
     options: SessionOptions,
     needed: bool = True,
     sole: AbstractContextManager[None] = nullcontext(),  # noqa: B008 - it has no state

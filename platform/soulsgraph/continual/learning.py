@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +23,11 @@ from soulsgraph_envs.skills import Mirror, Skill, make_skill, training_scenario
 from soulsgraph_envs.skills.skill import BoundObservation, ObservationMap
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import HEAD, FrozenNetwork, Weights
-from soulsgraph_policies.learning.algorithm import SkillDQN
-from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.learning.replay import ReplayBuffer
 from soulsgraph_policies.learning.sampler import Transitions
+
+if TYPE_CHECKING:
+    from soulsgraph_policies.learning.algorithm import SkillDQN
 
 #: (value + this) / this is exactly 1 in float32 for every value from 0 to 1.
 _ONE = np.float32(2.0**24)
@@ -239,6 +239,10 @@ class SkillTrainer:
     def _build(
         self, world: TaskWorld, skills: tuple[Skill, ...], scenario: Scenario, numbers: DQNHyperparameters, seed: int
     ) -> SkillDQN:
+        # Imported here, as below: they load torch and Ray, which a study need not have to be planned or scored.
+        from soulsgraph_policies.learning.algorithm import SkillDQN
+        from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
+
         plan, skill = world.plan, skills[-1]
         config = SkillDQN.get_default_config().debugging(log_level="ERROR")
         clips = {one.name: world.clip(one.name) for one in skills[:-1]}
@@ -264,6 +268,8 @@ class SkillTrainer:
                 due = [step for step in due if step > algorithm.decisions]
             if self.supervisor.stop_requested():
                 raise Interruption(f"stopped in {name}")
+        from soulsgraph_policies.learning.replay import ReplayBuffer
+
         weights, learned = algorithm.weights(skill) | algorithm.head_weights(skill), algorithm.training[skill]
         version = SkillVersion(weights, learned.normalizer.get_state())
         replay = learned.replay

@@ -44,7 +44,7 @@ class Selection:
 
 
 def select(before: TaskWorld, world: TaskWorld, versions: Versions, most: int = MOST_DECISIONS) -> Selection:
-    """Select skills by at most `most` decisions in the new world, the versions having been trained in the one before."""
+    """Select skills by at most `most` decisions in the new world, for versions that were trained in the one before."""
     order = world.plan.skill_graph.order
     parts = [PARTS.get(skill, 1.0 / len(order)) for skill in order]
     looks = {

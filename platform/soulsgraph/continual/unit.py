@@ -159,8 +159,8 @@ class UnitRun:
             if self.supervisor.stop_requested() and self.done < len(self.worlds):
                 raise Interruption(f"stopped after task {self.done} of {len(self.worlds)}")
         for name, rows in self.rows.items():
-            of = {"method": self.unit.method, "seed": self.unit.seed}
-            write_rows(self._path / f"{name}.parquet", [{**of, **row} for row in rows])
+            of: dict[str, Any] = {"method": self.unit.method, "seed": self.unit.seed}
+            write_rows(self._path / f"{name}.parquet", [of | row for row in rows])
 
     @property
     def _path(self) -> Path:

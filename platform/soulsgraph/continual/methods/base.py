@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from soulsgraph.continual.learning import EndedStage, SkillVersion, TaskWorld, Versions
 from soulsgraph.continual.methods.method import MethodOptions, versions_from, versions_state
 from soulsgraph.continual.methods.replay import Replay
-from soulsgraph_policies.learning.algorithm import SkillDQN
+
+if TYPE_CHECKING:
+    from soulsgraph_policies.learning.algorithm import SkillDQN
 
 
 class BaseAndSpecialists(Replay):

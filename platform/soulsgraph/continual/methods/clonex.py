@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,9 +11,11 @@ from soulsgraph.continual.learning import EndedStage
 from soulsgraph.continual.methods.replay import Replay, replay_of
 from soulsgraph_envs.combat.rollout import Integers
 from soulsgraph_policies.agents.inference import Weights
-from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.importance import layer_outputs
 from soulsgraph_policies.learning.sampler import Transitions
+
+if TYPE_CHECKING:
+    from soulsgraph_policies.learning.algorithm import SkillDQN
 
 
 class ClonEx(Replay):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from soulsgraph.continual.learning import EndedStage, SkillVersion, TaskWorld, Versions
 from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.methods.replay import Replay
-from soulsgraph_policies.learning.algorithm import SkillDQN
-from soulsgraph_policies.learning.distillation import distil
 from soulsgraph_policies.learning.sampler import Transitions
+
+if TYPE_CHECKING:
+    from soulsgraph_policies.learning.algorithm import SkillDQN
 
 
 class ResetAndDistil(Replay):
@@ -50,6 +51,9 @@ class ResetAndDistil(Replay):
 
     def take(self, skill: str, version: SkillVersion) -> None:
         """Distil what was learned, and what played before, into one network."""
+        # Imported here: it loads torch.
+        from soulsgraph_policies.learning.distillation import distil
+
         *old, new = self.reserve[skill]
         if skill in self.newest and old:
             assert self._world is not None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from soulsgraph.continual.learning import EndedStage, SkillVersion
 from soulsgraph.continual.methods.method import Method, MethodOptions
 from soulsgraph_policies.agents.inference import Weights
-from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.constraint import Constraint
 from soulsgraph_policies.learning.importance import fisher_importance
+
+if TYPE_CHECKING:
+    from soulsgraph_policies.learning.algorithm import SkillDQN
 
 
 class Importances(Method):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from soulsgraph.continual.learning import EndedStage
 from soulsgraph.continual.methods.replay import Replay, replay_of
-from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.sampler import Transitions
+
+if TYPE_CHECKING:
+    from soulsgraph_policies.learning.algorithm import SkillDQN
 
 
 class Joint(Replay):

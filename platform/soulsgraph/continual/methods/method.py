@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 
 from soulsgraph.continual.learning import EndedStage, SkillVersion, StageHooks, TaskWorld, Versions
 from soulsgraph_envs.core.config import Between
 from soulsgraph_policies.agents.inference import Weights
-from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.sampler import Transitions
+
+if TYPE_CHECKING:
+    from soulsgraph_policies.learning.algorithm import SkillDQN
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from soulsgraph.continual.learning import SkillVersion, Versions
+from soulsgraph.continual.learning import SkillVersion, TaskWorld, Versions
 from soulsgraph.continual.methods.method import Method, MethodOptions
 from soulsgraph_policies.agents.inference import Weights
-from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.constraint import Constraint
-from soulsgraph_policies.learning.pruning import prune
+from soulsgraph_policies.learning.pruning import all_free, free_weights, still_free, task_weights
+
+if TYPE_CHECKING:
+    from soulsgraph_policies.learning.algorithm import SkillDQN
 
 
 class PackNet(Method):
@@ -30,8 +32,8 @@ class PackNet(Method):
 
     def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
         super().__init__(options, tasks, seed)
-        #: Of every parameter of a skill the number of the stage that keeps it, 0 where it is free.
-        self.owners: dict[str, Weights] = {}
+        #: Of each skill the masks of what its stages kept, in their order.
+        self.kept: dict[str, list[Weights]] = {}
         #: Of every task so far, how many stages of each skill had ended.
         self.stages: list[dict[str, int]] = []
         self._pruned = False
@@ -40,9 +42,8 @@ class PackNet(Method):
         """Let only free parameters learn."""
         super().begin_stage(algorithm, skill)
         self._pruned = False
-        if skill in self.owners:
-            free = {name: (owner == 0).astype(np.float32) for name, owner in self.owners[skill].items()}
-            algorithm.constrain(skill, Constraint(None, None, 0.0, free))
+        if skill in self.kept:
+            algorithm.constrain(skill, Constraint(mask=self._free(skill, self.newest[skill].weights)))
 
     def during_stage(self, algorithm: SkillDQN, skill: str) -> None:
         """Prune once, and let only what is kept of it learn on."""
@@ -50,25 +51,22 @@ class PackNet(Method):
         if self._pruned or learned.decisions < self.options.pruned_after * learned.hyperparameters.budget:
             return
         self._pruned = True
-        number = self._stages(skill) + 1
-        share = 1.0 / max(self.tasks - self.position, 1)
-        newest = algorithm.learner.learning[skill].newest_weights()
-        owners = self.owners.get(skill)
-        free = None if owners is None else {name: owner == 0 for name, owner in owners.items()}
-        weights, kept = prune(newest, free, share)
-        previous = owners or {name: np.zeros(mask.shape, np.int32) for name, mask in kept.items()}
-        self.owners[skill] = {name: np.where(mask, number, previous[name]) for name, mask in kept.items()}
-        algorithm.load_weights({skill: {**newest, **weights}})
-        mask = {name: mask.astype(np.float32) for name, mask in kept.items()}
-        algorithm.constrain(skill, Constraint(None, None, 0.0, mask))
+        newest = {name: values.copy() for name, values in algorithm.learner.learning[skill].newest_weights().items()}
+        # As much for every task that is left.
+        kept, weights = free_weights(newest, self._free(skill, newest), 1.0 / max(self.tasks - self.position, 1))
+        self.kept.setdefault(skill, []).append(kept)
+        algorithm.load_weights({skill: weights})
+        algorithm.constrain(skill, Constraint(mask=kept))
 
-    def after_task(self, world: Any) -> None:
+    def _free(self, skill: str, weights: Weights) -> Weights:
+        free = all_free(weights)
+        for kept in self.kept.get(skill, []):
+            free = still_free(free, kept)
+        return free
+
+    def after_task(self, world: TaskWorld) -> None:
         """Note which stages the task plays by."""
-        self.stages.append({skill: self._stages(skill) for skill in self.newest})
-
-    def _stages(self, skill: str) -> int:
-        owners = self.owners.get(skill)
-        return max((int(owner.max()) for owner in owners.values()), default=0) if owners else 0
+        self.stages.append({skill: len(self.kept.get(skill, [])) for skill in self.newest})
 
     def playing(self, position: int) -> Versions:
         """Return the task's versions: what later stages keep plays as 0."""
@@ -81,20 +79,25 @@ class PackNet(Method):
         return [self.playing(position) for position in range(len(self.stages))] or [self.newest]
 
     def _masked(self, skill: str, stages: int) -> SkillVersion:
-        version, owners = self.newest[skill], self.owners.get(skill)
-        if owners is None:
+        version = self.newest[skill]
+        if not stages:
             return version
-        weights = dict(version.weights)
-        for name, owner in owners.items():
-            weights[name] = np.where((owner > 0) & (owner <= max(stages, 1)), weights[name], np.float32(0.0))
+        weights = {**version.weights, **task_weights(version.playing, self.kept[skill][:stages])}
         return SkillVersion(weights, version.normalizer)
 
     def state(self) -> dict[str, Any]:
-        """Return everything that later tasks depend on."""
-        return super().state() | {"owners": self.owners, "stages": self.stages}
+        """Return everything that later tasks depend on; a mask takes a byte for each parameter."""
+        kept = {
+            skill: [{name: mask.astype(np.uint8) for name, mask in masks.items()} for masks in stages]
+            for skill, stages in self.kept.items()
+        }
+        return super().state() | {"kept": kept, "stages": self.stages}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state`."""
         super().restore(state)
-        self.owners = {skill: {n: np.array(v) for n, v in owners.items()} for skill, owners in state["owners"].items()}
+        self.kept = {
+            skill: [{name: np.asarray(mask, np.float32) for name, mask in masks.items()} for masks in stages]
+            for skill, stages in state["kept"].items()
+        }
         self.stages = [dict(one) for one in state["stages"]]

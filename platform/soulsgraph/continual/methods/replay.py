@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from soulsgraph.continual.learning import EndedStage
 from soulsgraph.continual.methods.method import Method, MethodOptions
-from soulsgraph_policies.learning.algorithm import SkillDQN
-from soulsgraph_policies.learning.replay import ReplayBuffer
 from soulsgraph_policies.learning.sampler import Transitions
+
+if TYPE_CHECKING:
+    from soulsgraph_policies.learning.algorithm import SkillDQN
+    from soulsgraph_policies.learning.replay import ReplayBuffer
 
 
 def replay_of(algorithm: SkillDQN, skill: str) -> ReplayBuffer:
     """Return the replay of a skill that learns; a study's presets have one."""
+    # Imported here: it loads torch.
+    from soulsgraph_policies.learning.replay import ReplayBuffer
+
     replay = algorithm.training[skill].replay
     assert isinstance(replay, ReplayBuffer)
     return replay
