@@ -1,7 +1,7 @@
 """Record a few seconds of a fight in each registered environment: python site/picture_environments.py FOLDER.
 
-The dodge skill and the end-to-end agent are played by agents of the zoo, SoulsGym's and EldenGym's environments by
-simple rules.
+The dodge skill and the end-to-end agent are played by agents of the zoo, a sequence of bosses by scripted play that
+sees ahead, SoulsGym's and EldenGym's environments by simple rules.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import soulsgraph_envs  # noqa: F401 - registers the environments
 from soulsgraph.runs.evaluate import Setting, make_agent
 from soulsgraph.watch.watching import write_gif
 from soulsgraph.zoo import open_agent
+from soulsgraph_envs.combat.scripted import OracleEndToEnd
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.render.pictures import scaled
@@ -29,7 +30,7 @@ from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
 
 _SIZE = (180, 320)
 #: Seconds of a film, and between its pictures.
-_FILM_S, _BOTH_PHASES_S, _PICTURE_S = 6.0, 10.0, 0.25
+_FILM_S, _BOTH_PHASES_S, _SEQUENCE_S, _PICTURE_S = 6.0, 10.0, 9.0, 0.25
 #: A blow comes soon; there is time to strike; the boss is within reach; a film begins once he is as near as this.
 _SOON_S, _TIME_S, _REACH_M, _NEAR_M = 0.25, 0.8, 2.4, 4.0
 _TICK_S = 0.1
@@ -56,6 +57,22 @@ def of_skill(id: str, agent: str, skill: str) -> Iterator[Picture]:
     while True:
         pictures.clear()
         env.step(int(mind.q_values(0, np.ascontiguousarray(combat.rows))[0].argmax()))
+        yield from pictures
+
+
+def of_sequence(sequence: str, decisions: int) -> Iterator[Picture]:
+    """Yield every control tick of a sequence that changes the boss after some decisions; looking ahead wins."""
+    env: Any = gymnasium.make("soulsgraph/Continual-v0", sequence=sequence, steps_per_task=decisions).unwrapped
+    pictures, over, seed = list[Picture](), True, 0
+    while True:
+        if over:
+            env.reset(seed=seed)
+            combat = env.rollout.combat
+            script, seed = OracleEndToEnd(combat.scenario), seed + 1
+            env.rollout.after_tick = lambda game=combat.game: pictures.append(game.render(0, _SIZE))
+        pictures.clear()
+        _, _, terminated, truncated, _ = env.step(script.choose(combat)[0])
+        over = terminated or truncated
         yield from pictures
 
 
@@ -111,6 +128,7 @@ def of_eldengym(seed: int) -> Iterator[Picture]:
 FILMS: dict[str, tuple[Callable[[], Iterator[Picture]], float, float]] = {
     "skill": (lambda: of_skill("soulsgraph/Skill-v0", "iudex-phase1-best-0", "dodge"), _TICK_S, _FILM_S),
     "endtoend": (lambda: of_skill("soulsgraph/EndToEnd-v0", "iudex-phase1-end-to-end-0", END_TO_END), _TICK_S, _FILM_S),
+    "continual": (lambda: of_sequence("S20", 20), _TICK_S, _SEQUENCE_S),
     "soulsgymiudex": (lambda: of_soulsgym("Iudex", 0), _TICK_S, _FILM_S),
     "soulsgymiudeximg": (lambda: of_soulsgym("IudexImg", 1, observed=True), _TICK_S, _FILM_S),
     # He changes his phase below 55 % of his HP.

@@ -27,7 +27,7 @@ from soulsgraph_envs.combat.scripted import (
     references,
 )
 from soulsgraph_envs.continual.generator import generated_name, shift_of
-from soulsgraph_envs.core.config import Between
+from soulsgraph_envs.core.config import Between, is_generated
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import Scenario, load_player, load_scenario
 from soulsgraph_envs.core.seeds import Seeds, episode_seeds
@@ -59,13 +59,23 @@ class FilterResult:
     reason: str = ""
 
 
-@lru_cache(maxsize=1024)
 def check_boss(name: str) -> FilterResult:
-    """Play the filter of a scenario: the same result whenever and wherever it is played.
+    """Play the filter of a scenario, by its name or file: the same result whenever and wherever it is played.
 
     Raises:
         UnknownNameError: if no scenario has that name.
+        DataError: for a file that cannot be read, or holds something else.
     """
+    return _generated_result(name) if is_generated(name) else _played(name)
+
+
+@lru_cache(maxsize=1024)
+def _generated_result(name: str) -> FilterResult:
+    """Return the result of a generated scenario, which no file can change while this process runs."""
+    return _played(name)
+
+
+def _played(name: str) -> FilterResult:
     scenario = load_scenario(name)
     skills = tuple(make_skill(skill) for skill in SKILL_NAMES)
     trained = skills[-1]

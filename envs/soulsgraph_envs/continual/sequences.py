@@ -23,7 +23,7 @@ from soulsgraph_envs.continual.boss_filter import (
 )
 from soulsgraph_envs.core.config import Between, Where, digest_of, find, is_generated, load_data, shipped_names
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.files import slug, write_text
+from soulsgraph_envs.core.files import write_text
 from soulsgraph_envs.core.scenario import fight_tables, load_scenario
 
 #: Decisions of all learning skills together for a task of a sequence, and for its first.
@@ -249,7 +249,7 @@ def _check_digest(task: ContinualTask, where: Where) -> None:
     if task.digest and found != task.digest:
         what = "generates" if is_generated(task.scenario) else "says"
         raise SoulsGraphError(
-            f"{where.file}: {where.key}: expected {slug(task.scenario)} to be the fight with the digest "
+            f"{where.file}: {where.key}: expected {task.scenario} to be the fight with the digest "
             f"{task.digest[:8]}, found that this version {what} another ({found[:8]}); use the version of soulsgraph "
             "that the sequence was made with, or leave out the digest and the win rates to have the fight checked anew."
         )

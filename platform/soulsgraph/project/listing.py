@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from soulsgraph.results.tables import markdown_table
 from soulsgraph_clusters.fleet.protocol.settings import FleetSettings
+from soulsgraph_envs.continual.families import BossFamily
+from soulsgraph_envs.continual.sequences import ContinualSequence
 from soulsgraph_envs.core.config import ANY_NUMBER, expectation, shipped_names, split_hint, to_table
 from soulsgraph_envs.core.scenario import BossData, PlayerData, Scenario, load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Control
@@ -113,6 +115,8 @@ KINDS: Mapping[str, Any] = {
     "scenario": Scenario,
     "boss": BossData,
     "player": PlayerData,
+    "family of generated bosses": BossFamily,
+    "sequence of fights": ContinualSequence,
     "options of skills": SkillOptions,
     "skill (skills.toml)": Task,
     "games": GameSettings,

@@ -19,7 +19,7 @@ import numpy as np
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, digests
 from soulsgraph_envs.combat.loop import Combat, Horizon
-from soulsgraph_envs.core.config import Where, parse, read_table, shipped_names, to_json, to_table
+from soulsgraph_envs.core.config import Where, is_generated, parse, read_table, shipped_names, to_json, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
@@ -63,7 +63,8 @@ class StageTask:
     module's networks see is bounded by its own of `clips`, or by `observation_clip`.
 
     Raises:
-        UnknownNameError: for a scenario or start that is not shipped, and for a skill that is not known here.
+        UnknownNameError: for a scenario that is neither shipped nor generated, a start that it does not have, and a
+            skill that is not known here.
         FleetError: if a project is not loaded here, or has other code.
         SoulsGraphError: if a skill's project is not named, a module that learns or is random plays no skill, one is
             both, or no skill takes part.
@@ -80,7 +81,9 @@ class StageTask:
     clips: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.scenario not in shipped_names("scenario"):
+        if is_generated(self.scenario):
+            load_scenario(self.scenario)
+        elif self.scenario not in shipped_names("scenario"):
             raise UnknownNameError("scenario of a fleet", self.scenario, shipped_names("scenario"))
         self._check_skills()
         sampled = {*self.learns, *self.random}

@@ -1,0 +1,163 @@
+"""Sequences are data: shipped ones hold what they record, and files of one's own are checked as they are read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from soulsgraph_envs.continual import sequences as module
+from soulsgraph_envs.continual.boss_filter import FilterResult, check_boss
+from soulsgraph_envs.continual.generator import REPORTING_SEED, label_of
+from soulsgraph_envs.continual.sequences import (
+    HELD_OUT_BOSSES,
+    RECIPES,
+    SequenceRecipe,
+    checked_tasks,
+    fight_digest,
+    held_out,
+    load_sequence,
+    make_sequence,
+    sequence_names,
+    write_sequence,
+)
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
+
+#: What nothing here changes is read once.
+SHIPPED = {name: load_sequence(name) for name in RECIPES}
+
+
+def seeds(names: tuple[str, ...]) -> list[int]:
+    return [int(name.rpartition("/")[2]) for name in names]
+
+
+def test_every_recipe_is_shipped_as_it_says() -> None:
+    assert {*sequence_names()} == {*RECIPES}
+    for name, recipe in RECIPES.items():
+        sequence = SHIPPED[name]
+        assert (sequence.name, sequence.family) == (name, recipe.family)
+        assert len(sequence.tasks) == recipe.tasks * recipe.rounds
+        assert len({*sequence.scenarios}) == recipe.tasks
+        assert (sequence.budget_at(0), sequence.budget_at(1)) == (230_000, 80_000)
+        own = seeds(sequence.scenarios)
+        assert all((seed < REPORTING_SEED) == name.endswith("-choose") for seed in own)
+        assert own[: recipe.tasks] == sorted(own[: recipe.tasks])
+
+
+def test_every_recorded_fight_passed_the_filter() -> None:
+    for sequence in SHIPPED.values():
+        for task in sequence.tasks:
+            assert task.result is not None
+            assert task.result.passed
+
+
+def test_what_is_recorded_is_what_the_filter_says_today() -> None:
+    for name, position in (("S20", 0), ("S8", 1)):
+        task = SHIPPED[name].tasks[position]
+        assert task.result == check_boss(task.scenario)
+
+
+def test_a_sequence_returns_to_its_bosses_in_their_order() -> None:
+    names = SHIPPED["R20"].scenarios
+    assert names[:10] == names[10:] == SHIPPED["S20"].scenarios[:10]
+
+
+def test_labelled_sequences_begin_with_the_fight_itself_and_have_a_shift_that_changes_nothing() -> None:
+    for name in ("S8", "S8-choose"):
+        kinds = [label_of(scenario).kind for scenario in SHIPPED[name].scenarios]
+        assert kinds == ["none", "lock-view", "run-speed", "moves", "none", "blow", "camera-speed", "reach"]
+
+
+def test_held_out_bosses_are_in_no_sequence_and_more_than_are_recorded_are_found() -> None:
+    known = {scenario for sequence in SHIPPED.values() for scenario in sequence.scenarios}
+    for family in ("timing", "conflict", "own", "labelled"):
+        recorded = held_out(family, HELD_OUT_BOSSES)
+        assert len({task.scenario for task in recorded} - known) == HELD_OUT_BOSSES
+        assert all(task.result and task.result.passed for task in recorded)
+    more = held_out("timing", HELD_OUT_BOSSES + 1)
+    assert more[:-1] == held_out("timing", HELD_OUT_BOSSES)
+    assert more[-1].scenario not in {task.scenario for task in more[:-1]}
+    with pytest.raises(UnknownNameError, match="family with held-out bosses"):
+        held_out("timings", 1)
+    with pytest.raises(SoulsGraphError, match="expected 1 or more, found 0"):
+        held_out("timing", 0)
+
+
+def test_a_sequence_that_is_made_is_read_back_as_it_was(tmp_path: Path) -> None:
+    made = make_sequence("mine", SequenceRecipe("timing", 1, 10_002, rounds=2))
+    assert made.tasks == SHIPPED["S20"].tasks[:1] * 2
+    write_sequence(made, tmp_path / "mine.toml")
+    assert load_sequence(tmp_path / "mine.toml") == made
+
+
+def test_shipped_files_are_written_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RECIPES", {})
+    monkeypatch.setattr(module, "HELD_OUT_BOSSES", 1)
+    (file,) = module.write_shipped(tmp_path, ["conflict"])
+    assert load_sequence(file).tasks == held_out("conflict", 1)
+
+
+def own(folder: Path, *tasks: str, more: str = "") -> Path:
+    path = folder / "mine.toml"
+    path.write_text('name = "mine"\n' + more + "".join(f"[[tasks]]\n{task}\n" for task in tasks))
+    return path
+
+
+def test_a_file_of_ones_own_may_say_no_more_than_scenarios(tmp_path: Path) -> None:
+    (tmp_path / "fight.toml").write_text('based_on = "vordt"\nname = "fight"\n')
+    path = own(tmp_path, 'scenario = "iudex-phase1"', 'scenario = "fight.toml"', more="budget = 5\n")
+    sequence = load_sequence(path)
+    assert sequence.scenarios == ("iudex-phase1", str(tmp_path / "fight.toml"))
+    assert (sequence.first_budget, sequence.budget) == (230_000, 5)
+    checked = checked_tasks(sequence)
+    assert [task.digest for task in checked.tasks] == [fight_digest(name) for name in sequence.scenarios]
+    assert all(task.result and task.result.passed for task in checked.tasks)
+
+
+def test_a_boss_that_fails_the_filter_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SoulsGraphError, match=r"generated/timing/10001: expected a fight that passes the filter"):
+        checked_tasks(load_sequence(own(tmp_path, 'scenario = "generated/timing/10001"')))
+    # What is recorded counts as much as what is played.
+    recorded = own(tmp_path, 'scenario = "iudex-phase1"\noracle = 0.5\nrandom = 0.0')
+    monkeypatch.setattr(module, "check_boss", lambda _: FilterResult(1.0, 0.0, 0.0, True))
+    with pytest.raises(SoulsGraphError, match=r"iudex-phase1: .*an oracle that wins 50%, less than 90%"):
+        checked_tasks(load_sequence(recorded))
+
+
+@pytest.mark.parametrize(
+    ("task", "reason"),
+    [
+        ('scenario = "iudex-phase9"', r"unknown scenario.*found 'iudex-phase9'"),
+        ('scenario = "generated/timing/x"', r"expected a seed from 0"),
+        ('scenario = "iudex-phase1"\noracle = 2.0', r"mine\.toml: tasks\[0\]\.oracle: expected a number from 0 to 1"),
+        ('scenario = "iudex-phase1"\nwins = 2.0', r"tasks\[0\]\.wins: .*unknown key"),
+        ("budget = 3", r"tasks\[0\]\.budget: .*unknown key"),
+        ('digest = ""', r"tasks\[0\]\.scenario: .*no such key"),
+    ],
+)
+def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, task: str, reason: str) -> None:
+    with pytest.raises(SoulsGraphError, match=reason) as caught:
+        load_sequence(own(tmp_path, task))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_sequence_without_tasks_or_of_no_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"tasks: expected .*no such key"):
+        load_sequence(own(tmp_path))
+    with pytest.raises(UnknownNameError, match=r"unknown sequence: .*found 'S9'"):
+        load_sequence("S9")
+
+
+def test_a_generator_that_changed_is_refused_by_the_name_of_what_it_made(tmp_path: Path) -> None:
+    task = SHIPPED["S20"].tasks[0]
+    path = own(tmp_path, f'scenario = "{task.scenario}"\ndigest = "{"0" * 64}"')
+    remedy = "leave out the digest and the win rates to have the fight checked anew"
+    with pytest.raises(SoulsGraphError, match=rf"mine\.toml: tasks\[0\]: .*{task.scenario}.* {remedy}"):
+        load_sequence(path)
+
+
+def test_digests_are_those_of_what_fights_say_and_not_of_their_places() -> None:
+    digests = {fight_digest(scenario) for scenario in SHIPPED["S20"].scenarios}
+    assert len(digests) == 20
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests)
