@@ -70,7 +70,7 @@ def clone(
     compute_on_one_thread()
     check_cloning(skill.name, len(shown), hyperparameters)
     size, actions = skill.observation.size, len(skill.actions)
-    module = _module(size, actions, hyperparameters, seed)
+    module = make_module(size, actions, hyperparameters, seed)
     normalizer = RunningNormalizer(size, skill.observation.indicators)
     normalizer.update(shown.observations)
     module.set_normalizer(normalizer.mean, normalizer.deviation)
@@ -95,7 +95,7 @@ def clone(
 
 def share_alike(skill: Skill, weights: Weights, shown: Transitions, hyperparameters: DQNHyperparameters) -> float:
     """Return the share of decisions, from 0 to 1, that a network with some weights, head included, makes alike."""
-    module = _module(skill.observation.size, len(skill.actions), hyperparameters, 0)
+    module = make_module(skill.observation.size, len(skill.actions), hyperparameters, 0)
     module.load_weights(weights)
     return _share_alike(module, shown)
 
@@ -106,7 +106,8 @@ def _share_alike(module: QNetworkModule, shown: Transitions) -> float:
     return float((values.argmax(dim=1).numpy() == shown.actions).mean())
 
 
-def _module(size: int, actions: int, numbers: DQNHyperparameters, seed: int) -> QNetworkModule:
+def make_module(size: int, actions: int, numbers: DQNHyperparameters, seed: int) -> QNetworkModule:
+    """Make a module of a skill that observes `size` values, with first weights of a seed, its target and its head."""
     model = {"hidden_sizes": numbers.hidden_sizes, "seed": seed, "head": (numbers.quantiles, numbers.dueling)}
     module = QNetworkModule(
         observation_space=gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32),

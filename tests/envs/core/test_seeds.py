@@ -70,6 +70,7 @@ _WHOLE = {
     "module.py QNetworkModule.setup": "a network's first weights, which a stage begins with",
     "stage_config.py SkillDQNConfig._network_config": "the same",
     "cloning.py clone": "a cloning begins as a whole",
+    "distillation.py distil": "the same",
     "plan.py Plan.stage": "a stage's seed",
     "env_runners.py SkillGraphEnvRunner.make_env": "a runner's seed; the sampler has the number",
     "rllib.py SkillGraphEnv.__init__": "an environment's, from the caller's seed",

@@ -1,0 +1,134 @@
+"""Distil several networks of a skill into one of fixed size (policy distillation, Rusu et al. 2016).
+
+A fresh network is fitted to what each teacher values on observations of its own, by the sum of two losses. The KL
+divergence of softmax(Q / temperature) lets it choose as the teacher does; the squared error of the Q-values keeps their
+height, from which learning can go on. Alone, the first leaves values of any height, and the second chooses less alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as functional
+from torch import Tensor, nn
+
+from soulsgraph_envs.combat.rollout import Doubles, Floats
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.machine import compute_on_one_thread
+from soulsgraph_envs.skills import Skill
+from soulsgraph_policies.agents.inference import FrozenNetwork, RunningNormalizer, Weights
+from soulsgraph_policies.learning.cloning import UPDATES, make_module
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.learning.importance import layer_outputs
+from soulsgraph_policies.learning.learner import Adam
+
+_LEARNING_RATE = 1e-3
+#: In mean standard deviations of a teacher's Q-values within an observation, which differ in size between teachers.
+_TEMPERATURE = 0.3
+#: Smaller spreads are those of values that are all alike.
+_LEAST_SPREAD = 1e-6
+
+#: A network that plays, or the weights of one (`QNetworkModule.weights`), and raw observations (n, size) of its own.
+Lesson = tuple[FrozenNetwork | Weights, Floats]
+
+
+@dataclass(frozen=True)
+class Student:
+    """A network that chooses as its teachers did: its weights, head included, and its normaliser.
+
+    `same` is the share of each teacher's observations in which it chooses the same action, in the teachers' order.
+    """
+
+    weights: Weights
+    normalizer: RunningNormalizer
+    same: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class _Targets:
+    """The teachers' Q-values (n, actions), and by row (n, 1) the temperature and the deviation of all values."""
+
+    values: Tensor
+    temperatures: Tensor
+    deviations: Tensor
+
+    def loss(self, values: Tensor, rows: Tensor) -> Tensor:
+        """Return the loss of Q-values (m, actions) of `rows` (m,)."""
+        targets, temperatures = self.values[rows], self.temperatures[rows]
+        squared = ((values - targets) / self.deviations[rows]).square().mean()
+        own, theirs = ((one / temperatures).log_softmax(dim=1) for one in (values, targets))
+        return squared + functional.kl_div(own, theirs, reduction="batchmean", log_target=True)
+
+
+def distil(
+    skill: Skill,
+    teachers: Sequence[Lesson],
+    hyperparameters: DQNHyperparameters,
+    seed: int,
+    updates: int = UPDATES,
+    on_update: Callable[[], None] | None = None,
+) -> Student:
+    """Fit a fresh network to teachers' Q-values in a number of updates, each reported by `on_update`.
+
+    Every batch has as many observations of each teacher, however many it brings. Weights of a teacher are clipped as
+    the hyperparameters say, which also have the student's layers and head. The student's statistics are those of all
+    observations.
+
+    Raises:
+        SoulsGraphError: for no teacher, a teacher of another number of actions, or observations that do not fit it.
+    """
+    compute_on_one_thread()
+    size, actions = skill.observation.size, len(skill.actions)
+    taught = [_values(teacher, seen, actions, hyperparameters) for teacher, seen in teachers]
+    if not taught:
+        raise SoulsGraphError(f"distillation of {skill.name}: expected at least one teacher, found none; add one.")
+    module = make_module(size, actions, hyperparameters, seed)
+    normalizer = RunningNormalizer(size, skill.observation.indicators)
+    observations = np.concatenate([seen for _, seen in teachers])
+    normalizer.update(observations)
+    module.set_normalizer(normalizer.mean, normalizer.deviation)
+    inputs, targets = module.normalize(torch.as_tensor(observations)), _join(taught)
+    ends = np.cumsum([len(values) for values in taught])
+    share = max(hyperparameters.batch_size // len(taught), 1)
+    optimizer, generator = Adam(module.q_network.parameters(), lr=_LEARNING_RATE), np.random.default_rng(seed)
+    for _ in range(updates):
+        parts = [
+            generator.integers(end - len(values), end, share) for values, end in zip(taught, ends.tolist(), strict=True)
+        ]
+        rows = torch.from_numpy(np.concatenate(parts))
+        optimizer.zero_grad()
+        targets.loss(module.quantiles(inputs[rows]).mean(dim=2), rows).backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(module.q_network.parameters(), hyperparameters.max_grad_norm)
+        optimizer.step()
+        if on_update is not None:
+            on_update()
+    with torch.no_grad():
+        alike = module.quantiles(inputs).mean(dim=2).argmax(dim=1) == targets.values.argmax(dim=1)
+    same = tuple(float(part.mean()) for part in np.split(alike.numpy(), ends[:-1]))
+    weights = {name: values.copy() for name, values in (module.weights() | module.head_weights()).items()}
+    return Student(weights, normalizer, same)
+
+
+def _values(teacher: FrozenNetwork | Weights, seen: Floats, actions: int, numbers: DQNHyperparameters) -> Doubles:
+    if isinstance(teacher, FrozenNetwork):
+        values = layer_outputs(teacher.weights, seen, teacher.clip)[-1]
+    else:
+        values = layer_outputs(teacher, seen, numbers.observation_clip)[-1]
+    if values.shape[1] != actions:
+        raise SoulsGraphError(
+            f"distillation: expected teachers of {actions} actions, found one of {values.shape[1]}; use those of one "
+            "skill."
+        )
+    return values
+
+
+def _join(taught: Sequence[Doubles]) -> _Targets:
+    """Return all teachers' values, each with its own scales."""
+    temperatures = [_TEMPERATURE * max(float(values.std(axis=1).mean()), _LEAST_SPREAD) for values in taught]
+    deviations = [max(float(values.std()), _LEAST_SPREAD) for values in taught]
+    counts = [len(values) for values in taught]
+    columns = (np.repeat(one, counts)[:, None] for one in (temperatures, deviations))
+    return _Targets(*(torch.as_tensor(part, dtype=torch.float32) for part in (np.concatenate(taught), *columns)))

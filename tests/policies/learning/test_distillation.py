@@ -1,0 +1,91 @@
+"""One network that chooses as several teachers do, each on observations of its own."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fakes.learning import q_values
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, Weights
+from soulsgraph_policies.learning.distillation import distil
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
+
+SKILL = make_skill("movement")
+SIZE, ACTIONS = SKILL.observation.size, len(SKILL.actions)
+NUMBERS = DQNHyperparameters(budget=300, buffer_size=100)
+
+
+def teacher(seed: int, height: float) -> Weights:
+    """A linear network whose values lie around a height of its own; the first inputs decide which action is best."""
+    random = np.random.default_rng(seed)
+    slopes = np.zeros((ACTIONS, SIZE), np.float32)
+    slopes[:, :3] = random.normal(size=(ACTIONS, 3))
+    return {
+        MEAN: np.full(SIZE, 0.5),
+        DEVIATION: np.full(SIZE, 2.0),
+        "q_network.0.weight": slopes,
+        "q_network.0.bias": np.full(ACTIONS, height, np.float32),
+    }
+
+
+def seen(count: int, seed: int, task: float) -> np.ndarray:
+    """Observations whose last column differs between the tasks."""
+    observed = np.random.default_rng(seed).normal(0.5, 2.0, (count, SIZE)).astype(np.float32)
+    observed[:, -1] = task
+    return observed
+
+
+TEACHERS = [teacher(1, 8.0), teacher(2, -3.0)]
+
+
+@pytest.mark.parametrize("options", [{}, {"dueling": True, "quantiles": 4}])
+def test_a_student_chooses_as_its_teachers_where_it_was_not_taught(options: dict[str, Any]) -> None:
+    numbers = replace(NUMBERS, **options)
+    # One brings a fifth of the other's observations, and is as good a teacher.
+    lessons = [(TEACHERS[0], seen(4_000, 3, 1.0)), (TEACHERS[1], seen(800, 4, -1.0))]
+    student = distil(SKILL, lessons, numbers, seed=0, updates=1_200)
+    playing = {name: values for name, values in student.weights.items() if not name.startswith("head.")}
+    for place, task in enumerate((1.0, -1.0)):
+        unseen = seen(2_000, 10 + place, task)
+        expected, found = (q_values(one, unseen, 10.0) for one in (TEACHERS[place], playing))
+        assert (found.argmax(axis=1) == expected.argmax(axis=1)).mean() > 0.95
+        assert student.same[place] > 0.95
+        # The values lie where the teacher's do, 11 apart.
+        assert np.sqrt(np.mean((found - expected) ** 2)) < 0.5
+    np.testing.assert_allclose(
+        student.normalizer.mean, np.concatenate([part for _, part in lessons]).mean(axis=0), atol=1e-3
+    )
+    np.testing.assert_array_equal(playing[MEAN], student.normalizer.mean)
+
+
+def test_the_same_seed_makes_the_same_student_of_weights_and_of_networks_that_play() -> None:
+    updates: list[int] = []
+    network = FrozenNetwork.of(SKILL, load_scenario("iudex-phase1"), TEACHERS[0], NUMBERS.observation_clip)
+    lessons = [[(one, seen(100, 3, 1.0)), (TEACHERS[1], seen(50, 4, 0.0))] for one in (TEACHERS[0], network)]
+    first = distil(SKILL, lessons[0], NUMBERS, 5, 20, lambda: updates.append(1))
+    second = distil(SKILL, lessons[1], NUMBERS, 5, 20)
+    np.testing.assert_equal(first.weights, second.weights)
+    assert len(updates) == 20
+    other = distil(SKILL, lessons[0], NUMBERS, 6, 20)
+    assert (first.weights["q_network.0.weight"] != other.weights["q_network.0.weight"]).any()
+
+
+def test_a_teachers_clip_is_its_own() -> None:
+    wide = FrozenNetwork.of(SKILL, load_scenario("iudex-phase1"), TEACHERS[0], 100.0)
+    far = 50.0 * seen(200, 3, 1.0)
+    own, clipped = (distil(SKILL, [(one, far)], NUMBERS, 5, 30) for one in (wide, TEACHERS[0]))
+    assert (own.weights["q_network.0.weight"] != clipped.weights["q_network.0.weight"]).any()
+
+
+def test_no_teacher_and_those_of_another_skill_are_refused() -> None:
+    with pytest.raises(SoulsGraphError, match="distillation of movement: expected at least one teacher, found none"):
+        distil(SKILL, [], NUMBERS, 0)
+    fewer = {**TEACHERS[0], "q_network.0.weight": np.ones((2, SIZE)), "q_network.0.bias": np.ones(2)}
+    with pytest.raises(SoulsGraphError, match=f"expected teachers of {ACTIONS} actions, found one of 2"):
+        distil(SKILL, [(fewer, seen(9, 0, 0.0))], NUMBERS, 0)
+    with pytest.raises(SoulsGraphError, match="at least one, found"):
+        distil(SKILL, [(TEACHERS[0], seen(0, 0, 0.0))], NUMBERS, 0)

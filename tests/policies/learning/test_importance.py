@@ -1,0 +1,117 @@
+"""Importance of parameters against autograd, sample by sample, and by hand; units that are dormant."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_policies.agents.inference import DEVIATION, MEAN, Weights, layer_names_at
+from soulsgraph_policies.learning.importance import dormant_share, fisher_importance, layer_outputs, mas_importance
+from soulsgraph_policies.learning.module import make_network
+
+
+def make_weights(sizes: tuple[int, ...], seed: int) -> Weights:
+    random = np.random.default_rng(seed)
+    weights: Weights = {MEAN: random.normal(size=sizes[0]), DEVIATION: random.uniform(0.3, 2.0, sizes[0])}
+    for place, (inputs, outputs) in enumerate(pairwise(sizes)):
+        weight, bias = layer_names_at(place)
+        weights[weight] = random.normal(size=(outputs, inputs)).astype(np.float32)
+        weights[bias] = random.normal(size=outputs).astype(np.float32)
+    return weights
+
+
+def by_autograd(weights: Weights, observations: np.ndarray, clip: float, sizes: tuple[int, ...]) -> list[Weights]:
+    """Return both importances by one backward pass for every sample and output."""
+    network = make_network(sizes).double()
+    own = {f"q_network.{name}": part for name, part in network.named_parameters()}
+    with torch.no_grad():
+        for name, part in own.items():
+            part.copy_(torch.from_numpy(weights[name]))
+    fisher, mas = ({name: np.zeros(part.shape) for name, part in own.items()} for _ in range(2))
+    for row in np.clip((observations - weights[MEAN]) / weights[DEVIATION], -clip, clip).astype(np.float32):
+        values = network(torch.from_numpy(row.astype(np.float64))[None])[0]
+        losses = [(value, fisher, torch.square) for value in values] + [(values.square().sum(), mas, torch.abs)]
+        for loss, found, size in losses:
+            gradients = torch.autograd.grad(loss, list(own.values()), retain_graph=True)
+            for name, gradient in zip(own, gradients, strict=True):
+                found[name] += size(gradient).numpy() / len(observations)
+    return [fisher, mas]
+
+
+@settings(max_examples=25)
+@given(
+    sizes=st.lists(st.integers(1, 6), min_size=2, max_size=4).map(tuple),
+    count=st.integers(1, 7),
+    seed=st.integers(0, 10_000),
+)
+def test_importance_is_that_of_autograd_sample_by_sample(sizes: tuple[int, ...], count: int, seed: int) -> None:
+    weights = make_weights(sizes, seed)
+    observations = np.random.default_rng(seed + 1).normal(0.0, 3.0, (count, sizes[0])).astype(np.float32)
+    expected = by_autograd(weights, observations, 1.5, sizes)
+    for importance, reference in zip((fisher_importance, mas_importance), expected, strict=True):
+        found = importance(weights, observations, 1.5)
+        assert found.keys() == reference.keys()
+        for name, values in reference.items():
+            np.testing.assert_allclose(found[name], values, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+#: Two inputs, two hidden units, two actions. Of the input (1, 2) the units' sums are 1 * 1 - 1 * 2 + 4 = 3 and
+#: -2 * 1 + 0 * 2 + 1 = -1, which is cut to 0; of (2, -1) they are 2 + 1 + 4 = 7 and -4 + 1 = -3. The Q-values of the
+#: first are 2 * 3 + 1 = 7 and -3 - 1 = -4; of the second 15 and -8.
+HAND: Weights = {
+    MEAN: np.zeros(2),
+    DEVIATION: np.ones(2),
+    "q_network.0.weight": np.array([[1.0, -1.0], [-2.0, 0.0]], np.float32),
+    "q_network.0.bias": np.array([4.0, 1.0], np.float32),
+    "q_network.2.weight": np.array([[2.0, 5.0], [-1.0, 3.0]], np.float32),
+    "q_network.2.bias": np.array([1.0, -1.0], np.float32),
+}
+SEEN = np.array([[1.0, 2.0], [2.0, -1.0]], np.float32)
+
+
+def test_importance_of_a_network_worked_by_hand() -> None:
+    np.testing.assert_array_equal(layer_outputs(HAND, SEEN)[-1], [[7.0, -4.0], [15.0, -8.0]])
+    fisher = fisher_importance(HAND, SEEN)
+    # Both actions' gradients by the first unit are 2 and -1, squared and summed 5; the second unit is off.
+    np.testing.assert_allclose(fisher["q_network.0.bias"], [5.0, 0.0])
+    np.testing.assert_allclose(fisher["q_network.0.weight"], [[5 * (1 + 4) / 2, 5 * (4 + 1) / 2], [0.0, 0.0]])
+    np.testing.assert_allclose(fisher["q_network.2.bias"], [1.0, 1.0])
+    np.testing.assert_allclose(fisher["q_network.2.weight"], [[(9 + 49) / 2, 0.0]] * 2)
+    mas = mas_importance(HAND, SEEN)
+    # Of the norm 49 + 16 the gradients by the Q-values are 14 and -8, by the first unit 14 * 2 + 8 = 36; of the second
+    # 30, -16 and 76.
+    np.testing.assert_allclose(mas["q_network.2.bias"], [22.0, 12.0])
+    np.testing.assert_allclose(mas["q_network.2.weight"], [[(14 * 3 + 30 * 7) / 2, 0.0], [(8 * 3 + 16 * 7) / 2, 0.0]])
+    np.testing.assert_allclose(mas["q_network.0.bias"], [(36 + 76) / 2, 0.0])
+    np.testing.assert_allclose(mas["q_network.0.weight"], [[(36 + 152) / 2, (72 + 76) / 2], [0.0, 0.0]])
+
+
+def test_dormant_units_are_those_far_below_their_layers_mean() -> None:
+    # Of 4 units the mean activations are 0, 0.1, 3.9 and 4: their layer's mean is 2, of which 5 % are 0.1.
+    weights = {
+        MEAN: np.zeros(1),
+        DEVIATION: np.ones(1),
+        "q_network.0.weight": np.zeros((4, 1), np.float32),
+        "q_network.0.bias": np.array([-1.0, 0.1, 3.9, 4.0], np.float32),
+        "q_network.2.weight": np.zeros((2, 4), np.float32),
+        "q_network.2.bias": np.array([-1.0, -2.0], np.float32),
+        "q_network.4.weight": np.ones((3, 2), np.float32),
+        "q_network.4.bias": np.zeros(3, np.float32),
+    }
+    # Where no unit of a layer is ever active all are dormant.
+    assert dormant_share(weights, np.ones((5, 1), np.float32)) == (0.25, 1.0)
+    assert dormant_share(weights, np.ones((5, 1), np.float32), threshold=0.06) == (0.5, 1.0)
+    assert dormant_share(make_weights((3, 4), 0), np.ones((5, 3), np.float32)) == ()
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (4, 3), (2,)])
+def test_observations_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
+    for call in (fisher_importance, mas_importance, dormant_share):
+        with pytest.raises(SoulsGraphError, match=r"expected observations \(n, 2\), at least one, found"):
+            call(HAND, np.zeros(shape, np.float32))
+    with pytest.raises(SoulsGraphError, match="expected a threshold of at least 0, found nan"):
+        dormant_share(HAND, SEEN, threshold=float("nan"))
