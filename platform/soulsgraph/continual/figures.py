@@ -13,10 +13,11 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from soulsgraph.continual.scoring import ContinualScores
+from soulsgraph.continual.scoring import ContinualScores, Score
 from soulsgraph.results.figures import GREY, INK, PALETTE, literal, styled
+from soulsgraph.results.metrics import mean_of
 from soulsgraph.results.seeds import SeedValues
 
 #: Tasks up to which a heat map has its figures in it.
@@ -44,7 +45,8 @@ def draw_matrices(scores: ContinualScores) -> Figure:
         _draw_matrix(axes, np.mean([one.rates for one in scores.of(name)], axis=0), name)
     for axes in grid[:, 0]:
         axes.set_ylabel("after tasks")
-    figure.colorbar(ScalarMappable(Normalize(0.0, 1.0), _MAP), ax=grid, label="win rate", shrink=0.8)
+    scale = ScalarMappable(Normalize(0.0, 1.0), _MAP)
+    figure.colorbar(scale, ax=grid, label="win rate", shrink=0.85 / height, anchor=(0.0, 1.0), aspect=16)
     figure.suptitle("R: win rate in each task (columns) after so many tasks (rows), mean over seeds")
     return figure
 
@@ -88,24 +90,46 @@ def draw_performance(scores: ContinualScores) -> Figure | None:
 
 @styled
 def draw_by_task(scores: ContinualScores, metric: str, title: str, label: str) -> Figure | None:
-    """Draw a metric by task for every method, with intervals over seeds; None where no method has it."""
+    """Draw a metric by task for every method, with intervals over seeds; None where no method has it.
+
+    Of a long sequence the mean over a tenth of it is drawn.
+    """
     found = {name: scores.scores[metric, name] for name in scores.methods if scores.scores[metric, name].values.seeds}
     if not found:
         return None
-    figure = Figure(figsize=(max(8.5, min(0.28 * scores.tasks * len(found), 16.0)), 4.4))
+    figure = Figure(figsize=(max(8.5, min(0.28 * min(scores.tasks, _READABLE) * len(found), 16.0)), 4.4))
     axes = figure.subplots()
-    step = 0.7 / len(found)
     for place, (name, score) in enumerate(found.items()):
-        spreads = score.task_values
-        known = [task for task, spread in enumerate(spreads) if spread.seeds]
-        offset = (place - (len(found) - 1) / 2.0) * step
-        positions = np.array(known) + 1.0 + offset
-        _draw_points(axes, positions, [spreads[task] for task in known], scores.methods.index(name), name)
+        centres, spreads, width = _blocks(score)
+        offset = 0.7 * width * ((place + 0.5) / len(found) - 0.5)
+        _draw_points(axes, centres + offset, spreads, scores.methods.index(name), name)
     axes.axhline(0.0, color=GREY, linewidth=0.9, zorder=1)
-    axes.set(xlabel="task", ylabel=label, xlim=(0.4, scores.tasks + 0.6))
+    width = _block_of(scores.tasks)
+    axes.set(xlabel=_task_label(width), ylabel=label, xlim=(0.4, scores.tasks + 0.6))
     axes.grid(visible=False, axis="x")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return _with_legend(figure, axes, f"{title}: mean over seeds, 95 % t interval")
+
+
+def _block_of(tasks: int) -> int:
+    """Return over how many tasks a point of a figure by task is the mean."""
+    return 1 if tasks <= 2 * _READABLE else -(-tasks // _READABLE)
+
+
+def _task_label(width: int, what: str = "task") -> str:
+    return what if width == 1 else f"{what} (means over {width} tasks)"
+
+
+def _blocks(score: Score) -> tuple[npt.NDArray[np.float64], list[SeedValues], int]:
+    """Return the places of a metric's points by task, (points,), their values over seeds, and the tasks of each."""
+    tasks = score.parts.shape[1]
+    width, points = _block_of(tasks), []
+    for start in range(0, tasks, width):
+        means = [mean_of(parts) for parts in score.parts[:, start : start + width]]
+        known = {seed: mean for seed, mean in zip(score.seeds, means, strict=True) if not math.isnan(mean)}
+        if known:
+            points.append((start + (min(width, tasks - start) + 1) / 2.0, SeedValues(known)))
+    return np.array([centre for centre, _ in points]), [spread for _, spread in points], width
 
 
 @styled
@@ -117,7 +141,7 @@ def draw_skills(skills: Mapping[str, Spreads], methods: Sequence[str]) -> Figure
     found = [name for name in methods if any(name in spreads for spreads in skills.values())]
     if not found:
         return None
-    figure = Figure(figsize=(8.5, 4.2))
+    figure = Figure(figsize=(max(8.5, 0.2 * len(found) * len(skills)), 4.2))
     axes = figure.subplots()
     step = 0.8 / len(found)
     for place, name in enumerate(found):
@@ -134,7 +158,7 @@ def draw_skills(skills: Mapping[str, Spreads], methods: Sequence[str]) -> Figure
         Patch(facecolor=_colour(methods.index(name)), hatch=_hatch(methods.index(name)), edgecolor="white",
               label=literal(name)) for name in found
     ]  # fmt: skip
-    figure.legend(handles=handles, loc="outside lower center", ncols=4)
+    figure.legend(handles=handles, loc="outside lower center", ncols=5)
     axes.set_title("Forgetting by skill: what its kept versions win back, 95 % t interval over seeds", loc="left")
     return figure
 
@@ -158,6 +182,9 @@ def draw_costs(scores: ContinualScores, costs: Mapping[str, Spreads]) -> Figure 
         means = [spreads[name].mean for name in performance if name in spreads]
         if 0.0 < min(means) < max(means) / _WIDE:
             axes.set_xscale("log")
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(4))
+            axes.xaxis.set_major_formatter(EngFormatter())
         axes.set_xlabel(cost)
     grid[0].set_ylabel("average performance")
     figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
@@ -174,10 +201,10 @@ def draw_plasticity(scores: ContinualScores, beside: Mapping[str, Mapping[str, M
     figure = Figure(figsize=(4.9 * (1 + len(beside)), 4.4))
     first, *others = figure.subplots(1, 1 + len(beside), squeeze=False)[0]
     for place, name in enumerate(scores.methods):
-        spreads = scores.scores["own_performance", name].task_values
-        known = [task for task, spread in enumerate(spreads) if spread.seeds]
-        _draw_line(first, np.array(known) + 1.0, [spreads[task] for task in known], place, name)
-    first.set(xlabel="position in the sequence", ylabel="win rate at the end of its own training", ylim=(-0.02, 1.02))
+        centres, spreads, _ = _blocks(scores.scores["own_performance", name])
+        _draw_line(first, centres, spreads, place, name)
+    label = _task_label(_block_of(scores.tasks), "position in the sequence")
+    first.set(xlabel=label, ylabel="win rate at the end of its own training", ylim=(-0.02, 1.02))
     for axes, (label, by_method) in zip(others, beside.items(), strict=True):
         for place, name in enumerate(scores.methods):
             points = by_method.get(name, {})

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -18,7 +19,7 @@ from soulsgraph.pages import section as html_section
 from soulsgraph.results.figures import png_of
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import SeedValues, paired_ratio, records, seed_values, summary
-from soulsgraph.results.tables import finite, markdown_table, number, seeds_text, with_interval, write_rows
+from soulsgraph.results.tables import finite, markdown_table, number, with_interval, write_rows
 from soulsgraph_envs.core.files import whole_folder, write_json, write_text
 
 REPORT, PAGE, PICTURES, DATA = "report.md", "report.html", "figures", "tables"
@@ -32,6 +33,9 @@ _COSTS: Mapping[str, tuple[str, int]] = {
 }
 #: Those that are shown as a multiple of training each task from scratch, and drawn against the performance.
 _NORMALISED, _DRAWN = ("decisions", "ticks", "cpu_s", "bytes"), ("bytes", "decisions", "ticks")
+
+#: Moments of a sequence that a table has a column for, at most.
+_COLUMNS = 11
 
 
 @dataclass(frozen=True)
@@ -154,7 +158,7 @@ def write_continual_report(folder: Path, out: Path | None = None, against: str |
     found = read_folder(folder)
     out, scores = out or folder / "report", score(found[EVALUATIONS], against)
     tables = RunTables(found, scores)
-    title = f"Continual learning: {len(scores.methods)} methods, {scores.tasks} tasks, {seeds_text(len(scores.seeds))}"
+    title = f"Continual learning: {scores.counted}"
     parts = [part for part in _sections(tables) if not part.empty]
     images = {name: png_of(figure) for part in parts for name, figure in part.drawn.items()}
     with whole_folder(out / PICTURES, replace=True) as pictures:
@@ -244,7 +248,7 @@ def _plasticity(tables: RunTables) -> ReportSection:
         return ReportSection("Plasticity")
     shown = []
     for label, by_method in points.items():
-        moments = sorted({after for known in by_method.values() for after in known})
+        moments = _few(sorted({after for known in by_method.values() for after in known}))
         rows = [
             [name, *(_text(by_method[name].get(after)) for after in moments)]
             for name in scores.methods
@@ -256,6 +260,12 @@ def _plasticity(tables: RunTables) -> ReportSection:
         "the agent after so many tasks; the share of dormant units is the mean over skills."
     )
     return ReportSection("Plasticity", (note,), tuple(shown), {"plasticity": figures.draw_plasticity(scores, points)})
+
+
+def _few(moments: Sequence[int]) -> list[int]:
+    """Return at most `_COLUMNS` of the moments, evenly spread, with the first and the last."""
+    places = range(len(moments)) if len(moments) <= _COLUMNS else np.linspace(0, len(moments) - 1, _COLUMNS).round()
+    return [moments[int(place)] for place in places]
 
 
 def _costs(tables: RunTables) -> ReportSection:

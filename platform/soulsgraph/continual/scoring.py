@@ -192,12 +192,6 @@ class Score:
         by_seed = dict(zip(self.seeds, means, strict=True))
         return SeedValues({seed: value for seed, value in by_seed.items() if not np.isnan(value)})
 
-    @property
-    def task_values(self) -> list[SeedValues]:
-        """The parts over seeds, one of each task or pair."""
-        columns = ({s: float(v) for s, v in zip(self.seeds, column, strict=True) if v == v} for column in self.parts.T)
-        return [SeedValues(column) for column in columns]
-
     @cached_property
     def columns(self) -> dict[str, Any]:
         """The figures over seeds as columns; the interquartile mean is over tasks too where the metric has some.
@@ -236,6 +230,13 @@ class ContinualScores:
     def seeds(self) -> tuple[int, ...]:
         """All seeds in order."""
         return tuple(sorted({seed for score in self.scores.values() for seed in score.seeds}))
+
+    @property
+    def counted(self) -> str:
+        """How many methods, tasks and seeds there are, in words."""
+        numbers = {"method": len(self.methods), "task": self.tasks}
+        counted = (f"{number} {what}{'s' if number != 1 else ''}" for what, number in numbers.items())
+        return ", ".join((*counted, seeds_text(len(self.seeds))))
 
     def of(self, method: str) -> list[Trajectory]:
         """Return what a method did, one of each seed."""
@@ -334,9 +335,7 @@ class ContinualScores:
 
     def to_rich(self) -> list[Table | str]:
         """Return tables for the terminal, and what is not defined."""
-        title = (
-            f"{len(self.methods)} methods, {self.tasks} tasks, {seeds_text(len(self.seeds))}: mean (95 % t interval)"
-        )
+        title = f"{self.counted}: mean (95 % t interval)"
         parts: list[Table | str] = [text_table(title, *self.table(MAIN))]
         if self.shown(OTHERS):
             parts.append(text_table("By other formulas", *self.table(OTHERS)))

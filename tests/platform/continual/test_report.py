@@ -83,7 +83,7 @@ def test_a_run_of_evaluations_alone_has_a_report_without_the_rest(run, tmp_path)
 def test_a_sequence_of_one_task_and_one_seed_has_a_report(tmp_path):
     folder = InventedRun.draw(("newest",), seeds=1, tasks=1).write(tmp_path / "run")
     text = write_continual_report(folder).read_text()
-    assert "1 methods, 1 tasks, 1 seed" in text
+    assert "1 method, 1 task, 1 seed" in text
     assert "forward transfer is not defined" in text
 
 
@@ -105,3 +105,11 @@ def test_a_damaged_table_beside_is_named(run, tmp_path):
     with pytest.raises(SoulsGraphError, match=r"costs\.parquet: expected a Parquet file"):
         write_continual_report(tmp_path)
     assert not (tmp_path / "report").exists()
+
+
+def test_a_table_over_a_long_sequence_has_a_few_moments(tmp_path):
+    folder = InventedRun.draw(("newest",), seeds=1, tasks=24).write(tmp_path / "run")
+    text = write_continual_report(folder).read_text()
+    (heading,) = re.findall(r"^\| share of dormant units \|(.*)\|$", text, re.M)
+    moments = [int(cell.removeprefix(" after ")) for cell in heading.split("|")]
+    assert (moments[0], moments[-1], len(moments)) == (0, 24, 11)

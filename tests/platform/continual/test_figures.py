@@ -1,0 +1,76 @@
+"""Figures of continual learning draw what was scored: cells, points and scales."""
+
+import numpy as np
+import pytest
+
+from fakes.continual import InventedRun
+from soulsgraph.continual.figures import draw_by_task, draw_costs, draw_matrices, draw_performance
+from soulsgraph.continual.scoring import score
+from soulsgraph.results.seeds import SeedValues
+
+RUN = InventedRun.draw(("kept", "newest", "scratch"), seeds=3, tasks=4)
+
+
+@pytest.fixture(scope="module")
+def scores():
+    return score(RUN.evaluations)
+
+
+def test_a_heat_map_has_the_mean_over_seeds_of_every_cell(scores):
+    figure = draw_matrices(scores)
+    for axes, name in zip(figure.axes, scores.methods, strict=False):
+        assert axes.get_title(loc="left") == name
+        drawn = np.asarray(axes.images[0].get_array())
+        np.testing.assert_allclose(drawn, np.mean([one.rates for one in scores.of(name)], axis=0))
+        assert len(axes.texts) == drawn.size
+
+
+def test_a_cell_that_was_not_played_stays_empty():
+    frame = RUN.evaluations
+    near = (frame["task"] == frame["after"]) | (frame["task"] == frame["after"] + 1) | (frame["after"] == 4)
+    figure = draw_matrices(score(frame[near]))
+    drawn = np.ma.filled(figure.axes[0].images[0].get_array().astype(float), np.nan)
+    assert np.isnan(drawn[1, 2:]).all()
+    assert len(figure.axes[0].texts) == (~np.isnan(drawn)).sum() < drawn.size
+
+
+def test_performance_is_the_mean_over_all_tasks_where_all_were_played(scores):
+    axes = draw_performance(scores).axes[0]
+    kept = next(line for line in axes.lines if line.get_label() == "kept")
+    means = np.mean([one.rates.mean(axis=1) for one in scores.of("kept")], axis=0)
+    np.testing.assert_allclose(kept.get_ydata(), means)
+    frame = RUN.evaluations
+    assert draw_performance(score(frame[(frame["after"] == 4) | (frame["task"] == frame["after"])])) is None
+
+
+def _points(figure, method):
+    (drawn,) = (one for one in figure.axes[0].containers if one.get_label() == method)
+    return np.asarray(drawn.lines[0].get_xydata())
+
+
+def test_a_metric_by_task_has_a_point_for_each_method_that_has_it(scores):
+    figure = draw_by_task(scores, "forward_transfer", "Forward transfer", "FT")
+    assert [one.get_label() for one in figure.axes[0].containers] == ["kept", "newest"]
+    score_of = scores.scores["forward_transfer", "newest"]
+    np.testing.assert_allclose(_points(figure, "newest")[:, 1], score_of.parts.mean(axis=0))
+    none = score(RUN.evaluations[RUN.evaluations["method"] != "scratch"])
+    assert draw_by_task(none, "forward_transfer", "Forward transfer", "FT") is None
+
+
+def test_of_a_long_sequence_means_over_a_tenth_are_drawn():
+    found = score(InventedRun.draw(("newest",), seeds=2, tasks=24).evaluations)
+    figure = draw_by_task(found, "forgetting", "Forgetting", "lost")
+    points, parts = _points(figure, "newest"), found.scores["forgetting", "newest"].parts
+    assert figure.axes[0].get_xlabel() == "task (means over 3 tasks)"
+    np.testing.assert_allclose(points[:, 1], parts.mean(axis=0).reshape(-1, 3).mean(axis=1))
+    np.testing.assert_allclose(points[:, 0], np.arange(2, 24, 3))
+
+
+def test_costs_that_differ_widely_are_drawn_on_a_logarithmic_scale(scores):
+    def spreads(**means):
+        return {name: SeedValues({0: mean, 1: mean * 1.1, 2: mean}) for name, mean in means.items()}
+
+    alike = spreads(kept=1e6, newest=2e6)
+    figure = draw_costs(scores, {"bytes": spreads(kept=1e3, newest=1e6), "decisions": alike, "ticks": {}})
+    assert [axes.get_xscale() for axes in figure.axes] == ["log", "linear"]
+    assert draw_costs(scores, {"bytes": {}}) is None
