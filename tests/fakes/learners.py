@@ -1,0 +1,102 @@
+"""A learning stage as a continual method sees it: what it asked of the algorithm, on a real replay."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+from soulsgraph.continual.learning import EndedStage, SkillVersion
+from soulsgraph.runs.evaluate import load_artifacts
+from soulsgraph.zoo import open_run
+from soulsgraph_policies.agents.inference import DEVIATION, MEAN
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.learning.replay import ReplayBuffer
+from soulsgraph_policies.learning.sampler import Transitions
+
+SKILL = "dodge"
+#: Layers of the smallest network: one input, two hidden layers of one unit, two actions.
+SHAPES = {
+    "q_network.0.weight": (1, 1),
+    "q_network.0.bias": (1,),
+    "q_network.2.weight": (1, 1),
+    "q_network.2.bias": (1,),
+    "q_network.4.weight": (2, 1),
+    "q_network.4.bias": (2,),
+}
+
+
+def weights_of(value):
+    """Return a network whose every parameter has one value, with statistics that leave observations as they are."""
+    layers = {name: np.full(shape, value, np.float32) for name, shape in SHAPES.items()}
+    return {MEAN: np.zeros(1), DEVIATION: np.ones(1), **layers}
+
+
+def version_of(value):
+    """Return a version of such weights."""
+    return SkillVersion(weights_of(value), {"mean": np.zeros(1), "variance": np.ones(1), "count": 1.0})
+
+
+def versions_of(name):
+    """Return the versions that an agent of the zoo plays by."""
+    run = open_run(Path(name))
+    artifacts = load_artifacts(run, run.plan.scenario, run.plan.skill_graph.order)
+    return run.plan, {
+        skill: SkillVersion(one.weights, one.card.normalizer.normalizer().get_state())
+        for skill, one in artifacts.items()
+    }
+
+
+def decisions_of(observations, action=0):
+    """Return decisions in some observations, (n,)."""
+    seen = np.asarray(observations, np.float32)[:, None]
+    count = len(seen)
+    return Transitions(
+        seen,
+        seen,
+        np.full(count, action, np.int64),
+        np.arange(count, dtype=np.float32),
+        np.ones(count, np.bool_),
+        np.ones(count, np.int64),
+        np.zeros(count, np.int64),
+        np.arange(count),
+    )
+
+
+def numbers(budget=100):
+    """Return hyperparameters of a small stage."""
+    return DQNHyperparameters(budget=budget, buffer_size=budget)
+
+
+def ended(value, observations=(1.0, 2.0), action=0):
+    """Return what a stage left that led to weights of one value."""
+    kept = decisions_of(observations, action)
+    return EndedStage(version_of(value), numbers(), lambda count, random: kept.first(count))
+
+
+@dataclass
+class StageInProgress:
+    """The algorithm of a stage: records what is asked of it."""
+
+    newest: float = 1.0
+    decisions: int = 0
+    constraints: list = field(default_factory=list)
+    frozen: list = field(default_factory=list)
+    loaded: list = field(default_factory=list)
+
+    def __post_init__(self):
+        self.replay = ReplayBuffer(numbers(), 1)
+        learned = SimpleNamespace(replay=self.replay, decisions=self.decisions, hyperparameters=numbers())
+        self.training = {SKILL: learned}
+        learning = SimpleNamespace(newest_weights=lambda: weights_of(self.newest))
+        self.learner = SimpleNamespace(learning={SKILL: learning})
+
+    def constrain(self, skill, constraint):
+        assert skill == SKILL
+        self.constraints.append(constraint)
+
+    def freeze_normalizer(self, skill):
+        self.frozen.append(skill)
+
+    def load_weights(self, weights):
+        self.loaded.append(weights[SKILL])

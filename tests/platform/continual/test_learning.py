@@ -1,0 +1,89 @@
+"""Skills learn in a task in memory; a task's one-hot; versions are chosen by few fights."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes.learners import versions_of
+from soulsgraph.continual.choosing import CHOOSING_FIGHTS, choose
+from soulsgraph.continual.learning import SkillVersion, TaskWorld, boss_animations, replace_task
+from soulsgraph.runs.plan import Plan
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.state import STATE_SIZE, Column
+from soulsgraph_envs.skills import Mirror, make_skill
+from soulsgraph_policies.agents.inference import DEVIATION, MEAN
+
+
+@given(task=st.integers(0, 6), seed=st.integers(0, 2**31))
+def test_a_task_is_a_one_hot_behind_what_a_skill_observes(task, seed):
+    rows = np.random.default_rng(seed).uniform(-1.0, 1.0, (4, STATE_SIZE)).astype(np.float32)
+    rows[:, Column.LOCKED] = [0.0, 1.0, 0.0, 1.0]
+    scenario, skill = load_scenario("iudex-phase1"), make_skill("dodge")
+    shown = replace_task(skill.observation, task, 7)
+    observed = shown(rows, scenario)
+    assert shown.size == skill.observation.size + 7
+    assert (observed[:, : skill.observation.size] == skill.observation(rows, scenario)).all()
+    assert observed[:, skill.observation.size :].tolist() == [np.eye(7)[task].tolist()] * 4
+    assert shown.indicators[-7:].all()
+    assert len({*shown.names}) == shown.size
+
+
+def test_a_mirrored_decision_is_of_the_same_task():
+    world = TaskWorld(Plan(preset="best"), 2, "iudex-phase1", tasks=5)
+    skill = world.skill("dodge")
+    mirror = Mirror.of(skill, world.scenario)
+    observed = np.eye(5, dtype=np.float32)[[2]]
+    row = np.concatenate([np.zeros((1, skill.observation.size - 5), np.float32), observed], axis=1)
+    assert mirror.observations(row)[0, -5:].tolist() == observed[0].tolist()
+
+
+def test_skills_tell_apart_every_animation_of_a_sequence_s_bosses():
+    most = boss_animations(["iudex-phase1", "iudex-phase2", "vordt"])
+    world = TaskWorld(Plan(preset="best"), 0, "vordt", animations=most + 3)
+    assert world.skill("dodge").observation.one_hot[Column.BOSS_ANIMATION] == most + 3
+    # Counts are part of a trained network's shape: they never shrink.
+    assert TaskWorld(Plan(preset="best"), 0, "vordt").skill("dodge").observation.one_hot[Column.BOSS_ANIMATION] == 18
+
+
+def forgetful(version, seed):
+    """Return a version with weights that learned nothing."""
+    random = np.random.default_rng(seed)
+    drawn = {
+        name: values if name in (MEAN, DEVIATION) else random.normal(0.0, 0.1, values.shape).astype(np.float32)
+        for name, values in version.weights.items()
+    }
+    return SkillVersion(drawn, version.normalizer)
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_versions_that_win_are_chosen_among_those_that_learned_nothing(place):
+    plan, trained = versions_of("iudex-phase1-best-0")
+    others = [{name: forgetful(one, seed) for name, one in trained.items()} for seed in range(2)]
+    candidates = [*others[:place], trained, *others[place:]]
+    # The agent wins above 90 %, the others next to nothing: a fight tells them apart.
+    choice = choose(TaskWorld(plan, 0, "iudex-phase1"), candidates)
+    assert choice.index == place
+    assert choice.decisions > 0
+
+
+def test_a_single_candidate_is_chosen_without_a_fight():
+    plan, trained = versions_of("iudex-phase1-best-0")
+    choice = choose(TaskWorld(plan, 0, "iudex-phase1"), [trained])
+    assert (choice.index, choice.decisions) == (0, 0)
+
+
+@pytest.mark.parametrize("count", [2, 3, 7, 20, 33])
+def test_no_more_fights_are_played_than_may_be(count, monkeypatch):
+    from soulsgraph.continual import choosing
+
+    plan, trained = versions_of("iudex-phase1-best-0")
+    played, real = [], choosing.play
+
+    def counted(agent, seeds):
+        played.append(len(seeds))
+        return real(agent, seeds)
+
+    monkeypatch.setattr(choosing, "play", counted)
+    choose(TaskWorld(plan, 0, "iudex-phase1"), [trained] * count)
+    assert 0 < sum(played) <= CHOOSING_FIGHTS
