@@ -58,6 +58,13 @@ def test_a_text_that_is_no_task_is_refused(text):
         StageTask.from_json(text)
 
 
+def test_a_task_may_name_a_generated_fight():
+    task = StageTask("generated/timing/10002", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
+    assert StageTask.from_json(task.to_json()) == task
+    with pytest.raises(SoulsGraphError, match="expected a seed"):
+        StageTask("generated/timing/../x", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
+
+
 def test_a_task_names_no_path():
     with pytest.raises(UnknownNameError, match="scenario of a fleet"):
         StageTask("/tmp/own.toml", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)

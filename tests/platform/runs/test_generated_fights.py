@@ -1,0 +1,50 @@
+"""A generated fight is planned, identified and sent to other machines as a shipped one is."""
+
+import subprocess
+import sys
+
+import pytest
+
+from soulsgraph.runs.plan import Plan, fight_label, lasting_name, scenario_digest
+from soulsgraph.runs.train import check_elsewhere
+from soulsgraph_envs.continual.sequences import fight_digest, load_sequence
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.scenario import load_scenario
+
+NAME = "generated/timing/10002"
+
+
+def test_its_digest_is_the_one_that_sequences_record_here_and_in_another_process(tmp_path):
+    code = f"from soulsgraph.runs.plan import scenario_digest; print(scenario_digest({NAME!r}))"
+    command = [sys.executable, "-P", "-c", code]
+    elsewhere = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
+    assert scenario_digest(NAME) == fight_digest(NAME) == elsewhere == load_sequence("S20").tasks[0].digest
+    # Once more: the second time it is remembered.
+    assert scenario_digest(NAME) == elsewhere
+
+
+def test_families_of_one_seed_are_different_fights():
+    names = [f"generated/{family}/7" for family in ("timing", "conflict", "own", "labelled")]
+    assert len({scenario_digest(name) for name in names}) == len(names)
+
+
+def test_a_plan_keeps_its_name_and_files_are_named_by_it():
+    assert Plan(scenario=NAME).scenario == lasting_name(NAME) == NAME
+    assert fight_label(NAME) == "generated-timing-10002"
+    assert Plan(scenario=NAME).stage("dodge", "generated/own/7", parent=1).name == "dodge@generated-own-7"
+
+
+def test_a_plan_of_a_bad_name_is_refused():
+    with pytest.raises(UnknownNameError, match="Did you mean 'timing'"):
+        Plan(scenario="generated/timng/7")
+    with pytest.raises(SoulsGraphError, match="expected a seed"):
+        Plan(scenario="generated/timing/7b")
+
+
+def test_other_machines_of_a_cluster_have_it(tmp_path):
+    for name in (NAME, "generated/labelled-lock-view/7", "generated/labelled-moves/7"):
+        check_elsewhere(load_scenario(name))
+    (tmp_path / "own.toml").write_text('based_on = "generated/timing/7"\nname = "own"\n')
+    (tmp_path / "fight.toml").write_text('based_on = "generated/timing/7"\nname = "fight"\nboss = "own.toml"\n')
+    with pytest.raises(SoulsGraphError, match="expected a shipped boss and player"):
+        check_elsewhere(load_scenario(tmp_path / "fight.toml"))
