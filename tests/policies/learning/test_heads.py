@@ -123,4 +123,5 @@ def test_the_margin_loss_raises_what_was_shown_above_every_other_action(shown, e
     others = replace(own, margin=0.8)
     assert minibatch_loss(module, (*columns, torch.full((2,), 0.5)), others).loss.item() == pytest.approx(expected)
     assert minibatch_loss(module, (*columns, torch.zeros(2)), others).loss.item() == 0.0
-    assert minibatch_loss(module, (*columns, torch.full((2,), 0.5)), own).loss.item() == 0.0
+    # What is kept of earlier tasks may have a margin where the preset has none: rows decide, as in the kernel.
+    assert minibatch_loss(module, (*columns, torch.full((2,), 0.5)), own).loss.item() == pytest.approx(expected)
