@@ -44,7 +44,8 @@ class TableColumn:
         """What its values are, for a message."""
         if self.kind == "text":
             return "text"
-        return f"{'whole numbers' if self.kind == 'whole' else 'numbers'} from {self.least} on"
+        numbers = "whole numbers" if self.kind == "whole" else "numbers"
+        return numbers if self.least == -_MOST else f"{numbers} from {self.least} on"
 
 
 _METHOD, _SEED = TableColumn("method", "text"), TableColumn("seed", "whole", -_MOST)
@@ -132,34 +133,43 @@ def _checked(table: pa.Table, name: str, source: str) -> pd.DataFrame:
 
 
 def _values(array: pa.ChunkedArray, column: TableColumn, source: str) -> npt.NDArray[Any]:
-    """Return a column's values, each of the right type and in range."""
+    """Return a column's values in range; what is missing of an optional one is nan, or an empty text."""
+    array = _typed(array, column, source)
+    missing = np.array(array.is_null().to_numpy())
+    values: npt.NDArray[Any] = (array.fill_null("") if column.kind == "text" else array).to_numpy()
+    wrong = np.zeros(len(values), bool)
+    if column.kind == "text":
+        missing |= np.array([not text.strip() for text in values])
+    else:
+        missing |= np.isnan(values)
+        wrong = ~missing & ~((values >= column.least) & (values <= _MOST))
+        if column.kind == "whole":
+            wrong |= ~missing & (values != np.floor(values))
+    refused = wrong if column.optional else wrong | missing
+    if refused.any():
+        row = int(np.flatnonzero(refused)[0])
+        found = "none" if missing[row] else shown(values[[row]].tolist()[0])
+        raise DataError(source, f"column {column.name}", column.expectation, f"{found} in row {row}", REMEDY)
+    if column.kind == "text":
+        return values
+    return values.astype(np.int64 if column.kind == "whole" and not column.optional else np.float64)
+
+
+def _typed(array: pa.ChunkedArray, column: TableColumn, source: str) -> pa.ChunkedArray:
+    """Return a column that holds what its kind is; a dictionary becomes its values."""
     import pyarrow as pa
 
-    where = f"column {column.name}"
-    try:
-        array.validate(full=True)
-        if pa.types.is_dictionary(array.type):
-            array = array.cast(array.type.value_type)
-    except pa.ArrowException as error:
-        raise DataError(source, where, column.expectation, str(error).splitlines()[0], REMEDY) from error
-    if array.null_count:
-        row = int(np.flatnonzero(array.is_null().to_numpy())[0])
-        raise DataError(source, where, column.expectation, f"none in row {row}", REMEDY)
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if pa.types.is_null(array.type):
+        # Without a value its type is not known.
+        return array.cast(pa.string() if column.kind == "text" else pa.float64())
     text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
     number = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
     if not (text if column.kind == "text" else number):
-        raise DataError(source, where, column.expectation, f"values of type {array.type}", REMEDY)
-    values: npt.NDArray[Any] = array.to_numpy()
-    if column.kind == "text":
-        wrong = np.array([not text.strip() for text in values])
-    else:
-        with np.errstate(invalid="ignore"):
-            wrong = ~((values >= column.least) & (values <= _MOST))
-            wrong |= (values != np.floor(values)) if column.kind == "whole" else False
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        raise DataError(source, where, column.expectation, f"{shown(values[[row]].tolist()[0])} in row {row}", REMEDY)
-    return values if column.kind == "text" else values.astype(np.int64 if column.kind == "whole" else np.float64)
+        found = f"values of type {array.type}"
+        raise DataError(source, f"column {column.name}", column.expectation, found, REMEDY)
+    return array
 
 
 def _check_counts(frame: pd.DataFrame, source: str) -> None:
@@ -213,9 +223,11 @@ def trajectories(frame: pd.DataFrame, source: str = EVALUATIONS) -> list[Traject
         SoulsGraphError: if a task lacks in the sequence, or a method and seed lack cells of R or a task's curve; if
             seeds of a method have other cells.
     """
-    tasks = int(frame["task"].max())
-    if missing := sorted({*range(1, tasks + 1)} - {*frame["task"].tolist()}):
-        raise DataError(source, "", f"every task from 1 to {tasks}", f"no row of task {missing[0]}", REMEDY)
+    there = np.unique(frame["task"])
+    tasks = int(there[-1])
+    if tasks > there.size:
+        missing = int(np.argmax(there != np.arange(1, there.size + 1))) + 1
+        raise DataError(source, "", f"every task from 1 to {tasks}", f"no row of task {missing}", REMEDY)
     if (most := int(frame["after"].max())) > tasks:
         raise DataError(source, "column after", f"at most the {tasks} tasks that are played", str(most), REMEDY)
     curves = frame[frame["decisions"] > 0]

@@ -438,7 +438,7 @@ def _task_names(frame: pd.DataFrame) -> tuple[str, ...]:
     """Return the name of each task in order; its position where the file has none, or several."""
     names = {}
     for task, rows in frame.groupby("task"):
-        found = set(rows["task_name"]) if "task_name" in frame else set()
+        found = set(rows["task_name"]) - {""} if "task_name" in frame else set()
         names[task] = str(found.pop()) if len(found) == 1 else f"task {task}"
     return tuple(names[task] for task in sorted(names))
 

@@ -227,12 +227,15 @@ def read_arrow(path: Path, remedy: str = REWRITE) -> pa.Table:
     try:
         with reading(path):
             content = path.read_bytes()
-        return pq.read_table(pa.BufferReader(content))
+        table = pq.read_table(pa.BufferReader(content))
+        table.validate(full=True)
+        # Names are decoded where they are asked for.
+        return table.select(table.column_names)
     except FileNotFoundError as error:
         raise SoulsGraphError(
             f"{path}: expected a Parquet file of results, found none; correct the path, or write the results first."
         ) from error
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise SoulsGraphError(
             f"{path}: expected a Parquet file of results, found: {str(error).splitlines()[0].rstrip('.')}", remedy
         ) from error

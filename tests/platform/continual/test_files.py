@@ -60,8 +60,9 @@ def _without(chosen):
         (_with(4, wins=201), "column wins: expected at most as many as episodes, found 201 of 200 in row 4"),
         (_with(4, episodes=0), "column episodes: expected whole numbers from 1 on, found 0 in row 4"),
         (_with(4, seed=2**60), "column seed: expected whole numbers"),
-        (_with(4, method=" "), "column method: expected text, found ' ' in row 4"),
+        (_with(4, method=" "), "column method: expected text, found none in row 4"),
         (_with(4, task=0), "column task: expected whole numbers from 1 on, found 0"),
+        (_with(4, task=2**50), "expected every task from 1 to 1125899906842624, found no row of task 4"),
         (_with(4, ticks=-5), "column ticks: expected whole numbers from 0 on"),
         (pd.concat([_frame(), _frame().iloc[[7]]]), "expected one row for each method, seed, after, decisions, task"),
         (_frame(after=_frame()["after"] + 1), "column after: expected at most the 3 tasks that are played, found 4"),
@@ -111,6 +112,18 @@ def test_what_other_programs_write_is_read_alike(tmp_path):
     assert found == expected
 
 
+def test_optional_columns_may_lack_values_between_tasks():
+    frame = _frame()
+    expected = score(frame).by_seed()
+    ticks = frame["ticks"].where(frame["decisions"] > 0)
+    assert score(frame.assign(ticks=ticks)).by_seed() == expected
+    names = frame["task_name"].where(frame["decisions"] == 0)
+    assert score(frame.assign(task_name=names)).task_names == ("boss 1", "boss 2", "boss 3")
+    bare = score(frame.assign(ticks=None, task_name=None))
+    assert bare.task_names == ("task 1", "task 2", "task 3")
+    assert not bare.scores["forward_transfer_ticks", "kept"].values.seeds
+
+
 def test_two_columns_of_a_name_and_mixed_types_are_named(tmp_path):
     path = tmp_path / "twice.parquet"
     table = pa.Table.from_pandas(_frame(), preserve_index=False)
@@ -138,6 +151,14 @@ def test_no_file_an_empty_one_and_a_folder_are_refused_in_one_line(tmp_path, mak
     make(path)
     with pytest.raises(SoulsGraphError, match=re.escape(message)):
         score_file(path)
+
+
+def test_a_column_whose_name_is_no_text_is_refused_in_one_line(tmp_path):
+    path = tmp_path / "evaluations.parquet"
+    RUN.evaluations.to_parquet(path, index=False)
+    path.write_bytes(path.read_bytes().replace(b"task_name", b"\xff\xfesk_name"))
+    with pytest.raises(SoulsGraphError, match=r"expected a Parquet file of results, found: .*can't decode"):
+        read_results(path)
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ray.rllib.utils.metrics import NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
-from fakes.learning import LinearRunner
+from fakes.learning import LinearRunner, q_values
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, Weights
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.constraint import Constraint
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.learning.importance import fisher_importance
 from soulsgraph_policies.learning.learner import (
     AUTOGRAD,
     CPU_KERNEL,
@@ -23,7 +24,8 @@ from soulsgraph_policies.learning.learner import (
     SkillDQNLearner,
     as_multi_agent_batch,
 )
-from soulsgraph_policies.learning.replay import Batch
+from soulsgraph_policies.learning.pruning import all_free, free_weights, still_free, task_weights
+from soulsgraph_policies.learning.replay import Batch, ReplayBuffer
 
 SKILL = make_skill("dodge")
 SIZE, ACTIONS = SKILL.observation.size, len(SKILL.actions)
@@ -247,3 +249,37 @@ def test_weights_that_are_loaded_after_a_mask_stay_too() -> None:
     learn(learner, make_batch(128, 0))
     for name, values in parameters(updates).items():
         np.testing.assert_array_equal(values, loaded[name])
+
+
+@BOTH
+def test_a_task_that_was_packed_plays_on_bit_for_bit_after_the_next_one(path: str) -> None:
+    first = make_stage(path, averaged_fraction=0.6)
+    run(first)
+    kept, weights = free_weights(first.weights("dodge"), all_free(first.weights("dodge")), 0.4)
+    second = make_stage(path, averaged_fraction=0.6)
+    second.load_weights({"dodge": weights})
+    second.load_normalizer("dodge", first.training["dodge"].normalizer.get_state())
+    second.freeze_normalizer("dodge")
+    second.constrain("dodge", Constraint(mask=still_free(all_free(weights), kept)))
+    run(second)
+    learned = second.weights("dodge")
+    assert (learned["q_network.2.weight"] != weights["q_network.2.weight"]).mean() > 0.5
+    for name, values in task_weights(learned, [kept]).items():
+        np.testing.assert_array_equal(values, weights[name], err_msg=name)
+
+
+def test_importance_of_what_was_learned_keeps_its_values_while_another_task_is_learned() -> None:
+    first = make_stage(CPU_KERNEL)
+    run(first)
+    replay, anchor = first.training["dodge"].replay, first.weights("dodge")
+    assert isinstance(replay, ReplayBuffer)
+    seen = replay.reserve(300, np.random.default_rng(0)).observations
+    importance, before, moved = fisher_importance(anchor, seen), q_values(anchor, seen, 10.0), []
+    for strength in (0.0, 1e5):
+        learner, updates = make_updates(CPU_KERNEL, learning_rate=1e-3)
+        updates.module.load_weights(anchor)
+        updates.constrain(Constraint(importance, anchor, strength))
+        for call in range(20):
+            learn(learner, make_batch(640, call))
+        moved.append(float(np.abs(q_values(updates.module.weights(), seen, 10.0) - before).mean()))
+    assert moved[1] < 0.3 * moved[0]
