@@ -1,5 +1,8 @@
 """A learning stage as a continual method sees it: what it asked of the algorithm, on a real replay."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,8 +11,10 @@ import numpy as np
 
 from soulsgraph.continual.learning import EndedStage, SkillVersion
 from soulsgraph.runs.evaluate import load_artifacts
+from soulsgraph.runs.plan import Plan
 from soulsgraph.zoo import open_run
-from soulsgraph_policies.agents.inference import DEVIATION, MEAN
+from soulsgraph_policies.agents.inference import DEVIATION, MEAN, Weights
+from soulsgraph_policies.learning.constraint import Constraint
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.replay import ReplayBuffer
 from soulsgraph_policies.learning.sampler import Transitions
@@ -26,18 +31,18 @@ SHAPES = {
 }
 
 
-def weights_of(value):
+def weights_of(value: float) -> Weights:
     """Return a network whose every parameter has one value, with statistics that leave observations as they are."""
-    layers = {name: np.full(shape, value, np.float32) for name, shape in SHAPES.items()}
+    layers: Weights = {name: np.full(shape, value, np.float32) for name, shape in SHAPES.items()}
     return {MEAN: np.zeros(1), DEVIATION: np.ones(1), **layers}
 
 
-def version_of(value):
+def version_of(value: float) -> SkillVersion:
     """Return a version of such weights."""
     return SkillVersion(weights_of(value), {"mean": np.zeros(1), "variance": np.ones(1), "count": 1.0})
 
 
-def versions_of(name):
+def versions_of(name: str) -> tuple[Plan, dict[str, SkillVersion]]:
     """Return the versions that an agent of the zoo plays by."""
     run = open_run(Path(name))
     artifacts = load_artifacts(run, run.plan.scenario, run.plan.skill_graph.order)
@@ -47,7 +52,7 @@ def versions_of(name):
     }
 
 
-def decisions_of(observations, action=0):
+def decisions_of(observations: Sequence[float], action: int = 0) -> Transitions:
     """Return decisions in some observations, (n,)."""
     seen = np.asarray(observations, np.float32)[:, None]
     count = len(seen)
@@ -63,12 +68,12 @@ def decisions_of(observations, action=0):
     )
 
 
-def numbers(budget=100):
+def numbers(budget: int = 100) -> DQNHyperparameters:
     """Return hyperparameters of a small stage."""
     return DQNHyperparameters(budget=budget, buffer_size=budget)
 
 
-def ended(value, observations=(1.0, 2.0), action=0):
+def ended(value: float, observations: Sequence[float] = (1.0, 2.0), action: int = 0) -> EndedStage:
     """Return what a stage left that led to weights of one value."""
     kept = decisions_of(observations, action)
     return EndedStage(version_of(value), numbers(), lambda count, random: kept.first(count))
@@ -80,23 +85,23 @@ class StageInProgress:
 
     newest: float = 1.0
     decisions: int = 0
-    constraints: list = field(default_factory=list)
-    frozen: list = field(default_factory=list)
-    loaded: list = field(default_factory=list)
+    constraints: list[Constraint] = field(default_factory=list)
+    frozen: list[str] = field(default_factory=list)
+    loaded: list[Weights] = field(default_factory=list)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.replay = ReplayBuffer(numbers(), 1)
         learned = SimpleNamespace(replay=self.replay, decisions=self.decisions, hyperparameters=numbers())
         self.training = {SKILL: learned}
         learning = SimpleNamespace(newest_weights=lambda: weights_of(self.newest))
         self.learner = SimpleNamespace(learning={SKILL: learning})
 
-    def constrain(self, skill, constraint):
+    def constrain(self, skill: str, constraint: Constraint) -> None:
         assert skill == SKILL
         self.constraints.append(constraint)
 
-    def freeze_normalizer(self, skill):
+    def freeze_normalizer(self, skill: str) -> None:
         self.frozen.append(skill)
 
-    def load_weights(self, weights):
+    def load_weights(self, weights: Mapping[str, Weights]) -> None:
         self.loaded.append(weights[SKILL])

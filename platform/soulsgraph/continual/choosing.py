@@ -1,52 +1,113 @@
-"""Choose by few fights which versions play a task of which nobody said which one it is."""
+"""Choose by few fights which versions play a task of which nobody said which one it is.
+
+The boss is recognised first: how fast each of its animations passes is all but a fingerprint. Where several tasks look
+alike, as where only the player differs, their versions play against each other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil, log2
 
 import numpy as np
 
 from soulsgraph.continual.learning import TaskWorld, Versions
 from soulsgraph.runs.evaluate import evaluation_seeds, play
+from soulsgraph.transfer.rule import tempo
+from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.state import Column
+from soulsgraph_policies.agents.inference import weights_digest
 
-#: Fights by which versions are chosen, and their seed: others than those of the evaluation.
-CHOOSING_FIGHTS, CHOOSING_SEED = 20, 2_000_000
+#: Fights by which versions are chosen, those of them by which the boss is recognised, and the seed of all: others than
+#: those of the evaluation.
+CHOOSING_FIGHTS, RECOGNITION_FIGHTS, CHOOSING_SEED = 20, 3, 2_000_000
+#: Tempos that differ by a larger part are not those of the same animation; tasks whose share of alike ones is this much
+#: below the best are others.
+_ALIKE, _OTHERS = 0.03, 0.05
+
+#: How fast each animation of a boss passes, in progress a tick, and how often it was seen, by its id.
+Fingerprint = Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The index of the versions chosen, and the decisions of all skills that it took."""
+    """The position of the task whose versions were chosen, and the decisions of the last skill that it took."""
 
-    index: int
+    task: int
     decisions: int
 
 
-def choose(world: TaskWorld, candidates: Sequence[Versions], fights: int = CHOOSING_FIGHTS) -> Choice:
-    """Choose among versions by sequential halving (Karnin et al. 2013) in at most `fights` fights in all.
+def fingerprint(world: TaskWorld, versions: Versions, fights: int = RECOGNITION_FIGHTS) -> tuple[Fingerprint, int]:
+    """Return how a task's boss moves, from a few fights, and the decisions that these took."""
+    seeds = evaluation_seeds(CHOOSING_SEED, fights)
+    return _fingerprint(played := play(world.agent(versions), seeds, keep_decisions=True)), int(played.lengths.sum())
 
-    A fight counts by the boss's HP lost less the player's: it tells more than who won. Of more candidates than fights
-    the newest are tried.
+
+def _fingerprint(played: Episodes) -> Fingerprint:
+    taken, found = played.taken, {}
+    for number in np.unique(taken.rows[:, Column.BOSS_ANIMATION]):
+        seen = taken.rows[:, Column.BOSS_ANIMATION] == number
+        at = np.flatnonzero(seen[:-1] & (taken.episodes[:-1] == taken.episodes[1:]))
+        tempos = tempo(Column.BOSS_ANIMATION, taken.rows[at], taken.rows[at + 1], taken.ticks[at])
+        if len(tempos):
+            found[str(int(number))] = [float(np.median(tempos)), float(len(tempos))]
+    return found
+
+
+def alike(seen: Fingerprint, known: Fingerprint) -> float:
+    """Return the share of what was seen of a boss, by count, that another is known to do at the same tempo."""
+    total = sum(count for _, count in seen.values())
+    same = sum(
+        count
+        for number, (now, count) in seen.items()
+        if number in known and abs(now - known[number][0]) <= _ALIKE * known[number][0]
+    )
+    return same / total if total else 1.0
+
+
+def choose(world: TaskWorld, by_task: Sequence[Versions], known: Sequence[Fingerprint]) -> Choice:
+    """Choose among the versions of the tasks so far in at most `CHOOSING_FIGHTS` fights, by what is known of each boss.
+
+    Versions that are the same are tried once, for the first of their tasks.
     """
-    left = list(range(len(candidates)))[-fights:]
-    decisions, played = 0, 0
-    totals, counts = np.zeros(len(candidates)), np.zeros(len(candidates))
-    rounds = max(int(np.ceil(np.log2(len(left)))), 1) if len(left) > 1 else 0
-    for number in range(rounds):
-        each = max((fights - played) // (len(left) * (rounds - number)), 1)
-        if played + each * len(left) > fights:
-            break
-        seeds = evaluation_seeds(CHOOSING_SEED, fights)[int(counts[left[0]]) : int(counts[left[0]]) + each]
-        for index in left:
-            episodes = play(world.agent(candidates[index]), seeds)
-            rows = episodes.rows
-            score = rows[:, Column.PLAYER_HP] - rows[:, Column.BOSS_HP] + episodes.won
-            totals[index] += float(score.sum())
-            counts[index] += each
+    distinct = {_digest(versions): task for task, versions in reversed([*enumerate(by_task)])}
+    if len(distinct) == 1:
+        return Choice(len(by_task) - 1, 0)
+    seen, decisions = fingerprint(world, by_task[-1])
+    shares = [alike(seen, one) for one in known]
+    likely = [task for task, share in enumerate(shares) if share >= max(shares) - _OTHERS]
+    tried = sorted({distinct[_digest(by_task[task])] for task in likely})
+    if len(tried) == 1:
+        return Choice(tried[0], decisions)
+    task, more = _best(world, by_task, tried, CHOOSING_FIGHTS - RECOGNITION_FIGHTS)
+    return Choice(task, decisions + more)
+
+
+def _best(world: TaskWorld, by_task: Sequence[Versions], tried: list[int], fights: int) -> tuple[int, int]:
+    """Return the best of some tasks' versions by sequential halving (Karnin et al. 2013), and the decisions it took.
+
+    A fight counts by the boss's HP lost less the player's: it tells more than who won. Of more versions than fights the
+    newest are tried.
+    """
+    left = tried[-fights:]
+    decisions = played = number = 0
+    rounds, totals, counts = ceil(log2(len(left))), dict.fromkeys(left, 0.0), dict.fromkeys(left, 0)
+    seeds = evaluation_seeds(CHOOSING_SEED, CHOOSING_FIGHTS + fights)[CHOOSING_FIGHTS:]
+    while len(left) > 1 and played + len(left) <= fights:
+        each = max((fights - played) // (len(left) * max(rounds - number, 1)), 1)
+        number += 1
+        for task in left:
+            episodes = play(world.agent(by_task[task]), seeds[counts[task] : counts[task] + each])
+            ends = episodes.rows
+            scores = ends[:, Column.PLAYER_HP] - ends[:, Column.BOSS_HP] + episodes.won
+            totals[task] += float(scores.sum())
+            counts[task] += each
             decisions += int(episodes.lengths.sum())
         played += each * len(left)
-        means = totals / np.maximum(counts, 1)
-        left.sort(key=lambda index: (-float(means[index]), -index))
-        left = left[: max(len(left) // 2, 1)]
-    return Choice(left[0] if rounds else len(candidates) - 1, decisions)
+        left = sorted(left, key=lambda task: (-totals[task] / counts[task], -task))[: max(len(left) // 2, 1)]
+    return left[0], decisions
+
+
+def _digest(versions: Versions) -> bytes:
+    return weights_digest({skill: one.playing for skill, one in versions.items()})

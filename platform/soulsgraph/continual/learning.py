@@ -186,7 +186,7 @@ class StageHooks:
 class Learned:
     """What a stage led to: the version, and the weights that played along it, by decisions of the stage.
 
-    `ticks` are the control ticks of the fights that ended in it.
+    `ticks` are the control ticks that its decisions took.
     """
 
     version: SkillVersion
@@ -257,10 +257,9 @@ class SkillTrainer:
         budget = algorithm.training[skill].hyperparameters.budget
         progress = self.supervisor.follow(name, budget)
         due, points = [budget * part // self.points for part in range(1, self.points)], dict[int, Weights]()
-        ticks = 0
         while not algorithm.finished:
             algorithm.train()
-            ticks += sum(round(10.0 * float(one.seconds.sum())) for one in algorithm.drain_episodes().values())
+            algorithm.drain_episodes()
             hooks.during_stage(algorithm, skill)
             progress.update(algorithm.decisions)
             if due and algorithm.decisions >= due[0] and not algorithm.finished:
@@ -276,4 +275,4 @@ class SkillTrainer:
         assert isinstance(replay, ReplayBuffer), "a study's preset has a replay"
         hooks.end_stage(skill, EndedStage(version, learned.hyperparameters, replay.reserve))
         points[algorithm.decisions] = version.playing
-        return Learned(version, points, ticks)
+        return Learned(version, points, learned.ticks)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from soulsgraph.continual.choosing import choose
+from soulsgraph.continual.choosing import Fingerprint, choose, fingerprint
 from soulsgraph.continual.files import SCRATCH
 from soulsgraph.continual.learning import (
     EndedStage,
@@ -26,7 +26,7 @@ from soulsgraph.continual.learning import (
 )
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.method import versions_from, versions_state
-from soulsgraph.continual.selecting import Selection, select
+from soulsgraph.continual.selecting import MOST_DECISIONS, Selection, select
 from soulsgraph.continual.study import AUTO, FIRST, LEFT, ContinualFolder, ContinualUnit
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants
@@ -142,6 +142,8 @@ class UnitRun:
         self.rows: dict[str, Rows] = {name: [] for name in LEFT}
         #: By what the tasks so far were played when each ended: to put single skills back, nothing that methods keep.
         self.own: list[Versions] = []
+        #: How the boss of each task so far moved when the task ended.
+        self.known: list[Fingerprint] = []
         #: What was won in a task by which versions: fights are repeatable, and most versions stay.
         self._won: dict[tuple[int, bytes], int] = {}
 
@@ -174,11 +176,12 @@ class UnitRun:
             state = read_training_state(saved[-1])
             self.method.restore(state["method"])
             self.own = [versions_from(versions) for versions in state["own"]]
+            self.known = [*state["known"]]
             self.done, self.rows = int(state["done"]), {name: [*state["rows"].get(name, [])] for name in LEFT}
 
     def _save(self) -> None:
-        state = {"done": self.done, "rows": self.rows, "method": self.method.state()}
-        state["own"] = [versions_state(versions) for versions in self.own]
+        state: dict[str, Any] = {"done": self.done, "rows": self.rows, "method": self.method.state()}
+        state |= {"own": [versions_state(versions) for versions in self.own], "known": self.known}
         with whole_folder(self._path / f"task-{self.done:04d}", replace=True) as temporary:
             write_training_state(temporary, state)
         for path in self._states()[:-_KEPT]:
@@ -193,6 +196,9 @@ class UnitRun:
         costs["cpu_s"] = costs.get("cpu_s", 0.0) + time.process_time() - began_s
         self.rows["costs"].append({"task": world.position + 1, **costs, "bytes": method.size_bytes})
         self.own.append(dict(method.playing(world.position)))
+        if method.has_versions:
+            # Whoever learned in a task has seen its boss: this is charged to nobody.
+            self.known.append(fingerprint(world, self.own[-1])[0])
         self.done = world.position + 1
 
     def _take_first(self, world: TaskWorld) -> dict[str, Any]:
@@ -238,7 +244,9 @@ class UnitRun:
             return Selection(order)
         if self.study.skills != (AUTO,):
             return Selection(tuple(skill for skill in order if skill in self.study.skills))
-        return select(self.worlds[world.position - 1], world, method.newest)
+        # A tenth of what it is to save, at most.
+        most = min(MOST_DECISIONS, self.study.budget(world.position) // 10)
+        return select(self.worlds[world.position - 1], world, method.newest, most)
 
     def _add_curve(self, world: TaskWorld, points: Sequence[Mapping[str, int]]) -> None:
         after, task = world.position, world.position + 1
@@ -278,9 +286,9 @@ class UnitRun:
         method = self.method
         if not method.has_versions or self.study.identity == "one-hot" or self.unit.method == SCRATCH:
             return method.playing(world.position), 0
-        candidates = method.candidates()
-        choice = choose(world, candidates)
-        return candidates[choice.index], choice.decisions
+        by_task = [method.playing(position) for position in range(self.done)]
+        choice = choose(world, by_task, self.known)
+        return by_task[choice.task], choice.decisions
 
     def _won_by(self, world: TaskWorld, versions: Versions, seed: int, fights: int, anew: bool = False) -> int:
         key = world.position, _digest(versions, seed)

@@ -228,14 +228,14 @@ def _cue(column: Column, number: float, home: DecisionColumns, shifted: Decision
         # Only what another decision of the same episode follows shows how it went on.
         at = np.flatnonzero(seen[:-1] & (played.episodes[:-1] == played.episodes[1:]))
         before, after = played.rows[at], played.rows[at + 1]
-        tempos.append(_tempo(column, before, after, played.ticks[at]))
+        tempos.append(tempo(column, before, after, played.ticks[at]))
         lost = (before[:, Column.PLAYER_HP] - after[:, Column.PLAYER_HP]).astype(np.float64)
         costs.append(lost[lost > _BLOW])
     cost = _change(*costs) if column == Column.BOSS_ANIMATION else (1.0, 0.0)
     return Cue(column, int(number), home_share, share, *_change(*tempos), *cost)
 
 
-def _tempo(column: Column, before: StateRows, after: StateRows, ticks: Integers) -> Doubles:
+def tempo(column: Column, before: StateRows, after: StateRows, ticks: Integers) -> Doubles:
     """Return the progress per tick where the animation continued to the next decision."""
     progress = _PROGRESS[column]
     gained = after[:, progress] - before[:, progress]

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.learners import versions_of
-from soulsgraph.continual.choosing import CHOOSING_FIGHTS, choose
+from soulsgraph.continual import choosing
+from soulsgraph.continual.choosing import CHOOSING_FIGHTS, choose, fingerprint
 from soulsgraph.continual.learning import SkillVersion, TaskWorld, boss_animations, replace_task
 from soulsgraph.runs.plan import Plan
 from soulsgraph_envs.core.scenario import load_scenario
@@ -60,30 +61,41 @@ def forgetful(version, seed):
 def test_versions_that_win_are_chosen_among_those_that_learned_nothing(place):
     plan, trained = versions_of("iudex-phase1-best-0")
     others = [{name: forgetful(one, seed) for name, one in trained.items()} for seed in range(2)]
-    candidates = [*others[:place], trained, *others[place:]]
-    # The agent wins above 90 %, the others next to nothing: a fight tells them apart.
-    choice = choose(TaskWorld(plan, 0, "iudex-phase1"), candidates)
-    assert choice.index == place
+    by_task = [*others[:place], trained, *others[place:]]
+    world = TaskWorld(plan, 0, "iudex-phase1")
+    known = [fingerprint(world, trained)[0]] * 3
+    # All bosses look alike. The agent wins above 90 %, the others next to nothing: a fight tells them apart.
+    choice = choose(world, by_task, known)
+    assert choice.task == place
     assert choice.decisions > 0
 
 
-def test_a_single_candidate_is_chosen_without_a_fight():
+def test_a_boss_is_recognised_by_how_it_moves():
     plan, trained = versions_of("iudex-phase1-best-0")
-    choice = choose(TaskWorld(plan, 0, "iudex-phase1"), [trained])
-    assert (choice.index, choice.decisions) == (0, 0)
+    names = [f"generated/timing/{seed}" for seed in (10_001, 10_002, 10_003, 10_005)]
+    worlds = [TaskWorld(plan, position, name) for position, name in enumerate(names)]
+    known = [fingerprint(world, trained)[0] for world in worlds]
+    others = [{name: forgetful(one, seed) for name, one in trained.items()} for seed in range(4)]
+    # Whoever plays: the versions of no task win here.
+    assert [choose(world, others, known).task for world in worlds] == [0, 1, 2, 3]
+
+
+def test_versions_that_are_the_same_need_no_fight():
+    plan, trained = versions_of("iudex-phase1-best-0")
+    choice = choose(TaskWorld(plan, 0, "iudex-phase1"), [trained, dict(trained)], [{}, {}])
+    assert (choice.task, choice.decisions) == (1, 0)
 
 
 @pytest.mark.parametrize("count", [2, 3, 7, 20, 33])
 def test_no_more_fights_are_played_than_may_be(count, monkeypatch):
-    from soulsgraph.continual import choosing
-
     plan, trained = versions_of("iudex-phase1-best-0")
     played, real = [], choosing.play
 
-    def counted(agent, seeds):
+    def counted(agent, seeds, **options):
         played.append(len(seeds))
-        return real(agent, seeds)
+        return real(agent, seeds, **options)
 
     monkeypatch.setattr(choosing, "play", counted)
-    choose(TaskWorld(plan, 0, "iudex-phase1"), [trained] * count)
+    by_task = [{name: forgetful(one, seed) for name, one in trained.items()} for seed in range(count)]
+    choose(TaskWorld(plan, 0, "iudex-phase1"), by_task, [{}] * count)
     assert 0 < sum(played) <= CHOOSING_FIGHTS

@@ -50,7 +50,6 @@ def test_a_single_network_plays_every_task_by_the_newest_versions(name):
         learn(method, position, value)
     assert plays(method.playing(0), 2.0)
     assert plays(method.playing(1), 2.0)
-    assert [plays(one, 2.0) for one in method.candidates()] == [True]
 
 
 def test_kept_versions_play_the_tasks_that_they_were_trained_in():
@@ -185,7 +184,6 @@ def test_the_base_is_trained_on_the_first_tasks_and_specialists_begin_there():
     assert plays({SKILL: method.start(SKILL)}, 2.0)
     assert [plays(method.playing(position), value) for position, value in enumerate((2.0, 2.0, 3.0))] == [True] * 3
     assert len(method.reserve[SKILL]) == 2
-    assert len(method.candidates()) == 2
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"distil"}))

@@ -113,7 +113,7 @@ def test_skills_observe_the_task_where_methods_know_it(tmp_path):
     ("options", "message"),
     [
         ({"methods": ("kept", "kep")}, "kep"),
-        ({"methods": ()}, "expected one or more"),
+        ({"methods": ()}, "at least one entry"),
         ({"methods": ("kept", "kept")}, "each once"),
         ({"seeds": ()}, "seeds"),
         ({"skills": ("dodge", "parry")}, "parry"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from soulsgraph.continual.learning import EndedStage, SkillVersion, TaskWorld, Versions
@@ -60,10 +60,6 @@ class BaseAndSpecialists(Replay):
         if position < min(self.options.base_tasks, len(self.kept)):
             return self.base
         return self.kept[position] if position < len(self.kept) else self.newest
-
-    def candidates(self) -> Sequence[Versions]:
-        """Return the base and every specialist."""
-        return [self.base or self.newest, *self.kept[self.options.base_tasks :]]
 
     def state(self) -> dict[str, Any]:
         """Return everything that later tasks depend on."""

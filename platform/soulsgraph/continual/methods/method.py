@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 class MethodOptions:
     """The coefficients of the methods; each was chosen on sequences of its own, by as many tries as the others'."""
 
-    ewc: Annotated[float, Between(0.0, 1e9)] = 10.0
+    ewc: Annotated[float, Between(0.0, 1e9)] = 1.0
     """Strength of the pull of EWC, and of online EWC."""
     ewc_decay: Annotated[float, Between(0.0, 1.0)] = 0.9
     """What remains of the earlier importance after a task of online EWC."""
-    mas: Annotated[float, Between(0.0, 1e9)] = 1.0
+    mas: Annotated[float, Between(0.0, 1e9)] = 0.1
     """Strength of the pull of MAS."""
     importance_rows: Annotated[int, Between(1, 1_000_000)] = 2_000
     """Decisions by which importance is measured after a task."""
     reserve: Annotated[int, Between(1, 1_000_000)] = 3_000
     """Decisions that replay, ClonEx, distillation and the base keep of a task and skill."""
-    reserve_share: Annotated[float, Between(0.01, 0.99)] = 0.5
+    reserve_share: Annotated[float, Between(0.01, 0.99)] = 0.3
     """Share of a batch that is drawn from them."""
     cloning_margin: Annotated[float, Between(0.0, 1e3)] = 0.3
     """By how much ClonEx values the old action higher than others, in standard deviations of rewards."""
-    pruned_after: Annotated[float, Between(0.1, 0.95)] = 0.7
+    pruned_after: Annotated[float, Between(0.1, 0.95)] = 0.5
     """Part of a task after which PackNet prunes; it learns on with what is kept."""
     distilled_updates: Annotated[int, Between(1, 1_000_000)] = 3_000
     """Updates of a distillation."""
@@ -47,7 +47,7 @@ class Method(StageHooks):
     """Keep the newest versions and nothing else; the methods differ from this.
 
     The protocol: `before_task`, then for every skill that learns `start`, the hooks of its stage and `take`, then
-    `after_task`; `playing` and `candidates` any time. `state` and `restore` hold everything that later tasks depend on.
+    `after_task`; `playing` any time. `state` and `restore` hold everything that later tasks depend on.
     """
 
     name: ClassVar[str]
@@ -96,12 +96,8 @@ class Method(StageHooks):
         """End a task."""
 
     def playing(self, position: int) -> Versions:
-        """Return the versions that play a task which is known by its position."""
+        """Return the versions that play a task, by its position."""
         return self.newest
-
-    def candidates(self) -> Sequence[Versions]:
-        """Return the versions of which one is chosen for a task that is not known, the newest last."""
-        return [self.newest]
 
     @property
     def size_bytes(self) -> int:
@@ -154,10 +150,6 @@ class Scratch(Method):
     def playing(self, position: int) -> Versions:
         """Return the task's own versions."""
         return self.kept[position] if position < len(self.kept) else self.newest
-
-    def candidates(self) -> Sequence[Versions]:
-        """Return every task's versions."""
-        return self.kept or [self.newest]
 
     def state(self) -> dict[str, Any]:
         """Return everything that later tasks depend on."""

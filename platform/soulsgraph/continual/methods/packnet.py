@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,10 +73,6 @@ class PackNet(Method):
         if position >= len(self.stages):
             return self.newest
         return {skill: self._masked(skill, self.stages[position].get(skill, 0)) for skill in self.newest}
-
-    def candidates(self) -> Sequence[Versions]:
-        """Return every task's versions."""
-        return [self.playing(position) for position in range(len(self.stages))] or [self.newest]
 
     def _masked(self, skill: str, stages: int) -> SkillVersion:
         version = self.newest[skill]
