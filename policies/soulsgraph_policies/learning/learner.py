@@ -388,6 +388,8 @@ class ModuleTraining:
         #: Whether the statistics of observations stay as they are.
         self.normalizer_frozen = False
         self.decisions, self.updates = 0, 0
+        #: Control ticks that the decisions took.
+        self.ticks = 0
         #: Sums of loss, Q-value and TD error over the updates since the last `metrics`.
         self._sums, self._summed = np.zeros(3), 0
 
@@ -413,6 +415,7 @@ class ModuleTraining:
             self.normalizer.update(received.observations)
         self.replay.add(received, source)
         self.decisions += len(received)
+        self.ticks += int(received.ticks.sum())
         return len(received)
 
     def draw(self, updates: int) -> Batch:
@@ -440,6 +443,7 @@ class ModuleTraining:
         return {
             "decisions": self.decisions,
             "updates": self.updates,
+            "ticks": self.ticks,
             "generator": self._generator.bit_generator.state,
             "normalizer": self.normalizer.get_state(),
             "normalizer_frozen": self.normalizer_frozen,
@@ -451,6 +455,8 @@ class ModuleTraining:
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_state`."""
         self.decisions, self.updates = int(state["decisions"]), int(state["updates"])
+        # A checkpoint of an earlier version has none.
+        self.ticks = int(state.get("ticks", 0))
         self._generator.bit_generator.state = state["generator"]
         self.normalizer.set_state(state["normalizer"])
         self.normalizer_frozen = bool(state.get("normalizer_frozen", False))
