@@ -17,7 +17,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from soulsgraph.cli.front import COMMANDS, DESCRIPTION, MODULE_OF, front_page, load, suggestions
-from soulsgraph.cli.remedies import going_on, in_commands, stopped
+from soulsgraph.cli.remedies import command_of, going_on, in_commands, stopped
 from soulsgraph.runs.progress import Interruption, silence_advice, terminable
 from soulsgraph.runs.supervision import INTERRUPTED, UNAVAILABLE, begin_job, present_supervisor
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError, UnknownNameError
@@ -69,7 +69,7 @@ def main() -> None:
             # Takes up to a second, in which a user may think better of it.
             _run(make_app(sys.argv[1:]))
     except Interruption as stop:
-        _leave(stopped(stop, command), INTERRUPTED)
+        _leave(stopped(stop, command_of(sys.argv[1:])), INTERRUPTED)
     except SoulsGraphError as error:
         unavailable = isinstance(error, UnavailableError) and present_supervisor() is not None
         _leave(f"error: {in_commands(error, command)}", UNAVAILABLE if unavailable else _BAD_INPUT)
@@ -92,9 +92,9 @@ def main() -> None:
         # From its start on Ray answers a termination by this, without a word.
         if leaving.code != signal.SIGTERM:
             raise
-        _leave(stopped("terminated", command), INTERRUPTED)
+        _leave(stopped("terminated", command_of(sys.argv[1:])), INTERRUPTED)
     except KeyboardInterrupt:
-        _leave(stopped("interrupted", command), INTERRUPTED)
+        _leave(stopped("interrupted", command_of(sys.argv[1:])), INTERRUPTED)
 
 
 def make_app(words: Sequence[str]) -> SubcommandApp:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 from tyro.conf import Positional, arg
 
@@ -13,6 +13,7 @@ from soulsgraph.cli import options
 from soulsgraph.cli.output import DEFAULT_OUTPUT, Flag, OutputOptions, one_action
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.cli.studies import study_values
+from soulsgraph.continual.files import EVALUATIONS, read_folder
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.study import ContinualFolder, ContinualStudy
@@ -20,10 +21,11 @@ from soulsgraph.results.tables import cells_table
 from soulsgraph.runs.plan import lasting_name
 from soulsgraph.runs.run_folder import check_given
 from soulsgraph_envs.continual.boss_filter import check_boss
-from soulsgraph_envs.continual.sequences import checked_tasks, load_sequence, sequence_names
-from soulsgraph_envs.core.config import Where, read_table, to_table
+from soulsgraph_envs.continual.sequences import checked_tasks, held_out, load_sequence, sequence_names
+from soulsgraph_envs.core.config import Where, is_generated, read_file, read_value, shipped_names
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import check_writable
+from soulsgraph_envs.core.scenario import load_scenario
 
 #: The options of a study: what a new one trains and evaluates.
 ContinualOptions = Annotated[
@@ -48,20 +50,53 @@ ContinualOptions = Annotated[
 
 
 def _study_values(sequence: str | None, given: options.Given, seeds: tuple[int, ...]) -> dict[str, Any]:
-    """Return the fields of a study that were asked for; raises SoulsGraphError for what cannot be one."""
-    values = study_values(given, seeds)
-    for name, whole in (("methods", tuple(METHODS)), ("skills", ("auto",))):
-        if name in values:
-            listed = tuple(one.strip() for one in values[name].split(",") if one.strip())
-            values[name] = whole if listed == ("all",) and name == "methods" else listed
+    """Return the fields of a study that were asked for, its coefficients as `overrides` by name.
+
+    Raises:
+        SoulsGraphError: for what cannot be one.
+    """
+    values = study_values(given, seeds, "ewc=100")
+    for name in {"methods", "skills"} & values.keys():
+        listed = tuple(one.strip() for one in values[name].split(",") if one.strip())
+        values[name] = tuple(METHODS) if name == "methods" and listed == ("all",) else listed
     if "overrides" in values:
-        where = Where(None, "--set", "correct the value")
-        known = to_table(MethodOptions())
-        for name in values["overrides"]:
-            if name not in known:
-                raise UnknownNameError("coefficient", name, known)
-        values["options"] = read_table(MethodOptions, {**known, **values.pop("overrides")}, where)
+        values["overrides"] = {name: _coefficient(name, value) for name, value in values["overrides"].items()}
     return values | ({} if sequence is None else {"sequence": lasting_name(sequence)})
+
+
+def _coefficient(name: str, value: object) -> Any:
+    """Return a coefficient of a method; raises SoulsGraphError for an unknown one, and for a value out of its range."""
+    hints = get_type_hints(MethodOptions, include_extras=True)
+    if name not in hints:
+        raise UnknownNameError("coefficient", name, hints)
+    return read_value(hints[name], value, Where(None, f"--set {name}", "correct the value"))
+
+
+def _planned(out: Path, sequence: str | None, given: options.Given) -> ContinualFolder:
+    """Plan a study in a folder, all of it checked that can be checked before it is begun; raises SoulsGraphError."""
+    values = _study_values(sequence, given, ContinualStudy.seeds)
+    coefficients = MethodOptions(**values.pop("overrides", {}))
+    study = ContinualStudy(**values, options=coefficients)
+    folder = ContinualFolder.planned(out, study)
+    study.check_learns()
+    if study.held_out:
+        if not study.tasks.family:
+            raise SoulsGraphError(
+                f"--held-out: expected a sequence of one family, of which bosses are held out, found {study.sequence}, "
+                "which names none; add `family` to its file or leave --held-out out."
+            )
+        held_out(study.tasks.family, study.held_out)
+    checked_tasks(study.tasks)
+    return folder
+
+
+def _opened(out: Path, sequence: str | None, given: options.Given) -> ContinualFolder:
+    """Open a study to go on with it; raises SoulsGraphError where its folder is none, or what is given contradicts."""
+    folder, another = ContinualFolder.open(out), "begin another folder with --out"
+    values = _study_values(sequence, given, folder.plan.seeds)
+    check_given(out, folder.plan.options, values.pop("overrides", {}), another)
+    check_given(out, folder.plan, values, another)
+    return folder
 
 
 def run(
@@ -81,15 +116,8 @@ def run(
     if session.games or session.fleet or session.gateways != 1 or session.no_ray:
         found = "found --games, --fleet, --gateways or --no-ray"
         raise SoulsGraphError(f"continual run: expected the simulator alone, {found}; leave them out.")
-    if resume:
-        folder = ContinualFolder.open(out)
-        check_given(out, folder.plan, _study_values(sequence, study, folder.plan.seeds), "begin another folder")
-    else:
-        folder = ContinualFolder.planned(out, ContinualStudy(**_study_values(sequence, study, ContinualStudy.seeds)))
-        folder.plan.check_learns()
-        checked_tasks(folder.plan.tasks)
+    folder = (_opened if resume else _planned)(out, sequence, study)
     # Imported when the options are known to hold: it takes seconds.
-    from soulsgraph.continual.report import PAGE, write_continual_report
     from soulsgraph.continual.unit import run_units
 
     with options.ray_session(folder, session, needed=bool(folder.left)) as joined:
@@ -97,26 +125,48 @@ def run(
             joined.check_nodes()
         session.console.print(f"folder {folder.path}")
         run_units(folder, session.console, partial(in_commands, command="continual"))
-    report = write_continual_report(folder.path, None, None)
-    page = report.with_name(PAGE)
-    session.show({"folder": str(folder.path), "report": str(report), "page": str(page)}, f"report in {report}")
+    _write_report(folder.path, session)
 
 
 def bosses(
     names: Annotated[Positional[tuple[str, ...]], arg(metavar="NAME ...")], output: OutputOptions = DEFAULT_OUTPUT
 ) -> None:
     """Play the filter of bosses and sequences: the win rates of scripted play that sees ahead, of random play, and of
-    the first without ever dodging.
+    the first without ever dodging. Exit 1 if one fails.
 
     Args:
-        names: Sequences, or scenarios as generated/timing/10001.
+        names: Sequences as S8, scenarios as generated/timing/10001, or TOML files of either.
     """
-    known, rows = sequence_names(), []
-    for name in names:
-        scenarios = load_sequence(name).scenarios if name in known else (name,)
-        rows += [{"scenario": scenario, **vars(check_boss(scenario))} for scenario in dict.fromkeys(scenarios)]
-    cells = [{key: str(value) for key, value in row.items()} for row in rows]
-    output.show(rows, cells_table("Bosses by the filter", cells))
+    if not names:
+        raise SoulsGraphError("continual bosses: expected one or more sequences or scenarios, found none; name one.")
+    scenarios = dict.fromkeys(scenario for name in names for scenario in _scenarios(name))
+    results = {scenario: check_boss(scenario) for scenario in scenarios}
+    cells = [
+        {
+            "scenario": scenario,
+            **{way: _percent(getattr(result, way)) for way in ("oracle", "random", "undodged")},
+            "passed": "yes" if result.passed else f"no: {result.reason}",
+        }
+        for scenario, result in results.items()
+    ]
+    rows = [{"scenario": scenario, **vars(result)} for scenario, result in results.items()]
+    passed = all(result.passed for result in results.values())
+    output.show(rows, cells_table("Bosses by the filter", cells), passed=passed)
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100.0 * share:.0f} %"
+
+
+def _scenarios(name: str) -> tuple[str, ...]:
+    """Return the scenarios of a sequence, or a scenario itself; raises SoulsGraphError for what is neither."""
+    known, path = sequence_names(), Path(name)
+    if name in known or (name.endswith(".toml") and "tasks" in read_file(Where(path))):
+        return load_sequence(name).scenarios
+    if not name.endswith(".toml") and not is_generated(name) and name not in (fights := shipped_names("scenario")):
+        raise UnknownNameError("sequence or scenario", name, (*known, *fights))
+    load_scenario(name)
+    return (name,)
 
 
 def score(
@@ -163,11 +213,19 @@ def report_run(
         against: Method that the others are compared with; kept, or else the best, if not given.
         out: Folder of the report; `report` in the run folder if not given.
     """
+    _write_report(folder, output, out, against)
+
+
+def _write_report(folder: Path, output: OutputOptions, out: Path | None = None, against: str | None = None) -> None:
+    """Write the report of a run, and print its scores."""
+    # Imported here, as above: matplotlib takes a moment that a help text need not wait.
     from soulsgraph.continual.report import PAGE, write_continual_report
+    from soulsgraph.continual.scoring import score as score_results
 
     report = write_continual_report(folder, out, against)
-    page = report.with_name(PAGE)
-    output.show({"report": str(report), "page": str(page)}, f"report in {report}, as a page in {page}")
+    scores, page = score_results(read_folder(folder)[EVALUATIONS], against), report.with_name(PAGE)
+    plain = {"folder": str(folder), "report": str(report), "page": str(page), "scores": scores.to_dict()}
+    output.show(plain, *scores.to_rich(), f"report in {report}, as a page in {page}")
 
 
 #: The actions, in the order of the help.

@@ -20,11 +20,18 @@ RESUMED = {
     "curriculum": ("--run", "runs/curriculum"),
     "baseline": ("--run", "runs/baseline"),
     "reproduce": ("--out", "runs/reproduction"),
+    "continual run": ("--out", "runs/continual"),
 }
 #: Commands that go on by themselves.
 REPEATED = ("train", "adapt", "recovery", "compare")
 #: The folders' options of those that have one; the others take folders without an option.
 _FOLDERS = RESUMED | {"train": ("--run", "runs/curriculum")}
+
+
+def command_of(words: Sequence[str]) -> str:
+    """Return the command that words begin with, and its action where that goes on by --resume."""
+    action = " ".join(words[:2])
+    return action if action in RESUMED else "".join(words[:1])
 
 
 def option_of(words: Sequence[str], option: str, default: str) -> str:
@@ -39,8 +46,8 @@ def folder_of(words: Sequence[str]) -> str:
 
     An agent of the zoo is copied to the folder of an option first.
     """
-    if words[0] in _FOLDERS:
-        return option_of(words, *_FOLDERS[words[0]])
+    if (command := command_of(words)) in _FOLDERS:
+        return option_of(words, *_FOLDERS[command])
     plain = [(before, word) for before, word in pairwise(words) if not word.startswith("-")]
     # A word behind an option is its value, unless there is no other.
     alone = [word for before, word in plain if not before.startswith("-") or "=" in before]
@@ -49,9 +56,10 @@ def folder_of(words: Sequence[str]) -> str:
 
 def going_on(words: Sequence[str]) -> list[str]:
     """Return a command with --resume where it needs that to go on with a run that is begun here."""
-    if not words or words[0] not in RESUMED or "--resume" in words:
+    if command_of(words) not in RESUMED or "--resume" in words:
         return [*words]
-    begun = any((Path(folder_of(words)) / name).is_file() for name in ("plan.json", "reproduction.json"))
+    plans = ("plan.json", "reproduction.json", "continual.json")
+    begun = any((Path(folder_of(words)) / name).is_file() for name in plans)
     return [*words, "--resume"] if begun else [*words]
 
 
@@ -114,6 +122,7 @@ _OPTIONS: Mapping[str, str] = {name: _option(name) for name in _SAME} | {
     "seeds": "--seeds or --first-seed",
 }
 _OF_COMMAND: Mapping[str, Mapping[str, str]] = {
+    "continual": {"budget": "a larger --scale", "path": "--out"},
     "host": {name: _option(name) for name in ("ca", "check", "head")},
     "recovery": {"after": "--home"},
     "reproduce": {"path": "--out"},
@@ -154,9 +163,9 @@ def in_commands(message: str | SoulsGraphError, command: str, calls: Sequence[Re
 
 
 def stopped(how: str | SoulsGraphError, command: str) -> str:
-    """Return how an interrupted command ended, and how to continue."""
+    """Return how an interrupted command, as `command_of` names it, ended, and how to continue."""
     if isinstance(how, SoulsGraphError) and how.calls:
-        return in_commands(how, command)
+        return in_commands(how, command.partition(" ")[0])
     if command in RESUMED:
         return f"{how}; the run goes on from its last checkpoint with --resume"
     if command in REPEATED:

@@ -39,8 +39,10 @@ StudyOptions = Annotated[
 ]
 
 
-def study_values(given: options.Given, seeds: Sequence[int]) -> dict[str, Any]:
+def study_values(given: options.Given, seeds: Sequence[int], example: str = "double=true") -> dict[str, Any]:
     """Return the fields of a study that the options given ask for, where otherwise it would have these seeds.
+
+    `example` is what the refusal of a malformed --set advises.
 
     Raises:
         SoulsGraphError: for a number of seeds out of its range, or an option set twice or without a value.
@@ -53,7 +55,7 @@ def study_values(given: options.Given, seeds: Sequence[int]) -> dict[str, Any]:
         check_range("first-seed", first, 0, 2**31 - 1000)
         values["seeds"] = tuple(range(first, first + count))
     if "overrides" in values:
-        overrides = dict(map(_override, values["overrides"]))
+        overrides = dict(_override(text, example) for text in values["overrides"])
         if len(overrides) < len(values["overrides"]):
             found = " ".join(values["overrides"])
             raise SoulsGraphError(f"--set: expected each option once, found {found}; leave one out.")
@@ -61,10 +63,10 @@ def study_values(given: options.Given, seeds: Sequence[int]) -> dict[str, Any]:
     return values
 
 
-def _override(text: str) -> tuple[str, Any]:
+def _override(text: str, example: str) -> tuple[str, Any]:
     name, separator, value = text.partition("=")
     if not separator:
-        raise SoulsGraphError(f"--set: expected OPTION=VALUE, found {text!r}; write for example double=true.")
+        raise SoulsGraphError(f"--set: expected NAME=VALUE, found {text!r}; write for example {example}.")
     try:
         return name, parse(value, "JSON", Where(None, f"--set {name}", "correct the value"))
     except DataError as error:

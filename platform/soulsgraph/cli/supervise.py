@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from tyro.conf import Positional, arg
 
 from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions
-from soulsgraph.cli.remedies import REPEATED, RESUMED, folder_of, option_of
+from soulsgraph.cli.remedies import REPEATED, RESUMED, command_of, folder_of, option_of
 from soulsgraph.runs.progress import interruptible
 from soulsgraph.runs.supervision import (
     INTERRUPTED,
@@ -71,8 +71,8 @@ def supervise(
             job fails or its head was lost.
     """
     known = (*RESUMED, *REPEATED)
-    if not words or words[0] not in known:
-        raise UnknownNameError("command to supervise", words[0] if words else "", known)
+    if command_of(words) not in known:
+        raise UnknownNameError("command to supervise", " ".join(words[:1]), known)
     report = output.console.print
     address = _address(words) if job is None else _dashboard(job)
     head = None if head_command is None else RayHead(head_command, report)

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from soulsgraph.results.tables import read_arrow
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, reading, shown
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
 #: The method whose learning curve of a task is training it from scratch: b of forward transfer.
@@ -126,6 +126,9 @@ def _checked(table: pa.Table, name: str, source: str) -> pd.DataFrame:
             raise DataError(
                 source, "", f"a column {column.name} of {column.expectation}", f"the columns {there}", REMEDY
             )
+    # Imported here, as pyarrow: a study is planned, and its help printed, without either.
+    import pandas as pd
+
     frame = pd.DataFrame(columns)
     _check_counts(frame, source)
     _check_unique(frame, [column.name for column in keys], source)

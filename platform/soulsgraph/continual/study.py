@@ -81,6 +81,10 @@ class ContinualStudy:
                 f"preset: expected one with a replay, found {self.preset}; the methods keep decisions of it."
             )
         order = plan.skill_graph.order
+        if AUTO in self.skills and self.skills != (AUTO,):
+            raise SoulsGraphError(
+                f"skills: expected {AUTO} alone or names of skills, found {', '.join(self.skills)}; leave {AUTO} out."
+            )
         for name in self.skills:
             if name not in order and self.skills != (AUTO,):
                 raise UnknownNameError("skill", name, (*order, AUTO))

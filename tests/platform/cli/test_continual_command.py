@@ -34,7 +34,7 @@ def test_the_report_lies_in_the_run_folder_unless_another_is_named(printed, run,
     [
         (("score", "nowhere.parquet"), "nowhere.parquet: expected a Parquet file of results, found none"),
         (("report", "nowhere"), "evaluations.parquet: expected a Parquet file of results, found none"),
-        (("scores", "file"), "unknown action of continual: expected one of score, report"),
+        (("scores", "file"), "unknown action of continual: expected one of run, report, score, bosses"),
     ],
 )
 def test_what_is_wrong_is_one_line(refuse, words, message):

@@ -17,11 +17,13 @@ import pytest
 import tyro
 
 from soulsgraph.cli import fights, front, main, make_app
+from soulsgraph.cli.continual import ContinualOptions
 from soulsgraph.cli.fights import PictureOptions
 from soulsgraph.cli.options import EvaluationOptions, FightOptions, PlanOptions, SessionOptions, plan_values
 from soulsgraph.cli.output import JobFolder, OutputOptions, RunOptions, check_kept, written_names
 from soulsgraph.cli.projects import ComparedOptions
 from soulsgraph.cli.studies import StudyOptions, study_values
+from soulsgraph.continual.study import ContinualStudy
 from soulsgraph.paper.study import Study
 from soulsgraph.runs.plan import Plan
 from soulsgraph.transfer import TransferOptions
@@ -35,9 +37,11 @@ COMMANDS = {name: spec.target for name, spec in make_app(())._subcommands.items(
     f"{group} {name}": action for group, actions in _GROUPS.items() for name, action in actions.items()
 }
 SOURCES = (
-    *(Plan, Study, EvaluationOptions, OutputOptions, RunOptions, SessionOptions, TransferOptions),
+    *(Plan, Study, ContinualStudy, EvaluationOptions, OutputOptions, RunOptions, SessionOptions, TransferOptions),
     *(FightOptions, PictureOptions, fights.HandicapOptions, StandInOptions, ServingOptions, HostOptions),
 )
+#: Options that come as a mapping of those given.
+GIVEN = (PlanOptions, StudyOptions, ContinualOptions, ComparedOptions)
 #: The options of every command and their defaults as the help shows them; this file run as a program writes it anew.
 KEPT = Path(__file__).with_name("options.json")
 _MEANT = "if that is meant, write the kept ones anew: .venv/bin/python tests/platform/cli/test_options.py"
@@ -66,7 +70,7 @@ def _options(command: Any) -> set[str]:
     for parameter, hint in _parameters(command):
         if is_dataclass(_bare(hint)):
             names |= {spec.name for spec in fields(_bare(hint))}
-        elif hint in (PlanOptions, StudyOptions, ComparedOptions):
+        elif hint in GIVEN:
             names |= {SHOWN.get(name, name) for name in _given(hint)}
         elif "Positional" not in str(hint):
             names.add(SHOWN.get(parameter.name, parameter.name))
@@ -121,7 +125,7 @@ def test_options_of_a_dataclass_default_to_its_fields(name):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_commands_own_option_repeats_no_field_with_another_default(name):
     for parameter, hint in _parameters(COMMANDS[name]):
-        if is_dataclass(_bare(hint)) or hint in (PlanOptions, StudyOptions, ComparedOptions):
+        if is_dataclass(_bare(hint)) or hint in GIVEN:
             continue
         alike = [spec for cls in SOURCES for spec in fields(cls) if spec.name == parameter.name]
         defaults = [spec.default for spec in alike if type(spec.default) is type(parameter.default)]
@@ -133,10 +137,16 @@ def test_doctor_examines_every_driver():
 
 
 @pytest.mark.parametrize(
-    ("options", "cls", "hidden"), [(PlanOptions, Plan, {"graph", "overrides"}), (StudyOptions, Study, set())]
+    ("options", "cls", "hidden", "other"),
+    [
+        (PlanOptions, Plan, {"graph", "overrides"}, {}),
+        (StudyOptions, Study, set(), {}),
+        (ContinualOptions, ContinualStudy, {"sequence"}, {"overrides": "options"}),
+    ],
 )
-def test_every_field_of_a_plan_and_a_study_is_an_option_and_every_option_a_field(options, cls, hidden):
-    assert {FIELDS.get(name, name) for name in _given(options)} == {spec.name for spec in fields(cls)} - hidden
+def test_every_field_of_a_plan_and_a_study_is_an_option_and_every_option_a_field(options, cls, hidden, other):
+    names = FIELDS | other
+    assert {names.get(name, name) for name in _given(options)} == {spec.name for spec in fields(cls)} - hidden
 
 
 def test_options_left_out_are_not_among_those_given():
@@ -182,7 +192,7 @@ def _path_names(hint: Any, name: str) -> set[str]:
     if is_dataclass(bare):
         own = get_type_hints(bare, include_extras=True)
         return set().union(*(_path_names(own[spec.name], spec.name) for spec in fields(bare)), set())
-    if hint in (PlanOptions, StudyOptions, ComparedOptions):
+    if hint in GIVEN:
         return set().union(*(_path_names(kind, field) for field, kind in _given(hint).items()), set())
     return {name} if "Path" in str(bare) else set()
 

@@ -84,7 +84,7 @@ def test_a_baseline_without_its_skill_is_trained_by_its_own_command(tmp_path):
 def test_each_name_in_a_remedy_is_one_that_a_message_of_the_library_has():
     source = "".join(file.read_text(encoding="utf-8") for file in _files() if file.parent.name != "cli")
     options = {*remedies._OPTIONS, *(name for names in remedies._OF_COMMAND.values() for name in names)}
-    opening = {"RunFolder.open", "ReproductionFolder.open"}
+    opening = {"RunFolder.open", "ReproductionFolder.open", "ContinualFolder.open"}
     fields = {field.name for field in dataclasses.fields(StandInOptions)}
     assert not [name for name in options - opening - fields if f"`{name}`" not in source]
     assert not [name for name in opening if f'"{name}"' not in source]
@@ -126,6 +126,9 @@ def test_each_name_in_a_remedy_is_one_that_a_message_of_the_library_has():
         ),
         (Remedy("", "ReproductionFolder.create", path="r"), "report", "soulsgraph reproduce --out r"),
         (Remedy("", "do_units", folder="r"), "report", "soulsgraph reproduce --resume --out r"),
+        ("begin a new folder with `path`", "continual", "begin a new folder with --out"),
+        (Remedy("", "ContinualFolder.create", path="r"), "continual", "soulsgraph continual run --out r"),
+        (Remedy("", "run_units", folder="r"), "continual", "soulsgraph continual run --resume --out r"),
         (Remedy("", "adaptation_stages", run="r"), "retention", "soulsgraph adapt r --scenario NAME"),
         (Remedy("", "check_library", run="r"), "transfer", "soulsgraph skills r"),
         (Remedy("", "save_transfer", run="r", scenario="vordt"), "adapt", "soulsgraph transfer r --scenario vordt"),
