@@ -33,6 +33,19 @@ notebooks: .venv/ready
 
 .PHONY: curriculum test test-quick test-slow oldest pythons installs chaos check bench zoo docs docs-test docs-write clean screen
 
+# The published results of continual learning on seeds and bosses that nothing was chosen on; each goes on where it was
+# stopped. Skills are those of timing bosses, or selected where the shifts are labelled.
+CONTINUAL := .venv/bin/soulsgraph continual run
+CONTINUAL_RUNS ?= runs/continual
+BOSSES := --skills dodge,heal_attack --seeds 5 --first-seed 300 --rows-every 5
+SHIFTS := --seeds 5 --first-seed 300
+.PHONY: continual
+continual: .venv/ready
+	$(CONTINUAL) S8 --methods kept,newest,all $(SHIFTS) --out $(CONTINUAL_RUNS)/S8
+	$(CONTINUAL) S8 --methods kept $(SHIFTS) --skills dodge,heal_attack --out $(CONTINUAL_RUNS)/S8-dodge-heal-attack
+	$(CONTINUAL) C20 --methods kept,newest,clonex $(BOSSES) --out $(CONTINUAL_RUNS)/C20
+	$(CONTINUAL) S20 --methods kept,newest,clonex $(BOSSES) --out $(CONTINUAL_RUNS)/S20
+
 curriculum: .venv/ready
 	.venv/bin/soulsgraph curriculum --run $(RUN) $(if $(RESUME),--resume,--scale $(SCALE))
 
