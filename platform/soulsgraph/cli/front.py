@@ -71,7 +71,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "smoke": "Play and learn 1,000 decisions of each skill of a project, on top of untrained networks.",
         "compare": "Train agents of several skill graphs on the same seeds, and evaluate them in the same fights.",
         "list": (
-            "List what may be named: scenarios, presets, options, skills, graphs, and the fields of every TOML file."
+            "List what may be named: scenarios, presets, skills, graphs, sequences, methods, fields of TOML files ..."
         ),
     },
     "Record and exchange": {

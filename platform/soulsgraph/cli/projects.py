@@ -117,16 +117,17 @@ def compare(
 
 
 def list(
-    what: Positional[Literal["scenarios", "presets", "options", "skills", "graphs", "fields"]],
+    what: Positional[Literal["scenarios", "presets", "options", "skills", "graphs", "sequences", "methods", "fields"]],
     output: RunOptions = DEFAULT_RUN,
     markdown: Flag = False,
 ) -> None:
-    """List what may be named: scenarios, presets, options, skills, graphs, and the fields of every TOML file.
+    """List what may be named: scenarios, presets, options, skills, graphs, sequences, methods, fields of TOML files.
 
     Args:
         what: scenarios: fights by name; presets: ways of learning; options: everything that a preset or a file of skill
-            options may set; skills and graphs: the shipped ones and those of projects; fields: each key of each kind of
-            TOML file, with its type, range and default.
+            options may set; skills and graphs: the shipped ones and those of projects; sequences: bosses to learn one
+            after another; methods: those of continual learning, and their coefficients; fields: each key of each kind
+            of TOML file, with its type, range and default.
         markdown: Print Markdown.
     """
     tables = listing.LISTS[what]()

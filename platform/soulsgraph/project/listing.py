@@ -1,4 +1,4 @@
-"""Lists of everything that may be named: scenarios, presets, options, skills, graphs, and the fields of TOML files."""
+"""Lists of everything that may be named: scenarios, presets, skills, continual methods, the fields of TOML files ..."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from soulsgraph.continual.methods import METHODS
+from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.results.tables import markdown_table
 from soulsgraph_clusters.fleet.protocol.settings import FleetSettings
 from soulsgraph_envs.continual.families import BossFamily
-from soulsgraph_envs.continual.sequences import ContinualSequence
-from soulsgraph_envs.core.config import ANY_NUMBER, expectation, shipped_names, split_hint, to_table
+from soulsgraph_envs.continual.sequences import ContinualSequence, sequence_names
+from soulsgraph_envs.core.config import ANY_NUMBER, expectation, find, load_data, shipped_names, split_hint, to_table
 from soulsgraph_envs.core.scenario import BossData, PlayerData, Scenario, load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.address_map import AddressMap
@@ -97,6 +99,33 @@ def graphs() -> list[Listing]:
         edges = ", ".join(f"{a} -> {b}" for a, b in graph.edges) or "none"
         rows.append((name, ", ".join(graph.order), edges))
     return [Listing("graphs", ("name", "skills in training order", "edges"), tuple(rows))]
+
+
+def sequences() -> list[Listing]:
+    """List the shipped sequences of bosses."""
+    rows = []
+    for name in sequence_names():
+        # The bosses are not made, as to load a sequence would: that takes seconds.
+        found = load_data("sequence", ContinualSequence, find("sequence", name))
+        budgets = f"{found.first_budget:,}", f"{found.budget:,}"
+        rows.append((name, found.family, str(len(found.tasks)), str(len({*found.scenarios})), *budgets))
+    headings = ("name", "family", "tasks", "bosses", "decisions of the first task", "of each other")
+    return [Listing("sequences", headings, tuple(rows))]
+
+
+def methods() -> list[Listing]:
+    """List the continual methods with what each adapts, keeps and comes from, and their coefficients."""
+    rows = tuple(
+        (
+            method.name,
+            "selected" if method.selects else "all",
+            "its own" if method.has_versions else "the newest",
+            method.source,
+        )
+        for method in METHODS.values()
+    )
+    headings = ("name", "skills that adapt", "versions that play a task", "source")
+    return [Listing("methods", headings, rows), *_fields("coefficients", MethodOptions)]
 
 
 def _owner(skill: str) -> str:
@@ -228,5 +257,7 @@ LISTS: Mapping[str, Callable[[], list[Listing]]] = {
     "options": options,
     "skills": skills,
     "graphs": graphs,
+    "sequences": sequences,
+    "methods": methods,
     "fields": toml_fields,
 }

@@ -1,0 +1,97 @@
+"""The page of continual learning: its methods are those of the code, its results those of the reports that are kept.
+
+`pytest tests/platform/continual/test_page.py --rewrite-pages` writes both tables anew.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from soulsgraph.continual.files import EVALUATIONS, read_folder
+from soulsgraph.continual.report import write_continual_report
+from soulsgraph.continual.scoring import score
+from soulsgraph.project.listing import methods
+from soulsgraph.results.statistics import Interval
+from soulsgraph.results.tables import markdown_table, with_interval
+
+ROOT = Path(__file__).parents[3]
+PAGE, KEPT = ROOT / "docs" / "continual.md", ROOT / "docs" / "results" / "continual"
+SHOWN = ("average_performance", "forgetting", "forward_transfer")
+NOTHING = "No results are kept yet."
+
+
+def methods_table() -> str:
+    """Return the table of methods as the page has it."""
+    listed = methods()[0]
+    return markdown_table(listed.headings, listed.rows, numbers=False)
+
+
+def results_table(folder: Path) -> str:
+    """Return the table of all reports below a folder, a row for each method of each."""
+    rows = [row for path in sorted(folder.glob("*/report.json")) for row in _rows(path)]
+    headings = ("report", "method", "seeds", *(name.replace("_", " ") for name in SHOWN), "commit")
+    return markdown_table(headings, rows) if rows else NOTHING
+
+
+def _rows(path: Path) -> Iterator[tuple[str, ...]]:
+    report = json.loads(path.read_text(encoding="utf-8"))
+    scores = {(one["method"], one["metric"]): one for one in report["scores"]}
+    link = f"[{path.parent.name}](results/continual/{path.parent.name}/report.md)"
+    for method in report["methods"]:
+        cells = [_cell(scores.get((method, name))) for name in SHOWN]
+        seeds = str(scores[method, SHOWN[0]]["seeds"])
+        yield (link, method, seeds, *cells, (report["commit"] or "unknown")[:7])
+
+
+def _cell(one: dict[str, Any] | None) -> str:
+    if one is None or one["mean"] is None:
+        return "-"
+    bounds = (float("inf") if bound is None else bound for bound in (one["mean_low"], one["mean_high"]))
+    return with_interval(one["mean"], Interval(*bounds), 3)
+
+
+def written(text: str) -> str:
+    """Return the page with both tables as they should be."""
+    for heading, table in (("## Methods", methods_table()), ("## A result", results_table(KEPT))):
+        before, found, part = text.partition(f"{heading}\n")
+        assert found, heading
+        block = re.search(rf"(?:^\|.*\n)+|^{re.escape(NOTHING)}\n", part, re.M)
+        assert block, heading
+        text = before + found + part[: block.start()] + table + "\n" + part[block.end() :]
+    return text
+
+
+def test_the_methods_and_results_of_the_page_are_those_of_the_code_and_of_the_kept_reports(
+    request: pytest.FixtureRequest,
+) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    if request.config.getoption("rewrite_pages"):
+        PAGE.write_text(written(text), encoding="utf-8")
+    else:
+        assert text == written(text), __doc__
+
+
+def test_a_report_that_is_copied_there_becomes_rows(tmp_path: Path) -> None:
+    from fakes.continual import InventedRun
+
+    assert results_table(tmp_path) == NOTHING
+    run = InventedRun.draw(("kept", "newest", "scratch"), seeds=3, tasks=3).write(tmp_path / "run")
+    write_continual_report(run, tmp_path / "kept" / "S3")
+    rows = results_table(tmp_path / "kept").splitlines()[2:]
+    assert len(rows) == 3
+    scores = score(read_folder(run)[EVALUATIONS])
+    mean = scores.scores["average_performance", "kept"].values.mean
+    assert rows[0].startswith(f"| [S3](results/continual/S3/report.md) | kept | 3 | {mean:.3f} (")
+
+
+def test_the_page_is_short() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for table in (methods_table(), results_table(KEPT)):
+        text = text.replace(table, "")
+    assert len(text.split()) <= 900
