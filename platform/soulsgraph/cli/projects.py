@@ -121,7 +121,7 @@ def list(
     output: RunOptions = DEFAULT_RUN,
     markdown: Flag = False,
 ) -> None:
-    """List what may be named: scenarios, presets, options, skills, graphs, sequences, methods, fields of TOML files.
+    """List what may be named: scenarios, presets, skills, graphs, sequences, methods, fields of TOML files ...
 
     Args:
         what: scenarios: fights by name; presets: ways of learning; options: everything that a preset or a file of skill
