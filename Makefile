@@ -41,7 +41,7 @@ BOSSES := --skills dodge,heal_attack --seeds 5 --first-seed 300 --rows-every 5
 SHIFTS := --seeds 5 --first-seed 300
 .PHONY: continual
 continual: .venv/ready
-	$(CONTINUAL) S8 --methods kept,newest,all $(SHIFTS) --out $(CONTINUAL_RUNS)/S8
+	$(CONTINUAL) S8 --methods kept,newest,all-skills $(SHIFTS) --out $(CONTINUAL_RUNS)/S8
 	$(CONTINUAL) S8 --methods kept $(SHIFTS) --skills dodge,heal_attack --out $(CONTINUAL_RUNS)/S8-dodge-heal-attack
 	$(CONTINUAL) C20 --methods kept,newest,clonex $(BOSSES) --out $(CONTINUAL_RUNS)/C20
 	$(CONTINUAL) S20 --methods kept,newest,clonex $(BOSSES) --out $(CONTINUAL_RUNS)/S20

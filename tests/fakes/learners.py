@@ -76,7 +76,7 @@ def numbers(budget: int = 100) -> DQNHyperparameters:
 def ended(value: float, observations: Sequence[float] = (1.0, 2.0), action: int = 0) -> EndedStage:
     """Return what a stage left that led to weights of one value."""
     kept = decisions_of(observations, action)
-    return EndedStage(version_of(value), numbers(), lambda count, random: kept.first(count))
+    return EndedStage(SKILL, version_of(value), numbers(), lambda count, random: kept.first(count))
 
 
 @dataclass

@@ -7,7 +7,7 @@ that it saves after every task.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -101,8 +101,8 @@ Versions = Mapping[str, SkillVersion]
 class TaskWorld:
     """A task as skills meet it: its position in the sequence from 0, its scenario, the skills with their observations.
 
-    With `tasks` above 0 every skill observes which of that many tasks it plays. `animations` are the ids of bosses that
-    skills tell apart.
+    With `tasks` above 0 every skill observes which of that many fights it plays, `task` from 0: one that comes again is
+    the same. `animations` are the ids of bosses that skills tell apart.
     """
 
     plan: Plan
@@ -110,6 +110,7 @@ class TaskWorld:
     name: str
     tasks: int = 0
     animations: int = 0
+    task: int = 0
 
     @cached_property
     def scenario(self) -> Scenario:
@@ -128,7 +129,7 @@ class TaskWorld:
         if Column.BOSS_ANIMATION in observation.one_hot:
             most = max(self.animations, observation.one_hot[Column.BOSS_ANIMATION])
             observation = replace(observation, one_hot={**observation.one_hot, Column.BOSS_ANIMATION: most})
-        return replace(skill, observation=replace_task(observation, self.position, self.tasks))
+        return replace(skill, observation=replace_task(observation, self.task, self.tasks))
 
     def agent(self, versions: Versions) -> Agent:
         """Return who plays the task by these versions; skills without one play at random."""
@@ -162,8 +163,12 @@ DrawRows = Callable[[int, np.random.Generator], Transitions]
 
 @dataclass(frozen=True)
 class EndedStage:
-    """What a stage left: the version, how it learned, and `rows`, which draws from the decisions in its replay."""
+    """What a skill's stage left: the version, how it learned, and `rows`, which draws from the decisions in its replay.
 
+    A replay holds a third of a stage's decisions, its last ones.
+    """
+
+    skill: str
     version: SkillVersion
     hyperparameters: DQNHyperparameters
     rows: DrawRows
@@ -184,14 +189,14 @@ class StageHooks:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a stage led to: the version, and the weights that played along it, by decisions of the stage.
+    """What a stage led to: the version, and the weights that played along it.
 
-    `ticks` are the control ticks that its decisions took.
+    `points` are by decisions of the stage, `ticks` the control ticks that these took.
     """
 
     version: SkillVersion
     points: Mapping[int, Weights]
-    ticks: int
+    ticks: Mapping[int, int]
 
 
 @dataclass
@@ -200,8 +205,6 @@ class SkillTrainer:
 
     supervisor: Supervisor
     points: int = 4
-    #: Overrides of how a stage learns, by the name of the hyperparameter.
-    changes: Mapping[str, Any] = field(default_factory=dict)
 
     def learn(
         self,
@@ -216,7 +219,7 @@ class SkillTrainer:
         """Train a skill for `budget` of its decisions, everything upstream frozen, from a version or from nothing.
 
         Raises:
-            Interruption: if a stop was asked for: the stage is lost.
+            Interruption: if a stop was asked for: what was learned in the stage is lost.
         """
         plan, hooks = world.plan, hooks or StageHooks()
         chain = (*plan.skill_graph.upstream(skill), skill)
@@ -224,7 +227,7 @@ class SkillTrainer:
         scenario = training_scenario(world.scenario, skills[-1])
         parent = 1 if start is not None else None
         stage = Stage(skill, world.name, budget, seed, parent)
-        numbers = replace(plan.hyperparameters(stage), **self.changes)
+        numbers = plan.hyperparameters(stage)
         algorithm = self._build(world, skills, scenario, numbers, seed)
         try:
             algorithm.load_weights({one: upstream[one].playing for one in chain[:-1]})
@@ -256,23 +259,24 @@ class SkillTrainer:
     def _run(self, algorithm: SkillDQN, name: str, skill: str, hooks: StageHooks) -> Learned:
         budget = algorithm.training[skill].hyperparameters.budget
         progress = self.supervisor.follow(name, budget)
-        due, points = [budget * part // self.points for part in range(1, self.points)], dict[int, Weights]()
+        due = [budget * part // self.points for part in range(1, self.points)]
+        points, ticks, learned = dict[int, Weights](), dict[int, int](), algorithm.training[skill]
         while not algorithm.finished:
             algorithm.train()
             algorithm.drain_episodes()
             hooks.during_stage(algorithm, skill)
             progress.update(algorithm.decisions)
             if due and algorithm.decisions >= due[0] and not algorithm.finished:
-                points[algorithm.decisions] = algorithm.weights(skill)
+                points[algorithm.decisions], ticks[algorithm.decisions] = algorithm.weights(skill), learned.ticks
                 due = [step for step in due if step > algorithm.decisions]
             if self.supervisor.stop_requested():
                 raise Interruption(f"stopped in {name}")
         from soulsgraph_policies.learning.replay import ReplayBuffer
 
-        weights, learned = algorithm.weights(skill) | algorithm.head_weights(skill), algorithm.training[skill]
+        weights = algorithm.weights(skill) | algorithm.head_weights(skill)
         version = SkillVersion(weights, learned.normalizer.get_state())
         replay = learned.replay
         assert isinstance(replay, ReplayBuffer), "a study's preset has a replay"
-        hooks.end_stage(skill, EndedStage(version, learned.hyperparameters, replay.reserve))
-        points[algorithm.decisions] = version.playing
-        return Learned(version, points, learned.ticks)
+        hooks.end_stage(skill, EndedStage(skill, version, learned.hyperparameters, replay.reserve))
+        points[algorithm.decisions], ticks[algorithm.decisions] = version.playing, learned.ticks
+        return Learned(version, points, ticks)

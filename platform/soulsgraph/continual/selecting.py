@@ -2,19 +2,20 @@
 
 A skill is selected whose own actions lead to something else than at home (`transfer.consequences`), or that sees other
 announcements (the cues of `transfer.rule`). Fights in the new task are charged, so each skill is looked at after a part
-of its decisions and left as soon as a change is certain; fights in the task before, where the agent was trained, are
-not what is scarce.
+of its decisions and left as soon as a change is certain; fights in the tasks that its skills learned in are not what is
+scarce.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 
 from soulsgraph.continual.learning import TaskWorld, Versions
 from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph.transfer import rule
-from soulsgraph.transfer.consequences import changed_consequences
+from soulsgraph.transfer.consequences import LEAST_EPISODES, changed_consequences
 from soulsgraph.transfer.report import EXPLORATION, play_trial
 from soulsgraph_envs.combat.rollout import DecisionColumns, Episodes
 from soulsgraph_envs.core.state import Column
@@ -26,8 +27,11 @@ MOST_DECISIONS = 8_000
 #: The parts of them that skills may take: what turns a camera shows in every decision, what a blow does in few. Skills
 #: of other graphs share them evenly.
 PARTS: Mapping[str, float] = {"camera": 0.1, "lock_on": 0.2, "movement": 0.15, "dodge": 0.2, "heal_attack": 0.35}
+#: A selection takes at most a budget's part of this number: a tenth.
+SELECTED_PART = 10
 #: Looks at a skill, at most; episodes of each skill at home; seed of all episodes.
 LOOKS, HOME_EPISODES, SELECTION_SEED = 2, 80, 4_000_000
+TICKS_PER_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -43,12 +47,18 @@ class Selection:
     reasons: Mapping[str, str] = field(default_factory=dict)
 
 
-def select(before: TaskWorld, world: TaskWorld, versions: Versions, most: int = MOST_DECISIONS) -> Selection:
-    """Select skills by at most `most` decisions in the new world, for versions that were trained in the one before."""
+def select(
+    homes: Mapping[str, TaskWorld], world: TaskWorld, versions: Versions, most: int = MOST_DECISIONS
+) -> Selection:
+    """Select skills by at most `most` decisions in the new world; `homes` are those that the versions learned in last.
+
+    Episodes are played as long as another one of the greatest length so far has a place: one that is longer than all
+    before may exceed a skill's part, which others seldom use up.
+    """
     order = world.plan.skill_graph.order
     parts = [PARTS.get(skill, 1.0 / len(order)) for skill in order]
     looks = {
-        skill: _look(before, world, versions, skill, int(most * part / sum(parts)))
+        skill: _look(homes[skill], world, versions, skill, int(most * part / sum(parts)))
         for skill, part in zip(order, parts, strict=True)
     }
     return Selection(
@@ -68,25 +78,29 @@ class _Look:
     ticks: int
 
 
+def least_decisions(skills: Sequence[Skill]) -> int:
+    """Return the decisions of a selection below which a skill is not looked at in as many episodes as say something."""
+    parts = {skill.name: PARTS.get(skill.name, 1.0 / len(skills)) for skill in skills}
+    whole = sum(parts.values())
+    # Of skills whose horizon no death cuts short; the others' episodes are shorter.
+    refilled = [skill for skill in skills if skill.training_scenario.refill]
+    return max((ceil(LEAST_EPISODES * one.horizon * whole / parts[one.name]) for one in refilled), default=0)
+
+
 def _look(before: TaskWorld, world: TaskWorld, versions: Versions, name: str, most: int) -> _Look:
     """Look at a skill until a change is certain, or another episode could take more decisions than it may."""
     skill, chain = world.skill(name), (*world.plan.skill_graph.upstream(name), name)
     columns = sorted({column for one in world.skills if one.name in chain for column in one.observation.columns})
     home = _tried(before, versions, chain, 0, HOME_EPISODES)
-    each = max(int(most / (LOOKS * float(home.lengths.mean()))), 1)
     parts: list[Episodes] = []
-    reason, longest = "", int(home.lengths.max())
-    for look in range(LOOKS):
-        left = most - sum(int(part.lengths.sum()) for part in parts)
-        count = min(each, left // max(longest, 1))
-        if count < 1:
-            break
-        parts.append(_tried(world, versions, chain, look * each, count))
-        longest = max(longest, int(parts[-1].lengths.max()))
-        if reason := _reason(skill, home.taken, _joined(parts), columns):
-            break
-    decisions = sum(int(part.lengths.sum()) for part in parts)
-    return _Look(reason, decisions, sum(round(10.0 * float(part.seconds.sum())) for part in parts))
+    reason, spent, longest, looks = "", 0, float(home.lengths.mean()), 0
+    while not reason and spent + longest <= most:
+        parts.append(_tried(world, versions, chain, len(parts), 1))
+        spent, longest = spent + int(parts[-1].lengths.sum()), max(longest, float(parts[-1].lengths.max()))
+        if spent * LOOKS >= most * (looks + 1) or spent + longest > most:
+            looks += 1
+            reason = _reason(skill, home.taken, _joined(parts), columns)
+    return _Look(reason, spent, sum(round(float(part.seconds.sum()) * TICKS_PER_S) for part in parts))
 
 
 def _tried(world: TaskWorld, versions: Versions, chain: tuple[str, ...], first: int, count: int) -> Episodes:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,6 +23,8 @@ from soulsgraph_envs.continual.sequences import ContinualSequence, load_sequence
 from soulsgraph_envs.core.config import Between, Where, check_fields, read_file, read_table, read_value
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import write_json
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies.learning.checkpoint import FILE_NAME
 
 #: Beside the methods: trains the first task once for all methods that learn it alike.
 FIRST = "first"
@@ -85,6 +88,9 @@ class ContinualStudy:
             raise SoulsGraphError(
                 f"skills: expected {AUTO} alone or names of skills, found {', '.join(self.skills)}; leave {AUTO} out."
             )
+        if len({*self.skills}) < len(self.skills):
+            found = ", ".join(self.skills)
+            raise SoulsGraphError(f"skills: expected each once, found {found}; correct `skills`.")
         for name in self.skills:
             if name not in order and self.skills != (AUTO,):
                 raise UnknownNameError("skill", name, (*order, AUTO))
@@ -104,13 +110,29 @@ class ContinualStudy:
         return max(1, round(self.tasks.budget_at(position) * self.scale))
 
     def check_learns(self) -> None:
-        """Refuse a scale by which a skill would take no update in a task; raises SoulsGraphError."""
-        plan = self.plan(0)
+        """Refuse a scale by which a skill would take no update in a task, or could not be looked at to be selected.
+
+        Raises:
+            SoulsGraphError: naming the least scale.
+        """
+        plan, selects = self.plan(0), self.skills == (AUTO,)
         order = plan.skill_graph.order
-        adapting = order if self.skills == (AUTO,) or "all" in self.methods else self.skills
-        budget, some = self.budget(1) // len(adapting), order[0]
-        later = replace(plan.stage(some, plan.scenario, 1), budget=max(budget, 1))
+        every = selects or any(not METHODS[name].selects for name in self.methods)
+        adapting = order if every else self.skills
+        later = replace(plan.stage(order[0], plan.scenario, 1), budget=max(self.budget(1) // len(adapting), 1))
         check_learns(plan, [*plan.stages(), later])
+        if not selects or not any(METHODS[name].selects for name in self.methods):
+            return
+        # Imported here: it loads the simulator's trials.
+        from soulsgraph.continual.selecting import MOST_DECISIONS, SELECTED_PART, least_decisions
+
+        least = least_decisions([make_skill(name, plan.options) for name in order])
+        if min(MOST_DECISIONS, self.budget(1) // SELECTED_PART) < least:
+            scale = ceil(100 * least * SELECTED_PART / self.tasks.budget) / 100
+            raise SoulsGraphError(
+                f"`skills`: expected a scale of {scale:g} or more, by which skills can be selected in a tenth of "
+                f"a task, found {self.scale:g}; raise `scale` or name the skills."
+            )
 
     def units(self) -> tuple[ContinualUnit, ...]:
         """Return the units: the first tasks of the seeds, then the methods, the longest first."""
@@ -212,9 +234,7 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
 
     def results(self, unit: ContinualUnit) -> list[Path]:
         """Return the files that a unit leaves."""
-        names = (
-            (f"{FIRST}/training_state.safetensors",) if unit.method == FIRST else [f"{name}.parquet" for name in LEFT]
-        )
+        names = (f"{FIRST}/{FILE_NAME}",) if unit.method == FIRST else [f"{name}.parquet" for name in LEFT]
         return [self.unit_path(unit) / name for name in names]
 
     def assemble(self) -> None:

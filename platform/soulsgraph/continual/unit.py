@@ -26,7 +26,7 @@ from soulsgraph.continual.learning import (
 )
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.method import versions_from, versions_state
-from soulsgraph.continual.selecting import MOST_DECISIONS, Selection, select
+from soulsgraph.continual.selecting import MOST_DECISIONS, SELECTED_PART, Selection, select
 from soulsgraph.continual.study import AUTO, FIRST, LEFT, ContinualFolder, ContinualUnit
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants
@@ -50,8 +50,9 @@ HELD_OUT_DECISIONS, HELD_OUT_AFTER = 10_000, (1, 5, 10, 20, 50, 100)
 #: The last of the states after a task, and the one before it: where the last is damaged the unit goes on from that.
 _KEPT = 2
 Rows = list[dict[str, Any]]
-#: Points of a learning curve: the decisions `spent` in a task, and the `wins` of a point's fights after them.
+#: Points of a learning curve: decisions `spent` in a task, their control `ticks`, `wins` of the fights after them.
 Points = list[dict[str, int]]
+_NOTHING = {"spent": 0, "ticks": 0, "wins": 0}
 
 
 def run_units(folder: ContinualFolder, console: Console, words: Words = str) -> None:
@@ -84,8 +85,11 @@ def worlds_of(folder: ContinualFolder, seed: int) -> list[TaskWorld]:
     """Return a study's tasks as the skills of a seed meet them."""
     study, plan = folder.plan, folder.plan.plan(seed)
     names = [task.scenario for task in study.tasks.tasks]
-    known, animations = len(names) if study.identity == "one-hot" else 0, boss_animations(names)
-    return [TaskWorld(plan, position, name, known, animations) for position, name in enumerate(names)]
+    distinct = [*dict.fromkeys(names)]
+    known, animations = len(distinct) if study.identity == "one-hot" else 0, boss_animations(distinct)
+    return [
+        TaskWorld(plan, position, name, known, animations, distinct.index(name)) for position, name in enumerate(names)
+    ]
 
 
 def stage_seed(seed: int, position: int, skill: int) -> int:
@@ -103,7 +107,7 @@ def train_first(folder: ContinualFolder, seed: int, supervisor: Supervisor) -> N
     """Train a seed's first task for all methods that learn it alike, and write versions, curve and kept decisions."""
     world, started = worlds_of(folder, seed)[0], time.process_time()
     trainer, versions, rows = SkillTrainer(supervisor), dict[str, SkillVersion](), list[dict[str, int]]()
-    kept, ticks, budget = dict[str, Any](), 0, folder.plan.budget(0)
+    kept, ticks, budget, unmeasured = dict[str, Any](), 0, folder.plan.budget(0), Unmeasured()
 
     class Keeping(StageHooks):
         def end_stage(self, skill: str, ended: EndedStage) -> None:
@@ -111,21 +115,38 @@ def train_first(folder: ContinualFolder, seed: int, supervisor: Supervisor) -> N
 
     for index, (skill, share) in enumerate(shares(world.plan.skill_graph.order, budget, True).items()):
         learned = trainer.learn(world, skill, versions, None, share, stage_seed(seed, 0, index), Keeping())
-        rows += curve_points(world, versions, skill, learned, sum(row["spent"] for row in rows[-1:]))
-        versions[skill], ticks = learned.version, ticks + learned.ticks
+        with unmeasured:
+            rows += curve_points(world, versions, skill, learned, rows[-1] if rows else _NOTHING)
+        versions[skill], ticks = learned.version, rows[-1]["ticks"]
     state = {"versions": versions_state(versions), "rows": kept, "curve": rows, "ticks": ticks}
     with whole_folder(folder.unit_path(ContinualUnit(FIRST, seed)) / FIRST, replace=True) as temporary:
-        write_training_state(temporary, state | {"cpu_s": time.process_time() - started})
+        write_training_state(temporary, state | {"cpu_s": time.process_time() - started - unmeasured.cpu_s})
 
 
 def curve_points(
-    world: TaskWorld, versions: Versions, skill: str, learned: Learned, before: int
-) -> list[dict[str, int]]:
-    """Return how many of a point's fights the agent won along a skill's stage, by the decisions spent in the task."""
+    world: TaskWorld, versions: Versions, skill: str, learned: Learned, before: Mapping[str, int]
+) -> Points:
+    """Return how many of a point's fights were won along a skill's stage, which began at the point `before`."""
     agent = world.variants(versions, skill, [*learned.points.values()])
     won = play_variants(agent, evaluation_seeds(POINT_SEED, POINT_FIGHTS), len(learned.points)).won
     wins = won.reshape(len(learned.points), -1).sum(axis=1).tolist()
-    return [{"spent": before + step, "wins": int(count)} for step, count in zip(learned.points, wins, strict=True)]
+    return [
+        {"spent": before["spent"] + step, "ticks": before["ticks"] + learned.ticks[step], "wins": int(count)}
+        for step, count in zip(learned.points, wins, strict=True)
+    ]
+
+
+class Unmeasured:
+    """CPU seconds within `with` blocks: what is played to be shown is no part of what a method takes."""
+
+    def __init__(self) -> None:
+        self.cpu_s = self._since_s = 0.0
+
+    def __enter__(self) -> None:
+        self._since_s = time.process_time()
+
+    def __exit__(self, *_: object) -> None:
+        self.cpu_s += time.process_time() - self._since_s
 
 
 class UnitRun:
@@ -138,7 +159,9 @@ class UnitRun:
         self.folder, self.unit, self.supervisor = folder, unit, supervisor
         self.study, self.worlds = folder.plan, worlds_of(folder, unit.seed)
         self.method = METHODS[unit.method](self.study.options, len(self.worlds), unit.seed)
-        self.trainer, self.done = SkillTrainer(supervisor), 0
+        self.trainer, self.done, self._unmeasured = SkillTrainer(supervisor), 0, Unmeasured()
+        #: The position of the task that each skill's newest version learned in.
+        self.learned_at: dict[str, int] = {}
         self.rows: dict[str, Rows] = {name: [] for name in LEFT}
         #: By what the tasks so far were played when each ended: to put single skills back, nothing that methods keep.
         self.own: list[Versions] = []
@@ -154,6 +177,8 @@ class UnitRun:
             Interruption: if a stop was asked for; the state after the last task is saved.
         """
         self._take_up()
+        if not self.done:
+            self._evaluate_random()
         for world in self.worlds[self.done :]:
             self._learn(world)
             self._evaluate()
@@ -176,24 +201,26 @@ class UnitRun:
             state = read_training_state(saved[-1])
             self.method.restore(state["method"])
             self.own = [versions_from(versions) for versions in state["own"]]
-            self.known = [*state["known"]]
+            self.known, self.learned_at = [*state["known"]], dict(state["learned_at"])
             self.done, self.rows = int(state["done"]), {name: [*state["rows"].get(name, [])] for name in LEFT}
 
     def _save(self) -> None:
         state: dict[str, Any] = {"done": self.done, "rows": self.rows, "method": self.method.state()}
         state |= {"own": [versions_state(versions) for versions in self.own], "known": self.known}
+        state["learned_at"] = self.learned_at
         with whole_folder(self._path / f"task-{self.done:04d}", replace=True) as temporary:
             write_training_state(temporary, state)
         for path in self._states()[:-_KEPT]:
             remove_folder(path)
 
     def _learn(self, world: TaskWorld) -> None:
-        began_s, method = time.process_time(), self.method
+        began_s, method, self._unmeasured = time.process_time(), self.method, Unmeasured()
         method.before_task(world)
         shared = world.position == 0 and method.shares_first
         costs = self._take_first(world) if shared else self._learn_task(world)
         method.after_task(world)
-        costs["cpu_s"] = costs.get("cpu_s", 0.0) + time.process_time() - began_s
+        took_s = time.process_time() - began_s - self._unmeasured.cpu_s
+        costs["cpu_s"] = costs.get("cpu_s", 0.0) + took_s
         self.rows["costs"].append({"task": world.position + 1, **costs, "bytes": method.size_bytes})
         self.own.append(dict(method.playing(world.position)))
         if method.has_versions:
@@ -207,36 +234,42 @@ class UnitRun:
         for skill, version in versions_from(state["versions"]).items():
             kept = Transitions(*(np.array(state["rows"][skill][name]) for name in names))
             numbers = world.plan.hyperparameters(world.plan.stage(skill))
-            self.method.end_stage(skill, EndedStage(version, numbers, partial(_sampled, kept)))
-            self.method.take(skill, version)
-        self._add_curve(world, [{"spent": 0, "wins": 0}, *state["curve"]])
+            self.method.end_stage(skill, EndedStage(skill, version, numbers, partial(_sampled, kept)))
+            self._take(world, skill, version)
+        self._add_curve(world, [_NOTHING, *state["curve"]])
         budget = self.study.budget(0)
         return {"decisions": budget, "selection_decisions": 0, "ticks": state["ticks"], "cpu_s": state["cpu_s"]}
 
     def _learn_task(self, world: TaskWorld) -> dict[str, Any]:
         method, order = self.method, world.plan.skill_graph.order
-        begin = [
-            {"spent": 0, "wins": self._won_by(world, method.newest, POINT_SEED, POINT_FIGHTS) if method.newest else 0}
-        ]
-        selection = self._selected(world)
-        budget = self.study.budget(world.position)
-        whole = world.position == 0 or not method.newest
-        spent, ticks, points = selection.decisions, selection.ticks, begin
+        begin, selection = self._beginning(world), self._selected(world)
+        points, left = [begin], max(self.study.budget(world.position) - selection.decisions, 1)
         if selection.decisions:
-            points = [*begin, {**begin[0], "spent": spent}]
-        for skill, share in shares(selection.skills, max(budget - spent, 1), whole).items() if selection.skills else ():
+            points.append({**begin, "spent": selection.decisions, "ticks": selection.ticks})
+        whole = any(method.start(skill) is None for skill in selection.skills)
+        for skill, share in shares(selection.skills, left, whole).items():
             seed, before = stage_seed(self.unit.seed, world.position, order.index(skill)), dict(method.newest)
             learned = self.trainer.learn(world, skill, before, method.start(skill), share, seed, method)
-            points += curve_points(world, before, skill, learned, spent)
-            method.take(skill, learned.version)
-            spent, ticks = spent + share, ticks + learned.ticks
+            with self._unmeasured:
+                points += curve_points(world, before, skill, learned, points[-1])
+            self._take(world, skill, learned.version)
         self._add_curve(world, points)
         return {
-            "decisions": spent,
+            "decisions": points[-1]["spent"],
             "selection_decisions": selection.decisions,
-            "ticks": ticks,
+            "ticks": points[-1]["ticks"],
             "adapted": "+".join(selection.skills),
         }
+
+    def _take(self, world: TaskWorld, skill: str, version: SkillVersion) -> None:
+        self.method.take(skill, version)
+        self.learned_at[skill] = world.position
+
+    def _beginning(self, world: TaskWorld) -> dict[str, int]:
+        """Return the point of a task's curve before any decision; an agent without versions wins nothing there."""
+        versions = self.method.beginning()
+        with self._unmeasured:
+            return {**_NOTHING, "wins": self._won_by(world, versions, POINT_SEED, POINT_FIGHTS) if versions else 0}
 
     def _selected(self, world: TaskWorld) -> Selection:
         order, method = world.plan.skill_graph.order, self.method
@@ -244,9 +277,9 @@ class UnitRun:
             return Selection(order)
         if self.study.skills != (AUTO,):
             return Selection(tuple(skill for skill in order if skill in self.study.skills))
-        # A tenth of what it is to save, at most.
-        most = min(MOST_DECISIONS, self.study.budget(world.position) // 10)
-        return select(self.worlds[world.position - 1], world, method.newest, most)
+        most = min(MOST_DECISIONS, self.study.budget(world.position) // SELECTED_PART)
+        homes = {skill: self.worlds[self.method.home(skill, self.learned_at[skill])] for skill in order}
+        return select(homes, world, method.newest, most)
 
     def _add_curve(self, world: TaskWorld, points: Sequence[Mapping[str, int]]) -> None:
         after, task = world.position, world.position + 1
@@ -255,6 +288,7 @@ class UnitRun:
             {
                 "after": after,
                 "decisions": max(int(point["spent"]), 1),
+                "ticks": int(point["ticks"]),
                 "task": task,
                 "wins": int(point["wins"]),
                 "episodes": POINT_FIGHTS,
@@ -270,17 +304,27 @@ class UnitRun:
         if self.unit.method == SCRATCH:
             # Only its own task says something: every task begins from nothing.
             positions = {self.done - 1}
+        choosing = 0
         for position in sorted(positions):
             world = self.worlds[position]
             versions, chosen = self._playing(world)
-            wins = self._won_by(world, versions, EVALUATION_SEED, self.study.episodes, anew=last)
-            row = {"after": self.done, "decisions": 0, "task": position + 1, "wins": wins}
-            self.rows["evaluations"].append(row | {"episodes": self.study.episodes, "choosing_decisions": chosen})
+            choosing += chosen
+            self._add_rate(position, self._won_by(world, versions, EVALUATION_SEED, self.study.episodes, anew=last))
+        self.rows["costs"][-1]["choosing_decisions"] = choosing
         self.rows["dormant"] += self._dormant()
         if self.study.held_out and self.done in HELD_OUT_AFTER:
             self.rows["plasticity"] += self._plasticity()
         if last and self.unit.method != SCRATCH:
             self._put_back()
+
+    def _evaluate_random(self) -> None:
+        """Evaluate the agent that learned nothing in every task: what zero-shot transfer is measured from."""
+        for world in self.worlds:
+            self._add_rate(world.position, self._won_by(world, {}, EVALUATION_SEED, self.study.episodes))
+
+    def _add_rate(self, position: int, wins: int) -> None:
+        row = {"after": self.done, "decisions": 0, "task": position + 1, "wins": wins}
+        self.rows["evaluations"].append(row | {"episodes": self.study.episodes})
 
     def _playing(self, world: TaskWorld) -> tuple[Versions, int]:
         method = self.method
@@ -308,7 +352,10 @@ class UnitRun:
                 self.rows["skills"].append(row)
 
     def _plasticity(self) -> Rows:
-        """Return what is won on held-out bosses that learn for `HELD_OUT_DECISIONS`, from where a new task begins."""
+        """Return what is won on held-out bosses after `HELD_OUT_DECISIONS`, from where a new task would begin.
+
+        It is plain fine-tuning of the method's weights: how well these still learn, without its own constraints.
+        """
         begin, family, found = self.method.beginning(), self.study.tasks.family, []
         for boss in held_out(family, self.study.held_out) if begin and family else ():
             world = replace(self.worlds[self.done - 1], name=boss.scenario)

@@ -21,8 +21,8 @@ from soulsgraph_envs.skills import Skill
 NEIGHBOURS = 10
 #: How far apart two animations count, in deviations of other columns.
 _OTHER_ANIMATION = 3.0
-#: Fewest decisions for an action in the new fight that say something.
-LEAST_DECISIONS = 15
+#: Fewest decisions for an action in the new fight, and fewest episodes with one, that say something.
+LEAST_DECISIONS, LEAST_EPISODES = 15, 4
 #: Standard errors from which a change is certain, and its least size in deviations of what followed at home.
 CERTAIN_ERRORS, MATERIAL_CHANGE = 4.0, 0.2
 
@@ -118,8 +118,10 @@ def changed_consequences(
                 certain = abs(apart) >= CERTAIN_ERRORS * float(np.hypot(error, beside[1][place]))
                 if not certain or abs(apart) < MATERIAL_CHANGE:
                     continue
-            if error > 0.0 and abs(change) >= max(CERTAIN_ERRORS * error, MATERIAL_CHANGE):
-                found.append(Consequence(skill.actions[index].name, what, float(change), float(change / error)))
+            if abs(change) >= max(CERTAIN_ERRORS * error, MATERIAL_CHANGE):
+                # What always follows has no error at all.
+                errors = change / error if error > 0.0 else np.inf * np.sign(change)
+                found.append(Consequence(skill.actions[index].name, what, float(change), float(errors)))
     return tuple(sorted(found, key=lambda one: -abs(one.errors)))
 
 
@@ -133,7 +135,8 @@ def _of(whole: Followed, action: int) -> Followed:
 
 def _shift(known: Followed, control: Followed, there: Followed, scale: Doubles) -> tuple[Doubles, Doubles] | None:
     """Return the mean change of what follows, (7,), in deviations at home, and its standard error; None if unknown."""
-    if len(there.actions) < LEAST_DECISIONS or min(len(known.actions), len(control.actions)) < 2 * NEIGHBOURS:
+    few = len(there.actions) < LEAST_DECISIONS or min(len(known.actions), len(control.actions)) < 2 * NEIGHBOURS
+    if few or min(len({*part.episodes.tolist()}) for part in (there, control)) < LEAST_EPISODES:
         return None
     deviation = known.following.std(axis=0)
     deviation = np.where(deviation > 1e-9, deviation, np.maximum(np.abs(known.following).mean(axis=0), 1e-3))
@@ -149,7 +152,9 @@ def _mean(asked: Followed, known: Followed, scale: Doubles) -> tuple[Doubles, Do
     _, groups = np.unique(asked.episodes, return_inverse=True)
     sums = np.zeros((groups.max() + 1, residuals.shape[1]))
     np.add.at(sums, groups, residuals - mean)
-    return mean, np.sqrt((sums**2).sum(axis=0)) / len(residuals)
+    # Of few episodes the mean takes up a part of what they differ by.
+    inflated = len(sums) / max(len(sums) - 1, 1)
+    return mean, np.sqrt(inflated * (sums**2).sum(axis=0)) / len(residuals)
 
 
 def _expected(asked: Followed, known: Followed, scale: Doubles) -> Doubles:

@@ -22,7 +22,8 @@ def selected_for(tmp_path, change):
     (tmp_path / "player.toml").write_text(player or 'based_on = "knight-five-skills"\nname = "the same"\n')
     file = tmp_path / "shifted.toml"
     file.write_text('based_on = "five-skills"\nname = "shifted"\nplayer = "player.toml"\n')
-    return select(TaskWorld(plan, 0, "five-skills"), TaskWorld(plan, 1, str(file)), versions)
+    home = TaskWorld(plan, 0, "five-skills")
+    return select(dict.fromkeys(versions, home), TaskWorld(plan, 1, str(file)), versions)
 
 
 @pytest.mark.parametrize("change", SHIFTS)
@@ -43,8 +44,8 @@ def test_nothing_is_selected_where_nothing_changed(tmp_path):
 
 def test_other_moves_select_the_skills_that_see_them():
     plan, versions = versions_of("iudex-phase1-best-0")
-    worlds = TaskWorld(plan, 0, "iudex-phase1"), TaskWorld(plan, 1, "vordt")
-    assert {"dodge", "heal_attack"} <= set(select(*worlds, versions).skills)
+    homes = dict.fromkeys(versions, TaskWorld(plan, 0, "iudex-phase1"))
+    assert {"dodge", "heal_attack"} <= set(select(homes, TaskWorld(plan, 1, "vordt"), versions).skills)
 
 
 MOVEMENT = make_skill("movement")
@@ -85,6 +86,13 @@ def test_what_an_action_does_otherwise_is_found_and_named():
 
 def test_what_changed_whatever_the_skill_did_is_not_its_own():
     assert not changed(np.full(ACTIONS, 0.6))
+
+
+def test_few_episodes_say_nothing():
+    home = walked(0, np.full(ACTIONS, 0.4))
+    there = walked(1, np.full(ACTIONS, 0.8))
+    few = DecisionColumns(*(column[there.episodes < 3] for column in vars(there).values()))
+    assert not changed_consequences(MOVEMENT, home, few, MOVEMENT.observation.columns)
 
 
 def test_equal_worlds_raise_no_false_alarm():

@@ -5,7 +5,9 @@ import filecmp
 import pandas as pd
 import pytest
 
+from soulsgraph.continual import unit
 from soulsgraph.continual.files import COSTS, EVALUATIONS, SCRATCH, SKILLS
+from soulsgraph.continual.selecting import Selection
 from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualStudy, ContinualUnit
 from soulsgraph.continual.unit import UnitRun, shares, train_first, worlds_of
 from soulsgraph.runs.progress import Interruption
@@ -78,18 +80,47 @@ def test_a_sequence_returns_to_a_boss_and_kept_versions_end_every_fight_as_befor
 
 def test_every_method_has_the_same_budget_and_the_same_first_task(tmp_path):
     folder = folder_of(tmp_path)
-    costs = {name: pd.read_parquet(done(folder, name)[COSTS]) for name in ("newest", "all", SCRATCH)}
+    costs = {name: pd.read_parquet(done(folder, name)[COSTS]) for name in ("newest", "all-skills", SCRATCH)}
     for table in costs.values():
         assert table["decisions"].tolist() == pytest.approx([4_600, 1_600, 1_600], abs=4)
-    assert costs["newest"]["ticks"][0] == costs["all"]["ticks"][0] > 0
+    assert costs["newest"]["ticks"][0] == costs["all-skills"]["ticks"][0] > 0
 
 
-def test_selection_is_charged_and_never_exceeds_a_task_s_budget(tmp_path):
-    folder = folder_of(tmp_path, skills=("auto",), scale=0.06)
-    table = pd.read_parquet(done(folder, "newest")[COSTS])
-    assert table["selection_decisions"][0] == 0
-    assert all(0 < spent <= 480 for spent in table["selection_decisions"][1:])
-    assert (table["decisions"][1:] <= 4_800).all()
+def test_selection_is_charged_and_looks_at_each_skill_beside_the_task_that_it_learned_in(tmp_path, monkeypatch):
+    asked = []
+
+    def selected(homes, world, versions, most):
+        asked.append(({skill: home.position for skill, home in homes.items()}, world.position, most))
+        return Selection(("dodge",), 100, 150)
+
+    monkeypatch.setattr(unit, "select", selected)
+    folder = folder_of(tmp_path, skills=("auto",))
+    costs = pd.read_parquet(done(folder, "newest")[COSTS])
+    assert costs["selection_decisions"].tolist() == [0, 100, 100]
+    assert costs["decisions"].tolist() == [4_600, 1_600, 1_600]
+    nowhere = dict.fromkeys(("camera", "lock_on", "movement", "heal_attack"), 0)
+    assert asked == [({**nowhere, "dodge": 0}, 1, 160), ({**nowhere, "dodge": 1}, 2, 160)]
+    curve = pd.read_parquet(folder.unit_path(ContinualUnit("newest", 3)) / f"{EVALUATIONS}.parquet")
+    points = curve[(curve["after"] == 1) & (curve["decisions"] > 0)]
+    # The curve stands still while skills are selected.
+    assert points["decisions"].tolist()[:2] == [1, 100]
+    assert points["wins"].tolist()[0] == points["wins"].tolist()[1]
+    assert points["ticks"].tolist()[:2] == [0, 150]
+    assert points["ticks"].is_monotonic_increasing
+
+
+def test_a_scale_at_which_no_skill_can_be_selected_is_refused(tmp_path):
+    with pytest.raises(SoulsGraphError, match="expected a scale of 0"):
+        study_of(tmp_path, skills=("auto",), scale=0.5).check_learns()
+    study_of(tmp_path, skills=("auto",), scale=0.7).check_learns()
+    study_of(tmp_path, skills=("auto",), scale=0.5, methods=("scratch",)).check_learns()
+
+
+def test_an_agent_that_learned_nothing_is_evaluated_in_every_task(tmp_path):
+    table = pd.read_parquet(done(folder_of(tmp_path), "newest")[EVALUATIONS])
+    begin = table[(table["after"] == 0) & (table["decisions"] == 0)]
+    assert begin["task"].tolist() == [1, 2, 3]
+    assert (begin["wins"] <= 2).all()
 
 
 @pytest.mark.parametrize("skills", [("dodge",), ("camera", "dodge", "heal_attack")])
@@ -105,7 +136,7 @@ def test_skills_observe_the_task_where_methods_know_it(tmp_path):
         for identity in ("one-hot", "none")
     )
     assert [world.skills[3].observation.size for world in known] == [
-        world.skills[3].observation.size + 3 for world in unknown
+        world.skills[3].observation.size + 2 for world in unknown
     ]
 
 
@@ -118,6 +149,7 @@ def test_skills_observe_the_task_where_methods_know_it(tmp_path):
         ({"seeds": ()}, "seeds"),
         ({"skills": ("dodge", "parry")}, "parry"),
         ({"skills": ("auto", "dodge")}, "auto"),
+        ({"skills": ("dodge", "dodge")}, "each once"),
         ({"preset": "pqn"}, "a replay"),
         ({"scale": 0.0}, "scale"),
         ({"episodes": 0}, "episodes"),

@@ -39,6 +39,10 @@ class BaseAndSpecialists(Replay):
         """Return the base, or what there is of it."""
         return self.base or self.newest
 
+    def home(self, skill: str, learned_at: int) -> int:
+        """Return the last of the base's tasks in which the skill can have learned."""
+        return min(learned_at, self.options.base_tasks - 1)
+
     def keep(self, algorithm: SkillDQN, skill: str, parts: Any) -> None:
         """Draw from the reserve while the base is trained."""
         if self._basing:
@@ -54,6 +58,8 @@ class BaseAndSpecialists(Replay):
         self.kept.append(dict(self.newest))
         if self._basing:
             self.base = dict(self.newest)
+        if self.position + 1 >= self.options.base_tasks:
+            self.reserve = {}
 
     def playing(self, position: int) -> Versions:
         """Return the task's own versions; those of the base's tasks are the base itself."""

@@ -37,7 +37,9 @@ class ClonEx(Replay):
         """Keep observations with the actions that are best there now: those that were played include random ones."""
         rows = self.drawn(ended, self.options.reserve)
         chosen = greedy_actions(ended.version.playing, rows, ended.hyperparameters.observation_clip)
-        self.reserve.setdefault(skill, []).append(replace(rows, actions=chosen))
+        # What followed is not learned from; rewards scale the margin.
+        kept = replace(rows, actions=chosen, next_observations=rows.observations)
+        self.reserve.setdefault(skill, []).append(kept)
 
 
 def greedy_actions(weights: Weights, rows: Transitions, clip: float) -> Integers:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from soulsgraph.continual.learning import EndedStage, SkillVersion, TaskWorld, Versions
 from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.methods.replay import Replay
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_policies.learning.sampler import Transitions
 
 if TYPE_CHECKING:
     from soulsgraph_policies.learning.algorithm import SkillDQN
+
+_STREAM = 61
 
 
 class ResetAndDistil(Replay):
@@ -47,6 +52,9 @@ class ResetAndDistil(Replay):
     def end_stage(self, skill: str, ended: EndedStage) -> None:
         """Keep observations, and how the skill learns."""
         super().end_stage(skill, ended)
+        # Of a decision its observation is what is distilled.
+        new = self.reserve[skill][-1]
+        self.reserve[skill][-1] = replace(new, next_observations=new.observations)
         self._numbers[skill] = ended.hyperparameters
 
     def take(self, skill: str, version: SkillVersion) -> None:
@@ -63,7 +71,7 @@ class ResetAndDistil(Replay):
                 self._world.skill(skill),
                 teachers,
                 self._numbers[skill],
-                self.seed + self.position,
+                int(derive_seeds(self.seed, _STREAM, self.position, crc32(skill.encode()))[0] >> 33),
                 self.options.distilled_updates,
             )
             version = SkillVersion(student.weights, student.normalizer.get_state())

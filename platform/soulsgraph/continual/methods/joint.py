@@ -1,4 +1,4 @@
-"""Joint training, the bound: every task is learned beside everything that was ever played."""
+"""Joint training: every task is learned beside what the replays of all earlier tasks held."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ if TYPE_CHECKING:
 class Joint(Replay):
     """Keep whole replays, and draw every task as often as the others: what no bound on memory would allow.
 
-    It meets the tasks one after another, as the others do, for as many decisions.
+    It meets the tasks one after another, as the others do, for as many decisions, and a replay holds the last third of
+    a stage: an estimate of the bound, no bound. Of a first task that methods share it keeps what is shared of it.
     """
 
-    name, source = "joint", "multi-task training, an upper bound (Wolczyk et al. 2021)"
+    name, source = "joint", "multi-task training (Wolczyk et al. 2021), as far as decisions come in sequence"
 
     def keep(self, algorithm: SkillDQN, skill: str, parts: list[Transitions]) -> None:
         """Learn from all tasks in equal shares."""
-        replay_of(algorithm, skill).keep(Transitions.join(parts), len(parts) / (len(parts) + 1.0))
+        for part in parts:
+            replay_of(algorithm, skill).keep(part, 1.0 / (len(parts) + 1.0))
 
     def end_stage(self, skill: str, ended: EndedStage) -> None:
-        """Keep all decisions that the replay holds; of a first task that methods share, what is shared of it."""
+        """Keep all decisions that the replay holds."""
         self.reserve.setdefault(skill, []).append(self.drawn(ended, ended.hyperparameters.buffer_size))

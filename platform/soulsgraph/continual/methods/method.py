@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from zlib import crc32
 
 import numpy as np
 
@@ -79,6 +81,10 @@ class Method(StageHooks):
         """Return the versions that a task which is not in the sequence would begin with; none where it is nothing."""
         return self.newest
 
+    def home(self, skill: str, learned_at: int) -> int:
+        """Return the position of the task that a skill's newest version learned in; it learned last at `learned_at`."""
+        return learned_at
+
     def begin_stage(self, algorithm: SkillDQN, skill: str) -> None:
         """Prepare what learns."""
         if self.fixes_statistics and self.position:
@@ -90,7 +96,7 @@ class Method(StageHooks):
 
     def drawn(self, ended: EndedStage, count: int) -> Transitions:
         """Return `count` of the decisions of a stage that ended, all if there are fewer."""
-        return ended.rows(count, np.random.default_rng((self.seed, self.position)))
+        return ended.rows(count, np.random.default_rng((self.seed, self.position, crc32(ended.skill.encode()))))
 
     def after_task(self, world: TaskWorld) -> None:
         """End a task."""
@@ -122,7 +128,7 @@ class Newest(Method):
 class AllSkills(Method):
     """Adapt all skills, and play every task by the newest versions."""
 
-    name, source, selects = "all", "fine-tuning of every skill", False
+    name, source, selects = "all-skills", "fine-tuning of every skill", False
 
 
 class Scratch(Method):
@@ -181,7 +187,7 @@ def _owned(weights: Mapping[str, Any]) -> Weights:
 def _bytes_of(value: Any, counted: set[tuple[Any, ...]]) -> int:
     """Return the bytes of all arrays in nested values, equal ones once: several tasks share what was not adapted."""
     if isinstance(value, np.ndarray):
-        key = (value.dtype.str, value.shape, value.tobytes())
+        key = (value.dtype.str, value.shape, sha256(np.ascontiguousarray(value).data).digest())
         known = key in counted
         counted.add(key)
         return 0 if known else int(value.nbytes)
