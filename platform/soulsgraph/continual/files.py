@@ -53,11 +53,17 @@ _AFTER, _TASK = TableColumn("after", "whole"), TableColumn("task", "whole", 1)
 _RATE = (TableColumn("wins", "whole"), TableColumn("episodes", "whole", 1))
 _SKILL = TableColumn("skill", "text")
 EVALUATIONS, COSTS, SKILLS, PLASTICITY, DORMANT = "evaluations", "costs", "skills", "plasticity", "dormant"
+#: Decisions that were played to choose by which versions a task is played.
+CHOOSING = "choosing_decisions"
 #: The tables by name: the columns that identify a row, which no two rows share, and the others.
 TABLES: Mapping[str, tuple[tuple[TableColumn, ...], tuple[TableColumn, ...]]] = {
     EVALUATIONS: (
         (_METHOD, _SEED, _AFTER, TableColumn("decisions", "whole"), _TASK),
-        (*_RATE, TableColumn("ticks", "whole", optional=True), TableColumn("task_name", "text", optional=True)),
+        (
+            *_RATE,
+            *(TableColumn(name, "whole", optional=True) for name in ("ticks", CHOOSING)),
+            TableColumn("task_name", "text", optional=True),
+        ),
     ),
     COSTS: (
         (_METHOD, _SEED, _TASK),

@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from soulsgraph.continual import figures
-from soulsgraph.continual.files import COSTS, DORMANT, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS, read_folder
+from soulsgraph.continual.files import CHOOSING, COSTS, DORMANT, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS, read_folder
 from soulsgraph.continual.scoring import MAIN, METRICS, OTHERS, ContinualScores, Rows, score
 from soulsgraph.pages import Html, data_uri, page, table, tag
 from soulsgraph.pages import section as html_section
@@ -115,6 +115,17 @@ class RunTables:
         return shares.rename("value").reset_index()
 
     @cached_property
+    def choosing(self) -> pd.DataFrame | None:
+        """The mean decisions that choosing versions took for a task at the end, by method and seed; None if none."""
+        frame = self.found[EVALUATIONS]
+        if CHOOSING not in frame:
+            return None
+        last = frame[(frame["after"] == self.scores.tasks) & (frame["decisions"] == 0) & frame[CHOOSING].notna()]
+        by_seed = last.groupby(["method", "seed"], sort=False)[CHOOSING].mean()
+        rows = by_seed[by_seed > 0].rename("value").reset_index()
+        return rows if len(rows) else None
+
+    @cached_property
     def totals(self) -> Mapping[str, Mapping[str, SeedValues]]:
         """What each method cost over all tasks, by cost and method; of bytes what it keeps at the end."""
         if COSTS not in self.found:
@@ -137,6 +148,7 @@ class RunTables:
             SKILLS: (self.won_back, ["skill", "method"]),
             PLASTICITY: (self.held_out, ["method", "after"]),
             DORMANT: (self.dormant, ["method", "after"]),
+            "choosing": (self.choosing, ["method"]),
         }
         costs = [
             {"cost": cost, "method": method, **spread.columns()}
@@ -272,19 +284,23 @@ def _few(moments: Sequence[int]) -> list[int]:
 
 
 def _costs(tables: RunTables) -> ReportSection:
-    totals = tables.totals
+    totals, chosen = tables.totals, tables.choosing
+    means = [] if chosen is None else records(summary(chosen, ["method"], "value"))
+    choosing = [[str(row["method"]), number(row["mean"], 0)] for row in means]
+    choosing_table = ["method", "decisions to choose versions, a task"], choosing
     if not totals:
-        return ReportSection("Costs")
+        return ReportSection("Costs", tables=(choosing_table,))
     methods = list(totals["decisions"])
     rows = [[method, *(_cost_text(tables, cost, method) for cost in _COSTS)] for method in methods]
     note = (
         f"Over all tasks: mean over seeds (95 % t interval); in brackets as a multiple of {SCRATCH}, which trains "
-        "each task from nothing. Decisions are those of all learning skills, selection included."
+        "each task from nothing. Decisions are those of all learning skills, selection included. Where nobody says "
+        "which task is played, versions are chosen by fights before it is; what these took comes on top."
     )
     drawn = {_COSTS[cost][0]: totals[cost] for cost in _DRAWN}
     headings = ["method", *(unit for unit, _ in _COSTS.values())]
     pictures = {"costs": figures.draw_costs(tables.scores, drawn)}
-    return ReportSection("Costs", (note,), ((headings, rows),), pictures)
+    return ReportSection("Costs", (note,), ((headings, rows), choosing_table), pictures)
 
 
 def _cost_text(tables: RunTables, cost: str, method: str) -> str:
@@ -302,8 +318,11 @@ def _text(spread: SeedValues | None) -> str:
 
 
 def _made(tables: RunTables) -> Iterator[str]:
-    fights = sorted(set(tables.found[EVALUATIONS]["episodes"]))
+    frame = tables.found[EVALUATIONS]
+    fights = sorted(set(frame[frame["decisions"] == 0]["episodes"]))
     played = f"{fights[0]:,}" if len(fights) == 1 else f"{fights[0]:,} to {fights[-1]:,}"
-    yield (f"{played} fights an evaluation. A seed is one observation: fights are never pooled over seeds.")
+    yield (
+        f"{played} fights an evaluation between tasks. A seed is one observation: fights are never pooled over seeds."
+    )
     seeds = ", ".join(map(str, tables.scores.seeds))
     yield f"Seeds {seeds}; written at commit {describe_origin()['commit'] or 'unknown'}."

@@ -46,7 +46,8 @@ def _rows(path: Path) -> Iterator[tuple[str, ...]]:
     for method in report["methods"]:
         cells = [_cell(scores.get((method, name))) for name in SHOWN]
         seeds = str(scores[method, SHOWN[0]]["seeds"])
-        yield (link, method, seeds, *cells, (report["commit"] or "unknown")[:7])
+        commit, modified, _ = (report["commit"] or "unknown").partition("-")
+        yield (link, method, seeds, *cells, commit[:7] + (modified and " modified"))
 
 
 def _cell(one: dict[str, Any] | None) -> str:

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from fakes.continual import InventedRun
+from soulsgraph.continual.files import read_results
 from soulsgraph.continual.report import write_continual_report
 from soulsgraph.results.tables import read_rows
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -113,3 +114,17 @@ def test_a_table_over_a_long_sequence_has_a_few_moments(tmp_path):
     (heading,) = re.findall(r"^\| share of dormant units \|(.*)\|$", text, re.M)
     moments = [int(cell.removeprefix(" after ")) for cell in heading.split("|")]
     assert (moments[0], moments[-1], len(moments)) == (0, 24, 11)
+
+
+def test_what_choosing_versions_took_is_reported_of_whoever_chose(tmp_path):
+    folder = InventedRun.draw(("kept", "newest", "scratch"), seeds=2, tasks=2).write(tmp_path / "run")
+    file = folder / "results" / "evaluations.parquet"
+    frame = read_results(file)
+    last = (frame["after"] == 2) & (frame["decisions"] == 0)
+    took = (frame["method"] == "kept") * (100 * frame["task"] + 10 * frame["seed"])
+    frame.assign(choosing_decisions=took.where(last)).to_parquet(file)
+    report = write_continual_report(folder)
+    (row,) = read_rows(report.parent / "tables" / "choosing.parquet")
+    first = min(frame["seed"])
+    assert (row["method"], row["mean"]) == ("kept", 150.0 + 10 * (first + 0.5))
+    assert "| kept | 155 |" in report.read_text()
