@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from soulsgraph.continual.learning import EndedStage, SkillVersion
+from soulsgraph.continual.methods.learning import EndedStage, SkillVersion
 from soulsgraph.runs.evaluate import load_artifacts
 from soulsgraph.runs.plan import Plan
 from soulsgraph.zoo import open_run

@@ -12,7 +12,7 @@ from math import ceil, log2
 
 import numpy as np
 
-from soulsgraph.continual.learning import TaskWorld, Versions
+from soulsgraph.continual.methods.learning import TaskWorld, Versions
 from soulsgraph.runs.evaluate import evaluation_seeds, play
 from soulsgraph.transfer.rule import tempo
 from soulsgraph_envs.combat.rollout import Episodes
@@ -31,7 +31,7 @@ Fingerprint = Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenVersions:
     """The position of the task whose versions were chosen, and the decisions of the last skill that it took."""
 
     task: int
@@ -66,22 +66,22 @@ def alike(seen: Fingerprint, known: Fingerprint) -> float:
     return same / total if total else 1.0
 
 
-def choose(world: TaskWorld, by_task: Sequence[Versions], known: Sequence[Fingerprint]) -> Choice:
+def choose(world: TaskWorld, by_task: Sequence[Versions], known: Sequence[Fingerprint]) -> ChosenVersions:
     """Choose among the versions of the tasks so far in at most `CHOOSING_FIGHTS` fights, by what is known of each boss.
 
     Versions that are the same are tried once, for the first of their tasks.
     """
     distinct = {_digest(versions): task for task, versions in reversed([*enumerate(by_task)])}
     if len(distinct) == 1:
-        return Choice(len(by_task) - 1, 0)
+        return ChosenVersions(len(by_task) - 1, 0)
     seen, decisions = fingerprint(world, by_task[-1])
     shares = [alike(seen, one) for one in known]
     likely = [task for task, share in enumerate(shares) if share >= max(shares) - _OTHERS]
     tried = sorted({distinct[_digest(by_task[task])] for task in likely})
     if len(tried) == 1:
-        return Choice(tried[0], decisions)
+        return ChosenVersions(tried[0], decisions)
     task, more = _best(world, by_task, tried, CHOOSING_FIGHTS - RECOGNITION_FIGHTS)
-    return Choice(task, decisions + more)
+    return ChosenVersions(task, decisions + more)
 
 
 def _best(world: TaskWorld, by_task: Sequence[Versions], tried: list[int], fights: int) -> tuple[int, int]:

@@ -70,7 +70,6 @@ TABLES: Mapping[str, tuple[tuple[TableColumn, ...], tuple[TableColumn, ...]]] = 
         (
             *(TableColumn(name, "whole") for name in ("decisions", "selection_decisions", "ticks", "bytes")),
             TableColumn("cpu_s", "number"),
-            TableColumn("choosing_decisions", "whole", optional=True),
         ),
     ),
     SKILLS: ((_METHOD, _SEED, _TASK, _SKILL), _RATE),

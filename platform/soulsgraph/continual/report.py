@@ -27,7 +27,6 @@ REPORT, PAGE, PICTURES, DATA = "report.md", "report.html", "figures", "tables"
 _COSTS: Mapping[str, tuple[str, int]] = {
     "decisions": ("decisions", 0),
     "selection_decisions": ("of these for selection", 0),
-    "choosing_decisions": ("decisions to choose versions", 0),
     "ticks": ("control ticks", 0),
     "cpu_s": ("CPU seconds", 1),
     "bytes": ("bytes kept at the end", 0),
@@ -130,9 +129,7 @@ class RunTables:
         """What each method cost over all tasks, by cost and method; of bytes what it keeps at the end."""
         if COSTS not in self.found:
             return {}
-        # An earlier run did not record what choosing versions took.
-        costs = self.found[COSTS].assign(**{name: 0 for name in _COSTS if name not in self.found[COSTS]})
-        by_seed = costs.sort_values("task").groupby(["method", "seed"], sort=False)
+        by_seed = self.found[COSTS].sort_values("task").groupby(["method", "seed"], sort=False)
         totals = by_seed[[name for name in _COSTS if name != "bytes"]].sum().assign(bytes=by_seed["bytes"].last())
         by_method = [*totals.reset_index().groupby("method", sort=False)]
         return {cost: {str(method): seed_values(own, cost) for method, own in by_method} for cost in _COSTS}

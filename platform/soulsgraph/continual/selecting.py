@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
-from soulsgraph.continual.learning import TaskWorld, Versions
+from soulsgraph.continual.methods.learning import TaskWorld, Versions
 from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph.transfer import rule
 from soulsgraph.transfer.consequences import LEAST_EPISODES, changed_consequences

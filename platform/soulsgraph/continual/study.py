@@ -23,7 +23,7 @@ from soulsgraph_envs.continual.sequences import ContinualSequence, load_sequence
 from soulsgraph_envs.core.config import Between, Where, check_fields, read_file, read_table, read_value
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import write_json
-from soulsgraph_envs.skills import make_skill
+from soulsgraph_envs.skills import budget_of, make_skill
 from soulsgraph_policies.learning.checkpoint import FILE_NAME
 
 #: Beside the methods: trains the first task once for all methods that learn it alike.
@@ -33,6 +33,12 @@ LEFT = (EVALUATIONS, COSTS, SKILLS, PLASTICITY, DORMANT)
 #: How skills are chosen that adapt to a task: all of them, those named, or by the cheap rule.
 AUTO = "auto"
 Identity = Literal["none", "one-hot"]
+
+
+def shares(skills: Sequence[str], budget: int, whole: bool) -> dict[str, int]:
+    """Return how many decisions of a task's budget each skill learns from: equal parts, or those of a `whole` run."""
+    weights = {skill: budget_of(skill) if whole else 1 for skill in skills}
+    return {skill: max(round(budget * weight / sum(weights.values())), 1) for skill, weight in weights.items()}
 
 
 @dataclass(frozen=True)
@@ -115,19 +121,23 @@ class ContinualStudy:
         Raises:
             SoulsGraphError: naming the least scale.
         """
-        plan, selects = self.plan(0), self.skills == (AUTO,)
-        order = plan.skill_graph.order
-        every = selects or any(not METHODS[name].selects for name in self.methods)
-        adapting = order if every else self.skills
-        later = replace(plan.stage(order[0], plan.scenario, 1), budget=max(self.budget(1) // len(adapting), 1))
-        check_learns(plan, [*plan.stages(), later])
-        if not selects or not any(METHODS[name].selects for name in self.methods):
-            return
-        # Imported here: it loads the simulator's trials.
+        # Imported here: it loads pandas.
         from soulsgraph.continual.selecting import MOST_DECISIONS, SELECTED_PART, least_decisions
 
+        plan, selects = self.plan(0), self.skills == (AUTO,)
+        order, budget = plan.skill_graph.order, self.budget(1)
+        every = selects or any(not METHODS[name].selects for name in self.methods)
+        adapting = order if every else self.skills
+        first = shares(order, self.budget(0), True)
+        # Whatever is selected, a part of the budget may go into that.
+        later = shares(adapting, budget - (budget // SELECTED_PART if selects else 0), False)
+        stages = [replace(plan.stage(skill), budget=share) for skill, share in first.items()]
+        stages += [replace(plan.stage(skill, plan.scenario, 1), budget=share) for skill, share in later.items()]
+        check_learns(plan, stages)
+        if not selects or not any(METHODS[name].selects for name in self.methods):
+            return
         least = least_decisions([make_skill(name, plan.options) for name in order])
-        if min(MOST_DECISIONS, self.budget(1) // SELECTED_PART) < least:
+        if min(MOST_DECISIONS, budget // SELECTED_PART) < least:
             scale = ceil(100 * least * SELECTED_PART / self.tasks.budget) / 100
             raise SoulsGraphError(
                 f"`skills`: expected a scale of {scale:g} or more, by which skills can be selected in a tenth of "
@@ -164,7 +174,7 @@ class ContinualUnit:
         return f"units/{self.method}-{self.seed}"
 
 
-_FORMAT, _VERSION = "soulsgraph continual study", 1
+_FORMAT, _VERSION = "study of continual learning by soulsgraph", 1
 _REMEDY = "restore the file from a copy or begin a new folder with `path`"
 _SESSIONS = "sessions.json"
 

@@ -13,10 +13,11 @@ import numpy as np
 from rich.console import Console
 
 from soulsgraph.continual.choosing import Fingerprint, choose, fingerprint
-from soulsgraph.continual.files import SCRATCH
-from soulsgraph.continual.learning import (
+from soulsgraph.continual.files import CHOOSING, SCRATCH
+from soulsgraph.continual.methods import METHODS
+from soulsgraph.continual.methods.learning import (
     EndedStage,
-    Learned,
+    LearnedStage,
     SkillTrainer,
     SkillVersion,
     StageHooks,
@@ -24,10 +25,9 @@ from soulsgraph.continual.learning import (
     Versions,
     boss_animations,
 )
-from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.method import versions_from, versions_state
 from soulsgraph.continual.selecting import MOST_DECISIONS, SELECTED_PART, Selection, select
-from soulsgraph.continual.study import AUTO, FIRST, LEFT, ContinualFolder, ContinualUnit
+from soulsgraph.continual.study import AUTO, FIRST, LEFT, ContinualFolder, ContinualUnit, shares
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants
 from soulsgraph.runs.progress import Interruption, Supervisor
@@ -35,7 +35,6 @@ from soulsgraph.runs.ray_runner import RayJob, Words, run_jobs
 from soulsgraph_envs.continual.sequences import held_out
 from soulsgraph_envs.core.files import remove_folder, whole_folder
 from soulsgraph_envs.core.seeds import derive_seeds
-from soulsgraph_envs.skills import budget_of
 from soulsgraph_policies.learning.checkpoint import read_training_state, write_training_state
 from soulsgraph_policies.learning.importance import dormant_share
 from soulsgraph_policies.learning.sampler import Transitions
@@ -97,12 +96,6 @@ def stage_seed(seed: int, position: int, skill: int) -> int:
     return int(derive_seeds(seed, _STREAM, position, skill)[0] >> 33)
 
 
-def shares(skills: Sequence[str], budget: int, whole: bool) -> dict[str, int]:
-    """Return how many decisions of a task's budget each skill learns from: equal parts, or those of a `whole` run."""
-    weights = {skill: budget_of(skill) if whole else 1 for skill in skills}
-    return {skill: max(round(budget * weight / sum(weights.values())), 1) for skill, weight in weights.items()}
-
-
 def train_first(folder: ContinualFolder, seed: int, supervisor: Supervisor) -> None:
     """Train a seed's first task for all methods that learn it alike, and write versions, curve and kept decisions."""
     world, started = worlds_of(folder, seed)[0], time.process_time()
@@ -124,7 +117,7 @@ def train_first(folder: ContinualFolder, seed: int, supervisor: Supervisor) -> N
 
 
 def curve_points(
-    world: TaskWorld, versions: Versions, skill: str, learned: Learned, before: Mapping[str, int]
+    world: TaskWorld, versions: Versions, skill: str, learned: LearnedStage, before: Mapping[str, int]
 ) -> Points:
     """Return how many of a point's fights were won along a skill's stage, which began at the point `before`."""
     agent = world.variants(versions, skill, [*learned.points.values()])
@@ -290,6 +283,7 @@ class UnitRun:
                 "decisions": max(int(point["spent"]), 1),
                 "ticks": int(point["ticks"]),
                 "task": task,
+                "task_name": world.name,
                 "wins": int(point["wins"]),
                 "episodes": POINT_FIGHTS,
             }
@@ -304,13 +298,11 @@ class UnitRun:
         if self.unit.method == SCRATCH:
             # Only its own task says something: every task begins from nothing.
             positions = {self.done - 1}
-        choosing = 0
         for position in sorted(positions):
             world = self.worlds[position]
             versions, chosen = self._playing(world)
-            choosing += chosen
-            self._add_rate(position, self._won_by(world, versions, EVALUATION_SEED, self.study.episodes, anew=last))
-        self.rows["costs"][-1]["choosing_decisions"] = choosing
+            wins = self._won_by(world, versions, EVALUATION_SEED, self.study.episodes, anew=last)
+            self._add_rate(world, wins, **{CHOOSING: chosen})
         self.rows["dormant"] += self._dormant()
         if self.study.held_out and self.done in HELD_OUT_AFTER:
             self.rows["plasticity"] += self._plasticity()
@@ -320,11 +312,11 @@ class UnitRun:
     def _evaluate_random(self) -> None:
         """Evaluate the agent that learned nothing in every task: what zero-shot transfer is measured from."""
         for world in self.worlds:
-            self._add_rate(world.position, self._won_by(world, {}, EVALUATION_SEED, self.study.episodes))
+            self._add_rate(world, self._won_by(world, {}, EVALUATION_SEED, self.study.episodes))
 
-    def _add_rate(self, position: int, wins: int) -> None:
-        row = {"after": self.done, "decisions": 0, "task": position + 1, "wins": wins}
-        self.rows["evaluations"].append(row | {"episodes": self.study.episodes})
+    def _add_rate(self, world: TaskWorld, wins: int, **more: int) -> None:
+        row = {"after": self.done, "decisions": 0, "task": world.position + 1, "task_name": world.name, "wins": wins}
+        self.rows["evaluations"].append({**row, "episodes": self.study.episodes, **more})
 
     def _playing(self, world: TaskWorld) -> tuple[Versions, int]:
         method = self.method

@@ -47,7 +47,7 @@ class Consequence:
 
 
 @dataclass(frozen=True)
-class Followed:
+class FollowedDecisions:
     """A skill's decisions (n,) with what followed each (n, 7), the situations (n, columns), and their episodes."""
 
     situations: Doubles
@@ -57,7 +57,7 @@ class Followed:
     episodes: Integers
 
 
-def followed(skill: Skill, taken: DecisionColumns, columns: Sequence[Column]) -> Followed:
+def followed(skill: Skill, taken: DecisionColumns, columns: Sequence[Column]) -> FollowedDecisions:
     """Return what followed decisions within the ticks of the skill's longest step; the last of an episode are left out.
 
     `columns` are those of the situation.
@@ -69,7 +69,7 @@ def followed(skill: Skill, taken: DecisionColumns, columns: Sequence[Column]) ->
     before, after = taken.rows[known], taken.rows[ends[known]]
     plain = [column for column in columns if column not in _ANIMATIONS]
     animated = [column for column in columns if column in _ANIMATIONS]
-    return Followed(
+    return FollowedDecisions(
         before[:, plain].astype(np.float64),
         before[:, animated].astype(np.int64),
         taken.actions[known],
@@ -125,15 +125,17 @@ def changed_consequences(
     return tuple(sorted(found, key=lambda one: -abs(one.errors)))
 
 
-def _part(whole: Followed, rows: Flags) -> Followed:
-    return Followed(*(column[rows] for column in vars(whole).values()))
+def _part(whole: FollowedDecisions, rows: Flags) -> FollowedDecisions:
+    return FollowedDecisions(*(column[rows] for column in vars(whole).values()))
 
 
-def _of(whole: Followed, action: int) -> Followed:
+def _of(whole: FollowedDecisions, action: int) -> FollowedDecisions:
     return _part(whole, whole.actions == action)
 
 
-def _shift(known: Followed, control: Followed, there: Followed, scale: Doubles) -> tuple[Doubles, Doubles] | None:
+def _shift(
+    known: FollowedDecisions, control: FollowedDecisions, there: FollowedDecisions, scale: Doubles
+) -> tuple[Doubles, Doubles] | None:
     """Return the mean change of what follows, (7,), in deviations at home, and its standard error; None if unknown."""
     few = len(there.actions) < LEAST_DECISIONS or min(len(known.actions), len(control.actions)) < 2 * NEIGHBOURS
     if few or min(len({*part.episodes.tolist()}) for part in (there, control)) < LEAST_EPISODES:
@@ -145,7 +147,7 @@ def _shift(known: Followed, control: Followed, there: Followed, scale: Doubles) 
     return (now - usual) / deviation, np.hypot(error, usual_error) / deviation
 
 
-def _mean(asked: Followed, known: Followed, scale: Doubles) -> tuple[Doubles, Doubles]:
+def _mean(asked: FollowedDecisions, known: FollowedDecisions, scale: Doubles) -> tuple[Doubles, Doubles]:
     """Return the mean of what followed less what followed its neighbours, (7,), and its error over episodes."""
     residuals = asked.following - _expected(asked, known, scale)
     mean = residuals.mean(axis=0)
@@ -157,7 +159,7 @@ def _mean(asked: Followed, known: Followed, scale: Doubles) -> tuple[Doubles, Do
     return mean, np.sqrt(inflated * (sums**2).sum(axis=0)) / len(residuals)
 
 
-def _expected(asked: Followed, known: Followed, scale: Doubles) -> Doubles:
+def _expected(asked: FollowedDecisions, known: FollowedDecisions, scale: Doubles) -> Doubles:
     """Return the mean of what followed the nearest decisions at home, (n, 7)."""
     points, places = known.situations / scale, asked.situations / scale
     distances = (places**2).sum(axis=1)[:, None] + (points**2).sum(axis=1)[None] - 2.0 * places @ points.T

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fakes.learners import versions_of
-from soulsgraph.continual.learning import TaskWorld
+from soulsgraph.continual.methods.learning import TaskWorld
 from soulsgraph.continual.selecting import MOST_DECISIONS, select
 from soulsgraph.transfer.consequences import changed_consequences
 from soulsgraph_envs.combat.rollout import DecisionColumns

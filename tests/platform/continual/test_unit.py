@@ -8,8 +8,8 @@ import pytest
 from soulsgraph.continual import unit
 from soulsgraph.continual.files import COSTS, EVALUATIONS, SCRATCH, SKILLS
 from soulsgraph.continual.selecting import Selection
-from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualStudy, ContinualUnit
-from soulsgraph.continual.unit import UnitRun, shares, train_first, worlds_of
+from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualStudy, ContinualUnit, shares
+from soulsgraph.continual.unit import UnitRun, train_first, worlds_of
 from soulsgraph.runs.progress import Interruption
 from soulsgraph_envs.core.errors import SoulsGraphError
 

@@ -13,7 +13,7 @@ from soulsgraph.continual.methods.clonex import ClonEx
 from soulsgraph.continual.methods.distil import ResetAndDistil
 from soulsgraph.continual.methods.ewc import EWC, OnlineEWC
 from soulsgraph.continual.methods.joint import Joint
-from soulsgraph.continual.methods.kept import Kept
+from soulsgraph.continual.methods.kept import KeptVersions
 from soulsgraph.continual.methods.mas import MAS
 from soulsgraph.continual.methods.method import AllSkills, Method, Newest, Scratch
 from soulsgraph.continual.methods.packnet import PackNet
@@ -23,7 +23,7 @@ from soulsgraph.continual.methods.replay import Replay
 METHODS: Mapping[str, type[Method]] = {
     method.name: method
     for method in (
-        *(Kept, Newest, AllSkills, Scratch, Joint),
+        *(KeptVersions, Newest, AllSkills, Scratch, Joint),
         *(EWC, OnlineEWC, MAS, PackNet),
         *(Replay, ClonEx, ResetAndDistil, BaseAndSpecialists),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from soulsgraph.continual.learning import EndedStage, SkillVersion, TaskWorld, Versions
+from soulsgraph.continual.methods.learning import EndedStage, SkillVersion, TaskWorld, Versions
 from soulsgraph.continual.methods.method import MethodOptions, versions_from, versions_state
 from soulsgraph.continual.methods.replay import Replay
 

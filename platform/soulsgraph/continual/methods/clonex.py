@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from soulsgraph.continual.learning import EndedStage
+from soulsgraph.continual.methods.learning import EndedStage
 from soulsgraph.continual.methods.replay import Replay, replay_of
 from soulsgraph_envs.combat.rollout import Integers
 from soulsgraph_policies.agents.inference import Weights

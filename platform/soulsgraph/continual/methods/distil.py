@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from soulsgraph.continual.learning import EndedStage, SkillVersion, TaskWorld, Versions
+from soulsgraph.continual.methods.learning import EndedStage, SkillVersion, TaskWorld, Versions
 from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.methods.replay import Replay
 from soulsgraph_envs.core.seeds import derive_seeds

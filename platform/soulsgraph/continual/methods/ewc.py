@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from soulsgraph.continual.learning import EndedStage, SkillVersion
+from soulsgraph.continual.methods.learning import EndedStage, SkillVersion
 from soulsgraph.continual.methods.method import Method, MethodOptions
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.learning.constraint import Constraint

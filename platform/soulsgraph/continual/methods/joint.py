@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from soulsgraph.continual.learning import EndedStage
+from soulsgraph.continual.methods.learning import EndedStage
 from soulsgraph.continual.methods.replay import Replay, replay_of
 from soulsgraph_policies.learning.sampler import Transitions
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from soulsgraph.continual.learning import TaskWorld, Versions
+from soulsgraph.continual.methods.learning import TaskWorld, Versions
 from soulsgraph.continual.methods.method import Scratch
 
 
-class Kept(Scratch):
+class KeptVersions(Scratch):
     """Keep what a task's skills were when it ended; a skill that was not adapted is shared by tasks."""
 
     name = "kept"

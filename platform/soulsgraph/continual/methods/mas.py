@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from soulsgraph.continual.learning import EndedStage, SkillVersion
 from soulsgraph.continual.methods.ewc import Importances
+from soulsgraph.continual.methods.learning import EndedStage, SkillVersion
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.learning.importance import mas_importance
 

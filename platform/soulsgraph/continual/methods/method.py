@@ -10,7 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
-from soulsgraph.continual.learning import EndedStage, SkillVersion, StageHooks, TaskWorld, Versions
+from soulsgraph.continual.methods.learning import EndedStage, SkillVersion, StageHooks, TaskWorld, Versions
 from soulsgraph_envs.core.config import Between
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.learning.sampler import Transitions

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from soulsgraph.continual.learning import SkillVersion, TaskWorld, Versions
+from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, Versions
 from soulsgraph.continual.methods.method import Method, MethodOptions
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.learning.constraint import Constraint

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from soulsgraph.continual.learning import EndedStage
+from soulsgraph.continual.methods.learning import EndedStage
 from soulsgraph.continual.methods.method import Method, MethodOptions
 from soulsgraph_policies.learning.sampler import Transitions
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fakes.learners import versions_of
 from soulsgraph.continual import choosing
 from soulsgraph.continual.choosing import CHOOSING_FIGHTS, choose, fingerprint
-from soulsgraph.continual.learning import SkillVersion, TaskWorld, boss_animations, replace_task
+from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, boss_animations, replace_task
 from soulsgraph.runs.plan import Plan
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import STATE_SIZE, Column

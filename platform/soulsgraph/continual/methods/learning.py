@@ -188,7 +188,7 @@ class StageHooks:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedStage:
     """What a stage led to: the version, and the weights that played along it.
 
     `points` are by decisions of the stage, `ticks` the control ticks that these took.
@@ -215,7 +215,7 @@ class SkillTrainer:
         budget: int,
         seed: int,
         hooks: StageHooks | None = None,
-    ) -> Learned:
+    ) -> LearnedStage:
         """Train a skill for `budget` of its decisions, everything upstream frozen, from a version or from nothing.
 
         Raises:
@@ -256,7 +256,7 @@ class SkillTrainer:
         algorithm: SkillDQN = config.build_algo()
         return algorithm
 
-    def _run(self, algorithm: SkillDQN, name: str, skill: str, hooks: StageHooks) -> Learned:
+    def _run(self, algorithm: SkillDQN, name: str, skill: str, hooks: StageHooks) -> LearnedStage:
         budget = algorithm.training[skill].hyperparameters.budget
         progress = self.supervisor.follow(name, budget)
         due = [budget * part // self.points for part in range(1, self.points)]
@@ -279,4 +279,4 @@ class SkillTrainer:
         assert isinstance(replay, ReplayBuffer), "a study's preset has a replay"
         hooks.end_stage(skill, EndedStage(skill, version, learned.hyperparameters, replay.reserve))
         points[algorithm.decisions], ticks[algorithm.decisions] = version.playing, learned.ticks
-        return Learned(version, points, ticks)
+        return LearnedStage(version, points, ticks)
