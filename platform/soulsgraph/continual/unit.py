@@ -100,7 +100,7 @@ def train_first(folder: ContinualFolder, seed: int, supervisor: Supervisor) -> N
     """Train a seed's first task for all methods that learn it alike, and write versions, curve and kept decisions."""
     world, started = worlds_of(folder, seed)[0], time.process_time()
     trainer, versions, rows = SkillTrainer(supervisor), dict[str, SkillVersion](), list[dict[str, int]]()
-    kept, ticks, budget, unmeasured = dict[str, Any](), 0, folder.plan.budget(0), Unmeasured()
+    kept, ticks, budget, unmeasured = dict[str, Any](), 0, folder.plan.budget(0), UnmeasuredTime()
 
     class Keeping(StageHooks):
         def end_stage(self, skill: str, ended: EndedStage) -> None:
@@ -129,7 +129,7 @@ def curve_points(
     ]
 
 
-class Unmeasured:
+class UnmeasuredTime:
     """CPU seconds within `with` blocks: what is played to be shown is no part of what a method takes."""
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class UnitRun:
         self.folder, self.unit, self.supervisor = folder, unit, supervisor
         self.study, self.worlds = folder.plan, worlds_of(folder, unit.seed)
         self.method = METHODS[unit.method](self.study.options, len(self.worlds), unit.seed)
-        self.trainer, self.done, self._unmeasured = SkillTrainer(supervisor), 0, Unmeasured()
+        self.trainer, self.done, self._unmeasured = SkillTrainer(supervisor), 0, UnmeasuredTime()
         #: The position of the task that each skill's newest version learned in.
         self.learned_at: dict[str, int] = {}
         self.rows: dict[str, Rows] = {name: [] for name in LEFT}
@@ -207,7 +207,7 @@ class UnitRun:
             remove_folder(path)
 
     def _learn(self, world: TaskWorld) -> None:
-        began_s, method, self._unmeasured = time.process_time(), self.method, Unmeasured()
+        began_s, method, self._unmeasured = time.process_time(), self.method, UnmeasuredTime()
         method.before_task(world)
         shared = world.position == 0 and method.shares_first
         costs = self._take_first(world) if shared else self._learn_task(world)
