@@ -221,6 +221,22 @@ def _necessity() -> Rows:
     ]
 
 
+#: Of each kept study the methods beside kept versions, the reference of its differences.
+_CONTINUAL = {"C20": ("newest", "clonex"), "S8": ("newest", "all")}
+
+
+def _continual() -> Rows:
+    rows = []
+    for study, methods in _CONTINUAL.items():
+        report = _read(f"continual/{study}/report.json")
+        found = {(row["metric"], row["method"]): row for row in report["differences"]}
+        rows += [
+            [f"{study}, `{method}`", _interval(found["average_performance", method], "mean", 100.0)]
+            for method in methods
+        ]
+    return rows
+
+
 _CLONING = "cloning/cloning.json"
 
 
@@ -245,6 +261,7 @@ _TABLES: list[tuple[str, str, Callable[[], Rows]]] = [
     ("findings.md", "Dodge and heal-attack adapted in the same fights,", _jointly),
     ("findings.md", "The chain Iudex 1 -> Iudex 2 -> Vordt", _chain),
     ("findings.md", "### Which skills a fight needs\n", _necessity),
+    ("findings.md", "### Bosses one after another\n", _continual),
     ("cloning.md", "## What it is worth\n", _cloning),
 ]
 
