@@ -66,7 +66,7 @@ def study_values(given: options.Given, seeds: Sequence[int], example: str = "dou
 def _override(text: str, example: str) -> tuple[str, Any]:
     name, separator, value = text.partition("=")
     if not separator:
-        raise SoulsGraphError(f"--set: expected NAME=VALUE, found {text!r}; write for example {example}.")
+        raise SoulsGraphError(f"--set: expected OPTION=VALUE, found {text!r}; write for example {example}.")
     try:
         return name, parse(value, "JSON", Where(None, f"--set {name}", "correct the value"))
     except DataError as error:
