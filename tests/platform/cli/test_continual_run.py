@@ -66,7 +66,7 @@ def study(tmp_path, sequence):
         (("--rows-every", "0"), "rows_every: expected a whole number from 1 to 10000, found 0"),
         (("--held-out", "13"), "held_out: expected a whole number from 0 to 12, found 13"),
         (("--set", "ewd=1"), "unknown coefficient: expected one of ewc"),
-        (("--set", "ewc"), "--set: expected NAME=VALUE, found 'ewc'; write for example ewc=100."),
+        (("--set", "ewc"), "--set: expected OPTION=VALUE, found 'ewc'; write for example ewc=100."),
         (("--set", "ewc=strong"), "--set ewc: expected a number from 0 to 1000000000, found 'strong'"),
         (("--set", "ewc=-1"), "--set ewc: expected a number from 0 to 1000000000, found -1"),
         (("--set", "reserve=1.5"), "--set reserve: expected a whole number from 1 to 1000000, found 1.5"),
