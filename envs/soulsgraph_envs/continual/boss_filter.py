@@ -60,7 +60,7 @@ class FilterResult:
 
 
 def check_boss(name: str) -> FilterResult:
-    """Play the filter of a scenario, by its name or file: the same result whenever and wherever it is played.
+    """Play the filter of a scenario, by its name or file: the same result for the same name.
 
     Raises:
         UnknownNameError: if no scenario has that name.
