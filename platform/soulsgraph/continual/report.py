@@ -22,7 +22,7 @@ from soulsgraph.results.seeds import SeedValues, paired_ratio, records, seed_val
 from soulsgraph.results.tables import finite, markdown_table, number, with_interval, write_rows
 from soulsgraph_envs.core.files import whole_folder, write_json, write_text
 
-REPORT, PAGE, PICTURES, DATA = "report.md", "report.html", "figures", "tables"
+REPORT, PAGE, PICTURES, DATA = "report.md", "page.html", "figures", "tables"
 #: Totals of a run by their column, with their unit and the digits that are shown.
 _COSTS: Mapping[str, tuple[str, int]] = {
     "decisions": ("decisions", 0),
@@ -160,7 +160,7 @@ class RunTables:
 def write_continual_report(folder: Path, out: Path | None = None, against: str | None = None) -> Path:
     """Write the report of a run folder and return its Markdown file, in `report` of the folder unless `out` is given.
 
-    Beside it lie `report.html`, `report.json`, `tables/*.parquet` and `figures/*.png`; what the run has no table of is
+    Beside it lie `page.html`, `report.json`, `tables/*.parquet` and `figures/*.png`; what the run has no table of is
     left out. `against` is the method that others are compared with.
 
     Raises:

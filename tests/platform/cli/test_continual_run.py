@@ -200,7 +200,7 @@ def test_a_whole_study_runs_reports_and_is_done_when_it_is_resumed(printed, sequ
     evaluations = pd.read_parquet(tmp_path / "study" / "results" / "evaluations.parquet")
     matrix = evaluations[evaluations["decisions"] == 0]
     assert {*zip(matrix["method"], matrix["after"], matrix["task"], strict=True)} == {
-        (method, after, task) for method in ("kept", "newest") for after in (1, 2) for task in (1, 2)
+        (method, after, task) for method in ("kept", "newest") for after in (0, 1, 2) for task in (1, 2)
     }
     costs = pd.read_parquet(tmp_path / "study" / "results" / "costs.parquet")
     assert costs.groupby("method")["decisions"].sum().to_dict() == {"kept": 6200, "newest": 6200}
@@ -210,6 +210,6 @@ def test_a_whole_study_runs_reports_and_is_done_when_it_is_resumed(printed, sequ
     before = [file.stat().st_mtime_ns for file in files]
     found = json.loads(printed("continual", "run", "--resume", "--out", "study", "--json"))
     assert found["scores"]["methods"] == ["kept", "newest"]
-    assert found["page"] == "study/report/report.html"
+    assert found["page"] == "study/report/page.html"
     assert [file.stat().st_mtime_ns for file in files] == before
     assert json.loads(printed("continual", "report", "study", "--json")).keys() == found.keys()

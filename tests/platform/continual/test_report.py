@@ -36,7 +36,7 @@ def test_every_part_is_in_both_forms_with_its_figures(run):
     text = (run / "report" / "report.md").read_text()
     assert re.findall(r"^## (.*)$", text, re.M) == [*PARTS]
     assert {*re.findall(r"\(figures/([\w-]+)\.png\)", text)} == PICTURES
-    page = (run / "report" / "report.html").read_text()
+    page = (run / "report" / "page.html").read_text()
     assert re.findall(r"<h2>(.*?)</h2>", page) == [*PARTS]
     assert page.count("data:image/png;base64,") == len(PICTURES)
     assert {path.stem for path in (run / "report" / "figures").iterdir()} == PICTURES
@@ -97,7 +97,7 @@ def test_names_with_signs_of_markup_stay_text(tmp_path):
     folder = InventedRun(tables).write(tmp_path / "run")
     report = write_continual_report(folder)
     assert "<b>$x_1$ \\| a" in report.read_text()
-    assert "<b>" not in report.with_name("report.html").read_text()
+    assert "<b>" not in report.with_name("page.html").read_text()
 
 
 def test_a_damaged_table_beside_is_named(run, tmp_path):
