@@ -12,12 +12,11 @@ from math import ceil, log2
 
 import numpy as np
 
-from soulsgraph.continual.methods.learning import TaskWorld, Versions
+from soulsgraph.continual.methods.learning import TaskWorld, Versions, versions_digest
 from soulsgraph.runs.evaluate import evaluation_seeds, play
 from soulsgraph.transfer.rule import tempo
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.state import Column
-from soulsgraph_policies.agents.inference import weights_digest
 
 #: Fights by which versions are chosen, those of them by which the boss is recognised, and the seed of all: others than
 #: those of the evaluation.
@@ -71,13 +70,13 @@ def choose(world: TaskWorld, by_task: Sequence[Versions], known: Sequence[Finger
 
     Versions that are the same are tried once, for the first of their tasks.
     """
-    distinct = {_digest(versions): task for task, versions in reversed([*enumerate(by_task)])}
+    distinct = {versions_digest(versions): task for task, versions in reversed([*enumerate(by_task)])}
     if len(distinct) == 1:
         return ChosenVersions(len(by_task) - 1, 0)
     seen, decisions = fingerprint(world, by_task[-1])
     shares = [alike(seen, one) for one in known]
     likely = [task for task, share in enumerate(shares) if share >= max(shares) - _OTHERS]
-    tried = sorted({distinct[_digest(by_task[task])] for task in likely})
+    tried = sorted({distinct[versions_digest(by_task[task])] for task in likely})
     if len(tried) == 1:
         return ChosenVersions(tried[0], decisions)
     task, more = _best(world, by_task, tried, CHOOSING_FIGHTS - RECOGNITION_FIGHTS)
@@ -107,7 +106,3 @@ def _best(world: TaskWorld, by_task: Sequence[Versions], tried: list[int], fight
         played += each * len(left)
         left = sorted(left, key=lambda task: (-totals[task] / counts[task], -task))[: max(len(left) // 2, 1)]
     return left[0], decisions
-
-
-def _digest(versions: Versions) -> bytes:
-    return weights_digest({skill: one.playing for skill, one in versions.items()})

@@ -47,7 +47,7 @@ def draw_matrices(scores: ContinualScores) -> Figure:
         axes.set_ylabel("after tasks")
     scale = ScalarMappable(Normalize(0.0, 1.0), _MAP)
     figure.colorbar(scale, ax=grid, label="win rate", shrink=0.85 / height, anchor=(0.0, 1.0), aspect=16)
-    figure.suptitle("R: win rate in each task (columns) after so many tasks (rows), mean over seeds")
+    figure.suptitle("R: win rate in each task (columns) after each number of tasks (rows), mean over seeds")
     return figure
 
 

@@ -204,9 +204,10 @@ def _check_unique(frame: pd.DataFrame, keys: list[str], source: str) -> None:
 class Trajectory:
     """What one method did with one seed over a sequence of tasks.
 
-    `rates` (tasks + 1, tasks) has the win rate in each task (columns) after so many tasks (rows), nan where it was not
-    played. `curves` has for each task its points (points, 3), decisions, control ticks and win rate in order, from the
-    beginning of its training on where that was played; empty without a curve. Ticks are nan where the file has none.
+    `rates` (tasks + 1, tasks) has the win rate in each task (columns) after each number of tasks (rows), nan where it
+    was not played. `curves` has for each task its points (points, 3), decisions, control ticks and win rate in order,
+    from the beginning of its training on where that was played; empty without a curve. Ticks are nan where the file has
+    none.
     """
 
     method: str

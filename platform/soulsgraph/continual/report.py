@@ -269,7 +269,7 @@ def _plasticity(tables: RunTables) -> ReportSection:
         shown.append(([label, *(f"after {after}" for after in moments)], rows))
     note = (
         "The end of each task's own training over its position. Held-out bosses are learned for a fixed budget from "
-        "the agent after so many tasks; the share of dormant units is the mean over skills."
+        "the agent after each number of tasks; the share of dormant units is the mean over skills."
     )
     return ReportSection("Plasticity", (note,), tuple(shown), {"plasticity": figures.draw_plasticity(scores, points)})
 

@@ -63,13 +63,13 @@ class ContinualStudy:
     scale: Annotated[float, Between(1e-3, 1e2)] = 1.0
     """Multiplies every budget."""
     identity: Identity = "none"
-    """What every method knows of the task that it plays: nothing, or its position as a one-hot input."""
+    """What every method knows of the task that it plays: nothing, or which fight it is, as a one-hot input."""
     skills: tuple[str, ...] = (AUTO,)
     """Skills that adapt to every task but the first, or auto: those that the rule selects, which is charged."""
     episodes: Annotated[int, Between(1, 100_000)] = 200
     """Evaluation fights of each win rate, the same for all."""
     rows_every: Annotated[int, Between(1, 10_000)] = 1
-    """After every so many tasks all earlier ones are evaluated; a task is always evaluated when it ends."""
+    """Tasks from one evaluation of all earlier tasks to the next; a task is always evaluated when it ends."""
     held_out: Annotated[int, Between(0, 12)] = 0
     """Bosses of no sequence on which plasticity is measured, after 1, 5, 10, 20, 50 and 100 tasks."""
     options: MethodOptions = field(default_factory=MethodOptions)
@@ -90,7 +90,7 @@ class ContinualStudy:
                 f"preset: expected one with a replay, found {self.preset}; the methods keep decisions of it."
             )
         order = plan.skill_graph.order
-        if AUTO in self.skills and self.skills != (AUTO,):
+        if AUTO in self.skills and not self.selects:
             raise SoulsGraphError(
                 f"skills: expected {AUTO} alone or names of skills, found {', '.join(self.skills)}; leave {AUTO} out."
             )
@@ -98,13 +98,22 @@ class ContinualStudy:
             found = ", ".join(self.skills)
             raise SoulsGraphError(f"skills: expected each once, found {found}; correct `skills`.")
         for name in self.skills:
-            if name not in order and self.skills != (AUTO,):
+            if name not in order and not self.selects:
                 raise UnknownNameError("skill", name, (*order, AUTO))
 
     @cached_property
     def tasks(self) -> ContinualSequence:
         """The sequence itself."""
         return load_sequence(self.sequence)
+
+    @property
+    def selects(self) -> bool:
+        """Whether the rule selects the skills that adapt."""
+        return self.skills == (AUTO,)
+
+    def named(self, order: Sequence[str]) -> tuple[str, ...]:
+        """Return the skills that adapt where they are named, in graph order."""
+        return tuple(skill for skill in order if skill in self.skills)
 
     def plan(self, seed: int) -> Plan:
         """Return by what plan the skills of a seed learn."""
@@ -124,7 +133,7 @@ class ContinualStudy:
         # Imported here: it loads pandas.
         from soulsgraph.continual.selecting import MOST_DECISIONS, SELECTED_PART, least_decisions
 
-        plan, selects = self.plan(0), self.skills == (AUTO,)
+        plan, selects = self.plan(0), self.selects
         order, budget = plan.skill_graph.order, self.budget(1)
         every = selects or any(not METHODS[name].selects for name in self.methods)
         adapting = order if every else self.skills

@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 
 from soulsgraph.continual.choosing import Fingerprint, choose, fingerprint
-from soulsgraph.continual.files import CHOOSING, SCRATCH
+from soulsgraph.continual.files import CHOOSING
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.learning import (
     EndedStage,
@@ -24,10 +24,11 @@ from soulsgraph.continual.methods.learning import (
     TaskWorld,
     Versions,
     boss_animations,
+    versions_digest,
 )
 from soulsgraph.continual.methods.method import versions_from, versions_state
 from soulsgraph.continual.selecting import MOST_DECISIONS, SELECTED_PART, Selection, select
-from soulsgraph.continual.study import AUTO, FIRST, LEFT, ContinualFolder, ContinualUnit, shares
+from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualUnit, shares
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants
 from soulsgraph.runs.progress import Interruption, Supervisor
@@ -72,7 +73,6 @@ def ray_job(folder: ContinualFolder, unit: ContinualUnit) -> RayJob:
 
 
 def _do_unit(path: Path, unit: ContinualUnit, supervisor: Supervisor) -> None:
-    # Imported first: torch must be there before anything of Ray's learner is.
     folder = ContinualFolder.open(path)
     if unit.method == FIRST:
         train_first(folder, unit.seed, supervisor)
@@ -100,18 +100,18 @@ def train_first(folder: ContinualFolder, seed: int, supervisor: Supervisor) -> N
     """Train a seed's first task for all methods that learn it alike, and write versions, curve and kept decisions."""
     world, started = worlds_of(folder, seed)[0], time.process_time()
     trainer, versions, rows = SkillTrainer(supervisor), dict[str, SkillVersion](), list[dict[str, int]]()
-    kept, ticks, budget, unmeasured = dict[str, Any](), 0, folder.plan.budget(0), UnmeasuredTime()
+    kept, budget, unmeasured = dict[str, Any](), folder.plan.budget(0), UnmeasuredTime()
 
     class Keeping(StageHooks):
         def end_stage(self, skill: str, ended: EndedStage) -> None:
-            kept[skill] = dict(vars(ended.rows(_FIRST_ROWS, np.random.default_rng((seed, 0)))))
+            kept[skill] = dict(vars(ended.rows(_FIRST_ROWS, np.random.default_rng((seed, _STREAM, *skill.encode())))))
 
     for index, (skill, share) in enumerate(shares(world.plan.skill_graph.order, budget, True).items()):
         learned = trainer.learn(world, skill, versions, None, share, stage_seed(seed, 0, index), Keeping())
         with unmeasured:
             rows += curve_points(world, versions, skill, learned, rows[-1] if rows else _NOTHING)
-        versions[skill], ticks = learned.version, rows[-1]["ticks"]
-    state = {"versions": versions_state(versions), "rows": kept, "curve": rows, "ticks": ticks}
+        versions[skill] = learned.version
+    state = {"versions": versions_state(versions), "rows": kept, "curve": rows}
     with whole_folder(folder.unit_path(ContinualUnit(FIRST, seed)) / FIRST, replace=True) as temporary:
         write_training_state(temporary, state | {"cpu_s": time.process_time() - started - unmeasured.cpu_s})
 
@@ -161,7 +161,7 @@ class UnitRun:
         #: How the boss of each task so far moved when the task ended.
         self.known: list[Fingerprint] = []
         #: What was won in a task by which versions: fights are repeatable, and most versions stay.
-        self._won: dict[tuple[int, bytes], int] = {}
+        self._won: dict[tuple[int, int, bytes], int] = {}
 
     def run(self) -> None:
         """Go through the tasks that are left, and write the tables.
@@ -216,7 +216,7 @@ class UnitRun:
         costs["cpu_s"] = costs.get("cpu_s", 0.0) + took_s
         self.rows["costs"].append({"task": world.position + 1, **costs, "bytes": method.size_bytes})
         self.own.append(dict(method.playing(world.position)))
-        if method.has_versions:
+        if self._chooses:
             # Whoever learned in a task has seen its boss: this is charged to nobody.
             self.known.append(fingerprint(world, self.own[-1])[0])
         self.done = world.position + 1
@@ -230,8 +230,9 @@ class UnitRun:
             self.method.end_stage(skill, EndedStage(skill, version, numbers, partial(_sampled, kept)))
             self._take(world, skill, version)
         self._add_curve(world, [_NOTHING, *state["curve"]])
-        budget = self.study.budget(0)
-        return {"decisions": budget, "selection_decisions": 0, "ticks": state["ticks"], "cpu_s": state["cpu_s"]}
+        end = state["curve"][-1]
+        spent = {"decisions": end["spent"], "selection_decisions": 0, "ticks": end["ticks"]}
+        return {**spent, "cpu_s": state["cpu_s"]}
 
     def _learn_task(self, world: TaskWorld) -> dict[str, Any]:
         method, order = self.method, world.plan.skill_graph.order
@@ -268,8 +269,8 @@ class UnitRun:
         order, method = world.plan.skill_graph.order, self.method
         if not method.newest or not method.selects:
             return Selection(order)
-        if self.study.skills != (AUTO,):
-            return Selection(tuple(skill for skill in order if skill in self.study.skills))
+        if not self.study.selects:
+            return Selection(self.study.named(order))
         most = min(MOST_DECISIONS, self.study.budget(world.position) // SELECTED_PART)
         homes = {skill: self.worlds[self.method.home(skill, self.learned_at[skill])] for skill in order}
         return select(homes, world, method.newest, most)
@@ -295,8 +296,7 @@ class UnitRun:
         last, count = self.done == len(self.worlds), len(self.worlds)
         whole = last or self.done % self.study.rows_every == 0
         positions = {*range(0 if whole else self.done - 1, min(self.done + 1, count))}
-        if self.unit.method == SCRATCH:
-            # Only its own task says something: every task begins from nothing.
+        if self.method.isolated:
             positions = {self.done - 1}
         for position in sorted(positions):
             world = self.worlds[position]
@@ -306,7 +306,7 @@ class UnitRun:
         self.rows["dormant"] += self._dormant()
         if self.study.held_out and self.done in HELD_OUT_AFTER:
             self.rows["plasticity"] += self._plasticity()
-        if last and self.unit.method != SCRATCH:
+        if last and not self.method.isolated:
             self._put_back()
 
     def _evaluate_random(self) -> None:
@@ -318,16 +318,21 @@ class UnitRun:
         row = {"after": self.done, "decisions": 0, "task": world.position + 1, "task_name": world.name, "wins": wins}
         self.rows["evaluations"].append({**row, "episodes": self.study.episodes, **more})
 
+    @property
+    def _chooses(self) -> bool:
+        """Whether the versions that play a task are chosen: there are several, and nobody says which task it is."""
+        return self.method.has_versions and not self.method.isolated and self.study.identity == "none"
+
     def _playing(self, world: TaskWorld) -> tuple[Versions, int]:
         method = self.method
-        if not method.has_versions or self.study.identity == "one-hot" or self.unit.method == SCRATCH:
+        if not self._chooses:
             return method.playing(world.position), 0
         by_task = [method.playing(position) for position in range(self.done)]
         choice = choose(world, by_task, self.known)
         return by_task[choice.task], choice.decisions
 
     def _won_by(self, world: TaskWorld, versions: Versions, seed: int, fights: int, anew: bool = False) -> int:
-        key = world.position, _digest(versions, seed)
+        key = world.position, seed, versions_digest(versions)
         if anew or key not in self._won:
             self._won[key] = int(play(world.agent(versions), evaluation_seeds(seed, fights)).won.sum())
         return self._won[key]
@@ -337,7 +342,7 @@ class UnitRun:
         for world, then in zip(self.worlds, self.own, strict=True):
             now, _ = self._playing(world)
             for skill in then:
-                if _digest({skill: then[skill]}, 0) == _digest({skill: now[skill]}, 0):
+                if versions_digest({skill: then[skill]}) == versions_digest({skill: now[skill]}):
                     continue
                 wins = self._won_by(world, {**now, skill: then[skill]}, EVALUATION_SEED, self.study.episodes)
                 row = {"task": world.position + 1, "skill": skill, "wins": wins, "episodes": self.study.episodes}
@@ -352,7 +357,7 @@ class UnitRun:
         for boss in held_out(family, self.study.held_out) if begin and family else ():
             world = replace(self.worlds[self.done - 1], name=boss.scenario)
             versions, order = dict(begin), world.plan.skill_graph.order
-            skills = order if self.study.skills == (AUTO,) else [one for one in order if one in self.study.skills]
+            skills = order if self.study.selects else self.study.named(order)
             for skill, share in shares(skills, max(round(HELD_OUT_DECISIONS * self.study.scale), 1), False).items():
                 seed = stage_seed(self.unit.seed, len(self.worlds), order.index(skill))
                 learned = self.trainer.learn(world, skill, versions, versions[skill], share, seed)
@@ -381,9 +386,3 @@ def _sampled(kept: Transitions, count: int, random: np.random.Generator) -> Tran
         return kept
     rows = np.sort(random.choice(len(kept), count, replace=False))
     return Transitions(*(getattr(kept, field.name)[rows] for field in fields(Transitions)))
-
-
-def _digest(versions: Versions, seed: int) -> bytes:
-    from soulsgraph_policies.agents.inference import weights_digest
-
-    return weights_digest({skill: one.playing for skill, one in versions.items()}) + seed.to_bytes(8, "little")

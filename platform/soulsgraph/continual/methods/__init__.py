@@ -13,9 +13,9 @@ from soulsgraph.continual.methods.clonex import ClonEx
 from soulsgraph.continual.methods.distil import ResetAndDistil
 from soulsgraph.continual.methods.ewc import EWC, OnlineEWC
 from soulsgraph.continual.methods.joint import Joint
-from soulsgraph.continual.methods.kept import KeptVersions
+from soulsgraph.continual.methods.kept import KeptVersions, Scratch
 from soulsgraph.continual.methods.mas import MAS
-from soulsgraph.continual.methods.method import AllSkills, Method, Newest, Scratch
+from soulsgraph.continual.methods.method import AllSkills, Method, Newest
 from soulsgraph.continual.methods.packnet import PackNet
 from soulsgraph.continual.methods.replay import Replay
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from soulsgraph.continual.methods.kept import KeptVersions
 from soulsgraph.continual.methods.learning import EndedStage, SkillVersion, TaskWorld, Versions
 from soulsgraph.continual.methods.method import MethodOptions, versions_from, versions_state
 from soulsgraph.continual.methods.replay import Replay
@@ -13,17 +14,15 @@ if TYPE_CHECKING:
     from soulsgraph_policies.learning.algorithm import SkillDQN
 
 
-class BaseAndSpecialists(Replay):
+class BaseAndSpecialists(KeptVersions, Replay):
     """Learn a base by replay, then adapt it to each task, keeping what each task ended with."""
 
     name = "base"
     source = "ours: a base that knows several bosses, from which kept specialists are adapted"
-    has_versions = True
 
     def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
         super().__init__(options, tasks, seed)
         self.base: dict[str, SkillVersion] = {}
-        self.kept: list[dict[str, SkillVersion]] = []
 
     @property
     def _basing(self) -> bool:
@@ -55,7 +54,7 @@ class BaseAndSpecialists(Replay):
 
     def after_task(self, world: TaskWorld) -> None:
         """Keep the task's versions; while the base is trained it is what was learned last."""
-        self.kept.append(dict(self.newest))
+        super().after_task(world)
         if self._basing:
             self.base = dict(self.newest)
         if self.position + 1 >= self.options.base_tasks:
@@ -65,15 +64,13 @@ class BaseAndSpecialists(Replay):
         """Return the task's own versions; those of the base's tasks are the base itself."""
         if position < min(self.options.base_tasks, len(self.kept)):
             return self.base
-        return self.kept[position] if position < len(self.kept) else self.newest
+        return super().playing(position)
 
     def state(self) -> dict[str, Any]:
         """Return everything that later tasks depend on."""
-        kept = [versions_state(versions) for versions in self.kept]
-        return super().state() | {"base": versions_state(self.base), "kept": kept}
+        return super().state() | {"base": versions_state(self.base)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state`."""
         super().restore(state)
         self.base = versions_from(state["base"])
-        self.kept = [versions_from(versions) for versions in state["kept"]]

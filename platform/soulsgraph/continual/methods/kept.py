@@ -1,22 +1,56 @@
-"""Selective adaptation with kept versions: adapt the selected skills, and play every task by its own versions."""
+"""Versions that are kept for each task: selective adaptation, and training every task from nothing."""
 
 from __future__ import annotations
 
-from soulsgraph.continual.methods.learning import TaskWorld, Versions
-from soulsgraph.continual.methods.method import Scratch
+from collections.abc import Mapping
+from typing import Any
+
+from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, Versions
+from soulsgraph.continual.methods.method import Method, MethodOptions, versions_from, versions_state
 
 
-class KeptVersions(Scratch):
-    """Keep what a task's skills were when it ended; a skill that was not adapted is shared by tasks."""
+class KeptVersions(Method):
+    """Adapt the selected skills from the newest versions, and play every task by what they were when it ended.
+
+    A skill that was not adapted is shared by tasks.
+    """
 
     name = "kept"
     source = "the paper's selective adaptation, with every version of a skill kept in its library"
-    selects = True
+    has_versions = True
+
+    def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
+        super().__init__(options, tasks, seed)
+        self.kept: list[dict[str, SkillVersion]] = []
+
+    def after_task(self, world: TaskWorld) -> None:
+        """Keep the task's versions."""
+        self.kept.append(dict(self.newest))
+
+    def playing(self, position: int) -> Versions:
+        """Return the task's own versions."""
+        return self.kept[position] if position < len(self.kept) else self.newest
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that later tasks depend on."""
+        return super().state() | {"kept": [versions_state(versions) for versions in self.kept]}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state`."""
+        super().restore(state)
+        self.kept = [versions_from(versions) for versions in state["kept"]]
+
+
+class Scratch(KeptVersions):
+    """Train every task from nothing: what forward transfer is measured against."""
+
+    name, source, selects, isolated = "scratch", "the reference of forward transfer", False, True
 
     def before_task(self, world: TaskWorld) -> None:
-        """Go on from the newest versions."""
-        self.position = world.position
+        """Forget everything."""
+        super().before_task(world)
+        self.newest = {}
 
     def beginning(self) -> Versions:
-        """Return the newest versions."""
-        return self.newest
+        """Return nothing."""
+        return {}

@@ -22,7 +22,7 @@ from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.skills import Mirror, Skill, make_skill, training_scenario
 from soulsgraph_envs.skills.skill import BoundObservation, ObservationMap
 from soulsgraph_policies.agents.agent import Agent
-from soulsgraph_policies.agents.inference import HEAD, FrozenNetwork, Weights
+from soulsgraph_policies.agents.inference import HEAD, FrozenNetwork, Weights, weights_digest
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.sampler import Transitions
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: (value + this) / this is exactly 1 in float32 for every value from 0 to 1.
 _ONE = np.float32(2.0**24)
+#: Points of a stage on a learning curve, its end included.
+POINTS = 4
 
 
 @dataclass(frozen=True)
@@ -86,15 +88,14 @@ class SkillVersion:
         """The weights that play, with the normaliser."""
         return {name: values for name, values in self.weights.items() if not name.startswith(f"{HEAD}.")}
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of everything that is needed to play it and to learn on from it."""
-        arrays = [*self.weights.values(), *map(np.asarray, self.normalizer.values())]
-        return sum(int(array.nbytes) for array in arrays)
-
 
 #: A version of each skill that has one, by skill.
 Versions = Mapping[str, SkillVersion]
+
+
+def versions_digest(versions: Versions) -> bytes:
+    """Return a digest of what versions play by."""
+    return weights_digest({skill: one.playing for skill, one in versions.items()})
 
 
 @dataclass(frozen=True)
@@ -201,10 +202,9 @@ class LearnedStage:
 
 @dataclass
 class SkillTrainer:
-    """Train skills of a task; `points` are the parts of a stage after which weights are kept for the curve."""
+    """Train skills of a task."""
 
     supervisor: Supervisor
-    points: int = 4
 
     def learn(
         self,
@@ -259,7 +259,7 @@ class SkillTrainer:
     def _run(self, algorithm: SkillDQN, name: str, skill: str, hooks: StageHooks) -> LearnedStage:
         budget = algorithm.training[skill].hyperparameters.budget
         progress = self.supervisor.follow(name, budget)
-        due = [budget * part // self.points for part in range(1, self.points)]
+        due = [budget * part // POINTS for part in range(1, POINTS)]
         points, ticks, learned = dict[int, Weights](), dict[int, int](), algorithm.training[skill]
         while not algorithm.finished:
             algorithm.train()

@@ -1,4 +1,4 @@
-"""What a continual method is, and those that add nothing to learning: the newest versions, all skills, from scratch."""
+"""What a continual method is, and those that add nothing to learning: the newest versions, of some skills or all."""
 
 from __future__ import annotations
 
@@ -61,6 +61,8 @@ class Method(StageHooks):
     fixes_statistics: ClassVar[bool] = False
     #: Whether it has versions for each task, of which the right ones must be known or chosen.
     has_versions: ClassVar[bool] = False
+    #: Whether no task depends on another: only its own then says something.
+    isolated: ClassVar[bool] = False
     #: Whether it learns the first task as most methods do, so that they share it.
     shares_first: ClassVar[bool] = True
 
@@ -129,42 +131,6 @@ class AllSkills(Method):
     """Adapt all skills, and play every task by the newest versions."""
 
     name, source, selects = "all-skills", "fine-tuning of every skill", False
-
-
-class Scratch(Method):
-    """Train every task from nothing: what forward transfer is measured against."""
-
-    name, source, selects, has_versions = "scratch", "the reference of forward transfer", False, True
-
-    def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
-        super().__init__(options, tasks, seed)
-        self.kept: list[dict[str, SkillVersion]] = []
-
-    def before_task(self, world: TaskWorld) -> None:
-        """Forget everything."""
-        super().before_task(world)
-        self.newest = {}
-
-    def beginning(self) -> Versions:
-        """Return nothing."""
-        return {}
-
-    def after_task(self, world: TaskWorld) -> None:
-        """Keep the task's versions."""
-        self.kept.append(dict(self.newest))
-
-    def playing(self, position: int) -> Versions:
-        """Return the task's own versions."""
-        return self.kept[position] if position < len(self.kept) else self.newest
-
-    def state(self) -> dict[str, Any]:
-        """Return everything that later tasks depend on."""
-        return super().state() | {"kept": [versions_state(versions) for versions in self.kept]}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`."""
-        super().restore(state)
-        self.kept = [versions_from(versions) for versions in state["kept"]]
 
 
 def versions_state(versions: Versions) -> dict[str, Any]:
