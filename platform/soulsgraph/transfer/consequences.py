@@ -105,11 +105,14 @@ def changed_consequences(
         index: _shift(_of(known, index), _of(control, index), _of(there, index), scale)
         for index in range(len(skill.actions))
     }
+    beside = None if idle is None else shifts.pop(idle)
+    if idle is not None and beside is None:
+        # What else changed is not known, and would count as the skill's own.
+        return ()
     found = []
     for index, shift in shifts.items():
-        if index == idle or shift is None:
+        if shift is None:
             continue
-        beside = shifts.get(idle) if idle is not None else None
         for place, what in enumerate(FOLLOWING):
             change, error = shift[0][place], shift[1][place]
             if beside is not None:

@@ -88,6 +88,12 @@ def test_what_changed_whatever_the_skill_did_is_not_its_own():
     assert not changed(np.full(ACTIONS, 0.6))
 
 
+def test_nothing_is_known_to_be_its_own_where_the_skill_never_idled():
+    home, there = walked(0, np.full(ACTIONS, 0.4)), walked(1, np.full(ACTIONS, 0.8))
+    busy = DecisionColumns(*(column[there.actions != IDLE] for column in vars(there).values()))
+    assert not changed_consequences(MOVEMENT, home, busy, MOVEMENT.observation.columns)
+
+
 def test_few_episodes_say_nothing():
     home = walked(0, np.full(ACTIONS, 0.4))
     there = walked(1, np.full(ACTIONS, 0.8))
