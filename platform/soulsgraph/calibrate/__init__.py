@@ -1,0 +1,1 @@
+"""A simulator fitted to recorded fights, and how far it is from them."""
