@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph.calibrate.replay import ReadFight, Replay
+from soulsgraph.calibrate.replay import ReadFight, RowReplay
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -79,23 +79,24 @@ class SpanErrors:
         return len(self.struck)
 
     def summary(self, name: str) -> dict[str, float | None]:
-        """Return the median and 90th percentile of a measure, or a share; None where nothing is known."""
+        """Return the median, 90th percentile and mean of a measure, or a share; None where nothing is known.
+
+        Most rows show little of a wrong value, so that the mean may say what the others hide.
+        """
         values = self.errors[name]
         if name in SHARES:
             return {"share": float(values.mean()) if len(values) else None}
         known = values[np.isfinite(values)]
-        middle, most = np.quantile(known, [0.5, 0.9]) if len(known) else (None, None)
-        return {"median": _plain(middle), "p90": _plain(most)}
+        if not len(known):
+            return dict.fromkeys(("median", "p90", "mean"))
+        middle, most = np.quantile(known, [0.5, 0.9])
+        return {"median": float(middle), "p90": float(most), "mean": float(known.mean())}
 
     @property
     def struck_in_both(self) -> float | None:
         """The share of spans struck in both among those struck in either; None where nothing struck."""
         either = int((self.struck | self.struck_simulated).sum())
         return int((self.struck & self.struck_simulated).sum()) / either if either else None
-
-
-def _plain(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class MoveEffects:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class FightComparison:
     """Recorded fights beside a scenario: errors of spans, and what the boss did beside what the simulator's does."""
 
     spans: tuple[SpanErrors, ...]
@@ -175,7 +176,7 @@ class Comparison:
         apart = np.abs(self.shares(self.recorded, titles) - self.shares(self.simulated, titles)).sum(axis=1) / 2.0
         damage = effects.lost_hp[effects.struck], effects.lost_hp_simulated[effects.struck_simulated]
         return {
-            "moves_by_distance": float(np.nanmean(apart)) if np.isfinite(apart).any() else None,
+            "moves_by_distance": float(np.nanmean(apart)) if titles and np.isfinite(apart).any() else None,
             "waits_s": _apart(self.recorded.known_waits_s, self.simulated.known_waits_s),
             "damage_hp": _apart(*damage),
         }
@@ -202,7 +203,7 @@ class Comparison:
         return rows
 
 
-#: The distances between distributions by name in `Comparison.behaviour`.
+#: The distances between distributions by name in `FightComparison.behaviour`.
 DISTANCES: Mapping[str, Measure] = {
     "moves_by_distance": Measure("moves by distance, total variation", "", 3),
     "waits_s": Measure("waits between moves, Wasserstein distance", "s", 3),
@@ -231,13 +232,13 @@ def _apart(one: Doubles, other: Doubles) -> float | None:
 
 def compare(
     fights: Sequence[ReadFight], scenario: Scenario, seed: int = EVALUATION_SEED, on_step: OnStep = silent
-) -> Comparison:
+) -> FightComparison:
     """Put recorded rows into the simulator by a scenario's data and compare what follows with what was recorded.
 
     Raises:
         SoulsGraphError: if no row of the fights can be.
     """
-    replay = Replay(fights, scenario)
+    replay = RowReplay(fights, scenario)
     rows = _AllRows(replay)
     spans = []
     for situation in SITUATIONS:
@@ -253,13 +254,13 @@ def compare(
     on_step()
     effects = _effects(replay, rows, seed)
     on_step()
-    return Comparison(tuple(spans), rows.starts(), simulated, effects)
+    return FightComparison(tuple(spans), rows.starts(), simulated, effects)
 
 
 class _AllRows:
     """The rows of all fights one behind the other, and which lie in one situation of one fight, (rows,) each."""
 
-    def __init__(self, replay: Replay) -> None:
+    def __init__(self, replay: RowReplay) -> None:
         self.parts = replay.parts
         self.raw: RawValues = np.concatenate([part.fight.raw for part in self.parts])
         self.at, self.usable = replay.at, replay.joined("usable")
@@ -315,12 +316,12 @@ class _AllRows:
         return np.where(whole, found, -1)
 
 
-def _moves_of(replay: Replay) -> list[tuple[Move, ...]]:
+def _moves_of(replay: RowReplay) -> list[tuple[Move, ...]]:
     return [load_boss(phase.boss).moves for phase in replay.numbers.scenario.phases()]
 
 
 def distance_m(raw: RawValues) -> Doubles:
-    """Return how far the two stand apart in the plane, (rows, 25) -> (rows,)."""
+    """Return how far the two stand apart in the plane of `raw` (rows, 25), in metres, (rows,)."""
     return np.hypot(raw[:, Raw.BOSS_X] - raw[:, Raw.PLAYER_X], raw[:, Raw.BOSS_Y] - raw[:, Raw.PLAYER_Y])
 
 
@@ -328,7 +329,7 @@ def _seeds(seed: int, what: int, count: int) -> Seeds:
     return derive_seeds(seed, _STREAM, what, np.arange(count))
 
 
-def _span_errors(replay: Replay, rows: _AllRows, situation: str, horizon_s: float, seed: int) -> SpanErrors:
+def _span_errors(replay: RowReplay, rows: _AllRows, situation: str, horizon_s: float, seed: int) -> SpanErrors:
     starts, ends = rows.ends(situation, horizon_s)
     frames = (rows.at[ends] - rows.at[starts])[:, None]
     # A boss that begins no move of its own: which one it would be is drawn, and no error of the data.
@@ -360,7 +361,7 @@ def row_errors(simulated: RawValues, recorded: RawValues) -> dict[str, npt.NDArr
     }
 
 
-def _simulated_starts(replay: Replay, rows: _AllRows, seed: int) -> MoveStarts:
+def _simulated_starts(replay: RowReplay, rows: _AllRows, seed: int) -> MoveStarts:
     """Play on from the end of every recorded move until the simulator's boss begins the next, some draws of each."""
     last = np.append(np.diff(rows.instance) != 0, True) & ~np.append(rows.first[1:], True)
     ends = np.flatnonzero(last & (rows.move >= 0) & rows.usable)
@@ -374,7 +375,7 @@ def _simulated_starts(replay: Replay, rows: _AllRows, seed: int) -> MoveStarts:
 class _NextMoves:
     """Watch lanes that are played frame by frame for the next move that the boss begins."""
 
-    def __init__(self, replay: Replay, rows: _AllRows, starts: Integers) -> None:
+    def __init__(self, replay: RowReplay, rows: _AllRows, starts: Integers) -> None:
         self._titles = {(phase, move.id): move.title for phase, moves in enumerate(_moves_of(replay)) for move in moves}
         self._phase, self._before = rows.phase[starts], rows.raw[starts].copy()
         count = len(starts)
@@ -404,7 +405,7 @@ class _NextMoves:
         return MoveStarts(self._distances[self._done], np.array(self._chosen)[self._done], self._waits[self._done])
 
 
-def _effects(replay: Replay, rows: _AllRows, seed: int) -> MoveEffects:
+def _effects(replay: RowReplay, rows: _AllRows, seed: int) -> MoveEffects:
     """Play every recorded move from its first row to its last."""
     starts = np.flatnonzero(rows.boss_began & (rows.move >= 0) & rows.usable)
     ends = np.searchsorted(rows.instance, rows.instance[starts], side="right") - 1

@@ -6,6 +6,7 @@ what a recording does not show is guessed, so even the true data are not without
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from soulsgraph.calibrate.comparison import (
     MEASURES,
     SHARES,
     WITHIN,
-    Comparison,
+    FightComparison,
     Measure,
     OnStep,
     compare,
@@ -65,8 +66,8 @@ class ScenarioFidelity:
     """How wrong one scenario is: the recorded fights beside it, the floor, and predicted win rates."""
 
     scenario: str
-    measured: Comparison
-    floor: Comparison
+    measured: FightComparison
+    floor: FightComparison
     floor_fights: int
     floor_players: str
     wins: tuple[PredictedWins, ...]
@@ -160,18 +161,22 @@ def _check_alike(path: Path, first: Header, header: Header) -> None:
             raise RecordingError(path, f"a fight of the {what} {shown}", found, "keep them in folders of their own")
 
 
+#: What of a fight's ground a scenario that is measured has in common with the recorded one.
+_SAME_GROUND = ("arena", "boss_hp_full", "boss_hp", "player_radius_m", "flasks", "death_hp_ratio", "refill")
+
+
 def check_fits(scenario: Scenario, name: str, header: Header) -> None:
-    """Refuse a scenario of another arena, player or full HP of the boss than the recorded fights'.
+    """Refuse a scenario with another arena, player, HP, flasks or end than the recorded fights'.
 
     Raises:
         SoulsGraphError: naming what differs.
     """
     own, recorded = Ground.of(scenario), header.ground
-    for key, what in (("arena", "arena"), ("boss_hp_full", "full HP of the boss"), ("player_radius_m", "player")):
-        if getattr(own, key) != getattr(recorded, key):
+    for key in _SAME_GROUND:
+        if (found := getattr(own, key)) != (expected := getattr(recorded, key)):
             raise SoulsGraphError(
-                f"{name}: expected the {what} of the recorded fights of {header.scenario}, "
-                f"{getattr(recorded, key)}, found {getattr(own, key)}; name a scenario of the same fight."
+                f"{name}: expected the {key.replace('_', ' ')} of the recorded fights of {header.scenario}, "
+                f"{expected}, found {found}; name a scenario of the same fight."
             )
 
 
@@ -189,31 +194,41 @@ def measure_fidelity(
     Raises:
         SoulsGraphError: if a scenario does not fit the fights, or no row of them can be replayed.
     """
-    loaded = {name: load_scenario(name) for name in scenarios}
-    for name, scenario in loaded.items():
-        check_fits(scenario, name, fights[0].header)
+    for name in scenarios:
+        check_fits(load_scenario(name), name, fights[0].header)
     groups = tuple(groups_of(fight.header for fight in fights))
-    return Fidelity(
-        groups, tuple(_of_scenario(fights, groups, name, one, episodes, seed, on_step) for name, one in loaded.items())
-    )
+    work = _Work(fights, groups, episodes, seed, on_step)
+    return Fidelity(groups, tuple(work.on(name, label) for name, label in _labels(scenarios).items()))
 
 
-def _of_scenario(
-    fights: Sequence[ReadFight],
-    groups: Sequence[Group],
-    name: str,
-    scenario: Scenario,
-    episodes: int,
-    seed: int,
-    on_step: OnStep,
-) -> ScenarioFidelity:
-    measured = compare(fights, scenario, seed, on_step)
-    fighters = [(group, fighter_of(group.headers[0], name)) for group in groups]
-    floor, players = _floor_fights([fighter for _, fighter in fighters], name, len(fights), seed)
-    on_step()
-    wins = tuple(_predicted(group, fighter, episodes, seed) for group, fighter in fighters)
-    on_step()
-    return ScenarioFidelity(name, measured, compare(floor, scenario, seed, on_step), len(floor), players, wins)
+def _labels(scenarios: Sequence[str]) -> dict[str, str]:
+    """Return what each scenario is called in a report: by its file's name where no two are the same."""
+    short = {name: Path(name).name if name.endswith(".toml") else name for name in scenarios}
+    alike = Counter(short.values())
+    return {name: label if alike[label] == 1 else name for name, label in short.items()}
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is done on each scenario: the fights, in their groups, and what is drawn."""
+
+    fights: Sequence[ReadFight]
+    groups: Sequence[Group]
+    episodes: int
+    seed: int
+    on_step: OnStep
+
+    def on(self, name: str, label: str) -> ScenarioFidelity:
+        """Return how wrong a scenario is."""
+        scenario = load_scenario(name)
+        measured = compare(self.fights, scenario, self.seed, self.on_step)
+        fighters = [(group, fighter_of(group.headers[0], name)) for group in self.groups]
+        floor, players = _floor_fights([fighter for _, fighter in fighters], name, len(self.fights), self.seed)
+        self.on_step()
+        wins = tuple(_predicted(group, fighter, self.episodes, self.seed) for group, fighter in fighters)
+        self.on_step()
+        below = compare(floor, scenario, self.seed, self.on_step)
+        return ScenarioFidelity(label, measured, below, len(floor), players, wins)
 
 
 def fighter_of(header: Header, scenario: str) -> Fighter | str:
@@ -268,8 +283,8 @@ def fidelity_tables(fidelity: Fidelity) -> list[tuple[str, Table]]:
     """Return what a terminal shows, each table with its title."""
     scenarios = fidelity.scenarios
     return [
-        ("Errors within a move: median, 90th percentile", error_table(scenarios, WITHIN)),
-        ("Errors between moves: median, 90th percentile", error_table(scenarios, BETWEEN)),
+        ("Errors within a move: median, 90th percentile, mean", error_table(scenarios, WITHIN)),
+        ("Errors between moves: median, 90th percentile, mean", error_table(scenarios, BETWEEN)),
         ("Struck within a move", struck_table(scenarios)),
         ("How far distributions lie apart", behaviour_table(scenarios)),
         ("Win rates", win_table(scenarios)),
@@ -309,7 +324,7 @@ def _error_text(summary: Mapping[str, float | None], name: str) -> str:
     if name in SHARES:
         return _percent(summary["share"])
     digits = MEASURES[name].digits
-    return f"{_number(summary['median'], digits)}, {_number(summary['p90'], digits)}"
+    return ", ".join(_number(summary[name], digits) for name in ("median", "p90", "mean"))
 
 
 def _number(value: float | None, digits: int) -> str:
@@ -345,7 +360,7 @@ def behaviour_table(scenarios: Sequence[ScenarioFidelity]) -> Table:
     return ("scenario", *map(_with_unit, DISTANCES.values())), rows
 
 
-def move_table(comparison: Comparison) -> Table:
+def move_table(comparison: FightComparison) -> Table:
     """Return how often each move began and struck, and what it cost, recorded and simulated."""
     rows = []
     for row in comparison.moves():

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from soulsgraph.calibrate.comparison import BETWEEN, MEASURES, WITHIN, Comparison
+from soulsgraph.calibrate.comparison import BETWEEN, MEASURES, WITHIN, FightComparison
 from soulsgraph.calibrate.fidelity import (
     Fidelity,
     ScenarioFidelity,
@@ -33,6 +33,8 @@ REPORT, PAGE, DATA = "report.md", "page.html", "report.json"
 #: Moves that a figure tells apart; the others are drawn as one.
 _MOST_MOVES = len(PALETTE)
 _OTHERS = "others"
+#: Quantities beside each other in a figure.
+_PANELS = 3
 
 
 def write_fidelity(folder: Path, fidelity: Fidelity) -> Path:
@@ -81,7 +83,7 @@ def _sections(fidelity: Fidelity) -> Iterator[ReportSection]:
         yield ReportSection(f"Moves in {one.scenario}", (_MOVES,), (move_table(one.measured),), pictures)
     yield ReportSection("Win rates", (_WINS,), (win_table(scenarios),))
     origin = describe_origin()
-    yield ReportSection("How this was made", (f"Commit {origin['commit'] or 'unknown'}, by soulsgraph fidelity.",))
+    yield ReportSection("How this was made", (f"Commit {origin['commit'] or 'unknown'}.",))
 
 
 _CELL = (
@@ -106,9 +108,13 @@ _WINS = "Recorded fights won, and what the same player wins in the scenario, wit
 def draw_errors(scenarios: Sequence[ScenarioFidelity]) -> Figure:
     """Draw the 90th percentile of each error within a move over time: of each scenario, its floor dotted."""
     shown = [name for name in MEASURES if any(_tops(one.measured, name).size for one in scenarios)]
-    figure = Figure(figsize=(3.1 * max(len(shown), 1), 3.4))
-    grid = figure.subplots(1, max(len(shown), 1), squeeze=False)[0]
-    for axes, name in zip(grid, shown, strict=False):
+    height = -(-max(len(shown), 1) // _PANELS)
+    figure = Figure(figsize=(3.4 * _PANELS, 2.9 * height + 0.5))
+    grid = figure.subplots(height, _PANELS, squeeze=False)
+    for axes, name in zip_longest(grid.flat, shown):
+        if name is None:
+            axes.axis("off")
+            continue
         for place, one in enumerate(scenarios):
             colour = PALETTE[place % len(PALETTE)]
             for comparison, dashes, label in ((one.measured, "o-", ""), (one.floor, "o:", ", floor")):
@@ -118,19 +124,20 @@ def draw_errors(scenarios: Sequence[ScenarioFidelity]) -> Figure:
                 )
         axes.set_title(MEASURES[name].title, loc="left")
         axes.set(xlabel="seconds after the row", ylabel=f"90 % of errors below, {MEASURES[name].unit}")
-        axes.set_ylim(bottom=0.0)
-    figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        # What is rounding alone is not drawn as if it were an error.
+        axes.set_ylim(0.0, max(axes.get_ylim()[1], 0.1 ** MEASURES[name].digits))
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
 
-def _tops(comparison: Comparison, name: str) -> Doubles:
+def _tops(comparison: FightComparison, name: str) -> Doubles:
     """Return the 90th percentile of an error within a move by horizon, (horizons that are known, 2)."""
     found = [(one.horizon_s, one.summary(name)["p90"]) for one in comparison.spans if one.situation == WITHIN]
     return np.array([(at, top) for at, top in found if top is not None], np.float64).reshape(-1, 2)
 
 
 @styled
-def draw_moves(comparison: Comparison) -> Figure | None:
+def draw_moves(comparison: FightComparison) -> Figure | None:
     """Draw which moves began in each bin of distance, recorded beside simulated; None where none did."""
     titles = comparison.titles
     if not len(comparison.recorded.titles):
@@ -165,7 +172,7 @@ def _bin_labels(edges_m: Doubles) -> list[str]:
 
 
 @styled
-def draw_distributions(comparison: Comparison) -> Figure | None:
+def draw_distributions(comparison: FightComparison) -> Figure | None:
     """Draw the shares of waits between moves, and of the damage of moves that struck, up to each value."""
     effects = comparison.effects
     pairs = {

@@ -455,7 +455,7 @@ def _nearest_window(numbers: FightNumbers, phase: int, move: int, frame: int) ->
 
 
 @dataclass(frozen=True)
-class Played:
+class ReplayOutcome:
     """What became of rows that were put into the simulator, at several moments each: (rows, moments, ...).
 
     `raw` (rows, moments, 25) are NaN where there is no such moment. `struck` is whether a blow arrived until then,
@@ -467,7 +467,7 @@ class Played:
     lost_hp: Doubles
 
 
-class Replay:
+class RowReplay:
     """Rows of fights as lanes of the simulator by one scenario's data, and their controls frame by frame.
 
     Rows are numbered over all fights; `at` (rows,) is the frame of each on one axis of time.
@@ -495,14 +495,14 @@ class Replay:
         seeds: Seeds,
         each: Callable[[int, Integers, RawValues], None] | None = None,
         **fixed: npt.ArrayLike,
-    ) -> Played:
+    ) -> ReplayOutcome:
         """Put rows `starts` (n,) into lanes and play the recorded controls on; report the moments `frames` (n, m).
 
         A moment is a number of frames, -1 for none. `seeds` (n,) are the lanes' streams; `fixed` are fields of the
         lanes that are set otherwise than the rows say. `each` is called after every frame with its number, the lanes
         that are played, and their raw values.
         """
-        whole = Played(*_room(*frames.shape))
+        whole = ReplayOutcome(*_room(*frames.shape))
         for first in range(0, len(starts), _LANES):
             part = slice(first, first + _LANES)
             own = {name: np.broadcast_to(value, starts.shape)[part] for name, value in fixed.items()}
@@ -516,7 +516,7 @@ class Replay:
         frames: Integers,
         seeds: Seeds,
         fixed: Mapping[str, npt.NDArray[Any]],
-        whole: Played,
+        whole: ReplayOutcome,
         each: Callable[[int, Integers, RawValues], None] | None,
     ) -> None:
         game, lanes = Simulator(len(starts), FRAME_S), np.arange(len(starts))
