@@ -43,7 +43,7 @@ def wandering_fights(scenario: str | Path, minutes: float, seed: int) -> FightSe
         raw = game.step(controls)
         dead = raw[:, Raw.PLAYER_HP] < 0.05 * raw[:, Raw.PLAYER_HP_MAX]
         over = np.flatnonzero(dead | (tick == ticks - 1))
-        for lane in over:
+        for lane in over.tolist():
             whole = np.array([*rows[lane], raw[lane]])
             fights.append(_rows(f"fight-{len(fights)}", whole, [*sent[lane], 0]))
             rows[lane], sent[lane] = [], []
@@ -54,7 +54,7 @@ def wandering_fights(scenario: str | Path, minutes: float, seed: int) -> FightSe
 
 
 def _rows(name: str, raw: np.ndarray, controls: list[int]) -> FightRows:
-    clock = np.arange(len(raw)) * 0.1
+    clock = np.arange(len(raw), dtype=np.float64) * 0.1
     numbers = raw[:, Raw.BOSS_ANIMATION].astype(np.int64)
     return FightRows(name, clock, raw, np.array(controls, np.uint32), numbers, raw[:, Raw.PLAYER_HP].copy())
 

@@ -125,7 +125,7 @@ def head_of(calibration: Calibration) -> str:
     """Return what a fitted boss's file says at its top: how it was made, and what stays as shipped."""
     minutes, counts = calibration.seconds / 60.0, calibration.counts
     lines = [
-        f"Fitted to {calibration.fights} fights, {minutes:.0f} minutes of game time, by soulsgraph calibrate.",
+        f"Fitted to {calibration.fights} fights, {minutes:.0f} minutes of game time.",
         ", ".join(f"{count} values {verdict}" for verdict, count in counts.items() if count) + ".",
         "Behind a value that was found: its 95 % interval as the game shows it, the boss's factors in it, and how",
         "often it was seen. A bounded value whose interval holds the shipped one stays as shipped.",

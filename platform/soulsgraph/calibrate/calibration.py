@@ -60,6 +60,7 @@ def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibrati
     ticks = ticks_of(fights)
     first = move_data(fights, boss, player, set(stances.values()))
     keys = move_keys(boss, first, fought.unknown)
+    between = {*stances.values(), *(number for number in first if number not in keys)}
     speeds = stance_fits(ticks, fights, boss, stances)
     tracking, _ = tracking_fit(ticks, list(stances.values()), boss, speeds[2])
     shipped = {move.id: move for move in boss.moves}
@@ -72,7 +73,7 @@ def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibrati
     courses = {number: _course_of(keys[number], found) for number, found in moved.items()}
     again = move_data(fights, boss, player, set(stances.values()), courses)
     values = [*speeds, tracking, _landing(again, moved, keys, shipped, boss)]
-    values += choice_fits(fights, boss, set(stances.values()), keys)
+    values += choice_fits(fights, boss, between, keys)
     for number, key in keys.items():
         values += moved[number]
         values += _windows(key, again.get(number), shipped.get(number), boss, player)
@@ -82,9 +83,14 @@ def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibrati
 
 
 def move_keys(boss: BossData, seen: Mapping[int, MoveData], unknown: Mapping[int, str]) -> dict[int, str]:
-    """Return the keys of the shipped moves and of those that the data lack, by their numbers."""
+    """Return the keys of the shipped moves and of those that the data lack, by their numbers.
+
+    An animation that the data lack is a move where it is called an attack or a blow came in it.
+    """
     keys = {move.id: f"moves.{move.title}" for move in boss.moves}
-    return keys | {number: f"moves.{unknown[number]}" for number in seen if number >= FIRST_UNKNOWN}
+    lacking = {number: unknown[number] for number in seen if number >= FIRST_UNKNOWN}
+    attacks = (number for number, name in lacking.items() if "Attack" in name or len(seen[number].hits))
+    return keys | {number: f"moves.{lacking[number]}" for number in attacks}
 
 
 def _movement(

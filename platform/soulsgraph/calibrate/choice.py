@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from soulsgraph.calibrate.moves import Spell, spells, wrapped_angles
-from soulsgraph.calibrate.rows import Doubles, FightRows, Flags
+from soulsgraph.calibrate.rows import FIRST_UNKNOWN, Doubles, FightRows, Flags
 from soulsgraph.calibrate.values import ValueFit, fit
 from soulsgraph.results.statistics import wilson_interval
 from soulsgraph_envs.core.scenario import BossData
@@ -75,8 +75,8 @@ def course_of(fight: FightRows, boss: BossData, stances: Collection[int], farthe
             gap = (spell.start_s - before.start_s - before.length_s) * FRAMES_PER_S
             chained = gap < _AT_ONCE
             between = slice(before.last + 1, spell.first)
-            turned = (fight.boss[between] == boss.animations.turn.id).any()
-            held = turned or behind or (distance[between] > farthest_m).any()
+            turned = (fight.boss[between] == boss.animations.turn.id) | (fight.boss[between] >= FIRST_UNKNOWN)
+            held = turned.any() or behind or (distance[between] > farthest_m).any()
             wait = np.nan if chained or held else gap + 1.0
         links = links + 1 if chained else 0
         if spell.first > 0:

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from soulsgraph.recordings.clock import rebuilt_clock
 from soulsgraph.recordings.files import Recording, read_header, read_recording, recording_files
 from soulsgraph.recordings.format import Header
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.scenario import Animation, BossData, Move, PlayerData
+from soulsgraph_envs.core.scenario import BossData, PlayerData
 from soulsgraph_envs.core.state import Control, Raw
+from soulsgraph_envs.games.readings import boss_table
 
 Doubles = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -101,7 +103,7 @@ def _refusal(folder: Path, expected: str, found: str, remedy: str) -> SoulsGraph
 
 
 def _said(header: Header, name: str) -> str:
-    return str(getattr(header, name, ""))
+    return str(getattr(header, name))
 
 
 def _check_headers(folder: Path, headers: Sequence[Header], simulated: bool) -> None:
@@ -131,26 +133,14 @@ def _rows_of(recording: Recording, boss: BossData, unknown: dict[str, int]) -> F
         missing = Raw(int(np.flatnonzero(np.isnan(raw).all(axis=0))[0])).name.lower()
         raise SoulsGraphError(f"{recording.path}: expected all readings, found none of {missing}", "record with both")
     keep = ~np.isnan(raw).any(axis=1)
-    read = _column(recording, "boss_animation_read")
+    read = np.array(recording.table.column("boss_animation_read").to_pylist(), dtype=object)
     numbers = boss_numbers(raw[keep, Raw.BOSS_ANIMATION].astype(np.int64), read[keep], boss, unknown)
-    unfilled = _column(recording, "player_hp_unfilled").astype(np.float64)
-    hp = raw[:, Raw.PLAYER_HP].copy()
+    hp, unfilled = raw[:, Raw.PLAYER_HP].copy(), recording.column("player_hp_unfilled").astype(np.float64)
     if recording.header.ground.refill:
         hp[:] = np.nan
     hp[np.isfinite(unfilled)] = unfilled[np.isfinite(unfilled)]
-    clock = _clock(recording)
+    clock = rebuilt_clock(recording)
     return FightRows(recording.header.fight, clock[keep], raw[keep], recording.controls[keep], numbers, hp[keep])
-
-
-def _column(recording: Recording, name: str) -> npt.NDArray[Any]:
-    """Return a column as objects, None where it is missing, as in the first version of the format."""
-    if name not in recording.table.column_names:
-        return np.full(len(recording) + 1, None)
-    return np.array(recording.table.column(name).to_pylist(), dtype=object)
-
-
-def _clock(recording: Recording) -> Doubles:
-    return np.asarray(recording.column("time_s"), np.float64)
 
 
 def boss_numbers(ids: Integers, read: npt.NDArray[Any], boss: BossData, unknown: dict[str, int]) -> Integers:
@@ -158,16 +148,21 @@ def boss_numbers(ids: Integers, read: npt.NDArray[Any], boss: BossData, unknown:
 
     A reader that does not know an animation takes it for standing. `unknown` gets a number for each that the data lack.
     """
-    animations: list[Move | Animation] = [*boss.moves, *boss.animations.known().values()]
-    known = {str(name) for animation in animations for name in (animation.name, animation.raw_id)}
-    own = {animation.id for animation in animations}
+    table, idle = boss_table(boss), boss.animations.idle.id
+    roles = [*boss.animations.known(), *(move.title for move in boss.moves)]
+    own = {move.id for move in boss.moves} | {animation.id for animation in boss.animations.known().values()}
     numbers = ids.copy()
     for row, (number, name) in enumerate(zip(ids.tolist(), read.tolist(), strict=True)):
-        foreign = number not in own
-        if foreign or (name is not None and number == boss.animations.idle.id and str(name) not in known):
+        missed = number == idle and name is not None and not table.among(_reading(name), roles)
+        if missed or number not in own:
             word = f"animation {number}" if name is None else str(name)
             numbers[row] = unknown.setdefault(word, FIRST_UNKNOWN + len(unknown))
     return numbers
+
+
+def _reading(name: str) -> dict[str, Any]:
+    """Return what the game said as a reading: a name, or a number where it has no names."""
+    return {"boss_animation_id": int(name)} if name.lstrip("-").isdigit() else {"boss_animation": name}
 
 
 def contact_m(boss: BossData, player: PlayerData) -> float:
