@@ -54,9 +54,10 @@ FOLLOWING = (*(column.name.lower() for column in _CHANGES), "metres moved", "cam
 
 @dataclass(frozen=True)
 class Consequence:
-    """What changed of what follows an action, in deviations of the same at home, and how probable it is by chance.
+    """What changed of what follows an action, in deviations of the same at home.
 
-    `where` says in which part of the range of which observed value; empty for everywhere.
+    `where` says in which part of the range of which observed value, empty for everywhere; `probability` is that of such
+    a change where nothing changed.
     """
 
     action: str
@@ -153,7 +154,7 @@ def unseen_inputs(
     found = []
     for place in np.flatnonzero(~np.array(ids)):
         share, error, count = _mean(outside[:, place, None].astype(np.float64), blocks)
-        if count >= LEAST_BLOCKS and _chance(share - UNSEEN_SHARE, error, count)[0] * len(ids) <= FALSE_ALARM:
+        if count >= LEAST_BLOCKS and _probability(share - UNSEEN_SHARE, error, count)[0] * len(ids) <= FALSE_ALARM:
             found.append(UnseenInput(skill.observation.names[place], float(share[0])))
     return tuple(sorted((one for one in found if one.share > UNSEEN_SHARE), key=lambda one: -one.share))
 
@@ -263,16 +264,16 @@ def _shift(pair: _Compared, part: _Part = _EVERYWHERE) -> _Shift | None:
 def _material(action: str, where: str, shift: _Shift, beside: _Shift | None) -> Iterator[Consequence]:
     """Yield what changed enough, and by itself: what differs from the change where the skill idled."""
     change, error, count = shift
-    probability, own = _chance(*shift), change
+    probability, own = _probability(*shift), change
     if beside is not None:
         own = change - beside[0]
-        probability = np.maximum(probability, _chance(own, np.hypot(error, beside[1]), min(count, beside[2])))
+        probability = np.maximum(probability, _probability(own, np.hypot(error, beside[1]), min(count, beside[2])))
     for place in np.flatnonzero(np.minimum(abs(change), abs(own)) >= MATERIAL_CHANGE):
         yield Consequence(action, FOLLOWING[place], where, float(change[place]), float(probability[place]))
 
 
-def _chance(change: Doubles, error: Doubles, count: int) -> Doubles:
-    """Return how probable it is that means of so many blocks differ so much by chance alone."""
+def _probability(change: Doubles, error: Doubles, count: int) -> Doubles:
+    """Return how probable it is that means of so many blocks differ so much where nothing changed."""
     # What always follows has no error at all.
     return np.asarray(2.0 * stats.t.sf(np.abs(change) / np.maximum(error, 1e-12), count - 1))
 
