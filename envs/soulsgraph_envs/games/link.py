@@ -209,6 +209,15 @@ class PicturedLink(Link, Protocol):
         """Photograph the inside of the game's window, (height, width, 3), as the game last drew it."""
 
 
+@runtime_checkable
+class VersionedLink(Link, Protocol):
+    """A link that can read the version of its game."""
+
+    @property
+    def version(self) -> str:
+        """Version of the game that is attached, such as "1.15.2.0"; empty for none, or where it cannot be read."""
+
+
 #: The pause after the first try to attach, how much longer each is than the one before, and the longest.
 _FIRST_PAUSE_S, _PAUSE_GROWTH, _LONGEST_PAUSE_S = 0.1, 1.6, 2.0
 

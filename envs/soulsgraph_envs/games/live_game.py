@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from math import nan
 from typing import NamedTuple, Never
 
 import numpy as np
@@ -39,10 +40,25 @@ from soulsgraph_envs.games.link import (
     Reading,
     RefusedError,
     UnansweredError,
+    VersionedLink,
     same_moment,
 )
 from soulsgraph_envs.render.pictures import scaled
 from soulsgraph_envs.simulator import Simulator
+
+
+class Measurement(NamedTuple):
+    """What a reading says beside the raw values.
+
+    `elapsed_s` is game time since the episode began by this machine's clock, `game_s` the game's own clock (NaN if it
+    cannot be read), `player_hp` before a training scenario refills it, `phase` that of the boss, from 1.
+    """
+
+    elapsed_s: float
+    game_s: float
+    boss_animation: str
+    player_hp: float
+    phase: int
 
 
 class Episode:
@@ -55,11 +71,12 @@ class Episode:
         self._plausibility = readings.Plausibility(world.arena, first)
         self.effects = readings.KeyEffects(tables.player, first)
         self._flasks = readings.Flasks(scenario.flasks, tables.drinking, first)
-        self._phase, self._changing = 0, False
+        self._phase, self._changing, self._elapsed_s = 0, False, 0.0
 
     def check(self, reading: Reading, sent: Control, elapsed_s: float) -> None:
         """Accept or refuse a tick's reading; raises as `Plausibility.check` and `KeyEffects.check` do."""
         self._plausibility.check(reading, elapsed_s)
+        self._elapsed_s += elapsed_s
         self.effects.check(reading, sent)
         if (transition := self._world.arena.transition) is not None:
             self._follow(readings.shows(reading, "boss", transition.animation))
@@ -67,6 +84,12 @@ class Episode:
     def row(self, reading: Reading) -> readings.Row:
         """Translate a reading into raw values, (25,)."""
         return readings.translate(reading, self._tables.player, self._tables.phases[self._phase], self._flasks)
+
+    def measure(self, reading: Reading, row: readings.Row) -> Measurement:
+        """Return what a reading says beside its raw values (25,), which are not refilled yet."""
+        game_s, animation = float(reading.get("play_time_s", nan)), readings.boss_animation_as_read(reading)
+        phase = self._tables.numbers[self._phase]
+        return Measurement(self._elapsed_s, game_s, animation, float(row[Raw.PLAYER_HP]), phase)
 
     def keep_levels(self, reading: Reading, row: readings.Row, operations: Operations) -> None:
         """Refill in a training scenario, `row` (25,) included; else hold the boss at its lowest HP: it must not die."""
@@ -126,6 +149,8 @@ class LiveGame:
         self._draw = draw
         #: The latest reading: its levels are the game's own, even where a training scenario is refilled.
         self.reading: Reading = {}
+        #: What the latest reading says beside the raw values; None before the first reset.
+        self.measurement: Measurement | None = None
         self._session = DriverState(link, settings, clock or Clock())
         self.reset_clock = self._session.reset_clock
         self.capabilities = Capabilities(
@@ -211,6 +236,12 @@ class LiveGame:
             picture = link.capture()
         return picture if size is None else scaled(picture, size)
 
+    @property
+    def version(self) -> str:
+        """Version of the game, such as "1.15.2.0"; empty where it cannot be read."""
+        link = self._session.link
+        return link.version if isinstance(link, VersionedLink) else ""
+
     def close(self) -> None:
         """Release every key, restore the game's own rules and disconnect from it; a second call does nothing."""
         if self._closed:
@@ -287,6 +318,7 @@ class LiveGame:
         self._restart_timer()
         self.reading = first
         self._raw[0] = self._episode.row(first)
+        self.measurement = self._episode.measure(first, self._raw[0])
         return self._raw
 
     def _ground_of(self, scenario: Scenario) -> _Ground:
@@ -321,6 +353,7 @@ class LiveGame:
         self._check_slowed(session.moment(reading))
         self.reading = reading
         row = episode.row(reading)
+        self.measurement = episode.measure(reading, row)
         episode.keep_levels(reading, row, session.operations)
         return row
 

@@ -203,6 +203,11 @@ class MemoryLink:
             raise LinkError("the game: expected it attached, found it was not; call attach first.")
         return self._game
 
+    @property
+    def version(self) -> str:
+        """File version of the game that is attached, such as "1.15.2.0"; empty for none, or where it has none."""
+        return self._game.version if self._game else ""
+
     def read(self) -> Reading:
         """Return every field of `supplies`; an unverified one may be NaN or an empty text."""
         return self.game.memory.read()

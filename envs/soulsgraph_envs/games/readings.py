@@ -78,10 +78,7 @@ class AnimationTable:
         name = reading.get(f"{self._who}_animation")
         if name is None:
             return int(reading.get(f"{self._who}_animation_id", -1))
-        if "boss_attack_id" in reading and self._who == "boss" and any(mark in str(name) for mark in _ATTACK_MARKS):
-            registers = (int(reading.get(name, -1)) for name in ("boss_attack_id", "boss_attack_id_fallback"))
-            return next((f"Attack{number}" for number in registers if number >= 0), self._idle.name)
-        return str(name)
+        return _attack(reading, self._idle.name) if self._who == "boss" else str(name)
 
     def recognises(self, reading: Reading) -> bool:
         """Return whether animations can be identified in readings like this one."""
@@ -93,6 +90,22 @@ class AnimationTable:
 
     def _find(self, key: str | int) -> int | None:
         return self._ids.get(key) if isinstance(key, str) else self._numbers.get(key)
+
+
+def _attack(reading: Reading, without: str) -> str:
+    """Return the name of the boss's animation, of an attack by its register; `without` where that has no number."""
+    name = str(reading["boss_animation"])
+    if "boss_attack_id" not in reading or not any(mark in name for mark in _ATTACK_MARKS):
+        return name
+    registers = (int(reading.get(field, -1)) for field in ("boss_attack_id", "boss_attack_id_fallback"))
+    return next((f"Attack{number}" for number in registers if number >= 0), without)
+
+
+def boss_animation_as_read(reading: Reading) -> str:
+    """Return the boss's animation as the game names it, known to the data or not; its number where it has no name."""
+    if "boss_animation" not in reading:
+        return str(int(reading.get("boss_animation_id", -1)))
+    return _attack(reading, str(reading["boss_animation"]))
 
 
 def player_table(player: PlayerData) -> AnimationTable:
@@ -110,12 +123,14 @@ def boss_table(boss: BossData, transition: PhaseChange | None = None) -> Animati
 
 
 class ScenarioAnimations:
-    """The animations of a scenario: the player's, its drink's id, and the boss's phase by phase."""
+    """The animations of a scenario: the player's, its drink's id, and the boss's by phase, with each phase's number."""
 
     def __init__(self, scenario: Scenario) -> None:
-        player = load_player(scenario.player)
+        player, phases = load_player(scenario.player), scenario.phases()
         self.player, self.drinking = player_table(player), player.animations.estus.id
-        self.phases = [boss_table(load_boss(phase.boss), phase.transition) for phase in scenario.phases()]
+        bosses = [load_boss(phase.boss) for phase in phases]
+        self.numbers = [boss.phase for boss in bosses]
+        self.phases = [boss_table(boss, phase.transition) for boss, phase in zip(bosses, phases, strict=True)]
 
 
 def shows(reading: Reading, who: str, animation: Animation) -> bool:

@@ -1,1 +1,1 @@
-"""A simulator fitted to recorded fights, and how far it is from them."""
+"""Boss data fitted to recorded fights of one's own game, and how wrong the simulator is beside them."""

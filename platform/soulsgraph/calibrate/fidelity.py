@@ -153,8 +153,7 @@ _ALIKE = ("scenario", "scenario_digest", "map", "game_version", "speed")
 
 def _check_alike(path: Path, first: Header, header: Header) -> None:
     for name in _ALIKE:
-        # Files of the first version lack some.
-        expected, found = (getattr(one, name, None) for one in (first, header))
+        expected, found = (getattr(one, name) for one in (first, header))
         if expected != found:
             what = name.replace("_", " ")
             shown = f"{expected}, as in {first.fight}" if name != "scenario_digest" else f"that of {first.fight}"

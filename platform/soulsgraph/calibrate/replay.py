@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from soulsgraph.recordings.clock import rebuilt_clock
 from soulsgraph.recordings.files import Recording, RecordingError
 from soulsgraph.recordings.format import Header
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
@@ -90,32 +91,17 @@ class ReadFight:
         if header.source == "fleet":
             found, remedy = "one of a fleet, which has a row a decision and no controls", "leave it out"
             raise RecordingError(recording.path, "a fight with a row a control tick", found, remedy)
-        clock_s = _numbers(recording, "clock_s", np.nan)
-        clock_s = recording.column("time_s") if np.isnan(clock_s).any() else clock_s
-        unfilled, hp = _numbers(recording, "player_hp_unfilled", np.nan), raw[:, Raw.PLAYER_HP]
+        unfilled, hp = recording.column("player_hp_unfilled").astype(np.float64), raw[:, Raw.PLAYER_HP]
         hp = np.where(np.isnan(unfilled), np.nan if header.ground.refill else hp, unfilled)
-        phase = np.nan_to_num(_numbers(recording, "phase", 0.0)).astype(np.int64)
-        read = _texts(recording, "boss_animation_read")
-        return cls(header, raw, recording.controls, clock_s, hp, phase, read)
+        phase = np.nan_to_num(recording.column("phase").astype(np.float64)).astype(np.int64)
+        read = tuple(recording.table.column("boss_animation_read").to_pylist())
+        return cls(header, raw, recording.controls, rebuilt_clock(recording), hp, phase, read)
 
     @cached_property
     def frames(self) -> Integers:
         """Game time in whole frames of the simulator, (rows,), never falling."""
         frames = np.maximum.accumulate(np.rint(self.clock_s * FRAMES_PER_S).astype(np.int64))
         return np.asarray(frames - frames[0])
-
-
-def _numbers(recording: Recording, name: str, missing: float) -> Doubles:
-    """Return a column as numbers, or as many that are `missing` where a file of an earlier version lacks it."""
-    if name not in recording.table.column_names:
-        return np.full(len(recording) + 1, missing)
-    return recording.column(name).astype(np.float64)
-
-
-def _texts(recording: Recording, name: str) -> tuple[str | None, ...]:
-    if name not in recording.table.column_names:
-        return (None,) * (len(recording) + 1)
-    return tuple(recording.table.column(name).to_pylist())
 
 
 class FightNumbers:
@@ -163,7 +149,7 @@ def _index_of(ids: Doubles, known: Integers, there: Flags) -> Integers:
 
 
 @dataclass(frozen=True)
-class FightRows:
+class ReplayRows:
     """One fight's rows by a scenario's data, (rows,) each; `usable` are those that can be put into the simulator.
 
     `phase` counts from 0. `pose` is the player's, `move` and `stance` the boss's, -1 for none; `pose_frame` and
@@ -185,7 +171,7 @@ class FightRows:
     usable: Flags
 
     @classmethod
-    def of(cls, fight: ReadFight, numbers: FightNumbers) -> FightRows:
+    def of(cls, fight: ReadFight, numbers: FightNumbers) -> ReplayRows:
         """Return a fight's rows as a scenario's data name them."""
         raw, at = fight.raw, fight.frames
         phase, ids = _phases(fight, numbers)
@@ -241,7 +227,9 @@ def _alike(keys: Iterable[tuple[int, str | None]]) -> Iterable[tuple[tuple[int, 
 
 def _id_of(names: AnimationTable, name: str) -> float:
     before = names.unknown.total()
-    found = names.translate({"boss_animation": name})
+    # A number where the game has no names.
+    reading = {"boss_animation_id": int(name)} if name.lstrip("-").isdigit() else {"boss_animation": name}
+    found = names.translate(reading)
     return found if names.unknown.total() == before else np.nan
 
 
@@ -254,7 +242,7 @@ def _begun(playing: Integers, frame: Integers, at: Integers) -> Flags:
     return begun
 
 
-def lanes_of(rows: FightRows, numbers: FightNumbers) -> dict[str, npt.NDArray[Any]]:
+def lanes_of(rows: ReplayRows, numbers: FightNumbers) -> dict[str, npt.NDArray[Any]]:
     """Return every field of a simulator's lane for each row, (rows,): what was read, and the `hidden_state`.
 
     What was not read stands as at the beginning of a fight; the camera then looks at the boss.
@@ -302,7 +290,7 @@ def heading(dx: Doubles, dy: Doubles) -> Doubles:
     return np.arctan2(-dx, -dy)
 
 
-def hidden_state(rows: FightRows, numbers: FightNumbers) -> dict[str, npt.NDArray[Any]]:
+def hidden_state(rows: ReplayRows, numbers: FightNumbers) -> dict[str, npt.NDArray[Any]]:
     """Guess what a row does not show from the rows before it, by the fields of a lane, (rows,) each.
 
     The start of an animation dates what began with it: a hit reaction the push and invulnerability after a blow, a
@@ -321,13 +309,13 @@ def hidden_state(rows: FightRows, numbers: FightNumbers) -> dict[str, npt.NDArra
     }
 
 
-def _elapsed(rows: FightRows, marked: Flags, begun_at: Integers) -> tuple[Integers, Integers]:
+def _elapsed(rows: ReplayRows, marked: Flags, begun_at: Integers) -> tuple[Integers, Integers]:
     """Return the last marked row up to each, and the frames since what began there at a frame, far more for none."""
     last = rows.latest(marked)
     return last, np.where(last >= 0, rows.fight.frames - begun_at[last], np.iinfo(np.int64).max // 2)
 
 
-def _stamina_delay(rows: FightRows, numbers: FightNumbers) -> dict[str, Integers]:
+def _stamina_delay(rows: ReplayRows, numbers: FightNumbers) -> dict[str, Integers]:
     at, stamina = rows.fight.frames, rows.fight.raw[:, Raw.STAMINA]
     paid = rows.began & np.isin(rows.pose, _COSTLY)
     # What began and was broken off within one tick shows in the stamina alone.
@@ -339,7 +327,7 @@ def _stamina_delay(rows: FightRows, numbers: FightNumbers) -> dict[str, Integers
     return {"regeneration_wait": np.maximum(delay + 1 - elapsed, 0)}
 
 
-def _after_blows(rows: FightRows, numbers: FightNumbers) -> dict[str, npt.NDArray[Any]]:
+def _after_blows(rows: ReplayRows, numbers: FightNumbers) -> dict[str, npt.NDArray[Any]]:
     player, raw, at = numbers.player, rows.fight.raw, rows.fight.frames
     knocked = rows.began & np.isin(rows.pose, _KNOCKS)
     last, elapsed = _elapsed(rows, knocked, at - rows.pose_frame)
@@ -361,7 +349,7 @@ def _after_blows(rows: FightRows, numbers: FightNumbers) -> dict[str, npt.NDArra
     }
 
 
-def _steps(rows: FightRows, numbers: FightNumbers) -> dict[str, Doubles]:
+def _steps(rows: ReplayRows, numbers: FightNumbers) -> dict[str, Doubles]:
     """Guess where the animation under way carries the player: a unit step."""
     raw, at, controls = rows.fight.raw, rows.fight.frames, rows.fight.controls
     started = np.searchsorted(at, at - rows.pose_frame, side="right") - 1
@@ -385,7 +373,7 @@ def _held(bits: npt.NDArray[np.uint32], control: Control) -> Integers:
     return np.asarray((bits & np.uint32(control)) != 0, np.int64)
 
 
-def _buffer(rows: FightRows, numbers: FightNumbers) -> dict[str, Integers]:
+def _buffer(rows: ReplayRows, numbers: FightNumbers) -> dict[str, Integers]:
     """Guess the buffered press and how long it waits, and how long the lock's key does nothing after a release."""
     at, controls, player = rows.fight.frames, rows.fight.controls, numbers.player
     answered = rows.began & ~np.isin(rows.pose, (PlayerPose.IDLE, PlayerPose.RUN, *_FOLLOWING))
@@ -405,7 +393,7 @@ def _buffer(rows: FightRows, numbers: FightNumbers) -> dict[str, Integers]:
     return {"buffered": buffered, "buffer_frames": frames, "relock_frames": relock}
 
 
-def _boss_hidden(rows: FightRows, numbers: FightNumbers) -> dict[str, npt.NDArray[Any]]:
+def _boss_hidden(rows: ReplayRows, numbers: FightNumbers) -> dict[str, npt.NDArray[Any]]:
     raw, at, boss = rows.fight.raw, rows.fight.frames, numbers.bosses[rows.phase]
     turning = rows.stance == Stance.TURN
     _, turned = _elapsed(rows, turning & rows.boss_began, at - rows.boss_frame)
@@ -430,7 +418,7 @@ def _boss_hidden(rows: FightRows, numbers: FightNumbers) -> dict[str, npt.NDArra
     }
 
 
-def _struck_windows(rows: FightRows, numbers: FightNumbers) -> Integers:
+def _struck_windows(rows: ReplayRows, numbers: FightNumbers) -> Integers:
     """Guess which windows of the present move have struck, as bits, (rows,)."""
     at, bits = rows.fight.frames, np.zeros(len(rows.move), np.int64)
     for row in range(1, len(bits)):
@@ -475,7 +463,7 @@ class RowReplay:
 
     def __init__(self, fights: Sequence[ReadFight], scenario: Scenario) -> None:
         self.numbers = FightNumbers(scenario)
-        self.parts = [FightRows.of(fight, self.numbers) for fight in fights]
+        self.parts = [ReplayRows.of(fight, self.numbers) for fight in fights]
         lengths = [int(part.fight.frames[-1]) + 1 for part in self.parts]
         firsts = np.cumsum([0, *lengths[:-1]])
         self.at = np.concatenate([part.fight.frames + first for part, first in zip(self.parts, firsts, strict=True)])
@@ -485,7 +473,7 @@ class RowReplay:
         self._lanes = {name: np.concatenate([one[name] for one in lanes]) for name in lanes[0]}
 
     def joined(self, name: str) -> npt.NDArray[Any]:
-        """Return an array of all fights' rows by its name in `FightRows`, (rows,)."""
+        """Return an array of all fights' rows by its name in `ReplayRows`, (rows,)."""
         return np.concatenate([getattr(part, name) for part in self.parts])
 
     def play(

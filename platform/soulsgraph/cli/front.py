@@ -85,6 +85,12 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
             "unpickled."
         ),
     },
+    "Fit the simulator to a game": {
+        "calibrate": (
+            "Fit a boss's data to recorded fights: a value, its interval and a verdict each, and a scenario to train "
+            "in."
+        )
+    },
     "Repeat the paper's study": {
         "reproduce": "Run the paper's whole protocol over several seeds in parallel, and write the report.",
         "report": (
@@ -118,6 +124,7 @@ COMMANDS = {name: summary for commands in GROUPS.values() for name, summary in c
 #: The modules of this package, and the commands that are functions there.
 MODULES: Mapping[str, tuple[str, ...]] = {
     "adapting": ("adapt", "transfer", "recovery", "necessity", "retention"),
+    "calibrating": ("calibrate",),
     "continual": ("continual",),
     "fidelity": ("fidelity",),
     "fights": ("watch", "play", "replay", "data"),
@@ -132,7 +139,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 }
 #: The extras, and what needs them: commands, and actions and options of commands that by themselves do not.
 NEEDING: Mapping[str, tuple[str, ...]] = {
-    "data": ("replay", "table", "data", "fidelity", "evaluate --out", "play --record"),
+    "data": ("replay", "table", "data", "fidelity", "calibrate", "evaluate --out", "play --record"),
     "train": (
         *("curriculum", "train", "baseline", "supervise", "clone", "validate", "smoke", "compare", "continual"),
         *(*MODULES["adapting"], *MODULES["studies"]),

@@ -26,7 +26,9 @@ from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.skills import Skill, SkillOptions
 from soulsgraph_policies.agents.projects import ProjectDigest
 
-FORMAT, FORMAT_VERSION = "soulsgraph fight", 1
+FORMAT, FORMAT_VERSION = "soulsgraph fight", 2
+#: Versions that are read; the first has none of the columns `MEASURED`.
+READ_VERSIONS = (1, 2)
 #: Where a fight comes from: skills in the simulator or in a running game, a fleet's journal, or a person.
 Origins = Literal["simulator", "game", "fleet", "person"]
 #: The driver of a simulated fight, the only one that can be played again bit for bit.
@@ -161,7 +163,8 @@ class Header:
 
     `fight` is its identity, the file's name without its ending. `seed` is the seed of the episode in decimal digits,
     empty where there is none. `driver` is the simulator, or that of the running game; empty where it is not known.
-    `project` is whose skills played, where they are not all the paper's.
+    `map` names the running game's address map, `game_version` is its executable's, empty where unknown, and `speed` the
+    factor of its clock. `project` is whose skills played, where they are not all the paper's.
     """
 
     format: str
@@ -181,6 +184,9 @@ class Header:
     origin: RecordingOrigin
     result: Result = field(default_factory=Result)
     project: ProjectDigest | None = None
+    map: str = ""
+    game_version: str = ""
+    speed: Annotated[float, Between(1e-3, 1e3)] = 1.0
 
     @property
     def simulated(self) -> bool:
@@ -197,7 +203,7 @@ def run_name(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who fought where; `scenario` is the name or path by which it was loaded."""
+    """Who fought where; `scenario` is the name or path by which it was loaded, `map` and `speed` a running game's."""
 
     fight: str
     scenario: str
@@ -205,6 +211,8 @@ class Identity:
     driver: str
     player: str
     seed: int | None = None
+    map: str = ""
+    speed: float = 1.0
 
 
 def make_header(
@@ -323,8 +331,14 @@ KEYS = (
 )
 _TIME = (
     ColumnType("tick", pa.int32(), "ticks", "control ticks since the fight began", nullable=False),
-    ColumnType("time_s", pa.float64(), "s", "game time since the fight began", nullable=False),
+    ColumnType("time_s", pa.float64(), "s", "game time since the fight began, by whole control ticks", nullable=False),
     ColumnType("last", pa.bool_(), "", "the moment at which the fight ended, in which nothing is done", nullable=False),
+)
+#: What a game measures beside its readings; since version 2.
+MEASURED = (
+    ColumnType("clock_s", pa.float64(), "s", "game time since the fight began, as measured"),
+    ColumnType("boss_animation_read", pa.string(), "", "the boss's animation as the game names or numbers it"),
+    ColumnType("player_hp_unfilled", pa.float64(), "points", "the player's HP before a training scenario refilled it"),
 )
 #: What only the simulator knows, and what the data say of an animation.
 SEEN = (
@@ -346,7 +360,7 @@ SEEN = (
     ColumnType("build_up", pa.float64(), "", "status effect built up, from 0 to 1"),
 )
 #: Every column but those of skills, in order.
-FIGHT_COLUMNS = (*KEYS, *_TIME, *READINGS.values(), *SEEN, *CONTROLS.values())
+FIGHT_COLUMNS = (*KEYS, *_TIME, *READINGS.values(), *MEASURED, *SEEN, *CONTROLS.values())
 #: The columns of texts, none of which belongs to a skill.
 TEXTS = tuple(column.name for column in FIGHT_COLUMNS if column.type == pa.string())
 
@@ -371,9 +385,10 @@ def skill_columns(skill: PlayedSkill) -> Iterator[ColumnType]:
 
 
 def columns(header: Header) -> tuple[ColumnType, ...]:
-    """Return every column of a fight's file, in order."""
+    """Return every column of a fight's file of its version, in order."""
     skills = [column for skill in header.skills for column in skill_columns(skill)]
-    return (*FIGHT_COLUMNS, *skills)
+    missing = MEASURED if header.format_version == 1 else ()
+    return (*(column for column in FIGHT_COLUMNS if column not in missing), *skills)
 
 
 def schema_of(header: Header) -> pa.Schema:

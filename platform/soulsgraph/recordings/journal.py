@@ -30,6 +30,7 @@ from soulsgraph.recordings.recording import (
     key_columns,
     reading_columns,
     seen_columns,
+    unmeasured_columns,
 )
 from soulsgraph.runs.lineage import cards_by_stage, cards_of, own_stages, stage_of
 from soulsgraph.runs.plan import Stage
@@ -227,7 +228,7 @@ def _write(header: Header, skill: Skill, folder: Path, whole: _Open, ended: Epis
     header = replace(header, skills=(played,), result=_result(header, transitions, ended))
     # Beside those of other stages their columns would be lost to tools that read a folder; earlier versions did that.
     own = folder / skill.name
-    if any(is_written(place, header, ("origin",)) for place in (folder, own)):
+    if any(is_written(place, header, ("origin", "format_version")) for place in (folder, own)):
         return None
     columns = _columns(header, versions, skill, transitions)
     return write_table(own, header, pa.table(columns, schema=schema_of(header)))
@@ -256,6 +257,7 @@ def _columns(header: Header, versions: Integers, skill: Skill, transitions: Tran
     return {
         **key_columns(header, ticks),
         **reading_columns(_readings(skill, observed)),
+        **unmeasured_columns(count + 1),
         **seen_columns([NOTHING_SEEN] * (count + 1)),
         **{column.name: unknown.cast(column.type) for column in CONTROLS.values()},
         f"{of}/version": np.append(versions, versions[-1]).astype(np.int32),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from threading import Lock
 from typing import Any, cast
@@ -18,9 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from soulsgraph.recordings.clock import measured_clock
 from soulsgraph.recordings.files import RecordingError, check_columns, check_new, is_written, write_table
 from soulsgraph.recordings.format import (
     CONTROLS,
+    MEASURED,
     READINGS,
     SEEN,
     SIMULATOR,
@@ -46,7 +48,9 @@ from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import Raw, RawValues, StateRows, state_rows
 from soulsgraph_envs.games.link import GameSettings
+from soulsgraph_envs.games.live_game import LiveGame, Measurement
 from soulsgraph_envs.games.opening import make_game
+from soulsgraph_envs.games.readings import boss_animation_as_read
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.scene import AnimationWords, Part, Scene
 from soulsgraph_envs.skills import SKILL_NAMES, Decisions, Skill, SkillOptions, make_skill
@@ -62,7 +66,7 @@ _LONGEST = 55
 #: Characters of a start, or of the skills that are replaced, in it.
 _SHORT = 24
 #: What of a header differs when the same fight is fought again.
-_OF_ITS_TIME = ("driver", "tick_s", "origin", "result")
+_OF_ITS_TIME = ("format_version", "driver", "map", "game_version", "speed", "tick_s", "origin", "result")
 OnWritten = Callable[[Path], None]
 
 
@@ -109,9 +113,12 @@ class Fighter:
         played = tuple(_played(skill, agent) for skill in skills)
         return cls(ORACLE, scenario, agent, played, SkillOptions(), random, delay)
 
-    def header(self, source: Origins, driver: str = "") -> Header:
-        """Return the header of its fights, but for their names and seeds."""
-        identity = Identity("", self.scenario, source, driver, self.name)
+    def header(self, source: Origins, game: GameSettings | None = None) -> Header:
+        """Return the header of its fights in the simulator or a running game, but for their names and seeds."""
+        identity = Identity("", self.scenario, source, SIMULATOR, self.name)
+        if game is not None:
+            # The name of a file of one's own, not where it lies.
+            identity = replace(identity, driver=game.driver, map=Path(game.map).name, speed=game.speed)
         return make_header(identity, self.agent.scenario, self.played, self.options, project=self.project)
 
     def fight(self, seed: int) -> str:
@@ -154,7 +161,7 @@ def record(fighter: Fighter, seeds: Seeds, folder: Path, on_written: OnWritten |
     """
     with _alone(fighter, folder):
         left = _not_written(fighter, seeds, folder, "simulator")
-        recorder = FightRecorder(fighter, folder, on_written, "simulator", SIMULATOR)
+        recorder = FightRecorder(fighter, folder, on_written, fighter.header("simulator"))
         if len(left):
             recorder.rollout(make_game()).play(left)
     return len(seeds) - len(left)
@@ -179,7 +186,7 @@ def record_in_games(
                 on_written(path)
 
     def rollout(game: Game, settings: GameSettings) -> Rollout:
-        return FightRecorder(fighter, folder, written, "game", settings.driver).rollout(game)
+        return FightRecorder(fighter, folder, written, fighter.header("game", settings)).rollout(game)
 
     with _alone(fighter, folder):
         left = _not_written(fighter, seeds, folder, "game")
@@ -219,15 +226,13 @@ def _not_written(fighter: Fighter, seeds: Seeds, folder: Path, source: Origins) 
 class FightRecorder:
     """A controller that chooses nothing: it writes every fight of a rollout with one lane as it ends.
 
-    A fight that a running game breaks off is dropped, and begun again.
+    `template` is the header of its fights but for their names and seeds. A fight that a running game breaks off is
+    dropped, and begun again.
     """
 
-    def __init__(
-        self, fighter: Fighter, folder: Path, on_written: OnWritten | None, source: Origins, driver: str
-    ) -> None:
+    def __init__(self, fighter: Fighter, folder: Path, on_written: OnWritten | None, template: Header) -> None:
         self._fighter, self._folder, self._on_written = fighter, folder, on_written
-        agent = fighter.agent
-        self._template = fighter.header(source, driver)
+        agent, self._template = fighter.agent, template
         self._words = AnimationWords.of(agent.scenario)
         self._always = np.array([agent.replaced.get(skill.name) == "random" for skill in agent.skills])
         self._random = self._always.copy()
@@ -244,8 +249,10 @@ class FightRecorder:
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
         """Begin to record the fight from a seed (1,)."""
         seed = int(seeds[0])
-        fight, tick_s = self._fighter.fight(seed), self._combat.game.tick_s
-        header = replace(self._template, fight=fight, seed=str(seed), tick_s=tick_s, origin=RecordingOrigin.now())
+        fight, game = self._fighter.fight(seed), self._combat.game
+        version = game.version if isinstance(game, LiveGame) else ""
+        header = replace(self._template, fight=fight, seed=str(seed), tick_s=game.tick_s, game_version=version)
+        header = replace(header, origin=RecordingOrigin.now())
         self._writer = FightWriter(self._folder, header, self._fighter.agent)
 
     def act(self, combat: Combat, actions: Actions) -> None:
@@ -275,11 +282,12 @@ def seen_in(game: Game, raw: Doubles, words: AnimationWords) -> Appearance:
     """Return what a game of one lane with raw values (25,) shows beside them."""
     if isinstance(game, Simulator):
         return Appearance.simulated(game)
-    reading = getattr(game, "reading", {})
-    names = (reading.get(f"{who}_animation") for who in ("player", "boss"))
-    player, boss = (name if isinstance(name, str) else None for name in names)
     doing = words.player.get(int(raw[Raw.PLAYER_ANIMATION])), words.boss.get(int(raw[Raw.BOSS_ANIMATION]))
-    return Appearance(None, player, boss, *doing)
+    if not isinstance(game, LiveGame):
+        return Appearance(None, None, None, *doing)
+    names = (game.reading.get(f"{who}_animation") for who in ("player", "boss"))
+    player, boss = (name if isinstance(name, str) else None for name in names)
+    return Appearance(None, player, boss, *doing, game.measurement)
 
 
 Columns = dict[str, Any]
@@ -299,7 +307,7 @@ class Choice:
 class Appearance:
     """What of a moment is more than raw values: the scene as the simulator knows it, and the animations' names.
 
-    Without a scene both fighters' animations may be said in words.
+    Without a scene both fighters' animations may be said in words, and a running game has measured more.
     """
 
     scene: Scene | None = None
@@ -307,12 +315,16 @@ class Appearance:
     boss_animation: str | None = None
     player_doing: str | None = None
     boss_doing: str | None = None
+    measurement: Measurement | None = None
 
     @classmethod
     def simulated(cls, game: Simulator) -> Appearance:
         """Return what a simulator of one lane shows."""
-        names = game.animation_names(0)
-        return cls(game.scene(0), names.player, names.boss)
+        names, scene = game.animation_names(0), game.scene(0)
+        read = boss_animation_as_read({"boss_animation": names.boss, "boss_attack_id": names.boss_attack})
+        lost = scene.player_change.points if game.values(0)["refill"] and scene.player_change.age_s == 0.0 else 0.0
+        hp = float(scene.raw[Raw.PLAYER_HP]) + lost
+        return cls(scene, names.player, names.boss, measurement=Measurement(nan, nan, read, hp, scene.phase))
 
 
 NOTHING_SEEN = Appearance()
@@ -361,6 +373,7 @@ class FightWriter:
         written: Columns = {
             **key_columns(header, np.arange(len(raws))),
             **reading_columns(raws),
+            **_measured_columns(header, [*self._seen, seen]),
             **seen_columns([*self._seen, seen]),
             **_controls([*self._controls, 0]),
         }
@@ -377,9 +390,15 @@ def key_columns(header: Header, ticks: Integers) -> Columns:
     return {
         **{name: [value] * rows for name, value in constant.items()},
         "tick": ticks.astype(np.int32),
-        "time_s": np.round(ticks * header.tick_s, 6),
+        "time_s": tick_times(header, ticks),
         "last": np.arange(rows) == rows - 1,
     }
+
+
+def tick_times(header: Header, ticks: Integers) -> Doubles:
+    """Return the game time of ticks (rows,) in seconds, if each lasts as long as it should."""
+    times: Doubles = np.round(ticks * header.tick_s, 6)
+    return times
 
 
 def reading_columns(raws: RawValues) -> Columns:
@@ -392,6 +411,27 @@ def _controls(controls: Sequence[int]) -> Columns:
     return {column.name: (bits & np.uint32(control)) != 0 for control, column in CONTROLS.items()}
 
 
+def _measured_columns(header: Header, seen: Sequence[Appearance]) -> Columns:
+    """Return the columns of what a game of control ticks measured, one row each; its clock is the simulator's own."""
+    measured = [one.measurement for one in seen]
+    if header.driver == SIMULATOR:
+        clock_s: Any = tick_times(header, np.arange(len(seen)))
+    else:
+        known = [one for one in measured if one is not None]
+        times = np.array([(one.elapsed_s, one.game_s) for one in known]).reshape(-1, 2)
+        clock_s = measured_clock(*times.T) if len(known) == len(seen) else [None] * len(seen)
+    return {
+        "clock_s": clock_s,
+        "boss_animation_read": [None if one is None else one.boss_animation for one in measured],
+        "player_hp_unfilled": [None if one is None else one.player_hp for one in measured],
+    }
+
+
+def unmeasured_columns(rows: int) -> Columns:
+    """Return the columns of what a game measures where nothing is known of it."""
+    return {column.name: pa.nulls(rows, column.type) for column in MEASURED}
+
+
 def seen_columns(seen: Sequence[Appearance]) -> Columns:
     """Return the columns of what was seen beside raw values, one row each."""
     rows = [_scene_values(one) for one in seen]
@@ -399,7 +439,9 @@ def seen_columns(seen: Sequence[Appearance]) -> Columns:
 
 
 def _scene_values(seen: Appearance) -> Columns:
-    names = {"player_animation_name": seen.player_animation, "boss_animation_name": seen.boss_animation}
+    names: Columns = {"player_animation_name": seen.player_animation, "boss_animation_name": seen.boss_animation}
+    if seen.measurement is not None:
+        names["phase"] = seen.measurement.phase
     if (scene := seen.scene) is None:
         return names | {"player_doing": seen.player_doing, "boss_doing": seen.boss_doing}
     return names | {

@@ -314,3 +314,25 @@ def test_the_time_of_a_reset_is_known_by_phase() -> None:
     assert spent["enter"] > 0.0
     table.step()
     assert table.game.timing().reset_s == spent
+
+
+def test_what_a_reading_says_beside_its_raw_values_is_kept_before_a_refill() -> None:
+    table = FakeTable(scenario="iudex-phase1")
+    assert table.game.measurement is None
+    table.reset(replace(SCENARIO, refill=True))
+    first = table.game.measurement
+    assert first is not None
+    assert (first.elapsed_s, first.phase, first.player_hp) == (0.0, 1, 454.0)
+    hp, steps = [], []
+    last = first
+    for _ in range(120):
+        raw = table.step(Control.FORWARD)[0]
+        now = table.game.measurement
+        assert now is not None
+        assert raw[Raw.PLAYER_HP] == 454.0
+        hp.append(now.player_hp)
+        steps.append((now.elapsed_s - last.elapsed_s, now.game_s - last.game_s))
+        last = now
+    assert 0.0 <= min(hp) < 454.0 == max(hp)
+    np.testing.assert_allclose(steps, 0.1, atol=1 / 59)
+    assert first.boss_animation

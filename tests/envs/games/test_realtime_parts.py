@@ -27,6 +27,7 @@ from soulsgraph_envs.games.readings import (
     KeyEffects,
     Plausibility,
     arena_of,
+    boss_animation_as_read,
     boss_table,
     player_table,
     supplied_raws,
@@ -58,6 +59,26 @@ def test_boss_animations_mean_what_the_data_say_in_that_phase(phase: int, readin
     data = load_boss(f"iudex-phase{phase}")
     ids = {move.title: move.id for move in data.moves} | {k: a.id for k, a in data.animations.known().items()}
     assert PHASES[phase].translate(reading) == ids[title_or_role]
+
+
+@pytest.mark.parametrize(
+    ("reading", "expected"),
+    [
+        (boss("Attack3003", 3003), "Attack3003"),
+        (boss("Attack3099", 3099), "Attack3099"),
+        (boss("Attack3099"), "Attack3099"),
+        (boss("SABlend_1", -1, 3099), "Attack3099"),
+        (boss("PartBlend_Default"), "PartBlend_Default"),
+        (boss("Sneeze"), "Sneeze"),
+        ({"boss_animation": "Attack3099"}, "Attack3099"),
+        ({"boss_animation_id": 3099}, "3099"),
+        ({}, "-1"),
+    ],
+)
+def test_what_the_game_says_of_the_bosss_animation_is_kept_though_the_data_lack_it(
+    reading: Reading, expected: str
+) -> None:
+    assert boss_animation_as_read(reading) == expected
 
 
 def test_unknown_animations_are_idle_counted_and_reported_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fakes.drawn_fights import drawn_fight
 from soulsgraph.calibrate.comparison import BETWEEN, HORIZONS_S, WITHIN, compare, row_errors
-from soulsgraph.calibrate.replay import FightNumbers, FightRows, RowReplay, hidden_state
+from soulsgraph.calibrate.replay import FightNumbers, ReplayRows, RowReplay, hidden_state
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.simulator import Simulator
@@ -34,7 +34,7 @@ _FOUND_AGAIN = (
 def test_what_a_row_does_not_show_is_known_again_from_the_rows_before_it(seed: int, jitter: bool) -> None:
     fight, lanes = drawn_fight(seed, frames=(3, 8) if jitter else (6, 6))
     numbers = FightNumbers(load_scenario("iudex-phase1"))
-    guessed = hidden_state(FightRows.of(fight, numbers), numbers)
+    guessed = hidden_state(ReplayRows.of(fight, numbers), numbers)
     for name in _FOUND_AGAIN:
         true = np.array([lane[name] for lane in lanes])
         if name == "buffer_frames":
@@ -84,7 +84,7 @@ def test_a_fight_in_two_phases_is_replayed_in_both() -> None:
         phase=np.zeros(count, np.int64),
         boss_read=(None,) * count,
     )
-    parts = FightRows.of(fight, FightNumbers(scenario))
+    parts = ReplayRows.of(fight, FightNumbers(scenario))
     assert set(parts.phase.tolist()) == {0, 1}
     assert (parts.stance == Stance.TRANSITION).any()
     span = compare([fight], scenario).span(WITHIN, HORIZONS_S[0])
@@ -96,7 +96,7 @@ def test_the_boss_is_known_by_what_the_game_says_of_it_and_an_unknown_move_is_le
     scenario = load_scenario("iudex-phase1")
     numbers = FightNumbers(scenario)
     fight, _ = drawn_fight(5)
-    before = FightRows.of(fight, numbers)
+    before = ReplayRows.of(fight, numbers)
     moving = np.flatnonzero(before.move >= 0)
     names = [None if move < 0 else numbers.moves["id"][0][move] for move in before.move]
     by_id = {int(one["id"]): name for one, name in zip(numbers.moves[0], _move_names(), strict=True)}
@@ -104,10 +104,10 @@ def test_the_boss_is_known_by_what_the_game_says_of_it_and_an_unknown_move_is_le
     # As where the recorder did not know the move: its id is that of standing.
     idle = fight.raw.copy()
     idle[moving, Raw.BOSS_ANIMATION] = numbers.stances["id"][0][Stance.STAND]
-    after = FightRows.of(replace(fight, raw=idle, boss_read=read), numbers)
+    after = ReplayRows.of(replace(fight, raw=idle, boss_read=read), numbers)
     np.testing.assert_array_equal(after.move, before.move)
     unknown = tuple(None if one is None else "Attack9999" for one in read)
-    lost = FightRows.of(replace(fight, boss_read=unknown), numbers)
+    lost = ReplayRows.of(replace(fight, boss_read=unknown), numbers)
     assert not lost.usable[moving].any()
     assert lost.usable.any()
 

@@ -45,6 +45,7 @@ CALLS = {
     "fidelity": (("fidelity", "nowhere"), 2),
     "export": (("export", "agent", "--out", "files", "--onnx", "--check", "100"), 0),
     "import-sb3": (("import-sb3", "nothing.zip", "--run", "imported", "--skill", "camera"), 2),
+    "calibrate": (("calibrate", "nowhere", "--boss", "iudex-phase1", "--out", "mine.toml"), 2),
     "reproduce": (("reproduce", "--out", "study", "--seeds", "0"), 2),
     "report": (("report", "agent", "--html", "agent.html"), 0),
     "doctor": (("doctor",), 0),

@@ -88,7 +88,7 @@ def rewritten(
 
 def test_headers_that_do_not_fit_are_refused(whole: Path, damaged: Path) -> None:
     for header, expected in (
-        ({"format_version": 2}, "format 'soulsgraph fight' 1"),
+        ({"format_version": 3}, "format 'soulsgraph fight' 1 or 2"),
         ({"seed": "many"}, "a whole number of 64 bits"),
         ({"seed": str(2**64)}, "a whole number of 64 bits"),
         ({"skills": []}, "the columns of its header"),

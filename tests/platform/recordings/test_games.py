@@ -13,7 +13,7 @@ from soulsgraph.recordings.check import check_file
 from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph.recordings.recording import Fighter, record_in_games
 from soulsgraph.runs.evaluate import evaluation_seeds
-from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.simulator.render import render
@@ -55,6 +55,19 @@ def test_a_fight_in_a_game_is_recorded_as_it_was_read(tmp_path: Path, monkeypatc
     assert recording.column("dodge/random")[recording.column("dodge/decides")].all()
     assert set(recording.column("invulnerable")) == {None}
     assert recording.column("boss_animation_name")[0]
+    assert (header.map, header.game_version, header.speed) == ("dark-souls-3-1.15.2", "", 1.0)
+    # The stand-in's clock goes by frames, and its ticks are as long as they should be.
+    np.testing.assert_allclose(recording.column("clock_s"), recording.column("time_s"), atol=1 / 60)
+    assert {*recording.column("phase")} == {1}
+    np.testing.assert_array_equal(recording.column("player_hp_unfilled"), recording.column("player_hp"))
+    boss = load_boss(SCENARIO)
+    names = {one.id: one.name for one in (*boss.moves, *boss.animations.known().values())}
+    read, ids = recording.column("boss_animation_read"), recording.column("boss_animation")
+    # A blow that lands hides the name of what is no attack.
+    hidden = {"PartBlend_Default"}
+    assert {(shown, names[number]) for shown, number in zip(read, ids, strict=True) if shown not in hidden} <= {
+        (name, name) for name in names.values()
+    }
     scene = recording.scene(len(recording))
     words = AnimationWords.of(load_scenario(SCENARIO))
     assert scene.boss.name == words.boss[int(scene.raw[Raw.BOSS_ANIMATION])]

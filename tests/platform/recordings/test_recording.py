@@ -14,11 +14,13 @@ from soulsgraph.recordings.format import run_name
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds
 from soulsgraph.zoo import open_agent
+from soulsgraph_envs.combat.scripted import ConstantScript
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Raw, state_rows
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.simulator.render import render
 from soulsgraph_envs.simulator.scene import AnimationWords
+from soulsgraph_envs.skills import SKILL_NAMES
 from soulsgraph_policies.agents.inference import FusedNetworks
 
 SCENARIO = "iudex-phase1"
@@ -180,3 +182,17 @@ def test_a_header_says_what_the_columns_say(recording: Recording) -> None:
     assert result.player_hp == raw[-1, Raw.PLAYER_HP]
     assert result.damage_dealt == raw[0, Raw.BOSS_HP] - raw[-1, Raw.BOSS_HP]
     assert set(recording.column("player")) == {"iudex-phase1-best-0"}
+
+
+def test_a_refilled_fight_keeps_what_every_blow_took(tmp_path: Path) -> None:
+    oracle = Fighter.oracle(SCENARIO)
+    refilled = replace(oracle.agent.scenario, refill=True)
+    standing = dict.fromkeys(SKILL_NAMES, ConstantScript(0)) | {"dodge": ConstantScript(1)}
+    record(replace(oracle, agent=replace(oracle.agent, scenario=refilled, replaced=standing)), SEEDS[:1], tmp_path)
+    recording = read_recording(recording_files(tmp_path)[0])
+    full, before = recording.raw[:, Raw.PLAYER_HP], recording.column("player_hp_unfilled")
+    assert (full == full[0]).all()
+    struck = recording.column("player_change_age_s") == 0.0
+    assert (before < full)[struck].any()
+    np.testing.assert_array_equal((before - full)[struck], recording.column("player_change")[struck])
+    np.testing.assert_array_equal(before[~struck], full[~struck])
