@@ -282,19 +282,23 @@ def fidelity_tables(fidelity: Fidelity) -> list[tuple[str, Table]]:
     """Return what a terminal shows, each table with its title."""
     scenarios = fidelity.scenarios
     return [
-        ("Errors within a move: median, 90th percentile, mean", error_table(scenarios, WITHIN)),
-        ("Errors between moves: median, 90th percentile, mean", error_table(scenarios, BETWEEN)),
+        ("Errors within a move: 90th percentile", error_table(scenarios, WITHIN, _BRIEF)),
+        ("Errors between moves: 90th percentile", error_table(scenarios, BETWEEN, _BRIEF)),
         ("Struck within a move", struck_table(scenarios)),
         ("How far distributions lie apart", behaviour_table(scenarios)),
         ("Win rates", win_table(scenarios)),
     ]
 
 
-def error_table(scenarios: Sequence[ScenarioFidelity], situation: str) -> Table:
+#: What of an error is shown: all, or in a terminal the one.
+_SUMMARIES, _BRIEF = ("median", "p90", "mean"), ("p90",)
+
+
+def error_table(scenarios: Sequence[ScenarioFidelity], situation: str, shown: Sequence[str] = _SUMMARIES) -> Table:
     """Return the errors of one situation: a row for each quantity and scenario, a column for each horizon."""
     headings = ["error", *(["scenario"] if len(scenarios) > 1 else []), *(f"after {s:g} s" for s in HORIZONS_S)]
     rows = [
-        [_title(name), *([one.scenario] if len(scenarios) > 1 else []), *_error_cells(one, situation, name)]
+        [_title(name), *([one.scenario] if len(scenarios) > 1 else []), *_error_cells(one, situation, name, shown)]
         for name in (*MEASURES, *SHARES)
         for one in scenarios
     ]
@@ -309,9 +313,9 @@ def _with_unit(measure: Measure) -> str:
     return f"{measure.title}, {measure.unit}" if measure.unit else measure.title
 
 
-def _error_cells(one: ScenarioFidelity, situation: str, name: str) -> list[str]:
+def _error_cells(one: ScenarioFidelity, situation: str, name: str, shown: Sequence[str]) -> list[str]:
     pairs = [(one.measured.span(situation, s), one.floor.span(situation, s)) for s in HORIZONS_S]
-    texts = [tuple(_error_text(span.summary(name), name) for span in pair) for pair in pairs]
+    texts = [tuple(_error_text(span.summary(name), name, shown) for span in pair) for pair in pairs]
     return [_with_floor(*pair) for pair in texts]
 
 
@@ -319,11 +323,11 @@ def _with_floor(measured: str, floor: str) -> str:
     return f"{measured} ({floor})"
 
 
-def _error_text(summary: Mapping[str, float | None], name: str) -> str:
+def _error_text(summary: Mapping[str, float | None], name: str, shown: Sequence[str]) -> str:
     if name in SHARES:
         return _percent(summary["share"])
     digits = MEASURES[name].digits
-    return ", ".join(_number(summary[name], digits) for name in ("median", "p90", "mean"))
+    return ", ".join(_number(summary[name], digits) for name in shown)
 
 
 def _number(value: float | None, digits: int) -> str:
