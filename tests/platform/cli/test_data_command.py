@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from soulsgraph.cli.fights import HandicapOptions
+from soulsgraph.cli.options import FightOptions
+from soulsgraph.recordings.files import recording_files
 
 Run = Callable[..., str]
 
@@ -95,3 +100,18 @@ def test_bad_input_is_one_line_and_leaves_nothing(
 ) -> None:
     assert expected in refuse("data", *words)
     assert [*tmp_path.iterdir()] == []
+
+
+def test_every_option_of_new_fights_has_files_of_its_own(printed: Run, tmp_path: Path) -> None:
+    plain = ("data", "record", "iudex-phase1-best-0", "--episodes", 1, "--out", "fights", "--json")
+    given = {"scenario": "iudex-phase2", "start": "long", "randomize": "dodge", "random": 0.1}
+    # Only the oracle acts late, and no skill of it is replaced.
+    late = {"delay": 1}
+    fields = {field.name for options in (FightOptions, HandicapOptions) for field in dataclasses.fields(options)}
+    assert fields == {*given, *late}
+    printed(*plain)
+    for name, value in given.items():
+        assert json.loads(printed(*plain, f"--{name}", value))["skipped"] == 0, name
+    for words in ((), ("--delay", 1)):
+        assert json.loads(printed("data", "record", "oracle", *plain[3:], *words))["skipped"] == 0
+    assert len(recording_files(tmp_path / "fights")) == len(given) + len(late) + 2
