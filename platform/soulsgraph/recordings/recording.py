@@ -5,7 +5,7 @@ A `FightRecorder` adds tick after tick to a `FightWriter`, and the whole file ap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -39,6 +39,7 @@ from soulsgraph.recordings.format import (
 from soulsgraph.runs.evaluate import PlayedGame, Setting, load_artifacts, make_agent, play_in_games
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.loop import Actions, Combat, Exploration, SeededDraw
+from soulsgraph_envs.combat.probe import Probe
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Floats, Integers, Outcome, Rollout, outcome_of
 from soulsgraph_envs.combat.scripted import DelayedScript, OracleDodge, OracleFight, Script, engaging
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -60,6 +61,10 @@ from soulsgraph_policies.agents.projects import ProjectDigest
 
 #: The player whose scripts know the boss's hit windows in advance.
 ORACLE = "oracle"
+#: The player whose script draws where it stands, steps and rolls, for the boss's data to be estimated from.
+PROBE = "probe"
+#: The players that are scripts, by names that no run need have.
+SCRIPTED = (ORACLE, PROBE)
 _EXPLORING_STREAM = 30
 #: Characters of a player or a scenario in the name of a fight.
 _LONGEST = 55
@@ -108,10 +113,23 @@ class Fighter:
         """
         scripts: dict[str, Script] = {**engaging(), "dodge": OracleDodge(), "heal_attack": OracleFight()}
         scripts = {name: DelayedScript(script, delay) for name, script in scripts.items()} if delay else scripts
+        return replace(cls._scripted(ORACLE, scenario, start, scripts), random=random, delay=delay)
+
+    @classmethod
+    def probe(cls, scenario: str, start: str | None = None, random: float = 0.0) -> Fighter:
+        """Return the scripted player that covers what agents don't, for the simulator and running games.
+
+        Raises:
+            SoulsGraphError: if a name is unknown.
+        """
+        scripts = Probe(load_scenario(scenario)).scripts
+        return replace(cls._scripted(PROBE, scenario, start, scripts), random=random)
+
+    @classmethod
+    def _scripted(cls, name: str, scenario: str, start: str | None, scripts: Mapping[str, Script]) -> Fighter:
         skills = tuple(make_skill(name) for name in SKILL_NAMES)
         agent = Agent(started_at(load_scenario(scenario), start), skills, replaced=scripts)
-        played = tuple(_played(skill, agent) for skill in skills)
-        return cls(ORACLE, scenario, agent, played, SkillOptions(), random, delay)
+        return cls(name, scenario, agent, tuple(_played(skill, agent) for skill in skills), SkillOptions())
 
     def header(self, source: Origins, game: GameSettings | None = None) -> Header:
         """Return the header of its fights in the simulator or a running game, but for their names and seeds."""

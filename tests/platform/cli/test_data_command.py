@@ -58,6 +58,15 @@ def test_recording_goes_on_with_the_fights_that_are_missing(printed: Run) -> Non
     assert "2 fights were there already" in printed(*words, "--episodes", 2)
 
 
+def test_the_probe_and_an_agent_are_recorded_into_one_folder(printed: Run, tmp_path: Path) -> None:
+    for who in ("iudex-phase1-best-0", "probe"):
+        printed("data", "record", who, "--episodes", 1, "--out", "fights")
+    assert {path.parent.name for path in recording_files(tmp_path / "fights")} == {"fights", "probe-iudex-phase1"}
+    groups = json.loads(printed("data", "summarize", "fights", "--json"))["groups"]
+    assert [one["player"] for one in groups] == ["iudex-phase1-best-0", "probe"]
+    assert "2 files: 2 same" in printed("data", "check", "fights")
+
+
 def test_check_ends_with_1_where_a_file_is_damaged(
     printed: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,6 +93,8 @@ def test_check_ends_with_1_where_a_file_is_damaged(
         (("record", "oracle", "--out", "o", "--scenario", "iudex"), "unknown scenario: expected one of"),
         (("record", "oracle", "--out", "o", "--start", "far"), "unknown start: expected one of"),
         (("record", "oracle", "--out", "o", "--randomize", "dodge"), "--randomize: expected none for the oracle"),
+        (("record", "probe", "--out", "o", "--randomize", "dodge"), "--randomize: expected none for the probe"),
+        (("record", "probe", "--out", "o", "--delay", "2"), "--delay: expected none but for the oracle"),
         (("record", "iudex-phase1-best-0", "--journal", "--out", "o"), "expected a stage with a fleet's journal"),
         (
             ("record", "oracle", "--games", "g.toml", "--out", "o"),
