@@ -106,7 +106,10 @@ class Uniform(Script):
 
 
 class AlignCamera(Script):
-    """Turn the camera to the boss: yaw first, then pitch."""
+    """Turn the camera to the boss: yaw first, then pitch; it knows whether the player's axis is reversed."""
+
+    def __init__(self) -> None:
+        self._reversed: dict[str, bool] = {}
 
     def choose(self, combat: Combat) -> Choices:
         """Choose the key that reduces the larger error."""
@@ -116,9 +119,14 @@ class AlignCamera(Script):
         # Positive when the boss lies to the right: headings grow to the right.
         aside = np.arctan2(cy * dx - cx * dy, cx * dx + cy * dy)
         level = np.where(cz > _ALIGNED_RAD, CAMERA_DOWN, np.where(cz < -_ALIGNED_RAD, CAMERA_UP, CAMERA_IDLE))
-        turned = np.where(aside > 0, CAMERA_RIGHT, CAMERA_LEFT)
+        turned = np.where((aside > 0) != self._reversed_by(combat.scenario.player), CAMERA_RIGHT, CAMERA_LEFT)
         choice = np.where(np.abs(aside) > _ALIGNED_RAD, turned, level)
         return np.where(rows[:, Column.LOCKED] == 1.0, CAMERA_IDLE, choice)
+
+    def _reversed_by(self, player: str) -> bool:
+        if player not in self._reversed:
+            self._reversed[player] = load_player(player).camera.yaw_rad_s < 0.0
+        return self._reversed[player]
 
 
 @dataclass
@@ -245,7 +253,7 @@ class OracleEndToEnd(Script):
     """
 
     def __init__(self, scenario: Scenario) -> None:
-        self._boss, self._player = load_boss(scenario.boss), load_player(scenario.player)
+        self._boss, self._player, self._camera = load_boss(scenario.boss), load_player(scenario.player), AlignCamera()
         stances = self._boss.animations
         self._stances = np.array([stances.idle.id, stances.approach.id, stances.back_off.id, stances.turn.id])
         #: How soon after its first frame a move of the boss can hit.
@@ -260,7 +268,7 @@ class OracleEndToEnd(Script):
         left_s = np.where(between, 0.0, left_s)
         unlocked = rows[:, Column.LOCKED] == 0.0
         in_view = rows[:, Column.CAMERA_TARGET_ANGLE] < player.camera.lock_view_rad - _VIEW_MARGIN_RAD
-        turn = AlignCamera().choose(combat)
+        turn = self._camera.choose(combat)
         contact_m = self._boss.radius_m + player.body.radius_m
         must_roll = (ends_s < player.roll.invulnerable_s - _PRESS_S) | (begins_s < _LAST_CALL_S)
         cases: list[tuple[Flags, npt.ArrayLike]] = [

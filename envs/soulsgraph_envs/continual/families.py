@@ -64,13 +64,15 @@ class Archetype:
 class ShiftKind:
     """One kind of labelled shift: the skill that it is meant for, and the numbers of the player's file that it draws.
 
-    With `moves_of` the boss is the one of that family and the same seed. `least_oracle` is the win rate that scripted
+    With `moves_of` the boss is the one of that family and the same seed, with `arena_m` the arena lies as far from its
+    own place, in a direction that is drawn. `least_oracle` is the win rate that scripted
     play that sees ahead must reach: less than elsewhere only where the shift takes what no skill can win back.
     """
 
     skill: Literal["camera", "lock_on", "movement", "dodge", "heal_attack", "none"]
     player: Mapping[str, Range] = field(default_factory=dict)
     moves_of: str = ""
+    arena_m: Annotated[Pair, Between(0.0, 1e4)] = (0.0, 0.0)
     recoverable: Recoverable = "unknown"
     least_oracle: Annotated[float, Between(0.0, 1.0)] = 0.9
 
@@ -116,6 +118,7 @@ def _check_family(family: BossFamily, where: Where) -> None:
         where.at("archetypes").demand(not family.archetypes, "none in a family of shifts", "some")
         for name, kind in family.kinds.items():
             _check_ranges(kind.player, where.at("kinds").at(name).at("player"))
+            _check_ranges({"arena_m": kind.arena_m}, where.at("kinds").at(name))
         return
     where.at("boss").demand(bool(family.boss), "the boss that the drawn ones are based on", "none")
     where.at("rear").demand(family.rear is not None, "the move against a player behind the boss", "none")

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import cos, pi, sin
 from typing import Any
 from zlib import crc32
 
@@ -166,13 +167,18 @@ class Draws:
 
 def _shifted(family: BossFamily, kind: ShiftKind, name: str, draws: Draws) -> Mapping[str, Any]:
     """Return a labelled scenario, and its player where the shift draws one."""
-    scenario, made = {"based_on": family.scenario, "name": name}, {}
+    scenario: dict[str, Any] = {"based_on": family.scenario, "name": name}
+    made = {}
     if kind.player:
         scenario["player"] = name
         player = {"based_on": _player_of(family), "name": f"Knight of {name}"}
         made["player"] = _laid(player, {key: draws.number(ends, key) for key, ends in kind.player.items()})
     if kind.moves_of:
         scenario["boss"] = generated_name(kind.moves_of, int(name.rpartition("/")[2]))
+    if kind.arena_m[1]:
+        x, y = load_scenario(family.scenario).arena.centre_m
+        away, turn = draws.number(kind.arena_m, "arena_m"), 2.0 * pi * draws.uniform("arena direction")
+        scenario["arena"] = {"centre_m": [round(x + away * cos(turn), 2), round(y + away * sin(turn), 2)]}
     return {"scenario": scenario, **made}
 
 

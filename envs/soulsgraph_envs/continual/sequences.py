@@ -93,7 +93,7 @@ class SequenceRecipe:
 
 
 #: The first is the fight that the others are shifts of; the second such is a shift that changes nothing.
-_S8 = ("none", "lock-view", "run-speed", "moves", "none", "blow", "camera-speed", "reach")
+_S8 = ("none", "lock-view", "arena", "moves", "camera-reversed", "blow", "camera-speed", "none")
 #: The shipped sequences. Those to choose hyperparameters on have bosses of their own, of smaller seeds.
 RECIPES: Mapping[str, SequenceRecipe] = {
     "S8": SequenceRecipe("labelled", 8, 10_001, kinds=_S8),

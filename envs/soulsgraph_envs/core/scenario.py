@@ -172,10 +172,10 @@ class HitEffects:
 class Camera:
     """The third-person camera and the lock: taken within view and range, lost beyond `lock_break_m`.
 
-    For `relock_s` after a lock was released its key does nothing.
+    For `relock_s` after a lock was released its key does nothing. Below 0, `yaw_rad_s` is that of a reversed axis.
     """
 
-    yaw_rad_s: Annotated[float, Between(0.0, 50.0)]
+    yaw_rad_s: Annotated[float, Between(-50.0, 50.0)]
     pitch_rad_s: Annotated[float, Between(0.0, 50.0)]
     pitch_limit_rad: Annotated[float, Between(0.0, 1.5)]
     follow_rad_s: Annotated[float, Between(0.0, 100.0)]

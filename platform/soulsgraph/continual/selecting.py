@@ -1,9 +1,9 @@
 """Select the skills that are worth adapting to a task, in few fights of it.
 
-A skill is selected whose own actions lead to something else than at home (`transfer.consequences`), or that sees other
-announcements (the cues of `transfer.rule`). Fights in the new task are charged, so each skill is looked at after a part
-of its decisions and left as soon as a change is certain; fights in the tasks that its skills learned in are not what is
-scarce.
+A skill is selected whose own actions lead to something else than at home, that observes what it never observed there
+(both `transfer.consequences`), or that sees other announcements (the cues of `transfer.rule`). Fights in the new task
+are charged, so each skill is looked at after a part of its decisions and left as soon as a change is certain; fights in
+the tasks that its skills learned in are not what is scarce.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from math import ceil
 from soulsgraph.continual.methods.learning import TaskWorld, Versions
 from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph.transfer import rule
-from soulsgraph.transfer.consequences import LEAST_EPISODES, changed_consequences
+from soulsgraph.transfer.consequences import BLOCK, LEAST_BLOCKS, changed_consequences, unseen_inputs
 from soulsgraph.transfer.report import EXPLORATION, play_trial
 from soulsgraph_envs.combat.rollout import DecisionColumns, Episodes
-from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.skills import Skill, training_scenario
 from soulsgraph_policies.agents.agent import Agent
 
@@ -35,47 +34,60 @@ TICKS_PER_S = 10.0
 
 
 @dataclass(frozen=True)
+class Home:
+    """A task that a skill learned in, and the versions that played it then."""
+
+    world: TaskWorld
+    versions: Versions
+
+
+@dataclass(frozen=True)
 class Selection:
     """The skills that adapt, and the decisions and control ticks that it took in the new fight to select them.
 
-    `reasons` say why each of them was selected.
+    `reasons` say why each of them was selected; `starts` are homes of skills that the task is like, unlike the newest.
     """
 
     skills: tuple[str, ...]
     decisions: int = 0
     ticks: int = 0
     reasons: Mapping[str, str] = field(default_factory=dict)
+    starts: Mapping[str, Home] = field(default_factory=dict)
 
 
 def select(
-    homes: Mapping[str, TaskWorld], world: TaskWorld, versions: Versions, most: int = MOST_DECISIONS
+    homes: Mapping[str, Sequence[Home]], world: TaskWorld, versions: Versions, most: int = MOST_DECISIONS
 ) -> Selection:
-    """Select skills by at most `most` decisions in the new world; `homes` are those that the versions learned in last.
+    """Select skills by at most `most` decisions in the new world; `homes` of each skill are the newest one first.
 
-    Episodes are played as long as another one of the greatest length so far has a place: one that is longer than all
-    before may exceed a skill's part, which others seldom use up.
+    A skill for which the new world is not as its newest home, but as an earlier one, starts from what it was there and
+    is not selected. Episodes are played as long as another one of the greatest length so far has a place: one that is
+    longer than all before may exceed a skill's part, which others seldom use up.
     """
     order = world.plan.skill_graph.order
     parts = [PARTS.get(skill, 1.0 / len(order)) for skill in order]
-    looks = {
-        skill: _look(homes[skill], world, versions, skill, int(most * part / sum(parts)))
-        for skill, part in zip(order, parts, strict=True)
-    }
+    now, looks = dict(versions), dict[str, _Look]()
+    for skill, part in zip(order, parts, strict=True):
+        looks[skill] = _look(homes[skill], world, now, skill, int(most * part / sum(parts)))
+        if earlier := looks[skill].start:
+            now[skill] = earlier.versions[skill]
     return Selection(
         tuple(skill for skill, look in looks.items() if look.reason),
         sum(look.decisions for look in looks.values()),
         sum(look.ticks for look in looks.values()),
         {skill: look.reason for skill, look in looks.items() if look.reason},
+        {skill: look.start for skill, look in looks.items() if look.start},
     )
 
 
 @dataclass(frozen=True)
 class _Look:
-    """Why a skill was selected, empty where it was not, and what it took."""
+    """Why a skill was selected, empty where it was not, what it took, and the earlier home that the task is like."""
 
     reason: str
     decisions: int
     ticks: int
+    start: Home | None = None
 
 
 def least_decisions(skills: Sequence[Skill]) -> int:
@@ -84,23 +96,46 @@ def least_decisions(skills: Sequence[Skill]) -> int:
     whole = sum(parts.values())
     # Of skills whose horizon no death cuts short; the others' episodes are shorter.
     refilled = [skill for skill in skills if skill.training_scenario.refill]
-    return max((ceil(LEAST_EPISODES * one.horizon * whole / parts[one.name]) for one in refilled), default=0)
+    decisions = {one.name: ceil(LEAST_BLOCKS * BLOCK / one.horizon) * one.horizon for one in refilled}
+    return max((ceil(count * whole / parts[name]) for name, count in decisions.items()), default=0)
 
 
-def _look(before: TaskWorld, world: TaskWorld, versions: Versions, name: str, most: int) -> _Look:
+def _look(homes: Sequence[Home], world: TaskWorld, versions: Versions, name: str, most: int) -> _Look:
     """Look at a skill until a change is certain, or another episode could take more decisions than it may."""
-    skill, chain = world.skill(name), (*world.plan.skill_graph.upstream(name), name)
-    columns = sorted({column for one in world.skills if one.name in chain for column in one.observation.columns})
-    home = _tried(before, versions, chain, 0, HOME_EPISODES)
+    chain = (*world.plan.skill_graph.upstream(name), name)
+    known = _Known(homes[0], chain)
     parts: list[Episodes] = []
-    reason, spent, longest, looks = "", 0, float(home.lengths.mean()), 0
+    reason, spent, longest, looks = "", 0, known.longest, 0
     while not reason and spent + longest <= most:
         parts.append(_tried(world, versions, chain, len(parts), 1))
         spent, longest = spent + int(parts[-1].lengths.sum()), max(longest, float(parts[-1].lengths.max()))
         if spent * LOOKS >= most * (looks + 1) or spent + longest > most:
             looks += 1
-            reason = _reason(skill, home.taken, _joined(parts), columns)
-    return _Look(reason, spent, sum(round(float(part.seconds.sum()) * TICKS_PER_S) for part in parts))
+            reason = known.reason(world, _joined(parts))
+    ticks = sum(round(float(part.seconds.sum()) * TICKS_PER_S) for part in parts)
+    for home in homes[1:] if reason else ():
+        # The same decisions tell whether the world is as an earlier home: none is played for it.
+        if not _Known(home, chain).reason(world, _joined(parts)):
+            return _Look("", spent, ticks, home)
+    return _Look(reason, spent, ticks)
+
+
+class _Known:
+    """What a skill's actions lead to in a home of it."""
+
+    def __init__(self, home: Home, chain: tuple[str, ...]) -> None:
+        self._world, self._skill = home.world, home.world.skill(chain[-1])
+        self._columns = sorted({column for name in chain for column in home.world.skill(name).observation.columns})
+        played = _tried(home.world, home.versions, chain, 0, HOME_EPISODES)
+        self._taken, self.longest = played.taken, float(played.lengths.mean())
+
+    def reason(self, world: TaskWorld, shifted: DecisionColumns) -> str:
+        """Return why the skill is worth adapting to another world; empty if nothing says so."""
+        unseen = unseen_inputs(self._skill, (self._world.scenario, self._taken), (world.scenario, shifted))
+        changed = changed_consequences(self._skill, self._taken, shifted, self._columns)
+        evidence = rule.Evidence(rule.NO_EFFECT, rule.compare_cues(self._skill, self._taken, shifted))
+        seen = rule.recommend({self._skill.name: evidence})[self._skill.name]
+        return "; ".join([*map(str, unseen[:1]), *map(str, changed[:1]), *([seen.reason] if seen.adapt else [])])
 
 
 def _tried(world: TaskWorld, versions: Versions, chain: tuple[str, ...], first: int, count: int) -> Episodes:
@@ -109,14 +144,6 @@ def _tried(world: TaskWorld, versions: Versions, chain: tuple[str, ...], first: 
     networks = {one.name: world.network(one, versions) for one in skills}
     agent = Agent(training_scenario(world.scenario, skills[-1]), skills, networks)
     return play_trial(agent, evaluation_seeds(SELECTION_SEED, first + count)[first:], EXPLORATION)
-
-
-def _reason(skill: Skill, home: DecisionColumns, shifted: DecisionColumns, columns: list[Column]) -> str:
-    """Return why a skill is worth adapting; empty if nothing says so."""
-    changed = changed_consequences(skill, home, shifted, columns)
-    evidence = rule.Evidence(rule.NO_EFFECT, rule.compare_cues(skill, home, shifted))
-    seen = rule.recommend({skill.name: evidence})[skill.name]
-    return "; ".join([*map(str, changed[:1]), *([seen.reason] if seen.adapt else [])])
 
 
 def _joined(parts: list[Episodes]) -> DecisionColumns:

@@ -58,6 +58,8 @@ class ContinualStudy:
     """Continual methods, in this order."""
     seeds: tuple[Annotated[int, Between(0, 2**31 - 1)], ...] = tuple(range(10))
     """Training seeds."""
+    graph: Literal["paper", "end-to-end"] = "paper"
+    """Skill graph to train: paper, or end-to-end for one policy over all actions."""
     preset: str = "best"
     """How skills learn: paper, fast, best, best-1 or extended."""
     scale: Annotated[float, Between(1e-3, 1e2)] = 1.0
@@ -118,7 +120,7 @@ class ContinualStudy:
     def plan(self, seed: int) -> Plan:
         """Return by what plan the skills of a seed learn."""
         first = self.tasks.tasks[0].scenario
-        return Plan(scenario=first, preset=self.preset, seed=seed, scale=self.scale)
+        return Plan(scenario=first, graph=self.graph, preset=self.preset, seed=seed, scale=self.scale)
 
     def budget(self, position: int) -> int:
         """Return the decisions that a task may take, of all skills that learn and of their selection."""

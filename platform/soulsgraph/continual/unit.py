@@ -27,7 +27,7 @@ from soulsgraph.continual.methods.learning import (
     versions_digest,
 )
 from soulsgraph.continual.methods.method import versions_from, versions_state
-from soulsgraph.continual.selecting import MOST_DECISIONS, SELECTED_PART, Selection, select
+from soulsgraph.continual.selecting import MOST_DECISIONS, SELECTED_PART, Home, Selection, select
 from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualUnit, shares
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants
@@ -272,8 +272,23 @@ class UnitRun:
         if not self.study.selects:
             return Selection(self.study.named(order))
         most = min(MOST_DECISIONS, self.study.budget(world.position) // SELECTED_PART)
-        homes = {skill: self.worlds[self.method.home(skill, self.learned_at[skill])] for skill in order}
-        return select(homes, world, method.newest, most)
+        selection = select({skill: self._homes(skill) for skill in order}, world, method.newest, most)
+        for skill, home in selection.starts.items():
+            method.take(skill, home.versions[skill])
+            self.learned_at[skill] = home.world.position
+        return selection
+
+    def _homes(self, skill: str) -> list[Home]:
+        """Return where a skill's newest version learned and, where they are kept, its others, the latest first."""
+        method = self.method
+        newest = Home(self.worlds[method.home(skill, self.learned_at[skill])], method.newest)
+        if not method.keeps_versions:
+            return [newest]
+        others = dict[bytes, Home]()
+        for world, own in zip(self.worlds, self.own, strict=False):
+            others.setdefault(versions_digest({skill: own[skill]}), Home(world, own))
+        others.pop(versions_digest({skill: method.newest[skill]}), None)
+        return [newest, *reversed(others.values())]
 
     def _add_curve(self, world: TaskWorld, points: Sequence[Mapping[str, int]]) -> None:
         after, task = world.position, world.position + 1

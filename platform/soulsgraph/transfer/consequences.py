@@ -2,18 +2,24 @@
 
 What follows a decision in the new fight is compared with what followed the most alike decisions for the same action at
 home (nearest neighbours): whatever else changed the situation is in both. What changed whatever the skill did, as the
-pace at which another skill's action moves the player, shows where it idles as well, and does not count as its own.
+pace at which another skill's action moves the player, shows where it idles as well, and does not count as its own. The
+comparison is made over all decisions, and over each part of the range of what the skill observes.
+
+What lies outside of everything that a skill observed at home is found apart from that: there it never learned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
+from scipy import stats
 
 from soulsgraph_envs.combat.rollout import DecisionColumns, Doubles, Flags, Integers
 from soulsgraph_envs.core.machine import compute_on_one_thread
+from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.state import Column, StateRows
 from soulsgraph_envs.skills import Skill
 
@@ -21,40 +27,78 @@ from soulsgraph_envs.skills import Skill
 NEIGHBOURS = 10
 #: How far apart two animations count, in deviations of other columns.
 _OTHER_ANIMATION = 3.0
-#: Fewest decisions for an action in the new fight, and fewest episodes with one, that say something.
-LEAST_DECISIONS, LEAST_EPISODES = 15, 4
-#: Standard errors from which a change is certain, and its least size in deviations of what followed at home.
-CERTAIN_ERRORS, MATERIAL_CHANGE = 4.0, 0.2
+#: Decisions in a row that count as one observation: what one leads to is there in the next ones as well.
+BLOCK = 25
+#: Fewest decisions for an action in the new fight, and fewest blocks with one, that say something.
+LEAST_DECISIONS, LEAST_BLOCKS = 15, 6
+#: Parts of equal counts at home into which the range of each observed value is cut: an action may lead to something
+#: else in one of them alone, as the key of the lock where the boss is far from the middle of the view.
+PARTS = 4
+#: Probability of a false alarm for a skill, shared by all its comparisons (Bonferroni).
+FALSE_ALARM = 0.01
+#: Least change, in deviations of what followed at home, and least share of decisions outside of what was observed.
+MATERIAL_CHANGE, UNSEEN_SHARE = 0.2, 0.1
+#: How far outside of the range observed at home a value has to lie, as a share of that range.
+_MARGIN = 0.1
+#: Share of decisions at home that are as near to their neighbours as those of the new fight have to be.
+_ALIKE = 0.99
+#: Decisions whose neighbours are looked for at once, and most decisions at home among which they are.
+_CHUNK, _MOST_KNOWN = 1_000, 12_000
 
 _ANIMATIONS = (Column.BOSS_ANIMATION, Column.PLAYER_ANIMATION)
 _CAMERA, _PLAYER = (Column.CAMERA_X, Column.CAMERA_Y, Column.CAMERA_Z), (Column.PLAYER_X, Column.PLAYER_Y)
 _CHANGES = (Column.STAMINA, Column.PLAYER_HP, Column.BOSS_HP, Column.DISTANCE, Column.LOCKED)
 #: What may follow an action, in the order of the columns of `followed`.
-FOLLOWING = (*(column.name.lower() for column in _CHANGES), "metres moved", "camera turned")
+FOLLOWING = (*(column.name.lower() for column in _CHANGES), "metres moved", "camera turned aside", "camera turned up")
 
 
 @dataclass(frozen=True)
 class Consequence:
-    """What changed of what follows an action: in deviations of the same at home, and in standard errors."""
+    """What changed of what follows an action, in deviations of the same at home.
+
+    `where` says in which part of the range of which observed value, empty for everywhere; `probability` is that of such
+    a change where nothing changed.
+    """
 
     action: str
     what: str
+    where: str
     change: float
-    errors: float
+    probability: float
 
     def __str__(self) -> str:
-        return f"{self.what} after {self.action} changed by {self.change:+.1f} deviations"
+        place = f" where {self.where}" if self.where else ""
+        return f"{self.what} after {self.action}{place} changed by {self.change:+.1f} deviations"
+
+
+@dataclass(frozen=True)
+class UnseenInput:
+    """An observed value that lies outside of all that was observed at home, in a share of decisions."""
+
+    name: str
+    share: float
+
+    def __str__(self) -> str:
+        return f"{self.name} outside of its range at home in {100.0 * self.share:.0f} % of decisions"
 
 
 @dataclass(frozen=True)
 class FollowedDecisions:
-    """A skill's decisions (n,) with what followed each (n, 7), the situations (n, columns), and their episodes."""
+    """A skill's decisions (n,) with what followed each (n, 8), their situations (n, columns), and their blocks (n,)."""
 
     situations: Doubles
     animations: Integers
     actions: Integers
     following: Doubles
-    episodes: Integers
+    blocks: Integers
+
+    def where(self, rows: Flags | slice) -> FollowedDecisions:
+        """Return some of the decisions."""
+        return FollowedDecisions(*(column[rows] for column in vars(self).values()))
+
+    def of_action(self, action: int) -> FollowedDecisions:
+        """Return the decisions for an action."""
+        return self.where(self.actions == action)
 
 
 def followed(skill: Skill, taken: DecisionColumns, columns: Sequence[Column]) -> FollowedDecisions:
@@ -74,16 +118,45 @@ def followed(skill: Skill, taken: DecisionColumns, columns: Sequence[Column]) ->
         before[:, animated].astype(np.int64),
         taken.actions[known],
         _following(before, after),
-        taken.episodes[known],
+        blocks_of(taken.episodes)[known],
     )
+
+
+def blocks_of(episodes: Integers) -> Integers:
+    """Return the block of each decision, (n,): decisions of one episode, `BLOCK` in a row."""
+    within = np.arange(len(episodes)) - np.searchsorted(episodes, episodes)
+    return np.unique(np.column_stack([episodes, within // BLOCK]), axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _following(before: StateRows, after: StateRows) -> Doubles:
     moved = np.linalg.norm(after[:, _PLAYER].astype(np.float64) - before[:, _PLAYER], axis=1)
-    looked = [rows[:, _CAMERA].astype(np.float64) for rows in (before, after)]
-    turned = np.arccos(np.clip((looked[0] * looked[1]).sum(axis=1), -1.0, 1.0))
+    (x, y, z), (next_x, next_y, next_z) = (rows[:, _CAMERA].astype(np.float64).T for rows in (before, after))
+    # Headings grow to the right.
+    aside = np.arctan2(next_x * y - next_y * x, x * next_x + y * next_y)
+    up = np.arcsin(np.clip(next_z, -1.0, 1.0)) - np.arcsin(np.clip(z, -1.0, 1.0))
     changes = [after[:, column].astype(np.float64) - before[:, column] for column in _CHANGES]
-    return np.column_stack([*changes, moved, turned])
+    return np.column_stack([*changes, moved, aside, up])
+
+
+def unseen_inputs(
+    skill: Skill, home: tuple[Scenario, DecisionColumns], shifted: tuple[Scenario, DecisionColumns]
+) -> tuple[UnseenInput, ...]:
+    """Return the values that a skill observes outside of their range at home, the most frequent first.
+
+    Ids of animations are left out: which of them are known is a question of counts.
+    """
+    known, now = (skill.observation(taken.rows, scenario).astype(np.float64) for scenario, taken in (home, shifted))
+    low, high = known.min(axis=0), known.max(axis=0)
+    margin = _MARGIN * np.maximum(high - low, 1e-6)
+    outside = (now < low - margin) | (now > high + margin)
+    ids = [column in _ANIMATIONS for column, _ in skill.observation.values]
+    blocks = blocks_of(shifted[1].episodes)
+    found = []
+    for place in np.flatnonzero(~np.array(ids)):
+        share, error, count = _mean(outside[:, place, None].astype(np.float64), blocks)
+        if count >= LEAST_BLOCKS and _probability(share - UNSEEN_SHARE, error, count)[0] * len(ids) <= FALSE_ALARM:
+            found.append(UnseenInput(skill.observation.names[place], float(share[0])))
+    return tuple(sorted((one for one in found if one.share > UNSEEN_SHARE), key=lambda one: -one.share))
 
 
 def changed_consequences(
@@ -95,78 +168,137 @@ def changed_consequences(
     nothing changed.
     """
     compute_on_one_thread()
-    there, here = followed(skill, shifted, columns), followed(skill, home, columns)
-    odd = here.episodes % 2 == 1
-    known, control = _part(here, ~odd), _part(here, odd)
-    deviation = known.situations.std(axis=0)
-    scale = np.where(deviation > 1e-6, deviation, 1.0)
+    there, episodes = followed(skill, shifted, columns), np.unique(home.episodes)
+    known, control = (followed(skill, home.without(episodes[half::2]), columns) for half in (1, 0))
+    pairs = [
+        _compared(*(one.of_action(index) for one in (known, control, there))) for index in range(len(skill.actions))
+    ]
     idle = next((index for index, one in enumerate(skill.actions) if not (one.holds | one.presses)), None)
-    shifts = {
-        index: _shift(_of(known, index), _of(control, index), _of(there, index), scale)
-        for index in range(len(skill.actions))
-    }
-    beside = None if idle is None else shifts.pop(idle)
-    if idle is not None and beside is None:
+    beside = None if idle is None else pairs[idle]
+    if idle is not None and (beside is None or _shift(beside) is None):
         # What else changed is not known, and would count as the skill's own.
         return ()
-    found = []
-    for index, shift in shifts.items():
-        if shift is None:
+    parts, found, tests = [_EVERYWHERE, *_parts(skill, known, columns)], list[Consequence](), 0
+    for index, pair in enumerate(pairs):
+        for part in parts if index != idle else ():
+            shift = None if pair is None else _shift(pair, part)
+            if shift is None:
+                continue
+            tests += len(FOLLOWING)
+            unowned = None if beside is None else _shift(beside, part) or _shift(beside)
+            found += _material(skill.actions[index].name, part.name, shift, unowned)
+    certain = [one for one in found if one.probability * tests <= FALSE_ALARM]
+    return tuple(sorted(certain, key=lambda one: (one.probability, -abs(one.change))))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of the range of one column of the situations; all of them for a place below 0."""
+
+    name: str = ""
+    place: int = -1
+    low: float = -np.inf
+    high: float = np.inf
+
+    def of(self, decisions: FollowedDecisions) -> FollowedDecisions:
+        """Return the decisions that lie in it."""
+        if self.place < 0:
+            return decisions
+        values = decisions.situations[:, self.place]
+        return decisions.where((values > self.low) & (values <= self.high))
+
+
+_EVERYWHERE = _Part()
+
+
+def _parts(skill: Skill, known: FollowedDecisions, columns: Sequence[Column]) -> Iterator[_Part]:
+    """Yield the parts of the range of every value that the skill observes."""
+    plain = [column for column in columns if column not in _ANIMATIONS]
+    for place, column in enumerate(plain):
+        if column not in skill.observation.columns:
             continue
-        for place, what in enumerate(FOLLOWING):
-            change, error = shift[0][place], shift[1][place]
-            if beside is not None:
-                # Its own alone: what differs from what followed where it idled, and is there by itself.
-                apart = change - beside[0][place]
-                certain = abs(apart) >= CERTAIN_ERRORS * float(np.hypot(error, beside[1][place]))
-                if not certain or abs(apart) < MATERIAL_CHANGE:
-                    continue
-            if abs(change) >= max(CERTAIN_ERRORS * error, MATERIAL_CHANGE):
-                # What always follows has no error at all.
-                errors = change / error if error > 0.0 else np.inf * np.sign(change)
-                found.append(Consequence(skill.actions[index].name, what, float(change), float(errors)))
-    return tuple(sorted(found, key=lambda one: -abs(one.errors)))
+        inner = np.unique(np.quantile(known.situations[:, place], np.arange(1, PARTS) / PARTS))
+        edges = [-np.inf, *inner[inner < known.situations[:, place].max()].tolist(), np.inf]
+        for low, high in pairwise(edges) if len(edges) > 2 else ():
+            above = [f"above {low:.2f}"] if np.isfinite(low) else []
+            words = [*above, *([f"up to {high:.2f}"] if np.isfinite(high) else [])]
+            name = f"{column.name.lower()} is {' and '.join(words)}"
+            yield _Part(name, place, low, high)
 
 
-def _part(whole: FollowedDecisions, rows: Flags) -> FollowedDecisions:
-    return FollowedDecisions(*(column[rows] for column in vars(whole).values()))
+#: What followed an action less what followed its neighbours at home, in deviations: at home, and in the new fight.
+_Compared = tuple[FollowedDecisions, FollowedDecisions]
+#: A mean change of what follows (8,), its standard error (8,), and the smaller number of blocks.
+_Shift = tuple[Doubles, Doubles, int]
 
 
-def _of(whole: FollowedDecisions, action: int) -> FollowedDecisions:
-    return _part(whole, whole.actions == action)
-
-
-def _shift(
-    known: FollowedDecisions, control: FollowedDecisions, there: FollowedDecisions, scale: Doubles
-) -> tuple[Doubles, Doubles] | None:
-    """Return the mean change of what follows, (7,), in deviations at home, and its standard error; None if unknown."""
-    few = len(there.actions) < LEAST_DECISIONS or min(len(known.actions), len(control.actions)) < 2 * NEIGHBOURS
-    if few or min(len({*part.episodes.tolist()}) for part in (there, control)) < LEAST_EPISODES:
+def _compared(known: FollowedDecisions, control: FollowedDecisions, there: FollowedDecisions) -> _Compared | None:
+    """Return one action's decisions with what they led to beside their neighbours; None where there are too few."""
+    if len(there.actions) < LEAST_DECISIONS or min(len(known.actions), len(control.actions)) < 2 * NEIGHBOURS:
         return None
+    # More neighbours than these make no comparison better, and each costs time.
+    known, control = (one.where(slice(None, None, len(one.actions) // _MOST_KNOWN + 1)) for one in (known, control))
     deviation = known.following.std(axis=0)
-    deviation = np.where(deviation > 1e-9, deviation, np.maximum(np.abs(known.following).mean(axis=0), 1e-3))
-    usual, usual_error = _mean(control, known, scale)
-    now, error = _mean(there, known, scale)
-    return (now - usual) / deviation, np.hypot(error, usual_error) / deviation
+    deviation = np.where(deviation > 1e-6, deviation, np.maximum(np.abs(known.following).mean(axis=0), 1e-3))
+    spread = known.situations.std(axis=0)
+    scale = np.where(spread > 1e-6, spread, 1.0)
+    (usual, usual_distance), (expected, distance) = (_expected(one, known, scale) for one in (control, there))
+    # Nothing at home is like a situation that lies further from its neighbours than those of home from theirs.
+    alike = distance <= np.quantile(usual_distance, _ALIKE)
+    control = replace(control, following=(control.following - usual) / deviation)
+    there = replace(there, following=(there.following - expected) / deviation)
+    return control, there.where(alike)
 
 
-def _mean(asked: FollowedDecisions, known: FollowedDecisions, scale: Doubles) -> tuple[Doubles, Doubles]:
-    """Return the mean of what followed less what followed its neighbours, (7,), and its error over episodes."""
-    residuals = asked.following - _expected(asked, known, scale)
-    mean = residuals.mean(axis=0)
-    _, groups = np.unique(asked.episodes, return_inverse=True)
-    sums = np.zeros((groups.max() + 1, residuals.shape[1]))
-    np.add.at(sums, groups, residuals - mean)
-    # Of few episodes the mean takes up a part of what they differ by.
+def _shift(pair: _Compared, part: _Part = _EVERYWHERE) -> _Shift | None:
+    """Return the mean change of what follows in a part of the range; None where too little was seen of it."""
+    control, there = map(part.of, pair)
+    if min(len(control.actions), len(there.actions)) < LEAST_DECISIONS:
+        return None
+    usual, usual_error, usual_blocks = _mean(control.following, control.blocks)
+    now, error, blocks = _mean(there.following, there.blocks)
+    count = min(usual_blocks, blocks)
+    return None if count < LEAST_BLOCKS else (now - usual, np.hypot(error, usual_error), count)
+
+
+def _material(action: str, where: str, shift: _Shift, beside: _Shift | None) -> Iterator[Consequence]:
+    """Yield what changed enough, and by itself: what differs from the change where the skill idled."""
+    change, error, count = shift
+    probability, own = _probability(*shift), change
+    if beside is not None:
+        own = change - beside[0]
+        probability = np.maximum(probability, _probability(own, np.hypot(error, beside[1]), min(count, beside[2])))
+    for place in np.flatnonzero(np.minimum(abs(change), abs(own)) >= MATERIAL_CHANGE):
+        yield Consequence(action, FOLLOWING[place], where, float(change[place]), float(probability[place]))
+
+
+def _probability(change: Doubles, error: Doubles, count: int) -> Doubles:
+    """Return how probable it is that means of so many blocks differ so much where nothing changed."""
+    # What always follows has no error at all.
+    return np.asarray(2.0 * stats.t.sf(np.abs(change) / np.maximum(error, 1e-12), count - 1))
+
+
+def _mean(values: Doubles, blocks: Integers) -> tuple[Doubles, Doubles, int]:
+    """Return the mean of values (n, m), (m,), its standard error over blocks, and their number."""
+    mean = values.mean(axis=0)
+    _, groups = np.unique(blocks, return_inverse=True)
+    sums = np.zeros((groups.max() + 1, values.shape[1]))
+    np.add.at(sums, groups, values - mean)
+    # Of few blocks the mean takes up a part of what they differ by.
     inflated = len(sums) / max(len(sums) - 1, 1)
-    return mean, np.sqrt(inflated * (sums**2).sum(axis=0)) / len(residuals)
+    return mean, np.sqrt(inflated * (sums**2).sum(axis=0)) / len(values), len(sums)
 
 
-def _expected(asked: FollowedDecisions, known: FollowedDecisions, scale: Doubles) -> Doubles:
-    """Return the mean of what followed the nearest decisions at home, (n, 7)."""
-    points, places = known.situations / scale, asked.situations / scale
-    distances = (places**2).sum(axis=1)[:, None] + (points**2).sum(axis=1)[None] - 2.0 * places @ points.T
-    for column in range(known.animations.shape[1]):
-        distances += _OTHER_ANIMATION**2 * (asked.animations[:, column][:, None] != known.animations[:, column][None])
-    nearest = np.argpartition(distances, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
-    return np.asarray(known.following[nearest].mean(axis=1))
+def _expected(asked: FollowedDecisions, known: FollowedDecisions, scale: Doubles) -> tuple[Doubles, Doubles]:
+    """Return the mean of what followed the nearest decisions at home, (n, 8), and the square of their distance (n,)."""
+    points, found, far = known.situations / scale, [], []
+    for first in range(0, len(asked.actions), _CHUNK):
+        places = asked.situations[first : first + _CHUNK] / scale
+        distances = (places**2).sum(axis=1)[:, None] + (points**2).sum(axis=1)[None] - 2.0 * places @ points.T
+        for column in range(known.animations.shape[1]):
+            other = asked.animations[first : first + _CHUNK, column][:, None] != known.animations[:, column][None]
+            distances += _OTHER_ANIMATION**2 * other
+        nearest = np.argpartition(distances, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
+        found.append(known.following[nearest].mean(axis=1))
+        far.append(np.take_along_axis(distances, nearest, axis=1).mean(axis=1))
+    return np.concatenate(found), np.concatenate(far)

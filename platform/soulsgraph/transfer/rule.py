@@ -232,7 +232,11 @@ def _cue(column: Column, number: float, home: DecisionColumns, shifted: Decision
         lost = (before[:, Column.PLAYER_HP] - after[:, Column.PLAYER_HP]).astype(np.float64)
         costs.append(lost[lost > _BLOW])
     cost = _change(*costs) if column == Column.BOSS_ANIMATION else (1.0, 0.0)
-    return Cue(column, int(number), home_share, share, *_change(*tempos), *cost)
+    pace = _change(*tempos)
+    if pace[1] and abs(float(np.median(tempos[1]) / np.median(tempos[0])) - 1.0) < MATERIAL_CHANGE:
+        # Most of it passes as fast as at home: stances, which begin anew at any time, pass more slowly now and then.
+        pace = 1.0, 0.0
+    return Cue(column, int(number), home_share, share, *pace, *cost)
 
 
 def tempo(column: Column, before: StateRows, after: StateRows, ticks: Integers) -> Doubles:

@@ -66,7 +66,7 @@ def test_a_sequence_returns_to_its_bosses_in_their_order() -> None:
 def test_labelled_sequences_begin_with_the_fight_itself_and_have_a_shift_that_changes_nothing() -> None:
     for name in ("S8", "S8-choose"):
         kinds = [label_of(scenario).kind for scenario in SHIPPED[name].scenarios]
-        assert kinds == ["none", "lock-view", "run-speed", "moves", "none", "blow", "camera-speed", "reach"]
+        assert kinds == ["none", "lock-view", "arena", "moves", "camera-reversed", "blow", "camera-speed", "none"]
 
 
 def test_held_out_bosses_are_in_no_sequence_and_more_than_are_recorded_are_found() -> None:

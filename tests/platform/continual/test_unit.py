@@ -90,7 +90,7 @@ def test_selection_is_charged_and_looks_at_each_skill_beside_the_task_that_it_le
     asked = []
 
     def selected(homes, world, versions, most):
-        asked.append(({skill: home.position for skill, home in homes.items()}, world.position, most))
+        asked.append(({skill: known[0].world.position for skill, known in homes.items()}, world.position, most))
         return Selection(("dodge",), 100, 150)
 
     monkeypatch.setattr(unit, "select", selected)

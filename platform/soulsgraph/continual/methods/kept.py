@@ -17,7 +17,7 @@ class KeptVersions(Method):
 
     name = "kept"
     source = "the paper's selective adaptation, with every version of a skill kept in its library"
-    has_versions = True
+    has_versions = keeps_versions = True
 
     def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
         super().__init__(options, tasks, seed)

@@ -61,6 +61,8 @@ class Method(StageHooks):
     fixes_statistics: ClassVar[bool] = False
     #: Whether it has versions for each task, of which the right ones must be known or chosen.
     has_versions: ClassVar[bool] = False
+    #: Whether it keeps every version of a skill whole, so that a task can start from any of them.
+    keeps_versions: ClassVar[bool] = False
     #: Whether no task depends on another: only its own then says something.
     isolated: ClassVar[bool] = False
     #: Whether it learns the first task as most methods do, so that they share it.
