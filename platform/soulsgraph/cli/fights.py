@@ -271,7 +271,7 @@ Folder = Annotated[Positional[Path], arg(metavar="DIR")]
 
 
 def record(
-    who: Annotated[Positional[Path], arg(metavar="RUN|AGENT|oracle")],
+    who: Annotated[Positional[Path], arg(metavar="RUN|AGENT|oracle|probe")],
     out: Path,
     output: RunOptions = DEFAULT_RUN,
     episodes: int | None = None,
@@ -287,8 +287,8 @@ def record(
     journals that a fleet left in the run folder, with a row a decision.
 
     Args:
-        who: Run folder, name of an agent of the zoo, or `oracle`, the script that knows the boss's hit windows
-            and fights in iudex-phase1 if no scenario is given.
+        who: Run folder, name of an agent of the zoo, or a script, which fights in iudex-phase1 if no scenario is given:
+            `oracle` knows the boss's hit windows; `probe` covers the distances, sides and moments that agents don't.
         out: Folder for the fights; files that are there stay, and their fights are not played again.
         episodes: Fights to record; 20 if not given.
         seed: Seed of the fights: those that `evaluate` plays with it.
@@ -353,14 +353,19 @@ def _record_journals(run: Path, out: Path, output: OutputOptions, given: Sequenc
 
 
 def _fighter(who: Path, fight: FightOptions, handicap: HandicapOptions) -> Fighter:
-    from soulsgraph.recordings.recording import ORACLE, Fighter
+    from soulsgraph.recordings.recording import ORACLE, SCRIPTED, Fighter
 
-    if str(who) == ORACLE and not who.exists():
-        if fight.randomize:
-            raise SoulsGraphError(f"--randomize: expected none for the oracle, found {fight.randomize}; take --random.")
-        return Fighter.oracle(fight.scenario_name or "iudex-phase1", fight.start, handicap.random, handicap.delay)
+    name = str(who)
+    scripted = name in SCRIPTED and not who.exists()
+    if scripted and fight.randomize:
+        raise SoulsGraphError(f"--randomize: expected none for the {name}, found {fight.randomize}; take --random.")
+    scenario = fight.scenario_name or "iudex-phase1"
+    if scripted and name == ORACLE:
+        return Fighter.oracle(scenario, fight.start, handicap.random, handicap.delay)
     if handicap.delay:
         raise SoulsGraphError(f"--delay: expected none but for the oracle, found {handicap.delay}; leave it out.")
+    if scripted:
+        return Fighter.probe(scenario, fight.start, handicap.random)
     run = open_run(who)
     fought = fight.scenario_name or run.plan.scenario
     setting = Setting(fought, source_of(run, fought), fight.start, fight.random_skills)
