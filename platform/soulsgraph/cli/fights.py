@@ -401,12 +401,13 @@ def check(folder: Folder, output: RunOptions = DEFAULT_RUN) -> None:
     """Play simulated fights again and compare every bit; exit 1 if one differs or a file is damaged.
 
     A fight whose data have changed since is refused. On another kind of processor than it was recorded on, it is
-    marked with the first tick that differs.
+    marked with the first tick that differs. Last it says whether the fights suffice for `calibrate`.
 
     Args:
         folder: Folder with recorded fights, or one file.
     """
     from soulsgraph.recordings import check as checking
+    from soulsgraph.recordings.coverage import Coverage
     from soulsgraph.recordings.files import recording_files
 
     paths, found = recording_files(folder), []
@@ -418,25 +419,31 @@ def check(folder: Folder, output: RunOptions = DEFAULT_RUN) -> None:
     lines = [in_commands(str(one), "data") for one in found if one.verdict not in ("same", "whole")]
     counted = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     passed = not any(one.verdict in checking.WRONG for one in found)
-    output.show([one.to_dict() for one in found], *lines, f"{len(found)} files: {counted}", passed=passed)
+    # For programs it is in the summary: this is a list of verdicts.
+    suffices = () if output.json else Coverage.of(paths).lines()
+    output.show([one.to_dict() for one in found], *lines, f"{len(found)} files: {counted}", *suffices, passed=passed)
 
 
 def summarize(folder: Folder, output: OutputOptions = DEFAULT_OUTPUT) -> None:
     """Summarize recorded fights by scenario, source, player and versions: win rate, length, damage, flasks a fight.
 
+    It says whether they suffice for `calibrate`: what they lack or mix, and how often each move of the boss was seen.
+
     Args:
         folder: Folder with recorded fights, or one file.
     """
     from soulsgraph.recordings import check as checking
+    from soulsgraph.recordings.coverage import Coverage
+    from soulsgraph.recordings.files import recording_files
 
-    found = checking.find_recordings(folder)
+    found, coverage = checking.find_recordings(folder), Coverage.of(recording_files(folder))
     groups = checking.groups_of(found.headers)
     tables = [
         text_table(title, checking.SUMMARY_HEADINGS, [group.cells for group in alike])
         for title, alike in groupby(groups, lambda group: f"{group.scenario}, {group.source}")
     ]
     plain = {"groups": [group.to_dict() for group in groups], "problems": list(found.problems)}
-    output.show(plain, *tables, *found.problems)
+    output.show(plain | {"calibrate": coverage.to_dict()}, *tables, *found.problems, *coverage.lines())
 
 
 def export(

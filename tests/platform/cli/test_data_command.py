@@ -35,7 +35,11 @@ def test_fights_are_recorded_listed_checked_summarized_and_exported(printed: Run
     assert "(dodge random, others v1)" in shown
     assert {one["verdict"] for one in json.loads(printed("data", "check", "fights", "--json"))} == {"same"}
     assert "3 files: 3 same" in printed("data", "check", "fights")
-    groups = json.loads(printed("data", "summarize", "fights", "--json"))["groups"]
+    summary = json.loads(printed("data", "summarize", "fights", "--json"))
+    groups = summary["groups"]
+    assert summary["calibrate"]["obstacles"] == ["3 simulated"]
+    for action in ("check", "summarize"):
+        assert "moves seen: " in printed("data", action, "fights")
     assert [(one["player"], one["fights"]) for one in groups] == [("iudex-phase1-paper-0", 1), ("oracle", 2)]
     assert sum(one["ticks"] for one in groups) == sum(one["ticks"] for one in listed["fights"])
     assert "oracle" in printed("data", "summarize", "fights")
