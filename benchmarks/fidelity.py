@@ -1,7 +1,7 @@
 """How wrong shipped, fitted and true data are about fights of bosses that were altered at random.
 
-Each draw alters 25 numbers of a shipped boss by 8 to 40 %. Fights of two agents are measured; the data are fitted to fights
-of other players: python benchmarks/fidelity.py --draws 201 202 203 204 --out docs/results/fidelity
+Each draw alters 25 numbers of a shipped boss by 8 to 40 %. Fights of two agents are measured; the data are fitted to
+fights of other players: python benchmarks/fidelity.py --draws 201 202 203 204 --out docs/results/fidelity
 
 It writes the report of the first draw, and the errors after 2 s of all as `summary.json`.
 """
@@ -60,7 +60,7 @@ def _record(players: dict[str, int], scenario: str, folder: Path, seed: int) -> 
 
 
 def rows_of(draw: int, fidelity: Fidelity, cpu_s: float) -> list[dict[str, Any]]:
-    """Return a row for each scenario: errors after 2 s within a move with their floor, blows, win rates, CPU seconds."""
+    """Return a row for each scenario: errors after 2 s within a move with their floor, blows, wins, CPU seconds."""
     return [
         {"draw": draw, "scenario": one.scenario, "cpu_s": round(cpu_s / len(fidelity.scenarios), 1), **_errors(one)}
         for one in fidelity.scenarios

@@ -86,9 +86,7 @@ def _sections(fidelity: Fidelity) -> Iterator[ReportSection]:
     yield ReportSection("How this was made", (f"Commit {origin['commit'] or 'unknown'}.",))
 
 
-_CELL = (
-    "Each cell has the median and the 90th percentile of the error, or the share of rows, and behind the bar the floor."
-)
+_CELL = "The median, the 90th percentile and the mean of the error, or the share of rows; the floor in brackets."
 _STRUCK = (
     "Rows within a move in which the player was struck before the time was up: in both of those struck in either; the "
     "floor in brackets."
