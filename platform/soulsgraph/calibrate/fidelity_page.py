@@ -96,9 +96,7 @@ _APART = (
     "variation distance, the mean over bins of the recorded distances. Waits and damage: Wasserstein distance. Small "
     "samples alone lie apart: compare with the floor."
 )
-_MOVES = (
-    "Recorded, and simulated behind the bar. A move is struck where a blow of it arrived; damage is then its median."
-)
+_MOVES = "Struck: the share of moves of which a blow arrived. Damage: the median of what such a move cost."
 _WINS = "Recorded fights won, and what the same player wins in the scenario, with 95 % Wilson intervals."
 
 
