@@ -1,0 +1,1 @@
+"""Boss data fitted to recorded fights of one's own game, and how wrong the simulator is beside them."""

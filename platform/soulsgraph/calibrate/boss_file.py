@@ -1,0 +1,254 @@
+"""The boss and the scenario that a calibration writes, as TOML files that `curriculum` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from soulsgraph.calibrate.calibration import Calibration
+from soulsgraph.calibrate.values import ValueFit
+from soulsgraph_envs.core.config import find, read_data, to_json
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.files import whole_file
+from soulsgraph_envs.core.scenario import BossData, load_boss, load_scenario
+
+#: The shortest window that is written, a frame.
+_SHORTEST_S = 0.017
+
+#: Comments of values by their keys from the file's root.
+Comments = Mapping[tuple[str | int, ...], str]
+
+
+def write_tables(path: Path, tables: Mapping[str, Any], head: str = "", comments: Comments | None = None) -> None:
+    """Write plain values as a TOML file, whole or not at all; `head` becomes comments at its top.
+
+    Raises:
+        WriteError: if the place cannot be written.
+    """
+    lines = [f"# {line}".rstrip() for line in head.splitlines()] + ([""] if head else [])
+    lines += _lines(tables, (), comments or {})
+    with whole_file(path) as temporary:
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _lines(table: Mapping[str, Any], place: tuple[str | int, ...], comments: Comments) -> Iterator[str]:
+    """Yield the lines of a table: its values, then the tables and lists of tables in it."""
+    later = {key: value for key, value in table.items() if _is_section(value)}
+    for key, value in table.items():
+        if key not in later:
+            yield from _value_lines(key, value, (*place, key), comments)
+    for key, value in later.items():
+        entries = (
+            [(f"[[{_name(place, key)}]]", one, (*place, key, at)) for at, one in enumerate(value)]
+            if isinstance(value, list)
+            else [(f"[{_name(place, key)}]", value, (*place, key))]
+        )
+        for title, entry, inside in entries:
+            yield ""
+            if note := comments.get(inside):
+                yield f"# {note}"
+            yield title
+            yield from _lines(entry, inside, comments)
+
+
+def _is_section(value: Any) -> bool:
+    return isinstance(value, Mapping) or (isinstance(value, list) and bool(value) and isinstance(value[0], Mapping))
+
+
+def _name(place: tuple[str | int, ...], key: str) -> str:
+    return ".".join([*(one for one in place if isinstance(one, str)), key])
+
+
+def _value_lines(key: str, value: Any, place: tuple[str | int, ...], comments: Comments) -> Iterator[str]:
+    note = comments.get(place)
+    yield f"{key} = {_text(value)}" + (f"  # {note}" if note else "")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_text(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_text, value)) + "]"
+    return to_json(value, ensure_ascii=False)
+
+
+def write_fitted(
+    out: Path, calibration: Calibration, base: str | Path, scenario: str | Path, shipped: BossData
+) -> tuple[Path, Path]:
+    """Write the fitted boss, and beside it the scenario it is fought in; return both paths.
+
+    Raises:
+        SoulsGraphError: if one of the files is there, or the fitted values make no boss.
+        WriteError: if the place cannot be written.
+    """
+    scenario_path = scenario_path_of(out)
+    for path in (out, scenario_path):
+        check_free(path)
+    tables = read_data("boss", find("boss", base))
+    fitted, comments = fitted_tables(tables, calibration, shipped)
+    differing = {key: value for key, value in fitted.items() if value != tables.get(key) and key != "name"}
+    own = {"based_on": _reference(base), "name": f"{shipped.name}, fitted", **differing}
+    fought = {"based_on": _reference(scenario), "name": scenario_path.stem, "boss": out.name}
+    write_tables(out, own, head_of(calibration), comments)
+    load_boss(out)
+    write_tables(scenario_path, fought)
+    load_scenario(scenario_path)
+    return out, scenario_path
+
+
+def scenario_path_of(out: Path) -> Path:
+    """Return the path of the scenario that is written beside a boss."""
+    return out.with_name(f"{out.stem}-scenario.toml")
+
+
+def check_free(path: Path) -> None:
+    """Refuse a file that is there.
+
+    Raises:
+        SoulsGraphError: naming it.
+    """
+    if path.exists():
+        raise SoulsGraphError(
+            f"{path}: expected no such file yet, found one, which is never overwritten", "name another"
+        )
+
+
+def _reference(name: str | Path) -> str:
+    text = str(name)
+    return str(Path(text).resolve()) if text.endswith(".toml") else text
+
+
+def head_of(calibration: Calibration) -> str:
+    """Return what a fitted boss's file says at its top: how it was made, and what stays as shipped."""
+    minutes, counts = calibration.seconds / 60.0, calibration.counts
+    lines = [
+        f"Fitted to {calibration.fights} fights, {minutes:.0f} minutes of game time.",
+        ", ".join(f"{count} values {verdict}" for verdict, count in counts.items() if count) + ".",
+        "Behind a value that was found: its 95 % interval as the game shows it, the boss's factors in it, and how",
+        "often it was seen. A bounded value whose interval holds the shipped one stays as shipped.",
+    ]
+    for verdict in ("not determined", "unlike the model"):
+        keys = [value.key for value in calibration.boss if value.verdict == verdict]
+        if keys:
+            lines += ["", f"As shipped, since {verdict}:", *(f"  {key}" for key in keys)]
+    return "\n".join(lines)
+
+
+def fitted_tables(
+    tables: Mapping[str, Any], calibration: Calibration, shipped: BossData
+) -> tuple[dict[str, Any], dict[tuple[str | int, ...], str]]:
+    """Return a boss's tables with what a calibration found, and comments on it by the keys from the root."""
+    fitted: dict[str, Any] = deepcopy(dict(tables))
+    _add_moves(fitted, calibration, shipped)
+    titles = {str(move["title"]): number for number, move in enumerate(fitted["moves"])}
+    comments: dict[tuple[str | int, ...], str] = {}
+    for value in calibration.boss:
+        keys = _keys(value.key, titles)
+        if keys is None or not value.known:
+            continue
+        owner: Any = fitted
+        for key in keys[:-1]:
+            owner = owner[key] if isinstance(key, int) else owner.setdefault(key, {})
+        _set(owner, keys[-1], _as_written(value, shipped))
+        place = keys[:-1] if isinstance(keys[-1], int) else keys
+        note = _note(value)
+        comments[place] = f"{comments[place]}; {note}" if place in comments else note
+    for move in fitted["moves"]:
+        _repair(move)
+    return fitted, comments
+
+
+def _set(owner: Any, key: str | int, number: float) -> None:
+    if isinstance(key, int) and not isinstance(owner, list):
+        return
+    owner[key] = number
+
+
+def _keys(key: str, titles: Mapping[str, int]) -> tuple[str | int, ...] | None:
+    """Return the keys from the root of a value; None for a move that the file lacks."""
+    if not key.startswith("moves."):
+        return tuple(int(part) if part.isdigit() else part for part in key.split("."))
+    title = max((one for one in titles if key.startswith(f"moves.{one}.")), key=len, default=None)
+    if title is None:
+        return None
+    inside = key.removeprefix(f"moves.{title}.").split(".")
+    return ("moves", titles[title], *(int(part) if part.isdigit() else part for part in inside))
+
+
+def _as_written(value: ValueFit, shipped: BossData) -> float:
+    """Return the number of a value in the file: without the boss's factors; a bounded one as shipped if that may be."""
+    found = float(value.estimate or 0.0)
+    leans = value.verdict == "bounded" and value.kind not in ("weights", "chains")
+    if leans and value.shipped is not None:
+        low = -inf if value.low is None else value.low
+        high = inf if value.high is None else value.high
+        found = value.shipped if low <= value.shipped <= high else found
+    times = value.kind in ("length", "tracking", "lunge times", "leap", "start", "end") and value.key.startswith(
+        "moves."
+    )
+    factor = shipped.time_factor if times else shipped.damage_factor if value.kind == "damage" else 1.0
+    number = found / factor if factor else found
+    before = None if value.shipped is None else value.shipped / factor if factor else value.shipped
+    # What is as shipped to within its interval's own width stays so: a frame is no change of a boss.
+    same = value.verdict == "determined" and value.low is not None and value.high is not None
+    if same and before is not None and value.shipped is not None and value.low <= value.shipped <= value.high:  # type: ignore[operator]
+        number = before
+    return round(number, 5)
+
+
+def _note(value: ValueFit) -> str:
+    low, high = (("?" if end is None else f"{end:.4g}") for end in (value.low, value.high))
+    found = "" if value.verdict == "determined" else f"{value.verdict}, {value.estimate:.4g}, "
+    return f"{found}{low} to {high}, {value.count} seen"
+
+
+def _add_moves(tables: dict[str, Any], calibration: Calibration, shipped: BossData) -> None:
+    """Add the moves that the data lack, with an id that nothing has; what is known of them is set like all else."""
+    used = {move.id for move in shipped.moves} | {one.id for one in shipped.animations.known().values()}
+    free = (number for number in range(1000) if number not in used)
+    lengths = {value.key: value.estimate for value in calibration.boss if value.kind == "length"}
+    for key, name in calibration.new_moves.items():
+        length = lengths.get(f"{key}.length_s")
+        if length is None:
+            continue
+        length_s = round(length / shipped.time_factor, 5)
+        places = {
+            one.key.split(".windows.")[1].split(".")[0] for one in calibration.boss if f"{key}.windows." in one.key
+        }
+        windows = [_window(length_s) for _ in range(max(len(places), 1))]
+        tables["moves"].append({
+            "id": next(free), "name": name, "title": key.removeprefix("moves."), "raw_id": -1, "length_s": length_s,
+            "tracks_s": 0.0, "lunge_m_s": 0.0, "lunge_s": [0.0, 0.0], "distance_m": [0.0, 100.0], "weight": 0.0,
+            "windows": windows,
+        })  # fmt: skip
+
+
+def _window(length_s: float) -> dict[str, Any]:
+    """Return a window at a move's end that reaches nobody, for a move of which no blow was seen."""
+    return {"time_s": [round(0.98 * length_s, 5), length_s], "reach_m": 0.0, "half_arc_rad": 3.2, "damage": 0.0}
+
+
+def _repair(move: dict[str, Any]) -> None:
+    """Put a move's times in the order that its checks ask for, where one that was found meets one that was not."""
+    latest = move["length_s"]
+    last = 0.0
+    for place, window in enumerate(move["windows"]):
+        start, end = window["time_s"]
+        start = min(max(start, last), latest - _SHORTEST_S)
+        behind = move["windows"][place + 1]["time_s"][0] if place + 1 < len(move["windows"]) else latest
+        end = min(max(end, start + _SHORTEST_S), max(min(behind, latest), start + _SHORTEST_S))
+        window["time_s"] = [round(start, 5), round(end, 5)]
+        last = end
+    move["tracks_s"] = min(move["tracks_s"], latest)
+    if "lunge_s" in move:
+        begin, end = (min(moment, latest) for moment in move["lunge_s"])
+        move["lunge_s"] = [begin, max(begin, end)]
+        if move.get("runs_through"):
+            move["tracks_s"] = min(move["tracks_s"], begin)
+    if move.get("leap_s"):
+        move["leap_s"] = min(move["leap_s"], move["windows"][0]["time_s"][0])
+    low, high = move["distance_m"]
+    move["distance_m"] = [min(low, high), max(low, high)]

@@ -1,0 +1,155 @@
+"""Fit a boss's data to recorded fights, value by value, and say of each how well it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from soulsgraph.calibrate.choice import choice_fits
+from soulsgraph.calibrate.motion import (
+    Ticks,
+    leap_fits,
+    leap_short_fit,
+    lunge_fits,
+    stance_fits,
+    ticks_of,
+    tracking_fit,
+    tracks_fit,
+)
+from soulsgraph.calibrate.moves import MoveCourse, MoveData, move_data
+from soulsgraph.calibrate.player import contact_fit, player_fits
+from soulsgraph.calibrate.rows import FIRST_UNKNOWN, FightSet, contact_m
+from soulsgraph.calibrate.values import ValueFit, Verdict, by_verdict, fit
+from soulsgraph.calibrate.windows import assign_windows, shipped_windows, window_fits
+from soulsgraph_envs.core.scenario import BossData, Move, PlayerData
+from soulsgraph_envs.simulator.layout import FRAMES_PER_S
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a boss's data are by recorded fights: values of the boss and of the player, and moves the data lack."""
+
+    fights: int
+    seconds: float
+    boss: Sequence[ValueFit]
+    player: Sequence[ValueFit]
+    new_moves: Mapping[str, str]
+
+    @property
+    def counts(self) -> dict[Verdict, int]:
+        """How many values of the boss there are of each verdict."""
+        return by_verdict(self.boss)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "fights": self.fights,
+            "seconds": round(self.seconds, 3),
+            "counts": self.counts,
+            "boss": [vars(value) for value in self.boss],
+            "player": [vars(value) for value in self.player],
+            "new_moves": dict(self.new_moves),
+        }
+
+
+def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibration:
+    """Fit a boss's data to fights with a player."""
+    fights = fought.fights
+    stances = {name: animation.id for name, animation in boss.animations.known().items()}
+    ticks = ticks_of(fights)
+    first = move_data(fights, boss, player, set(stances.values()))
+    keys = move_keys(boss, first, fought.unknown)
+    between = {*stances.values(), *(number for number in first if number not in keys)}
+    speeds = stance_fits(ticks, fights, boss, stances)
+    tracking, _ = tracking_fit(ticks, list(stances.values()), boss, speeds[2])
+    shipped = {move.id: move for move in boss.moves}
+    moved = {
+        number: _movement(
+            key, ticks.where(ticks.number == number), first.get(number), shipped.get(number), boss, player
+        )
+        for number, key in keys.items()
+    }
+    courses = {number: _course_of(keys[number], found) for number, found in moved.items()}
+    again = move_data(fights, boss, player, set(stances.values()), courses)
+    values = [*speeds, tracking, _landing(again, moved, keys, shipped, boss)]
+    values += choice_fits(fights, boss, between, keys)
+    for number, key in keys.items():
+        values += moved[number]
+        values += _windows(key, again.get(number), shipped.get(number), boss, player)
+    values.append(contact_fit(list(again.values()), fights, boss.radius_m, player))
+    names = {keys[number]: name for number, name in fought.unknown.items() if number in keys}
+    return Calibration(len(fights), fought.seconds, values, player_fits(fights, player), names)
+
+
+def move_keys(boss: BossData, seen: Mapping[int, MoveData], unknown: Mapping[int, str]) -> dict[int, str]:
+    """Return the keys of the shipped moves and of those that the data lack, by their numbers.
+
+    An animation that the data lack is a move where it is called an attack or a blow came in it.
+    """
+    keys = {move.id: f"moves.{move.title}" for move in boss.moves}
+    lacking = {number: unknown[number] for number in seen if number >= FIRST_UNKNOWN}
+    attacks = (number for number, name in lacking.items() if "Attack" in name or len(seen[number].hits))
+    return keys | {number: f"moves.{lacking[number]}" for number in attacks}
+
+
+def _movement(
+    key: str, ticks: Ticks, data: MoveData | None, move: Move | None, boss: BossData, player: PlayerData
+) -> list[ValueFit]:
+    """Return length, tracking, lunge and leap of one move."""
+    factor = boss.time_factor
+    length = move.length_s * factor if move else None
+    values = [ValueFit(f"{key}.length_s", "length", length)]
+    if data is not None:
+        half = 0.5 / FRAMES_PER_S
+        span = (data.length_s - half, data.length_s + half)
+        values = [fit(f"{key}.length_s", "length", length, data.length_s, span, len(data.spells))]
+    values.append(tracks_fit(f"{key}.tracks_s", ticks, move.tracks_s * factor if move else None))
+    if move is None or not move.leap_s:
+        return [*values, *lunge_fits(key, ticks, contact_m(boss, player), move, factor)]
+    found = None if data is None else assign_windows(data, move.windows, factor)[0]
+    opens = move.windows[0].time_s[0] * factor if found is None else found.start / FRAMES_PER_S
+    return [*values, *leap_fits(key, ticks, opens, move.leap_s * factor)]
+
+
+def _course_of(key: str, found: Sequence[ValueFit]) -> MoveCourse:
+    """Return when the boss turns and goes in a move, of values that are determined."""
+    sure = {value.key.removeprefix(f"{key}."): value.estimate for value in found if value.verdict == "determined"}
+    begin, end = sure.get("lunge_s.0"), sure.get("lunge_s.1")
+    goes = (begin, end) if begin is not None and end is not None else None
+    return MoveCourse(sure.get("tracks_s"), goes)
+
+
+def _landing(
+    data: Mapping[int, MoveData],
+    moved: Mapping[int, Sequence[ValueFit]],
+    keys: Mapping[int, str],
+    shipped: Mapping[int, Move],
+    boss: BossData,
+) -> ValueFit:
+    """Return how far short of the player leaps land."""
+    leaps = []
+    for number, values in moved.items():
+        lasts = next((value.estimate for value in values if value.key == f"{keys[number]}.leap_s"), None)
+        if lasts is None or number not in data:
+            continue
+        found = assign_windows(data[number], shipped[number].windows, boss.time_factor)[0]
+        if found is not None:
+            opens = found.start / FRAMES_PER_S
+            leaps.append((data[number], opens - lasts, opens))
+    return leap_short_fit(leaps, boss.motion.leap_short_m)
+
+
+def _windows(
+    key: str, data: MoveData | None, move: Move | None, boss: BossData, player: PlayerData
+) -> Iterator[ValueFit]:
+    """Yield the values of a move's windows."""
+    windows = shipped_windows(move)
+    found = [None] * len(windows) if data is None else assign_windows(data, windows, boss.time_factor)
+    for place, one in enumerate(found):
+        own = windows[place] if place < len(windows) else None
+        if data is None or (own is not None and (not own.staggers or own.every_s)):
+            # Blows that neither stagger nor come once are not dated: what they are stays as shipped.
+            yield from window_fits(f"{key}.windows.{place}", None, None, own, boss)
+        else:
+            yield from window_fits(f"{key}.windows.{place}", data, one, own, boss)

@@ -1,0 +1,218 @@
+"""When the boss attacks and what it chooses: waits, chains, and weights by Luce's choice among the moves at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from soulsgraph.calibrate.moves import Spell, spells, wrapped_angles
+from soulsgraph.calibrate.rows import FIRST_UNKNOWN, Doubles, FightRows, Flags
+from soulsgraph.calibrate.values import ValueFit, fit
+from soulsgraph.results.statistics import wilson_interval
+from soulsgraph_envs.core.scenario import BossData
+from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.simulator.layout import FRAMES_PER_S
+
+#: Standard deviation of the logarithm by which a shipped weight is believed to be off.
+_BELIEF = 0.4
+_FEWEST_WAITS = 4
+#: A move that begins within so many frames of the one before is chained to it.
+_AT_ONCE = 1.5
+#: How far a player behind the boss has to be within the edges of what counts as behind.
+_MARGIN_RAD, _MARGIN_M = 0.15, 0.15
+#: Half a width of a range of distances that two readings may be off by.
+_RANGE_M = 0.1
+_STEPS = 60
+#: The largest distance of a sample from a uniform distribution, times the root of its size, at 1 %.
+_ODD = 1.63
+
+
+@dataclass(frozen=True)
+class Onset:
+    """The moment at which the boss begins a move: which, how far the player is, and how it came to it.
+
+    `wait_frames` is how long the boss waited since the move before, NaN where that is not known; `chained` whether it
+    followed at once, `behind` whether the player may have been behind.
+    """
+
+    number: int
+    distance_m: float
+    wait_frames: float
+    chained: bool
+    behind: bool
+    enraged: bool
+
+
+@dataclass(frozen=True)
+class FightCourse:
+    """What a fight shows of choices: the beginnings of moves, and whether a move followed at once where one could."""
+
+    onsets: Sequence[Onset]
+    followed: Sequence[bool]
+
+
+def course_of(fight: FightRows, boss: BossData, stances: Collection[int], farthest_m: float) -> FightCourse:
+    """Return the choices of a fight; farther than `farthest_m` the boss has no move, and waits on."""
+    raw, clock = fight.raw, fight.clock_s
+    dx, dy = raw[:, Raw.PLAYER_X] - raw[:, Raw.BOSS_X], raw[:, Raw.PLAYER_Y] - raw[:, Raw.BOSS_Y]
+    distance = np.hypot(dx, dy)
+    aside = np.abs(wrapped_angles(np.arctan2(-dx, -dy) - raw[:, Raw.BOSS_ANGLE]))
+    counters = {move.id for move in boss.moves if move.title == boss.rear.counter}
+    enraged = raw[:, Raw.BOSS_HP] < boss.enraged.below_hp_ratio * boss.hp_max
+    found, followed = list[Onset](), list[bool]()
+    before: Spell | None = None
+    links, own = 0, list(spells(fight))
+    for place, spell in enumerate(own):
+        if spell.number in stances:
+            continue
+        far = float(np.interp(spell.start_s, clock, distance))
+        angle = max(float(aside[max(spell.first - 1, 0)]), float(np.interp(spell.start_s, clock, aside)))
+        behind = angle > boss.rear.angle_rad - _MARGIN_RAD and far < boss.rear.distance_m + _MARGIN_M
+        wait, chained = np.nan, False
+        if before is not None and before.ended:
+            gap = (spell.start_s - before.start_s - before.length_s) * FRAMES_PER_S
+            chained = gap < _AT_ONCE
+            between = slice(before.last + 1, spell.first)
+            turned = (fight.boss[between] == boss.animations.turn.id) | (fight.boss[between] >= FIRST_UNKNOWN)
+            held = turned.any() or behind or (distance[between] > farthest_m).any()
+            wait = np.nan if chained or held else gap + 1.0
+        links = links + 1 if chained else 0
+        if spell.first > 0:
+            rages = bool(enraged[max(spell.first - 1, 0)])
+            found.append(Onset(spell.number, far, wait, chained, behind, rages))
+        # Counted by the row behind a move, not by the next move: fights that end before it would be missing.
+        free = links < boss.aggression.chain_most and spell.number not in counters
+        if spell.ended and free and not enraged[spell.last]:
+            following = own[place + 1]
+            gap = (following.start_s - spell.start_s - spell.length_s) * FRAMES_PER_S
+            followed.append(following.number not in stances and gap < _AT_ONCE)
+        before = spell
+    return FightCourse(found, followed)
+
+
+def choice_fits(
+    fights: Sequence[FightRows], boss: BossData, stances: Collection[int], keys: Mapping[int, str]
+) -> list[ValueFit]:
+    """Return waits, the chance of a chain, distances and weights of moves; `keys` are those of the moves by number."""
+    farthest = max((move.distance_m[1] for move in boss.moves if move.weight > 0), default=np.inf)
+    courses = [course_of(fight, boss, stances, farthest) for fight in fights]
+    calm = [onset for course in courses for onset in course.onsets if not onset.enraged]
+    followed = [one for course in courses for one in course.followed]
+    return [*wait_fits(calm, boss), _chain_fit(followed, boss), *_weight_fits(calm, boss, keys)]
+
+
+def wait_fits(calm: Sequence[Onset], boss: BossData) -> list[ValueFit]:
+    """Return the ends of the uniform distribution of waits between moves."""
+    aggression = boss.aggression
+    nearer = aggression.near_wait_s[1] > 0.0
+    waits = np.array([
+        onset.wait_frames for onset in calm
+        if np.isfinite(onset.wait_frames) and not (nearer and onset.distance_m < aggression.near_m + 1.0)
+    ]) / FRAMES_PER_S  # fmt: skip
+    names = [("aggression.wait_s.0", "wait low"), ("aggression.wait_s.1", "wait high")]
+    if len(waits) < _FEWEST_WAITS:
+        return [ValueFit(*name, value, count=len(waits)) for name, value in zip(names, aggression.wait_s, strict=True)]
+    low, high, count = float(waits.min()), float(waits.max()), len(waits)
+    # Of a uniform distribution's sample the ends lie inside by a share of its span; the shares have this distribution.
+    span, inside = high - low, 1.0 / (count - 1.0)
+    most, least = 0.025 ** (-1.0 / (count - 1)) - 1.0, 0.975 ** (-1.0 / (count - 1)) - 1.0
+    half = 0.5 / FRAMES_PER_S
+    ordered = np.sort((waits - low) / max(span, 1e-9))
+    uniform = np.abs(ordered - np.linspace(0.0, 1.0, count)).max() * count**0.5
+    unlike = bool(uniform > 1.5 * _ODD)
+    values = (low - span * inside, high + span * inside)
+    spans = (
+        (low - span * most - half, low - span * least + half),
+        (high + span * least - half, high + span * most + half),
+    )
+    return [
+        fit(*name, shipped, max(value, 0.0), ends, count, unlike)
+        for name, shipped, value, ends in zip(names, aggression.wait_s, values, spans, strict=True)
+    ]
+
+
+def _chain_fit(followed: Sequence[bool], boss: BossData) -> ValueFit:
+    key, shipped = "aggression.chain_chance", boss.aggression.chain_chance
+    if not followed:
+        return ValueFit(key, "chains", shipped)
+    interval = wilson_interval(sum(followed), len(followed))
+    share = sum(followed) / len(followed)
+    return fit(key, "chains", shipped, share, (interval.low, interval.high), len(followed))
+
+
+def _weight_fits(calm: Sequence[Onset], boss: BossData, keys: Mapping[int, str]) -> list[ValueFit]:
+    """Return the moves' weights with the sum of the shipped ones, and the distances at which they began."""
+    shipped = {move.id: move for move in boss.moves}
+    chosen = [onset for onset in calm if not onset.behind and onset.number in keys]
+    numbers = [number for number in keys if number not in shipped or shipped[number].weight > 0.0]
+    fits = []
+    ranges = []
+    for number in numbers:
+        seen = np.array([onset.distance_m for onset in chosen if onset.number == number])
+        own = shipped[number].distance_m if number in shipped else (np.inf, -np.inf)
+        low = min(own[0], float(seen.min()) + _RANGE_M) if len(seen) else own[0]
+        high = max(own[1], float(seen.max()) - _RANGE_M) if len(seen) else own[1]
+        ranges.append((low, high))
+        for end, (value, own_end) in enumerate(zip((low, high), own, strict=True)):
+            key = f"{keys[number]}.distance_m.{end}"
+            fits.append(_distance_fit(key, end, value, own_end if np.isfinite(own_end) else None, len(seen)))
+    places = {number: place for place, number in enumerate(numbers)}
+    rows = [(places[onset.number], onset.distance_m) for onset in chosen if onset.number in places]
+    beliefs = [shipped[number].weight if number in shipped else np.nan for number in numbers]
+    return [*luce_fits(rows, ranges, np.array(beliefs), [keys[number] for number in numbers]), *fits]
+
+
+def _distance_fit(key: str, end: int, value: float, shipped: float | None, count: int) -> ValueFit:
+    """Return one end of the distances at which a move is chosen: those seen are within, no more is known."""
+    if not count or not np.isfinite(value):
+        return ValueFit(key, "distances", shipped, count=count)
+    if shipped is not None and value == shipped:
+        return ValueFit(key, "distances", shipped, count=count)
+    bounds = (0.0, value) if end == 0 else (value, value * 1.5)
+    return ValueFit(key, "distances", shipped, value, *bounds, count, "bounded")
+
+
+def luce_fits(
+    rows: Sequence[tuple[int, float]], ranges: Sequence[tuple[float, float]], shipped: Doubles, keys: Sequence[str]
+) -> list[ValueFit]:
+    """Return weights by Newton's method on the posterior of their logarithms, with the belief that they are as shipped.
+
+    Each of `rows` is the place of the chosen move and the distance. Only ratios matter: the sum stays the shipped one.
+    """
+    unknown = ~np.isfinite(shipped)
+    centre = np.log(np.where(unknown, np.nanmean(shipped) if not unknown.all() else 1.0, np.maximum(shipped, 1e-9)))
+    chosen = np.array([place for place, _ in rows], np.int64)
+    distance = np.array([one for _, one in rows])
+    within: Flags = np.array([(low - 1e-9 <= distance) & (distance <= high + 1e-9) for low, high in ranges]).T
+    within = within.reshape(len(rows), len(ranges))
+    if len(rows):
+        within[np.arange(len(rows)), chosen] = True
+    counts = np.bincount(chosen, minlength=len(ranges))
+    precision = np.where(unknown, 0.25, 1.0) / _BELIEF**2
+    logs = centre.copy()
+    for _ in range(_STEPS):
+        shares = within * np.exp(logs)
+        shares = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
+        slope = counts - shares.sum(axis=0) - precision * (logs - centre)
+        curve = np.diag(shares.sum(axis=0)) - shares.T @ shares + np.diag(precision)
+        step = np.linalg.solve(curve, slope)
+        logs = logs + np.clip(step, -1.0, 1.0)
+        if np.abs(step).max() < 1e-9:
+            break
+    covariance = np.linalg.inv(curve)
+    share = np.exp(logs) / np.exp(logs).sum()
+    to_share = np.eye(len(logs)) - share
+    deviation = np.sqrt(np.maximum(np.diag(to_share @ covariance @ to_share.T), 0.0))
+    total = float(np.nansum(shipped)) if not unknown.all() else float(len(shipped))
+    total *= 1.0 + float(share[unknown].sum()) if unknown.any() else 1.0
+    fits = []
+    for place, key in enumerate(keys):
+        weight, wide = float(share[place] * total), 1.96 * float(deviation[place])
+        own = None if unknown[place] else float(shipped[place])
+        value = fit(
+            f"{key}.weight", "weights", own, weight, (weight * np.exp(-wide), weight * np.exp(wide)), int(counts[place])
+        )
+        fits.append(value if counts[place] else ValueFit(f"{key}.weight", "weights", own))
+    return fits

@@ -1,0 +1,102 @@
+"""What a calibration finds of one value: an estimate, a 95 % interval, how many observations, and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+#: *determined*: the interval is narrow; *bounded*: it is wide, the estimate leans on the shipped value; *not
+#: determined*: nothing was seen; *unlike the model*: what was seen is none of what this model can do.
+Verdict = Literal["determined", "bounded", "not determined", "unlike the model"]
+VERDICTS: tuple[Verdict, ...] = ("determined", "bounded", "not determined", "unlike the model")
+#: Half the width of a 95 % interval, as a share of the estimate, up to which a value is determined.
+NARROW = 0.08
+#: A value near 0 is determined by an absolute width too, in its own unit.
+_NARROW_ABSOLUTE = 1e-3
+
+
+@dataclass(frozen=True)
+class ValueFit:
+    """One value of the boss or the player: its key as `moves.spin.windows.0.reach_m`, its kind, and what is known.
+
+    Times and damage are as the game shows them, the boss's factors in them. Numbers are None where nobody knows them.
+    """
+
+    key: str
+    kind: str
+    shipped: float | None
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    count: int = 0
+    verdict: Verdict = "not determined"
+
+    @property
+    def known(self) -> bool:
+        """Whether the estimate is written to the file."""
+        return self.estimate is not None and self.verdict in ("determined", "bounded")
+
+
+def fit(
+    key: str,
+    kind: str,
+    shipped: float | None,
+    estimate: float,
+    interval: tuple[float, float],
+    count: int,
+    unlike: bool = False,
+) -> ValueFit:
+    """Return a value with the verdict that its interval calls for."""
+    low, high = min(interval[0], estimate), max(interval[1], estimate)
+    if not (count and isfinite(estimate)):
+        return ValueFit(key, kind, shipped, count=count)
+    bounds = (low if isfinite(low) else None, high if isfinite(high) else None)
+    half = 0.5 * (high - low)
+    verdict: Verdict = "determined" if half <= max(NARROW * abs(estimate), _NARROW_ABSOLUTE) else "bounded"
+    return ValueFit(key, kind, shipped, estimate, *bounds, count, "unlike the model" if unlike else verdict)
+
+
+def middle(values: npt.ArrayLike, least: float = 0.0) -> tuple[float, tuple[float, float], float]:
+    """Return the median of values (n,), its 95 % interval of at least +-`least`, and their typical deviation.
+
+    The interval is that of order statistics under the binomial distribution, which asks nothing of the values' own.
+    """
+    ordered = np.sort(np.asarray(values, np.float64))
+    count = len(ordered)
+    if not count:
+        return np.nan, (-inf, inf), np.nan
+    median = float(np.median(ordered))
+    reach = 0.5 * 1.96 * count**0.5
+    low, high = int(np.floor(0.5 * count - reach)), int(np.ceil(0.5 * count + reach))
+    spread = float(1.4826 * np.median(np.abs(ordered - median)))
+    # Of a few values the ends are the interval, widened by their spread.
+    bounds = (
+        float(ordered[max(low, 0)]) - (spread if low < 0 else 0.0),
+        float(ordered[min(high, count - 1)]) + (spread if high > count - 1 else 0.0),
+    )
+    return median, (min(bounds[0], median - least), max(bounds[1], median + least)), spread
+
+
+def by_verdict(fits: Sequence[ValueFit]) -> dict[Verdict, int]:
+    """Count values by verdict."""
+    return {verdict: sum(one.verdict == verdict for one in fits) for verdict in VERDICTS}
+
+
+#: Headings of a table of values.
+VALUE_HEADINGS = ("value", "shipped", "found", "95 % interval", "seen", "verdict")
+
+
+def value_cells(value: ValueFit) -> tuple[str, ...]:
+    """Return a value as the cells of a table."""
+    low, high = _cell(value.low), _cell(value.high)
+    interval = f"{low} to {high}" if value.estimate is not None else ""
+    return value.key, _cell(value.shipped), _cell(value.estimate), interval, str(value.count), value.verdict
+
+
+def _cell(number: float | None) -> str:
+    return "" if number is None else f"{number:.4g}"

@@ -1,0 +1,315 @@
+"""Hit windows: when each opens, from blows dated to a frame; how far, how wide and how long it strikes.
+
+Sector and end are found together. For a reach, an arc and an end the model says of every performance at which frame the
+blow comes, or that none does; where the player stood just inside or outside, a soft edge stands for what is not known
+of places between two readings. The posterior over a grid of the three, with a flat prior but for a wide one around the
+shipped value, has the estimates and their intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from math import inf, log, pi
+
+import numpy as np
+
+from soulsgraph.calibrate.moves import MoveData
+from soulsgraph.calibrate.rows import Doubles, Flags, Integers
+from soulsgraph.calibrate.values import ValueFit, fit
+from soulsgraph_envs.core.scenario import BossData, HitWindow, Move
+from soulsgraph_envs.simulator.layout import FRAMES_PER_S
+
+#: Standard deviations of the logarithm that the shipped times, reaches and arcs are believed to be off by.
+_BELIEF = 0.35
+#: Log-likelihoods of a blow at the window's first frame, later in it, and where it cannot be; of a window without any.
+_AT_ONCE, _LATE, _NEVER, _UNSEEN = log(0.75), log(0.25 / 30), log(1e-4), log(0.05)
+_MOST_STARTS = 14
+#: How soft the edge of a sector is: metres and radians that a place between two readings may be off by.
+_SOFT_M, _SOFT_RAD = 0.03, 0.03
+#: The share of performances that the model may have wrong.
+_ODD = 0.01
+_GRID = 33
+#: Deeper inside a sector than any place.
+_DEEP = 1e3
+_FLAT = 3.1
+#: The width of a posterior, as a share of the belief's, from which on nothing was learned.
+_VAGUE = 0.75
+#: A new window of a move that the data lack begins after a gap of so many frames between blows.
+_GAP = 12
+
+
+@dataclass(frozen=True)
+class WindowData:
+    """A window of a move: its first frame, the blows that are its own, and the latest frame it can end before."""
+
+    start: int
+    own: Integers
+    until: int
+
+
+def assign_windows(data: MoveData, shipped: Sequence[HitWindow], time_factor: float) -> list[WindowData | None]:
+    """Return for each shipped window the blows that are its own, None where none is; without any shipped, those seen.
+
+    Every window strikes once in a performance, most often in its first frame.
+    """
+    frames = data.hits[:, 1]
+    if not len(frames):
+        return [None] * len(shipped)
+    starts = _seen_starts(data) if not shipped else _best_starts(data, shipped, time_factor)
+    found: list[WindowData | None] = []
+    for place, start in enumerate(starts):
+        if start is None:
+            found.append(None)
+            continue
+        behind = next((one for one in starts[place + 1 :] if one is not None), data.frames)
+        own = np.flatnonzero((frames >= start) & (frames < behind))
+        found.append(WindowData(start, own, behind))
+    return found
+
+
+def _seen_starts(data: MoveData) -> list[int | None]:
+    frames = np.unique(data.hits[:, 1])
+    return [int(frames[0]), *(int(frame) for frame in frames[1:][np.diff(frames) > _GAP])]
+
+
+def _best_starts(data: MoveData, shipped: Sequence[HitWindow], time_factor: float) -> list[int | None]:
+    frames = data.hits[:, 1]
+    counts = np.bincount(frames, minlength=data.frames)
+    likely = np.argsort(-counts, kind="stable")[:_MOST_STARTS]
+    candidates = sorted(int(frame) for frame in likely if counts[frame])
+    expected = [window.time_s[0] * time_factor * FRAMES_PER_S for window in shipped]
+    lengths = [(window.time_s[1] - window.time_s[0]) * time_factor * FRAMES_PER_S for window in shipped]
+    best = -inf
+    chosen: list[int | None] = [None] * len(shipped)
+    for seen in product((True, False), repeat=len(shipped)):
+        places = [place for place, one in enumerate(seen) if one]
+        for starts in combinations(candidates, len(places)):
+            value = _UNSEEN * (len(shipped) - len(places)) + _fit_of_starts(
+                data, starts, [expected[place] for place in places], [lengths[place] for place in places]
+            )
+            if value > best:
+                best, chosen = value, [None] * len(shipped)
+                for place, start in zip(places, starts, strict=True):
+                    chosen[place] = start
+    return chosen
+
+
+def _fit_of_starts(data: MoveData, starts: Sequence[int], expected: Sequence[float], lengths: Sequence[float]) -> float:
+    """Return how likely blows are for windows that open at `starts`."""
+    frames = data.hits[:, 1]
+    if not starts:
+        return _NEVER * len(frames)
+    which = np.searchsorted(starts, frames, side="right") - 1
+    late = frames - np.asarray(starts)[np.maximum(which, 0)]
+    longest = 1.6 * np.asarray(lengths)[np.maximum(which, 0)] + 6.0
+    each = np.where(late == 0, _AT_ONCE, np.where(late <= longest, _LATE, _NEVER))
+    value = float(np.where(which < 0, _NEVER, each).sum())
+    pairs = data.hits[:, 0] * len(starts) + which
+    value += _NEVER * (len(pairs) - len(np.unique(pairs)))
+    return value - sum(
+        0.5 * (log(start / at) / _BELIEF) ** 2 for start, at in zip(starts, expected, strict=True) if start
+    )
+
+
+@dataclass(frozen=True)
+class Sector:
+    """What a grid says of a window: estimate, low and high of reach (m), half arc (rad) and end (frames).
+
+    `odd` is the share of performances that the best sector has wrong.
+    """
+
+    reach: tuple[float, float, float]
+    arc: tuple[float, float, float]
+    end: tuple[float, float, float]
+    odd: float
+    count: int
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """Frames from a window's start on (n, frames): how far, at what angle, whether a blow could come, and when it did.
+
+    `struck` is the frame of its blow since the start, -1 without one.
+    """
+
+    distance: Doubles
+    angle: Doubles
+    open: Flags
+    struck: Integers
+
+
+def _evidence(data: MoveData, window: WindowData, offset_m: float) -> _Evidence:
+    frames = slice(window.start, window.until)
+    distance, angle = data.geometry(offset_m)
+    struck = np.full(len(data.spells), -1)
+    struck[data.hits[window.own, 0]] = data.hits[window.own, 1] - window.start
+    free = data.open[:, frames].copy()
+    # A blow of another window in these frames ends what can be known of this one.
+    others = np.setdiff1d(np.flatnonzero(data.hits[:, 1] >= window.start), window.own)
+    for at, frame in data.hits[others]:
+        free[at, max(frame - window.start, 0) :] = False
+    # The frame of a blow is open, whatever the reading says of the player just before it.
+    at = np.flatnonzero(struck >= 0)
+    free[at, struck[at]] = True
+    kept = free.any(axis=1)
+    return _Evidence(distance[kept][:, frames], angle[kept][:, frames], free[kept], struck[kept])
+
+
+def find_sector(data: MoveData, window: WindowData, shipped: HitWindow | None, time_factor: float) -> Sector | None:
+    """Return the sector and the end of a window; None where no performance says anything."""
+    evidence = _evidence(data, window, shipped.offset_m if shipped else 0.0)
+    if not len(evidence.struck):
+        return None
+    inside = evidence.struck >= 0
+    at = evidence.struck[inside]
+    length = (shipped.time_s[1] - shipped.time_s[0]) * time_factor * FRAMES_PER_S if shipped else 12.0
+    reach = shipped.reach_m if shipped else float(evidence.distance[inside, at].max())
+    arc = shipped.half_arc_rad if shipped else max(float(evidence.angle[inside, at].max()), 0.2)
+    shipped_end = shipped.time_s[1] * time_factor * FRAMES_PER_S if shipped else window.start + length
+    ends = np.arange(int(at.max()) + 1, max(evidence.distance.shape[1], int(at.max()) + 1) + 1)
+    ends = ends[: max(int(1.6 * shipped_end) - window.start - int(at.max()), 8)]
+    spans = ((0.45 * reach, 1.8 * reach), (0.3 * min(arc, pi), min(2.0 * arc, pi)))
+    for _ in range(3):
+        grid = [np.geomspace(*span, _GRID) for span in spans]
+        posterior = _posterior(evidence, grid[0], grid[1], ends)
+        posterior += _belief(grid[0], reach)[:, None, None] + _arc_belief(grid[1], arc)[None, :, None]
+        posterior += _belief(ends + float(window.start), shipped_end)[None, None, :]
+        weights = np.exp(posterior - posterior.max())
+        marginals = [weights.sum(axis=others) for others in ((1, 2), (0, 2), (0, 1))]
+        spans = (_support(grid[0], marginals[0]), _support(grid[1], marginals[1]))
+    found = [_summary(values, marginal) for values, marginal in zip((*grid, ends), marginals, strict=True)]
+    odd = _odd_share(evidence, *(one[0] for one in found))
+    return Sector(found[0], found[1], found[2], odd, len(evidence.struck))
+
+
+def _belief(values: Doubles, shipped: float) -> Doubles:
+    return -0.5 * (np.log(np.maximum(values, 1e-9) / max(shipped, 1e-9)) / _BELIEF) ** 2
+
+
+def _arc_belief(values: Doubles, shipped: float) -> Doubles:
+    """Return the belief about half an arc; where the whole circle is shipped that is the likely one."""
+    return np.where(values >= _FLAT, 0.0, log(0.1 / _GRID)) if shipped >= _FLAT else _belief(values, shipped)
+
+
+def _depths(distance: Doubles, angle: Doubles, reach: Doubles, arc: Doubles) -> Doubles:
+    """Return how far inside the sector the player is, in soft edges: (..., reaches, arcs) for distances (...)."""
+    far = (reach - distance[..., None]) / _SOFT_M
+    wide = np.where(arc >= _FLAT, _DEEP, (arc - angle[..., None]) / _SOFT_RAD)
+    return np.minimum(far[..., :, None], wide[..., None, :])
+
+
+def _posterior(evidence: _Evidence, reach: Doubles, arc: Doubles, ends: Integers) -> Doubles:
+    """Return the log-likelihood of sectors and ends: (reaches, arcs, ends)."""
+    total = np.zeros((len(reach), len(arc), len(ends)))
+    for one, struck in enumerate(evidence.struck.tolist()):
+        frames = min(struck + 1 if struck >= 0 else int(ends[-1]), evidence.distance.shape[1])
+        depth = _depths(evidence.distance[one, :frames], evidence.angle[one, :frames], reach, arc)
+        depth = np.where(evidence.open[one, :frames, None, None], depth, -_DEEP)
+        if struck >= 0:
+            before = depth[:struck].max(axis=0) if struck else np.full(depth.shape[1:], -_DEEP)
+            chance = _inside(depth[struck]) * _inside(-before)
+            total += np.log(_ODD + (1.0 - _ODD) * chance)[..., None]
+            continue
+        deepest = np.maximum.accumulate(depth, axis=0)
+        places = np.minimum(ends, frames) - 1
+        total += np.log(_ODD + (1.0 - _ODD) * _inside(-deepest[places])).transpose(1, 2, 0)
+    return total
+
+
+def _inside(depth: Doubles) -> Doubles:
+    return 1.0 / (1.0 + np.exp(-1.7 * np.clip(depth, -30.0, 30.0)))
+
+
+def _support(values: Doubles, marginal: Doubles) -> tuple[float, float]:
+    """Return the span of a grid that holds nearly all of a marginal, a step wider."""
+    total = np.cumsum(marginal) / marginal.sum()
+    first = max(int(np.searchsorted(total, 1e-4)) - 1, 0)
+    last = min(int(np.searchsorted(total, 1.0 - 1e-4)) + 1, len(values) - 1)
+    return float(values[first]), float(values[last])
+
+
+def _summary(values: Doubles, marginal: Doubles) -> tuple[float, float, float]:
+    """Return the median and the 95 % interval of a marginal."""
+    total = np.cumsum(marginal) / marginal.sum()
+    total -= 0.5 * marginal / marginal.sum()
+    low, median, high = (float(np.interp(share, total, values)) for share in (0.025, 0.5, 0.975))
+    return median, low, high
+
+
+def _odd_share(evidence: _Evidence, reach: float, arc: float, end: float) -> float:
+    """Return the share of performances in which a sector has the blow wrong by more than its soft edge."""
+    depths = _depths(evidence.distance, evidence.angle, np.array([reach]), np.array([arc]))[..., 0, 0]
+    depth = np.where(evidence.open, depths, -_DEEP)
+    depth = depth[:, : max(round(end), 1)]
+    struck = evidence.struck
+    missed = (struck < 0) & (depth.max(axis=1) > 3.0)
+    at = np.minimum(np.maximum(struck, 0), depth.shape[1] - 1)
+    outside = (struck >= 0) & (depth[np.arange(len(struck)), at] < -3.0)
+    return float((missed | outside).mean())
+
+
+def window_fits(
+    key: str, data: MoveData | None, window: WindowData | None, shipped: HitWindow | None, boss: BossData
+) -> list[ValueFit]:
+    """Return the values of one window: start, end, reach, half arc, damage."""
+    factor, scale = boss.time_factor, boss.damage_factor
+    start_s = shipped.time_s[0] * factor if shipped else None
+    end_s = shipped.time_s[1] * factor if shipped else None
+    reach, arc = (shipped.reach_m, min(shipped.half_arc_rad, pi)) if shipped else (None, None)
+    damage = shipped.damage * scale if shipped else None
+    names = {"time_s.0": ("start", start_s), "time_s.1": ("end", end_s), "reach_m": ("reach", reach),
+             "half_arc_rad": ("arc", arc), "damage": ("damage", damage)}  # fmt: skip
+    if window is None or data is None:
+        return [ValueFit(f"{key}.{name}", kind, value) for name, (kind, value) in names.items()]
+    fits = [_start_fit(f"{key}.time_s.0", data, window, start_s)]
+    sector = find_sector(data, window, shipped, factor)
+    for name, value, unit in (
+        ("time_s.1", "end", 1.0 / FRAMES_PER_S),
+        ("reach_m", "reach", 1.0),
+        ("half_arc_rad", "arc", 1.0),
+    ):
+        if sector is None:
+            fits.append(ValueFit(f"{key}.{name}", *names[name]))
+            continue
+        found, low, high = (one * unit for one in getattr(sector, value))
+        if value == "end":
+            half = 0.5 / FRAMES_PER_S
+            found, low, high = (one + window.start / FRAMES_PER_S for one in (found, low - half, high + half))
+        if log(high / low) > _VAGUE * 2.0 * 1.96 * _BELIEF:
+            fits.append(ValueFit(f"{key}.{name}", *names[name], count=sector.count))
+            continue
+        unlike = sector.odd > 0.15 and sector.count >= 10
+        fits.append(fit(f"{key}.{name}", *names[name], found, (low, high), sector.count, unlike))
+    return [*fits, damage_fit(f"{key}.damage", data, window.own, boss, damage)]
+
+
+def _start_fit(key: str, data: MoveData, window: WindowData, shipped: float | None) -> ValueFit:
+    """Return when a window opens: its first blow, surely so where several came in that frame."""
+    at = data.hits[window.own, 1]
+    first = int((np.abs(at - window.start) <= 0).sum())
+    start = window.start / FRAMES_PER_S
+    # A blow or two may have come late into an open window.
+    early = (0.5 if first > 2 else 8.0 / first) / FRAMES_PER_S
+    return fit(key, "start", shipped, start, (start - early, start + 0.5 / FRAMES_PER_S), len(at))
+
+
+def damage_fit(key: str, data: MoveData, own: Integers, boss: BossData, shipped: float | None) -> ValueFit:
+    """Return the mean HP that a blow takes, from the ends of its uniform spread."""
+    clean = own[~data.counter[own] & np.isfinite(data.damage[own]) & (data.damage[own] > 0.0)]
+    values = data.damage[clean]
+    if not len(values):
+        return ValueFit(key, "damage", shipped)
+    low, high, count = float(values.min()), float(values.max()), len(values)
+    spread = boss.damage_spread
+    # Every blow allows the means whose spread holds it; rounding allows half a point more.
+    ends = ((high - 0.5) / (1.0 + spread), (low + 0.5) / (1.0 - spread)) if spread < 1.0 else (high, low)
+    unlike = ends[0] > ends[1] * 1.02
+    mean = 0.5 * (ends[0] + ends[1])
+    return fit(key, "damage", shipped, mean, (min(ends), max(ends)), count, unlike)
+
+
+def shipped_windows(move: Move | None) -> Sequence[HitWindow]:
+    """Return a move's shipped windows, none of a move that the data lack."""
+    return move.windows if move else ()

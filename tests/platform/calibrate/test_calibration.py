@@ -1,0 +1,124 @@
+"""A boss's altered data come back from what a running game supplies, within their intervals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fakes.wandering import disturbed
+from soulsgraph.calibrate.boss_file import write_fitted
+from soulsgraph.calibrate.calibration import Calibration, calibrate
+from soulsgraph.calibrate.rows import FIRST_UNKNOWN, FightSet
+from soulsgraph.calibrate.values import ValueFit
+from soulsgraph_envs.core.scenario import BossData, load_boss, load_player, load_scenario
+
+_BOSS, _PLAYER = load_boss("iudex-phase1"), load_player("knight-full")
+#: What differs from the shipped boss, as the game shows it: times are 1.2, damage 0.735 of the file's.
+_TRUTH = {
+    "motion.walk_m_s": 5.0,
+    "motion.back_off_m_s": 1.6,
+    "motion.turn_rad_s": 1.8,
+    "aggression.wait_s.0": 0.7,
+    "aggression.wait_s.1": 2.4,
+    "moves.fast sweep.windows.0.time_s.0": 0.84,
+    "moves.fast sweep.windows.0.time_s.1": 1.14,
+    "moves.fast sweep.windows.0.reach_m": 3.2,
+    "moves.fast sweep.windows.0.damage": 73.5,
+    "moves.thrust.lunge_m_s": 6.5,
+    "moves.thrust.length_s": 2.76,
+    "moves.thrust.tracks_s": 0.66,
+}
+
+
+def _values(found: Calibration) -> dict[str, ValueFit]:
+    return {value.key: value for value in (*found.boss, *found.player)}
+
+
+@pytest.fixture(scope="module")
+def found(fought: FightSet) -> Calibration:
+    return calibrate(fought, _BOSS, _PLAYER)
+
+
+def _holds(value: ValueFit, truth: float) -> bool:
+    assert value.low is not None
+    assert value.high is not None
+    return value.low - 1e-6 <= truth <= value.high + 1e-6
+
+
+def test_altered_values_come_back_within_their_intervals(found: Calibration) -> None:
+    values = _values(found)
+    assert {key: values[key].verdict for key in _TRUTH if values[key].estimate is None} == {}
+    missed = {key: values[key] for key, truth in _TRUTH.items() if not _holds(values[key], truth)}
+    assert len(missed) <= 1
+    sure = {key: truth for key, truth in _TRUTH.items() if values[key].verdict == "determined"}
+    assert len(sure) >= 9
+    assert {key: values[key].estimate for key, truth in sure.items()} == pytest.approx(sure, rel=0.05)
+
+
+def test_what_was_not_altered_is_found_as_shipped(found: Calibration) -> None:
+    kept = [one for one in found.boss if one.verdict == "determined" and one.key not in _TRUTH and one.shipped]
+    off = [one for one in kept if abs(float(one.estimate or 0.0) / float(one.shipped or 1.0) - 1.0) > 0.1]
+    assert len(kept) > 50
+    assert [one for one in off if one.key != "motion.tracking_factor"] == []
+
+
+def test_the_player_comes_back(found: Calibration) -> None:
+    values = _values(found)
+    expected = {"run.speed_m_s": 3.9, "roll.speed_m_s": 4.2, "roll.cost": 18.0, "roll.invulnerable_s": 0.45}
+    assert {key: values[key].estimate for key in expected} == pytest.approx(expected, rel=0.02)
+
+
+def test_a_late_clock_and_missing_ticks_cost_little(fought: FightSet) -> None:
+    values = _values(calibrate(disturbed(fought, 3), _BOSS, _PLAYER))
+    for key in ("moves.thrust.length_s", "moves.fast sweep.windows.0.time_s.0", "moves.fast sweep.windows.0.reach_m"):
+        assert values[key].estimate == pytest.approx(_TRUTH[key], rel=0.06), key
+    for key in ("motion.walk_m_s", "motion.turn_rad_s", "aggression.wait_s.1", "moves.thrust.lunge_m_s"):
+        assert values[key].estimate == pytest.approx(_TRUTH[key], rel=0.06), key
+
+
+def _without(boss: BossData, title: str) -> BossData:
+    return replace(boss, moves=tuple(move for move in boss.moves if move.title != title))
+
+
+def test_a_move_that_the_data_lack_becomes_one_of_the_file(fought: FightSet, altered: Path, tmp_path: Path) -> None:
+    number = next(move.id for move in _BOSS.moves if move.title == "thrust")
+    renamed = [replace(one, boss=np.where(one.boss == number, FIRST_UNKNOWN, one.boss)) for one in fought.fights]
+    unknown = replace(fought, fights=tuple(renamed), unknown={FIRST_UNKNOWN: "Attack3999"})
+    lacking = _without(_BOSS, "thrust")
+    found = calibrate(unknown, lacking, _PLAYER)
+    assert found.new_moves == {"moves.Attack3999": "Attack3999"}
+    boss, scenario = write_fitted(tmp_path / "mine.toml", found, "iudex-phase1", altered, lacking)
+    move = load_boss(boss).moves[-1]
+    assert (move.title, move.name) == ("Attack3999", "Attack3999")
+    assert move.length_s * 1.2 == pytest.approx(2.76, abs=0.02)
+    assert move.windows[0].time_s[0] * 1.2 == pytest.approx(1.02, abs=0.02)
+    assert move.lunge_m_s == pytest.approx(6.5, rel=0.02)
+    assert move.windows[0].damage * 0.735 == pytest.approx(73.5, rel=0.05)
+    assert move.weight > 0
+    assert load_scenario(scenario).boss == str(boss)
+
+
+def test_the_files_hold_what_was_found_and_leave_the_rest(found: Calibration, altered: Path, tmp_path: Path) -> None:
+    boss, scenario = write_fitted(tmp_path / "mine.toml", found, "iudex-phase1", altered, _BOSS)
+    fitted = load_boss(boss)
+    assert fitted.motion.walk_m_s == pytest.approx(5.0, rel=0.01)
+    assert fitted.motion.leap_short_m == _BOSS.motion.leap_short_m
+    moves = {move.title: move for move in fitted.moves}
+    assert moves["thrust"].length_s == pytest.approx(2.3, abs=0.01)
+    assert moves["thrust"].windows[0].damage == 100.0
+    text = boss.read_text(encoding="utf-8")
+    assert 'based_on = "iudex-phase1"' in text
+    assert text.startswith(f"# Fitted to {found.fights} fights")
+    assert load_scenario(scenario).player == "knight-full"
+    with pytest.raises(Exception, match="never overwritten"):
+        write_fitted(tmp_path / "mine.toml", found, "iudex-phase1", altered, _BOSS)
+
+
+def test_few_rows_determine_little(fought: FightSet) -> None:
+    short = replace(fought, fights=tuple(fought.fights[:2]))
+    some, all_of_it = calibrate(short, _BOSS, _PLAYER).counts, calibrate(fought, _BOSS, _PLAYER).counts
+    assert some["determined"] < all_of_it["determined"]
+    assert some["not determined"] > all_of_it["not determined"]

@@ -1,0 +1,168 @@
+"""Estimators on random data whose answer is known."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from soulsgraph.calibrate.boss_file import write_tables
+from soulsgraph.calibrate.choice import Onset, luce_fits, wait_fits
+from soulsgraph.calibrate.draws import ALTERATIONS, LEAST, MOST, draw_alterations
+from soulsgraph.calibrate.motion import best_edge
+from soulsgraph.calibrate.moves import MoveData
+from soulsgraph.calibrate.values import fit, middle
+from soulsgraph.calibrate.windows import assign_windows, damage_fit, find_sector
+from soulsgraph_envs.core.config import find, read_data, shipped_names
+from soulsgraph_envs.core.scenario import HitWindow, load_boss
+
+_BOSS = load_boss("iudex-phase1")
+
+
+@given(edge=st.floats(1.0, 9.0), seed=st.integers(0, 1000))
+@settings(max_examples=30)
+def test_an_edge_is_found_between_the_values_beside_it(edge: float, seed: int) -> None:
+    values = np.random.default_rng(seed).uniform(0.0, 10.0, 200)
+    found, low, high, wrong = best_edge(values, values < edge)
+    assert wrong == 0.0
+    assert low <= edge <= high
+    assert low <= found <= high
+
+
+def test_a_few_wrong_values_move_an_edge_little() -> None:
+    values = np.linspace(0.0, 10.0, 1001)
+    below = values < 4.0
+    below[[950, 10]] = [True, False]
+    assert best_edge(values, below)[0] == pytest.approx(4.0, abs=0.02)
+
+
+@given(low=st.floats(0.3, 2.0), span=st.floats(0.5, 4.0), seed=st.integers(0, 1000))
+@settings(max_examples=30)
+def test_the_ends_of_waits_lie_within_their_intervals(low: float, span: float, seed: int) -> None:
+    frames = np.round(np.random.default_rng(seed).uniform(low, low + span, 150) * 60.0)
+    waits = [Onset(0, 5.0, float(wait), False, False, False) for wait in frames]
+    found = wait_fits(waits, _BOSS)
+    for value, truth in zip(found, (low, low + span), strict=True):
+        assert value.low is not None
+        assert value.high is not None
+        assert value.estimate == pytest.approx(truth, abs=0.12 * span + 0.02)
+        assert value.verdict != "unlike the model"
+        assert value.low - 0.06 * span - 0.01 <= truth <= value.high + 0.06 * span + 0.01
+
+
+def test_waits_that_are_far_from_uniform_are_unlike_the_model() -> None:
+    waits = [Onset(0, 5.0, wait, False, False, False) for wait in [60.0] * 60 + [180.0] * 60]
+    assert {value.verdict for value in wait_fits(waits, _BOSS)} == {"unlike the model"}
+
+
+@given(weights=st.lists(st.floats(0.3, 3.0), min_size=2, max_size=5), seed=st.integers(0, 1000))
+@settings(max_examples=20)
+def test_weights_come_back_up_to_their_sum(weights: list[float], seed: int) -> None:
+    random, count = np.random.default_rng(seed), len(weights)
+    ranges = [(0.0, 4.0 if place % 2 else 9.0) for place in range(count)]
+    shares = np.array(weights)
+    rows = []
+    for distance in random.uniform(0.0, 9.0, 3000):
+        within = np.array([low <= distance <= high for low, high in ranges])
+        rows.append((int(random.choice(count, p=within * shares / (within * shares).sum())), float(distance)))
+    found = luce_fits(rows, ranges, np.ones(count), [str(place) for place in range(count)])
+    expected = shares / shares.sum() * count
+    outside = [
+        value for value, truth in zip(found, expected, strict=True)
+        if not float(value.low or 0.0) * 0.9 <= truth <= float(value.high or 0.0) * 1.1
+    ]  # fmt: skip
+    assert outside == []
+
+
+def _performances(window: HitWindow, seed: int, count: int = 120) -> MoveData:
+    """Return performances of a move with one window, the player on random ways past a boss that looks along -y."""
+    random, frames = np.random.default_rng(seed), 60
+    start, end = (round(one * 60.0) for one in window.time_s)
+    moments = np.arange(frames) / 60.0
+    distance = random.uniform(0.5, 2.0 * window.reach_m, (count, 1)) + random.uniform(-4.0, 4.0, (count, 1)) * moments
+    angle = random.uniform(-1.8 * window.half_arc_rad, 1.8 * window.half_arc_rad, (count, 1)) + 0.0 * moments
+    dx, dy = -np.sin(angle) * distance, -np.cos(angle) * distance
+    inside = (np.abs(distance) <= window.reach_m) & (np.abs(angle) <= window.half_arc_rad) & (distance > 0)
+    inside &= (np.arange(frames) >= start) & (np.arange(frames) < end)
+    hits = [(at, int(np.flatnonzero(row)[0])) for at, row in enumerate(inside) if row.any()]
+    seen = np.ones((count, frames), np.bool_) & (distance > 0)
+    zeros, flags = np.zeros((count, frames)), np.zeros(len(hits), np.bool_)
+    damage = np.round(window.damage * (1.0 + 0.08 * random.uniform(-1.0, 1.0, len(hits))))
+    return MoveData(
+        8, 1.0, [None] * count, zeros, zeros, dx, dy, zeros, seen, seen,  # type: ignore[list-item]
+        np.array(hits).reshape(-1, 2), damage, flags, flags,
+    )  # fmt: skip
+
+
+@given(reach=st.floats(2.0, 5.0), arc=st.floats(0.4, 1.5), length=st.floats(0.15, 0.4), seed=st.integers(0, 10**6))
+@settings(max_examples=15)
+def test_a_sector_is_found_with_its_end(reach: float, arc: float, length: float, seed: int) -> None:
+    window = HitWindow((0.3, 0.3 + length), reach, arc, 100.0)
+    data = _performances(window, seed)
+    shipped = replace(window, reach_m=3.5, half_arc_rad=0.8, time_s=(0.3, 0.55))
+    (found,) = assign_windows(data, [shipped], 1.0)
+    assert found is not None
+    assert found.start == 18
+    sector = find_sector(data, found, shipped, 1.0)
+    assert sector is not None
+    assert sector.odd == 0.0
+    assert sector.reach[0] == pytest.approx(reach, rel=0.12)
+    assert sector.arc[0] == pytest.approx(arc, rel=0.25)
+    assert sector.reach[1] * 0.97 <= reach <= sector.reach[2] * 1.03
+    damage = damage_fit("damage", data, found.own, _BOSS, 100.0)
+    assert damage.estimate == pytest.approx(100.0, rel=0.04)
+
+
+def test_windows_that_moved_are_told_apart_by_their_blows() -> None:
+    first, second = HitWindow((0.2, 0.3), 3.0, 1.0, 50.0), HitWindow((0.5, 0.6), 3.0, 1.0, 80.0)
+    one, other = _performances(first, 1), _performances(second, 1)
+    both = replace(one, hits=np.vstack([one.hits, other.hits]))
+    shipped = [replace(first, time_s=(0.25, 0.35)), replace(second, time_s=(0.42, 0.52))]
+    found = assign_windows(both, shipped, 1.0)
+    assert [window.start if window else None for window in found] == [12, 30]
+    alone = assign_windows(one, shipped, 1.0)
+    assert alone[0] is not None
+    assert alone[0].start == 12
+    assert alone[1] is None or len(alone[1].own) < 3
+
+
+@given(st.lists(st.floats(-100.0, 100.0), min_size=1, max_size=60))
+def test_a_median_lies_within_its_interval(values: list[float]) -> None:
+    median, (low, high), spread = middle(values, 0.1)
+    assert low <= median - 0.1
+    assert median + 0.1 <= high
+    assert spread >= 0.0
+
+
+def test_verdicts_follow_the_width_of_the_interval() -> None:
+    assert fit("a", "reach", 1.0, 10.0, (9.5, 10.5), 9).verdict == "determined"
+    assert fit("a", "reach", 1.0, 10.0, (8.0, 12.0), 9).verdict == "bounded"
+    assert fit("a", "reach", 1.0, 10.0, (9.5, np.inf), 9).high is None
+    assert fit("a", "reach", 1.0, np.nan, (0.0, 1.0), 9).verdict == "not determined"
+    assert fit("a", "reach", 1.0, 10.0, (9.5, 10.5), 9, unlike=True).verdict == "unlike the model"
+
+
+@pytest.mark.parametrize("name", shipped_names("boss"))
+def test_a_boss_is_written_as_it_was_read(name: str, tmp_path: Path) -> None:
+    tables = read_data("boss", find("boss", name))
+    write_tables(tmp_path / "boss.toml", tables, "A head.", {("motion", "walk_m_s"): "a note"})
+    text = (tmp_path / "boss.toml").read_text(encoding="utf-8")
+    assert tomllib.loads(text) == tables
+    assert text.startswith("# A head.")
+    assert "# a note" in text
+
+
+def test_a_draw_is_the_same_again_and_alters_as_much_as_it_says(tmp_path: Path) -> None:
+    path, done = draw_alterations("iudex-phase1", 3, tmp_path)
+    text = path.read_text(encoding="utf-8")
+    assert draw_alterations("iudex-phase1", 3, tmp_path)[1] == done
+    assert path.read_text(encoding="utf-8") == text
+    assert len({one.keys for one in done}) == len(done) == ALTERATIONS
+    assert all(LEAST <= abs(one.factor - 1.0) <= MOST for one in done)
+    assert load_boss(path).moves != _BOSS.moves
+    assert draw_alterations("iudex-phase1", 4, tmp_path)[1] != done

@@ -1,0 +1,113 @@
+"""Recordings as rows: what no running game has changes nothing, and fights that do not go together are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from soulsgraph.calibrate.calibration import calibrate
+from soulsgraph.calibrate.rows import FIRST_UNKNOWN, boss_numbers, read_fights
+from soulsgraph.recordings.files import Recording, read_recording, recording_files, write_table
+from soulsgraph.recordings.format import CONTROLS, READINGS
+from soulsgraph.recordings.recording import Fighter, record
+from soulsgraph.runs.evaluate import evaluation_seeds
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.scenario import load_boss, load_player
+
+_BOSS = load_boss("iudex-phase1")
+_KEPT = {column.name for column in (*READINGS.values(), *CONTROLS.values())}
+_KEPT |= {"player_animation_name", "boss_animation_read", "phase", "clock_s", "player_hp_unfilled"}
+
+
+@pytest.fixture(scope="module")
+def fights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fights")
+    record(Fighter.oracle("iudex-phase1", random=0.2), evaluation_seeds(2, 3), folder)
+    return folder
+
+
+def _rewritten(fights: Path, folder: Path, change: Callable[[Recording], pa.Table]) -> Path:
+    for path in recording_files(fights):
+        recording = read_recording(path)
+        write_table(folder, recording.header, change(recording))
+    return folder
+
+
+def _erased(recording: Recording) -> pa.Table:
+    table = recording.table
+    for place, field in enumerate(table.schema):
+        if field.nullable and field.name not in _KEPT:
+            table = table.set_column(place, field, pa.nulls(len(table), field.type))
+    return table
+
+
+def test_what_no_running_game_supplies_changes_no_value(fights: Path, tmp_path: Path) -> None:
+    player = load_player("knight")
+    whole = calibrate(read_fights(fights, _BOSS, simulated=True), _BOSS, player)
+    erased = _rewritten(fights, tmp_path / "erased", _erased)
+    assert read_recording(recording_files(erased)[0]).table["hit_areas"].null_count > 0
+    assert calibrate(read_fights(erased, _BOSS, simulated=True), _BOSS, player).to_dict() == whole.to_dict()
+
+
+def _phase(recording: Recording, number: int) -> pa.Table:
+    place = recording.table.column_names.index("phase")
+    field = recording.table.schema.field(place)
+    return recording.table.set_column(place, field, pa.array([number] * len(recording.table), field.type))
+
+
+def test_two_phases_are_refused_by_name(fights: Path, tmp_path: Path) -> None:
+    numbers = iter((1, 2, 2))
+    mixed = _rewritten(fights, tmp_path / "mixed", lambda recording: _phase(recording, next(numbers)))
+    with pytest.raises(SoulsGraphError, match="found phases 1, 2"):
+        read_fights(mixed, _BOSS, simulated=True)
+
+
+def test_simulated_fights_are_refused_unless_meant(fights: Path) -> None:
+    with pytest.raises(SoulsGraphError, match="of the simulator itself"):
+        read_fights(fights, _BOSS)
+    assert len(read_fights(fights, _BOSS, simulated=True).fights) == 3
+
+
+def test_one_fight_is_too_few(fights: Path) -> None:
+    with pytest.raises(SoulsGraphError, match="at least 2 fights, found 1"):
+        read_fights(recording_files(fights)[0], _BOSS, simulated=True)
+
+
+def test_two_scenarios_are_refused_by_name(fights: Path, tmp_path: Path) -> None:
+    for path in recording_files(fights):
+        recording = read_recording(path)
+        write_table(tmp_path / "a", recording.header, recording.table)
+    record(Fighter.oracle("vordt"), evaluation_seeds(2, 1), tmp_path / "b")
+    with pytest.raises(SoulsGraphError, match="scenarios iudex-phase1, vordt"):
+        read_fights(tmp_path, _BOSS, simulated=True)
+
+
+def test_an_animation_that_a_reader_takes_for_standing_keeps_what_the_game_said() -> None:
+    unknown: dict[str, int] = {}
+    idle = _BOSS.animations.idle.id
+    ids = np.array([idle, idle, idle, 8, 300])
+    read = np.array([None, "Attack3999", _BOSS.animations.idle.name, "Attack3012", None], dtype=object)
+    numbers = boss_numbers(ids, read, _BOSS, unknown)
+    assert numbers.tolist() == [idle, FIRST_UNKNOWN, idle, 8, FIRST_UNKNOWN + 1]
+    assert unknown == {"Attack3999": FIRST_UNKNOWN, "animation 300": FIRST_UNKNOWN + 1}
+    again = boss_numbers(ids[1:2], read[1:2], _BOSS, unknown)
+    assert again.tolist() == [FIRST_UNKNOWN]
+
+
+def test_an_unread_row_is_left_out(fights: Path, tmp_path: Path) -> None:
+    def holed(recording: Recording) -> pa.Table:
+        place = recording.table.column_names.index("boss_x_m")
+        field = recording.table.schema.field(place)
+        values = recording.table.column(place).to_pylist()
+        values[3] = None
+        return recording.table.set_column(place, field, pa.array(values, field.type))
+
+    read = read_fights(_rewritten(fights, tmp_path / "holed", holed), _BOSS, simulated=True)
+    whole = read_fights(fights, _BOSS, simulated=True)
+    assert [len(one) + 1 for one in read.fights] == [len(one) for one in whole.fights]
+    assert replace(read, fights=()) == replace(whole, fights=())
