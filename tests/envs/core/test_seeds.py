@@ -89,6 +89,7 @@ _NAMED = {
     "loop.py Combat.begin": "within one fight",
     "scripted.py Uniform.begin": "within one fight",
     "loop.py SeededDraw.begin": "within one fight",
+    "probe.py Probe.begin": "within one fight",
     "method.py Method.drawn": "decisions that a continual method keeps of a stage, by seed, task and skill",
     "distil.py ResetAndDistil.take": "the network that a task is distilled into, by the same",
     "unit.py stage_seed": "a stage of a continual study, by seed, task and skill",
