@@ -21,6 +21,8 @@ from soulsgraph_envs.core.state import Column
 #: Fights by which versions are chosen, those of them by which the boss is recognised, and the seed of all: others than
 #: those of the evaluation.
 CHOOSING_FIGHTS, RECOGNITION_FIGHTS, CHOOSING_SEED = 20, 3, 2_000_000
+#: Fights in which a boss is met that was learned: of few, a move that was not seen would count as another boss's.
+KNOWN_FIGHTS = 20
 #: Tempos that differ by a larger part are not those of the same animation; tasks whose share of alike ones is this much
 #: below the best are others.
 _ALIKE, _OTHERS = 0.03, 0.05

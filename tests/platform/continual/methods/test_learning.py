@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fakes.learners import versions_of
 from soulsgraph.continual import choosing
-from soulsgraph.continual.choosing import CHOOSING_FIGHTS, choose, fingerprint
+from soulsgraph.continual.choosing import CHOOSING_FIGHTS, KNOWN_FIGHTS, alike, choose, fingerprint
 from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, boss_animations, replace_task
 from soulsgraph.runs.plan import Plan
 from soulsgraph_envs.core.scenario import load_scenario
@@ -78,6 +78,16 @@ def test_a_boss_is_recognised_by_how_it_moves():
     others = [{name: forgetful(one, seed) for name, one in trained.items()} for seed in range(4)]
     # Whoever plays: the versions of no task win here.
     assert [choose(world, others, known).task for world in worlds] == [0, 1, 2, 3]
+
+
+def test_a_boss_that_was_learned_looks_alike_whoever_plays_it():
+    plan, trained = versions_of("five-skills-best-0")
+    world = TaskWorld(plan, 0, "five-skills")
+    players = [trained, {name: forgetful(one, 0) for name, one in trained.items()}]
+    known = [fingerprint(world, versions, KNOWN_FIGHTS)[0] for versions in players]
+    for seen in [fingerprint(world, versions)[0] for versions in players]:
+        # A task whose share is this much below the best counts as another boss's.
+        assert min(alike(seen, one) for one in known) > 0.95
 
 
 def test_versions_that_are_the_same_need_no_fight():
