@@ -22,7 +22,7 @@ from soulsgraph_envs.core.files import temporary_folder
 from soulsgraph_envs.core.game import ActiveLanes, LaneIndices
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.seeds import Seeds
-from soulsgraph_envs.core.state import Controls, RawValues
+from soulsgraph_envs.core.state import Controls, Raw, RawValues
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import FRAME_S
 
@@ -34,8 +34,8 @@ _STREAM = 71
 class UnevenSimulator(Simulator):
     """A simulator of one lane whose ticks last as long, and whose controls arrive as late, as a running game's did.
 
-    Both are drawn from `lengths` (ticks,) and `delays` (presses,), in frames, from the fight's seed. `clocks` has the
-    frame of every row by the fight's seed.
+    Both are drawn from `lengths` (ticks,) and `delays` (presses,), in frames, from the fight's seed. By that seed
+    `clocks` has the frame of every row, and `changes` by how much the player's HP changed in the tick before it.
     """
 
     def __init__(self, tick_s: float, lengths: Integers, delays: Integers) -> None:
@@ -44,25 +44,30 @@ class UnevenSimulator(Simulator):
         self.tick_s = tick_s
         self._lengths, self._delays = np.maximum(lengths, 1), delays if len(delays) else np.zeros(1, np.int64)
         self.clocks: dict[int, list[int]] = {}
+        self.changes: dict[int, list[float]] = {}
 
     def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
         """Begin a fight from a seed (1,); as `Simulator.reset`."""
         seed = int(seeds[0])
         self._draw, self._held = np.random.default_rng((seed, _STREAM)), np.zeros(1, np.uint32)
-        self._clock = self.clocks[seed] = [0]
+        self._clock, self._changes = self.clocks.setdefault(seed, []), self.changes.setdefault(seed, [])
+        # A fight that is begun again has one clock.
+        self._clock[:], self._changes[:] = [0], [0.0]
         return super().reset(lanes, scenario, seeds)
 
     def step(self, controls: Controls, active: ActiveLanes | None = None) -> RawValues:
         """Apply one tick's controls (1,), a little late, and return the raw values (1, 25) at its end."""
         length, delay = int(self._draw.choice(self._lengths)), int(self._draw.choice(self._delays))
-        delay = min(delay, length - 1)
-        for _ in range(delay):
-            super().step(self._held, active)
-        self._held = controls & HELD
-        raw = super().step(controls, active)
-        for _ in range(length - delay - 1):
-            raw = super().step(self._held, active)
+        delay, change = min(delay, length - 1), 0.0
+        for frame in range(length):
+            bits = self._held if frame != delay else controls
+            raw = super().step(bits, active)
+            self._held = controls & HELD if frame == delay else self._held
+            # Where HP are filled up after every frame, nothing else shows a blow of the frames before the last.
+            lane = self.values(0)
+            change += lane["player_change"] if lane["player_change_frames"] == 0 else 0.0
         self._clock.append(self._clock[-1] + length)
+        self._changes.append(change)
         return raw
 
 
@@ -108,6 +113,13 @@ def floor_fights(
             recorder = FightRecorder(fighter, place, None, fighter.header("simulator"))
             recorder.rollout(game).play(evaluation_seeds(seed, each))
             for path in recording_files(place):
-                fight = ReadFight.of(read_recording(path))
-                found.append(replace(fight, clock_s=np.array(game.clocks[int(fight.header.seed)]) * FRAME_S))
+                found.append(_as_played(ReadFight.of(read_recording(path)), game))
     return found, ", ".join(fighter.name for fighter in able)
+
+
+def _as_played(fight: ReadFight, game: UnevenSimulator) -> ReadFight:
+    """Return a fight with the clock of the ticks that were played, and HP before they were refilled."""
+    seed, hp = int(fight.header.seed), fight.raw[:, Raw.PLAYER_HP]
+    if fight.header.ground.refill:
+        hp = hp + np.array(game.changes[seed])
+    return replace(fight, clock_s=np.array(game.clocks[seed]) * FRAME_S, hp=hp)

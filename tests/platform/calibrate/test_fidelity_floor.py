@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from soulsgraph.calibrate.comparison import WITHIN, compare
 from soulsgraph.calibrate.floor import UnevenSimulator, floor_fights
 from soulsgraph.calibrate.replay import RowReplay
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.state import Control
+from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.simulator import Simulator
+from soulsgraph_envs.simulator.layout import PlayerPose
 
 SHIPPED = "iudex-phase1"
 _LANE, _SEED = np.zeros(1, np.int64), np.array([7], np.uint64)
@@ -74,3 +76,16 @@ def test_the_floor_of_uneven_fights_is_as_uneven_and_that_of_even_ones_is_not() 
     even, _ = drawn_fight(3, 200)
     (fight,), _ = floor_fights(["no agent of the zoo"], scenario, SHIPPED, [even], 5)
     assert set(np.diff(fight.frames)) == {6}
+
+
+def test_where_hp_are_filled_up_the_floor_knows_what_blows_cost(tmp_path: Path) -> None:
+    file = tmp_path / "filled.toml"
+    file.write_text(f'based_on = "{SHIPPED}"\nname = "filled"\nrefill = true\n')
+    uneven, _ = drawn_fight(3, 60, str(file), frames=(3, 9))
+    (fight,), _ = floor_fights(["nobody"], load_scenario(file), str(file), [uneven], 5)
+    full = fight.raw[0, Raw.PLAYER_HP]
+    assert (fight.raw[:, Raw.PLAYER_HP] == full).all()
+    (rows,) = RowReplay([fight], load_scenario(file)).parts
+    knocked = rows.began & np.isin(rows.pose, (PlayerPose.STAGGER, PlayerPose.KNOCKDOWN))
+    assert knocked.sum() > 3
+    assert (rows.lost_hp[knocked] > 10.0).all()
