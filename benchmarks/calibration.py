@@ -33,13 +33,14 @@ from soulsgraph.calibrate.draws import (
     truth_of,
 )
 from soulsgraph.calibrate.rows import FightSet, read_fights
+from soulsgraph.recordings.files import read_header, recording_files
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.results.origin import describe_run
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, play
 from soulsgraph.runs.workers import precompile
 from soulsgraph.zoo import open_agent
 from soulsgraph_envs.core.config import Where, read_file
-from soulsgraph_envs.core.files import check_writable, write_json, write_text
+from soulsgraph_envs.core.files import check_writable, make_folder, write_json, write_text
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
 
 BOSS = SCENARIO = "iudex-phase1"
@@ -65,6 +66,7 @@ class Draw:
     @classmethod
     def make(cls, seed: int, folder: Path) -> Draw:
         """Draw a boss from a seed into a folder."""
+        make_folder(folder)
         boss, _ = draw_alterations(BOSS, seed, folder)
         scenario = folder / f"draw-{seed}-fight.toml"
         write_tables(scenario, {"based_on": SCENARIO, "name": f"draw-{seed}", "boss": boss.name})
@@ -91,9 +93,8 @@ def record_draw(draw: Draw, minutes: float) -> list[FightSet]:
         while done < wanted:
             record(fighter, seeds[at : at + _BATCH], folder)
             at += _BATCH
-            fights = read_fights(folder, shipped, simulated=True)
-            done = fights.seconds
-        found.append(fights)
+            done = sum(read_header(path).result.seconds for path in recording_files(folder))
+        found.append(read_fights(folder, shipped, simulated=True))
     return found
 
 
@@ -116,10 +117,10 @@ def win_rates(scenario: Path | str) -> list[float]:
     return rates
 
 
-def measure(seed: int, minutes: Sequence[float]) -> dict[str, Any]:
-    """Return all that is measured of one draw."""
+def measure(seed: int, minutes: Sequence[float], folder: Path) -> dict[str, Any]:
+    """Return all that is measured of one draw; its fights stay in a folder, and are not fought again."""
+    draw = Draw.make(seed, folder)
     with TemporaryDirectory() as place:
-        draw = Draw.make(seed, Path(place))
         found = record_draw(draw, max(minutes))
         shipped, player = load_boss(BOSS), load_player(load_scenario(SCENARIO).player)
         truth = truth_of(load_boss(draw.boss), shipped)
@@ -128,7 +129,7 @@ def measure(seed: int, minutes: Sequence[float]) -> dict[str, Any]:
             fights, begun = shortened(found, one), time.process_time()
             fitted = calibrate(fights, shipped, player)
             cpu_s = time.process_time() - begun
-            _, scenario = write_fitted(draw.folder / f"fitted-{one:g}.toml", fitted, BOSS, SCENARIO, shipped)
+            _, scenario = write_fitted(Path(place) / f"fitted-{one:g}.toml", fitted, BOSS, SCENARIO, shipped)
             result["lengths"].append({
                 "minutes": one, "game_minutes": fights.seconds / 60.0, "fights": len(fights.fights), "cpu_s": cpu_s,
                 "values": [asdict(value) for value in score_values(fitted.boss, truth, shipped)],
@@ -217,7 +218,9 @@ def run(asked: Namespace) -> None:
     for seed in range(asked.first, asked.first + asked.draws):
         path = asked.kept / f"draw-{seed}.json"
         if not path.exists():
-            write_json(path, {**describe_run(), "draw": measure(seed, sorted(asked.minutes))})
+            write_json(
+                path, {**describe_run(), "draw": measure(seed, sorted(asked.minutes), asked.kept / f"draw-{seed}")}
+            )
         draws.append(read_file(Where(path))["draw"])
         print(f"draw {seed} measured", flush=True)
     shipped_rates = win_rates(SCENARIO)

@@ -157,12 +157,12 @@ def score_values(found: Sequence[ValueFit], truth: Mapping[str, float], shipped:
 def _scored(value: ValueFit, truth: float, before: float) -> ScoredValue:
     error = covered = None
     if value.estimate is not None:
-        error = abs(value.estimate - truth) / (abs(truth) or 1.0)
+        error = float(abs(value.estimate - truth) / (abs(truth) or 1.0))
         low = -inf if value.low is None else value.low
         high = inf if value.high is None else value.high
-        covered = low - _ROUNDING <= truth <= high + _ROUNDING
+        covered = bool(low - _ROUNDING <= truth <= high + _ROUNDING)
     # The weights share a sum: where one was altered all others move a little.
-    altered = abs(truth - before) > 0.07 * abs(before)
+    altered = bool(abs(truth - before) > 0.07 * abs(before))
     return ScoredValue(
         value.key, value.kind, value.verdict, truth, value.estimate, value.low, value.high, value.count,
         error, covered, altered,
