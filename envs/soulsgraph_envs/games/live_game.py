@@ -56,7 +56,7 @@ class Measurement(NamedTuple):
 
     elapsed_s: float
     game_s: float
-    boss_animation: str
+    boss_animation: str | None
     player_hp: float
     phase: int
 

@@ -78,7 +78,7 @@ class AnimationTable:
         name = reading.get(f"{self._who}_animation")
         if name is None:
             return int(reading.get(f"{self._who}_animation_id", -1))
-        return _attack(reading, self._idle.name) if self._who == "boss" else str(name)
+        return (_boss_name(reading) or self._idle.name) if self._who == "boss" else str(name)
 
     def recognises(self, reading: Reading) -> bool:
         """Return whether animations can be identified in readings like this one."""
@@ -92,20 +92,26 @@ class AnimationTable:
         return self._ids.get(key) if isinstance(key, str) else self._numbers.get(key)
 
 
-def _attack(reading: Reading, without: str) -> str:
-    """Return the name of the boss's animation, of an attack by its register; `without` where that has no number."""
+def _boss_name(reading: Reading) -> str | None:
+    """Return the name of the boss's animation, of an attack by its register; None where that has no number."""
     name = str(reading["boss_animation"])
     if "boss_attack_id" not in reading or not any(mark in name for mark in _ATTACK_MARKS):
         return name
     registers = (int(reading.get(field, -1)) for field in ("boss_attack_id", "boss_attack_id_fallback"))
-    return next((f"Attack{number}" for number in registers if number >= 0), without)
+    return next((f"Attack{number}" for number in registers if number >= 0), None)
 
 
-def boss_animation_as_read(reading: Reading) -> str:
-    """Return the boss's animation as the game names it, known to the data or not; its number where it has no name."""
+def boss_animation_as_read(reading: Reading) -> str | None:
+    """Return the boss's animation as the game names it, known to the data or not; its number where it has no name.
+
+    It is None where the game says neither, or a blow that lands hides what is no attack.
+    """
     if "boss_animation" not in reading:
-        return str(int(reading.get("boss_animation_id", -1)))
-    return _attack(reading, str(reading["boss_animation"]))
+        number = int(reading.get("boss_animation_id", -1))
+        return str(number) if number >= 0 else None
+    name = str(reading["boss_animation"])
+    # An attack whose register has no number yet still has its name.
+    return _boss_name(reading) or (name if name.startswith("Attack") else None)
 
 
 def player_table(player: PlayerData) -> AnimationTable:

@@ -271,7 +271,7 @@ Folder = Annotated[Positional[Path], arg(metavar="DIR")]
 
 
 def record(
-    who: Annotated[Positional[Path], arg(metavar="RUN|AGENT|oracle")],
+    who: Annotated[Positional[Path], arg(metavar="RUN|AGENT|oracle|probe")],
     out: Path,
     output: RunOptions = DEFAULT_RUN,
     episodes: int | None = None,
@@ -287,8 +287,8 @@ def record(
     journals that a fleet left in the run folder, with a row a decision.
 
     Args:
-        who: Run folder, name of an agent of the zoo, or `oracle`, the script that knows the boss's hit windows
-            and fights in iudex-phase1 if no scenario is given.
+        who: Run folder, name of an agent of the zoo, or a script, which fights in iudex-phase1 if no scenario is given:
+            `oracle` knows the boss's hit windows; `probe` covers the distances, sides and moments that agents don't.
         out: Folder for the fights; files that are there stay, and their fights are not played again.
         episodes: Fights to record; 20 if not given.
         seed: Seed of the fights: those that `evaluate` plays with it.
@@ -353,14 +353,19 @@ def _record_journals(run: Path, out: Path, output: OutputOptions, given: Sequenc
 
 
 def _fighter(who: Path, fight: FightOptions, handicap: HandicapOptions) -> Fighter:
-    from soulsgraph.recordings.recording import ORACLE, Fighter
+    from soulsgraph.recordings.recording import ORACLE, SCRIPTED, Fighter
 
-    if str(who) == ORACLE and not who.exists():
-        if fight.randomize:
-            raise SoulsGraphError(f"--randomize: expected none for the oracle, found {fight.randomize}; take --random.")
-        return Fighter.oracle(fight.scenario_name or "iudex-phase1", fight.start, handicap.random, handicap.delay)
+    name = str(who)
+    scripted = name in SCRIPTED and not who.exists()
+    if scripted and fight.randomize:
+        raise SoulsGraphError(f"--randomize: expected none for the {name}, found {fight.randomize}; take --random.")
+    scenario = fight.scenario_name or "iudex-phase1"
+    if scripted and name == ORACLE:
+        return Fighter.oracle(scenario, fight.start, handicap.random, handicap.delay)
     if handicap.delay:
         raise SoulsGraphError(f"--delay: expected none but for the oracle, found {handicap.delay}; leave it out.")
+    if scripted:
+        return Fighter.probe(scenario, fight.start, handicap.random)
     run = open_run(who)
     fought = fight.scenario_name or run.plan.scenario
     setting = Setting(fought, source_of(run, fought), fight.start, fight.random_skills)
@@ -396,12 +401,13 @@ def check(folder: Folder, output: RunOptions = DEFAULT_RUN) -> None:
     """Play simulated fights again and compare every bit; exit 1 if one differs or a file is damaged.
 
     A fight whose data have changed since is refused. On another kind of processor than it was recorded on, it is
-    marked with the first tick that differs.
+    marked with the first tick that differs. Last it says whether the fights suffice for `calibrate`.
 
     Args:
         folder: Folder with recorded fights, or one file.
     """
     from soulsgraph.recordings import check as checking
+    from soulsgraph.recordings.coverage import Coverage
     from soulsgraph.recordings.files import recording_files
 
     paths, found = recording_files(folder), []
@@ -413,25 +419,31 @@ def check(folder: Folder, output: RunOptions = DEFAULT_RUN) -> None:
     lines = [in_commands(str(one), "data") for one in found if one.verdict not in ("same", "whole")]
     counted = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     passed = not any(one.verdict in checking.WRONG for one in found)
-    output.show([one.to_dict() for one in found], *lines, f"{len(found)} files: {counted}", passed=passed)
+    # For programs it is in the summary: this is a list of verdicts.
+    suffices = () if output.json else Coverage.of(paths).lines()
+    output.show([one.to_dict() for one in found], *lines, f"{len(found)} files: {counted}", *suffices, passed=passed)
 
 
 def summarize(folder: Folder, output: OutputOptions = DEFAULT_OUTPUT) -> None:
     """Summarize recorded fights by scenario, source, player and versions: win rate, length, damage, flasks a fight.
 
+    It says whether they suffice for `calibrate`: what they lack or mix, and how often each move of the boss was seen.
+
     Args:
         folder: Folder with recorded fights, or one file.
     """
     from soulsgraph.recordings import check as checking
+    from soulsgraph.recordings.coverage import Coverage
+    from soulsgraph.recordings.files import recording_files
 
-    found = checking.find_recordings(folder)
+    found, coverage = checking.find_recordings(folder), Coverage.of(recording_files(folder))
     groups = checking.groups_of(found.headers)
     tables = [
         text_table(title, checking.SUMMARY_HEADINGS, [group.cells for group in alike])
         for title, alike in groupby(groups, lambda group: f"{group.scenario}, {group.source}")
     ]
     plain = {"groups": [group.to_dict() for group in groups], "problems": list(found.problems)}
-    output.show(plain, *tables, *found.problems)
+    output.show(plain | {"calibrate": coverage.to_dict()}, *tables, *found.problems, *coverage.lines())
 
 
 def export(

@@ -76,6 +76,9 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Record and exchange": {
         "data": "Record fights as Parquet files, list, check and summarize them, and export them for other tools.",
+        "fidelity": (
+            "Measure how wrong the simulator is about recorded fights: errors of replayed rows, moves, win rates."
+        ),
         "export": "Write an agent's skills for other programs: as ONNX, a file for each with its normalisation inside.",
         "import-sb3": (
             "Import a DQN that stable-baselines3 saved as a version of a skill: its weights alone, nothing is "
@@ -123,6 +126,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "adapting": ("adapt", "transfer", "recovery", "necessity", "retention"),
     "calibrating": ("calibrate",),
     "continual": ("continual",),
+    "fidelity": ("fidelity",),
     "fights": ("watch", "play", "replay", "data"),
     "fleet": ("fleet",),
     "games": ("doctor", "saves", "standin", "serve-siphon"),
@@ -135,11 +139,11 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 }
 #: The extras, and what needs them: commands, and actions and options of commands that by themselves do not.
 NEEDING: Mapping[str, tuple[str, ...]] = {
-    "data": ("replay", "table", "data", "calibrate", "evaluate --out", "play --record"),
+    "data": ("replay", "table", "data", "fidelity", "calibrate", "evaluate --out", "play --record"),
     "train": (
         *("curriculum", "train", "baseline", "supervise", "clone", "validate", "smoke", "compare", "continual"),
         *(*MODULES["adapting"], *MODULES["studies"]),
-        *("evaluate --fleet", "doctor --fleet", "zoo verify", "zoo compare", "zoo build"),
+        *("evaluate --fleet", "doctor --fleet", "zoo verify", "zoo compare", "zoo build", "fidelity --out"),
     ),
 }
 MODULE_OF = {name: module for module, names in MODULES.items() for name in names}

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from soulsgraph.continual import figures
 from soulsgraph.continual.files import CHOOSING, COSTS, DORMANT, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS, read_folder
 from soulsgraph.continual.scoring import MAIN, METRICS, OTHERS, ContinualScores, Rows, score
-from soulsgraph.pages import Html, data_uri, page, table, tag
-from soulsgraph.pages import section as html_section
+from soulsgraph.pages import page, tag
+from soulsgraph.pages.report_section import PICTURES, ReportSection
 from soulsgraph.results.figures import png_of
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import SeedValues, paired_ratio, records, seed_values, summary
-from soulsgraph.results.tables import finite, markdown_table, number, with_interval, write_rows
+from soulsgraph.results.tables import finite, number, with_interval, write_rows
 from soulsgraph_envs.core.files import whole_folder, write_json, write_text
 
-REPORT, PAGE, PICTURES, DATA = "report.md", "page.html", "figures", "tables"
+REPORT, PAGE, DATA = "report.md", "page.html", "tables"
 #: Totals of a run by their column, with their unit and the digits that are shown.
 _COSTS: Mapping[str, tuple[str, int]] = {
     "decisions": ("decisions", 0),
@@ -36,39 +35,6 @@ _NORMALISED, _DRAWN = ("decisions", "ticks", "cpu_s", "bytes"), ("bytes", "decis
 
 #: Moments of a sequence that a table has a column for, at most.
 _COLUMNS = 11
-
-
-@dataclass(frozen=True)
-class ReportSection:
-    """A part of a report: its title, what is said, tables as headings with rows, and figures by file name."""
-
-    title: str
-    notes: tuple[str, ...] = ()
-    tables: tuple[tuple[Sequence[str], Sequence[Sequence[str]]], ...] = ()
-    pictures: Mapping[str, Figure | None] = field(default_factory=dict)
-
-    @property
-    def drawn(self) -> dict[str, Figure]:
-        """The figures that there are."""
-        return {name: figure for name, figure in self.pictures.items() if figure is not None}
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to show."""
-        return not (self.notes or self.drawn or any(rows for _, rows in self.tables))
-
-    def to_markdown(self) -> str:
-        """Return the part as Markdown; its figures lie in `figures`."""
-        shown = [markdown_table(headings, rows) for headings, rows in self.tables if rows]
-        images = [f"![{self.title}]({PICTURES}/{name}.png)" for name in self.drawn]
-        return "\n\n".join([f"## {self.title}", *self.notes, *shown, *images])
-
-    def to_html(self, images: Mapping[str, bytes]) -> Html:
-        """Return the part as HTML with its figures inside."""
-        notes = [tag("p", note, class_="faint") for note in self.notes]
-        shown = [table(headings, rows) for headings, rows in self.tables if rows]
-        drawn = [tag("p", tag("img", src=data_uri("image/png", images[name]), alt=self.title)) for name in self.drawn]
-        return html_section(self.title, *notes, *shown, *drawn)
 
 
 @dataclass(frozen=True)

@@ -201,8 +201,7 @@ def _refusal(header: Header) -> str:
     try:
         if header.project is not None:
             header.project.check(f"the skills of {header.fight}")
-        if header.scenario.endswith(".toml"):
-            _check_small(Path(header.scenario))
+        check_small(header.scenario)
         present = scenario_digest(header.scenario)
         started_at(load_scenario(header.scenario), header.start)
         for skill in header.skills:
@@ -214,8 +213,11 @@ def _refusal(header: Header) -> str:
     return f"the data of {header.scenario} changed since: {header.scenario_digest[:16]} then, {present[:16]} now"
 
 
-def _check_small(path: Path) -> None:
+def check_small(scenario: str) -> None:
     """Refuse what a recording calls a scenario's file and is none: it may come from a stranger."""
+    if not scenario.endswith(".toml"):
+        return
+    path = Path(scenario)
     with reading(path):
         small = path.is_file() and path.stat().st_size <= _MOST_SCENARIO_BYTES
     if not small:

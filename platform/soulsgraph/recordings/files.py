@@ -108,16 +108,34 @@ def check_columns(folder: Path, header: Header) -> None:
     Raises:
         RecordingError: naming a fight that is there, and a column that only one of the two has.
     """
-    if (other := _first_readable(folder)) is None:
-        return
-    own, there = ({column.name: column.type for column in columns(one)} for one in (header, other))
-    if different := [name for name in {**own, **there} if own.get(name) != there.get(name)]:
+    if (differing := _differing(folder, header)) is not None:
         raise RecordingError(
             folder,
             f"fights with the columns of this one of {header.player}",
-            f"{other.fight}, whose {different[0]} is another or missing",
+            "{}, whose {} is another or missing".format(*differing),
             "choose another folder: tools that read one as a table drop what its first file lacks",
         )
+
+
+def folder_for(folder: Path, header: Header, name: str) -> Path:
+    """Return the folder for a series of fights: `folder`, or one in it of this name, if other columns are there.
+
+    Raises:
+        RecordingError: as `check_columns`, if there are fights of yet other columns in that one.
+    """
+    if _differing(folder, header) is None:
+        return folder
+    check_columns(folder / name, header)
+    return folder / name
+
+
+def _differing(folder: Path, header: Header) -> tuple[str, str] | None:
+    """Return a fight of a folder and a column that only it or a new fight has, or of another type; None for none."""
+    if (other := _first_readable(folder)) is None:
+        return None
+    own, there = ({column.name: column.type for column in columns(one)} for one in (header, other))
+    different = [name for name in {**own, **there} if own.get(name) != there.get(name)]
+    return (other.fight, different[0]) if different else None
 
 
 def _first_readable(folder: Path) -> Header | None:

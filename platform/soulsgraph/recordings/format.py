@@ -326,7 +326,9 @@ KEYS = (
     ColumnType("fight", pa.string(), "", "identity of the fight", nullable=False),
     ColumnType("scenario", pa.string(), "", "scenario that is fought", nullable=False),
     ColumnType("source", pa.string(), "", "simulator, game, fleet or person", nullable=False),
-    ColumnType("player", pa.string(), "", "who plays: a run, an agent of the zoo, oracle, or a person", nullable=False),
+    ColumnType(
+        "player", pa.string(), "", "who plays: a run, a zoo's agent, oracle, probe, or a person", nullable=False
+    ),
     ColumnType("outcome", pa.string(), "", "how the fight ends: won, died, time over or cut", nullable=False),
 )
 _TIME = (

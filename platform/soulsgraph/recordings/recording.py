@@ -5,7 +5,7 @@ A `FightRecorder` adds tick after tick to a `FightWriter`, and the whole file ap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from soulsgraph.recordings.clock import measured_clock
-from soulsgraph.recordings.files import RecordingError, check_columns, check_new, is_written, write_table
+from soulsgraph.recordings.files import RecordingError, check_new, folder_for, is_written, write_table
 from soulsgraph.recordings.format import (
     CONTROLS,
     MEASURED,
@@ -39,6 +39,7 @@ from soulsgraph.recordings.format import (
 from soulsgraph.runs.evaluate import PlayedGame, Setting, load_artifacts, make_agent, play_in_games
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.loop import Actions, Combat, Exploration, SeededDraw
+from soulsgraph_envs.combat.probe import Probe
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Floats, Integers, Outcome, Rollout, outcome_of
 from soulsgraph_envs.combat.scripted import DelayedScript, OracleDodge, OracleFight, Script, engaging
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -60,6 +61,10 @@ from soulsgraph_policies.agents.projects import ProjectDigest
 
 #: The player whose scripts know the boss's hit windows in advance.
 ORACLE = "oracle"
+#: The player whose script draws where it stands, steps and rolls, for the boss's data to be estimated from.
+PROBE = "probe"
+#: The players that are scripts, by names that no run need have.
+SCRIPTED = (ORACLE, PROBE)
 _EXPLORING_STREAM = 30
 #: Characters of a player or a scenario in the name of a fight.
 _LONGEST = 55
@@ -108,10 +113,23 @@ class Fighter:
         """
         scripts: dict[str, Script] = {**engaging(), "dodge": OracleDodge(), "heal_attack": OracleFight()}
         scripts = {name: DelayedScript(script, delay) for name, script in scripts.items()} if delay else scripts
+        return replace(cls._scripted(ORACLE, scenario, start, scripts), random=random, delay=delay)
+
+    @classmethod
+    def probe(cls, scenario: str, start: str | None = None, random: float = 0.0) -> Fighter:
+        """Return the scripted player that covers what agents don't, for the simulator and running games.
+
+        Raises:
+            SoulsGraphError: if a name is unknown.
+        """
+        scripts = Probe(load_scenario(scenario)).scripts
+        return replace(cls._scripted(PROBE, scenario, start, scripts), random=random)
+
+    @classmethod
+    def _scripted(cls, name: str, scenario: str, start: str | None, scripts: Mapping[str, Script]) -> Fighter:
         skills = tuple(make_skill(name) for name in SKILL_NAMES)
         agent = Agent(started_at(load_scenario(scenario), start), skills, replaced=scripts)
-        played = tuple(_played(skill, agent) for skill in skills)
-        return cls(ORACLE, scenario, agent, played, SkillOptions(), random, delay)
+        return cls(name, scenario, agent, tuple(_played(skill, agent) for skill in skills), SkillOptions())
 
     def header(self, source: Origins, game: GameSettings | None = None) -> Header:
         """Return the header of its fights in the simulator or a running game, but for their names and seeds."""
@@ -121,8 +139,13 @@ class Fighter:
             identity = replace(identity, driver=game.driver, map=Path(game.map).name, speed=game.speed)
         return make_header(identity, self.agent.scenario, self.played, self.options, project=self.project)
 
-    def fight(self, seed: int) -> str:
+    def fight(self, seed: int, source: Origins = "simulator") -> str:
         """Return the name of its fight from a seed: another for every other way in which it can be asked to fight."""
+        # A file that begins with a dash is an option to every other program, and one with a dot is hidden.
+        return f"{self.series(source)}-{seed:016x}".lstrip("-.")
+
+    def series(self, source: Origins) -> str:
+        """Return what the names of its fights in the simulator or in games have in common."""
         ways = []
         if self.agent.scenario.start != load_scenario(self.scenario).start:
             ways.append(_short(self.agent.scenario.start))
@@ -130,17 +153,22 @@ class Fighter:
             ways.append(_short(f"no-{'-'.join(replaced)}"))
         # Half of what they take of each of the other two.
         longest = _LONGEST - (len("-".join(ways)) + 2) // 2 if ways else _LONGEST
-        ways = [slug(self.name)[:longest], slug(self.scenario)[:longest], *ways]
-        ways += [f"random{self.random:g}"] if self.random else []
+        ways = [_short(self.name, longest), _short(self.scenario, longest), *ways]
+        ways += [f"random{_shortest(self.random)}"] if self.random else []
         ways += [f"delay{self.delay}"] if self.delay else []
-        # A file that begins with a dash is an option to every other program, and one with a dot is hidden.
-        return "-".join([*ways, f"{seed:016x}"]).lstrip("-.")
+        ways += ["games"] if source == "game" else []
+        return "-".join(ways).lstrip("-.")
 
 
-def _short(name: str) -> str:
+def _short(name: str, longest: int = _SHORT) -> str:
     """Return a name as a part of a file's name; a long one by its first letters and a digest."""
     text = slug(name)
-    return text if len(text) <= _SHORT else f"{text[: _SHORT - 9]}-{sha256(name.encode()).hexdigest()[:8]}"
+    return text if len(text) <= longest else f"{text[: longest - 9]}-{sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _shortest(share: float) -> str:
+    """Return a number in as few digits as tell it from others."""
+    return next(text for text in (f"{share:g}", repr(share)) if float(text) == share)
 
 
 def _played(skill: Skill, agent: Agent, version: int = -1, digest: str = "") -> PlayedSkill:
@@ -152,16 +180,17 @@ def _played(skill: Skill, agent: Agent, version: int = -1, digest: str = "") -> 
 def record(fighter: Fighter, seeds: Seeds, folder: Path, on_written: OnWritten | None = None) -> int:
     """Play one fight a seed in the simulator, and write each as a file of a folder as it ends.
 
-    Fights that are there already are not played; return how many those are.
+    Fights that are there already are not played; return how many those are. In a folder of fights with other columns
+    they are written into one of their own.
 
     Raises:
         RecordingError: if a file of that name holds another fight, or another process records the same; nothing is
             played then.
         WriteError: if the place cannot be written.
     """
-    with _alone(fighter, folder):
-        left = _not_written(fighter, seeds, folder, "simulator")
-        recorder = FightRecorder(fighter, folder, on_written, fighter.header("simulator"))
+    with _alone(fighter, folder, "simulator"):
+        left, place = _not_written(fighter, seeds, folder, "simulator")
+        recorder = FightRecorder(fighter, place, on_written, fighter.header("simulator"))
         if len(left):
             recorder.rollout(make_game()).play(left)
     return len(seeds) - len(left)
@@ -186,17 +215,17 @@ def record_in_games(
                 on_written(path)
 
     def rollout(game: Game, settings: GameSettings) -> Rollout:
-        return FightRecorder(fighter, folder, written, fighter.header("game", settings)).rollout(game)
+        return FightRecorder(fighter, place, written, fighter.header("game", settings)).rollout(game)
 
-    with _alone(fighter, folder):
-        left = _not_written(fighter, seeds, folder, "game")
+    with _alone(fighter, folder, "game"):
+        left, place = _not_written(fighter, seeds, folder, "game")
         return play_in_games(fighter.agent, left, games, rollout=rollout)[1] if len(left) else ()
 
 
 @contextmanager
-def _alone(fighter: Fighter, folder: Path) -> Iterator[None]:
+def _alone(fighter: Fighter, folder: Path, source: Origins) -> Iterator[None]:
     """Keep other processes from playing the fighter's fights for the same folder meanwhile; raises RecordingError."""
-    series = fighter.fight(0).rpartition("-")[0]
+    series = fighter.series(source)
     try:
         with writing(folder):
             make_folder(folder)
@@ -214,13 +243,17 @@ def _alone(fighter: Fighter, folder: Path) -> Iterator[None]:
         lock.remove()
 
 
-def _not_written(fighter: Fighter, seeds: Seeds, folder: Path, source: Origins) -> Seeds:
-    """Return the seeds whose fights are not in a folder yet."""
-    template = fighter.header(source)
-    headers = [replace(template, fight=fighter.fight(int(seed)), seed=str(seed)) for seed in seeds]
-    check_columns(folder, template)
-    left: Seeds = seeds[[not is_written(folder, header, _OF_ITS_TIME) for header in headers]]
-    return left
+def _not_written(fighter: Fighter, seeds: Seeds, folder: Path, source: Origins) -> tuple[Seeds, Path]:
+    """Return the seeds whose fights are not there yet, and where they belong: in a folder, or one of theirs in it.
+
+    Fights of other columns than those there are written beside them, into a folder named after the series.
+    """
+    template, series = fighter.header(source), fighter.series(source)
+    headers = [replace(template, fight=fighter.fight(int(seed), source), seed=str(seed)) for seed in seeds]
+    places = (folder, folder / series)
+    there = [any(is_written(place, header, _OF_ITS_TIME) for place in places) for header in headers]
+    left: Seeds = seeds[~np.array(there, np.bool_)]
+    return left, folder_for(folder, template, series)
 
 
 class FightRecorder:
@@ -249,7 +282,7 @@ class FightRecorder:
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
         """Begin to record the fight from a seed (1,)."""
         seed = int(seeds[0])
-        fight, game = self._fighter.fight(seed), self._combat.game
+        fight, game = self._fighter.fight(seed, self._template.source), self._combat.game
         version = game.version if isinstance(game, LiveGame) else ""
         header = replace(self._template, fight=fight, seed=str(seed), tick_s=game.tick_s, game_version=version)
         header = replace(header, origin=RecordingOrigin.now())

@@ -68,15 +68,15 @@ def test_boss_animations_mean_what_the_data_say_in_that_phase(phase: int, readin
         (boss("Attack3099", 3099), "Attack3099"),
         (boss("Attack3099"), "Attack3099"),
         (boss("SABlend_1", -1, 3099), "Attack3099"),
-        (boss("PartBlend_Default"), "PartBlend_Default"),
+        (boss("PartBlend_Default"), None),
         (boss("Sneeze"), "Sneeze"),
         ({"boss_animation": "Attack3099"}, "Attack3099"),
         ({"boss_animation_id": 3099}, "3099"),
-        ({}, "-1"),
+        ({}, None),
     ],
 )
 def test_what_the_game_says_of_the_bosss_animation_is_kept_though_the_data_lack_it(
-    reading: Reading, expected: str
+    reading: Reading, expected: str | None
 ) -> None:
     assert boss_animation_as_read(reading) == expected
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from soulsgraph.cli.fights import HandicapOptions
+from soulsgraph.cli.options import FightOptions
+from soulsgraph.recordings.files import recording_files
 
 Run = Callable[..., str]
 
@@ -30,7 +35,11 @@ def test_fights_are_recorded_listed_checked_summarized_and_exported(printed: Run
     assert "(dodge random, others v1)" in shown
     assert {one["verdict"] for one in json.loads(printed("data", "check", "fights", "--json"))} == {"same"}
     assert "3 files: 3 same" in printed("data", "check", "fights")
-    groups = json.loads(printed("data", "summarize", "fights", "--json"))["groups"]
+    summary = json.loads(printed("data", "summarize", "fights", "--json"))
+    groups = summary["groups"]
+    assert summary["calibrate"]["obstacles"] == ["3 simulated"]
+    for action in ("check", "summarize"):
+        assert "moves seen: " in printed("data", action, "fights")
     assert [(one["player"], one["fights"]) for one in groups] == [("iudex-phase1-paper-0", 1), ("oracle", 2)]
     assert sum(one["ticks"] for one in groups) == sum(one["ticks"] for one in listed["fights"])
     assert "oracle" in printed("data", "summarize", "fights")
@@ -51,6 +60,15 @@ def test_recording_goes_on_with_the_fights_that_are_missing(printed: Run) -> Non
     again = json.loads(printed(*words, "--episodes", 2, "--json"))
     assert (len(again["fights"]), again["skipped"]) == (1, 1)
     assert "2 fights were there already" in printed(*words, "--episodes", 2)
+
+
+def test_the_probe_and_an_agent_are_recorded_into_one_folder(printed: Run, tmp_path: Path) -> None:
+    for who in ("iudex-phase1-best-0", "probe"):
+        printed("data", "record", who, "--episodes", 1, "--out", "fights")
+    assert {path.parent.name for path in recording_files(tmp_path / "fights")} == {"fights", "probe-iudex-phase1"}
+    groups = json.loads(printed("data", "summarize", "fights", "--json"))["groups"]
+    assert [one["player"] for one in groups] == ["iudex-phase1-best-0", "probe"]
+    assert "2 files: 2 same" in printed("data", "check", "fights")
 
 
 def test_check_ends_with_1_where_a_file_is_damaged(
@@ -79,6 +97,8 @@ def test_check_ends_with_1_where_a_file_is_damaged(
         (("record", "oracle", "--out", "o", "--scenario", "iudex"), "unknown scenario: expected one of"),
         (("record", "oracle", "--out", "o", "--start", "far"), "unknown start: expected one of"),
         (("record", "oracle", "--out", "o", "--randomize", "dodge"), "--randomize: expected none for the oracle"),
+        (("record", "probe", "--out", "o", "--randomize", "dodge"), "--randomize: expected none for the probe"),
+        (("record", "probe", "--out", "o", "--delay", "2"), "--delay: expected none but for the oracle"),
         (("record", "iudex-phase1-best-0", "--journal", "--out", "o"), "expected a stage with a fleet's journal"),
         (
             ("record", "oracle", "--games", "g.toml", "--out", "o"),
@@ -95,3 +115,18 @@ def test_bad_input_is_one_line_and_leaves_nothing(
 ) -> None:
     assert expected in refuse("data", *words)
     assert [*tmp_path.iterdir()] == []
+
+
+def test_every_option_of_new_fights_has_files_of_its_own(printed: Run, tmp_path: Path) -> None:
+    plain = ("data", "record", "iudex-phase1-best-0", "--episodes", 1, "--out", "fights", "--json")
+    given = {"scenario": "iudex-phase2", "start": "long", "randomize": "dodge", "random": 0.1}
+    # Only the oracle acts late, and no skill of it is replaced.
+    late = {"delay": 1}
+    fields = {field.name for options in (FightOptions, HandicapOptions) for field in dataclasses.fields(options)}
+    assert fields == {*given, *late}
+    printed(*plain)
+    for name, value in given.items():
+        assert json.loads(printed(*plain, f"--{name}", value))["skipped"] == 0, name
+    for words in ((), ("--delay", 1)):
+        assert json.loads(printed("data", "record", "oracle", *plain[3:], *words))["skipped"] == 0
+    assert len(recording_files(tmp_path / "fights")) == len(given) + len(late) + 2

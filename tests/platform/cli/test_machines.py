@@ -42,6 +42,7 @@ CALLS = {
     "compare": (("compare", "nowhere"), 2),
     "list": (("list", "presets"), 0),
     "data": (("data", "record", "agent", "--out", "fights", "--episodes", "2"), 0),
+    "fidelity": (("fidelity", "nowhere"), 2),
     "export": (("export", "agent", "--out", "files", "--onnx", "--check", "100"), 0),
     "import-sb3": (("import-sb3", "nothing.zip", "--run", "imported", "--skill", "camera"), 2),
     "calibrate": (("calibrate", "nowhere", "--boss", "iudex-phase1", "--out", "mine.toml"), 2),

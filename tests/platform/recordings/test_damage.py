@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -13,10 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fakes.recordings import changed, rewritten
 from soulsgraph.recordings import files
 from soulsgraph.recordings.check import check_file, find_recordings
 from soulsgraph.recordings.files import RecordingError, read_header, read_recording, recording_files
-from soulsgraph.recordings.format import DIGEST_KEY, HEADER_KEY
+from soulsgraph.recordings.format import HEADER_KEY
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -74,18 +74,6 @@ def test_a_table_of_something_else_is_no_recording(damaged: Path) -> None:
     assert "a Parquet file of something else" in refusal(damaged)
 
 
-def rewritten(
-    whole: Path, path: Path, *, header: dict[str, object] | None = None, table: pa.Table | None = None
-) -> None:
-    """Write a recording with another header or other rows, its digest made to fit."""
-
-    found = pq.read_table(whole) if table is None else table
-    metadata = dict(found.schema.metadata)
-    text = json.dumps(json.loads(metadata[HEADER_KEY]) | (header or {})).encode()
-    fitting = {HEADER_KEY: text, DIGEST_KEY: hashlib.sha256(text).hexdigest().encode()}
-    pq.write_table(found.replace_schema_metadata(metadata | fitting), path)
-
-
 def test_headers_that_do_not_fit_are_refused(whole: Path, damaged: Path) -> None:
     for header, expected in (
         ({"format_version": 3}, "format 'soulsgraph fight' 1 or 2"),
@@ -99,12 +87,6 @@ def test_headers_that_do_not_fit_are_refused(whole: Path, damaged: Path) -> None
     ):
         rewritten(whole, damaged, header=header)
         assert expected in refusal(damaged)
-
-
-def changed(table: pa.Table, name: str, values: object) -> pa.Table:
-    """Return a table with other values in a column."""
-    place = table.column_names.index(name)
-    return table.set_column(place, table.field(place), pa.array(values, table.field(place).type))
 
 
 def test_numbers_and_places_in_a_header_that_nobody_can_use_are_refused(whole: Path, damaged: Path) -> None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
+from fakes.recordings import rewritten, write_first_version
 from soulsgraph.recordings.check import check_file, find_recordings
 from soulsgraph.recordings.clock import rebuilt_clock
 from soulsgraph.recordings.export import read_episodes
 from soulsgraph.recordings.files import read_header, read_recording, recording_files
-from soulsgraph.recordings.format import DIGEST_KEY, HEADER_KEY, MEASURED
+from soulsgraph.recordings.recording import Fighter, record
+from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph_envs.core.errors import SoulsGraphError
-
-NEW_FIELDS = ("map", "game_version", "speed")
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +22,7 @@ def first_version(fights: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     """The recorded fights, as version 1 wrote them."""
     folder = tmp_path_factory.mktemp("first-version")
     for path in recording_files(fights):
-        table = pq.read_table(path).drop_columns([column.name for column in MEASURED])
-        header = json.loads(table.schema.metadata[HEADER_KEY]) | {"format_version": 1}
-        text = json.dumps({name: value for name, value in header.items() if name not in NEW_FIELDS}).encode()
-        metadata = {HEADER_KEY: text, DIGEST_KEY: hashlib.sha256(text).hexdigest().encode()}
-        pq.write_table(table.replace_schema_metadata(metadata), folder / path.name)
+        write_first_version(path, folder / path.name)
     return folder
 
 
@@ -58,11 +51,18 @@ def test_version_1_is_listed_and_exported_like_version_2(fights: Path, first_ver
 
 
 def test_a_version_that_does_not_fit_the_columns_is_refused(fights: Path, tmp_path: Path) -> None:
-    table = pq.read_table(recording_files(fights)[0])
     for version, expected in ((1, "the columns of its header"), (3, "'soulsgraph fight' 1 or 2")):
-        header = json.loads(table.schema.metadata[HEADER_KEY]) | {"format_version": version}
-        text = json.dumps(header).encode()
-        metadata = {HEADER_KEY: text, DIGEST_KEY: hashlib.sha256(text).hexdigest().encode()}
-        pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "fight.parquet")
+        rewritten(recording_files(fights)[0], tmp_path / "fight.parquet", header={"format_version": version})
         with pytest.raises(SoulsGraphError, match=expected):
             read_header(tmp_path / "fight.parquet")
+
+
+def test_fights_of_version_2_are_recorded_beside_those_of_version_1(first_version: Path, tmp_path: Path) -> None:
+    old = recording_files(first_version)[0]
+    (tmp_path / old.name).write_bytes(old.read_bytes())
+    seeds = evaluation_seeds(11, 4)
+    oracle = Fighter.oracle("iudex-phase1", random=0.1)
+    assert record(oracle, seeds, tmp_path) == 1
+    new = [path for path in recording_files(tmp_path) if path.parent != tmp_path]
+    assert [path.parent.name for path in new] == ["oracle-iudex-phase1-random0.1"] * 3
+    assert record(oracle, seeds, tmp_path) == 4

@@ -143,25 +143,39 @@ def test_every_way_to_fight_has_names_of_its_own(fighter: Fighter, tmp_path: Pat
     skills = tuple(run.plan.skill_graph.order)
     for start in (None, "long", "scattered"):
         for randomize in ((), ("dodge",), ("movement", "dodge"), skills):
-            for random in (0.0, 0.25):
+            for random in (0.0, 0.25, 0.2500001):
                 way = Fighter.of_run(run, Setting(SCENARIO, SCENARIO, start, randomize), random)
-                ways[way.fight(2**64 - 1)] = way
+                ways |= {way.fight(2**64 - 1, source): way for source in ("simulator", "game")}
         for delay in (0, 20):
             way = Fighter.oracle(SCENARIO, start, 0.123, delay)
             ways[way.fight(2**64 - 1)] = way
-    assert len(ways) == 3 * (4 * 2 + 2)
+    assert len(ways) == 3 * (4 * 3 * 2 + 2)
     longest = replace(ways[max(ways, key=len)], name="n" * 200, scenario=SCENARIO)
     assert max(len(name) for name in (*ways, longest.fight(2**64 - 1))) <= 150
     assert fighter.fight(1) == "iudex-phase1-best-0-iudex-phase1-0000000000000001"
     # A name that begins with a dash is an option to every other program, and one with a dot is hidden.
     others = [replace(fighter, name=name).fight(1) for name in ("ägent", "агент", ".hidden", "--run")]
     assert not [name for name in others if name.startswith(("-", "."))]
-    # What draws its actions values none, so that its fights have other columns: they are refused as such, by no name.
+
+
+def test_fights_of_other_columns_go_into_a_folder_of_their_own_and_are_found_there(tmp_path: Path) -> None:
+    run = open_agent("iudex-phase1-best-0")
     for random in (0.0, 0.25):
         assert record(Fighter.of_run(run, Setting(SCENARIO, SCENARIO, "long"), random), SEEDS[:1], tmp_path) == 0
     assert len(recording_files(tmp_path)) == 2
+    # What draws its actions values none.
+    drawn = Fighter.of_run(run, Setting(SCENARIO, SCENARIO, "long", ("dodge",)))
+    assert record(drawn, SEEDS[:1], tmp_path) == 0
+    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    assert folder.name == "iudex-phase1-best-0-iudex-phase1-long-no-dodge"
+    assert sorted(path.parent for path in recording_files(tmp_path)) == [tmp_path, tmp_path, folder]
+    assert record(drawn, SEEDS, tmp_path) == 1
+    assert record(drawn, SEEDS, tmp_path) == 2
+    # A fight of other columns that somebody moved there.
+    first, *_ = sorted(tmp_path.glob("*.parquet"))
+    first.rename(folder / first.name)
     with pytest.raises(RecordingError, match="fights with the columns of this one of iudex-phase1-best-0"):
-        record(Fighter.of_run(run, Setting(SCENARIO, SCENARIO, "long", ("dodge",))), SEEDS[:1], tmp_path)
+        record(drawn, evaluation_seeds(3, 3), tmp_path)
 
 
 def test_a_run_is_named_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

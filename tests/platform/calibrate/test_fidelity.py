@@ -1,0 +1,243 @@
+"""How wrong scenarios are about recorded fights: errors beside their floor, refusals, and the report."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fakes.drawn_fights import drawn_fight
+from soulsgraph.calibrate.comparison import BETWEEN, MEASURES, WITHIN, FightComparison, MoveEffects, MoveStarts, compare
+from soulsgraph.calibrate.fidelity import STEPS, Fidelity, fidelity_tables, fighter_of, measure_fidelity, read_fights
+from soulsgraph.calibrate.fidelity_page import DATA, PAGE, REPORT, write_fidelity
+from soulsgraph.calibrate.replay import ReadFight
+from soulsgraph.recordings.files import RecordingError, read_recording, recording_files
+from soulsgraph.recordings.format import READINGS, SEEN
+from soulsgraph.recordings.recording import Fighter, record
+from soulsgraph.runs.evaluate import evaluation_seeds
+from soulsgraph_envs.core.config import find
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.scenario import load_scenario
+
+SHIPPED = "iudex-phase1"
+#: What a running game's recording has beside readings, controls and keys.
+_READ = ("player_animation_name", "boss_animation_read", "phase")
+
+
+def _altered(folder: Path, *changes: str) -> str:
+    """Write a boss that differs from the shipped one, and its scenario; return the scenario's path."""
+    boss = folder / "boss.toml"
+    boss.write_text("\n".join([f'based_on = "{SHIPPED}"', 'name = "Altered"', *changes]) + "\n")
+    return _written(folder, boss)
+
+
+def _written(folder: Path, boss: Path) -> str:
+    scenario = folder / "altered.toml"
+    scenario.write_text(f'based_on = "{SHIPPED}"\nname = "altered"\nboss = "{boss}"\n')
+    return str(scenario)
+
+
+def _recorded(folder: Path, scenario: str, fights: int = 4) -> list[ReadFight]:
+    record(Fighter.oracle(scenario, random=0.3), evaluation_seeds(5, fights), folder)
+    return read_fights(folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four fights of an oracle that often errs."""
+    folder = tmp_path_factory.mktemp("fidelity") / "fights"
+    _recorded(folder, SHIPPED)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def own(folder: Path) -> FightComparison:
+    """The fights beside the data by which they were fought."""
+    return compare(read_fights(folder), load_scenario(SHIPPED))
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> Fidelity:
+    return measure_fidelity(read_fights(folder), [SHIPPED], episodes=20)
+
+
+def _top(comparison: FightComparison, name: str, horizon_s: float = 0.5, situation: str = WITHIN) -> float:
+    top = comparison.span(situation, horizon_s).summary(name)["p90"]
+    assert top is not None
+    return top
+
+
+def test_after_one_tick_of_the_true_data_place_and_stamina_are_those_that_were_recorded(own: FightComparison) -> None:
+    for situation in (WITHIN, BETWEEN):
+        assert len(own.span(situation, 0.1)) > 200
+        for name in MEASURES:
+            assert _top(own, name, 0.1, situation) < 0.02, name
+    span = own.span(WITHIN, 0.1)
+    assert span.errors["player_animation"].mean() < 0.01
+    assert span.struck.sum() > 10
+    assert span.struck_in_both == pytest.approx(1.0, abs=0.1)
+
+
+def _drawn(scenario: str) -> list[ReadFight]:
+    return [drawn_fight(seed, 500, scenario)[0] for seed in range(3)]
+
+
+def test_a_boss_that_turns_faster_shows_in_its_heading(tmp_path: Path) -> None:
+    scenario = _altered(tmp_path, "[motion]", "turn_rad_s = 2.86")
+    fights = _drawn(scenario)
+    shipped, true = (compare(fights, load_scenario(name)) for name in (SHIPPED, scenario))
+    errors, floor = (one.span(BETWEEN, 0.5).errors["boss_heading"] for one in (shipped, true))
+    # It turns by its rate alone in few rows.
+    assert errors.mean() > 0.001 > 5 * floor.mean()
+    assert (errors > 0.01).sum() > 5 > (floor > 0.01).sum()
+
+
+def test_blows_of_another_reach_agree_less_often(tmp_path: Path) -> None:
+    data, boss = find("boss", SHIPPED).read_text(encoding="utf-8"), tmp_path / "short.toml"
+    boss.write_text(re.sub(r"reach_m = ([0-9.]+)", lambda text: f"reach_m = {float(text[1]) * 0.6:.3f}", data))
+    scenario = _written(tmp_path, boss)
+    fights = _drawn(scenario)
+    shipped, true = (compare(fights, load_scenario(name)) for name in (SHIPPED, scenario))
+    agreed, floor = shipped.span(WITHIN, 0.5).struck_in_both, true.span(WITHIN, 0.5).struck_in_both
+    assert agreed is not None
+    assert floor is not None
+    assert agreed + 0.1 < floor > 0.9
+    assert shipped.effects.struck_simulated.sum() > shipped.effects.struck.sum()
+
+
+def test_columns_that_a_game_lacks_change_no_value(folder: Path, own: FightComparison) -> None:
+    lacking = [column.name for column in SEEN if column.name not in _READ]
+    fights = []
+    for path in recording_files(folder):
+        recording = read_recording(path)
+        table = recording.table
+        assert {column.name for column in READINGS.values()}.isdisjoint(lacking)
+        for name in lacking:
+            place, kind = table.column_names.index(name), table.schema.field(name).type
+            table = table.set_column(place, table.schema.field(name), pa.nulls(len(table), kind))
+        fights.append(ReadFight.of(replace(recording, table=table)))
+    again = compare(fights, load_scenario(SHIPPED))
+    for one, other in zip(own.spans, again.spans, strict=True):
+        for name, values in one.errors.items():
+            np.testing.assert_array_equal(values, other.errors[name])
+    assert own.behaviour() == again.behaviour()
+    assert own.moves() == again.moves()
+
+
+def test_the_same_seed_measures_the_same(folder: Path, own: FightComparison) -> None:
+    again = compare(read_fights(folder), load_scenario(SHIPPED))
+    assert again.behaviour() == own.behaviour()
+    other = compare(read_fights(folder), load_scenario(SHIPPED), seed=3)
+    assert other.behaviour() != own.behaviour()
+
+
+def _starts(distances: list[float], titles: list[str], waits: list[float]) -> MoveStarts:
+    return MoveStarts(np.array(distances), np.array(titles), np.array(waits))
+
+
+_NO_EFFECTS = MoveEffects(np.array([], str), *(np.zeros(0, bool),) * 2, *(np.zeros(0),) * 2)
+
+
+def test_distributions_lie_apart_by_known_amounts() -> None:
+    recorded = _starts([1.0] * 8, ["a"] * 4 + ["b"] * 4, [1.0] * 8)
+    simulated = _starts([1.0] * 4, ["a"] * 3 + ["b"], [1.0, 1.0, 3.0, 3.0])
+    apart = FightComparison((), recorded, simulated, _NO_EFFECTS).behaviour()
+    assert apart == {"moves_by_distance": pytest.approx(0.25), "waits_s": pytest.approx(1.0), "damage_hp": None}
+    same = FightComparison((), recorded, recorded, _NO_EFFECTS).behaviour()
+    assert (same["moves_by_distance"], same["waits_s"]) == (0.0, 0.0)
+    nothing = _starts([], [], [])
+    assert set(FightComparison((), nothing, nothing, _NO_EFFECTS).behaviour().values()) == {None}
+
+
+def test_waits_of_the_true_data_are_near_the_recorded_ones() -> None:
+    own = compare(_drawn(SHIPPED), load_scenario(SHIPPED))
+    waits, simulated = own.recorded.known_waits_s, own.simulated.known_waits_s
+    assert len(simulated) > 2 * len(waits) > 50
+    # 3.3 standard errors.
+    assert abs(waits.mean() - simulated.mean()) < 3.3 * waits.std() / np.sqrt(len(waits))
+    assert 0.0 <= simulated.min() <= simulated.max() < 5.0
+
+
+def test_every_error_has_its_floor_and_the_oracle_its_predicted_wins(found: Fidelity) -> None:
+    (scenario,) = found.scenarios
+    assert scenario.floor_fights == 4
+    assert scenario.floor_players == "oracle"
+    rows = scenario.rows()
+    assert {"floor_p90" if row["quantity"] in MEASURES else "floor_share" for row in rows} <= {
+        key for row in rows for key in row
+    }
+    (wins,) = scenario.wins
+    assert wins.predicted is not None
+    assert (wins.recorded.episodes, wins.predicted.episodes) == (4, 20)
+    assert json.loads(json.dumps(found.to_dict()))["scenarios"][0]["win_rates"][0]["predicted"]["episodes"] == 20
+
+
+def test_who_cannot_be_loaded_is_named_and_the_oracle_plays_the_floor(folder: Path) -> None:
+    fights = [
+        replace(fight, header=replace(fight.header, player="somebody", source="person"))
+        for fight in read_fights(folder)[:1]
+    ]
+    assert fighter_of(fights[0].header, SHIPPED) == "no agent of the zoo"
+    calls: list[int] = []
+    found = measure_fidelity(fights, [SHIPPED], episodes=2, on_step=lambda: calls.append(1))
+    (scenario,) = found.scenarios
+    assert (scenario.wins[0].predicted, scenario.wins[0].note) == (None, "no agent of the zoo")
+    assert scenario.floor_players == "oracle"
+    assert len(calls) == STEPS
+
+
+def test_other_versions_of_an_agent_are_not_taken_for_it(folder: Path) -> None:
+    header = read_fights(folder)[0].header
+    assert fighter_of(replace(header, player="iudex-phase1-paper-0"), SHIPPED) == "other versions of its skills played"
+
+
+def test_fights_of_different_scenarios_a_fleet_or_damage_are_refused_by_name(folder: Path, tmp_path: Path) -> None:
+    mixed = tmp_path / "mixed"
+    record(Fighter.oracle(SHIPPED), evaluation_seeds(5, 1), mixed)
+    record(Fighter.oracle("iudex-phase2"), evaluation_seeds(5, 1), mixed)
+    with pytest.raises(RecordingError, match=r"phase2.*expected a fight of the scenario iudex-phase1, as in oracle"):
+        read_fights(mixed)
+    recording = read_recording(recording_files(folder)[0])
+    with pytest.raises(RecordingError, match="expected a fight with a row a control tick, found one of a fleet"):
+        ReadFight.of(replace(recording, header=replace(recording.header, source="fleet")))
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "fight.parquet").write_bytes(b"PAR1 and something else PAR1")
+    with pytest.raises(RecordingError, match=r"fight\.parquet: expected a recorded fight as Parquet"):
+        read_fights(tmp_path / "broken")
+    with pytest.raises(RecordingError, match="found no such folder"):
+        read_fights(tmp_path / "nowhere")
+
+
+def test_a_scenario_of_another_fight_and_fights_without_a_known_row_are_refused(folder: Path) -> None:
+    fights = read_fights(folder)
+    with pytest.raises(SoulsGraphError, match=r"vordt: expected the arena of the recorded fights of iudex-phase1"):
+        measure_fidelity(fights, ["vordt"])
+    with pytest.raises(SoulsGraphError, match=r"iudex-phase1-whole: expected the boss hp"):
+        measure_fidelity(fights, ["iudex-phase1-whole"])
+    blank = [replace(fight, raw=np.full_like(fight.raw, np.nan)) for fight in fights]
+    with pytest.raises(SoulsGraphError, match="expected fights with rows that its data know, found none in 4 fights"):
+        compare(blank, load_scenario(SHIPPED))
+
+
+def test_the_report_is_written_as_text_a_page_and_data(found: Fidelity, tmp_path: Path) -> None:
+    report = write_fidelity(tmp_path / "report", found)
+    text = report.read_text(encoding="utf-8")
+    assert report.name == REPORT
+    for title, (headings, rows) in fidelity_tables(found):
+        assert title
+        assert all(len(row) == len(headings) for row in rows)
+    pictures = re.findall(r"\(figures/([\w-]+)\.png\)", text)
+    assert {*pictures} == {path.stem for path in (report.parent / "figures").iterdir()}
+    page = report.with_name(PAGE).read_text(encoding="utf-8")
+    assert page.count("data:image/png;base64,") == len(pictures) == 3
+    assert "http" not in page.replace("http-equiv", "")
+    data = json.loads(report.with_name(DATA).read_text(encoding="utf-8"))
+    assert {row["quantity"] for row in data["scenarios"][0]["errors"]} > set(MEASURES)
+    # Written again, nothing of the first is left.
+    write_fidelity(tmp_path / "report", found)
+    assert sorted(path.name for path in report.parent.iterdir()) == ["figures", PAGE, DATA, REPORT]
