@@ -194,6 +194,6 @@ def _kind_score(kind: str, scored: Sequence[ScoredValue]) -> KindScore:
     sure = [one.error for one in scored if one.verdict == "determined" and one.error is not None]
     covered = [one.covered for one in scored if one.covered is not None]
     bounded = sum(one.verdict == "bounded" for one in scored)
-    errors = (float(np.median(sure)), max(sure)) if sure else (None, None)
+    median, largest = (float(np.median(sure)), max(sure)) if sure else (None, None)
     share = sum(covered) / len(covered) if covered else None
-    return KindScore(kind, len(scored), len(sure), bounded, *errors, share)
+    return KindScore(kind, len(scored), len(sure), bounded, median, largest, share)
