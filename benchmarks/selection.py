@@ -30,7 +30,7 @@ def bench_selection(folder: ContinualFolder, asked: Namespace) -> Iterator[dict[
     """Select skills for shifts of every kind, by every agent of a study; train each skill alone where that is asked."""
     trainer = SkillTrainer(_Unwatched())
     for kind in load_family(FAMILY).kinds:
-        for agent, seed in enumerate(folder.plan.seeds):
+        for agent, seed in enumerate(folder.plan.seeds[: asked.agents]):
             home = worlds_of(folder, seed)[0]
             (file,) = folder.results(ContinualUnit(FIRST, seed))
             versions = versions_from(read_training_state(file.parent)["versions"])
@@ -84,6 +84,7 @@ def main() -> None:
     """Measure, print."""
     parser = common.make_parser(__doc__)
     parser.add_argument("study", type=Path, help="folder of a continual study whose first tasks are trained")
+    parser.add_argument("--agents", type=int, default=None, help="how many of the study's agents; all if not given")
     parser.add_argument("--shifts", type=int, default=1, help="shifts of each kind and agent")
     parser.add_argument("--first-shift", type=int, default=20_001, help="seed of the first of them")
     parser.add_argument("--truth", action="store_true", help="train each skill alone again, in the first of them")

@@ -14,6 +14,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from soulsgraph.results.statistics import mean_interval
+
 DOCS = Path(__file__).parents[1] / "docs"
 _RESULTS = DOCS / "results"
 
@@ -222,7 +224,12 @@ def _necessity() -> Rows:
 
 
 #: Of each kept study the methods beside kept versions, the reference of its differences.
-_CONTINUAL = {"C20": ("newest", "clonex"), "S8": ("newest", "all")}
+_CONTINUAL = {"S20": ("newest", "replay", "clonex"), "C20": ("newest", "clonex"), "S8": ("all-skills",)}
+#: Kept versions in the same tasks and seeds by another choice of what learns: the study's report, and what it was.
+_BESIDE = {
+    "S8": ("S8-dodge-heal-attack", "kept", "S8, dodge and heal-attack to every shift"),
+    "S20": ("S20-end-to-end", "kept", "S20, one policy over all actions, its versions kept"),
+}
 
 
 def _continual() -> Rows:
@@ -234,7 +241,21 @@ def _continual() -> Rows:
             [f"{study}, `{method}`", _interval(found["average_performance", method], "mean", 100.0)]
             for method in methods
         ]
+    for study, (other, method, words) in _BESIDE.items():
+        values, reference = _averages(other, method), _averages(study, "kept")
+        seeds = sorted(values.keys() & reference.keys())
+        differences = [100.0 * (values[seed] - reference[seed]) for seed in seeds]
+        interval = mean_interval(differences)
+        spread = {"mean": sum(differences) / len(seeds), "low": interval.low, "high": interval.high}
+        rows.append([words, _interval(spread)])
     return rows
+
+
+def _averages(study: str, method: str) -> dict[int, float]:
+    rows = _read(f"continual/{study}/report.json")["seeds"]
+    return {
+        row["seed"]: row["value"] for row in rows if (row["metric"], row["method"]) == ("average_performance", method)
+    }
 
 
 _CLONING = "cloning/cloning.json"

@@ -39,18 +39,20 @@ _FIRST_LANE = np.zeros(1, np.int64)
 #: the boss; roll; or run away, as some moves come from afar alone.
 Answer = Literal["stand", "edge", "cross", "circle", "roll", "flee"]
 #: How often each is drawn, together 1.
-_ANSWERS: dict[Answer, float] = {"edge": 0.2, "cross": 0.15, "circle": 0.28, "roll": 0.25, "flee": 0.1, "stand": 0.02}
+_ANSWERS: dict[Answer, float] = {"cross": 0.24, "roll": 0.25, "circle": 0.19, "flee": 0.16, "edge": 0.14, "stand": 0.02}
 #: Where it then is, in shares of the reach that the data say: half of the time close to it, for the data are a guess.
 _AT_EDGE, _ABOUT_EDGE, _INSIDE = (0.9, 1.2), (0.6, 1.6), (0.3, 0.9)
 #: A crossing begins so far inside or outside, and up to so long before the blow begins and after it ends.
 _CROSSES_M, _CROSSES_S = 0.5, 0.25
 #: When it begins to circle, in seconds after the boss no longer turns after it; and how near, in metres beyond contact:
 #: who is near gets round sooner.
-_CIRCLES_S, _CIRCLES_M = (-0.5, 0.3), (0.0, 1.2)
+_CIRCLES_S, _CIRCLES_M = (-1.2, 0.2), (0.0, 0.3)
 #: When it begins to roll, in seconds after the blow begins, and how often a second roll follows.
-_ROLLS_S, _AGAIN = (-0.6, 0.25), 0.4
+_ROLLS_S, _AGAIN = (-0.55, 0.1), 0.4
 #: Where it waits for a move, in metres beyond contact: mostly about where blows end, at times where leaps begin.
-_NEAR_M, _FAR_M, _FAR_SHARE = (0.0, 3.5), (3.5, 8.0), 0.4
+_NEAR_M, _FAR_M, _FAR_SHARE = (0.0, 3.5), (4.5, 9.0), 0.4
+#: How often it goes round the boss once the last blow of a move is over: some moves are for who is behind.
+_BEHIND = 0.4
 #: How near a distance counts as kept, how often it goes round the boss meanwhile, and how long it waits in one way.
 _KEPT_M, _ORBITS, _WAIT_S = 0.2, 0.5, (0.5, 2.5)
 #: It drinks below this share of HP, between moves where the boss is far, or as far into a move.
@@ -118,6 +120,8 @@ class _Fight:
     aim_m: float = 0.0
     begins_s: float = 0.0
     step: str = ""
+    #: Whether it goes round the boss once its last blow is over.
+    behind: bool = False
 
     def draw(self, low: float = 0.0, high: float = 1.0) -> float:
         """Draw a number from low to high."""
@@ -157,9 +161,10 @@ class _Fight:
 
     def walks(self, distance_m: float) -> str:
         """Return which way to walk at a distance from the boss; "idle" for none."""
-        # Who goes round to the end of a move comes out behind the boss, which some moves answer.
-        if self.move < 0 or (self.time_s > self.over_s and self.answer != "circle"):
+        if self.move < 0:
             return self._keep(distance_m, self.keeps_m, self.way)
+        if self.time_s > self.over_s:
+            return self._keep(distance_m, *((self.contact_m, self.way) if self.behind else (self.keeps_m, "")))
         if self.answer == "stand":
             return "idle"
         if self.begun and self.answer != "circle":
@@ -183,6 +188,7 @@ class _Fight:
         about = _INSIDE if self.answer == "roll" else _AT_EDGE if self.draw() < 0.5 else _ABOUT_EDGE
         self.aim_m, self.begins_s = blow.reach_m * self.draw(*about), self.length_s + 1.0
         self.way, self.step = self._side(), self._direction()
+        self.behind = self.answer != "flee" and self.draw() < _BEHIND
         if self.answer == "flee":
             self.aim_m = self.keeps_m = self.contact_m + self.draw(*_FAR_M)
             self.waits_until_s = now_s + self.length_s + self.draw(*_WAIT_S)

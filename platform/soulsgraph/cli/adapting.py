@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from soulsgraph.transfer.recovery import Arm
     from soulsgraph.transfer.report import TransferReport
 
+#: In place of skills to adapt: those that few decisions in the new fight select.
+_QUICK = "quick"
 Runs = Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN ...")]
 
 
@@ -50,7 +52,8 @@ def adapt(
     Args:
         folder: Run folder with trained skills, or the name of an agent of the zoo.
         scenario: Scenario to adapt to: a name or a TOML file.
-        skills: Skills to adapt, separated by commas; auto: those that transfer recommends; all.
+        skills: Skills to adapt, separated by commas; auto: those that transfer recommends; quick: those that
+            transfer --quick selects; all.
         budget: Steps for each skill; 40,000 times the run's scale if not given.
         after: Scenario whose versions are continued; the last one the run was adapted to if not given.
         jointly: Adapt the skills in the same fights, each for its own steps, instead of one after another.
@@ -63,15 +66,17 @@ def adapt(
     scenario, after = lasting_name(scenario), after and lasting_name(after)
     lineage.check_budget(budget)
     source = lineage.check_target(run, scenario, after)
-    chosen = lineage.named_skills(run, skills)
+    quick = skills.strip() == _QUICK
+    chosen = None if quick else lineage.named_skills(run, skills)
+    selects = chosen is None
     if chosen is None:
         check_session(session.address)
         if session.games is not None:
             load_games(session.games)
-        chosen = _recommended(run, source, scenario, session)
+        chosen = _selected(run, source, scenario, session) if quick else _recommended(run, source, scenario, session)
         session.console.print(f"recommended: {', '.join(chosen) or 'no skill, nothing to do'}")
     cards = []
-    if chosen or skills != "auto":
+    if chosen or not selects:
         stages = lineage.adaptation_stages(run, scenario, chosen, budget, source, jointly)
         check_learns(run.plan, [stage for stage in stages if not lineage.finished_versions(run, stage)])
         with options.workplace(run, session) as place:
@@ -85,6 +90,7 @@ def transfer(
     output: RunOptions = DEFAULT_RUN,
     evaluation: TransferOptions = options.DEFAULT_TRANSFER,
     controls: bool = False,
+    quick: bool = False,
     out: Path | None = None,
     copy: options.Copy = None,
 ) -> None:
@@ -93,12 +99,19 @@ def transfer(
     Args:
         folders: Run folders with trained skills, or agents of the zoo, one a seed; each is measured by itself.
         controls: Check the recommendation on shifts whose cause is known instead.
+        quick: Select skills by at most 8,000 decisions in the new fight instead, and measure nothing else.
         out: Folder for the results over all seeds.
         copy: Folder for copies of the agents, a run folder of its name each; results are written there.
     """
     # Imported here: its statistics are scipy's, which a help text need not wait for.
     from soulsgraph.transfer import report as reports
 
+    if quick:
+        if controls or out or copy:
+            beside = "--controls" if controls else "--out" if out else "--run"
+            raise SoulsGraphError(f"--quick: expected no {beside}, found it; leave it out, for nothing is written.")
+        _show_selections(open_seeds([*folders]), evaluation, output)
+        return
     runs = _open(folders, copy, output, out)
     home = evaluation.home or next(iter(runs.values())).plan.scenario
     question = Question(**asdict(evaluation) | {"home": home})
@@ -267,6 +280,25 @@ def _show(
         for name, table in tables.items():
             table.save(out, name)
         output.console.print(f"all seeds together in {out}")
+
+
+def _show_selections(runs: Mapping[int, RunFolder], asked: TransferOptions, output: OutputOptions) -> None:
+    """Select skills of each run by few decisions, and show which and why."""
+    from soulsgraph.continual.selecting import select_for_run
+
+    found = {seed: select_for_run(run, asked.home or run.plan.scenario, asked.scenario) for seed, run in runs.items()}
+    headings = {seed: [f"seed {seed}"] if len(found) > 1 else [] for seed in found}
+    shown = [line for seed, selection in found.items() for line in headings[seed] + selection.lines()]
+    output.show({str(seed): selection.to_dict() for seed, selection in found.items()}, "\n".join(shown))
+
+
+def _selected(run: RunFolder, home: str, scenario: str, output: OutputOptions) -> tuple[str, ...]:
+    """Select skills by few decisions, and show what it took."""
+    from soulsgraph.continual.selecting import select_for_run
+
+    selection = select_for_run(run, home, scenario)
+    output.console.print("\n".join(selection.lines()))
+    return selection.skills
 
 
 def _measured(run: RunFolder, question: Question, output: OutputOptions) -> TransferReport:

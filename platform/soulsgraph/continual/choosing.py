@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, log2
+from math import log2
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from soulsgraph_envs.core.state import Column
 #: Fights by which versions are chosen, those of them by which the boss is recognised, and the seed of all: others than
 #: those of the evaluation.
 CHOOSING_FIGHTS, RECOGNITION_FIGHTS, CHOOSING_SEED = 20, 3, 2_000_000
+#: Fights in which a boss is met that was learned: of few, a move that was not seen would count as another boss's.
+KNOWN_FIGHTS = 20
 #: Tempos that differ by a larger part are not those of the same animation; tasks whose share of alike ones is this much
 #: below the best are others.
 _ALIKE, _OTHERS = 0.03, 0.05
@@ -90,12 +92,12 @@ def _best(world: TaskWorld, by_task: Sequence[Versions], tried: list[int], fight
     newest are tried.
     """
     left = tried[-fights:]
-    decisions = played = number = 0
-    rounds, totals, counts = ceil(log2(len(left))), dict.fromkeys(left, 0.0), dict.fromkeys(left, 0)
+    decisions = played = 0
+    totals, counts = dict.fromkeys(left, 0.0), dict.fromkeys(left, 0)
     seeds = evaluation_seeds(CHOOSING_SEED, CHOOSING_FIGHTS + fights)[CHOOSING_FIGHTS:]
     while len(left) > 1 and played + len(left) <= fights:
-        each = max((fights - played) // (len(left) * max(rounds - number, 1)), 1)
-        number += 1
+        # The rounds that are left share the fights that are left.
+        each = max((fights - played) // (len(left) * int(log2(len(left)))), 1)
         for task in left:
             episodes = play(world.agent(by_task[task]), seeds[counts[task] : counts[task] + each])
             ends = episodes.rows

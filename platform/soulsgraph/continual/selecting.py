@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
+from typing import Any
 
-from soulsgraph.continual.methods.learning import TaskWorld, Versions
-from soulsgraph.runs.evaluate import evaluation_seeds
+from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, Versions
+from soulsgraph.runs.evaluate import evaluation_seeds, load_artifacts
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer import rule
 from soulsgraph.transfer.consequences import BLOCK, LEAST_BLOCKS, changed_consequences, unseen_inputs
 from soulsgraph.transfer.report import EXPLORATION, play_trial
@@ -54,6 +56,17 @@ class Selection:
     reasons: Mapping[str, str] = field(default_factory=dict)
     starts: Mapping[str, Home] = field(default_factory=dict)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was selected, why and at what cost as plain values for JSON."""
+        costs = {"decisions": self.decisions, "ticks": self.ticks}
+        return {"skills": list(self.skills), "reasons": dict(self.reasons), **costs}
+
+    def lines(self) -> list[str]:
+        """Return what was selected, why and at what cost."""
+        reasons = [f"  {skill}: {reason}" for skill, reason in self.reasons.items()]
+        played = f"{self.decisions:,} decisions in the new fight"
+        return [f"adapt: {', '.join(self.skills) or 'no skill'}", *reasons, f"played: {played}"]
+
 
 def select(
     homes: Mapping[str, Sequence[Home]], world: TaskWorld, versions: Versions, most: int = MOST_DECISIONS
@@ -78,6 +91,24 @@ def select(
         {skill: look.reason for skill, look in looks.items() if look.reason},
         {skill: look.start for skill, look in looks.items() if look.start},
     )
+
+
+def select_for_run(run: RunFolder, home: str, scenario: str, most: int = MOST_DECISIONS) -> Selection:
+    """Select skills of a run, as they play after training on `home`, for another scenario.
+
+    Raises:
+        LibraryError: if a skill was never trained, or is damaged.
+        SoulsGraphError: for an unknown scenario.
+    """
+    artifacts = load_artifacts(run, home, run.plan.skill_graph.order)
+    versions = {
+        skill: SkillVersion(one.weights, one.card.normalizer.normalizer().get_state())
+        for skill, one in artifacts.items()
+    }
+    homes = {
+        skill: [Home(TaskWorld(run.plan, 0, one.card.training.scenario), versions)] for skill, one in artifacts.items()
+    }
+    return select(homes, TaskWorld(run.plan, 1, scenario), versions, most)
 
 
 @dataclass(frozen=True)

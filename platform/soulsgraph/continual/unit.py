@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from soulsgraph.continual.choosing import Fingerprint, choose, fingerprint
+from soulsgraph.continual.choosing import KNOWN_FIGHTS, Fingerprint, choose, fingerprint
 from soulsgraph.continual.files import CHOOSING
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.learning import (
@@ -218,7 +218,7 @@ class UnitRun:
         self.own.append(dict(method.playing(world.position)))
         if self._chooses:
             # Whoever learned in a task has seen its boss: this is charged to nobody.
-            self.known.append(fingerprint(world, self.own[-1])[0])
+            self.known.append(fingerprint(world, self.own[-1], KNOWN_FIGHTS)[0])
         self.done = world.position + 1
 
     def _take_first(self, world: TaskWorld) -> dict[str, Any]:

@@ -80,6 +80,11 @@ class Laboratory:
             self.on_played(1)
         return self._played[key]
 
+    def decisions(self, exploring: bool = False) -> int:
+        """Return how many decisions of the skills in question all trials so far took, or those that explored alone."""
+        trials = ((exploration, played) for (_, _, exploration), played in self._played.items())
+        return sum(int(played.lengths.sum()) for exploration, played in trials if exploration or not exploring)
+
     def experiments(self, skill: str) -> rule.Experiments:
         """Return the decisions in which the skill explored on its own task."""
         return rule.experiments(self.skills[skill], self.networks[skill], self.play(skill, exploration=EXPLORATION))
@@ -339,6 +344,9 @@ class TransferReport:
     win_rates: Sequence[Mapping[str, Any]]
     #: Digests of both fights.
     fights: Mapping[str, str] = field(default_factory=dict)
+    #: Decisions played in the new fight, and how many of them the recommendation alone needs.
+    decisions: int = 0
+    rule_decisions: int = 0
 
     @cached_property
     def verdicts(self) -> dict[str, rule.SkillVerdict]:
@@ -356,6 +364,8 @@ class TransferReport:
             **asdict(self.question),
             "versions": dict(self.versions),
             "fights": dict(self.fights),
+            "decisions": self.decisions,
+            "rule_decisions": self.rule_decisions,
             "recommended": list(self.recommended),
             "skills": {name: self._skill(name) for name in self.verdicts},
             "win_rates": [*self.win_rates],
@@ -417,7 +427,10 @@ class TransferReport:
         whole = [row for row in self.win_rates if row["replaced"] == "none"]
         rates = " -> ".join(f"{row['wins']}/{row['episodes']}" for row in whole)
         reasons = [f"  {name}: {verdict.reason}" for name, verdict in self.verdicts.items()]
-        return [f"whole agent, wins: {rates}", f"adapt: {chosen}", *reasons]
+        played = (
+            f"{self.decisions:,} decisions in the new fight, {self.rule_decisions:,} of them for the recommendation"
+        )
+        return [f"whole agent, wins: {rates}", f"adapt: {chosen}", *reasons, f"played: {played}"]
 
 
 def _thresholds() -> dict[str, float]:
@@ -457,6 +470,8 @@ def measure(run: RunFolder, question: Question, on_played: OnFinished = lambda c
         evidence={skill: evidence_of(skill, home, shifted) for skill in order},
         win_rates=[*home.win_rates("home"), *shifted.win_rates("shifted")],
         fights=fights,
+        decisions=shifted.decisions(),
+        rule_decisions=shifted.decisions(exploring=True),
     )
 
 

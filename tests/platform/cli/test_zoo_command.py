@@ -96,6 +96,15 @@ def test_reading_commands_take_an_agent(printed, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_skills_are_selected_for_an_agent_by_few_decisions_and_nothing_is_written(printed, refuse, tmp_path):
+    found = json.loads(printed("transfer", _ONE, "--scenario", "vordt", "--quick", "--json"))["0"]
+    assert {"dodge", "heal_attack"} <= set(found["skills"]) == set(found["reasons"])
+    assert 0 < found["decisions"] <= 8_000
+    assert list(tmp_path.iterdir()) == []
+    for words in (("--controls",), ("--out", "together"), ("--run", "mine")):
+        assert f"expected no {words[0]}" in refuse("transfer", _ONE, "--quick", *words)
+
+
 @pytest.mark.parametrize("command", ["table", "adapt", "transfer", "recovery", "retention"])
 def test_a_command_that_writes_names_the_copy_to_make(refuse, command, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)

@@ -1,12 +1,15 @@
 """Skills are selected for shifts of known cause, in few decisions of the new fight, and none where nothing changed."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from fakes.learners import versions_of
 from soulsgraph.continual.methods.learning import TaskWorld
-from soulsgraph.continual.selecting import MOST_DECISIONS, Home, select
+from soulsgraph.continual.selecting import MOST_DECISIONS, Home, select, select_for_run
 from soulsgraph.transfer.consequences import changed_consequences, unseen_inputs
+from soulsgraph.zoo import open_run
 from soulsgraph_envs.combat.rollout import DecisionColumns
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import STATE_SIZE, Column
@@ -58,10 +61,11 @@ def test_a_skill_goes_on_from_an_earlier_home_that_the_task_is_like():
     assert not {"lock_on", "movement", "dodge", "heal_attack"} & set(selection.starts)
 
 
-def test_other_moves_select_the_skills_that_see_them():
-    plan, versions = versions_of("iudex-phase1-best-0")
-    homes = dict.fromkeys(versions, (Home(TaskWorld(plan, 0, "iudex-phase1"), versions),))
-    assert {"dodge", "heal_attack"} <= set(select(homes, TaskWorld(plan, 1, "vordt"), versions).skills)
+def test_skills_of_a_run_are_selected_for_other_moves_that_they_see():
+    selection = select_for_run(open_run(Path("iudex-phase1-best-0")), "iudex-phase1", "vordt")
+    assert {"dodge", "heal_attack"} <= set(selection.skills)
+    assert selection.to_dict()["decisions"] == selection.decisions <= MOST_DECISIONS
+    assert selection.lines()[0] == f"adapt: {', '.join(selection.skills)}"
 
 
 MOVEMENT = make_skill("movement")

@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from fakes.realtime import FakeTable
+from fakes.realtime import FakeTable, FakeTime
 from soulsgraph.recordings.check import check_file
+from soulsgraph.recordings.clock import rebuilt_clock
 from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph.recordings.recording import Fighter, record_in_games
 from soulsgraph.runs.evaluate import evaluation_seeds
@@ -31,6 +33,12 @@ def random_fighter() -> Fighter:
     return replace(oracle, name="nobody", agent=agent, played=played)
 
 
+def play_in(table: FakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what opens a game find the one of a table."""
+    monkeypatch.setattr("soulsgraph.runs.evaluate.check_games", lambda games: None)
+    monkeypatch.setattr("soulsgraph.runs.evaluate.open_live_game", lambda settings, clock: table.game)
+
+
 def test_a_fight_in_a_game_is_recorded_as_it_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = FakeTable()
     readings: list[np.ndarray] = []
@@ -42,8 +50,7 @@ def test_a_fight_in_a_game_is_recorded_as_it_was_read(tmp_path: Path, monkeypatc
         return raw
 
     monkeypatch.setattr(table.game, "step", kept)
-    monkeypatch.setattr("soulsgraph.runs.evaluate.check_games", lambda games: None)
-    monkeypatch.setattr("soulsgraph.runs.evaluate.open_live_game", lambda settings, clock: table.game)
+    play_in(table, monkeypatch)
     (report,) = record_in_games(random_fighter(), evaluation_seeds(4, 1), tmp_path, (GameSettings(),))
     assert report.replays == 0
     (path,) = recording_files(tmp_path)
@@ -74,3 +81,32 @@ def test_a_fight_in_a_game_is_recorded_as_it_was_read(tmp_path: Path, monkeypatc
     assert scene.raw[Raw.BOSS_HP] == header.result.boss_hp
     assert render(scene, (360, 640)).std() > 10.0
     assert check_file(path).verdict == "whole"
+
+
+def test_the_probe_is_recorded_in_a_game_whose_ticks_come_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    late, wait = np.random.default_rng(5), FakeTime.pass_by
+    # A tick may last two frames longer, which no schedule foresees.
+    monkeypatch.setattr(FakeTime, "pass_by", lambda self, seconds: wait(self, seconds + late.uniform(0.0, 0.03)))
+    table, frames = FakeTable(), list[int]()
+    step = table.game.step
+
+    def kept(*arguments: object) -> np.ndarray:
+        raw = step(*arguments)  # type: ignore[arg-type]
+        frames.append(table.link.world.frames)
+        return raw
+
+    monkeypatch.setattr(table.game, "step", kept)
+    play_in(table, monkeypatch)
+    record_in_games(Fighter.probe(SCENARIO), evaluation_seeds(4, 1), tmp_path, (GameSettings(speed=1.0),))
+    recording = read_recording(recording_files(tmp_path)[0])
+    assert recording.header.fight.startswith("probe-iudex-phase1-games-")
+    clock_s = recording.column("clock_s")
+    np.testing.assert_allclose(np.diff(clock_s)[1:], np.diff(frames) / 60.0, atol=1e-6)
+    assert np.diff(clock_s).std() > 0.004
+    # What the animations show says the same, but for steps in which both began anew.
+    place = recording.table.column_names.index("clock_s")
+    unmeasured = recording.table.set_column(place, "clock_s", pa.nulls(len(clock_s), pa.float64()))
+    steps_s = np.diff(rebuilt_clock(replace(recording, table=unmeasured)))
+    wrong = np.abs(steps_s - np.diff(clock_s)) > 1e-6
+    assert wrong.mean() < 0.03
+    assert not recording.column("control/light_attack").any()

@@ -196,6 +196,8 @@ def test_a_boss_that_strikes_harder_asks_for_the_skills_that_see_it(run, tmp_pat
     assert any(change.startswith("cost x1.4") for change in report.verdicts["dodge"].changed_cues.values())
     assert {table.row_count for table in report.to_rich()} == {len(SKILL_NAMES)}
     assert report.lines()[1] == "adapt: dodge, heal_attack"
+    assert 0 < report.rule_decisions < report.decisions
+    assert report.to_dict()["decisions"] == report.decisions
 
 
 def test_every_control_is_shipped_and_names_skills():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fakes.learners import versions_of
 from soulsgraph.continual import choosing
-from soulsgraph.continual.choosing import CHOOSING_FIGHTS, choose, fingerprint
+from soulsgraph.continual.choosing import CHOOSING_FIGHTS, KNOWN_FIGHTS, alike, choose, fingerprint
 from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, boss_animations, replace_task
 from soulsgraph.runs.plan import Plan
 from soulsgraph_envs.core.scenario import load_scenario
@@ -80,6 +80,16 @@ def test_a_boss_is_recognised_by_how_it_moves():
     assert [choose(world, others, known).task for world in worlds] == [0, 1, 2, 3]
 
 
+def test_a_boss_that_was_learned_looks_alike_whoever_plays_it():
+    plan, trained = versions_of("five-skills-best-0")
+    world = TaskWorld(plan, 0, "five-skills")
+    players = [trained, {name: forgetful(one, 0) for name, one in trained.items()}]
+    known = [fingerprint(world, versions, KNOWN_FIGHTS)[0] for versions in players]
+    for seen in [fingerprint(world, versions)[0] for versions in players]:
+        # A task whose share is this much below the best counts as another boss's.
+        assert min(alike(seen, one) for one in known) > 0.95
+
+
 def test_versions_that_are_the_same_need_no_fight():
     plan, trained = versions_of("iudex-phase1-best-0")
     choice = choose(TaskWorld(plan, 0, "iudex-phase1"), [trained, dict(trained)], [{}, {}])
@@ -98,4 +108,5 @@ def test_no_more_fights_are_played_than_may_be(count, monkeypatch):
     monkeypatch.setattr(choosing, "play", counted)
     by_task = [{name: forgetful(one, seed) for name, one in trained.items()} for seed in range(count)]
     choose(TaskWorld(plan, 0, "iudex-phase1"), by_task, [{}] * count)
-    assert 0 < sum(played) <= CHOOSING_FIGHTS
+    # Hardly any is left unplayed where every version gets one.
+    assert CHOOSING_FIGHTS - (2 if count < 9 else 5) <= sum(played) <= CHOOSING_FIGHTS
