@@ -13,7 +13,7 @@ import numpy as np
 from soulsgraph.calibrate.replay import HELD, FightNumbers, ReadFight, ReplayRows, arrival_delays
 from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph.recordings.format import Header
-from soulsgraph.recordings.recording import ORACLE, Fighter, FightRecorder
+from soulsgraph.recordings.recording import ORACLE, SCRIPTED, Fighter, FightRecorder
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds, source_of
 from soulsgraph.zoo import agent_names, open_agent
 from soulsgraph_envs.combat.rollout import Integers
@@ -77,8 +77,9 @@ def fighter_of(header: Header, scenario: str) -> Fighter | str:
     Agents of the zoo and scripts alone can be loaded by what a recording says.
     """
     try:
-        if header.player == ORACLE:
-            return Fighter.oracle(scenario, header.start)
+        if header.player in SCRIPTED:
+            script = Fighter.oracle if header.player == ORACLE else Fighter.probe
+            return script(scenario, header.start)
         if header.player not in agent_names():
             return "no agent of the zoo"
         run = open_agent(header.player)

@@ -197,6 +197,13 @@ def test_other_versions_of_an_agent_are_not_taken_for_it(folder: Path) -> None:
     assert fighter_of(replace(header, player="iudex-phase1-paper-0"), SHIPPED) == "other versions of its skills played"
 
 
+def test_the_probe_plays_its_own_floor() -> None:
+    probe = Fighter.probe(SHIPPED)
+    fighter = fighter_of(probe.header("simulator"), SHIPPED)
+    assert isinstance(fighter, Fighter)
+    assert (fighter.name, fighter.played) == ("probe", probe.played)
+
+
 def test_fights_of_different_scenarios_a_fleet_or_damage_are_refused_by_name(folder: Path, tmp_path: Path) -> None:
     mixed = tmp_path / "mixed"
     record(Fighter.oracle(SHIPPED), evaluation_seeds(5, 1), mixed)
