@@ -70,7 +70,10 @@ def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibrati
         )
         for number, key in keys.items()
     }
-    courses = {number: _course_of(keys[number], found) for number, found in moved.items()}
+    courses = {
+        number: _course_of(keys[number], found, _opens(first.get(number), shipped.get(number), boss))
+        for number, found in moved.items()
+    }
     again = move_data(fights, boss, player, set(stances.values()), courses)
     values = [*speeds, tracking, _landing(again, moved, keys, shipped, boss)]
     values += choice_fits(fights, boss, between, keys)
@@ -107,16 +110,25 @@ def _movement(
     values.append(tracks_fit(f"{key}.tracks_s", ticks, move.tracks_s * factor if move else None))
     if move is None or not move.leap_s:
         return [*values, *lunge_fits(key, ticks, contact_m(boss, player), move, factor)]
-    found = None if data is None else assign_windows(data, move.windows, factor)[0]
-    opens = move.windows[0].time_s[0] * factor if found is None else found.start / FRAMES_PER_S
+    opens = _opens(data, move, boss)
     return [*values, *leap_fits(key, ticks, opens, move.leap_s * factor)]
 
 
-def _course_of(key: str, found: Sequence[ValueFit]) -> MoveCourse:
-    """Return when the boss turns and goes in a move, of values that are determined."""
+def _opens(data: MoveData | None, move: Move | None, boss: BossData) -> float:
+    """Return when the first window of a move opens: as seen, else as shipped; 0 of a move that the data lack."""
+    if move is None:
+        return 0.0
+    found = None if data is None else assign_windows(data, move.windows, boss.time_factor)[0]
+    return move.windows[0].time_s[0] * boss.time_factor if found is None else found.start / FRAMES_PER_S
+
+
+def _course_of(key: str, found: Sequence[ValueFit], opens_s: float) -> MoveCourse:
+    """Return when the boss turns and goes in a move, of values that are determined; a leap ends as a window opens."""
     sure = {value.key.removeprefix(f"{key}."): value.estimate for value in found if value.verdict == "determined"}
     begin, end = sure.get("lunge_s.0"), sure.get("lunge_s.1")
     goes = (begin, end) if begin is not None and end is not None else None
+    if (leap := sure.get("leap_s")) is not None:
+        goes = (opens_s - leap, opens_s)
     return MoveCourse(sure.get("tracks_s"), goes)
 
 
@@ -131,11 +143,8 @@ def _landing(
     leaps = []
     for number, values in moved.items():
         lasts = next((value.estimate for value in values if value.key == f"{keys[number]}.leap_s"), None)
-        if lasts is None or number not in data:
-            continue
-        found = assign_windows(data[number], shipped[number].windows, boss.time_factor)[0]
-        if found is not None:
-            opens = found.start / FRAMES_PER_S
+        if lasts is not None and number in data:
+            opens = _opens(data[number], shipped[number], boss)
             leaps.append((data[number], opens - lasts, opens))
     return leap_short_fit(leaps, boss.motion.leap_short_m)
 

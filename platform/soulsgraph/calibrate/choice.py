@@ -59,7 +59,7 @@ def course_of(fight: FightRows, boss: BossData, stances: Collection[int], farthe
     dx, dy = raw[:, Raw.PLAYER_X] - raw[:, Raw.BOSS_X], raw[:, Raw.PLAYER_Y] - raw[:, Raw.BOSS_Y]
     distance = np.hypot(dx, dy)
     aside = np.abs(wrapped_angles(np.arctan2(-dx, -dy) - raw[:, Raw.BOSS_ANGLE]))
-    counters = {move.id for move in boss.moves if move.title == boss.rear.counter}
+    counters = {move.id for move in boss.moves if move.title == boss.rear.counter and not move.weight}
     enraged = raw[:, Raw.BOSS_HP] < boss.enraged.below_hp_ratio * boss.hp_max
     found, followed = list[Onset](), list[bool]()
     before: Spell | None = None
@@ -73,7 +73,8 @@ def course_of(fight: FightRows, boss: BossData, stances: Collection[int], farthe
         wait, chained = np.nan, False
         if before is not None and before.ended:
             gap = (spell.start_s - before.start_s - before.length_s) * FRAMES_PER_S
-            chained = gap < _AT_ONCE
+            # A counter at a player behind comes at once too.
+            chained = gap < _AT_ONCE and spell.number not in counters
             between = slice(before.last + 1, spell.first)
             turned = (fight.boss[between] == boss.animations.turn.id) | (fight.boss[between] >= FIRST_UNKNOWN)
             held = turned.any() or behind or (distance[between] > farthest_m).any()
@@ -87,7 +88,8 @@ def course_of(fight: FightRows, boss: BossData, stances: Collection[int], farthe
         if spell.ended and free and not enraged[spell.last]:
             following = own[place + 1]
             gap = (following.start_s - spell.start_s - spell.length_s) * FRAMES_PER_S
-            followed.append(following.number not in stances and gap < _AT_ONCE)
+            at_once = following.number not in stances and following.number not in counters
+            followed.append(at_once and gap < _AT_ONCE)
         before = spell
     return FightCourse(found, followed)
 

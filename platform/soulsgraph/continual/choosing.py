@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, log2
+from math import log2
 
 import numpy as np
 
@@ -92,12 +92,12 @@ def _best(world: TaskWorld, by_task: Sequence[Versions], tried: list[int], fight
     newest are tried.
     """
     left = tried[-fights:]
-    decisions = played = number = 0
-    rounds, totals, counts = ceil(log2(len(left))), dict.fromkeys(left, 0.0), dict.fromkeys(left, 0)
+    decisions = played = 0
+    totals, counts = dict.fromkeys(left, 0.0), dict.fromkeys(left, 0)
     seeds = evaluation_seeds(CHOOSING_SEED, CHOOSING_FIGHTS + fights)[CHOOSING_FIGHTS:]
     while len(left) > 1 and played + len(left) <= fights:
-        each = max((fights - played) // (len(left) * max(rounds - number, 1)), 1)
-        number += 1
+        # The rounds that are left share the fights that are left.
+        each = max((fights - played) // (len(left) * int(log2(len(left)))), 1)
         for task in left:
             episodes = play(world.agent(by_task[task]), seeds[counts[task] : counts[task] + each])
             ends = episodes.rows

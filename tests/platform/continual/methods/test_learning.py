@@ -108,4 +108,5 @@ def test_no_more_fights_are_played_than_may_be(count, monkeypatch):
     monkeypatch.setattr(choosing, "play", counted)
     by_task = [{name: forgetful(one, seed) for name, one in trained.items()} for seed in range(count)]
     choose(TaskWorld(plan, 0, "iudex-phase1"), by_task, [{}] * count)
-    assert 0 < sum(played) <= CHOOSING_FIGHTS
+    # Hardly any is left unplayed where every version gets one.
+    assert CHOOSING_FIGHTS - (2 if count < 9 else 5) <= sum(played) <= CHOOSING_FIGHTS

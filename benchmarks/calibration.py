@@ -1,0 +1,236 @@
+"""How well a boss's data come back from recordings: hidden draws, whose truth the scorer alone opens.
+
+python benchmarks/calibration.py --first 100 --draws 16 --out docs/results/calibration
+
+Each draw alters 25 numbers of a shipped boss by 8 to 40 % from a seed. Agents of the zoo and the probe, which knows the
+shipped data alone, fight it in the simulator; `calibrate` sees of that what a running game supplies. Then values,
+intervals and weights are compared with the truth, and win rates in the fitted fight with those in the true one. A
+measurement goes on with draws that are there.
+"""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+import common
+from soulsgraph.calibrate.boss_file import write_fitted, write_tables
+from soulsgraph.calibrate.calibration import calibrate
+from soulsgraph.calibrate.draws import (
+    ALTERATIONS,
+    KindScore,
+    ScoredValue,
+    draw_alterations,
+    score_kinds,
+    score_values,
+    truth_of,
+)
+from soulsgraph.calibrate.rows import FightSet, read_fights
+from soulsgraph.recordings.files import read_header, recording_files
+from soulsgraph.recordings.recording import Fighter, record
+from soulsgraph.results.origin import describe_run
+from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, play
+from soulsgraph.runs.workers import precompile
+from soulsgraph.zoo import open_agent
+from soulsgraph_envs.core.config import Where, read_file
+from soulsgraph_envs.core.files import check_writable, make_folder, write_json, write_text
+from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
+
+BOSS = SCENARIO = "iudex-phase1"
+#: Who fights for the recordings: two agents, and the probe for the rest of the time.
+RECORDED = ("iudex-phase1-best-0", "iudex-phase1-paper-0")
+AGENT_SHARE = 0.3
+PLAYED = tuple(f"iudex-phase1-{preset}-{seed}" for preset in ("best", "paper") for seed in range(3))
+MINUTES = (20.0, 60.0)
+#: Fights of each agent for a win rate, whose standard error is then at most 1.6 points.
+FIGHTS = 1000
+_EPISODES, _BATCH = 4000, 5
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The files of one draw: the altered boss, and the scenario in which it is fought."""
+
+    seed: int
+    folder: Path
+    boss: Path
+    scenario: Path
+
+    @classmethod
+    def make(cls, seed: int, folder: Path) -> Draw:
+        """Draw a boss from a seed into a folder."""
+        make_folder(folder)
+        boss, _ = draw_alterations(BOSS, seed, folder)
+        scenario = folder / f"draw-{seed}-fight.toml"
+        write_tables(scenario, {"based_on": SCENARIO, "name": f"draw-{seed}", "boss": boss.name})
+        return cls(seed, folder, boss, scenario)
+
+
+def fighters(draw: Draw) -> Iterator[tuple[Fighter, float]]:
+    """Yield who fights in a draw, and each one's share of the game time."""
+    for name in RECORDED:
+        setting = Setting(str(draw.scenario), SCENARIO)
+        yield Fighter.of_run(open_agent(name), setting), AGENT_SHARE / len(RECORDED)
+    # It aims by the data that everybody has.
+    probe = Fighter.probe(SCENARIO)
+    agent = replace(probe.agent, scenario=load_scenario(draw.scenario))
+    yield replace(probe, scenario=str(draw.scenario), agent=agent), 1.0 - AGENT_SHARE
+
+
+def record_draw(draw: Draw, minutes: float) -> list[FightSet]:
+    """Record so much game time of each fighter, and return what each one's fights supply."""
+    shipped, found = load_boss(BOSS), []
+    for place, (fighter, share) in enumerate(fighters(draw)):
+        folder, wanted = draw.folder / f"fights-{place}", 60.0 * minutes * share
+        seeds, done, at = evaluation_seeds(draw.seed, _EPISODES), 0.0, 0
+        while done < wanted:
+            record(fighter, seeds[at : at + _BATCH], folder)
+            at += _BATCH
+            done = sum(read_header(path).result.seconds for path in recording_files(folder))
+        found.append(read_fights(folder, shipped, simulated=True))
+    return found
+
+
+def shortened(found: Sequence[FightSet], minutes: float) -> FightSet:
+    """Return the first fights of each fighter, together about so much game time."""
+    shares = [AGENT_SHARE / len(RECORDED)] * len(RECORDED) + [1.0 - AGENT_SHARE]
+    kept = []
+    for fights, share in zip(found, shares, strict=True):
+        lengths = np.cumsum([one.clock_s[-1] - one.clock_s[0] for one in fights.fights])
+        kept += fights.fights[: int(np.searchsorted(lengths, 60.0 * minutes * share)) + 1]
+    return replace(found[0], fights=tuple(kept))
+
+
+def win_rates(scenario: Path | str) -> list[float]:
+    """Return the share of fights that each of the six agents wins in a scenario."""
+    seeds, rates = evaluation_seeds(31, FIGHTS), []
+    for name in PLAYED:
+        run = open_agent(name)
+        rates.append(float(play(make_agent(run, Setting(str(scenario), SCENARIO)), seeds).won.mean()))
+    return rates
+
+
+def measure(seed: int, minutes: Sequence[float], folder: Path) -> dict[str, Any]:
+    """Return all that is measured of one draw; its fights stay in a folder, and are not fought again."""
+    draw = Draw.make(seed, folder)
+    with TemporaryDirectory() as place:
+        found = record_draw(draw, max(minutes))
+        shipped, player = load_boss(BOSS), load_player(load_scenario(SCENARIO).player)
+        truth = truth_of(load_boss(draw.boss), shipped)
+        result: dict[str, Any] = {"seed": seed, "true": win_rates(draw.scenario), "lengths": []}
+        for one in minutes:
+            fights, begun = shortened(found, one), time.process_time()
+            fitted = calibrate(fights, shipped, player)
+            cpu_s = time.process_time() - begun
+            _, scenario = write_fitted(Path(place) / f"fitted-{one:g}.toml", fitted, BOSS, SCENARIO, shipped)
+            result["lengths"].append({
+                "minutes": one, "game_minutes": fights.seconds / 60.0, "fights": len(fights.fights), "cpu_s": cpu_s,
+                "values": [asdict(value) for value in score_values(fitted.boss, truth, shipped)],
+                "player": [vars(value) for value in fitted.player],
+                "won": win_rates(scenario),
+            })  # fmt: skip
+        return result
+
+
+def summary(draws: Sequence[dict[str, Any]], place: int, shipped_rates: Sequence[float]) -> dict[str, Any]:
+    """Return what all draws say together of one length of game time, the `place`th."""
+    lengths = [draw["lengths"][place] for draw in draws]
+    scored = [ScoredValue(**value) for one in lengths for value in one["values"]]
+    weights = [value for value in scored if value.kind == "weights" and value.covered is not None]
+    off = np.array([np.subtract(one["won"], draw["true"]) for draw, one in zip(draws, lengths, strict=True)]) * 100.0
+    before = np.array([np.subtract(shipped_rates, draw["true"]) for draw in draws]) * 100.0
+    sure = [value for value in scored if value.verdict == "determined" and value.error is not None]
+    worst = max(sure, key=lambda value: value.error or 0.0)
+    return {
+        "minutes": lengths[0]["minutes"],
+        "draws": len(draws),
+        "kinds": [asdict(kind) for kind in score_kinds(scored)],
+        "altered": [asdict(kind) for kind in score_kinds([value for value in scored if value.altered])],
+        "covered_determined": float(np.mean([value.covered for value in sure])),
+        "worst": {"key": worst.key, "error": worst.error},
+        "weights_within": float(np.mean([value.covered for value in weights])),
+        "won_within_5": float((np.abs(off) <= 5.0).mean()),
+        "won_median_miss": float(np.median(np.abs(off))),
+        "shipped_within_5": float((np.abs(before) <= 5.0).mean()),
+        "shipped_median_miss": float(np.median(np.abs(before))),
+        "cpu_s": float(np.median([one["cpu_s"] for one in lengths])),
+    }
+
+
+def text_of(summaries: Sequence[dict[str, Any]]) -> str:
+    """Return the summaries as Markdown."""
+    lines = [
+        f"# Hidden draws of {BOSS}",
+        "",
+        f"{ALTERATIONS} numbers of the boss's data altered by 8 to 40 % a draw.",
+        "",
+    ]
+    lines += ["Errors are those of determined values, as shares of the truth; coverage that of all intervals.", ""]
+    for one in summaries:
+        lines += [f"## {one['minutes']:g} minutes, {one['draws']} draws", ""]
+        lines += [
+            "| kind | values | determined | bounded | median error | largest | covered |",
+            "|---|--:|--:|--:|--:|--:|--:|",
+        ]
+        lines += [_line(KindScore(**kind)) for kind in one["kinds"]]
+        lines += ["", f"- Determined values covered: {100 * one['covered_determined']:.1f} %; the worst of them, "]
+        lines[-1] += f"{one['worst']['key']}, is off by {100 * one['worst']['error']:.1f} %."
+        lines += [f"- Weights within two standard errors: {100 * one['weights_within']:.1f} %."]
+        lines += [f"- Win rates of six agents within 5 points: {100 * one['won_within_5']:.1f} %, median miss "]
+        lines[-1] += f"{one['won_median_miss']:.1f}; by the shipped data {100 * one['shipped_within_5']:.1f} %, "
+        lines[-1] += f"{one['shipped_median_miss']:.1f}."
+        lines += [f"- CPU seconds of a calibration: {one['cpu_s']:.1f}.", ""]
+    return "\n".join(lines)
+
+
+def _line(kind: KindScore) -> str:
+    shares = (kind.median_error, kind.largest_error, kind.covered)
+    cells = ["" if share is None else f"{100 * share:.1f} %" for share in shares]
+    return f"| {kind.kind} | {kind.values} | {kind.determined} | {kind.bounded} | {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Measure the draws that are not there yet, and write what they say together."""
+    parser = common.make_parser(__doc__)
+    parser.add_argument("--first", type=int, default=100, help="seed of the first draw")
+    parser.add_argument("--draws", type=int, default=16, help="draws, of seeds that follow each other")
+    parser.add_argument("--minutes", type=float, nargs="+", default=list(MINUTES), help="game time to record")
+    parser.add_argument("--kept", type=Path, required=True, help="folder with a file for each draw")
+    parser.add_argument("--out", type=Path, help="folder for the summary")
+    asked = parser.parse_args()
+    check_writable(asked.kept)
+    run(asked)
+
+
+def run(asked: Namespace) -> None:
+    """Do what `main` was asked for."""
+    from rich.console import Console
+
+    precompile(Console())
+    draws = []
+    for seed in range(asked.first, asked.first + asked.draws):
+        path = asked.kept / f"draw-{seed}.json"
+        if not path.exists():
+            write_json(
+                path, {**describe_run(), "draw": measure(seed, sorted(asked.minutes), asked.kept / f"draw-{seed}")}
+            )
+        draws.append(read_file(Where(path))["draw"])
+        print(f"draw {seed} measured", flush=True)
+    shipped_rates = win_rates(SCENARIO)
+    summaries = [summary(draws, place, shipped_rates) for place in range(len(asked.minutes))]
+    text = text_of(summaries)
+    print(text)
+    if asked.out is not None:
+        write_text(asked.out / "calibration.md", text)
+        write_json(asked.out / "calibration.json", {**describe_run(), "results": summaries})
+
+
+if __name__ == "__main__":
+    main()

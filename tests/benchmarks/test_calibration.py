@@ -1,0 +1,34 @@
+"""Hidden draws end to end, at a size that says nothing about how good they are."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import calibration
+
+
+def test_a_draw_is_measured_once_and_summed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "FIGHTS", 4)
+    monkeypatch.setattr(calibration, "_BATCH", 2)
+    words = ["--first", "7", "--draws", "1", "--minutes", "0.5", "1", "--kept", str(tmp_path / "kept")]
+    monkeypatch.setattr(sys, "argv", ["calibration.py", *words, "--out", str(tmp_path / "out")])
+    calibration.main()
+    kept = json.loads((tmp_path / "kept" / "draw-7.json").read_text(encoding="utf-8"))
+    draw = kept["draw"]
+    assert [one["minutes"] for one in draw["lengths"]] == [0.5, 1.0]
+    assert len(draw["true"]) == len(draw["lengths"][0]["won"]) == len(calibration.PLAYED)
+    assert sum(value["altered"] for value in draw["lengths"][0]["values"]) >= calibration.ALTERATIONS - 1
+    found = json.loads((tmp_path / "out" / "calibration.json").read_text(encoding="utf-8"))
+    assert [one["draws"] for one in found["results"]] == [1, 1]
+    assert found["results"][1]["kinds"][-1]["determined"] > 0
+    assert "## 1 minutes, 1 draws" in (tmp_path / "out" / "calibration.md").read_text(encoding="utf-8")
+
+    def again(*words: object) -> None:
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr(calibration, "measure", again)
+    calibration.main()
