@@ -1,9 +1,9 @@
 """How well a boss's data come back from recordings: hidden draws, whose truth the scorer alone opens.
 
-python benchmarks/calibration.py --first 100 --draws 16 --out docs/results/calibration
+python benchmarks/calibration.py --kept runs/calibration --out docs/results/calibration
 
 Each draw alters 25 numbers of a shipped boss by 8 to 40 % from a seed. Agents of the zoo and the probe, which knows the
-shipped data alone, fight it in the simulator; `calibrate` sees of that what a running game supplies. Then values,
+shipped data alone, fight it in the simulator; `calibrate` gets of that what a running game supplies. Then values,
 intervals and weights are compared with the truth, and win rates in the fitted fight with those in the true one. A
 measurement goes on with draws that are there.
 """
@@ -32,18 +32,25 @@ from soulsgraph.calibrate.draws import (
     score_values,
     truth_of,
 )
-from soulsgraph.calibrate.rows import FightSet, read_fights
-from soulsgraph.recordings.files import read_header, recording_files
-from soulsgraph.recordings.recording import Fighter, record
+from soulsgraph.calibrate.rows import Doubles, FightRows, FightSet
+from soulsgraph.recordings.recording import Fighter
 from soulsgraph.results.origin import describe_run
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, play
 from soulsgraph.runs.workers import precompile
 from soulsgraph.zoo import open_agent
+from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.core.config import Where, read_file
-from soulsgraph_envs.core.files import check_writable, make_folder, write_json, write_text
+from soulsgraph_envs.core.files import check_writable, write_json, write_text
+from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
+from soulsgraph_envs.core.seeds import Seeds
+from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.simulator import Simulator
+from soulsgraph_policies.agents.agent import Agent
 
 BOSS = SCENARIO = "iudex-phase1"
+#: Estimators were developed on seeds below these.
+SEEDS = range(100, 116)
 #: Who fights for the recordings: two agents, and the probe for the rest of the time.
 RECORDED = ("iudex-phase1-best-0", "iudex-phase1-paper-0")
 AGENT_SHARE = 0.3
@@ -51,7 +58,7 @@ PLAYED = tuple(f"iudex-phase1-{preset}-{seed}" for preset in ("best", "paper") f
 MINUTES = (20.0, 60.0)
 #: Fights of each agent for a win rate, whose standard error is then at most 1.6 points.
 FIGHTS = 1000
-_EPISODES, _BATCH = 4000, 5
+_BATCH, LANES, TICK_S = 24, 24, 0.1
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,6 @@ class Draw:
     @classmethod
     def make(cls, seed: int, folder: Path) -> Draw:
         """Draw a boss from a seed into a folder."""
-        make_folder(folder)
         boss, _ = draw_alterations(BOSS, seed, folder)
         scenario = folder / f"draw-{seed}-fight.toml"
         write_tables(scenario, {"based_on": SCENARIO, "name": f"draw-{seed}", "boss": boss.name})
@@ -84,17 +90,56 @@ def fighters(draw: Draw) -> Iterator[tuple[Fighter, float]]:
     yield replace(probe, scenario=str(draw.scenario), agent=agent), 1.0 - AGENT_SHARE
 
 
+class LaneRows:
+    """A controller that chooses nothing: it keeps what a recording of each fight would hold of a running game's.
+
+    `record` writes the same rows, one lane at a time with pictures of them, in ten times as long.
+    """
+
+    def __init__(self, agent: Agent, seeds: Seeds) -> None:
+        self._rows: dict[int, tuple[str, list[Doubles], list[int]]] = {}
+        self.fights: dict[str, FightRows] = {}
+        rollout = agent.rollout(Simulator(min(LANES, len(seeds))), self)
+        self._combat, rollout.after_tick = rollout.combat, self._after_tick
+        rollout.play(seeds)
+
+    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
+        """Begin fights in `lanes` (n,), each named by its seed (n,)."""
+        for lane, seed in zip(lanes.tolist(), seeds.tolist(), strict=True):
+            self._rows[lane] = (f"{seed:016x}", [], [])
+
+    def act(self, combat: Combat, actions: Actions) -> None:
+        """Keep what is read as a tick begins."""
+        for lane, (_, raws, _) in self._rows.items():
+            raws.append(combat.raw[lane].copy())
+
+    def _after_tick(self) -> None:
+        combat = self._combat
+        for lane, (name, raws, controls) in list(self._rows.items()):
+            controls.append(int(combat.controls[lane]))
+            if combat.ended[lane]:
+                raw = np.array([*raws, combat.raw[lane]])
+                self.fights[name] = _fight_rows(name, raw, [*controls, 0])
+                del self._rows[lane]
+
+
+def _fight_rows(name: str, raw: Doubles, controls: list[int]) -> FightRows:
+    clock = np.round(np.arange(len(raw)) * TICK_S, 6)
+    numbers = raw[:, Raw.BOSS_ANIMATION].astype(np.int64)
+    return FightRows(name, clock, raw, np.array(controls, np.uint32), numbers, raw[:, Raw.PLAYER_HP].copy())
+
+
 def record_draw(draw: Draw, minutes: float) -> list[FightSet]:
-    """Record so much game time of each fighter, and return what each one's fights supply."""
-    shipped, found = load_boss(BOSS), []
-    for place, (fighter, share) in enumerate(fighters(draw)):
-        folder, wanted = draw.folder / f"fights-{place}", 60.0 * minutes * share
-        seeds, done, at = evaluation_seeds(draw.seed, _EPISODES), 0.0, 0
-        while done < wanted:
-            record(fighter, seeds[at : at + _BATCH], folder)
-            at += _BATCH
-            done = sum(read_header(path).result.seconds for path in recording_files(folder))
-        found.append(read_fights(folder, shipped, simulated=True))
+    """Fight so much game time with each fighter, and return what a recording of each one's fights supplies."""
+    found = []
+    for fighter, share in fighters(draw):
+        fights, at = list[FightRows](), 0
+        while sum(map(len, fights)) * TICK_S < 60.0 * minutes * share:
+            seeds = evaluation_seeds(draw.seed + at, _BATCH)
+            kept = LaneRows(fighter.agent, seeds).fights
+            fights += [kept[f"{seed:016x}"] for seed in seeds.tolist()]
+            at += 1_000
+        found.append(FightSet(tuple(fights), {}, str(draw.scenario), "", ""))
     return found
 
 
@@ -117,10 +162,10 @@ def win_rates(scenario: Path | str) -> list[float]:
     return rates
 
 
-def measure(seed: int, minutes: Sequence[float], folder: Path) -> dict[str, Any]:
-    """Return all that is measured of one draw; its fights stay in a folder, and are not fought again."""
-    draw = Draw.make(seed, folder)
+def measure(seed: int, minutes: Sequence[float]) -> dict[str, Any]:
+    """Return all that is measured of one draw."""
     with TemporaryDirectory() as place:
+        draw = Draw.make(seed, Path(place))
         found = record_draw(draw, max(minutes))
         shipped, player = load_boss(BOSS), load_player(load_scenario(SCENARIO).player)
         truth = truth_of(load_boss(draw.boss), shipped)
@@ -129,7 +174,7 @@ def measure(seed: int, minutes: Sequence[float], folder: Path) -> dict[str, Any]
             fights, begun = shortened(found, one), time.process_time()
             fitted = calibrate(fights, shipped, player)
             cpu_s = time.process_time() - begun
-            _, scenario = write_fitted(Path(place) / f"fitted-{one:g}.toml", fitted, BOSS, SCENARIO, shipped)
+            _, scenario = write_fitted(draw.folder / f"fitted-{one:g}.toml", fitted, BOSS, SCENARIO, shipped)
             result["lengths"].append({
                 "minutes": one, "game_minutes": fights.seconds / 60.0, "fights": len(fights.fights), "cpu_s": cpu_s,
                 "values": [asdict(value) for value in score_values(fitted.boss, truth, shipped)],
@@ -151,6 +196,7 @@ def summary(draws: Sequence[dict[str, Any]], place: int, shipped_rates: Sequence
     return {
         "minutes": lengths[0]["minutes"],
         "draws": len(draws),
+        "seeds": [draw["seed"] for draw in draws],
         "kinds": [asdict(kind) for kind in score_kinds(scored)],
         "altered": [asdict(kind) for kind in score_kinds([value for value in scored if value.altered])],
         "covered_determined": float(np.mean([value.covered for value in sure])),
@@ -199,8 +245,7 @@ def _line(kind: KindScore) -> str:
 def main() -> None:
     """Measure the draws that are not there yet, and write what they say together."""
     parser = common.make_parser(__doc__)
-    parser.add_argument("--first", type=int, default=100, help="seed of the first draw")
-    parser.add_argument("--draws", type=int, default=16, help="draws, of seeds that follow each other")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS), help="a draw each")
     parser.add_argument("--minutes", type=float, nargs="+", default=list(MINUTES), help="game time to record")
     parser.add_argument("--kept", type=Path, required=True, help="folder with a file for each draw")
     parser.add_argument("--out", type=Path, help="folder for the summary")
@@ -215,12 +260,10 @@ def run(asked: Namespace) -> None:
 
     precompile(Console())
     draws = []
-    for seed in range(asked.first, asked.first + asked.draws):
+    for seed in asked.seeds:
         path = asked.kept / f"draw-{seed}.json"
         if not path.exists():
-            write_json(
-                path, {**describe_run(), "draw": measure(seed, sorted(asked.minutes), asked.kept / f"draw-{seed}")}
-            )
+            write_json(path, {**describe_run(), "draw": measure(seed, sorted(asked.minutes))})
         draws.append(read_file(Where(path))["draw"])
         print(f"draw {seed} measured", flush=True)
     shipped_rates = win_rates(SCENARIO)

@@ -6,15 +6,32 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import calibration
+from soulsgraph.calibrate.rows import read_fights
+from soulsgraph.recordings.recording import Fighter, record
+from soulsgraph.runs.evaluate import evaluation_seeds
+from soulsgraph_envs.core.scenario import load_boss
+
+
+def test_lanes_keep_what_a_recording_holds(tmp_path: Path) -> None:
+    fighter, seeds = Fighter.probe("iudex-phase1"), evaluation_seeds(4, 3)
+    record(fighter, seeds, tmp_path)
+    recorded = read_fights(tmp_path, load_boss("iudex-phase1"), simulated=True).fights
+    kept = calibration.LaneRows(fighter.agent, seeds).fights
+    assert len(recorded) == len(kept) == 3
+    for fight in recorded:
+        same = kept[fight.name.rsplit("-", 1)[1]]
+        for name in ("clock_s", "raw", "controls", "boss", "hp"):
+            np.testing.assert_array_equal(getattr(same, name), getattr(fight, name))
 
 
 def test_a_draw_is_measured_once_and_summed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "FIGHTS", 4)
     monkeypatch.setattr(calibration, "_BATCH", 2)
-    words = ["--first", "7", "--draws", "1", "--minutes", "0.5", "1", "--kept", str(tmp_path / "kept")]
+    words = ["--seeds", "7", "--minutes", "0.5", "1", "--kept", str(tmp_path / "kept")]
     monkeypatch.setattr(sys, "argv", ["calibration.py", *words, "--out", str(tmp_path / "out")])
     calibration.main()
     kept = json.loads((tmp_path / "kept" / "draw-7.json").read_text(encoding="utf-8"))
