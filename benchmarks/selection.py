@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def bench_selection(folder: ContinualFolder, asked: Namespace) -> Iterator[dict[
             versions = versions_from(read_training_state(file.parent)["versions"])
             for shift in range(asked.shifts):
                 drawn = asked.first_shift + agent * asked.shifts + shift
-                world = TaskWorld(home.plan, 1, f"generated/{FAMILY}-{kind}/{drawn}")
+                world = replace(home, position=1, name=f"generated/{FAMILY}-{kind}/{drawn}")
                 selection = select({skill: [Home(home, versions)] for skill in versions}, world, versions)
                 row = {"kind": kind, "agent": seed, "shift": drawn, "skills": list(selection.skills)}
                 row |= {"decisions": selection.decisions, "reasons": dict(selection.reasons)}
