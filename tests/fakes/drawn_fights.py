@@ -18,13 +18,17 @@ _PRESSES = (Control.ROLL, Control.LIGHT_ATTACK, Control.USE_ITEM, Control.NONE, 
 
 
 def drawn_fight(
-    seed: int, ticks: int = 250, scenario: str = "iudex-phase1", frames: tuple[int, int] = (6, 6)
+    seed: int, ticks: int = 250, scenario: str = "iudex-phase1", frames: tuple[int, int] = (6, 6), delay: int = 0
 ) -> tuple[ReadFight, list[dict[str, Any]]]:
-    """Fight by drawn controls, each tick of as many frames as are drawn; return the fight and the lane at every row."""
+    """Fight by drawn controls, each tick of as many frames as are drawn; return the fight and the lane at every row.
+
+    Controls arrive `delay` frames after the row that they belong to.
+    """
     draw, loaded = np.random.default_rng(seed), load_scenario(scenario)
     game = Simulator(1, FRAME_S)
     raw = game.reset(np.zeros(1, np.int64), loaded, np.array([seed], np.uint64))
     rows, lanes, controls, clock, way = [raw[0].copy()], [game.values(0)], [], [0], Control.NONE
+    before = Control.NONE
     for tick in range(ticks):
         way = _WAYS[draw.integers(len(_WAYS))] if tick % 5 == 0 else way
         lock = Control.LOCK_ON if not raw[0, Raw.LOCKED] and tick % 7 == 0 else Control.NONE
@@ -32,7 +36,9 @@ def drawn_fight(
         bits = held | lock | _PRESSES[draw.integers(len(_PRESSES))]
         length = int(draw.integers(frames[0], frames[1] + 1))
         for frame in range(length):
-            raw = game.step(np.array([bits if frame == 0 else held], np.uint32))
+            sent = before if frame < delay else bits if frame == delay else held
+            raw = game.step(np.array([sent], np.uint32))
+        before = held
         rows.append(raw[0].copy())
         lanes.append(game.values(0))
         controls.append(int(bits))

@@ -64,13 +64,13 @@ SHARES: Mapping[str, str] = {
 class SpanErrors:
     """Errors of rows that were replayed for a time in one situation: by name in `MEASURES` and `SHARES`, (spans,) each.
 
-    A measure is NaN where a game does not say it, a share's value is whether the two differ. `struck` and
+    Both are NaN where a game does not say it; a share's value is 1 where the two differ, else 0. `struck` and
     `struck_simulated` are whether a blow arrived within the span.
     """
 
     situation: str
     horizon_s: float
-    errors: Mapping[str, npt.NDArray[Any]]
+    errors: Mapping[str, Doubles]
     struck: Flags
     struck_simulated: Flags
 
@@ -85,7 +85,8 @@ class SpanErrors:
         """
         values = self.errors[name]
         if name in SHARES:
-            return {"share": float(values.mean()) if len(values) else None}
+            known = values[~np.isnan(values)]
+            return {"share": float(known.mean()) if len(known) else None}
         known = values[np.isfinite(values)]
         if not len(known):
             return dict.fromkeys(("median", "p90", "mean"))
@@ -266,6 +267,7 @@ class _AllRows:
         self.at, self.usable = replay.at, replay.joined("usable")
         self.move, self.stance, self.phase = (replay.joined(name) for name in ("move", "stance", "phase"))
         self.struck, self.lost_hp = replay.joined("struck"), replay.joined("lost_hp")
+        self.blended = replay.joined("blended")
         self.boss_began, self.boss_frame = replay.joined("boss_began"), replay.joined("boss_frame")
         #: Every first row of a fight begins an animation, so that none spans two fights.
         self.instance = np.cumsum(self.boss_began)
@@ -337,11 +339,14 @@ def _span_errors(replay: RowReplay, rows: _AllRows, situation: str, horizon_s: f
     arrived = np.cumsum(rows.struck)
     struck = arrived[ends] > arrived[starts]
     errors = row_errors(played.raw[:, 0], rows.raw[ends])
+    errors["boss_animation"] = np.where(rows.blended[ends], np.nan, errors["boss_animation"])
     simulated = played.struck[:, 0]
-    return SpanErrors(situation, horizon_s, errors | {"struck": struck != simulated}, struck, simulated)
+    return SpanErrors(
+        situation, horizon_s, errors | {"struck": np.asarray(struck != simulated, np.float64)}, struck, simulated
+    )
 
 
-def row_errors(simulated: RawValues, recorded: RawValues) -> dict[str, npt.NDArray[Any]]:
+def row_errors(simulated: RawValues, recorded: RawValues) -> dict[str, Doubles]:
     """Return the errors of simulated raw values (rows, 25) beside recorded ones, but for blows, by name, (rows,)."""
 
     def off(column: Raw) -> Doubles:
@@ -356,8 +361,8 @@ def row_errors(simulated: RawValues, recorded: RawValues) -> dict[str, npt.NDArr
         "player_heading": turned_off(Raw.PLAYER_ANGLE),
         "boss_heading": turned_off(Raw.BOSS_ANGLE),
         "stamina": off(Raw.STAMINA),
-        "player_animation": off(Raw.PLAYER_ANIMATION) != 0.0,
-        "boss_animation": off(Raw.BOSS_ANIMATION) != 0.0,
+        "player_animation": np.minimum(off(Raw.PLAYER_ANIMATION), 1.0),
+        "boss_animation": np.minimum(off(Raw.BOSS_ANIMATION), 1.0),
     }
 
 

@@ -25,25 +25,22 @@ from soulsgraph.calibrate.comparison import (
     compare,
     silent,
 )
+from soulsgraph.calibrate.floor import fighter_of, floor_fights
 from soulsgraph.calibrate.replay import ReadFight
 from soulsgraph.recordings.check import Group, groups_of, skills_text
 from soulsgraph.recordings.files import RecordingError, read_recording, recording_files
 from soulsgraph.recordings.format import Ground, Header
-from soulsgraph.recordings.recording import ORACLE, Fighter, record
+from soulsgraph.recordings.recording import Fighter
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import number
-from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting, evaluation_seeds, play, source_of
-from soulsgraph.zoo import agent_names, open_agent
+from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import temporary_folder
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 
 #: Headings and rows.
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 #: Steps of the work on one scenario.
 STEPS = 18
-#: Fights that the floor is measured on, at most.
-MOST_FLOOR_FIGHTS = 20
 
 
 @dataclass(frozen=True)
@@ -123,7 +120,8 @@ class Fidelity:
         seconds = sum(header.result.seconds for group in self.groups for header in group.headers)
         source = ", ".join(sorted({group.source for group in self.groups}))
         players = ", ".join(f"{group.player} {len(group.headers)}" for group in self.groups)
-        return f"{fights} fights of {self.groups[0].scenario} ({source}), {seconds / 60.0:.1f} minutes: {players}"
+        scenario = _label(self.groups[0].scenario)
+        return f"{fights} fights of {scenario} ({source}), {seconds / 60.0:.1f} minutes: {players}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for machines."""
@@ -200,9 +198,13 @@ def measure_fidelity(
     return Fidelity(groups, tuple(work.on(name, label) for name, label in _labels(scenarios).items()))
 
 
+def _label(scenario: str) -> str:
+    return Path(scenario).name if scenario.endswith(".toml") else scenario
+
+
 def _labels(scenarios: Sequence[str]) -> dict[str, str]:
     """Return what each scenario is called in a report: by its file's name where no two are the same."""
-    short = {name: Path(name).name if name.endswith(".toml") else name for name in scenarios}
+    short = {name: _label(name) for name in scenarios}
     alike = Counter(short.values())
     return {name: label if alike[label] == 1 else name for name, label in short.items()}
 
@@ -222,48 +224,12 @@ class _Work:
         scenario = load_scenario(name)
         measured = compare(self.fights, scenario, self.seed, self.on_step)
         fighters = [(group, fighter_of(group.headers[0], name)) for group in self.groups]
-        floor, players = _floor_fights([fighter for _, fighter in fighters], name, len(self.fights), self.seed)
+        floor, players = floor_fights([fighter for _, fighter in fighters], scenario, name, self.fights, self.seed)
         self.on_step()
         wins = tuple(_predicted(group, fighter, self.episodes, self.seed) for group, fighter in fighters)
         self.on_step()
         below = compare(floor, scenario, self.seed, self.on_step)
         return ScenarioFidelity(label, measured, below, len(floor), players, wins)
-
-
-def fighter_of(header: Header, scenario: str) -> Fighter | str:
-    """Return who fought a recorded fight, to fight in a scenario; else why that cannot be: an agent of the zoo or a
-    script alone can be loaded by what a recording says.
-    """
-    try:
-        if header.player == ORACLE:
-            return Fighter.oracle(scenario, header.start)
-        if header.player not in agent_names():
-            return "no agent of the zoo"
-        run = open_agent(header.player)
-        random = tuple(skill.name for skill in header.skills if skill.player == "random")
-        fighter = Fighter.of_run(run, Setting(scenario, source_of(run, header.scenario), header.start, random))
-    except SoulsGraphError as error:
-        return str(error)
-    played = [(skill.name, skill.player, skill.digest) for skill in header.skills]
-    own = [(skill.name, skill.player, skill.digest) for skill in fighter.played]
-    return fighter if played == own else "other versions of its skills played"
-
-
-def _floor_fights(
-    fighters: Sequence[Fighter | str], scenario: str, count: int, seed: int
-) -> tuple[list[ReadFight], str]:
-    """Return fights of the same players in the simulator, read as a game's are; of the oracle where none can play."""
-    able = [fighter for fighter in fighters if isinstance(fighter, Fighter)]
-    able = able or [Fighter.oracle(scenario)]
-    each = -(-min(count, MOST_FLOOR_FIGHTS) // len(able))
-    fights: list[ReadFight] = []
-    with temporary_folder("soulsgraph-fidelity") as folder:
-        for number, fighter in enumerate(able):
-            # Fights of different skills have other columns, and lie in folders of their own.
-            place = folder / str(number)
-            record(fighter, evaluation_seeds(seed, each), place)
-            fights += [ReadFight.of(read_recording(path)) for path in recording_files(place)]
-    return fights, ", ".join(fighter.name for fighter in able)
 
 
 def _predicted(group: Group, fighter: Fighter | str, episodes: int, seed: int) -> PredictedWins:
@@ -282,19 +248,23 @@ def fidelity_tables(fidelity: Fidelity) -> list[tuple[str, Table]]:
     """Return what a terminal shows, each table with its title."""
     scenarios = fidelity.scenarios
     return [
-        ("Errors within a move: median, 90th percentile, mean", error_table(scenarios, WITHIN)),
-        ("Errors between moves: median, 90th percentile, mean", error_table(scenarios, BETWEEN)),
+        ("Errors within a move: 90th percentile", error_table(scenarios, WITHIN, _BRIEF)),
+        ("Errors between moves: 90th percentile", error_table(scenarios, BETWEEN, _BRIEF)),
         ("Struck within a move", struck_table(scenarios)),
         ("How far distributions lie apart", behaviour_table(scenarios)),
         ("Win rates", win_table(scenarios)),
     ]
 
 
-def error_table(scenarios: Sequence[ScenarioFidelity], situation: str) -> Table:
+#: What of an error is shown: all, or in a terminal the one.
+_SUMMARIES, _BRIEF = ("median", "p90", "mean"), ("p90",)
+
+
+def error_table(scenarios: Sequence[ScenarioFidelity], situation: str, shown: Sequence[str] = _SUMMARIES) -> Table:
     """Return the errors of one situation: a row for each quantity and scenario, a column for each horizon."""
     headings = ["error", *(["scenario"] if len(scenarios) > 1 else []), *(f"after {s:g} s" for s in HORIZONS_S)]
     rows = [
-        [_title(name), *([one.scenario] if len(scenarios) > 1 else []), *_error_cells(one, situation, name)]
+        [_title(name), *([one.scenario] if len(scenarios) > 1 else []), *_error_cells(one, situation, name, shown)]
         for name in (*MEASURES, *SHARES)
         for one in scenarios
     ]
@@ -309,9 +279,9 @@ def _with_unit(measure: Measure) -> str:
     return f"{measure.title}, {measure.unit}" if measure.unit else measure.title
 
 
-def _error_cells(one: ScenarioFidelity, situation: str, name: str) -> list[str]:
+def _error_cells(one: ScenarioFidelity, situation: str, name: str, shown: Sequence[str]) -> list[str]:
     pairs = [(one.measured.span(situation, s), one.floor.span(situation, s)) for s in HORIZONS_S]
-    texts = [tuple(_error_text(span.summary(name), name) for span in pair) for pair in pairs]
+    texts = [tuple(_error_text(span.summary(name), name, shown) for span in pair) for pair in pairs]
     return [_with_floor(*pair) for pair in texts]
 
 
@@ -319,11 +289,11 @@ def _with_floor(measured: str, floor: str) -> str:
     return f"{measured} ({floor})"
 
 
-def _error_text(summary: Mapping[str, float | None], name: str) -> str:
+def _error_text(summary: Mapping[str, float | None], name: str, shown: Sequence[str]) -> str:
     if name in SHARES:
         return _percent(summary["share"])
     digits = MEASURES[name].digits
-    return ", ".join(_number(summary[name], digits) for name in ("median", "p90", "mean"))
+    return ", ".join(_number(summary[name], digits) for name in shown)
 
 
 def _number(value: float | None, digits: int) -> str:

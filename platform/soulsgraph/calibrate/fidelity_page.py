@@ -86,9 +86,7 @@ def _sections(fidelity: Fidelity) -> Iterator[ReportSection]:
     yield ReportSection("How this was made", (f"Commit {origin['commit'] or 'unknown'}.",))
 
 
-_CELL = (
-    "Each cell has the median and the 90th percentile of the error, or the share of rows, and behind the bar the floor."
-)
+_CELL = "The median, the 90th percentile and the mean of the error, or the share of rows; the floor in brackets."
 _STRUCK = (
     "Rows within a move in which the player was struck before the time was up: in both of those struck in either; the "
     "floor in brackets."
@@ -98,9 +96,7 @@ _APART = (
     "variation distance, the mean over bins of the recorded distances. Waits and damage: Wasserstein distance. Small "
     "samples alone lie apart: compare with the floor."
 )
-_MOVES = (
-    "Recorded, and simulated behind the bar. A move is struck where a blow of it arrived; damage is then its median."
-)
+_MOVES = "Struck: the share of moves of which a blow arrived. Damage: the median of what such a move cost."
 _WINS = "Recorded fights won, and what the same player wins in the scenario, with 95 % Wilson intervals."
 
 

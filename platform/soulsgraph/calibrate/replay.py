@@ -7,12 +7,13 @@ the delay of stamina, which windows have struck) is guessed from the rows before
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from soulsgraph.recordings.clock import rebuilt_clock
 from soulsgraph.recordings.files import Recording, RecordingError
@@ -38,6 +39,10 @@ from soulsgraph_envs.simulator.player import press
 
 #: Lanes that are played at once.
 _LANES = 4096
+#: The share of ticks in which two clocks may differ by more than a frame: in some both fighters begin anew.
+_FEW = 0.2
+#: What the game calls the boss's animation while a blow that landed on it shows, instead of what it does.
+_BLENDS = ("SABlend", "PartBlend")
 #: HP below which a change is rounding.
 _HURT_HP = 0.5
 _KNOCKS = (PlayerPose.STAGGER, PlayerPose.KNOCKDOWN)
@@ -49,7 +54,7 @@ _COSTLY = tuple(
     pose for names in BLOWS.values() for name in names if (pose := PlayerPose[name.upper()]) not in _FOLLOWING
 )
 #: Controls that act while they are held; any other is one press as its tick begins.
-_HELD = np.uint32(
+HELD = np.uint32(
     Control.FORWARD
     | Control.BACK
     | Control.LEFT
@@ -95,13 +100,26 @@ class ReadFight:
         hp = np.where(np.isnan(unfilled), np.nan if header.ground.refill else hp, unfilled)
         phase = np.nan_to_num(recording.column("phase").astype(np.float64)).astype(np.int64)
         read = tuple(recording.table.column("boss_animation_read").to_pylist())
-        return cls(header, raw, recording.controls, rebuilt_clock(recording), hp, phase, read)
+        return cls(header, raw, recording.controls, _clock(recording), hp, phase, read)
 
     @cached_property
     def frames(self) -> Integers:
         """Game time in whole frames of the simulator, (rows,), never falling."""
         frames = np.maximum.accumulate(np.rint(self.clock_s * FRAMES_PER_S).astype(np.int64))
         return np.asarray(frames - frames[0])
+
+
+def _clock(recording: Recording) -> Doubles:
+    """Return the game time of every row, (rows,) seconds: the measured one where the animations' clocks agree with it.
+
+    A machine's clock runs on where a game that is under load does not.
+    """
+    measured, place = rebuilt_clock(recording), recording.table.column_names.index("clock_s")
+    missing = pa.nulls(len(recording.table), pa.float64())
+    without = recording.table.set_column(place, recording.table.schema.field("clock_s"), missing)
+    shown = rebuilt_clock(replace(recording, table=without))
+    apart = np.abs(np.diff(measured) - np.diff(shown)) > FRAME_S
+    return shown if apart.mean() > _FEW else measured
 
 
 class FightNumbers:
@@ -154,7 +172,8 @@ class ReplayRows:
 
     `phase` counts from 0. `pose` is the player's, `move` and `stance` the boss's, -1 for none; `pose_frame` and
     `boss_frame` how long they have played. `began` and `boss_began` mark the rows in which one is seen for the first
-    time. `struck` marks rows before which a blow arrived, `lost_hp` what it cost, NaN where HP are not known.
+    time. `struck` marks rows before which a blow arrived, `lost_hp` what it cost, NaN where HP are not known. In rows
+    that are `blended` the game says of the boss what a blow did to it, not what it does.
     """
 
     fight: ReadFight
@@ -169,6 +188,7 @@ class ReplayRows:
     struck: Flags
     lost_hp: Doubles
     usable: Flags
+    blended: Flags
 
     @classmethod
     def of(cls, fight: ReadFight, numbers: FightNumbers) -> ReplayRows:
@@ -185,10 +205,13 @@ class ReplayRows:
         began = _begun(pose, frame, at)
         boss_began = _begun(np.where(move >= 0, move, -2 - stance), boss_frame, at)
         usable = np.isfinite(raw[:, [*_PLACED, *_TIMED]]).all(axis=1) & (pose >= 0) & ((move >= 0) | (stance >= 0))
+        blended = np.array([_is_blend(name) for name in fight.boss_read], np.bool_)
         lost = np.append(0.0, np.maximum(raw[:-1, Raw.PLAYER_HP] - fight.hp[1:], 0.0))
         struck = (began & np.isin(pose, _KNOCKS)) | (np.nan_to_num(lost) > _HURT_HP)
         struck[0] = False
-        return cls(fight, phase, pose, move, stance, frame, boss_frame, began, boss_began, struck, lost, usable)
+        return cls(
+            fight, phase, pose, move, stance, frame, boss_frame, began, boss_began, struck, lost, usable, blended
+        )
 
     @cached_property
     def instance(self) -> Integers:
@@ -213,9 +236,13 @@ def _phases(fight: ReadFight, numbers: FightNumbers) -> tuple[Integers, Doubles]
     first = load_boss(numbers.scenario.boss).phase
     phase = np.where(fight.phase > 0, np.clip(fight.phase - first, 0, last), np.where(over, last, 0))
     for (number, name), rows in _alike(zip(phase.tolist(), fight.boss_read, strict=True)):
-        if name is not None:
+        if name is not None and not _is_blend(name):
             ids[rows] = _id_of(numbers.names[number], name)
     return phase, ids
+
+
+def _is_blend(name: str | None) -> bool:
+    return name is not None and any(blend in name for blend in _BLENDS)
 
 
 def _alike(keys: Iterable[tuple[int, str | None]]) -> Iterable[tuple[tuple[int, str | None], list[int]]]:
@@ -458,7 +485,8 @@ class ReplayOutcome:
 class RowReplay:
     """Rows of fights as lanes of the simulator by one scenario's data, and their controls frame by frame.
 
-    Rows are numbered over all fights; `at` (rows,) is the frame of each on one axis of time.
+    Rows are numbered over all fights; `at` (rows,) is the frame of each on one axis of time. `delay` are the frames
+    after a row at which its controls arrive in the game.
     """
 
     def __init__(self, fights: Sequence[ReadFight], scenario: Scenario) -> None:
@@ -467,7 +495,9 @@ class RowReplay:
         lengths = [int(part.fight.frames[-1]) + 1 for part in self.parts]
         firsts = np.cumsum([0, *lengths[:-1]])
         self.at = np.concatenate([part.fight.frames + first for part, first in zip(self.parts, firsts, strict=True)])
-        self._bits = np.concatenate([_frame_bits(part.fight) for part in self.parts])
+        delays = arrival_delays(self.parts)
+        self.delay = int(np.median(delays)) if len(delays) else 0
+        self._bits = np.concatenate([_frame_bits(part.fight, self.delay) for part in self.parts])
         self._ends = np.repeat(firsts + np.array(lengths), [len(part.pose) for part in self.parts])
         lanes = [lanes_of(part, self.numbers) for part in self.parts]
         self._lanes = {name: np.concatenate([one[name] for one in lanes]) for name in lanes[0]}
@@ -544,10 +574,22 @@ def _room(rows: int, moments: int) -> tuple[RawValues, Flags, Doubles]:
     return np.full((*shape, len(Raw)), np.nan), np.zeros(shape, np.bool_), np.full(shape, np.nan)
 
 
-def _frame_bits(fight: ReadFight) -> npt.NDArray[np.uint32]:
-    """Return a fight's controls frame by frame: presses in the first frame of their tick alone."""
+def arrival_delays(parts: Sequence[ReplayRows]) -> Integers:
+    """Return how many frames after its row each press arrived that was answered at once, (presses,)."""
+    found: list[int] = []
+    for part in parts:
+        at, pressed = part.fight.frames, (part.fight.controls & ~HELD & ~np.uint32(Control.LOCK_ON)) != 0
+        free = np.isin(part.pose, (PlayerPose.IDLE, PlayerPose.RUN))
+        rows = np.flatnonzero(part.began[1:] & ~np.isin(part.pose[1:], _UNASKED) & free[:-1] & pressed[:-1])
+        found += np.maximum(at[rows + 1] - part.pose_frame[rows + 1] - at[rows], 0).tolist()
+    return np.array(found, np.int64)
+
+
+def _frame_bits(fight: ReadFight, delay: int) -> npt.NDArray[np.uint32]:
+    """Return a fight's controls frame by frame, each tick's `delay` frames late: presses in their first frame alone."""
     at = fight.frames
-    tick = np.searchsorted(at, np.arange(at[-1] + 1), side="right") - 1
-    bits = fight.controls[tick] & _HELD
-    np.bitwise_or.at(bits, at, fight.controls & ~_HELD)
+    arrived = np.minimum(at + delay, at[-1])
+    tick = np.searchsorted(arrived, np.arange(at[-1] + 1), side="right") - 1
+    bits = np.where(tick >= 0, fight.controls[np.maximum(tick, 0)] & HELD, np.uint32(0))
+    np.bitwise_or.at(bits, arrived, fight.controls & ~HELD)
     return bits

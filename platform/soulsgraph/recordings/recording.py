@@ -248,12 +248,13 @@ def _not_written(fighter: Fighter, seeds: Seeds, folder: Path, source: Origins) 
 
     Fights of other columns than those there are written beside them, into a folder named after the series.
     """
-    template, series = fighter.header(source), fighter.series(source)
+    # What begins like this is left out by pandas, Arrow and Ray where they read a folder as one table.
+    template, own = fighter.header(source), f"_{fighter.series(source)}"
     headers = [replace(template, fight=fighter.fight(int(seed), source), seed=str(seed)) for seed in seeds]
-    places = (folder, folder / series)
+    places = (folder, folder / own)
     there = [any(is_written(place, header, _OF_ITS_TIME) for place in places) for header in headers]
     left: Seeds = seeds[~np.array(there, np.bool_)]
-    return left, folder_for(folder, template, series)
+    return left, folder_for(folder, template, own)
 
 
 class FightRecorder:

@@ -95,6 +95,8 @@ _NAMED = {
     "unit.py stage_seed": "a stage of a continual study, by seed, task and skill",
     "unit.py train_first.Keeping.end_stage": "decisions of a first task, which is trained as a whole",
     "generator.py Draws.uniform": "a number of a generated boss, which is named by its seed",
+    "draws.py draw_alterations": "a boss that is altered, which is named by its seed",
+    "floor.py UnevenSimulator.reset": "within one fight",
     "comparison.py _seeds": "rows of recorded fights that are replayed, by the seed of the measurement",
     "boss_filter.py _played": "the fights by which a scenario is checked, the same each time",
     "checking.py _Ground._play": "fights by which a project is checked",

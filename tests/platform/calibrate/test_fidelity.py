@@ -13,8 +13,9 @@ import pytest
 
 from fakes.drawn_fights import drawn_fight
 from soulsgraph.calibrate.comparison import BETWEEN, MEASURES, WITHIN, FightComparison, MoveEffects, MoveStarts, compare
-from soulsgraph.calibrate.fidelity import STEPS, Fidelity, fidelity_tables, fighter_of, measure_fidelity, read_fights
+from soulsgraph.calibrate.fidelity import STEPS, Fidelity, fidelity_tables, measure_fidelity, read_fights
 from soulsgraph.calibrate.fidelity_page import DATA, PAGE, REPORT, write_fidelity
+from soulsgraph.calibrate.floor import fighter_of
 from soulsgraph.calibrate.replay import ReadFight
 from soulsgraph.recordings.files import RecordingError, read_recording, recording_files
 from soulsgraph.recordings.format import READINGS, SEEN
@@ -194,6 +195,13 @@ def test_who_cannot_be_loaded_is_named_and_the_oracle_plays_the_floor(folder: Pa
 def test_other_versions_of_an_agent_are_not_taken_for_it(folder: Path) -> None:
     header = read_fights(folder)[0].header
     assert fighter_of(replace(header, player="iudex-phase1-paper-0"), SHIPPED) == "other versions of its skills played"
+
+
+def test_the_probe_plays_its_own_floor() -> None:
+    probe = Fighter.probe(SHIPPED)
+    fighter = fighter_of(probe.header("simulator"), SHIPPED)
+    assert isinstance(fighter, Fighter)
+    assert (fighter.name, fighter.played) == ("probe", probe.played)
 
 
 def test_fights_of_different_scenarios_a_fleet_or_damage_are_refused_by_name(folder: Path, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_recording_goes_on_with_the_fights_that_are_missing(printed: Run) -> Non
 def test_the_probe_and_an_agent_are_recorded_into_one_folder(printed: Run, tmp_path: Path) -> None:
     for who in ("iudex-phase1-best-0", "probe"):
         printed("data", "record", who, "--episodes", 1, "--out", "fights")
-    assert {path.parent.name for path in recording_files(tmp_path / "fights")} == {"fights", "probe-iudex-phase1"}
+    assert {path.parent.name for path in recording_files(tmp_path / "fights")} == {"fights", "_probe-iudex-phase1"}
     groups = json.loads(printed("data", "summarize", "fights", "--json"))["groups"]
     assert [one["player"] for one in groups] == ["iudex-phase1-best-0", "probe"]
     assert "2 files: 2 same" in printed("data", "check", "fights")

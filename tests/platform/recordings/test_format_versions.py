@@ -64,5 +64,5 @@ def test_fights_of_version_2_are_recorded_beside_those_of_version_1(first_versio
     oracle = Fighter.oracle("iudex-phase1", random=0.1)
     assert record(oracle, seeds, tmp_path) == 1
     new = [path for path in recording_files(tmp_path) if path.parent != tmp_path]
-    assert [path.parent.name for path in new] == ["oracle-iudex-phase1-random0.1"] * 3
+    assert [path.parent.name for path in new] == ["_oracle-iudex-phase1-random0.1"] * 3
     assert record(oracle, seeds, tmp_path) == 4

@@ -167,7 +167,7 @@ def test_fights_of_other_columns_go_into_a_folder_of_their_own_and_are_found_the
     drawn = Fighter.of_run(run, Setting(SCENARIO, SCENARIO, "long", ("dodge",)))
     assert record(drawn, SEEDS[:1], tmp_path) == 0
     (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
-    assert folder.name == "iudex-phase1-best-0-iudex-phase1-long-no-dodge"
+    assert folder.name == "_iudex-phase1-best-0-iudex-phase1-long-no-dodge"
     assert sorted(path.parent for path in recording_files(tmp_path)) == [tmp_path, tmp_path, folder]
     assert record(drawn, SEEDS, tmp_path) == 1
     assert record(drawn, SEEDS, tmp_path) == 2
