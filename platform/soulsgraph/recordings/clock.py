@@ -13,6 +13,8 @@ from soulsgraph_envs.core.state import Raw
 #: A clock that shows only multiples of this dates nothing to a frame, of 1/60 s.
 _COARSE_S = 0.01
 _ROUNDING_S = 1e-6
+#: A clock that stands still in more than half of the steps is none.
+_RUNNING = 0.5
 #: The shortest and the longest step that the clocks of animations may show, in nominal steps; the longest of one in
 #: which every animation began anew, which may have cut the one before.
 _SHORTEST, _LONGEST, _LONGEST_ANEW = 0.1, 3.0, 1.5
@@ -22,12 +24,14 @@ _CHARACTERS = (Raw.PLAYER_ANIMATION, Raw.BOSS_ANIMATION)
 def measured_clock(elapsed_s: Doubles, game_s: Doubles) -> Doubles:
     """Return the game time of a fight's readings from its first on, (rows,) seconds.
 
-    `game_s` is the game's own clock, which dates a reading to its frame, and is taken where it moves from every reading
-    to the next and is fine enough; else `elapsed_s`, game time by this machine's clock.
+    `game_s` is the game's own clock, which dates a reading to its frame, and is taken where it runs and is fine enough;
+    else `elapsed_s`, game time by this machine's clock. Of two readings of one frame it shows the same twice.
     """
     shown = np.rint(game_s / _COARSE_S) * _COARSE_S
     coarse = bool((np.abs(shown - game_s) < _ROUNDING_S).all())
-    moving = bool(np.isfinite(game_s).all() and (np.diff(game_s) > 0.0).all())
+    steps_s = np.diff(game_s)
+    running = np.count_nonzero(steps_s > 0.0) > _RUNNING * len(steps_s)
+    moving = bool(np.isfinite(game_s).all() and (steps_s >= 0.0).all() and running)
     clock_s: Doubles = game_s if moving and not coarse else elapsed_s
     return np.asarray(clock_s - clock_s[0])
 

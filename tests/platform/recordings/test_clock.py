@@ -95,16 +95,18 @@ def test_a_measured_clock_is_taken_unless_it_lacks_a_row_or_runs_back() -> None:
     assert rebuilt_clock(shown(raw[:1])).tolist() == [0.0]
 
 
-@pytest.mark.parametrize("name", ["finer", "missing", "coarse", "standing"])
+@pytest.mark.parametrize("name", ["finer", "twice the same", "missing", "coarse", "standing", "back"])
 def test_the_games_own_clock_is_taken_where_it_is_fine_and_moves(name: str) -> None:
     elapsed_s = np.array([0.0, 0.104, 0.211, 0.299])
     game_s = {
         "finer": np.array([7.003, 7.103, 7.21, 7.303]),
         "missing": np.array([7.003, np.nan, 7.21, 7.303]),
         "coarse": np.array([7.0, 7.1, 7.2, 7.3]),
-        "standing": np.array([7.003, 7.103, 7.103, 7.303]),
+        "twice the same": np.array([7.003, 7.103, 7.103, 7.303]),
+        "standing": np.array([7.003, 7.103, 7.103, 7.103]),
+        "back": np.array([7.003, 7.103, 7.101, 7.303]),
     }[name]
-    expected = game_s - game_s[0] if name == "finer" else elapsed_s
+    expected = game_s - game_s[0] if name in ("finer", "twice the same") else elapsed_s
     np.testing.assert_allclose(measured_clock(elapsed_s, game_s), expected)
 
 
