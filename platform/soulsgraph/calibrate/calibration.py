@@ -55,7 +55,7 @@ class Calibration:
 
 def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibration:
     """Fit a boss's data to fights with a player."""
-    fights, own = fought.fights, player_fits(fought.fights, player)
+    fights, own = fought.fights, player_fits(fought.fights, player, contact_m(boss, player))
     player = _as_seen(player, own)
     stances = {name: animation.id for name, animation in boss.animations.known().items()}
     ticks = ticks_of(fights)
