@@ -236,6 +236,27 @@ def text_of(summaries: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def page_rows(summaries: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the rows of the table of docs/fitting.md, a column for each length of game time."""
+    rows: dict[str, list[str]] = {}
+    for one in summaries:
+        whole = KindScore(**one["kinds"][-1])
+        cells = {
+            "values that are determined": whole.determined / whole.values,
+            "their median error": whole.median_error,
+            "the largest": whole.largest_error,
+            "determined values whose 95 % interval holds the truth": one["covered_determined"],
+            "all intervals that hold it": whole.covered,
+            "move weights within two standard errors": one["weights_within"],
+            "win rates of six agents within 5 points of those in the true fight": one["won_within_5"],
+            "the same in the shipped fight": one["shipped_within_5"],
+        }
+        for name, share in cells.items():
+            rows.setdefault(name, []).append("" if share is None else f"{100 * share:.1f} %")
+        rows.setdefault("CPU seconds of a calibration", []).append(f"{one['cpu_s']:.1f}")
+    return [f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()]
+
+
 def _line(kind: KindScore) -> str:
     shares = (kind.median_error, kind.largest_error, kind.covered)
     cells = ["" if share is None else f"{100 * share:.1f} %" for share in shares]

@@ -49,3 +49,15 @@ def test_a_draw_is_measured_once_and_summed_up(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(calibration, "measure", again)
     calibration.main()
+
+
+_DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_page_has_the_measured_figures() -> None:
+    results = json.loads((_DOCS / "results" / "calibration" / "calibration.json").read_text(encoding="utf-8"))[
+        "results"
+    ]
+    page = (_DOCS / "fitting.md").read_text(encoding="utf-8")
+    assert "\n".join(calibration.page_rows(results)) in page
+    assert f"over {results[0]['draws']} draws" in page

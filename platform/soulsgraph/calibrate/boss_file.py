@@ -13,7 +13,7 @@ from soulsgraph.calibrate.values import ValueFit
 from soulsgraph_envs.core.config import find, read_data, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import whole_file
-from soulsgraph_envs.core.scenario import BossData, load_boss, load_scenario
+from soulsgraph_envs.core.scenario import BossData, load_boss, load_player, load_scenario
 
 #: The shortest window that is written, a frame.
 _SHORTEST_S = 0.017
@@ -80,12 +80,14 @@ def write_fitted(
 ) -> tuple[Path, Path]:
     """Write the fitted boss, and beside it the scenario it is fought in; return both paths.
 
+    Beside them appears a player too where the recorded one is not as shipped.
+
     Raises:
         SoulsGraphError: if one of the files is there, or the fitted values make no boss.
         WriteError: if the place cannot be written.
     """
-    scenario_path = scenario_path_of(out)
-    for path in (out, scenario_path):
+    scenario_path, player_path = scenario_path_of(out), player_path_of(out)
+    for path in (out, scenario_path, player_path):
         check_free(path)
     tables = read_data("boss", find("boss", base))
     fitted, comments = fitted_tables(tables, calibration, shipped)
@@ -94,9 +96,28 @@ def write_fitted(
     fought = {"based_on": _reference(scenario), "name": scenario_path.stem, "boss": out.name}
     write_tables(out, own, head_of(calibration), comments)
     load_boss(out)
+    if player := player_tables(calibration):
+        name = load_scenario(scenario).player
+        write_tables(player_path, {"based_on": _reference(name), "name": f"{load_player(name).name}, fitted", **player})
+        fought["player"] = player_path.name
     write_tables(scenario_path, fought)
     load_scenario(scenario_path)
     return out, scenario_path
+
+
+def player_tables(calibration: Calibration) -> dict[str, dict[str, float]]:
+    """Return the player's values that are determined and are not the shipped ones, as tables of a player's file."""
+    tables: dict[str, dict[str, float]] = {}
+    for value in calibration.player:
+        if value.estimate is not None and value.differs:
+            group, _, name = value.key.partition(".")
+            tables.setdefault(group, {})[name] = round(value.estimate, 5)
+    return tables
+
+
+def player_path_of(out: Path) -> Path:
+    """Return the path of the player that is written beside a boss where the recorded one differs from the shipped."""
+    return out.with_name(f"{out.stem}-player.toml")
 
 
 def scenario_path_of(out: Path) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from soulsgraph.calibrate.choice import choice_fits
@@ -55,7 +55,8 @@ class Calibration:
 
 def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibration:
     """Fit a boss's data to fights with a player."""
-    fights = fought.fights
+    fights, own = fought.fights, player_fits(fought.fights, player, contact_m(boss, player))
+    player = _as_seen(player, own)
     stances = {name: animation.id for name, animation in boss.animations.known().items()}
     ticks = ticks_of(fights)
     first = move_data(fights, boss, player, set(stances.values()))
@@ -82,7 +83,15 @@ def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibrati
         values += _windows(key, again.get(number), shipped.get(number), boss, player)
     values.append(contact_fit(list(again.values()), fights, boss.radius_m, player))
     names = {keys[number]: name for number, name in fought.unknown.items() if number in keys}
-    return Calibration(len(fights), fought.seconds, values, player_fits(fights, player), names)
+    return Calibration(len(fights), fought.seconds, values, own, names)
+
+
+def _as_seen(player: PlayerData, own: Sequence[ValueFit]) -> PlayerData:
+    """Return the player with the protection of the roll as it was seen: by it blows are told from misses."""
+    found = next(value for value in own if value.key == "roll.invulnerable_s")
+    if found.estimate is None or not found.differs:
+        return player
+    return replace(player, roll=replace(player.roll, invulnerable_s=found.estimate))
 
 
 def move_keys(boss: BossData, seen: Mapping[int, MoveData], unknown: Mapping[int, str]) -> dict[int, str]:

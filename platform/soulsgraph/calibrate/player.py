@@ -15,14 +15,16 @@ from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 
 _FRAME_S = 1.0 / FRAMES_PER_S
 _FEWEST = 4
+#: How much farther than contact two readings are where no body was in the way between them.
+_CLEAR_M = 0.3
 #: Stamina within so much of its most is full.
 _FULL = 0.01
 
 
-def player_fits(fights: Sequence[FightRows], player: PlayerData) -> list[ValueFit]:
-    """Return the player's values."""
+def player_fits(fights: Sequence[FightRows], player: PlayerData, contact: float) -> list[ValueFit]:
+    """Return the player's values; nearer than `contact` m the boss's body is in the way."""
     names = player.animations
-    speeds = [_speeds(fight, player) for fight in fights]
+    speeds = [_speeds(fight, player, contact + _CLEAR_M) for fight in fights]
     run, roll = (np.concatenate([pair[place] for pair in speeds]) for place in (0, 1))
     regained = np.concatenate([_regained(fight, player) for fight in fights])
     blows = [names.light_1.id, names.light_2.id, names.light_3.id]
@@ -50,12 +52,13 @@ def _mode_fit(key: str, kind: str, shipped: float, values: Doubles) -> ValueFit:
     return fit(key, kind, shipped, median, interval, len(values))
 
 
-def _speeds(fight: FightRows, player: PlayerData) -> tuple[Doubles, Doubles]:
+def _speeds(fight: FightRows, player: PlayerData, nearest: float) -> tuple[Doubles, Doubles]:
     """Return speeds of running straight ahead and of the quick part of rolls, (n,) each."""
     raw, steps = fight.raw, np.diff(fight.clock_s)
     animation, played = raw[:, Raw.PLAYER_ANIMATION].astype(np.int64), raw[:, Raw.PLAYER_ANIMATION_TIME_S]
     gone = np.hypot(np.diff(raw[:, Raw.PLAYER_X]), np.diff(raw[:, Raw.PLAYER_Y])) / np.maximum(steps, 1e-9)
-    both = (np.diff(animation) == 0) & (steps > 0.0)
+    distance = np.hypot(raw[:, Raw.PLAYER_X] - raw[:, Raw.BOSS_X], raw[:, Raw.PLAYER_Y] - raw[:, Raw.BOSS_Y])
+    both = (np.diff(animation) == 0) & (steps > 0.0) & (np.minimum(distance[1:], distance[:-1]) > nearest)
     aside = fight.pressed(Control.LEFT | Control.RIGHT | Control.BACK)
     ahead = fight.pressed(Control.FORWARD) & ~aside
     running = both & (animation[1:] == player.animations.run.id) & ahead[:-1]

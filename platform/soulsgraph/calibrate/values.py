@@ -41,6 +41,13 @@ class ValueFit:
         """Whether the estimate is written to the file."""
         return self.estimate is not None and self.verdict in ("determined", "bounded")
 
+    @property
+    def differs(self) -> bool:
+        """Whether it is determined, and its interval does not hold the shipped value."""
+        if self.verdict != "determined" or self.shipped is None or self.low is None or self.high is None:
+            return False
+        return not self.low <= self.shipped <= self.high
+
 
 def fit(
     key: str,

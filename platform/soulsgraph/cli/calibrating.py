@@ -28,17 +28,18 @@ def calibrate(
     Args:
         folder: Folder with recorded fights of one scenario, or one file.
         boss: Boss whose data are fitted, by name or as a TOML file; moves that they lack are added.
-        out: TOML file of the fitted boss; beside it appears its scenario, with `-scenario` behind the name.
+        out: TOML file of the fitted boss; beside it appears its scenario, with `-scenario` behind the name,
+            and where the player is not as shipped that, with `-player`.
         scenario: Scenario in which the fitted boss is fought; the recorded one if not given.
         simulated: Accept fights of the simulator itself, to try out how much comes back.
     """
     # Imported here: a help text need not wait for it.
-    from soulsgraph.calibrate.boss_file import check_free, scenario_path_of, write_fitted
+    from soulsgraph.calibrate.boss_file import check_free, player_path_of, scenario_path_of, write_fitted
     from soulsgraph.calibrate.calibration import calibrate as fit_boss
     from soulsgraph.calibrate.rows import read_fights
     from soulsgraph.calibrate.values import VALUE_HEADINGS, value_cells
 
-    for path in (out, scenario_path_of(out)):
+    for path in (out, scenario_path_of(out), player_path_of(out)):
         check_free(path)
     check_writable(out.parent)
     shipped = load_boss(boss)

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fakes.wandering import disturbed
-from soulsgraph.calibrate.boss_file import write_fitted
+from fakes.wandering import disturbed, wandering_fights
+from soulsgraph.calibrate.boss_file import write_fitted, write_tables
 from soulsgraph.calibrate.calibration import Calibration, calibrate
 from soulsgraph.calibrate.rows import FIRST_UNKNOWN, FightSet
 from soulsgraph.calibrate.values import ValueFit
@@ -77,6 +77,20 @@ def test_a_late_clock_and_missing_ticks_cost_little(fought: FightSet) -> None:
         assert values[key].estimate == pytest.approx(_TRUTH[key], rel=0.06), key
     for key in ("motion.walk_m_s", "motion.turn_rad_s", "aggression.wait_s.1", "moves.thrust.lunge_m_s"):
         assert values[key].estimate == pytest.approx(_TRUTH[key], rel=0.06), key
+
+
+def test_another_player_is_written_beside_the_boss(tmp_path: Path) -> None:
+    own = {"name": "quick", "run": {"speed_m_s": 4.6}, "roll": {"cost": 22.0, "invulnerable_s": 0.35}}
+    write_tables(tmp_path / "quick.toml", {"based_on": "knight-full", **own})
+    write_tables(tmp_path / "fight.toml", {"based_on": "iudex-phase1-whole", "name": "quick", "player": "quick.toml"})
+    found = calibrate(wandering_fights(tmp_path / "fight.toml", 8.0, seed=6), _BOSS, _PLAYER)
+    _, scenario = write_fitted(tmp_path / "mine.toml", found, "iudex-phase1", "iudex-phase1-whole", _BOSS)
+    player = load_player(load_scenario(scenario).player)
+    assert player.run.speed_m_s == pytest.approx(4.6, rel=0.01)
+    assert player.roll.cost == pytest.approx(22.0, rel=0.01)
+    assert player.roll.invulnerable_s == pytest.approx(0.35, abs=0.01)
+    assert player.body == _PLAYER.body
+    assert player.roll.speed_m_s == _PLAYER.roll.speed_m_s
 
 
 def _without(boss: BossData, title: str) -> BossData:
