@@ -31,7 +31,7 @@ def test_lanes_keep_what_a_recording_holds(tmp_path: Path) -> None:
 def test_a_draw_is_measured_once_and_summed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "FIGHTS", 4)
     monkeypatch.setattr(calibration, "_BATCH", 2)
-    words = ["--seeds", "7", "--minutes", "0.5", "1", "--kept", str(tmp_path / "kept")]
+    words = ["--seeds", "7", "--minutes", "0.5", "1", "--train", "0", "--kept", str(tmp_path / "kept")]
     monkeypatch.setattr(sys, "argv", ["calibration.py", *words, "--out", str(tmp_path / "out")])
     calibration.main()
     kept = json.loads((tmp_path / "kept" / "draw-7.json").read_text(encoding="utf-8"))

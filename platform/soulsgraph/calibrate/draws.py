@@ -16,6 +16,7 @@ from soulsgraph.calibrate.values import ValueFit, Verdict
 from soulsgraph_envs.core.config import find, read_data
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import BossData, load_boss
+from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 
 #: Alterations of a draw, and by how much each, up or down.
 ALTERATIONS, LEAST, MOST = 25, 0.08, 0.40
@@ -67,7 +68,8 @@ def _at(tables: Any, keys: Keys) -> Any:
 def draw_alterations(boss: str, seed: int, folder: Path, count: int = ALTERATIONS) -> tuple[Path, list[Alteration]]:
     """Alter a shipped boss at random and write it as a file of a folder; return that and what was changed.
 
-    A change that the boss's checks refuse, as a window that ends before it begins, is drawn again.
+    A change that the boss's checks refuse, as a window that ends before it begins, is drawn again, and so is one after
+    which a window is shorter than a frame: it would never strike.
 
     Raises:
         SoulsGraphError: if so many numbers cannot be changed.
@@ -97,10 +99,11 @@ def draw_alterations(boss: str, seed: int, folder: Path, count: int = ALTERATION
 
 def _is_valid(path: Path) -> bool:
     try:
-        load_boss(path)
+        boss = load_boss(path)
     except SoulsGraphError:
         return False
-    return True
+    ends = (window.time_s for move in boss.moves for window in move.windows)
+    return all((last - first) * boss.time_factor >= 1.0 / FRAMES_PER_S for first, last in ends)
 
 
 def truth_of(boss: BossData, shipped: BossData) -> dict[str, float]:

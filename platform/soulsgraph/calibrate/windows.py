@@ -290,8 +290,8 @@ def _start_fit(key: str, data: MoveData, window: WindowData, shipped: float | No
     at = data.hits[window.own, 1]
     first = int((np.abs(at - window.start) <= 0).sum())
     start = window.start / FRAMES_PER_S
-    # A blow or two may have come late into an open window.
-    early = (0.5 if first > 2 else 8.0 / first) / FRAMES_PER_S
+    # A blow or two may have come late into an open window, or late into the one before.
+    early = (0.5 if first > 2 else 24.0 / first) / FRAMES_PER_S
     return fit(key, "start", shipped, start, (start - early, start + 0.5 / FRAMES_PER_S), len(at))
 
 
