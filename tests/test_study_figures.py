@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from soulsgraph.results.statistics import mean_interval
+from soulsgraph_envs.continual.families import load_family
 
 DOCS = Path(__file__).parents[1] / "docs"
 _RESULTS = DOCS / "results"
@@ -258,6 +259,22 @@ def _averages(study: str, method: str) -> dict[int, float]:
     }
 
 
+def _labelled() -> Rows:
+    """Return for each kind of shift what the rule selected, and what training the named skill alone won."""
+    shifts, rows = pd.DataFrame(_read("continual-selection/selection.json")["results"]), []
+    for kind, found in shifts.groupby("kind", sort=False):
+        named = load_family("labelled").kinds[str(kind)].skill
+        selected = sum(named in skills for skills in found["skills"])
+        others = sum(bool({*skills} - {named}) for skills in found["skills"])
+        trained = [wins for wins in found["wins_of_200"] if isinstance(wins, dict)]
+        skills = [named] if named != "none" else ["dodge", "heal_attack"]
+        won = [f"{wins['before']} -> {', '.join(str(wins[skill]) for skill in skills)}" for wins in trained]
+        rows.append(
+            [f"`{kind}`", "" if named == "none" else f"{selected} of {len(found)}", str(others), "; ".join(won)]
+        )
+    return rows
+
+
 _CLONING = "cloning/cloning.json"
 
 
@@ -283,6 +300,7 @@ _TABLES: list[tuple[str, str, Callable[[], Rows]]] = [
     ("findings.md", "The chain Iudex 1 -> Iudex 2 -> Vordt", _chain),
     ("findings.md", "### Which skills a fight needs\n", _necessity),
     ("findings.md", "### Bosses one after another\n", _continual),
+    ("continual_worlds.md", "### What the rule selects\n", _labelled),
     ("cloning.md", "## What it is worth\n", _cloning),
 ]
 
