@@ -416,6 +416,18 @@ def _of_cloning() -> list[str]:
     ]
 
 
+def _of_decisions_for_shifts() -> list[str]:
+    costs = _read("continual/S8/report.json")["tables"]["costs"]
+    kept, others = (row["mean"] for row in costs if row["cost"] == "decisions")
+    return [f"spends {kept:,.0f} decisions in all, where the others spend {others:,.0f}"]
+
+
+def _of_held_out_bosses() -> list[str]:
+    report = _read("continual/S20-base/report.json")
+    rates = {row["after"]: 100.0 * row["mean"] for row in report["tables"]["plasticity"] if row["method"] == "base"}
+    return [f"in {rates[5]:.1f} % of fights after 10,000 decisions; from the first boss alone in {rates[1]:.1f} %"]
+
+
 _SENTENCES = [
     ("findings.md", _of_fast_and_best),
     ("findings.md", _of_fresh_and_earlier_seeds),
@@ -424,6 +436,8 @@ _SENTENCES = [
     ("findings.md", _of_recovery),
     ("findings.md", _of_the_chain),
     ("findings.md", _of_whole_agents),
+    ("findings.md", _of_decisions_for_shifts),
+    ("findings.md", _of_held_out_bosses),
     ("cloning.md", _of_cloning),
 ]
 
