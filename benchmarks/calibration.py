@@ -5,7 +5,10 @@ python benchmarks/calibration.py --kept runs/calibration --out docs/results/cali
 Each draw alters 25 numbers of a shipped boss by 8 to 40 % from a seed. Agents of the zoo and the probe, which knows the
 shipped data alone, fight it in the simulator; `calibrate` gets of that what a running game supplies. Then values,
 intervals and weights are compared with the truth, and win rates in the fitted fight with those in the true one. A
-measurement goes on with draws that are there.
+measurement goes on with draws that are there. Fights recorded of a game whose boss's data are known are scored
+alike, and their kind of value by kind of value alone:
+
+python benchmarks/calibration.py --recorded fights --true draws/draw-140.toml --out stand-in
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from soulsgraph.calibrate.draws import (
     score_values,
     truth_of,
 )
-from soulsgraph.calibrate.rows import Doubles, FightRows, FightSet
+from soulsgraph.calibrate.rows import Doubles, FightRows, FightSet, read_fights
 from soulsgraph.recordings.recording import Fighter
 from soulsgraph.results.origin import describe_run
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, play
@@ -204,6 +207,16 @@ def measure(seed: int, minutes: Sequence[float], trains: bool = False) -> dict[s
         return result
 
 
+def score_recorded(fights: Path, true: Path) -> dict[str, Any]:
+    """Return how well a boss's data come back from recorded fights of a game whose data are in a file."""
+    shipped = load_boss(BOSS)
+    fought = read_fights(fights, shipped)
+    fitted = calibrate(fought, shipped, load_player(load_scenario(SCENARIO).player))
+    scored = score_values(fitted.boss, truth_of(load_boss(true), shipped), shipped)
+    kinds = [asdict(kind) for kind in score_kinds(scored)]
+    return {"fights": len(fought.fights), "game_minutes": fought.seconds / 60.0, "kinds": kinds}
+
+
 def summary(draws: Sequence[dict[str, Any]], place: int, shipped_rates: Sequence[float]) -> dict[str, Any]:
     """Return what all draws say together of one length of game time, the `place`th."""
     lengths = [draw["lengths"][place] for draw in draws]
@@ -231,6 +244,12 @@ def summary(draws: Sequence[dict[str, Any]], place: int, shipped_rates: Sequence
     }
 
 
+_HEADINGS = (
+    "| kind | values | determined | bounded | median error | largest | covered |",
+    "|---|--:|--:|--:|--:|--:|--:|",
+)
+
+
 def text_of(summaries: Sequence[dict[str, Any]]) -> str:
     """Return the summaries as Markdown."""
     lines = [
@@ -242,10 +261,7 @@ def text_of(summaries: Sequence[dict[str, Any]]) -> str:
     lines += ["Errors are those of determined values, as shares of the truth; coverage that of all intervals.", ""]
     for one in summaries:
         lines += [f"## {one['minutes']:g} minutes, {one['draws']} draws", ""]
-        lines += [
-            "| kind | values | determined | bounded | median error | largest | covered |",
-            "|---|--:|--:|--:|--:|--:|--:|",
-        ]
+        lines += _HEADINGS
         lines += [_line(KindScore(**kind)) for kind in one["kinds"]]
         lines += ["", f"- Determined values covered: {100 * one['covered_determined']:.1f} %; the worst of them, "]
         lines[-1] += f"{one['worst']['key']}, is off by {100 * one['worst']['error']:.1f} %."
@@ -301,9 +317,19 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS), help="a draw each")
     parser.add_argument("--minutes", type=float, nargs="+", default=list(MINUTES), help="game time to record")
     parser.add_argument("--train", type=int, default=TRAINED, help="draws in whose fitted fight an agent is trained")
-    parser.add_argument("--kept", type=Path, required=True, help="folder with a file for each draw")
+    parser.add_argument("--kept", type=Path, default=Path("draws"), help="folder with a file for each draw")
+    parser.add_argument("--recorded", type=Path, help="recorded fights to score in place of draws, with --true")
+    parser.add_argument("--true", type=Path, help="the boss's file of the game in which these were fought")
     parser.add_argument("--out", type=Path, help="folder for the summary")
     asked = parser.parse_args()
+    if (asked.recorded is None) != (asked.true is None):
+        parser.error("--recorded and --true: expected both or neither")
+    if asked.recorded is not None:
+        scored = score_recorded(asked.recorded, asked.true)
+        print("\n".join([*_HEADINGS, *(_line(KindScore(**kind)) for kind in scored["kinds"])]))
+        if asked.out is not None:
+            write_json(asked.out / "recorded.json", {**describe_run(), **scored})
+        return
     check_writable(asked.kept)
     run(asked)
 

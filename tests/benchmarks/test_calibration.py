@@ -61,3 +61,12 @@ def test_the_page_has_the_measured_figures() -> None:
     page = (_DOCS / "fitting.md").read_text(encoding="utf-8")
     assert "\n".join(calibration.page_rows(results)) in page
     assert f"over {results[0]['draws']} draws" in page
+
+
+def test_the_page_has_the_figures_of_the_stand_in() -> None:
+    found = json.loads((_DOCS / "results" / "calibration" / "stand-in" / "recorded.json").read_text(encoding="utf-8"))
+    whole, page = found["kinds"][-1], " ".join((_DOCS / "fitting.md").read_text(encoding="utf-8").split())
+    counted = f"{found['fights']} fights of {found['game_minutes']:.1f} minutes determined {whole['determined']} of"
+    off = f"{100 * whole['median_error']:.1f} % off in the median and {100 * whole['largest_error']:.1f} % at most"
+    assert whole["covered"] == 1.0
+    assert f"{counted} {whole['values']} values, by {off}; every interval held the truth" in page
