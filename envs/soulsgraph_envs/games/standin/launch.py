@@ -286,14 +286,20 @@ def server_settings(serving: ServingOptions, address: str, address_map: str, spe
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Let Ctrl-C, SIGTERM and a closed terminal end the program normally."""
+def ended_by_signals() -> Iterator[threading.Event]:
+    """Let Ctrl-C, SIGTERM and a closed terminal end the program normally; the event is set by them.
+
+    What a handler raises is lost where Python happens to be in a finalizer or a callback, so who loops looks at the
+    event as well.
+    """
+    asked = threading.Event()
 
     def end(*_: object) -> None:
+        asked.set()
         raise SystemExit(0)
 
     with handled_by(end, signal.SIGINT, signal.SIGTERM, *hangups()):
-        yield
+        yield asked
 
 
 def settings_of(options: StandInOptions, window: str) -> GameSettings:

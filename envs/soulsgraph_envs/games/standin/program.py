@@ -212,7 +212,7 @@ def run(options: StandInOptions) -> None:
     world = StandInWorld(surroundings, scenario, options.seed, options.at != "arena", options.at != "new-game")
     world.switches["game_speed"] = options.speed
     with ExitStack() as stack:
-        stack.enter_context(ended_by_signals())
+        ended = stack.enter_context(ended_by_signals())
         folder = stack.enter_context(temporary_folder("soulsgraph-standin-"))
         name_process(address_map.process)
         window = GameWindow(address_map.window, options.display, keeps_mouse=options.until_eof)
@@ -223,7 +223,7 @@ def run(options: StandInOptions) -> None:
         if options.settings:
             save_game(options.settings, settings_of(options, address_map.window))
         stand_in.say("ready", pid=os.getpid(), map=address_map.name, base=memory.base)
-        stand_in.play(Schedule(plan), folder)
+        stand_in.play(Schedule(plan), folder, ended)
 
 
 class StandIn:
@@ -247,11 +247,11 @@ class StandIn:
         else:
             print(f"{event}: {', '.join(f'{name} {value}' for name, value in values.items())}", flush=True)
 
-    def play(self, schedule: Schedule, folder: Path) -> None:
-        """Play until the end, polling keys and memory before each frame."""
+    def play(self, schedule: Schedule, folder: Path, ended: threading.Event) -> None:
+        """Play until the end, or until it is ended, polling keys and memory before each frame."""
         following, next_picture = time.monotonic(), 0.0
         end_s = following + (self._options.seconds or inf)
-        while not self._over and time.monotonic() < end_s:
+        while not (self._over or ended.is_set()) and time.monotonic() < end_s:
             self._misbehave(schedule, folder)
             while self._lines:
                 try:

@@ -7,7 +7,7 @@ import signal
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from soulsgraph_envs.games.address_map import load_address_map
 from soulsgraph_envs.games.guarded_device import find_window
 from soulsgraph_envs.games.link import GameSettings, LinkError, load_games
 from soulsgraph_envs.games.memory_link import AttachedGame, attach_game
-from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
+from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess, ended_by_signals
 from soulsgraph_envs.games.x11 import XTestDevice
 
 MODULE = 0x140000000
@@ -211,6 +211,14 @@ def test_termination_ends_it_cleanly_with_its_settings_written(
     assert process.wait(PATIENCE_S) == 0
     assert not list(temporary.iterdir())
     process.close()
+
+
+def test_an_end_that_was_asked_for_is_kept_where_what_the_handler_raised_was_lost() -> None:
+    with ended_by_signals() as asked:
+        assert not asked.is_set()
+        with suppress(SystemExit):
+            signal.raise_signal(signal.SIGTERM)
+        assert asked.is_set()
 
 
 def test_what_keeps_it_from_starting_is_said() -> None:
