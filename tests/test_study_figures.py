@@ -422,6 +422,17 @@ def _of_decisions_for_shifts() -> list[str]:
     return [f"spends {kept:,.0f} decisions in all, where the others spend {others:,.0f}"]
 
 
+def _of_transfer_over_labelled_shifts() -> list[str]:
+    kinds, found = {"lock-view": "lock_on", "camera-reversed": "camera", "arena": "movement", "moves": "dodge"}, []
+    for kind, skill in kinds.items():
+        rows = _by(
+            _read(f"continual-selection/transfer/transfer-generated-labelled-{kind}-20001.json")["rows"], "skill"
+        )
+        found.append(int(rows[skill]["seeds_adapt"].split()[0]))
+    assert (found[0], found[2]) == (0, 1)
+    return [f"found {sum(found)} of {3 * len(found)} of the same kinds"]
+
+
 def _of_held_out_bosses() -> list[str]:
     report = _read("continual/S20-base/report.json")
     rates = {row["after"]: 100.0 * row["mean"] for row in report["tables"]["plasticity"] if row["method"] == "base"}
@@ -438,6 +449,7 @@ _SENTENCES = [
     ("findings.md", _of_whole_agents),
     ("findings.md", _of_decisions_for_shifts),
     ("findings.md", _of_held_out_bosses),
+    ("continual_worlds.md", _of_transfer_over_labelled_shifts),
     ("cloning.md", _of_cloning),
 ]
 
