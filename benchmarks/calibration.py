@@ -57,7 +57,7 @@ from soulsgraph_policies.agents.agent import Agent
 BOSS = SCENARIO = "iudex-phase1"
 #: Estimators were developed on seeds below 100; on 100 to 115 they were measured once, and then repaired.
 SEEDS = range(116, 132)
-#: In so many of them an agent is trained in the fight fitted to the longest game time, with this seed.
+#: The number of draws with an agent trained in the fight that was fitted to the longest game time, and its seed.
 TRAINED, TRAINING_SEED = 4, 7
 #: Who fights for the recordings: two agents, and the probe for the rest of the time.
 RECORDED = ("iudex-phase1-best-0", "iudex-phase1-paper-0")

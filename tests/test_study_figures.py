@@ -433,6 +433,21 @@ def _of_transfer_over_labelled_shifts() -> list[str]:
     return [f"found {sum(found)} of {3 * len(found)} of the same kinds"]
 
 
+def _of_the_rule_for_labelled_shifts() -> list[str]:
+    family, results = load_family("labelled"), _read("continual-selection/selection.json")["results"]
+    back = {name: kind.skill for name, kind in family.kinds.items() if kind.recoverable == "yes"}
+    shifts = [row for row in results if row["kind"] in back]
+    found = sum(back[row["kind"]] in row["skills"] for row in shifts)
+    selected = sum(len(row["skills"]) for row in results)
+    beside = sum("heal_attack" in row["skills"] for row in results if row["kind"] == "moves")
+    taken = [row["decisions"] for row in results]
+    assert not any(row["skills"] for row in results if row["kind"] == "none")
+    return [
+        f"finds {found} of {len(shifts)}, and selects {selected - found} skills that it does not win back, {beside} of",
+        f"{min(taken):,} to {max(taken):,} decisions each",
+    ]
+
+
 def _of_held_out_bosses() -> list[str]:
     report = _read("continual/S20-base/report.json")
     rates = {row["after"]: 100.0 * row["mean"] for row in report["tables"]["plasticity"] if row["method"] == "base"}
@@ -455,6 +470,7 @@ _SENTENCES = [
     ("findings.md", _of_whole_agents),
     ("findings.md", _of_decisions_for_shifts),
     ("findings.md", _of_held_out_bosses),
+    ("continual_worlds.md", _of_the_rule_for_labelled_shifts),
     ("continual_worlds.md", _of_transfer_over_labelled_shifts),
     ("cloning.md", _of_cloning),
 ]

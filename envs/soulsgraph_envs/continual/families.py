@@ -65,8 +65,8 @@ class ShiftKind:
     """One kind of labelled shift: the skill that it is meant for, and the numbers of the player's file that it draws.
 
     With `moves_of` the boss is the one of that family and the same seed, with `arena_m` the arena lies as far from its
-    own place, in a direction that is drawn. `least_oracle` is the win rate that scripted
-    play that sees ahead must reach: less than elsewhere only where the shift takes what no skill can win back.
+    own place, in a direction that is drawn. `least_oracle` is the win rate that scripted play that sees ahead must
+    reach: less than elsewhere only where the shift takes what no skill can win back.
     """
 
     skill: Literal["camera", "lock_on", "movement", "dodge", "heal_attack", "none"]

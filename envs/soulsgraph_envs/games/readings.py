@@ -114,6 +114,11 @@ def boss_animation_as_read(reading: Reading) -> str | None:
     return _boss_name(reading) or (name if name.startswith("Attack") else None)
 
 
+def reading_of(said: str) -> Reading:
+    """Return what `boss_animation_as_read` returned as a reading: a name, or a number where there are no names."""
+    return {"boss_animation_id": int(said)} if said.lstrip("-").isdecimal() else {"boss_animation": said}
+
+
 def player_table(player: PlayerData) -> AnimationTable:
     """Make the table of a player's data."""
     return AnimationTable("player", player.animations.known())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from soulsgraph.calibrate.calibration import Calibration
 from soulsgraph.calibrate.values import ValueFit
 from soulsgraph_envs.core.config import find, read_data, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import whole_file
+from soulsgraph_envs.core.files import temporary_folder, write_text
 from soulsgraph_envs.core.scenario import BossData, load_boss, load_player, load_scenario
 
 #: The shortest window that is written, a frame.
@@ -30,8 +29,7 @@ def write_tables(path: Path, tables: Mapping[str, Any], head: str = "", comments
     """
     lines = [f"# {line}".rstrip() for line in head.splitlines()] + ([""] if head else [])
     lines += _lines(tables, (), comments or {})
-    with whole_file(path) as temporary:
-        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_text(path, "\n".join(lines) + "\n")
 
 
 def _lines(table: Mapping[str, Any], place: tuple[str | int, ...], comments: Comments) -> Iterator[str]:
@@ -80,7 +78,7 @@ def write_fitted(
 ) -> tuple[Path, Path]:
     """Write the fitted boss, and beside it the scenario it is fought in; return both paths.
 
-    Beside them appears a player too where the recorded one is not as shipped.
+    Beside them appears a player too where the recorded one is not as shipped. None appears unless all can be loaded.
 
     Raises:
         SoulsGraphError: if one of the files is there, or the fitted values make no boss.
@@ -94,14 +92,19 @@ def write_fitted(
     differing = {key: value for key, value in fitted.items() if value != tables.get(key) and key != "name"}
     own = {"based_on": _reference(base), "name": f"{shipped.name}, fitted", **differing}
     fought = {"based_on": _reference(scenario), "name": scenario_path.stem, "boss": out.name}
-    write_tables(out, own, head_of(calibration), comments)
-    load_boss(out)
-    if player := player_tables(calibration):
-        name = load_scenario(scenario).player
-        write_tables(player_path, {"based_on": _reference(name), "name": f"{load_player(name).name}, fitted", **player})
-        fought["player"] = player_path.name
-    write_tables(scenario_path, fought)
-    load_scenario(scenario_path)
+    with temporary_folder("soulsgraph-calibrate") as folder:
+        if player := player_tables(calibration):
+            name = load_scenario(scenario).player
+            based = {"based_on": _reference(name), "name": f"{load_player(name).name}, fitted"}
+            write_tables(folder / player_path.name, {**based, **player})
+            fought["player"] = player_path.name
+        write_tables(folder / out.name, own, head_of(calibration), comments)
+        write_tables(folder / scenario_path.name, fought)
+        loaded = load_scenario(folder / scenario_path.name)
+        load_boss(loaded.boss)
+        load_player(loaded.player)
+        for path in sorted(folder.iterdir()):
+            write_text(out.with_name(path.name), path.read_text(encoding="utf-8"))
     return out, scenario_path
 
 
@@ -199,25 +202,18 @@ def _keys(key: str, titles: Mapping[str, int]) -> tuple[str | int, ...] | None:
     return ("moves", titles[title], *(int(part) if part.isdigit() else part for part in inside))
 
 
+#: Kinds of times of a move, and those of which a bounded estimate is better than the shipped value.
+_TIMES, _ESTIMATED = ("length", "tracking", "lunge times", "leap", "start", "end"), ("weights", "chains")
+
+
 def _as_written(value: ValueFit, shipped: BossData) -> float:
-    """Return the number of a value in the file: without the boss's factors; a bounded one as shipped if that may be."""
-    found = float(value.estimate or 0.0)
-    leans = value.verdict == "bounded" and value.kind not in ("weights", "chains")
-    if leans and value.shipped is not None:
-        low = -inf if value.low is None else value.low
-        high = inf if value.high is None else value.high
-        found = value.shipped if low <= value.shipped <= high else found
-    times = value.kind in ("length", "tracking", "lunge times", "leap", "start", "end") and value.key.startswith(
-        "moves."
-    )
+    """Return the number of a value in the file, without the boss's factors; as shipped where that may be."""
+    times = value.kind in _TIMES and value.key.startswith("moves.")
     factor = shipped.time_factor if times else shipped.damage_factor if value.kind == "damage" else 1.0
-    number = found / factor if factor else found
-    before = None if value.shipped is None else value.shipped / factor if factor else value.shipped
-    # What is as shipped to within its interval's own width stays so: a frame is no change of a boss.
-    same = value.verdict == "determined" and value.low is not None and value.high is not None
-    if same and before is not None and value.shipped is not None and value.low <= value.shipped <= value.high:  # type: ignore[operator]
-        number = before
-    return round(number, 5)
+    # What may be as shipped stays so: a frame is no change of a boss.
+    stays = value.holds_shipped and not (value.verdict == "bounded" and value.kind in _ESTIMATED)
+    number = value.shipped if stays else value.estimate
+    return round(float(number or 0.0) / (factor or 1.0), 5)
 
 
 def _note(value: ValueFit) -> str:

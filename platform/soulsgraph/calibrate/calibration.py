@@ -87,7 +87,7 @@ def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibrati
 
 
 def _as_seen(player: PlayerData, own: Sequence[ValueFit]) -> PlayerData:
-    """Return the player with the protection of the roll as it was seen: by it blows are told from misses."""
+    """Return the player with the protection of the roll as it was seen: where it ends, a miss is one."""
     found = next(value for value in own if value.key == "roll.invulnerable_s")
     if found.estimate is None or not found.differs:
         return player

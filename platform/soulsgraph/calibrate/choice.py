@@ -18,7 +18,7 @@ from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 #: Standard deviation of the logarithm by which a shipped weight is believed to be off.
 _BELIEF = 0.4
 _FEWEST_WAITS = 4
-#: A move that begins within so many frames of the one before is chained to it.
+#: The most frames from the end of a move to one that is chained to it.
 _AT_ONCE = 1.5
 #: How far a player behind the boss has to be within the edges of what counts as behind.
 _MARGIN_RAD, _MARGIN_M = 0.15, 0.15

@@ -72,7 +72,7 @@ def draw_alterations(boss: str, seed: int, folder: Path, count: int = ALTERATION
     which a window is shorter than a frame: it would never strike.
 
     Raises:
-        SoulsGraphError: if so many numbers cannot be changed.
+        SoulsGraphError: if fewer numbers can be changed.
     """
     random = np.random.default_rng(seed)
     tables = read_data("boss", find("boss", boss))

@@ -28,6 +28,7 @@ from soulsgraph.calibrate.comparison import (
 from soulsgraph.calibrate.floor import fighter_of, floor_fights
 from soulsgraph.calibrate.replay import ReadFight
 from soulsgraph.recordings.check import Group, groups_of, skills_text
+from soulsgraph.recordings.coverage import ALIKE
 from soulsgraph.recordings.files import RecordingError, read_recording, recording_files
 from soulsgraph.recordings.format import Ground, Header
 from soulsgraph.recordings.recording import Fighter
@@ -146,7 +147,7 @@ def read_fights(folder: Path) -> list[ReadFight]:
 
 
 #: What of a header is alike in all fights that are compared together.
-_ALIKE = ("scenario", "scenario_digest", "map", "game_version", "speed")
+_ALIKE = (*ALIKE, "scenario_digest")
 
 
 def _check_alike(path: Path, first: Header, header: Header) -> None:

@@ -40,7 +40,7 @@ class UnevenSimulator(Simulator):
 
     def __init__(self, tick_s: float, lengths: Integers, delays: Integers) -> None:
         super().__init__(1, FRAME_S)
-        # What the players are told of a tick stays its nominal time.
+        # Players go by its nominal time.
         self.tick_s = tick_s
         self._lengths, self._delays = np.maximum(lengths, 1), delays if len(delays) else np.zeros(1, np.int64)
         self.clocks: dict[int, list[int]] = {}

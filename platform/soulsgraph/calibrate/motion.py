@@ -145,26 +145,20 @@ def _edge_fit(key: str, shipped: float, distances: Doubles, walked: Flags, below
     if not (walked.any() and (~walked).any()):
         return ValueFit(key, "distances", shipped, count=len(walked))
     found, low, high, _ = best_edge(distances, walked == below)
-    deep = float(
-        (
-            ((distances > found + _EDGE_M) | (distances < found - _EDGE_M)) & ((distances > found) != (walked != below))
-        ).mean()
-    )
-    return fit(key, "distances", shipped, found, (low - 0.1, high + 0.1), len(walked), deep > 0.1)
+    far = np.abs(distances - found) > _EDGE_M
+    odd = float((far & ((distances > found) != (walked != below))).mean())
+    return fit(key, "distances", shipped, found, (low - 0.1, high + 0.1), len(walked), odd > 0.1)
 
 
-def best_edge(values: Doubles, below: Flags, slack: int = 0) -> tuple[float, float, float, float]:
-    """Return the edge that best separates values (n,) said to be below it, its span, and the share that is wrong.
-
-    Any edge with at most `slack` more on the wrong side is in the span.
-    """
+def best_edge(values: Doubles, below: Flags) -> tuple[float, float, float, float]:
+    """Return the edge that best separates values (n,) said to be below it, its span, and the share that is wrong."""
     order = np.argsort(values, kind="stable")
     ordered, above = values[order], ~below[order]
     wrong = np.concatenate([[0], np.cumsum(above)]) + (~above).sum() - np.concatenate([[0], np.cumsum(~above)])
     edges = np.concatenate([ordered[:1], 0.5 * (ordered[1:] + ordered[:-1]), ordered[-1:]])
-    best = np.flatnonzero(wrong <= wrong.min() + slack)
+    best = np.flatnonzero(wrong == wrong.min())
     low, high = ordered[max(int(best[0]) - 1, 0)], ordered[min(int(best[-1]), len(ordered) - 1)]
-    return float(np.median(edges[wrong == wrong.min()])), float(low), float(high), float(wrong.min() / len(values))
+    return float(np.median(edges[best])), float(low), float(high), float(wrong.min() / len(values))
 
 
 def tracking_rate(ticks: Ticks, stances: Sequence[int]) -> Doubles:
@@ -263,18 +257,13 @@ def _fit_span(ticks: Ticks) -> tuple[float, float, float, float]:
         # Of a tick that a wall or a body cut short one does not know it: large misses count as moderate ones.
         cost = np.minimum(wrong, 0.15).mean(axis=0)
         at = int(np.argmin(cost))
-        if last_is_behind(lasts[at], first) and cost[at] < best[0]:
+        if lasts[at] > first and cost[at] < best[0]:
             best = (float(cost[at]), float(first), float(lasts[at]), float(speeds[at]))
     cost, first, last, speed = best
     whole = (begins >= first) & (ends <= last)
     if whole.sum() >= _FEWEST:
         speed = float(np.median(ticks.ahead_m[whole] / ticks.lasted_s[whole]))
     return max(first, 0.0) * _FRAME_S, last * _FRAME_S, speed, cost
-
-
-def last_is_behind(last: float, first: float) -> bool:
-    """Return whether a span has a length."""
-    return last > first
 
 
 def leap_fits(key: str, ticks: Ticks, window_s: float, shipped_s: float) -> list[ValueFit]:

@@ -77,8 +77,7 @@ def frames_of(seconds: Doubles) -> Doubles:
 def spells(fight: FightRows, number: int = 0) -> Iterator[Spell]:
     """Yield the boss's animations of a fight, the `number`th, in their order.
 
-    Where an animation's own clock runs back the same one has begun again; stances, which play in a loop, are told
-    apart by their number alone.
+    Where an animation's own clock runs back the same one has begun again, as a stance does in its loop.
     """
     played, clock = fight.raw[:, Raw.BOSS_ANIMATION_TIME_S], fight.clock_s
     breaks = np.flatnonzero((np.diff(fight.boss) != 0) | (np.diff(played) < 0)) + 1

@@ -7,13 +7,12 @@ the delay of stamina, which windows have struck) is guessed from the rows before
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from soulsgraph.recordings.clock import rebuilt_clock
 from soulsgraph.recordings.files import Recording, RecordingError
@@ -22,7 +21,7 @@ from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
 from soulsgraph_envs.core.scenario import BLOWS, Scenario, load_boss
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import Control, Raw, RawValues
-from soulsgraph_envs.games.readings import AnimationTable, boss_table
+from soulsgraph_envs.games.readings import AnimationTable, boss_table, reading_of
 from soulsgraph_envs.simulator import Simulator, layout
 from soulsgraph_envs.simulator.layout import (
     FRAME_S,
@@ -39,8 +38,6 @@ from soulsgraph_envs.simulator.player import press
 
 #: Lanes that are played at once.
 _LANES = 4096
-#: The share of ticks in which two clocks may differ by more than a frame: in some both fighters begin anew.
-_FEW = 0.2
 #: What the game calls the boss's animation while a blow that landed on it shows, instead of what it does.
 _BLENDS = ("SABlend", "PartBlend")
 #: HP below which a change is rounding.
@@ -96,30 +93,15 @@ class ReadFight:
         if header.source == "fleet":
             found, remedy = "one of a fleet, which has a row a decision and no controls", "leave it out"
             raise RecordingError(recording.path, "a fight with a row a control tick", found, remedy)
-        unfilled, hp = recording.column("player_hp_unfilled").astype(np.float64), raw[:, Raw.PLAYER_HP]
-        hp = np.where(np.isnan(unfilled), np.nan if header.ground.refill else hp, unfilled)
         phase = np.nan_to_num(recording.column("phase").astype(np.float64)).astype(np.int64)
         read = tuple(recording.table.column("boss_animation_read").to_pylist())
-        return cls(header, raw, recording.controls, _clock(recording), hp, phase, read)
+        return cls(header, raw, recording.controls, rebuilt_clock(recording), recording.unfilled_hp, phase, read)
 
     @cached_property
     def frames(self) -> Integers:
         """Game time in whole frames of the simulator, (rows,), never falling."""
         frames = np.maximum.accumulate(np.rint(self.clock_s * FRAMES_PER_S).astype(np.int64))
         return np.asarray(frames - frames[0])
-
-
-def _clock(recording: Recording) -> Doubles:
-    """Return the game time of every row, (rows,) seconds: the measured one where the animations' clocks agree with it.
-
-    A machine's clock runs on where a game that is under load does not.
-    """
-    measured, place = rebuilt_clock(recording), recording.table.column_names.index("clock_s")
-    missing = pa.nulls(len(recording.table), pa.float64())
-    without = recording.table.set_column(place, recording.table.schema.field("clock_s"), missing)
-    shown = rebuilt_clock(replace(recording, table=without))
-    apart = np.abs(np.diff(measured) - np.diff(shown)) > FRAME_S
-    return shown if apart.mean() > _FEW else measured
 
 
 class FightNumbers:
@@ -254,9 +236,7 @@ def _alike(keys: Iterable[tuple[int, str | None]]) -> Iterable[tuple[tuple[int, 
 
 def _id_of(names: AnimationTable, name: str) -> float:
     before = names.unknown.total()
-    # A number where the game has no names.
-    reading = {"boss_animation_id": int(name)} if name.lstrip("-").isdigit() else {"boss_animation": name}
-    found = names.translate(reading)
+    found = names.translate(reading_of(name))
     return found if names.unknown.total() == before else np.nan
 
 

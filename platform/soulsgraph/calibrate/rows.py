@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from soulsgraph.recordings.clock import rebuilt_clock
+from soulsgraph.recordings.coverage import ALIKE, FEWEST_FIGHTS
 from soulsgraph.recordings.files import Recording, read_header, read_recording, recording_files
 from soulsgraph.recordings.format import Header
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import BossData, PlayerData
 from soulsgraph_envs.core.state import Control, Raw
-from soulsgraph_envs.games.readings import boss_table
+from soulsgraph_envs.games.readings import boss_table, reading_of
 
 Doubles = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -27,9 +28,6 @@ Flags = npt.NDArray[np.bool_]
 
 #: Numbers of animations that the boss's data lack begin here; ids of the data end below.
 FIRST_UNKNOWN = 1000
-#: What has to be the same in all fights: the header's field, and what it is called.
-_ALIKE = {"scenario": "scenarios", "map": "maps", "game_version": "game versions", "speed": "speeds"}
-_FEWEST_FIGHTS = 2
 
 
 @dataclass(frozen=True)
@@ -107,15 +105,15 @@ def _said(header: Header, name: str) -> str:
 
 
 def _check_headers(folder: Path, headers: Sequence[Header], simulated: bool) -> None:
-    for name, plural in _ALIKE.items():
+    for name, plural in ALIKE.items():
         values = sorted({_said(header, name) for header in headers})
         if len(values) > 1:
             found = f"{plural} {', '.join(value or 'unknown' for value in values)}"
             raise _refusal(folder, f"fights of one {name.replace('_', ' ')}", found, "keep each in a folder of its own")
     if fleets := [header.fight for header in headers if header.source == "fleet"]:
         raise _refusal(folder, "fights with a row a tick", f"{fleets[0]} of a fleet's journal", "record fights anew")
-    if len(headers) < _FEWEST_FIGHTS:
-        raise _refusal(folder, f"at least {_FEWEST_FIGHTS} fights", f"{len(headers)}", "record some 25, with the probe")
+    if len(headers) < FEWEST_FIGHTS:
+        raise _refusal(folder, f"at least {FEWEST_FIGHTS} fights", f"{len(headers)}", "record some 25, with the probe")
     own = [header.fight for header in headers if header.source == "simulator"]
     if own and not simulated:
         found = f"{own[0]} of the simulator itself"
@@ -135,12 +133,8 @@ def _rows_of(recording: Recording, boss: BossData, unknown: dict[str, int]) -> F
     keep = ~np.isnan(raw).any(axis=1)
     read = np.array(recording.table.column("boss_animation_read").to_pylist(), dtype=object)
     numbers = boss_numbers(raw[keep, Raw.BOSS_ANIMATION].astype(np.int64), read[keep], boss, unknown)
-    hp, unfilled = raw[:, Raw.PLAYER_HP].copy(), recording.column("player_hp_unfilled").astype(np.float64)
-    if recording.header.ground.refill:
-        hp[:] = np.nan
-    hp[np.isfinite(unfilled)] = unfilled[np.isfinite(unfilled)]
-    clock = rebuilt_clock(recording)
-    return FightRows(recording.header.fight, clock[keep], raw[keep], recording.controls[keep], numbers, hp[keep])
+    clock, hp = rebuilt_clock(recording)[keep], recording.unfilled_hp[keep]
+    return FightRows(recording.header.fight, clock, raw[keep], recording.controls[keep], numbers, hp)
 
 
 def boss_numbers(ids: Integers, read: npt.NDArray[Any], boss: BossData, unknown: dict[str, int]) -> Integers:
@@ -153,16 +147,11 @@ def boss_numbers(ids: Integers, read: npt.NDArray[Any], boss: BossData, unknown:
     own = {move.id for move in boss.moves} | {animation.id for animation in boss.animations.known().values()}
     numbers = ids.copy()
     for row, (number, name) in enumerate(zip(ids.tolist(), read.tolist(), strict=True)):
-        missed = number == idle and name is not None and not table.among(_reading(name), roles)
+        missed = number == idle and name is not None and not table.among(reading_of(name), roles)
         if missed or number not in own:
             word = f"animation {number}" if name is None else str(name)
             numbers[row] = unknown.setdefault(word, FIRST_UNKNOWN + len(unknown))
     return numbers
-
-
-def _reading(name: str) -> dict[str, Any]:
-    """Return what the game said as a reading: a name, or a number where it has no names."""
-    return {"boss_animation_id": int(name)} if name.lstrip("-").isdigit() else {"boss_animation": name}
 
 
 def contact_m(boss: BossData, player: PlayerData) -> float:

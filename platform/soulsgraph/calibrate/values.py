@@ -42,11 +42,15 @@ class ValueFit:
         return self.estimate is not None and self.verdict in ("determined", "bounded")
 
     @property
+    def holds_shipped(self) -> bool:
+        """Whether there is a shipped value that its interval, open where an end is not known, holds."""
+        low, high = -inf if self.low is None else self.low, inf if self.high is None else self.high
+        return self.shipped is not None and low <= self.shipped <= high
+
+    @property
     def differs(self) -> bool:
         """Whether it is determined, and its interval does not hold the shipped value."""
-        if self.verdict != "determined" or self.shipped is None or self.low is None or self.high is None:
-            return False
-        return not self.low <= self.shipped <= self.high
+        return self.verdict == "determined" and self.shipped is not None and not self.holds_shipped
 
 
 def fit(

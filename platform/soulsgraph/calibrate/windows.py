@@ -36,7 +36,7 @@ _DEEP = 1e3
 _FLAT = 3.1
 #: The width of a posterior, as a share of the belief's, from which on nothing was learned.
 _VAGUE = 0.75
-#: A new window of a move that the data lack begins after a gap of so many frames between blows.
+#: The gap between blows, in frames, behind which a new window of a move that the data lack begins.
 _GAP = 12
 
 

@@ -67,16 +67,16 @@ def adapt(
     lineage.check_budget(budget)
     source = lineage.check_target(run, scenario, after)
     quick = skills.strip() == _QUICK
-    chosen = None if quick else lineage.named_skills(run, skills)
-    selects = chosen is None
-    if chosen is None:
+    named = None if quick else lineage.named_skills(run, skills)
+    chosen = named or ()
+    if named is None:
         check_session(session.address)
         if session.games is not None:
             load_games(session.games)
-        chosen = _selected(run, source, scenario, session) if quick else _recommended(run, source, scenario, session)
+        chosen = (_selected if quick else _recommended)(run, source, scenario, session)
         session.console.print(f"recommended: {', '.join(chosen) or 'no skill, nothing to do'}")
     cards = []
-    if chosen or not selects:
+    if chosen or named is not None:
         stages = lineage.adaptation_stages(run, scenario, chosen, budget, source, jointly)
         check_learns(run.plan, [stage for stage in stages if not lineage.finished_versions(run, stage)])
         with options.workplace(run, session) as place:
@@ -99,7 +99,8 @@ def transfer(
     Args:
         folders: Run folders with trained skills, or agents of the zoo, one a seed; each is measured by itself.
         controls: Check the recommendation on shifts whose cause is known instead.
-        quick: Select skills by at most 8,000 decisions in the new fight instead, and measure nothing else.
+        quick: Select skills by at most 8,000 decisions in the new fight instead, and measure nothing else; episodes
+            and seed then make no difference.
         out: Folder for the results over all seeds.
         copy: Folder for copies of the agents, a run folder of its name each; results are written there.
     """

@@ -76,9 +76,6 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Record and exchange": {
         "data": "Record fights as Parquet files, list, check and summarize them, and export them for other tools.",
-        "fidelity": (
-            "Measure how wrong the simulator is about recorded fights: errors of replayed rows, moves, win rates."
-        ),
         "export": "Write an agent's skills for other programs: as ONNX, a file for each with its normalisation inside.",
         "import-sb3": (
             "Import a DQN that stable-baselines3 saved as a version of a skill: its weights alone, nothing is "
@@ -89,7 +86,10 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "calibrate": (
             "Fit a boss's data to recorded fights: a value, its interval and a verdict each, and a scenario to train "
             "in."
-        )
+        ),
+        "fidelity": (
+            "Measure how wrong the simulator is about recorded fights: errors of replayed rows, moves, win rates."
+        ),
     },
     "Repeat the paper's study": {
         "reproduce": "Run the paper's whole protocol over several seeds in parallel, and write the report.",
@@ -124,10 +124,9 @@ COMMANDS = {name: summary for commands in GROUPS.values() for name, summary in c
 #: The modules of this package, and the commands that are functions there.
 MODULES: Mapping[str, tuple[str, ...]] = {
     "adapting": ("adapt", "transfer", "recovery", "necessity", "retention"),
-    "calibrating": ("calibrate",),
     "continual": ("continual",),
-    "fidelity": ("fidelity",),
     "fights": ("watch", "play", "replay", "data"),
+    "fitting": ("calibrate", "fidelity"),
     "fleet": ("fleet",),
     "games": ("doctor", "saves", "standin", "serve-siphon"),
     "host": ("host", "pause", "resume"),
@@ -139,7 +138,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 }
 #: The extras, and what needs them: commands, and actions and options of commands that by themselves do not.
 NEEDING: Mapping[str, tuple[str, ...]] = {
-    "data": ("replay", "table", "data", "fidelity", "calibrate", "evaluate --out", "play --record"),
+    "data": ("replay", "table", "data", *MODULES["fitting"], "evaluate --out", "play --record"),
     "train": (
         *("curriculum", "train", "baseline", "supervise", "clone", "validate", "smoke", "compare", "continual"),
         *(*MODULES["adapting"], *MODULES["studies"]),

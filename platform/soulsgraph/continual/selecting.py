@@ -78,10 +78,9 @@ def select(
     longer than all before may exceed a skill's part, which others seldom use up.
     """
     order = world.plan.skill_graph.order
-    parts = [PARTS.get(skill, 1.0 / len(order)) for skill in order]
-    now, looks = dict(versions), dict[str, _Look]()
-    for skill, part in zip(order, parts, strict=True):
-        looks[skill] = _look(homes[skill], world, now, skill, int(most * part / sum(parts)))
+    parts, now, looks = _parts(order), dict(versions), dict[str, _Look]()
+    for skill in order:
+        looks[skill] = _look(homes[skill], world, now, skill, int(most * parts[skill]))
         if earlier := looks[skill].start:
             now[skill] = earlier.versions[skill]
     return Selection(
@@ -121,14 +120,19 @@ class _Look:
     start: Home | None = None
 
 
+def _parts(skills: Sequence[str]) -> dict[str, float]:
+    """Return the part of all decisions that each skill may take, together 1."""
+    parts = {skill: PARTS.get(skill, 1.0 / len(skills)) for skill in skills}
+    return {skill: part / sum(parts.values()) for skill, part in parts.items()}
+
+
 def least_decisions(skills: Sequence[Skill]) -> int:
     """Return the decisions of a selection below which a skill is not looked at in as many episodes as say something."""
-    parts = {skill.name: PARTS.get(skill.name, 1.0 / len(skills)) for skill in skills}
-    whole = sum(parts.values())
+    parts = _parts([skill.name for skill in skills])
     # Of skills whose horizon no death cuts short; the others' episodes are shorter.
     refilled = [skill for skill in skills if skill.training_scenario.refill]
     decisions = {one.name: ceil(LEAST_BLOCKS * BLOCK / one.horizon) * one.horizon for one in refilled}
-    return max((ceil(count * whole / parts[name]) for name, count in decisions.items()), default=0)
+    return max((ceil(count / parts[name]) for name, count in decisions.items()), default=0)
 
 
 def _look(homes: Sequence[Home], world: TaskWorld, versions: Versions, name: str, most: int) -> _Look:

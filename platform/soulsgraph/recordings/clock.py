@@ -18,6 +18,8 @@ _RUNNING = 0.5
 #: The shortest and the longest step that the clocks of animations may show, in nominal steps; the longest of one in
 #: which every animation began anew, which may have cut the one before.
 _SHORTEST, _LONGEST, _LONGEST_ANEW = 0.1, 3.0, 1.5
+#: The share of steps in which the measured clock may be a frame off the animations' clocks, and that frame.
+_FEW_APART, _FRAME_S = 0.2, 1.0 / 60.0
 _CHARACTERS = (Raw.PLAYER_ANIMATION, Raw.BOSS_ANIMATION)
 
 
@@ -39,13 +41,11 @@ def measured_clock(elapsed_s: Doubles, game_s: Doubles) -> Doubles:
 def rebuilt_clock(recording: Recording) -> Doubles:
     """Return the game time of every row from the first on, (rows,) seconds, never decreasing.
 
-    It is `clock_s` where every row has it. Else each step is as long as an animation has played on in it; where both
-    fighters began another one, what the old one lacked and the new one has played; else its nominal time, at the rate
-    of the other steps. Rows without animations, as a fleet's, have their nominal time.
+    It is `clock_s` where every row has it and the animations' clocks agree: a machine's own clock, which is measured
+    where the game's cannot be, runs on where a game under load does not. Else each step is as long as an animation has
+    played on in it; where both fighters began another one, what the old one lacked and the new one has played; else its
+    nominal time, at the rate of the other steps. Rows without animations, as a fleet's, have their nominal time.
     """
-    clock_s = recording.column("clock_s").astype(np.float64)
-    if np.isfinite(clock_s).all() and (np.diff(clock_s) >= 0.0).all():
-        return clock_s
     steps_s = np.maximum(np.diff(recording.column("time_s").astype(np.float64)), 0.0)
     player, boss = (_steps(recording.raw, who) for who in _CHARACTERS)
     # A clock that began anew within the step shows less than the other.
@@ -55,6 +55,11 @@ def rebuilt_clock(recording: Recording) -> Doubles:
     anew = _plausible(np.fmin(player.anew, boss.anew), steps_s, _LONGEST_ANEW)
     lasted = np.select([sure, anew > 0.0], [known, anew], rate * steps_s)
     lasted = np.maximum(lasted, _plausible(np.fmax(player.least, boss.least), steps_s, _LONGEST))
+    clock_s = recording.column("clock_s").astype(np.float64)
+    if np.isfinite(clock_s).all() and (np.diff(clock_s) >= 0.0).all():
+        apart = np.abs(np.diff(clock_s) - lasted)[sure] > _FRAME_S
+        if np.count_nonzero(apart) <= _FEW_APART * len(apart):
+            return clock_s
     return np.concatenate([[0.0], np.cumsum(lasted)])
 
 

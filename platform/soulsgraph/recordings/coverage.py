@@ -17,15 +17,15 @@ from soulsgraph.recordings.format import CONTROLS, MEASURED, READINGS, Header
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.state import Raw
-from soulsgraph_envs.games.readings import boss_table
+from soulsgraph_envs.games.readings import boss_table, reading_of
 
 #: The columns that have to be there, and those without which something is guessed.
 _NEEDED = tuple(column.name for column in (*READINGS.values(), *CONTROLS.values()))
 _HELPFUL = tuple(column.name for column in MEASURED)
 #: What all fights have alike: the header's field, and several of it.
-_ALIKE = {"scenario": "scenarios", "map": "maps", "game_version": "game versions", "speed": "speeds"}
-_FEWEST_FIGHTS = 2
-#: Of a move seen less often little can be told.
+ALIKE = {"scenario": "scenarios", "map": "maps", "game_version": "game versions", "speed": "speeds"}
+FEWEST_FIGHTS = 2
+#: Of a move seen less often little can be known.
 _SELDOM = 10
 #: So many moves and columns are named in a line.
 _SHOWN = 12
@@ -104,9 +104,9 @@ class _Count:
 
     def obstacles(self) -> Iterator[str]:
         """Yield why these fights cannot be calibrated from as they are."""
-        if len(self.headers) < _FEWEST_FIGHTS:
-            yield f"at least {_FEWEST_FIGHTS} are needed"
-        for name, several in _ALIKE.items():
+        if len(self.headers) < FEWEST_FIGHTS:
+            yield f"at least {FEWEST_FIGHTS} are needed"
+        for name, several in ALIKE.items():
             values = sorted({str(getattr(header, name)) for header in self.headers})
             if len(values) > 1:
                 yield f"{several} mixed: {', '.join(value or 'unknown' for value in values)}"
@@ -157,5 +157,4 @@ class _Moves:
         return None if self._known(read) else read
 
     def _known(self, read: str) -> bool:
-        said = {"boss_animation_id": int(read)} if read.isdecimal() else {"boss_animation": read}
-        return any(table.among(said, roles) for table, roles in self._tables)
+        return any(table.among(reading_of(read), roles) for table, roles in self._tables)

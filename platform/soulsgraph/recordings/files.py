@@ -39,7 +39,7 @@ from soulsgraph.recordings.format import (
     columns,
     schema_of,
 )
-from soulsgraph_envs.combat.rollout import Flags, Integers
+from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
 from soulsgraph_envs.core.config import Where, check_fields, parse, read_table, to_json, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
 from soulsgraph_envs.core.files import WriteError, whole_file
@@ -395,6 +395,12 @@ class Recording:
     def raw(self) -> RawValues:
         """The raw values as a game gave them, (rows, 25); NaN where the source has none."""
         return np.column_stack([self.column(column.name).astype(np.float64) for column in READINGS.values()])
+
+    @property
+    def unfilled_hp(self) -> Doubles:
+        """The player's HP before a training scenario refilled it, (rows,); NaN where nobody knows."""
+        hp, unfilled = self.raw[:, Raw.PLAYER_HP], self.column("player_hp_unfilled").astype(np.float64)
+        return np.where(np.isnan(unfilled), np.nan if self.header.ground.refill else hp, unfilled)
 
     @cached_property
     def controls(self) -> Controls:

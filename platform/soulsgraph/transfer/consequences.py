@@ -273,7 +273,7 @@ def _material(action: str, where: str, shift: _Shift, beside: _Shift | None) -> 
 
 
 def _probability(change: Doubles, error: Doubles, count: int) -> Doubles:
-    """Return how probable it is that means of so many blocks differ so much where nothing changed."""
+    """Return the two-sided p values of changes of means over a number of blocks (Student's t)."""
     # What always follows has no error at all.
     return np.asarray(2.0 * stats.t.sf(np.abs(change) / np.maximum(error, 1e-12), count - 1))
 

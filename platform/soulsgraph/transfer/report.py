@@ -326,7 +326,7 @@ def _named(skills: Sequence[str]) -> str:
 
 
 _logger = logging.getLogger("soulsgraph")
-_THRESHOLDS = ("MATERIAL_CHANGE", "CERTAIN_ERRORS", "KNOWN_SHARE", "CHANGED_DECISIONS")
+_THRESHOLDS = ("MATERIAL_CHANGE", "TYPICAL_CHANGE", "CERTAIN_ERRORS", "KNOWN_SHARE", "CHANGED_DECISIONS")
 _DOMAINS = ("home", "shifted")
 
 

@@ -233,8 +233,7 @@ def _cue(column: Column, number: float, home: DecisionColumns, shifted: Decision
         costs.append(lost[lost > _BLOW])
     cost = _change(*costs) if column == Column.BOSS_ANIMATION else (1.0, 0.0)
     pace = _change(*tempos)
-    if pace[1] and abs(float(np.median(tempos[1]) / np.median(tempos[0])) - 1.0) < MATERIAL_CHANGE:
-        # Most of it passes as fast as at home: stances, which begin anew at any time, pass more slowly now and then.
+    if pace[1] and abs(float(np.median(tempos[1]) / np.median(tempos[0])) - 1.0) < TYPICAL_CHANGE:
         pace = 1.0, 0.0
     return Cue(column, int(number), home_share, share, *pace, *cost)
 
@@ -259,6 +258,8 @@ def _change(home: Doubles, shifted: Doubles) -> tuple[float, float]:
 #: Least change of an effect, a tempo or a cost: a move of two seconds that passes 5 % faster ends one
 #: control tick earlier, less than that no skill can act on.
 MATERIAL_CHANGE = 0.05
+#: Least change of a tempo's median: what begins anew at any time, as stances do, passes more slowly now and then alone.
+TYPICAL_CHANGE = 0.05
 #: Least certainty, in standard errors: a false alarm in a thousand for each of five effects and some dozens of cues.
 CERTAIN_ERRORS = 3.3
 #: Least share of the decisions at home that makes a cue known: training hardly ever saw a rarer one.

@@ -116,3 +116,12 @@ def test_a_simulated_fight_has_the_simulators_clock_which_its_animations_show(fi
         clock_s = recording.column("clock_s")
         np.testing.assert_allclose(clock_s, np.arange(len(recording) + 1) * 0.1, atol=1e-9)
         np.testing.assert_allclose(rebuilt_clock(shown(recording.raw)), clock_s, atol=0.1)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.7])
+def test_a_measured_clock_that_runs_on_without_the_game_is_not_taken(factor: float) -> None:
+    times_s = np.arange(60) * 6 * FRAME_S
+    raw = np.zeros((len(times_s), RAW_SIZE))
+    for animation in (Raw.PLAYER_ANIMATION, Raw.BOSS_ANIMATION):
+        animate(raw, animation, times_s, [2.0] * 4, [1.0] * 4)
+    np.testing.assert_allclose(rebuilt_clock(shown(raw, times_s * factor)), times_s, atol=FRAME_S)
