@@ -213,7 +213,7 @@ def play(skill, policies, episodes=100, seed=1_000_000):
         returns += running * rewards
         ended = running & (terminated | truncated)
         if ended.any():
-            won[ended] = info["won"][ended]
+            won[ended] = info["final_info"]["won"][ended]
         running &= ~ended
     envs.close()
     return returns, won

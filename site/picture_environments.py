@@ -1,6 +1,6 @@
 """Record a few seconds of a fight in each registered environment: python site/picture_environments.py FOLDER.
 
-The dodge skill and the end-to-end agent are played by agents of the zoo, a sequence of bosses by scripted play that
+The skills and the end-to-end agent are played by agents of the zoo, a sequence of bosses by scripted play that
 sees ahead, SoulsGym's and EldenGym's environments by simple rules.
 """
 
@@ -16,16 +16,16 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-import soulsgraph_envs  # noqa: F401 - registers the environments
 from soulsgraph.runs.evaluate import Setting, make_agent
 from soulsgraph.watch.watching import write_gif
 from soulsgraph.zoo import open_agent
+from soulsgraph_envs import id_of
 from soulsgraph_envs.combat.scripted import OracleEndToEnd
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.render.pictures import scaled
 from soulsgraph_envs.simulator.scene import Scene
-from soulsgraph_envs.skills import END_TO_END
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES
 from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
 
 _SIZE = (180, 320)
@@ -49,8 +49,7 @@ def of_skill(id: str, agent: str, skill: str) -> Iterator[Picture]:
     run = open_agent(agent)
     network = make_agent(run, Setting(run.plan.scenario, run.plan.scenario)).networks[skill]
     assert isinstance(network, FrozenNetwork)
-    options = {"options": run.plan.options} | ({} if skill == END_TO_END else {"skill": skill})
-    env: Any = gymnasium.make(id, **options).unwrapped
+    env: Any = gymnasium.make(id, skill=skill, scenario=run.plan.scenario, options=run.plan.options).unwrapped
     mind, combat, pictures = FusedNetworks([network]), env.rollout.combat, list[Picture]()
     env.rollout.after_tick = lambda: pictures.append(combat.game.render(0, _SIZE))
     env.reset(seed=0)
@@ -126,7 +125,15 @@ def of_eldengym(seed: int) -> Iterator[Picture]:
 
 #: What films an environment, the seconds of a step, and those of the film.
 FILMS: dict[str, tuple[Callable[[], Iterator[Picture]], float, float]] = {
-    "skill": (lambda: of_skill("soulsgraph/Skill-v0", "iudex-phase1-best-0", "dodge"), _TICK_S, _FILM_S),
+    **{
+        id_of(skill).removeprefix("soulsgraph/").removesuffix("-v0").lower(): (
+            lambda skill=skill: of_skill(id_of(skill), "iudex-phase1-best-0", skill),
+            _TICK_S,
+            _FILM_S,
+        )
+        for skill in SKILL_NAMES
+    },
+    "skill": (lambda: of_skill("soulsgraph/Skill-v0", "iudex-phase2-best-0", "dodge"), _TICK_S, _FILM_S),
     "endtoend": (lambda: of_skill("soulsgraph/EndToEnd-v0", "iudex-phase1-end-to-end-0", END_TO_END), _TICK_S, _FILM_S),
     "continual": (lambda: of_sequence("S20", 20), _TICK_S, _SEQUENCE_S),
     "soulsgymiudex": (lambda: of_soulsgym("Iudex", 0), _TICK_S, _FILM_S),

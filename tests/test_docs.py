@@ -12,7 +12,7 @@ import gymnasium
 import pytest
 from PIL import Image, ImageSequence
 
-from soulsgraph.project.listing import markdown, toml_fields
+from soulsgraph.project.listing import environments, markdown, toml_fields
 from soulsgraph.recordings.format import FIGHT_COLUMNS, PlayedSkill, skill_columns
 from soulsgraph_envs.core.config import shipped_names
 from soulsgraph_envs.games.address_map import load_address_map
@@ -75,6 +75,10 @@ def test_the_keys_to_set_are_those_of_the_bindings() -> None:
 
 def test_every_field_of_every_toml_file_is_on_its_page() -> None:
     assert (_DOCS / "toml_fields.md").read_text(encoding="utf-8").endswith(markdown(toml_fields()))
+
+
+def test_the_page_of_environments_is_what_the_command_prints() -> None:
+    assert (_DOCS / "environments.md").read_text(encoding="utf-8").endswith(markdown(environments()))
 
 
 def test_the_readme_is_a_door() -> None:

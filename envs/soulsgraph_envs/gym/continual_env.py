@@ -19,9 +19,10 @@ from gymnasium.vector.utils import batch_space
 
 from soulsgraph_envs.continual.sequences import ContinualSequence, load_sequence
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
+from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import checked_seed
-from soulsgraph_envs.gym.skill_env import Floats, SkillEnv, SkillVectorEnv, make_rollout
-from soulsgraph_envs.skills import END_TO_END, SkillOptions
+from soulsgraph_envs.gym.skill_env import Floats, SkillEnv, SkillVectorEnv, make_rollout, observation_space
+from soulsgraph_envs.skills import END_TO_END, Skill, SkillOptions
 
 #: Whether an agent is shown which task it plays: not at all, or in its observation and in `info`.
 TaskIdentity = Literal["none", "one-hot"]
@@ -130,7 +131,7 @@ class ContinualEnv(SkillEnv):
         self.clock = TaskClock(sequence, steps_per_task, task_identity, task)
         self._options, self._playing = options, self.clock.position
         super().__init__(agent, self.clock.scenario, None, options, render_mode)
-        self.observation_space = _widened(self.observation_space, self.clock.width)
+        self.observation_space = _space_of(self.rollout.skill, self.clock)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
         """Begin an episode of the present task, or of `options["task"]`, from where the sequence goes on.
@@ -155,7 +156,7 @@ class ContinualEnv(SkillEnv):
         self.clock.begin_episode()
         self.clock.changed = self.clock.position != self._playing
         if self.clock.changed:
-            self.rollout = _next_rollout(self, self._options)
+            _begin_task(self, self._options)
             self.rollout.after_tick = None if self._window is None else self._show
             self._playing = self.clock.position
         super()._begin()
@@ -196,7 +197,7 @@ class ContinualVectorEnv(SkillVectorEnv):
         self.clock = TaskClock(sequence, steps_per_task, task_identity, task)
         self._options, self._playing = options, self.clock.position
         super().__init__(num_envs, agent, self.clock.scenario, None, options, render_mode, autoreset_mode)
-        self.single_observation_space = _widened(self.single_observation_space, self.clock.width)
+        self.single_observation_space = _space_of(self.rollout.skill, self.clock)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
 
     def reset(
@@ -231,7 +232,7 @@ class ContinualVectorEnv(SkillVectorEnv):
         if lanes.size:
             self.clock.begin_episode()
         if self.clock.position != self._playing:
-            self.rollout = _next_rollout(self, self._options)
+            _begin_task(self, self._options)
             self._playing, self.clock.changed = self.clock.position, True
         super()._begin(lanes)
 
@@ -255,15 +256,15 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def _next_rollout(env: ContinualEnv | ContinualVectorEnv, options: SkillOptions | None) -> Any:
-    """Close the game of the task that is over, and return a rollout of the next one with as many lanes."""
+def _begin_task(env: ContinualEnv | ContinualVectorEnv, options: SkillOptions | None) -> None:
+    """Close the game of the task that is over, and begin one of the next with as many lanes."""
     old = env.rollout
     old.combat.game.close()
-    return make_rollout(old.skill.name, env.clock.scenario, old.combat.lanes, None, options)
+    env.play(make_rollout(old.skill.name, env.clock.scenario, old.combat.lanes, None, options))
 
 
-def _widened(space: gymnasium.spaces.Space[Floats], values: int) -> gymnasium.spaces.Box:
-    """Return an agent's observation space with further values that are 0 or 1."""
-    assert isinstance(space, gymnasium.spaces.Box)
-    low, high = np.zeros(values, np.float32), np.ones(values, np.float32)
+def _space_of(skill: Skill, clock: TaskClock) -> gymnasium.spaces.Box:
+    """Return an agent's observation space over every task, with indicators of the fight behind if they are shown."""
+    space = observation_space(skill, *(load_scenario(name) for name in dict.fromkeys(clock.sequence.scenarios)))
+    low, high = np.zeros(clock.width, np.float32), np.ones(clock.width, np.float32)
     return gymnasium.spaces.Box(np.concatenate([space.low, low]), np.concatenate([space.high, high]), dtype=np.float32)

@@ -18,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 
 from soulsgraph_envs.combat.loop import Combat, Controller, Horizon
 from soulsgraph_envs.combat.rollout import FinishedDecisions, Rollout
-from soulsgraph_envs.combat.scripted import OracleDodge, ScriptedPlay, engaging
+from soulsgraph_envs.combat.scripted import ScriptedPlay, references
 from soulsgraph_envs.core.errors import GameError, ResetNeededError, SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.game import Picture, RenderableGame
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
@@ -26,13 +26,15 @@ from soulsgraph_envs.core.seeds import EpisodeSeeds, checked_seed
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.render.pictures import PictureWindow
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, SkillOptions, make_skill, training_scenario
+from soulsgraph_envs.skills.action_masks import ActionMasks
+from soulsgraph_envs.skills.columns import observation_limits
 
 Floats = npt.NDArray[np.float32]
 
 #: Height and width of a rendered picture, and of those of many lanes.
 PICTURE_SIZE, LANE_PICTURE_SIZE = (360, 640), (180, 320)
 #: Pictures a second: a control tick takes 0.1 s.
-_PICTURES_PER_S = 10
+PICTURES_PER_S = 10
 
 
 def upstream_of(skill: str) -> tuple[str, ...]:
@@ -42,7 +44,7 @@ def upstream_of(skill: str) -> tuple[str, ...]:
         UnknownNameError: for a skill of a project: what is upstream of it, only its graph says.
     """
     if skill not in (*SKILL_NAMES, END_TO_END):
-        raise UnknownNameError("skill of the paper's chain", skill, (*SKILL_NAMES, END_TO_END))
+        raise UnknownNameError("skill of the paper's chain, or `upstream`", skill, (*SKILL_NAMES, END_TO_END))
     return () if skill == END_TO_END else SKILL_NAMES[: SKILL_NAMES.index(skill)]
 
 
@@ -52,17 +54,23 @@ def make_rollout(
     lanes: int,
     controller: Controller | None = None,
     options: SkillOptions | None = None,
+    upstream: Sequence[str] | None = None,
 ) -> Rollout:
     """Make a rollout of a skill's practice in the simulator; without a controller the upstream skills are scripted.
 
+    `upstream` are the skills before it, by default those of the paper's chain.
+
     Raises:
-        UnknownNameError: for an unknown skill or scenario.
+        UnknownNameError: for an unknown skill or scenario, or a skill upstream that has no script.
+        SoulsGraphError: for a skill that is named twice.
     """
-    agent, upstream = make_skill(skill, options), upstream_of(skill)
-    combat = make_combat([*(make_skill(name, options) for name in upstream), agent], scenario, lanes)
-    if controller is None and upstream:
-        scripts = engaging() | {"dodge": OracleDodge()}
-        controller = ScriptedPlay({name: scripts[name] for name in upstream})
+    agent = make_skill(skill, options)
+    before = upstream_of(skill) if upstream is None else tuple(upstream)
+    if len({*before, skill}) <= len(before):
+        raise SoulsGraphError(f"upstream: expected skills other than {skill}, each once, found {shown(before)}.")
+    combat = make_combat([*(make_skill(name, options) for name in before), agent], scenario, lanes)
+    if controller is None and before:
+        controller = ScriptedPlay(references(before, combat.scenario))
     return Rollout(combat, controller)
 
 
@@ -78,9 +86,9 @@ def make_combat(skills: Sequence[Skill], scenario: str | Scenario, lanes: int = 
     return Combat(make_game(lanes), tuple(skills), training_scenario(loaded, trained), horizon)
 
 
-def observation_space(skill: Skill) -> gymnasium.spaces.Box:
-    """Return the skill's observation space: raw values, unbounded, (size,) float32."""
-    return gymnasium.spaces.Box(-np.inf, np.inf, (skill.observation.size,), np.float32)
+def observation_space(skill: Skill, *scenarios: Scenario) -> gymnasium.spaces.Box:
+    """Return the space of a skill's raw observations, bounded by what fights of the scenarios show, (size,) float32."""
+    return gymnasium.spaces.Box(*observation_limits(skill.observation, scenarios), dtype=np.float32)
 
 
 def action_space(skill: Skill) -> gymnasium.spaces.Discrete[np.int64]:
@@ -91,15 +99,19 @@ def action_space(skill: Skill) -> gymnasium.spaces.Discrete[np.int64]:
 class SkillEnv(gymnasium.Env[Floats, np.int64]):
     """One skill of the graph as a Gymnasium environment, in one lane.
 
+    Scripts play the skills `upstream`, by default those before it in the paper's chain, unless a `controller` does.
     `render_mode` "rgb_array" draws the fight as it is after a decision, "human" shows every control
     tick of it in a window, at the speed of the game.
+
+    `info` has at every reset and step: `reward/NAME`, each term of the decision that ended; `won` and `died`, whether
+    the episode ended so; `seconds` of game time in the episode; `action_mask` (actions,) int8, as `action_masks`.
 
     Raises:
         UnknownNameError: for an unknown skill, scenario or render mode.
         GameError: for "human" without pygame or a display.
     """
 
-    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": _PICTURES_PER_S}  # noqa: RUF012 - Gymnasium's own
+    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": PICTURES_PER_S}  # noqa: RUF012 - Gymnasium's own
 
     def __init__(
         self,
@@ -108,20 +120,25 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         controller: Controller | None = None,
         options: SkillOptions | None = None,
         render_mode: str | None = None,
+        upstream: Sequence[str] | None = None,
     ) -> None:
         # Gymnasium's vectorizers write theirs into what may be the class's own.
         self.metadata = dict(self.metadata)
         self.render_mode = _checked_mode(render_mode, self.metadata)
-        self.rollout = make_rollout(skill, scenario, 1, controller, options)
-        self.observation_space = observation_space(self.rollout.skill)
+        self.play(make_rollout(skill, scenario, 1, controller, options, upstream))
+        self.observation_space = observation_space(self.rollout.skill, self.rollout.combat.scenario)
         self.action_space = action_space(self.rollout.skill)
         self._lane = np.zeros(1, np.int64)
         self._seeds = EpisodeSeeds(1)
         self._under_way = False
         self._window: PictureWindow | None = None
         if render_mode == "human":
-            self._window = PictureWindow(f"soulsgraph: {skill}", PICTURE_SIZE, _PICTURES_PER_S)
+            self._window = PictureWindow(f"soulsgraph: {skill}", PICTURE_SIZE, PICTURES_PER_S)
             self.rollout.after_tick = self._show
+
+    def play(self, rollout: Rollout) -> None:
+        """Play this rollout from the next episode on."""
+        self.rollout, self._masks = rollout, ActionMasks(rollout.skill, rollout.combat.scenario)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy is made of, which goes on as this one does.
@@ -148,7 +165,7 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         self._begin()
         self._under_way = True
         self._show()
-        return self._observe()[0], {}
+        return self._observe()[0], self._info()
 
     def _begin(self) -> None:
         self.rollout.begin_deciding(self._lane, self._seeds.next(self._lane))
@@ -162,7 +179,7 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         return False
 
     def step(self, action: np.int64) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
-        """Carry out one decision; `info` holds each reward term; at an end `won`, `died` and `seconds` of game time.
+        """Carry out one decision.
 
         Raises:
             ActionError: for an action outside the action space; the episode goes on.
@@ -177,13 +194,25 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         info = self._info(finished)
         return self._observe()[0], float(finished.rewards[0]), terminated, truncated, info
 
-    def _info(self, finished: FinishedDecisions) -> dict[str, Any]:
-        terms = zip(self.rollout.skill.reward.names, finished.terms[0], strict=True)
-        info: dict[str, Any] = {f"reward/{name}": float(value) for name, value in terms}
-        if not self._under_way:
-            info["won"], info["died"] = bool(finished.decisions.won[0]), bool(finished.decisions.died[0])
-            info["seconds"] = float(self.rollout.combat.seconds[0])
-        return info
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """Return whether each action would do something now, (actions,), as `ActionMasks`.
+
+        Raises:
+            ResetNeededError: before the first reset.
+        """
+        if not self._seeds.begun:
+            raise ResetNeededError
+        masks: npt.NDArray[np.bool_] = self._masks(self.rollout.combat.rows)[0]
+        return masks
+
+    def _info(self, finished: FinishedDecisions | None = None) -> dict[str, Any]:
+        names = self.rollout.skill.reward.names
+        terms = np.zeros(len(names)) if finished is None else finished.terms[0]
+        info: dict[str, Any] = {f"reward/{name}": float(value) for name, value in zip(names, terms, strict=True)}
+        info["won"] = finished is not None and bool(finished.decisions.won[0])
+        info["died"] = finished is not None and bool(finished.decisions.died[0])
+        info["seconds"] = float(self.rollout.combat.seconds[0])
+        return info | {"action_mask": self.action_masks().astype(np.int8)}
 
     def render(self) -> Picture | None:  # type: ignore[override]
         """Return a picture (360, 640, 3) in mode "rgb_array", else None: a window updates itself.
@@ -206,18 +235,6 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         self.rollout.combat.game.close()
 
 
-class EndToEndEnv(SkillEnv):
-    """The atomic baseline of Appendix B: 25 observations, 16 actions, the whole fight."""
-
-    def __init__(
-        self,
-        scenario: str | Scenario = "iudex-phase1",
-        options: SkillOptions | None = None,
-        render_mode: str | None = None,
-    ) -> None:
-        super().__init__(END_TO_END, scenario, None, options, render_mode)
-
-
 class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.generic]]):
     """Many lanes of one skill's task, stepped together by one simulator; raises as `SkillEnv` does.
 
@@ -232,7 +249,7 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
     metadata = {  # noqa: RUF012 - Gymnasium's own attribute
         "autoreset_mode": AutoresetMode.NEXT_STEP,
         "render_modes": ["rgb_array"],
-        "render_fps": _PICTURES_PER_S,
+        "render_fps": PICTURES_PER_S,
     }
 
     def __init__(
@@ -244,6 +261,7 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         options: SkillOptions | None = None,
         render_mode: str | None = None,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        upstream: Sequence[str] | None = None,
     ) -> None:
         # The base class closes what is not closed when it is deleted, even if it was never made.
         self.closed = True
@@ -251,9 +269,9 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         self.autoreset_mode = _checked_autoreset(autoreset_mode)
         self.metadata = self.metadata | {"autoreset_mode": self.autoreset_mode}
         self.num_envs = num_envs
-        self.rollout = make_rollout(skill, scenario, num_envs, controller, options)
+        self.play(make_rollout(skill, scenario, num_envs, controller, options, upstream))
         self.closed = False
-        self.single_observation_space = observation_space(self.rollout.skill)
+        self.single_observation_space = observation_space(self.rollout.skill, self.rollout.combat.scenario)
         self.single_action_space = action_space(self.rollout.skill)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -261,6 +279,13 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         self._under_way = False
         #: Lanes whose episode ended and whose next one has not begun, (num_envs,).
         self._ended = np.zeros(num_envs, np.bool_)
+        #: The reward terms of each lane's last decision, (num_envs, terms), and whether it won or died by it.
+        self._terms = np.zeros((num_envs, len(self.rollout.skill.reward.terms)), np.float32)
+        self._won, self._died = np.zeros((2, num_envs), np.bool_)
+
+    def play(self, rollout: Rollout) -> None:
+        """Play this rollout from the next episode on."""
+        self.rollout, self._masks = rollout, ActionMasks(rollout.skill, rollout.combat.scenario)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -275,12 +300,13 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
             ResetNeededError: for a mask without every lane before all have begun.
             SoulsGraphError: for a mask of another kind.
         """
-        checked, lanes = self._seeds.checked(seed), np.flatnonzero(self._mask(options))
+        checked, mask = self._seeds.checked(seed), self._mask(options)
+        lanes = np.flatnonzero(mask)
         super().reset(seed=checked if isinstance(checked, int) else None)
         self._seeds.restart(checked, self.np_random, lanes)
         self._begin(lanes)
         self._under_way = True
-        return self._observe(), {}
+        return self._observe(), self._info(mask)
 
     def _mask(self, options: dict[str, Any] | None) -> npt.NDArray[np.bool_]:
         mask = (options or {}).get("reset_mask")
@@ -298,7 +324,8 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
 
     def _begin(self, lanes: npt.NDArray[np.int64]) -> None:
         self.rollout.begin_deciding(lanes, self._seeds.next(lanes))
-        self._ended[lanes] = False
+        self._ended[lanes] = self._won[lanes] = self._died[lanes] = False
+        self._terms[lanes] = 0.0
 
     def _observe(self) -> Floats:
         """Return the agent's present observations, (num_envs, size)."""
@@ -313,8 +340,9 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
     ) -> tuple[Floats, Floats, npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]:
         """Carry out one decision in every lane under way, `actions` (num_envs,).
 
-        `info` holds every reward term, as `reward/NAME` and together as `terms` (num_envs, terms), and where an episode
-        ended `won`, `died` and `seconds` of game time; masks named `_KEY` say of which lanes.
+        `info` has the keys of `SkillEnv`'s, (num_envs,) or (num_envs, actions), with a mask `_KEY` of the lanes that
+        each is of, and all terms together as `terms` (num_envs, terms). With same-step autoreset what ended is in
+        `final_info`, and the rest is of the next episode.
 
         Raises:
             ActionError: as `SkillEnv.step`.
@@ -329,12 +357,16 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         terminated, truncated = (self._in_lanes(one, playing) for one in (finished.terminated, finished.truncated))
         if self._cut_off(int(playing.sum())):
             truncated = truncated | ~terminated
-        self._ended = terminated | truncated
-        observations, info = self._observe(), self._info(finished, playing)
+        self._ended, self._terms = terminated | truncated, self._in_lanes(finished.terms, playing)
+        self._won, self._died = (
+            self._in_lanes(one, playing) for one in (finished.decisions.won, finished.decisions.died)
+        )
+        everyone = np.ones(self.num_envs, np.bool_)
+        observations, info = self._observe(), self._info(everyone)
         if self.autoreset_mode == AutoresetMode.SAME_STEP and self._ended.any():
-            info |= self._final(observations, info)
+            final = self._final(observations, info)
             self._begin(np.flatnonzero(self._ended))
-            observations = self._observe()
+            observations, info = self._observe(), self._info(everyone) | final
         return observations, rewards, terminated, truncated, info
 
     def _in_lanes(self, values: npt.NDArray[Any], playing: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
@@ -343,19 +375,23 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         placed[playing] = values
         return placed
 
-    def _info(self, finished: FinishedDecisions, playing: npt.NDArray[np.bool_]) -> dict[str, Any]:
-        if not playing.any():
-            return {}
-        terms = self._in_lanes(finished.terms, playing)
-        info: dict[str, Any] = {"terms": terms, "_terms": playing}
-        for name, column in zip(self.rollout.skill.reward.names, terms.T.astype(np.float64), strict=True):
-            info[f"reward/{name}"], info[f"_reward/{name}"] = column, playing
-        if self._ended.any():
-            ended = self._ended.copy()
-            decisions, seconds = finished.decisions, self.rollout.combat.seconds[playing]
-            for name, value in (("won", decisions.won), ("died", decisions.died), ("seconds", seconds)):
-                info[name], info[f"_{name}"] = np.where(ended, self._in_lanes(value, playing), False), ended
-        return info
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """Return whether each action would do something now, (num_envs, actions), as `ActionMasks`.
+
+        Raises:
+            ResetNeededError: before the first reset.
+        """
+        if not self._seeds.begun:
+            raise ResetNeededError
+        return self._masks(self.rollout.combat.rows)
+
+    def _info(self, lanes: npt.NDArray[np.bool_]) -> dict[str, Any]:
+        """Return an info of `lanes` (num_envs,)."""
+        terms = zip(self.rollout.skill.reward.names, self._terms.T.astype(np.float64), strict=True)
+        info: dict[str, Any] = {f"reward/{name}": column for name, column in terms}
+        info |= {"terms": self._terms.copy(), "won": self._won.copy(), "died": self._died.copy()}
+        info |= {"seconds": self.rollout.combat.seconds, "action_mask": self.action_masks().astype(np.int8)}
+        return info | {f"_{name}": lanes.copy() for name in info}
 
     def _final(self, observations: Floats, info: dict[str, Any]) -> dict[str, Any]:
         """Return what Gymnasium calls the last observations and infos of the lanes whose episodes ended."""
@@ -379,20 +415,6 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         """Close the game."""
         self._under_way = False
         self.rollout.combat.game.close()
-
-
-class EndToEndVectorEnv(SkillVectorEnv):
-    """Many lanes of the atomic baseline."""
-
-    def __init__(
-        self,
-        num_envs: int = 32,
-        scenario: str | Scenario = "iudex-phase1",
-        options: SkillOptions | None = None,
-        render_mode: str | None = None,
-        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
-    ) -> None:
-        super().__init__(num_envs, END_TO_END, scenario, None, options, render_mode, autoreset_mode)
 
 
 def _checked_autoreset(mode: str | AutoresetMode) -> AutoresetMode:

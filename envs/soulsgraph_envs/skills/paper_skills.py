@@ -48,11 +48,18 @@ class CameraReward:
 
     def terms(self) -> tuple[RewardTerm, ...]:
         """Make the terms."""
-        angle = RewardTerm("angle", -self.angle_weight, lambda d: d.after[:, Column.CAMERA_TARGET_ANGLE])
+        angle = RewardTerm(
+            "angle", -self.angle_weight, lambda d: d.after[:, Column.CAMERA_TARGET_ANGLE], "CAMERA_TARGET_ANGLE, Eq. 10"
+        )
         if not self.bonus:
             return (angle,)
         tolerance = self.tolerance_rad
-        aligned = RewardTerm("aligned", self.bonus, lambda d: d.after[:, Column.CAMERA_TARGET_ANGLE] < tolerance)
+        aligned = RewardTerm(
+            "aligned",
+            self.bonus,
+            lambda d: d.after[:, Column.CAMERA_TARGET_ANGLE] < tolerance,
+            f"1 where CAMERA_TARGET_ANGLE < {tolerance:g}, Appendix A.3",
+        )
         return angle, aligned
 
 
@@ -65,8 +72,12 @@ class LockOnReward:
 
     def terms(self) -> tuple[RewardTerm, ...]:
         """Make the terms."""
-        locked = RewardTerm("locked", self.locked_weight, lambda d: d.after[:, Column.LOCKED] == 1.0)
-        return locked, RewardTerm("unlocked", -self.unlocked_weight, lambda d: d.after[:, Column.LOCKED] == 0.0)
+        return (
+            RewardTerm("locked", self.locked_weight, lambda d: d.after[:, Column.LOCKED] == 1.0, "LOCKED, Eq. 11"),
+            RewardTerm(
+                "unlocked", -self.unlocked_weight, lambda d: d.after[:, Column.LOCKED] == 0.0, "1 - LOCKED, Eq. 11"
+            ),
+        )
 
 
 _MOVES = _TASKS["movement"].actions
@@ -86,22 +97,28 @@ class MovementReward:
 
     def terms(self) -> tuple[RewardTerm, ...]:
         """Make the terms."""
-        distance = RewardTerm("distance", -self.distance_weight, lambda d: d.after[:, Column.DISTANCE])
+        distance = RewardTerm(
+            "distance", -self.distance_weight, lambda d: d.after[:, Column.DISTANCE], "DISTANCE, Eq. 12"
+        )
         if not self.circling:
             return (distance,)
         near = self.circling_distance_m
         circling = RewardTerm(
-            "circling", self.circling, lambda d: (d.after[:, Column.DISTANCE] < near) & _SIDEWAYS[d.actions]
+            "circling",
+            self.circling,
+            lambda d: (d.after[:, Column.DISTANCE] < near) & _SIDEWAYS[d.actions],
+            f"1 for a step aside where DISTANCE < {near:g}, Appendix A.3",
         )
         return distance, circling
 
 
-def _stamina_terms(kind: StaminaTerm, threshold: float) -> tuple[RewardTerm, ...]:
+def _stamina_terms(kind: StaminaTerm, threshold: float, equation: str) -> tuple[RewardTerm, ...]:
     """Return a tuple of the chosen stamina term, empty for none."""
     if kind == "change":
-        return (RewardTerm("stamina", 1.0, lambda d: d.change(Column.STAMINA)),)
+        return (RewardTerm("stamina", 1.0, lambda d: d.change(Column.STAMINA), "change of STAMINA, Appendix A.3"),)
     if kind == "indicator":
-        return (RewardTerm("stamina", -1.0, lambda d: d.after[:, Column.STAMINA] < threshold),)
+        formula = f"1 where STAMINA < {threshold:g}, {equation}"
+        return (RewardTerm("stamina", -1.0, lambda d: d.after[:, Column.STAMINA] < threshold, formula),)
     return ()
 
 
@@ -122,10 +139,10 @@ class DodgeReward:
     def terms(self) -> tuple[RewardTerm, ...]:
         """Make the terms."""
         return (
-            RewardTerm("alive", self.alive, lambda d: np.ones(len(d.actions), np.float32)),
-            RewardTerm("damage", self.damage, lambda d: d.change(Column.PLAYER_HP)),
-            RewardTerm("dead", -self.dead, lambda d: d.died),
-            *_stamina_terms(self.stamina, self.stamina_threshold),
+            RewardTerm("alive", self.alive, lambda d: np.ones(len(d.actions), np.float32), "1, Eq. 13"),
+            RewardTerm("damage", self.damage, lambda d: d.change(Column.PLAYER_HP), "change of PLAYER_HP, Eq. 13"),
+            RewardTerm("dead", -self.dead, lambda d: d.died, "1 where the player died, Eq. 13"),
+            *_stamina_terms(self.stamina, self.stamina_threshold, "Eq. 13"),
         )
 
 
@@ -148,11 +165,11 @@ class HealAttackReward:
     def terms(self) -> tuple[RewardTerm, ...]:
         """Make the terms."""
         return (
-            RewardTerm("damage", self.damage, lambda d: d.change(Column.PLAYER_HP)),
-            RewardTerm("hit", -self.hit, lambda d: d.change(Column.BOSS_HP)),
-            RewardTerm("dead", -self.dead, lambda d: d.died),
-            RewardTerm("success", self.success, lambda d: d.won),
-            *_stamina_terms(self.stamina, self.stamina_threshold),
+            RewardTerm("damage", self.damage, lambda d: d.change(Column.PLAYER_HP), "change of PLAYER_HP, Eq. 14"),
+            RewardTerm("hit", -self.hit, lambda d: d.change(Column.BOSS_HP), "change of BOSS_HP, Eq. 14"),
+            RewardTerm("dead", -self.dead, lambda d: d.died, "1 where the player died, Eq. 14"),
+            RewardTerm("success", self.success, lambda d: d.won, "1 where the fight was won, Eq. 14"),
+            *_stamina_terms(self.stamina, self.stamina_threshold, "Eq. 14"),
         )
 
 

@@ -159,11 +159,12 @@ class Decisions:
 
 @dataclass(frozen=True)
 class RewardTerm:
-    """One named, weighted term; `value` maps finished decisions to (n,) floats."""
+    """One named, weighted term; `value` maps finished decisions to (n,) floats, `formula` says how, with its source."""
 
     name: str
     weight: float
     value: Callable[[Decisions], Floats | Booleans]
+    formula: str = ""
 
 
 class RewardWeights(Protocol):

@@ -117,7 +117,9 @@ def compare(
 
 
 def list(
-    what: Positional[Literal["scenarios", "presets", "options", "skills", "graphs", "sequences", "methods", "fields"]],
+    what: Positional[
+        Literal["scenarios", "presets", "options", "skills", "graphs", "sequences", "methods", "environments", "fields"]
+    ],
     output: RunOptions = DEFAULT_RUN,
     markdown: Flag = False,
 ) -> None:
@@ -126,8 +128,9 @@ def list(
     Args:
         what: scenarios: fights by name; presets: ways of learning; options: everything that a preset or a file of skill
             options may set; skills and graphs: the shipped ones and those of projects; sequences: bosses to learn one
-            after another; methods: those of continual learning, and their coefficients; fields: each key of each kind
-            of TOML file, with its type, range and default.
+            after another; methods: those of continual learning, and their coefficients; environments: by their ids,
+            with actions, observations, rewards and arguments; fields: each key of each kind of TOML file, with its
+            type, range and default.
         markdown: Print Markdown.
     """
     tables = listing.LISTS[what]()

@@ -55,8 +55,8 @@ class SkillVecEnv(VecEnv):
             infos[lane] = {
                 "terminal_observation": info["final_obs"][lane],
                 "TimeLimit.truncated": bool(truncated[lane]),
-                "won": bool(info["won"][lane]),
-                "seconds": float(info["seconds"][lane]),
+                "won": bool(info["final_info"]["won"][lane]),
+                "seconds": float(info["final_info"]["seconds"][lane]),
             }
         return observations, rewards, ended, infos
 

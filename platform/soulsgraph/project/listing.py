@@ -128,6 +128,14 @@ def methods() -> list[Listing]:
     return [Listing("methods", headings, rows), *_fields("coefficients", MethodOptions)]
 
 
+def environments() -> list[Listing]:
+    """List every environment of a skill or a sequence: its actions, observations, reward and arguments."""
+    # Imported here: the other lists need not wait for what plays.
+    from soulsgraph.project.environment_pages import environment_tables
+
+    return [Listing(*table) for table in environment_tables()]
+
+
 def _owner(skill: str) -> str:
     for name, loaded in loaded_projects().items():
         if skill in [own.definition.name for own in loaded.project.skills]:
@@ -259,5 +267,6 @@ LISTS: Mapping[str, Callable[[], list[Listing]]] = {
     "graphs": graphs,
     "sequences": sequences,
     "methods": methods,
+    "environments": environments,
     "fields": toml_fields,
 }

@@ -23,6 +23,7 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import Any
 
+from soulsgraph_envs import forget_skill, register_skill
 from soulsgraph_envs.combat.scripted import REFERENCES, Script
 from soulsgraph_envs.core.config import Where, read_file, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
@@ -423,6 +424,10 @@ def _add(loaded: LoadedProject, source: str) -> LoadedProject:
             forget(name)
             REFERENCES.pop(name, None)
         raise ProjectError(source, "skills that hold", f"an error: {error}") from error
+    for graph in reversed(project.graphs):
+        for name in added:
+            if name in graph.skills:
+                register_skill(name, graph.upstream(name))
     _LOADED[project.name] = loaded
     return loaded
 
@@ -446,6 +451,7 @@ def forget_project(name: str) -> None:
     loaded = _LOADED.pop(name)
     for own in loaded.project.skills:
         forget(own.definition.name)
+        forget_skill(own.definition.name)
         REFERENCES.pop(own.definition.name, None)
     for module in [one.__name__ for one in modules_of(loaded)]:
         sys.modules.pop(module, None)

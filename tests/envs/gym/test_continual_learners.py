@@ -41,7 +41,7 @@ def evaluated(greedy: Greedy, method: str, after: int) -> Rows:
             observations, _, terminated, truncated, info = fights.step(greedy(observations))
             ended = running & (terminated | truncated)
             if ended.any():
-                won[ended] = info["won"][ended]
+                won[ended] = info["final_info"]["won"][ended]
             running &= ~ended
         fights.close()
         counts = {"after": after, "decisions": 0, "task": position + 1}

@@ -12,7 +12,7 @@ from fakes.realtime import FakeTable
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
-from soulsgraph_envs.gym.skill_env import EndToEndVectorEnv, SkillEnv, SkillVectorEnv
+from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
 from soulsgraph_envs.skills import SKILL_NAMES, SkillOptions
 
 REGISTERED = sorted(spec.id for spec in gymnasium.registry.values() if spec.id.startswith("soulsgraph/"))
@@ -22,7 +22,7 @@ MADE = {
     "options": lambda: SkillEnv("dodge", options=SkillOptions(animations="one_hot", observations="extended")),
     "lanes": lambda: SkillVectorEnv(3, "heal_attack"),
     "lanes of the same step": lambda: SkillVectorEnv(2, "lock_on", autoreset_mode="SameStep"),
-    "lanes of the baseline": lambda: EndToEndVectorEnv(2),
+    "lanes of the baseline": lambda: SkillVectorEnv(2, "end_to_end"),
     "graph": SkillGraphEnv,
 }
 COPIES = {"pickled": lambda env: pickle.loads(pickle.dumps(env)), "deep": copy.deepcopy}

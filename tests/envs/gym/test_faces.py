@@ -14,16 +14,14 @@ from soulsgraph_envs.combat.rollout import MOST_STARTS, Rollout
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.seeds import derive_seeds, episode_seeds
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
-from soulsgraph_envs.gym.skill_env import EndToEndEnv, SkillEnv, SkillVectorEnv
-from soulsgraph_envs.skills import SKILL_NAMES
+from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES
 
 
-@pytest.mark.parametrize("make", [*(lambda n=n: SkillEnv(n) for n in SKILL_NAMES), EndToEndEnv])
+@pytest.mark.parametrize("make", [lambda n=n: SkillEnv(n) for n in (*SKILL_NAMES, END_TO_END)])
 def test_gymnasiums_and_stable_baselines_checkers_pass(make):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # Raw observations are unbounded by design; both checkers only remark on it.
-        warnings.filterwarnings("ignore", message=".*infinity.*")
         warnings.filterwarnings("ignore", message=".*render.*")
         check_env(make(), skip_render_check=True)
         check_env_for_stable_baselines(make())

@@ -17,11 +17,11 @@ from soulsgraph_envs.compat.eldengym import AttributeEnv, EldenGymEnv
 from soulsgraph_envs.compat.eldengym.env import OptionError
 from soulsgraph_envs.core.errors import ActionError, ResetNeededError, SeedError, SoulsGraphError
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
-from soulsgraph_envs.gym.skill_env import EndToEndEnv, SkillEnv, SkillVectorEnv
+from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
 from soulsgraph_envs.skills import SKILL_NAMES
 
 INTEGERS = [np.dtype(code).type for code in "bBhHiIlLqQ"]
-OWN = [lambda: SkillEnv("heal_attack"), EndToEndEnv, SkillGraphEnv, lambda: SkillVectorEnv(3)]
+OWN = [lambda: SkillEnv("heal_attack"), lambda: SkillEnv("end_to_end"), SkillGraphEnv, lambda: SkillVectorEnv(3)]
 OWN_IDS = ["skill", "end_to_end", "graph", "vector"]
 REGISTERED = sorted(
     spec.id for spec in gymnasium.registry.values() if str(spec.entry_point).startswith("soulsgraph_envs.")

@@ -16,7 +16,7 @@ from gymnasium.wrappers import RecordEpisodeStatistics, RecordVideo, RenderColle
 
 from fakes.programs import read_video
 from soulsgraph_envs.core.errors import GameError, ResetNeededError, UnknownNameError
-from soulsgraph_envs.gym.skill_env import EndToEndEnv, SkillEnv, SkillVectorEnv
+from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
 
 IDS = ["soulsgraph/Skill-v0", "soulsgraph/EndToEnd-v0"]
 SIZE = (360, 640, 3)
@@ -106,7 +106,7 @@ def test_a_window_shows_every_control_tick_at_the_speed_of_the_game(screen: None
 def test_a_window_opens_again_for_the_environment_that_is_left(screen: None) -> None:
     import pygame
 
-    env, other = (EndToEndEnv(render_mode="human") for _ in range(2))
+    env, other = (SkillEnv("end_to_end", render_mode="human") for _ in range(2))
     for each in (env, other):
         each.reset(seed=0)
     other.close()
@@ -142,7 +142,7 @@ def test_no_window_without_a_display_or_pygame(monkeypatch: pytest.MonkeyPatch, 
         SkillEnv(render_mode="human")
 
 
-@pytest.mark.parametrize("make", [SkillEnv, EndToEndEnv, SkillVectorEnv])
+@pytest.mark.parametrize("make", [SkillEnv, SkillVectorEnv])
 def test_a_mode_that_does_not_exist_is_an_error(make: type) -> None:
     with pytest.raises(UnknownNameError, match="unknown render mode: expected one of rgb_array"):
         make(render_mode="ansi")
@@ -150,7 +150,7 @@ def test_a_mode_that_does_not_exist_is_an_error(make: type) -> None:
         SkillVectorEnv(render_mode="human")
 
 
-@pytest.mark.parametrize("make", [SkillEnv, EndToEndEnv, SkillVectorEnv])
+@pytest.mark.parametrize("make", [SkillEnv, SkillVectorEnv])
 def test_there_is_no_picture_before_a_reset_or_without_a_mode(make: type) -> None:
     with pytest.raises(ResetNeededError):
         make(render_mode="rgb_array").render()

@@ -5,6 +5,7 @@ import textwrap
 from importlib.metadata import EntryPoint, EntryPoints
 
 import cloudpickle
+import gymnasium
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -264,3 +265,24 @@ def test_names_are_short_plain_words(name):
         and name.replace("_", "a").isalnum()
         and name == name.lower()
     )
+
+
+def test_an_own_skill_is_an_environment_by_its_id_with_its_graphs_skills_upstream(folder):
+    load_project(folder)
+    one, many = gymnasium.make("soulsgraph/Hop-v0"), gymnasium.make_vec("soulsgraph/Hop-v0", 3)
+    assert [skill.name for skill in one.unwrapped.rollout.combat.skills] == ["camera", "hop"]
+    assert many.reset(seed=0)[0].shape == (3, 1)
+    _, info = one.reset(seed=0)
+    # The knight cannot jump.
+    assert info["action_mask"].tolist() == [0, 1]
+    forget_project("hops")
+    with pytest.raises(gymnasium.error.Error):
+        gymnasium.make("soulsgraph/Hop-v0")
+
+
+def test_an_installed_projects_ids_are_found_by_the_module_that_loads_them(folder, monkeypatch):
+    monkeypatch.syspath_prepend(folder)
+    point = EntryPoint("hops", "hops:project", projects.PROJECTS)
+    monkeypatch.setattr(projects, "entry_points", lambda group: EntryPoints([point]))
+    sys.modules.pop("soulsgraph_policies.agents.installed", None)
+    assert gymnasium.make("soulsgraph_policies.agents.installed:soulsgraph/Hop-v0").reset(seed=0)[0].shape == (1,)

@@ -1,0 +1,196 @@
+"""What the ids, the spaces, the infos and the action masks promise, held against play."""
+
+import pickle
+import subprocess
+import sys
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import soulsgraph_envs
+from soulsgraph_envs.core.config import shipped_names
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.state import Column
+from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions, make_skill
+from soulsgraph_envs.skills.columns import UNITS, column_limits
+
+SKILLS = (*SKILL_NAMES, END_TO_END)
+IDS = {skill: soulsgraph_envs.id_of(skill) for skill in SKILLS}
+OURS = [*IDS.values(), "soulsgraph/Skill-v0", "soulsgraph/Continual-v0"]
+
+
+def random_play(env, steps, seed=0):
+    """Yield what every reset and step of drawn actions answers, (observation, info), with the state at hand."""
+    random = np.random.default_rng(seed)
+    yield env.reset(seed=seed)
+    for _ in range(steps):
+        observation, _, terminated, truncated, info = env.step(int(random.integers(env.action_space.n)))
+        yield observation, info
+        if terminated or truncated:
+            yield env.reset()
+
+
+def test_every_shipped_skill_has_an_id_and_many_lanes():
+    assert {*IDS.values()} == {f"soulsgraph/{name}-v0" for name in
+        ("Camera", "LockOn", "Movement", "Dodge", "HealAttack", "EndToEnd")}  # fmt: skip
+    for skill, id in IDS.items():
+        one, many = gymnasium.make(id), gymnasium.make_vec(id, 2)
+        assert one.unwrapped.rollout.skill.name == many.unwrapped.rollout.skill.name == skill
+        assert one.observation_space == many.single_observation_space
+
+
+@pytest.mark.parametrize("id", OURS)
+def test_gymnasiums_checker_passes_without_a_warning(id):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env = gymnasium.make(id, render_mode="rgb_array")
+        check_env(env.unwrapped, skip_render_check=True)  # tests/envs/simulator/test_rendering.py renders them.
+        for observation, info in random_play(env, 30):
+            assert env.observation_space.contains(observation)
+            assert info["action_mask"].dtype == np.int8
+        env.close()
+
+
+@pytest.mark.parametrize("scenario", shipped_names("scenario"))
+def test_observations_lie_within_their_space_in_every_scenario(scenario):
+    # The baseline observes every column.
+    env = SkillVectorEnv(32, END_TO_END, scenario)
+    random, (seen, _) = np.random.default_rng(1), env.reset(seed=1)
+    for _ in range(150):
+        assert env.observation_space.contains(seen)
+        seen, *_ = env.step(random.integers(env.single_action_space.n, size=32))
+
+
+@pytest.mark.parametrize("skill", SKILL_NAMES)
+@pytest.mark.parametrize(
+    "options", [None, SkillOptions(animations="one_hot", observations="extended", hp_window=False)]
+)
+def test_observations_lie_within_the_space_of_every_skill(skill, options):
+    env = SkillVectorEnv(16, skill, "iudex-full", options=options)
+    random, (seen, _) = np.random.default_rng(2), env.reset(seed=2)
+    for _ in range(100):
+        assert env.observation_space.contains(seen)
+        seen, *_ = env.step(random.integers(env.single_action_space.n, size=16))
+
+
+def test_the_bounds_are_those_of_the_scenario():
+    low, high = column_limits(load_scenario("iudex-phase1"))
+    assert (low < high).all()
+    assert {*UNITS} == {*Column}
+    known = {Column.DISTANCE: 28.0, Column.PLAYER_X: 156.0, Column.BOSS_HP: 1.0, Column.FLASKS: 1.0, Column.LOCKED: 1.0}
+    assert {column: high[column] for column in known} == known
+    assert low[Column.BOSS_Y] == 581.0
+    assert column_limits(load_scenario("vordt"))[1][Column.DISTANCE] == 32.0
+
+
+def test_info_has_the_same_keys_at_reset_and_at_every_step():
+    for skill in SKILLS:
+        env = SkillEnv(skill)
+        keys = {frozenset(info) for _, info in random_play(env, 80)}
+        rewards = {f"reward/{name}" for name in env.rollout.skill.reward.names}
+        assert keys == {frozenset(rewards | {"won", "died", "seconds", "action_mask"})}
+        many = SkillVectorEnv(3, skill)
+        first = many.reset(seed=0)[1]
+        steps = [many.step(np.zeros(3, np.int64))[4] for _ in range(60)]
+        assert {frozenset(info) for info in steps} == {frozenset(first)}
+
+
+def masked(env, action):
+    """Return whether an action is masked; the mask is that of `info`."""
+    mask = env.action_masks()
+    assert mask.shape == (env.action_space.n,)
+    return not mask[action]
+
+
+def advance_to(env, holds, seed, steps=400):
+    """Play drawn actions until `holds` (a State) is true; return whether it came to that."""
+    return any(holds(env.rollout.combat.rows[0]) for _ in random_play(env, steps, seed))
+
+
+def names_of(env):
+    return {action.name: index for index, action in enumerate(env.rollout.skill.actions)}
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 10**6))
+def test_a_masked_camera_key_moves_nothing(seed):
+    env = SkillEnv(END_TO_END)
+    names = names_of(env)
+    if not advance_to(env, lambda row: row[Column.LOCKED] == 1.0 and row[Column.DISTANCE] < 12.0, seed, 150):
+        return
+    for name in ("camera_left", "camera_right", "camera_up", "camera_down"):
+        assert masked(env, names[name])
+        one, other = (pickle.loads(pickle.dumps(env)) for _ in range(2))
+        one.step(names[name])
+        other.step(names["idle"])
+        np.testing.assert_array_equal(one.rollout.combat.raw, other.rollout.combat.raw)
+
+
+def test_a_flask_that_is_not_there_is_masked_and_one_that_is_is_not():
+    env = SkillEnv("heal_attack")
+    names = names_of(env)
+    _, info = env.reset(seed=0)
+    assert info["action_mask"][names["heal"]]
+    assert advance_to(env, lambda row: row[Column.FLASKS] == 0.0, 3)
+    assert masked(env, names["heal"])
+    assert not masked(env, names["idle"])
+
+
+def test_what_needs_stamina_is_masked_where_none_is_left_and_does_not_begin():
+    env = SkillEnv(END_TO_END)
+    names = names_of(env)
+    env.reset(seed=0)
+    env.rollout.combat.game.override(0, stamina=-40.0)
+    env.step(names["idle"])
+    assert env.rollout.combat.rows[0, Column.STAMINA] == 0.0
+    assert masked(env, names["light_attack"])
+    assert masked(env, names["dodge_left"])
+    env.step(names["light_attack"])
+    idle_and_run = {0.0, 1.0}
+    assert env.rollout.combat.rows[0, Column.PLAYER_ANIMATION] in idle_and_run
+
+
+def test_masks_of_lanes_are_those_of_single_environments():
+    many, singles = SkillVectorEnv(3, END_TO_END), [SkillEnv(END_TO_END) for _ in range(3)]
+    random = np.random.default_rng(0)
+    many.reset(seed=[1, 2, 3])
+    for seed, env in enumerate(singles, 1):
+        env.reset(seed=seed)
+    for _ in range(40):
+        actions = random.integers(16, size=3)
+        info = many.step(actions)[4]
+        for lane, env in enumerate(singles):
+            np.testing.assert_array_equal(info["action_mask"][lane], env.step(actions[lane])[4]["action_mask"])
+        np.testing.assert_array_equal(info["action_mask"], many.action_masks())
+
+
+def test_skills_upstream_may_be_named():
+    alone = SkillEnv("dodge", upstream=())
+    assert [skill.name for skill in alone.rollout.combat.skills] == ["dodge"]
+    chosen = SkillEnv("heal_attack", upstream=("camera", "lock_on", "movement"))
+    assert len(chosen.rollout.combat.skills) == 4
+    with pytest.raises(UnknownNameError, match="skill"):
+        SkillEnv("dodge", upstream=("camra",))
+    for wrong in (("dodge",), ("camera", "camera")):
+        with pytest.raises(SoulsGraphError, match="upstream: expected skills other than dodge, each once"):
+            SkillEnv("dodge", upstream=wrong)
+
+
+def test_a_fresh_process_finds_an_id_by_its_module_and_one_that_was_spawned_too():
+    line = "import gymnasium; print(gymnasium.make('soulsgraph_envs:soulsgraph/LockOn-v0').reset(seed=0)[0].shape)"
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
+    assert done.stdout == "(2,)\n"
+
+
+@pytest.mark.slow
+def test_spawned_processes_play_an_id():
+    env = gymnasium.make_vec(IDS["dodge"], 2, "async", vector_kwargs={"context": "spawn"})
+    assert env.reset(seed=[1, 2])[0].shape == (2, make_skill("dodge").observation.size)
+    env.close()
