@@ -93,7 +93,7 @@ def _calls(file, methods, owner):
 #: Who ticks a rollout itself: training never ends, RLlib asks for every step, and a benchmark times ticks alone.
 _TICKING = {
     "policies/soulsgraph_policies/learning/sampler.py",
-    "envs/soulsgraph_envs/gym/rllib.py",
+    "envs/soulsgraph_envs/gym/graph_fight.py",
     "platform/soulsgraph/bench/speed.py",
 }
 

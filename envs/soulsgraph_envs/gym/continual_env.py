@@ -21,7 +21,15 @@ from soulsgraph_envs.continual.sequences import ContinualSequence, load_sequence
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import checked_seed
-from soulsgraph_envs.gym.skill_env import Floats, SkillEnv, SkillVectorEnv, make_rollout, observation_space
+from soulsgraph_envs.gym.skill_env import (
+    Floats,
+    ObservationKind,
+    Observed,
+    SkillEnv,
+    SkillVectorEnv,
+    make_rollout,
+    observation_space,
+)
 from soulsgraph_envs.skills import END_TO_END, Skill, SkillOptions
 
 #: Whether an agent is shown which task it plays: not at all, or in its observation and in `info`.
@@ -61,6 +69,14 @@ class TaskClock:
         if task is not None:
             self.go_to(task)
 
+    def check_shown(self, observation: str) -> None:
+        """Check that an observation has room for the task; raises SoulsGraphError for a picture that is to show it."""
+        if self.shown and observation != "values":
+            raise SoulsGraphError(
+                f'observation: expected "values" with task_identity "one-hot", found {shown(observation)}; '
+                'take task_identity "none".'
+            )
+
     def go_to(self, task: Any) -> None:
         """Begin a task, by its position from 0 on; raises SoulsGraphError for one that is not there."""
         count = len(self.sequence.tasks)
@@ -96,7 +112,7 @@ class TaskClock:
         """Values that an observation has behind those of the fight: one for each different fight, or none."""
         return len(self._fights) if self.shown else 0
 
-    def appended(self, observations: Floats) -> Floats:
+    def appended(self, observations: Observed) -> Observed:
         """Return observations (n, size) with the indicators of the present fight behind, if tasks are shown."""
         if not self.shown:
             return observations
@@ -127,13 +143,17 @@ class ContinualEnv(SkillEnv):
         task: int | None = None,
         options: SkillOptions | None = None,
         render_mode: str | None = None,
+        observation: ObservationKind = "values",
     ) -> None:
         self.clock = TaskClock(sequence, steps_per_task, task_identity, task)
+        self.clock.check_shown(observation)
         self._options, self._playing = options, self.clock.position
-        super().__init__(agent, self.clock.scenario, None, options, render_mode)
-        self.observation_space = _space_of(self.rollout.skill, self.clock)
+        super().__init__(agent, self.clock.scenario, None, options, render_mode, observation=observation)
+        self.observation_space = _space_of(self.rollout.skill, self.clock, observation)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observed, dict[str, Any]]:
         """Begin an episode of the present task, or of `options["task"]`, from where the sequence goes on.
 
         Raises:
@@ -146,7 +166,7 @@ class ContinualEnv(SkillEnv):
         observation, info = super().reset(seed=seed)
         return observation, info | self._task_info()
 
-    def step(self, action: np.int64) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> tuple[Observed, float, bool, bool, dict[str, Any]]:
         """Carry out one decision, as `SkillEnv.step`; the last one of a task truncates its episode."""
         self.clock.changed = False
         observation, reward, terminated, truncated, info = super().step(action)
@@ -161,7 +181,7 @@ class ContinualEnv(SkillEnv):
             self._playing = self.clock.position
         super()._begin()
 
-    def _observe(self) -> Floats:
+    def _observe(self) -> Observed:
         return self.clock.appended(super()._observe())
 
     def _cut_off(self) -> bool:
@@ -192,17 +212,20 @@ class ContinualVectorEnv(SkillVectorEnv):
         options: SkillOptions | None = None,
         render_mode: str | None = None,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        observation: ObservationKind = "values",
     ) -> None:
         self.closed = True
         self.clock = TaskClock(sequence, steps_per_task, task_identity, task)
+        self.clock.check_shown(observation)
         self._options, self._playing = options, self.clock.position
-        super().__init__(num_envs, agent, self.clock.scenario, None, options, render_mode, autoreset_mode)
-        self.single_observation_space = _space_of(self.rollout.skill, self.clock)
+        fixed = (agent, self.clock.scenario, None, options, render_mode, autoreset_mode)
+        super().__init__(num_envs, *fixed, observation=observation)
+        self.single_observation_space = _space_of(self.rollout.skill, self.clock, observation)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Floats, dict[str, Any]]:
+    ) -> tuple[Observed, dict[str, Any]]:
         """Begin episodes as `SkillVectorEnv.reset`; of `options["task"]` in every lane.
 
         Raises:
@@ -222,7 +245,7 @@ class ContinualVectorEnv(SkillVectorEnv):
 
     def step(
         self, actions: npt.NDArray[np.int64]
-    ) -> tuple[Floats, Floats, npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]:
+    ) -> tuple[Observed, Floats, npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]:
         """Carry out one decision in every lane under way, as `SkillVectorEnv.step`."""
         self.clock.changed = False
         observations, rewards, terminated, truncated, info = super().step(actions)
@@ -236,7 +259,7 @@ class ContinualVectorEnv(SkillVectorEnv):
             self._playing, self.clock.changed = self.clock.position, True
         super()._begin(lanes)
 
-    def _observe(self) -> Floats:
+    def _observe(self) -> Observed:
         return self.clock.appended(super()._observe())
 
     def _cut_off(self, decided: int) -> bool:
@@ -263,8 +286,11 @@ def _begin_task(env: ContinualEnv | ContinualVectorEnv, options: SkillOptions | 
     env.play(make_rollout(old.skill.name, env.clock.scenario, old.combat.lanes, None, options))
 
 
-def _space_of(skill: Skill, clock: TaskClock) -> gymnasium.spaces.Box:
+def _space_of(skill: Skill, clock: TaskClock, kind: ObservationKind) -> gymnasium.spaces.Box:
     """Return an agent's observation space over every task, with indicators of the fight behind if they are shown."""
-    space = observation_space(skill, *(load_scenario(name) for name in dict.fromkeys(clock.sequence.scenarios)))
+    fights = [load_scenario(name) for name in dict.fromkeys(clock.sequence.scenarios)]
+    space = observation_space(skill, *fights, kind=kind)
+    if not clock.width:
+        return space
     low, high = np.zeros(clock.width, np.float32), np.ones(clock.width, np.float32)
     return gymnasium.spaces.Box(np.concatenate([space.low, low]), np.concatenate([space.high, high]), dtype=np.float32)

@@ -7,8 +7,8 @@ docs/gymnasium.md says how lanes of the vector face begin their next episodes, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, cast, get_args
 
 import gymnasium
 import numpy as np
@@ -23,13 +23,21 @@ from soulsgraph_envs.core.errors import GameError, ResetNeededError, SoulsGraphE
 from soulsgraph_envs.core.game import Picture, RenderableGame
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.seeds import EpisodeSeeds, checked_seed
+from soulsgraph_envs.core.state import StateRows
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.render.pictures import PictureWindow
+from soulsgraph_envs.render.pixels import SIZE, PixelTables, Shades
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, SkillOptions, make_skill, training_scenario
 from soulsgraph_envs.skills.action_masks import ActionMasks
 from soulsgraph_envs.skills.columns import observation_limits
 
 Floats = npt.NDArray[np.float32]
+#: Raw values (n, size) float32, or pictures (n, 84, 84, channels) uint8.
+Observed = npt.NDArray[Any]
+#: What an agent is shown: its skill's values, or pictures of `render.pixels`, grey or in colour.
+ObservationKind = Literal["values", "pixels", "pixels-rgb"]
+#: The channels of each kind of picture, and what `render.pixels` names it.
+_SHADES: Mapping[ObservationKind, tuple[int, Shades]] = {"pixels": (1, "grey"), "pixels-rgb": (3, "rgb")}
 
 #: Height and width of a rendered picture, and of those of many lanes.
 PICTURE_SIZE, LANE_PICTURE_SIZE = (360, 640), (180, 320)
@@ -86,9 +94,24 @@ def make_combat(skills: Sequence[Skill], scenario: str | Scenario, lanes: int = 
     return Combat(make_game(lanes), tuple(skills), training_scenario(loaded, trained), horizon)
 
 
-def observation_space(skill: Skill, *scenarios: Scenario) -> gymnasium.spaces.Box:
-    """Return the space of a skill's raw observations, bounded by what fights of the scenarios show, (size,) float32."""
+def observation_space(skill: Skill, *scenarios: Scenario, kind: ObservationKind = "values") -> gymnasium.spaces.Box:
+    """Return the space of what a skill's agent is shown in fights of the scenarios, which bound raw values.
+
+    Raises:
+        UnknownNameError: for an unknown kind of observation.
+    """
+    if kind not in get_args(ObservationKind):
+        raise UnknownNameError("observation", kind, get_args(ObservationKind))
+    if kind in _SHADES:
+        return gymnasium.spaces.Box(0, 255, (SIZE, SIZE, _SHADES[kind][0]), np.uint8)
     return gymnasium.spaces.Box(*observation_limits(skill.observation, scenarios), dtype=np.float32)
+
+
+def observer(skill: Skill, scenario: Scenario, kind: ObservationKind) -> Callable[[StateRows], Observed]:
+    """Return what makes observations of one kind of States (n, 25)."""
+    if kind in _SHADES:
+        return PixelTables.of(scenario, _SHADES[kind][1]).draw
+    return skill.observation.bind(scenario)
 
 
 def action_space(skill: Skill) -> gymnasium.spaces.Discrete[np.int64]:
@@ -96,9 +119,10 @@ def action_space(skill: Skill) -> gymnasium.spaces.Discrete[np.int64]:
     return gymnasium.spaces.Discrete(len(skill.actions))
 
 
-class SkillEnv(gymnasium.Env[Floats, np.int64]):
+class SkillEnv(gymnasium.Env[Observed, np.int64]):
     """One skill of the graph as a Gymnasium environment, in one lane.
 
+    `observation` "pixels" shows a picture (84, 84, 1) uint8, "pixels-rgb" one (84, 84, 3), in place of values.
     Scripts play the skills `upstream`, by default those before it in the paper's chain, unless a `controller` does.
     `render_mode` "rgb_array" draws the fight as it is after a decision, "human" shows every control
     tick of it in a window, at the speed of the game.
@@ -107,7 +131,7 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
     the episode ended so; `seconds` of game time in the episode; `action_mask` (actions,) int8, as `action_masks`.
 
     Raises:
-        UnknownNameError: for an unknown skill, scenario or render mode.
+        UnknownNameError: for an unknown skill, scenario, render mode or observation.
         GameError: for "human" without pygame or a display.
     """
 
@@ -121,12 +145,14 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         options: SkillOptions | None = None,
         render_mode: str | None = None,
         upstream: Sequence[str] | None = None,
+        observation: ObservationKind = "values",
     ) -> None:
         # Gymnasium's vectorizers write theirs into what may be the class's own.
         self.metadata = dict(self.metadata)
         self.render_mode = _checked_mode(render_mode, self.metadata)
-        self.play(make_rollout(skill, scenario, 1, controller, options, upstream))
-        self.observation_space = observation_space(self.rollout.skill, self.rollout.combat.scenario)
+        rollout, self._kind = make_rollout(skill, scenario, 1, controller, options, upstream), observation
+        self.observation_space = observation_space(rollout.skill, rollout.combat.scenario, kind=observation)
+        self.play(rollout)
         self.action_space = action_space(self.rollout.skill)
         self._lane = np.zeros(1, np.int64)
         self._seeds = EpisodeSeeds(1)
@@ -138,7 +164,9 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
 
     def play(self, rollout: Rollout) -> None:
         """Play this rollout from the next episode on."""
-        self.rollout, self._masks = rollout, ActionMasks(rollout.skill, rollout.combat.scenario)
+        skill, scenario = rollout.skill, rollout.combat.scenario
+        self.rollout, self._masks = rollout, ActionMasks(skill, scenario)
+        self._observer = observer(skill, scenario, self._kind)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy is made of, which goes on as this one does.
@@ -153,7 +181,9 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
             )
         return dict(vars(self))
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Floats, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observed, dict[str, Any]]:
         """Begin an episode; after `reset(seed=s)` the sequence of episodes is the same every time.
 
         Raises:
@@ -170,15 +200,15 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
     def _begin(self) -> None:
         self.rollout.begin_deciding(self._lane, self._seeds.next(self._lane))
 
-    def _observe(self) -> Floats:
-        """Return the agent's present observation, (1, size)."""
-        return self.rollout.observations
+    def _observe(self) -> Observed:
+        """Return the agent's present observation, (1, size) or (1, 84, 84, channels)."""
+        return self._observer(self.rollout.combat.rows)
 
     def _cut_off(self) -> bool:
         """Return whether the episode is truncated by the decision just made, whatever the fight says."""
         return False
 
-    def step(self, action: np.int64) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> tuple[Observed, float, bool, bool, dict[str, Any]]:
         """Carry out one decision.
 
         Raises:
@@ -235,7 +265,7 @@ class SkillEnv(gymnasium.Env[Floats, np.int64]):
         self.rollout.combat.game.close()
 
 
-class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.generic]]):
+class SkillVectorEnv(VectorEnv[Observed, npt.NDArray[np.int64], npt.NDArray[np.generic]]):
     """Many lanes of one skill's task, stepped together by one simulator; raises as `SkillEnv` does.
 
     `autoreset_mode` is Gymnasium's: a lane whose episode ended begins its next one with the next step, which ignores
@@ -262,6 +292,7 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         render_mode: str | None = None,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         upstream: Sequence[str] | None = None,
+        observation: ObservationKind = "values",
     ) -> None:
         # The base class closes what is not closed when it is deleted, even if it was never made.
         self.closed = True
@@ -269,9 +300,10 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         self.autoreset_mode = _checked_autoreset(autoreset_mode)
         self.metadata = self.metadata | {"autoreset_mode": self.autoreset_mode}
         self.num_envs = num_envs
-        self.play(make_rollout(skill, scenario, num_envs, controller, options, upstream))
+        rollout, self._kind = make_rollout(skill, scenario, num_envs, controller, options, upstream), observation
+        self.single_observation_space = observation_space(rollout.skill, rollout.combat.scenario, kind=observation)
+        self.play(rollout)
         self.closed = False
-        self.single_observation_space = observation_space(self.rollout.skill, self.rollout.combat.scenario)
         self.single_action_space = action_space(self.rollout.skill)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -285,11 +317,13 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
 
     def play(self, rollout: Rollout) -> None:
         """Play this rollout from the next episode on."""
-        self.rollout, self._masks = rollout, ActionMasks(rollout.skill, rollout.combat.scenario)
+        skill, scenario = rollout.skill, rollout.combat.scenario
+        self.rollout, self._masks = rollout, ActionMasks(skill, scenario)
+        self._observer = observer(skill, scenario, self._kind)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Floats, dict[str, Any]]:
+    ) -> tuple[Observed, dict[str, Any]]:
         """Begin an episode in every lane, or in those of `options["reset_mask"]`, (num_envs,) of bools.
 
         One seed serves them all, each lane having its own stream. In a list of one seed a lane, each
@@ -327,9 +361,9 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         self._ended[lanes] = self._won[lanes] = self._died[lanes] = False
         self._terms[lanes] = 0.0
 
-    def _observe(self) -> Floats:
-        """Return the agent's present observations, (num_envs, size)."""
-        return self.rollout.observations
+    def _observe(self) -> Observed:
+        """Return the agent's present observations, (num_envs, size) or (num_envs, 84, 84, channels)."""
+        return self._observer(self.rollout.combat.rows)
 
     def _cut_off(self, decided: int) -> bool:
         """Return whether every episode is truncated, by the `decided` decisions just made, whatever the fights say."""
@@ -337,7 +371,7 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
 
     def step(
         self, actions: npt.NDArray[np.int64]
-    ) -> tuple[Floats, Floats, npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]:
+    ) -> tuple[Observed, Floats, npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]:
         """Carry out one decision in every lane under way, `actions` (num_envs,).
 
         `info` has the keys of `SkillEnv`'s, (num_envs,) or (num_envs, actions), with a mask `_KEY` of the lanes that
@@ -393,7 +427,7 @@ class SkillVectorEnv(VectorEnv[Floats, npt.NDArray[np.int64], npt.NDArray[np.gen
         info |= {"seconds": self.rollout.combat.seconds, "action_mask": self.action_masks().astype(np.int8)}
         return info | {f"_{name}": lanes.copy() for name in info}
 
-    def _final(self, observations: Floats, info: dict[str, Any]) -> dict[str, Any]:
+    def _final(self, observations: Observed, info: dict[str, Any]) -> dict[str, Any]:
         """Return what Gymnasium calls the last observations and infos of the lanes whose episodes ended."""
         ended, last = self._ended.copy(), np.full(self.num_envs, None, dtype=object)
         for lane in np.flatnonzero(ended):
