@@ -26,10 +26,11 @@ ID, FIGHTS, HELD_OUT = "soulsgraph/Camera-v0", 20, 1_000_000
 POLICIES = {"pixels": "CnnPolicy", "values": "MlpPolicy"}
 #: What differs from stable-baselines3's defaults: a small replay, and a horizon of some ten decisions.
 OPTIONS: dict[str, Any] = {
-    "buffer_size": 10_000,
-    "learning_starts": 500,
-    "exploration_fraction": 0.3,
-    "target_update_interval": 500,
+    "buffer_size": 8_000,
+    "learning_starts": 200,
+    "learning_rate": 5e-4,
+    "exploration_fraction": 0.4,
+    "target_update_interval": 250,
     "gamma": 0.9,
 }
 
@@ -85,8 +86,8 @@ def draw(runs: list[dict[str, Any]], random: list[float], path: Path) -> None:
 def main() -> None:
     """Train from pictures and from values, and write the curves."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--budget", type=int, default=20_000, help="decisions of each training")
-    parser.add_argument("--seeds", type=int, default=2, help="trainings of each kind")
+    parser.add_argument("--budget", type=int, default=8_000, help="decisions of each training")
+    parser.add_argument("--seeds", type=int, default=1, help="trainings of each kind")
     parser.add_argument("--out", type=Path, default=Path("camera"), help="files to write, less .json and .png")
     asked = parser.parse_args()
     torch.set_num_threads(1)
