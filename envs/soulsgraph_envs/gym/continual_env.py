@@ -112,10 +112,8 @@ class TaskClock:
         """Values that an observation has behind those of the fight: one for each different fight, or none."""
         return len(self._fights) if self.shown else 0
 
-    def appended(self, observations: Observed) -> Observed:
-        """Return observations (n, size) with the indicators of the present fight behind, if tasks are shown."""
-        if not self.shown:
-            return observations
+    def appended(self, observations: Floats) -> Floats:
+        """Return observations (n, size) with the indicators of the present fight behind."""
         wide = np.zeros((len(observations), observations.shape[1] + self.width), np.float32)
         wide[:, : observations.shape[1]] = observations
         wide[:, observations.shape[1] + self._fights.index(self.scenario)] = 1.0
@@ -182,7 +180,8 @@ class ContinualEnv(SkillEnv):
         super()._begin()
 
     def _observe(self) -> Observed:
-        return self.clock.appended(super()._observe())
+        observed = super()._observe()
+        return self.clock.appended(observed) if self.clock.shown else observed
 
     def _cut_off(self) -> bool:
         return self.clock.spend(1)
@@ -260,7 +259,8 @@ class ContinualVectorEnv(SkillVectorEnv):
         super()._begin(lanes)
 
     def _observe(self) -> Observed:
-        return self.clock.appended(super()._observe())
+        observed = super()._observe()
+        return self.clock.appended(observed) if self.clock.shown else observed
 
     def _cut_off(self, decided: int) -> bool:
         return self.clock.spend(decided)

@@ -201,7 +201,7 @@ class SkillEnv(gymnasium.Env[Observed, np.int64]):
         self.rollout.begin_deciding(self._lane, self._seeds.next(self._lane))
 
     def _observe(self) -> Observed:
-        """Return the agent's present observation, (1, size) or (1, 84, 84, channels)."""
+        """Return the agent's present observation, as the only one of an array."""
         return self._observer(self.rollout.combat.rows)
 
     def _cut_off(self) -> bool:
@@ -362,7 +362,7 @@ class SkillVectorEnv(VectorEnv[Observed, npt.NDArray[np.int64], npt.NDArray[np.g
         self._terms[lanes] = 0.0
 
     def _observe(self) -> Observed:
-        """Return the agent's present observations, (num_envs, size) or (num_envs, 84, 84, channels)."""
+        """Return the agent's present observations, one for each lane."""
         return self._observer(self.rollout.combat.rows)
 
     def _cut_off(self, decided: int) -> bool:
