@@ -127,7 +127,8 @@ def test_two_agents_fight_beside_each_other_from_the_same_seed(run: RunFolder, f
     assert both.shape == (SIZE[0], 2 * SIZE[1], 3)
     np.testing.assert_array_equal(both[:, : SIZE[1]], draw((fight,), 30))
     # One that has ended stays as it ended.
-    np.testing.assert_array_equal(both[:, SIZE[1] :], draw((other,), len(other) - 1))
+    left = SIZE[1] - panel_width(FIGHT_SIZE)
+    np.testing.assert_array_equal(both[:, SIZE[1] :][:, :left], draw((other,), len(other) - 1)[:, :left])
 
 
 def test_two_versions_of_a_run_fight_beside_each_other(tmp_path: Path) -> None:
@@ -163,8 +164,9 @@ def test_a_picture_shows_the_chosen_action_of_every_skill(fight: Fight) -> None:
     chosen = (picture == (74, 112, 190)).all(-1)
     width, (high, _) = SIZE[1] // len(fight.minds), line_sizes(fight)
     for index, mind in enumerate(fight.minds):
-        lines = [24 + FIGHT_SIZE[0] + 4 + 32 + high * number for number in range(len(mind.skill.actions))]
-        covered = chosen[lines, index * width + 6 : (index + 1) * width - 8].mean(axis=1)
+        lines = [24 + FIGHT_SIZE[0] + 4 + 32 + high * number + 3 for number in range(len(mind.skill.actions))]
+        # Every bar begins at the left, however long it is.
+        covered = chosen[lines, index * width + 2 : index * width + 4].mean(axis=1)
         assert (covered > 0.9).tolist() == [number == mind.actions[20] for number in range(len(lines))]
 
 
