@@ -3,7 +3,7 @@
 #   docker build --target train --tag soulsgraph .
 #   docker run --rm --volume soulsgraph:/data soulsgraph curriculum --run first --preset best
 #
-# docs/using.md says what of this was tried.
+# docs/installation.md says what of this was tried.
 ARG BASE=docker.io/library/python:3.13-slim
 
 FROM ${BASE} AS wheel

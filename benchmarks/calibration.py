@@ -5,8 +5,12 @@ python benchmarks/calibration.py --kept runs/calibration --out docs/results/cali
 Each draw alters 25 numbers of a shipped boss by 8 to 40 % from a seed. Agents of the zoo and the probe, which knows the
 shipped data alone, fight it in the simulator; `calibrate` gets of that what a running game supplies. Then values,
 intervals and weights are compared with the truth, and win rates in the fitted fight with those in the true one. A
-measurement goes on with draws that are there. Fights recorded of a game whose boss's data are known are scored
-alike, and their kind of value by kind of value alone:
+measurement goes on with draws that are there. With `--stand-in` they fight a stand-in of the altered boss in real time,
+as one would a game, on a virtual screen of its own; the fights are kept:
+
+python benchmarks/calibration.py --stand-in --seeds 141 142 143 144 --minutes 20 --kept runs/stand-ins --out stand-in
+
+Fights recorded of a game whose boss's data are known are scored alike, and their kind of value by kind of value alone:
 
 python benchmarks/calibration.py --recorded fights --true draws/draw-140.toml --out stand-in
 """
@@ -26,7 +30,8 @@ from typing import Any
 import numpy as np
 
 import common
-from soulsgraph.calibrate.boss_file import write_fitted, write_tables
+from fakes.keys import virtual_screen
+from soulsgraph.calibrate.boss_file import scenario_path_of, write_fitted, write_tables
 from soulsgraph.calibrate.calibration import calibrate
 from soulsgraph.calibrate.draws import (
     ALTERATIONS,
@@ -38,7 +43,7 @@ from soulsgraph.calibrate.draws import (
     truth_of,
 )
 from soulsgraph.calibrate.rows import Doubles, FightRows, FightSet, read_fights
-from soulsgraph.recordings.recording import Fighter
+from soulsgraph.recordings.recording import Fighter, record_in_games
 from soulsgraph.results.origin import describe_run
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, play
 from soulsgraph.runs.run_folder import RunFolder
@@ -51,6 +56,8 @@ from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.games.link import GameSettings, load_games
+from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_policies.agents.agent import Agent
 
@@ -67,6 +74,8 @@ MINUTES = (20.0, 60.0)
 #: Fights of each agent for a win rate, whose standard error is then at most 1.6 points.
 FIGHTS = 1000
 _BATCH, LANES, TICK_S = 24, 24, 0.1
+#: Fights that are recorded in a stand-in before it is asked how long they were.
+_GAME_BATCH = 3
 
 
 @dataclass(frozen=True)
@@ -86,16 +95,19 @@ class Draw:
         write_tables(scenario, {"based_on": SCENARIO, "name": f"draw-{seed}", "boss": boss.name})
         return cls(seed, folder, boss, scenario)
 
+    def fitted(self, minutes: float) -> Path:
+        """Return the path of the scenario that is fitted to so much game time."""
+        return scenario_path_of(self.folder / f"fitted-{minutes:g}.toml")
 
-def fighters(draw: Draw) -> Iterator[tuple[Fighter, float]]:
-    """Yield who fights in a draw, and each one's share of the game time."""
+
+def fighters(scenario: str) -> Iterator[tuple[Fighter, float]]:
+    """Yield who fights in a scenario, and each one's share of the game time."""
     for name in RECORDED:
-        setting = Setting(str(draw.scenario), SCENARIO)
-        yield Fighter.of_run(open_agent(name), setting), AGENT_SHARE / len(RECORDED)
+        yield Fighter.of_run(open_agent(name), Setting(scenario, SCENARIO)), AGENT_SHARE / len(RECORDED)
     # It aims by the data that everybody has.
     probe = Fighter.probe(SCENARIO)
-    agent = replace(probe.agent, scenario=load_scenario(draw.scenario))
-    yield replace(probe, scenario=str(draw.scenario), agent=agent), 1.0 - AGENT_SHARE
+    agent = replace(probe.agent, scenario=load_scenario(scenario))
+    yield replace(probe, scenario=scenario, agent=agent), 1.0 - AGENT_SHARE
 
 
 class LaneRows:
@@ -140,7 +152,7 @@ def _fight_rows(name: str, raw: Doubles, controls: list[int]) -> FightRows:
 def record_draw(draw: Draw, minutes: float) -> list[FightSet]:
     """Fight so much game time with each fighter, and return what a recording of each one's fights supplies."""
     found = []
-    for fighter, share in fighters(draw):
+    for fighter, share in fighters(str(draw.scenario)):
         fights, at = list[FightRows](), 0
         while sum(map(len, fights)) * TICK_S < 60.0 * minutes * share:
             seeds = evaluation_seeds(draw.seed + at, _BATCH)
@@ -151,10 +163,38 @@ def record_draw(draw: Draw, minutes: float) -> list[FightSet]:
     return found
 
 
+def record_stand_in(draw: Draw, minutes: float, speed: float, folder: Path) -> list[FightSet]:
+    """Fight so much game time with each fighter in a stand-in of the altered boss, and return what was recorded.
+
+    Everybody takes it for the shipped boss. Fights that are in `folder` already count.
+    """
+    file, seconds = draw.folder / "games.toml", 60.0 * minutes
+    with virtual_screen() as display:
+        options = StandInOptions(
+            scenario=str(draw.scenario), speed=speed, seed=draw.seed, display=display, settings=file
+        )
+        with StandInProcess(options):
+            games = load_games(file)
+            return [
+                _record_share(fighter, draw.seed, seconds * share, games, folder / fighter.name)
+                for fighter, share in fighters(SCENARIO)
+            ]
+
+
+def _record_share(fighter: Fighter, seed: int, seconds: float, games: Sequence[GameSettings], folder: Path) -> FightSet:
+    """Return at least so many seconds of a fighter's fights in games."""
+    while True:
+        record_in_games(fighter, evaluation_seeds(seed, _GAME_BATCH), folder, games)
+        found = read_fights(folder, load_boss(BOSS))
+        if found.seconds >= seconds:
+            return found
+        seed += 1_000
+
+
 def shortened(found: Sequence[FightSet], minutes: float) -> FightSet:
     """Return the first fights of each fighter, together about so much game time."""
     shares = [AGENT_SHARE / len(RECORDED)] * len(RECORDED) + [1.0 - AGENT_SHARE]
-    kept = []
+    kept = list[FightRows]()
     for fights, share in zip(found, shares, strict=True):
         lengths = np.cumsum([one.clock_s[-1] - one.clock_s[0] for one in fights.fights])
         kept += fights.fights[: int(np.searchsorted(lengths, 60.0 * minutes * share)) + 1]
@@ -183,28 +223,35 @@ def trained_rates(fitted: Path, true: Path, folder: Path) -> dict[str, float]:
     return {name: float(play(agent, seeds).won.mean()) for name, agent in agents.items()}
 
 
-def measure(seed: int, minutes: Sequence[float], trains: bool = False) -> dict[str, Any]:
+def measure(asked: Namespace, seed: int, trains: bool = False) -> dict[str, Any]:
     """Return all that is measured of one draw."""
     with TemporaryDirectory() as place:
-        draw = Draw.make(seed, Path(place))
-        found = record_draw(draw, max(minutes))
-        shipped, player = load_boss(BOSS), load_player(load_scenario(SCENARIO).player)
-        truth = truth_of(load_boss(draw.boss), shipped)
-        result: dict[str, Any] = {"seed": seed, "true": win_rates(draw.scenario), "lengths": []}
-        for one in minutes:
-            fights, begun = shortened(found, one), time.process_time()
-            fitted = calibrate(fights, shipped, player)
-            cpu_s = time.process_time() - begun
-            _, scenario = write_fitted(draw.folder / f"fitted-{one:g}.toml", fitted, BOSS, SCENARIO, shipped)
-            result["lengths"].append({
-                "minutes": one, "game_minutes": fights.seconds / 60.0, "fights": len(fights.fights), "cpu_s": cpu_s,
-                "values": [asdict(value) for value in score_values(fitted.boss, truth, shipped)],
-                "player": [vars(value) for value in fitted.player],
-                "won": win_rates(scenario),
-            })  # fmt: skip
+        draw, most = Draw.make(seed, Path(place)), max(asked.minutes)
+        if asked.stand_in:
+            found = record_stand_in(draw, most, asked.speed, asked.kept / f"fights-{seed}")
+        else:
+            found = record_draw(draw, most)
+        lengths = [measure_length(draw, found, minutes) for minutes in sorted(asked.minutes)]
+        result = {"seed": seed, "true": win_rates(draw.scenario), "lengths": lengths}
         if trains:
-            result["trained"] = trained_rates(scenario, draw.scenario, draw.folder / "run")
+            result["trained"] = trained_rates(draw.fitted(most), draw.scenario, draw.folder / "run")
         return result
+
+
+def measure_length(draw: Draw, found: Sequence[FightSet], minutes: float) -> dict[str, Any]:
+    """Return how well the data come back from so much game time, and what is won in the fitted fight."""
+    shipped, player = load_boss(BOSS), load_player(load_scenario(SCENARIO).player)
+    fights, begun = shortened(found, minutes), time.process_time()
+    fitted = calibrate(fights, shipped, player)
+    cpu_s = time.process_time() - begun
+    write_fitted(draw.folder / f"fitted-{minutes:g}.toml", fitted, BOSS, SCENARIO, shipped)
+    truth = truth_of(load_boss(draw.boss), shipped)
+    return {
+        "minutes": minutes, "game_minutes": fights.seconds / 60.0, "fights": len(fights.fights), "cpu_s": cpu_s,
+        "values": [asdict(value) for value in score_values(fitted.boss, truth, shipped)],
+        "player": [vars(value) for value in fitted.player],
+        "won": win_rates(draw.fitted(minutes)),
+    }  # fmt: skip
 
 
 def score_recorded(fights: Path, true: Path) -> dict[str, Any]:
@@ -250,10 +297,10 @@ _HEADINGS = (
 )
 
 
-def text_of(summaries: Sequence[dict[str, Any]]) -> str:
-    """Return the summaries as Markdown."""
+def text_of(summaries: Sequence[dict[str, Any]], what: str) -> str:
+    """Return the summaries of hidden draws as Markdown."""
     lines = [
-        f"# Hidden draws of {BOSS}",
+        f"# Hidden draws of {what}",
         "",
         f"{ALTERATIONS} numbers of the boss's data altered by 8 to 40 % a draw.",
         "",
@@ -317,6 +364,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS), help="a draw each")
     parser.add_argument("--minutes", type=float, nargs="+", default=list(MINUTES), help="game time to record")
     parser.add_argument("--train", type=int, default=TRAINED, help="draws in whose fitted fight an agent is trained")
+    parser.add_argument("--stand-in", action="store_true", help="fight stand-ins in real time, not the simulator")
+    parser.add_argument("--speed", type=float, default=3.0, help="factor of a stand-in's clock")
     parser.add_argument("--kept", type=Path, default=Path("draws"), help="folder with a file for each draw")
     parser.add_argument("--recorded", type=Path, help="recorded fights to score in place of draws, with --true")
     parser.add_argument("--true", type=Path, help="the boss's file of the game in which these were fought")
@@ -343,13 +392,13 @@ def run(asked: Namespace) -> None:
     for seed in asked.seeds:
         path = asked.kept / f"draw-{seed}.json"
         if not path.exists():
-            drawn = measure(seed, sorted(asked.minutes), seed in asked.seeds[: asked.train])
+            drawn = measure(asked, seed, seed in asked.seeds[: asked.train])
             write_json(path, {**describe_run(), "draw": drawn})
         draws.append(read_file(Where(path))["draw"])
         print(f"draw {seed} measured", flush=True)
     shipped_rates = win_rates(SCENARIO)
     summaries = [summary(draws, place, shipped_rates) for place in range(len(asked.minutes))]
-    text = text_of(summaries)
+    text = text_of(summaries, f"stand-ins of {BOSS} at speed {asked.speed:g}" if asked.stand_in else BOSS)
     print(text)
     if asked.out is not None:
         write_text(asked.out / "calibration.md", text)

@@ -72,7 +72,7 @@ def test_the_figures_of_own_skills_are_what_compare_wrote() -> None:
 @pytest.mark.parametrize(("file", "above"), [("train", "## Speed\n"), ("train-amd", "On another processor (AMD EPYC,")])
 def test_the_speeds_are_those_that_the_benchmark_printed(page_rows: PageRows, file: str, above: str) -> None:
     printed = json.loads((_RESULTS / "speed" / f"{file}.json").read_text(encoding="utf-8"))["results"]
-    told = page_rows("findings.md", above)
+    told = page_rows("findings_speed.md", above)
     assert len(told) == 4
     for title, cells in told.items():
         skill, lanes = title.split(", ")
@@ -107,7 +107,7 @@ def test_the_differences_between_groups_of_seeds_are_the_reports(page_rows: Page
 
 def test_what_a_fleet_learned_is_what_the_example_wrote(page_rows: PageRows) -> None:
     written = (_RESULTS / "fleet" / "learning.md").read_text(encoding="utf-8")
-    told = page_rows("findings.md", "### Dodge trained by a fleet\n")
+    told = page_rows("findings_fleet.md", "### Dodge trained by a fleet\n")
     assert len(told) == 3
     for row, cells in told.items():
         assert f"| {row} | {' | '.join(cell.strip('| ') for cell in cells)} |" in written
@@ -115,7 +115,7 @@ def test_what_a_fleet_learned_is_what_the_example_wrote(page_rows: PageRows) -> 
 
 def test_the_fleets_figures_are_those_that_the_benchmark_printed(page_rows: PageRows) -> None:
     printed = json.loads((_RESULTS / "fleet" / "bench.json").read_text(encoding="utf-8"))["results"]
-    told = page_rows("findings.md", "## A fleet\n")
+    told = page_rows("findings_fleet.md", "## A fleet\n")
     assert len(told) == 4
     by_name = {row["name"]: row for row in printed}
     for title, cells in told.items():
@@ -132,7 +132,7 @@ def test_the_fleets_figures_are_those_that_the_benchmark_printed(page_rows: Page
 
 def test_what_one_game_costs_the_others_is_what_the_benchmark_printed(page_rows: PageRows) -> None:
     printed = json.loads((_RESULTS / "fleet" / "disturbed.json").read_text(encoding="utf-8"))["results"]
-    told = page_rows("findings.md", "### One game that resets or is frozen\n")
+    told = page_rows("findings_fleet.md", "### One game that resets or is frozen\n")
     assert len(told) == len(printed) == 2
     for (title, cells), row in zip(told.items(), printed, strict=True):
         assert row["name"].endswith(title)
@@ -144,7 +144,7 @@ def test_what_one_game_costs_the_others_is_what_the_benchmark_printed(page_rows:
 
 
 def test_what_the_driver_takes_is_what_the_benchmark_printed(page_rows: PageRows) -> None:
-    told = page_rows("findings.md", "### The driver's share\n")
+    told = page_rows("findings_fleet.md", "### The driver's share\n")
     for file, streams in (("driver", "300"), ("driver-1000", "1,000")):
         printed = json.loads((_RESULTS / "fleet" / f"{file}.json").read_text(encoding="utf-8"))
         bare, gateway, both = printed["results"]
@@ -187,7 +187,7 @@ def test_the_chaos_run_that_is_kept_had_every_fault_at_least_five_times(page_row
 
 def test_how_long_a_fleet_is_away_after_a_fault_is_what_the_chaos_run_measured(page_rows: PageRows) -> None:
     chaos = json.loads((_RESULTS / "chaos" / "chaos.json").read_text(encoding="utf-8"))
-    told = page_rows("findings.md", "until decisions came to the journal again")
+    told = page_rows("findings_fleet.md", "until decisions came to the journal again")
     assert len(told) == 8
     for fault, cells in told.items():
         column = "back_s" if fault.startswith("cut") else "seconds"
@@ -235,7 +235,7 @@ def test_what_commands_take_to_start_is_what_the_benchmark_printed(page_rows: Pa
         {row["name"]: row["start_cpu_s"]["median"] for row in json.loads(file.read_text(encoding="utf-8"))["results"]}
         for file in (_RESULTS / "start" / f"{name}.json" for name in ("before", "start"))
     )
-    told = page_rows("findings.md", "### What a command takes to start\n")
+    told = page_rows("findings_speed.md", "### What a command takes to start\n")
     assert len(told) > 4
     for name, cells in told.items():
         expected = [f"{before[name]:.2f} s", f"{now[name]:.2f} s", f"{now[name] / before[name]:.2f}"]
@@ -244,7 +244,7 @@ def test_what_commands_take_to_start_is_what_the_benchmark_printed(page_rows: Pa
 
 def test_the_efficiency_of_learners_is_what_the_benchmark_printed(page_rows: PageRows) -> None:
     printed = json.loads((_RESULTS / "efficiency" / "summary.json").read_text(encoding="utf-8"))["results"]
-    told = page_rows("findings.md", "## Efficiency\n")
+    told = page_rows("findings_speed.md", "## Efficiency\n")
     assert len(told) == len(printed) == 5
     for row in printed:
         (cells,) = (cells for title, cells in told.items() if title.startswith(row["name"]))
@@ -258,14 +258,14 @@ def test_the_efficiency_of_learners_is_what_the_benchmark_printed(page_rows: Pag
 
 def test_what_whole_commands_take_is_what_the_benchmark_printed(page_rows: PageRows) -> None:
     printed = json.loads((_RESULTS / "start" / "commands.json").read_text(encoding="utf-8"))
-    told = [*page_rows("findings.md", "### What whole commands take\n").values()]
+    told = [*page_rows("findings_speed.md", "### What whole commands take\n").values()]
     assert len(told) == len(printed["results"]) == 3
     for cells, row in zip(told, printed["results"], strict=True):
         wall, (cpu, first, second) = row["wall_s"], (row[name] for name in ("cpu_s", "first_line_s", "second_line_s"))
         seconds = [f"{one['median']:.1f} s" for one in (cpu, first, second)]
         spread = f"{wall['lowest']:.1f} to {wall['highest']:.1f}"
         assert cells == [f"{wall['median']:.1f} s", spread, *seconds, f"{row['memory_mib']['median']:.0f} MiB"]
-    assert f"at commit {printed['commit'][:7]}\n" in (DOCS / "findings.md").read_text(encoding="utf-8")
+    assert f"at commit {printed['commit'][:7]}\n" in (DOCS / "findings_speed.md").read_text(encoding="utf-8")
     best = printed["results"][-1]["wall_s"]["median"]
     assert f"`soulsgraph curriculum --preset best` ends after {best:.1f} s" in (DOCS.parent / "README.md").read_text()
 
@@ -280,7 +280,7 @@ def test_the_long_baselines_win_rates_are_those_of_its_report() -> None:
 
 
 def test_what_was_played_in_running_games_is_what_evaluate_saved(page_rows: PageRows) -> None:
-    told = page_rows("findings.md", "hundred seeds of fights, from the middle of Phase 1")
+    told = page_rows("findings_fleet.md", "hundred seeds of fights, from the middle of Phase 1")
     assert len(told) == 9
     for title, (shown, link) in told.items():
         file = re.search(r"\(results/(.*)\)", link)

@@ -134,10 +134,10 @@ def _scripts() -> Rows:
 
 
 _TABLES: list[tuple[str, str, Callable[[], Rows]]] = [
-    ("findings.md", "were asked for: missed on both.\n", _speed),
-    ("findings.md", "## Env runners\n", _runners),
-    ("findings.md", "What weights cost that are older", _staleness),
-    ("findings.md", "On paper, 1,000 PCs", _thousand_games),
+    ("findings_speed.md", "were asked for: missed on both.\n", _speed),
+    ("findings_speed.md", "## Env runners\n", _runners),
+    ("findings_speed.md", "What weights cost that are older", _staleness),
+    ("findings_fleet.md", "On paper, 1,000 PCs", _thousand_games),
     ("calibration.md", "**Margit**", _scripts),
 ]
 
@@ -237,10 +237,10 @@ def _of_scripts() -> list[str]:
 
 
 _SENTENCES = [
-    ("findings.md", _of_speed),
-    ("findings.md", _of_starts),
-    ("findings.md", _of_runners),
-    ("findings.md", _of_a_fleet),
+    ("findings_speed.md", _of_speed),
+    ("findings_speed.md", _of_starts),
+    ("findings_speed.md", _of_runners),
+    ("findings_fleet.md", _of_a_fleet),
     ("calibration.md", _of_scripts),
 ]
 

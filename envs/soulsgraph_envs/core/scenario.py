@@ -93,7 +93,7 @@ class Body:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunSpeed:
     """Running; the factor slows sideways and backward steps under lock."""
 
     speed_m_s: Annotated[float, Between(0.0, 20.0)]
@@ -192,7 +192,7 @@ class PlayerData:
     name: str
     estus_heal: Annotated[float, Between(0.0, 1e5)]
     body: Body
-    run: Run
+    run: RunSpeed
     roll: Roll
     attack: Attack
     hurt: HitEffects

@@ -197,7 +197,7 @@ class ContinualVectorEnv(SkillVectorEnv):
     """Many lanes of one sequence, which change their task together: its steps are decisions of all lanes.
 
     As `ContinualEnv` and `SkillVectorEnv`. A lane whose next episode began with the very step that ends a task has one
-    without decisions.
+    without decisions. The first `reset` after it begins an episode of the next task in every lane, whatever its mask.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class ContinualVectorEnv(SkillVectorEnv):
             self.clock.go_to(task)
         self.clock.changed = False
         observations, info = super().reset(seed=seed, options=options)
-        return observations, info | self._task_info(mask)
+        return observations, info | self._task_info(mask | self.clock.changed)
 
     def step(
         self, actions: npt.NDArray[np.int64]
@@ -256,6 +256,8 @@ class ContinualVectorEnv(SkillVectorEnv):
         if self.clock.position != self._playing:
             _begin_task(self, self._options)
             self._playing, self.clock.changed = self.clock.position, True
+            # All ended with the last task, and the next one's game has no fight yet.
+            lanes = np.arange(self.num_envs)
         super()._begin(lanes)
 
     def _observe(self) -> Observed:

@@ -107,6 +107,14 @@ class Canvas:
         """Draw a line."""
         self._draw.line([start, end], fill=colour, width=thick)
 
+    def stroke(self, start: Point, end: Point, thick: float, colour: Colour, alpha: int = _OPAQUE) -> None:
+        """Draw a line of any thickness as smoothly as a shape."""
+        dx, dy = end[0] - start[0], end[1] - start[1]
+        length = max((dx * dx + dy * dy) ** 0.5, 1e-9)
+        x, y = -0.5 * thick * dy / length, 0.5 * thick * dx / length
+        corners = [(start[0] + x, start[1] + y), (end[0] + x, end[1] + y)]
+        self.polygon([*corners, (end[0] - x, end[1] - y), (start[0] - x, start[1] - y)], colour, alpha)
+
     def dashes(self, start: Point, end: Point, colour: Colour, dash: float, thick: int = 1) -> None:
         """Draw a dashed line; dash and gap are equally long."""
         dx, dy = end[0] - start[0], end[1] - start[1]

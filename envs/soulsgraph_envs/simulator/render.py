@@ -6,8 +6,8 @@ apart they are, the more of the arena is seen. Small pictures have neither the p
 
 from __future__ import annotations
 
-from functools import lru_cache
-from math import atan2, cos, degrees, inf, pi, sin, sqrt
+from functools import lru_cache, partial
+from math import cos, degrees, inf, pi, sin, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -19,13 +19,14 @@ from soulsgraph_envs.core.scenario import Arena
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.render import palette
 from soulsgraph_envs.render.canvas import Canvas, Colour, Point, fitted
+from soulsgraph_envs.simulator.bodies import DrawnFighter, draw_boss, draw_player, draw_way
 from soulsgraph_envs.simulator.scene import CHANGE_S, Activity, Area, Change, Scene
 
 Floats = npt.NDArray[np.float64]
 
-_TILE_M, _EDGE_M, _RING_M = 2.0, 0.3, 0.35
+_TILE_M, _EDGE_M, _RING_M, _SAFE_M = 4.0, 0.3, 0.35, 0.15
 #: What is seen of the arena from the lower to the upper border: this and the distance, but at least as much.
-_MARGIN_M, _LEAST_M = 7.0, 14.0
+_MARGIN_M, _LEAST_M = 7.0, 11.0
 #: From these sizes on a picture has its panel, and text.
 _PANEL_FROM, _TEXT_FROM = (270, 480), 150
 _PANEL_SHARE = 0.275
@@ -54,19 +55,6 @@ class View(NamedTuple):
         return x * ahead_y - y * ahead_x, x * ahead_x + y * ahead_y
 
 
-class DrawnFighter(NamedTuple):
-    """A fighter in the picture: place in pixels, unit vector of its heading (right, up), radius, colour."""
-
-    place: Point
-    facing: tuple[float, float]
-    radius: float
-    colour: Colour
-
-    def angle(self) -> float:
-        """The heading in degrees clockwise from the right."""
-        return degrees(atan2(-self.facing[1], self.facing[0]))
-
-
 def panel_width(size: tuple[int, int]) -> int:
     """Return the width of the panel of a picture of `size` (height, width); 0 where it is too small for one."""
     height, width = size
@@ -85,7 +73,7 @@ def view_of(scene: Scene, size: tuple[int, int]) -> View:
     return View(width - panel_width(size), height, pixel_m, *middle, ahead)
 
 
-def render(scene: Scene, size: tuple[int, int]) -> Picture:
+def render(scene: Scene, size: tuple[int, int], legend: bool = True) -> Picture:
     """Draw a scene as a picture of `size` (height, width): (height, width, 3) uint8."""
     view = view_of(scene, size)
     with_text = view.height >= _TEXT_FROM
@@ -100,7 +88,7 @@ def render(scene: Scene, size: tuple[int, int]) -> Picture:
         return field.picture()
     whole = Canvas.blank(size, palette.PANEL)
     whole.paste(field.image, 0, 0)
-    draw_panel(whole, scene, view.width)
+    _draw_panel(whole, scene, view.width, legend)
     return whole.picture()
 
 
@@ -136,8 +124,9 @@ def _fighter(scene: Scene, view: View, who: str, radius_m: float, colour: Colour
 
 def _draw_fight(canvas: Canvas, view: View, scene: Scene) -> None:
     raw = scene.raw
-    boss = _fighter(scene, view, "BOSS", scene.radii_m[1], palette.BOSS)
-    player = _fighter(scene, view, "PLAYER", scene.radii_m[0], palette.PLAYER)
+    boss = _fighter(scene, view, "BOSS", scene.radii_m[1], _struck(scene.boss_change, palette.LANDED) or palette.BOSS)
+    colour = _struck(scene.player_change, palette.LOST) or palette.PLAYER
+    player = _fighter(scene, view, "PLAYER", scene.radii_m[0], colour)
     if canvas.smooth:
         seen, far = degrees(scene.view_rad), scene.lock_range_m / view.pixel_m
         canvas.sector(player.place, far, (-90.0 - seen, -90.0 + seen), palette.VIEW, palette.VIEW_ALPHA)
@@ -145,16 +134,23 @@ def _draw_fight(canvas: Canvas, view: View, scene: Scene) -> None:
         _draw_area(canvas, view, boss, area)
     if raw[Raw.LOCKED]:
         canvas.dashes(player.place, boss.place, palette.LOCK, 0.3 / view.pixel_m)
-    _draw_fighter(canvas, view, boss, scene.boss, int(raw[Raw.BOSS_ANIMATION]))
+    if canvas.smooth:
+        for fighter, way in zip((player, boss), scene.ways, strict=True):
+            draw_way(canvas, [view.pixel(*place) for place in way], fighter.colour, fighter.radius)
+        draw_boss(canvas, boss, scene.boss, scene.areas[0] if scene.areas else None, view.pixel_m)
+        draw_player(canvas, player, scene.player)
+    else:
+        _draw_token(canvas, view, boss, scene.boss, int(raw[Raw.BOSS_ANIMATION]))
+        _draw_token(canvas, view, player, scene.player, int(raw[Raw.PLAYER_ANIMATION]))
     if scene.invulnerable:
-        canvas.ring(player.place, player.radius + 0.8 / view.pixel_m, 0.35 / view.pixel_m, palette.SAFE)
-    _draw_fighter(canvas, view, player, scene.player, int(raw[Raw.PLAYER_ANIMATION]))
+        canvas.ring(player.place, player.radius + _SAFE_M / view.pixel_m, _SAFE_M / view.pixel_m, palette.SAFE)
     if raw[Raw.LOCKED]:
         canvas.disc(boss.place, 0.22 / view.pixel_m, palette.LOCK)
-    for fighter, change in ((boss, scene.boss_change), (player, scene.player_change)):
-        if change.recent and change.points < 0.0 and change.age_s < 0.25:
-            edge, colour = _RING_M / view.pixel_m, palette.LANDED if fighter is boss else palette.LOST
-            canvas.ring(fighter.place, fighter.radius + 2.0 * edge, 0.6 * edge, colour)
+
+
+def _struck(change: Change, colour: Colour) -> Colour | None:
+    """Return the colour in which a fighter flashes that was just struck."""
+    return colour if change.recent and change.points < 0.0 and change.age_s < 0.25 else None
 
 
 def _draw_area(canvas: Canvas, view: View, boss: DrawnFighter, area: Area) -> None:
@@ -173,14 +169,13 @@ def _draw_area(canvas: Canvas, view: View, boss: DrawnFighter, area: Area) -> No
     canvas.arc(centre, reach, 0.08 / view.pixel_m, angles, palette.WIND_UP)
 
 
-def _draw_fighter(canvas: Canvas, view: View, fighter: DrawnFighter, doing: Activity, animation: int) -> None:
+def _draw_token(canvas: Canvas, view: View, fighter: DrawnFighter, doing: Activity, animation: int) -> None:
+    """Draw a fighter of a small picture: a disc, around it how far its animation is, in that animation's colour."""
     edge = _RING_M / view.pixel_m
     canvas.disc(fighter.place, fighter.radius + edge, palette.EMPTY)
     if doing.progress > 0.0:
         angles = (-90.0, -90.0 + 360.0 * doing.progress)
-        # Where there is no room for names a colour stands for the animation.
-        colour = palette.COURSE if canvas.smooth else palette.animation_colour(animation)
-        canvas.sector(fighter.place, fighter.radius + edge, angles, colour)
+        canvas.sector(fighter.place, fighter.radius + edge, angles, palette.animation_colour(animation))
     canvas.disc(fighter.place, fighter.radius, fighter.colour)
     (x, y), (right, up), length = fighter.place, fighter.facing, fighter.radius + edge
     tip = x + right * length, y - up * length
@@ -189,12 +184,12 @@ def _draw_fighter(canvas: Canvas, view: View, fighter: DrawnFighter, doing: Acti
 
 
 def _draw_bars(canvas: Canvas, scene: Scene) -> None:
-    """Draw HP, stamina, build-up and flasks above, and the boss's HP below with a mark where the fight ends."""
+    """Draw HP, stamina, build-up and flasks above, and the boss's HP below: HP within what the fight is about."""
     raw, unit, width = scene.raw, _unit(canvas), canvas.width
     left, right = _bar_ends(canvas)
     for number, (value, colour) in enumerate(_BARS):
         top = (2 * number + 1) * unit
-        canvas.bar((left, top, right, top + unit), _share(raw, value), colour, palette.EMPTY)
+        canvas.bar((left, top, right, top + unit), _share(scene, value), colour, palette.EMPTY)
     if scene.build_up > 0.0:
         under = (left, 5 * unit, right, 5 * unit + max(unit // 2, 1))
         canvas.bar(under, scene.build_up, palette.STATUS, palette.EMPTY)
@@ -202,10 +197,7 @@ def _draw_bars(canvas: Canvas, scene: Scene) -> None:
         start = left + 2 * number * unit
         canvas.rectangle((start, 7 * unit, start + unit, 8 * unit), palette.FLASK)
     low, left, right = canvas.height - 2 * unit, width // 6, width - width // 6
-    canvas.bar((left, low, right, low + unit), _share(raw, Raw.BOSS_HP), palette.HP, palette.EMPTY)
-    if scene.won_below > 0.01:
-        mark = left + round(scene.won_below * (right - left))
-        canvas.rectangle((mark - 1, low, mark + 1, low + unit), palette.NOSE)
+    canvas.bar((left, low, right, low + unit), _share(scene, Raw.BOSS_HP), palette.HP, palette.EMPTY)
     if not canvas.smooth:
         for number in range(scene.phase):
             start = left + 2 * number * unit
@@ -245,10 +237,16 @@ def _draw_numbers(canvas: Canvas, scene: Scene) -> None:
         canvas.text((x, y), words, font, palette.TEXT, shadow=True)
     name = f"{scene.boss_name}, phase {scene.phase}"
     canvas.text((0.5 * width, low - unit - font), name, font, palette.TEXT, "middle", shadow=True)
+    if (end := scene.hp_windows[1][0]) > 0.0:
+        words = f"won below {end * raw[Raw.BOSS_HP_MAX]:.0f}"
+        canvas.text((width - unit, low - unit - font), words, font, palette.FAINT, "right", shadow=True)
 
 
-def _share(raw: Floats, value: Raw) -> float:
-    return float(raw[value] / max(raw[Raw[f"{value.name}_MAX"]], 1.0))
+def _share(scene: Scene, value: Raw) -> float:
+    """Return how much of a bar is full: HP count from where their owner has lost to where the fight begins."""
+    raw, (players, bosses) = scene.raw, scene.hp_windows
+    low, high = {Raw.PLAYER_HP: players, Raw.BOSS_HP: bosses}.get(value, (0.0, 1.0))
+    return (float(raw[value] / max(raw[Raw[f"{value.name}_MAX"]], 1.0)) - low) / (high - low)
 
 
 def _draw_words(canvas: Canvas, view: View, scene: Scene) -> None:
@@ -258,9 +256,11 @@ def _draw_words(canvas: Canvas, view: View, scene: Scene) -> None:
     away = (scene.radii_m[1] + 2.2 * _RING_M) / view.pixel_m
     words, colour = boss_words(scene)
     top = boss[1] - away - 1.2 * font
-    # Below the boss where it would lie over the values of the player's bars.
+    # Below the boss where it would lie over the values of the player's bars, or the player.
     values = (5 if scene.build_up > 0.0 else 3) * _unit(canvas) + 1.2 * _small(canvas)
-    top = boss[1] + away if top < values else top
+    player = view.pixel(raw[Raw.PLAYER_X], raw[Raw.PLAYER_Y])
+    hidden = abs(player[0] - boss[0]) < 6.0 * font and top - 2.0 * font < player[1] < boss[1]
+    top = boss[1] + away if top < values or hidden else top
     canvas.text((boss[0], top), words, font, colour, "middle", shadow=True)
     changes = (("PLAYER", scene.player_change), ("BOSS", scene.boss_change))
     for (who, change), radius_m in zip(changes, scene.radii_m, strict=True):
@@ -336,7 +336,7 @@ def _draw_banner(canvas: Canvas, view: View, scene: Scene) -> None:
         canvas.text((0.5 * canvas.width, top + 1.5 * font), scene.hint, size, palette.TEXT, "middle")
 
 
-def draw_panel(canvas: Canvas, scene: Scene, left: int) -> None:
+def _draw_panel(canvas: Canvas, scene: Scene, left: int, legend: bool) -> None:
     """Draw the panel at the right: what both do and how far they are, the camera, the legend."""
     unit = canvas.height / 360.0
     inside, wide = left + round(9 * unit), canvas.width - left - round(18 * unit)
@@ -363,6 +363,8 @@ def draw_panel(canvas: Canvas, scene: Scene, left: int) -> None:
     canvas.text(
         (inside, top), f"camera {lock}, {away:.1f} m", small, palette.LOCK if raw[Raw.LOCKED] else palette.FAINT
     )
+    if not legend:
+        return
     start = round(top + 20 * unit)
     canvas.paste(_legend(canvas.width - left - 1, canvas.height - start), left + 1, start)
 
@@ -413,10 +415,9 @@ def _legend(width: int, height: int) -> Image.Image:
 def _draw_icon(canvas: Canvas, kind: str, centre: Point, radius: float) -> None:
     x, y = centre
     if kind in ("you", "boss"):
-        canvas.disc(centre, radius, palette.PLAYER if kind == "you" else palette.BOSS)
-        canvas.polygon([(x + radius, y), (x, y - 0.4 * radius), (x, y + 0.4 * radius)], palette.NOSE)
-        if kind == "boss":
-            canvas.arc(centre, radius + 2, 2, (-90.0, 120.0), palette.COURSE)
+        draw = draw_player if kind == "you" else partial(draw_boss, area=None, pixel_m=1.0)
+        colour = palette.PLAYER if kind == "you" else palette.BOSS
+        draw(canvas, DrawnFighter(centre, (1.0, 0.0), 0.8 * radius, colour), Activity("", 0.0))
     elif kind in ("wind_up", "strike", "view"):
         colour, alpha = {
             "wind_up": (palette.WIND_UP, 140),

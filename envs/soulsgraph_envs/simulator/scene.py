@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, replace
+from math import inf, pi
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -27,6 +27,12 @@ from soulsgraph_envs.simulator.player import invulnerable
 Floats = npt.NDArray[np.float64]
 #: A part of an animation: its first and last moment, as shares of its length.
 Part = tuple[float, float]
+#: The shares of full HP between which a fighter's bar is drawn.
+Window = tuple[float, float]
+#: The bars of both where a fight does not say between what HP it is fought.
+WHOLE: tuple[Window, Window] = ((0.0, 1.0), (0.0, 1.0))
+#: A place in the arena, in metres.
+Place = tuple[float, float]
 
 #: How long a change of HP stays in the picture.
 CHANGE_S = 1.0
@@ -63,6 +69,20 @@ _POSES = {
     PlayerPose.JUMP: "jumps",
 }
 
+#: What a picture shows of the player's animations beside their names.
+_KINDS = {
+    _POSES[pose]: kind
+    for kind, poses in {
+        "strikes": (
+            *(PlayerPose.LIGHT_1, PlayerPose.LIGHT_2, PlayerPose.LIGHT_3, PlayerPose.ROLLING_ATTACK),
+            *(PlayerPose.HEAVY_1, PlayerPose.HEAVY_2, PlayerPose.WEAPON_ART, PlayerPose.RIPOSTE),
+        ),
+        "drinks": (PlayerPose.ESTUS,),
+        "rolls": (PlayerPose.ROLL,),
+    }.items()
+    for pose in poses
+}
+
 
 @dataclass(frozen=True)
 class Activity:
@@ -76,6 +96,11 @@ class Activity:
     progress: float
     parts: tuple[Part, ...] = ()
     moment: float = -1.0
+
+    @property
+    def kind(self) -> str:
+        """Whether the player `strikes`, `drinks` or `rolls`; empty for all else."""
+        return _KINDS.get(self.name, "")
 
 
 class Area(NamedTuple):
@@ -113,8 +138,9 @@ class Goal(NamedTuple):
 class Scene:
     """One moment of a fight as it is drawn: raw values (25,), sizes, names, and what both are doing.
 
-    `won_below` is the share of the boss's HP at which the fight is won; `banner` is a word across the picture, `hint` a
-    line below it; `goal` is where an arrow leads.
+    `hp_windows` are the shares of full HP, of the player and of the boss, at which one has lost and with which it
+    begins; `banner` is a word across the picture, `hint` a line below it; `goal` is where an arrow leads; `ways` are
+    where both were before, in metres, the oldest place first.
     """
 
     raw: Floats
@@ -133,10 +159,11 @@ class Scene:
     boss_change: Change = NO_CHANGE
     build_up: float = 0.0
     status: str = ""
-    won_below: float = 0.0
+    hp_windows: tuple[Window, Window] = WHOLE
     banner: str = ""
     hint: str = ""
     goal: Goal | None = None
+    ways: tuple[tuple[Place, ...], tuple[Place, ...]] = ((), ())
 
 
 def scene_of(fight: Any, row: FightData, player: Any, raw: Floats) -> Scene:
@@ -165,9 +192,55 @@ def scene_of(fight: Any, row: FightData, player: Any, raw: Floats) -> Scene:
         boss_change=Change(float(fight.boss_change), int(fight.boss_change_frames) * FRAME_S),
         build_up=min(float(fight.build_up) / boss.status.threshold, 1.0),
         status="" if boss.status.name == "none" else boss.status.name,
-        won_below=0.0 if row.scenario.refill else row.scenario.boss_hp_ratios[1],
+        hp_windows=hp_windows(row.scenario),
         banner=banner_of(raw, row.scenario),
     )
+
+
+#: Raw values that pictures between two ticks go over evenly; angles take the shorter way round.
+_EVEN = [
+    *(Raw.PLAYER_X, Raw.PLAYER_Y, Raw.PLAYER_Z, Raw.BOSS_X, Raw.BOSS_Y, Raw.BOSS_Z),
+    *(Raw.CAMERA_X, Raw.CAMERA_Y, Raw.CAMERA_Z, Raw.PLAYER_HP, Raw.STAMINA, Raw.BOSS_HP),
+]
+_ANGLES = [Raw.PLAYER_ANGLE, Raw.BOSS_ANGLE]
+
+
+def between(first: Scene, second: Scene, share: float, tick_s: float) -> Scene:
+    """Return the scene at a share (0 to below 1) of the way from one tick to the next, `tick_s` later."""
+    passed_s, raw = share * tick_s, first.raw.copy()
+    raw[_EVEN] += share * (second.raw - first.raw)[_EVEN]
+    raw[_ANGLES] += share * (((second.raw - first.raw)[_ANGLES] + pi) % (2.0 * pi) - pi)
+    until_hit_s = max(first.until_hit_s - passed_s, 0.0)
+    return replace(
+        first,
+        raw=raw,
+        boss=_activity_between(first.boss, second.boss, share),
+        player=_activity_between(first.player, second.player, share),
+        areas=tuple(_area_between(area, first.until_hit_s, until_hit_s) for area in first.areas),
+        until_hit_s=until_hit_s,
+        invulnerable=(first if share < 0.5 else second).invulnerable,
+        player_change=_change_between(first.player_change, second.player_change, passed_s, tick_s),
+        boss_change=_change_between(first.boss_change, second.boss_change, passed_s, tick_s),
+        build_up=first.build_up + share * (second.build_up - first.build_up),
+    )
+
+
+def _activity_between(first: Activity, second: Activity, share: float) -> Activity:
+    goes_on = first.name == second.name and second.progress > first.progress
+    return replace(first, progress=first.progress + share * (second.progress - first.progress)) if goes_on else first
+
+
+def _area_between(area: Area, before_s: float, until_hit_s: float) -> Area:
+    if area.open or not 0.0 < before_s < inf:
+        return area
+    wound_up = 1.0 - (1.0 - area.winding_up) * until_hit_s / before_s
+    return area._replace(winding_up=wound_up, open=until_hit_s == 0.0)
+
+
+def _change_between(first: Change, second: Change, passed_s: float, tick_s: float) -> Change:
+    """Return the later change once it has happened; that is its age before the later tick."""
+    since_s = second.age_s - (tick_s - passed_s)
+    return second._replace(age_s=since_s) if since_s >= 0.0 else first._replace(age_s=first.age_s + passed_s)
 
 
 class AnimationWords(NamedTuple):
@@ -250,6 +323,18 @@ class Ends(Protocol):
     @property
     def boss_hp(self) -> tuple[float, float]:
         """The boss's HP in points at the start, and that below which it is beaten."""
+
+    @property
+    def boss_hp_full(self) -> float:
+        """The boss's full HP in points."""
+
+
+def hp_windows(ends: Ends) -> tuple[Window, Window]:
+    """Return the shares of full HP between which the player and the boss fight."""
+    if ends.refill:
+        return WHOLE
+    begin, end = (points / ends.boss_hp_full for points in ends.boss_hp)
+    return (ends.death_hp_ratio, 1.0), (end, begin) if begin > end else (0.0, 1.0)
 
 
 def banner_of(raw: Floats, ends: Ends) -> str:

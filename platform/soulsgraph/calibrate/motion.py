@@ -24,6 +24,8 @@ _CLEAR_M = 0.25
 #: Of the speeds in a lunge or a turn, the quick ones are those in which it lasted the whole tick.
 _WHOLE = 0.93
 _FEWEST = 3
+#: A move stays on its spot where no longer time of it is unseen; a leap that was seen seldom may be off by more.
+_UNSEEN_S, _SELDOM_S = 0.15, 0.2
 #: A tick that turns by less than the first turned in no frame, by more than the second in one at least; a player
 #: further aside than the third would have been turned to.
 _STILL_RAD, _TURNING_RAD, _ASIDE_RAD = 1e-5, 1e-3, 0.02
@@ -217,8 +219,9 @@ def lunge_fits(key: str, ticks: Ticks, contact: float, move: Move | None, factor
         return [ValueFit(*name, value) for name, value in zip(names, shipped, strict=True)]
     going = speed > _STILL_M_S
     if going.sum() < _FEWEST:
-        still = fit(*names[0], shipped[0], 0.0, (0.0, 0.0), len(speed))
-        return [still, *(ValueFit(*name, value) for name, value in zip(names[1:], shipped[1:], strict=True))]
+        still = not going.any() and _longest_gap_s(clear, float(ticks.end_s.max())) < _UNSEEN_S
+        found = fit(*names[0], shipped[0], 0.0, (0.0, 0.0), len(speed)) if still else ValueFit(*names[0], shipped[0])
+        return [found, *(ValueFit(*name, value) for name, value in zip(names[1:], shipped[1:], strict=True))]
     begin, end, best, rms = _fit_span(clear)
     unlike = rms > 0.3 * best * float(np.median(clear.lasted_s))
     count = int(going.sum())
@@ -239,6 +242,13 @@ def lunge_fits(key: str, ticks: Ticks, contact: float, move: Move | None, factor
         fit(*name, value, one, span, count, unlike)
         for name, value, one, span in zip(names, shipped, (best, begin, end), spans, strict=True)
     ]
+
+
+def _longest_gap_s(ticks: Ticks, until_s: float) -> float:
+    """Return the longest time of a move, until a moment, that no tick shows."""
+    order = np.argsort(ticks.begin_s, kind="stable")
+    seen = np.concatenate([[0.0], np.maximum.accumulate(ticks.end_s[order])])
+    return float((np.append(ticks.begin_s[order], until_s) - seen).max())
 
 
 def _fit_span(ticks: Ticks) -> tuple[float, float, float, float]:
@@ -282,7 +292,7 @@ def leap_fits(key: str, ticks: Ticks, window_s: float, shipped_s: float) -> list
             found.append(window_s - (own.end_s[first] - lasted))
     if not found:
         return [ValueFit(f"{key}.leap_s", "leap", shipped_s)]
-    median, interval, _ = middle(found, 0.75 * _FRAME_S)
+    median, interval, _ = middle(found, 0.75 * _FRAME_S if len(found) >= _FEWEST else _SELDOM_S)
     return [fit(f"{key}.leap_s", "leap", shipped_s, median, interval, len(found))]
 
 

@@ -290,9 +290,9 @@ def _start_fit(key: str, data: MoveData, window: WindowData, shipped: float | No
     at = data.hits[window.own, 1]
     first = int((np.abs(at - window.start) <= 0).sum())
     start = window.start / FRAMES_PER_S
-    # A blow or two may have come late into an open window, or late into the one before.
-    early = (0.5 if first > 2 else 24.0 / first) / FRAMES_PER_S
-    return fit(key, "start", shipped, start, (start - early, start + 0.5 / FRAMES_PER_S), len(at))
+    # A blow or two may have come late into an open window, or late into the one before, or be dated a frame early.
+    early, late = (0.5, 0.5) if first > 2 else (24.0 / first, 2.0)
+    return fit(key, "start", shipped, start, (start - early / FRAMES_PER_S, start + late / FRAMES_PER_S), len(at))
 
 
 def damage_fit(key: str, data: MoveData, own: Integers, boss: BossData, shipped: float | None) -> ValueFit:

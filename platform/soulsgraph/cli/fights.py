@@ -154,7 +154,7 @@ def _show(fights: Fights, beside: int, only_fight: bool, output: OutputOptions) 
     from soulsgraph.watch.watching import FIGHT_SIZE, SIZE, FightWindow
 
     height, width = FIGHT_SIZE if only_fight else SIZE
-    with closing(FightWindow((height, width * beside), TICK_S)) as window:
+    with closing(FightWindow((height, width * beside))) as window:
         window.say("making the first fight ready")
         output.precompile()
         for played in fights:
@@ -163,13 +163,14 @@ def _show(fights: Fights, beside: int, only_fight: bool, output: OutputOptions) 
 
 
 def _write(kind: str, path: Path, fights: Fights, only_fight: bool, output: OutputOptions) -> None:
-    from soulsgraph.watch.watching import WRITERS, frames, import_ffmpeg
+    from soulsgraph.watch.watching import PICTURES_PER_S, WRITERS, frames, import_ffmpeg
 
     check_writable(path.parent)
     if kind == "mp4":
         import_ffmpeg()
     output.precompile()
-    WRITERS[kind](path, (picture for played in fights for picture in frames(played, only_fight)), TICK_S)
+    pictures = (picture for played in fights for picture in frames(played, only_fight))
+    WRITERS[kind](path, pictures, 1.0 / PICTURES_PER_S)
 
 
 def play(

@@ -6,7 +6,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +19,6 @@ from soulsgraph.cli.output import Flag, OutputOptions, RunOptions
 from soulsgraph.cli.remedies import command_line
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.plan import Plan, check_range, lasting_name
-from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import RunFolder, check_given
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.transfer import TransferOptions
@@ -340,15 +339,9 @@ def ray_session(
     A private Ray is started only if `needed`. `sole` is entered once the folder is locked: a training that outlived its
     supervisor is ended by then, and holds nothing else.
     """
-    from soulsgraph_clusters.sessions.session import connect
+    # Imported here: evaluation needs none of it, and it takes seconds.
+    from soulsgraph.runs.workplace import joined_session
 
-    silence_advice()
-    with ExitStack() as stack:
-        if begun := folder.begun:
-            stack.enter_context(folder.locked())
-        stack.enter_context(sole)
-        joined = stack.enter_context(connect(options.address, needed=needed, places_within_s=options.places_within_s))
-        options.precompile(training=True)
-        if not begun:
-            stack.enter_context(folder.locked())
+    within_s = options.places_within_s
+    with joined_session(folder, options.console, options.address, needed, within_s, sole) as joined:
         yield joined

@@ -13,18 +13,18 @@ from tyro.conf import Positional, arg
 from soulsgraph.cli import options
 from soulsgraph.cli.output import DEFAULT_RUN, Flag, OutputOptions, RunOptions
 from soulsgraph.cli.remedies import command_line
-from soulsgraph.results.tables import WinRateTable, text_table, write_episodes, write_rows
+from soulsgraph.results.tables import WinRateTable, text_table
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import Plan, check_learns, lasting_name
 from soulsgraph.runs.progress import silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.runs.table import play_table, table_of, write_table
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.files import check_writable, write_json
+from soulsgraph_envs.core.files import check_writable
 from soulsgraph_envs.games.link import load_games
-from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.agents.library import SkillCard
 
 if TYPE_CHECKING:
@@ -269,25 +269,16 @@ def _evaluate_and_show(
 
     Where it was trained just now, the worker of the learning curves plays a part, and the TensorBoard has the table.
     """
-    plan, episodes, seed = run.plan, evaluation.episodes, evaluation.seed
-    evaluating.check_evaluation(seed, episodes)
-    total = episodes * len(evaluating.allowed_rows(run))
-    with stage_progress("table", total, output.display, unit="episodes") as progress:
-        worker = None if place is None else place.worker
-        played = evaluating.evaluate_rows(run, episodes, seed, progress.advance, worker)
-    rows = tuple(evaluating.win_rate(row, fights, plan) for row, fights in played.items())
-    table = WinRateTable(f"Win rates, {plan.scenario}, {episodes} episodes a row", rows)
-    terms = make_skill(plan.skill_graph.order[-1], plan.options).reward.names
-    settings, seeds = {row.label: fights for row, fights in played.items()}, evaluating.evaluation_seeds(seed, episodes)
-    write_episodes(run.results("episodes"), settings, terms, {"seed": seeds})
-    write_rows(run.results("table"), [row.to_dict() for row in rows])
-    write_json(run.path / "results" / "table.json", {**table.to_dict(), "key": dict(evaluating.table_key(run).values)})
+    plan = run.plan
+    worker = None if place is None else place.worker
+    played = play_table(run, evaluation.episodes, evaluation.seed, output.display, worker)
+    write_table(run, played, evaluation.seed)
+    table = table_of(run, played)
     if place is not None:
         place.board.text("win rates", table.to_markdown())
         names = ("scenario", "preset", "seed", "scale", "lanes", "env_runners")
-        place.board.hyperparameters(
-            {name: getattr(plan, name) or 0 for name in names}, {f"win rate/{row.setting}": row.rate for row in rows}
-        )
+        rates = {f"win rate/{row.setting}": row.rate for row in table.rows}
+        place.board.hyperparameters({name: getattr(plan, name) or 0 for name in names}, rates)
     output.show(table.to_dict(), table.to_rich(), *_notes(plan), f"results in {run.path / 'results'}")
 
 

@@ -22,7 +22,7 @@ from soulsgraph.runs.run_folder import PlannedFolder, RunFolderError
 from soulsgraph_envs.continual.sequences import ContinualSequence, load_sequence
 from soulsgraph_envs.core.config import Between, Where, check_fields, read_file, read_table, read_value
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.files import write_json
+from soulsgraph_envs.core.files import remove_folder, write_json
 from soulsgraph_envs.skills import budget_of, make_skill
 from soulsgraph_policies.learning.checkpoint import FILE_NAME
 
@@ -32,6 +32,8 @@ FIRST = "first"
 LEFT = (EVALUATIONS, COSTS, SKILLS, PLASTICITY, DORMANT)
 #: How skills are chosen that adapt to a task: all of them, those named, or by the cheap rule.
 AUTO = "auto"
+#: The states that a unit goes on from, as a pattern below its folder; their names sort by time.
+STATES = "task-*"
 Identity = Literal["none", "one-hot"]
 
 
@@ -258,14 +260,21 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
         names = (f"{FIRST}/{FILE_NAME}",) if unit.method == FIRST else [f"{name}.parquet" for name in LEFT]
         return [self.unit_path(unit) / name for name in names]
 
+    def states(self, unit: ContinualUnit) -> list[Path]:
+        """Return the states that a unit can go on from, the newest last."""
+        return sorted(self.unit_path(unit).glob(STATES))
+
     def assemble(self) -> None:
-        """Write the tables of all units that are done; raises WriteError."""
+        """Write the tables of all units that are done, and remove the states of these; raises WriteError."""
         units = [unit for unit in self.plan.units() if unit.method != FIRST]
         for name in LEFT:
             files = [self.unit_path(unit) / f"{name}.parquet" for unit in units]
             rows = [row for file in files if file.is_file() for row in read_rows(file)]
             if rows:
                 write_rows(self.table(name), rows)
+        left = self.left
+        for state in (state for unit in units if unit not in left for state in self.states(unit)):
+            remove_folder(state)
 
     @property
     def resuming(self) -> Remedy:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from soulsgraph.continual.methods.learning import (
 )
 from soulsgraph.continual.methods.method import versions_from, versions_state
 from soulsgraph.continual.selecting import MOST_DECISIONS, SELECTED_PART, Home, Selection, select
-from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualUnit, shares
+from soulsgraph.continual.study import FIRST, LEFT, STATES, ContinualFolder, ContinualUnit, shares
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants
 from soulsgraph.runs.progress import Interruption, Supervisor
@@ -47,7 +48,7 @@ _FIRST_ROWS = 10_000
 _STREAM = 60
 #: Decisions on a held-out boss, and the numbers of tasks after which they are spent.
 HELD_OUT_DECISIONS, HELD_OUT_AFTER = 10_000, (1, 5, 10, 20, 50, 100)
-#: The last of the states after a task, and the one before it: where the last is damaged the unit goes on from that.
+#: The last of the states, and the one before it: where the last is damaged the unit goes on from that.
 _KEPT = 2
 Rows = list[dict[str, Any]]
 #: Points of a learning curve: decisions `spent` in a task, their control `ticks`, `wins` of the fights after them.
@@ -69,7 +70,7 @@ def ray_job(folder: ContinualFolder, unit: ContinualUnit) -> RayJob:
     shared = folder.results(ContinualUnit(FIRST, unit.seed))
     reads = [folder.path / folder.plan_file, *(shared if unit.method != FIRST else ())]
     needed = tuple(file.relative_to(folder.path).as_posix() for file in reads)
-    return RayJob(unit.name, _do_unit, (unit,), results, needed, unit.folder, "task-*")
+    return RayJob(unit.name, _do_unit, (unit,), results, needed, unit.folder, STATES)
 
 
 def _do_unit(path: Path, unit: ContinualUnit, supervisor: Supervisor) -> None:
@@ -98,9 +99,9 @@ def stage_seed(seed: int, position: int, skill: int) -> int:
 
 def train_first(folder: ContinualFolder, seed: int, supervisor: Supervisor) -> None:
     """Train a seed's first task for all methods that learn it alike, and write versions, curve and kept decisions."""
-    world, started = worlds_of(folder, seed)[0], time.process_time()
+    world, took = worlds_of(folder, seed)[0], CpuTime()
     trainer, versions, rows = SkillTrainer(supervisor), dict[str, SkillVersion](), list[dict[str, int]]()
-    kept, budget, unmeasured = dict[str, Any](), folder.plan.budget(0), UnmeasuredTime()
+    kept, budget = dict[str, Any](), folder.plan.budget(0)
 
     class Keeping(StageHooks):
         def end_stage(self, skill: str, ended: EndedStage) -> None:
@@ -108,12 +109,12 @@ def train_first(folder: ContinualFolder, seed: int, supervisor: Supervisor) -> N
 
     for index, (skill, share) in enumerate(shares(world.plan.skill_graph.order, budget, True).items()):
         learned = trainer.learn(world, skill, versions, None, share, stage_seed(seed, 0, index), Keeping())
-        with unmeasured:
+        with took.paused():
             rows += curve_points(world, versions, skill, learned, rows[-1] if rows else _NOTHING)
         versions[skill] = learned.version
     state = {"versions": versions_state(versions), "rows": kept, "curve": rows}
     with whole_folder(folder.unit_path(ContinualUnit(FIRST, seed)) / FIRST, replace=True) as temporary:
-        write_training_state(temporary, state | {"cpu_s": time.process_time() - started - unmeasured.cpu_s})
+        write_training_state(temporary, state | {"cpu_s": took.cpu_s})
 
 
 def curve_points(
@@ -129,30 +130,53 @@ def curve_points(
     ]
 
 
-class UnmeasuredTime:
-    """CPU seconds within `with` blocks: what is played to be shown is no part of what a method takes."""
+class CpuTime:
+    """CPU seconds from now on, after `before_s`: what is played to be shown is no part of what a method takes."""
 
-    def __init__(self) -> None:
-        self.cpu_s = self._since_s = 0.0
+    def __init__(self, before_s: float = 0.0) -> None:
+        self._from_s = time.process_time() - before_s
 
-    def __enter__(self) -> None:
-        self._since_s = time.process_time()
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds so far, but for those in which it was paused."""
+        return time.process_time() - self._from_s
 
-    def __exit__(self, *_: object) -> None:
-        self.cpu_s += time.process_time() - self._since_s
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Do not count a `with` block."""
+        since_s = time.process_time()
+        try:
+            yield
+        finally:
+            self._from_s += time.process_time() - since_s
+
+
+@dataclass
+class TaskProgress:
+    """How far a task has come: its selection, and the stages that are `left`, as decisions by skill.
+
+    `points` are those of its curve so far, `cpu_s` the CPU seconds that all of it took.
+    """
+
+    points: Points
+    adapted: Sequence[str]
+    selection_decisions: int
+    left: dict[str, int]
+    cpu_s: float = 0.0
 
 
 class UnitRun:
-    """One method and seed on its way through the tasks; a state is saved after every task.
+    """One method and seed on its way through the tasks; a state is saved after every stage, selection and task.
 
-    `rows` has the records by table so far, `done` the number of tasks that have ended.
+    `rows` has the records by table so far, `done` the number of tasks that have ended, `progress` the one that has not.
     """
 
     def __init__(self, folder: ContinualFolder, unit: ContinualUnit, supervisor: Supervisor) -> None:
         self.folder, self.unit, self.supervisor = folder, unit, supervisor
         self.study, self.worlds = folder.plan, worlds_of(folder, unit.seed)
         self.method = METHODS[unit.method](self.study.options, len(self.worlds), unit.seed)
-        self.trainer, self.done, self._unmeasured = SkillTrainer(supervisor), 0, UnmeasuredTime()
+        self.trainer, self.done, self._took = SkillTrainer(supervisor), 0, CpuTime()
+        self.progress: TaskProgress | None = None
         #: The position of the task that each skill's newest version learned in.
         self.learned_at: dict[str, int] = {}
         self.rows: dict[str, Rows] = {name: [] for name in LEFT}
@@ -167,17 +191,16 @@ class UnitRun:
         """Go through the tasks that are left, and write the tables.
 
         Raises:
-            Interruption: if a stop was asked for; the state after the last task is saved.
+            Interruption: if a stop was asked for; the state after the last stage is saved.
         """
-        self._take_up()
-        if not self.done:
+        if not self._take_up():
             self._evaluate_random()
         for world in self.worlds[self.done :]:
             self._learn(world)
             self._evaluate()
             self._save()
-            if self.supervisor.stop_requested() and self.done < len(self.worlds):
-                raise Interruption(f"stopped after task {self.done} of {len(self.worlds)}")
+            if self.done < len(self.worlds):
+                self._stop_if_requested(f"task {self.done} of {len(self.worlds)}")
         for name, rows in self.rows.items():
             of: dict[str, Any] = {"method": self.unit.method, "seed": self.unit.seed}
             write_rows(self._path / f"{name}.parquet", [of | row for row in rows])
@@ -186,40 +209,58 @@ class UnitRun:
     def _path(self) -> Path:
         return self.folder.unit_path(self.unit)
 
-    def _states(self) -> list[Path]:
-        return sorted(self._path.glob("task-*"))
-
-    def _take_up(self) -> None:
-        if saved := self._states():
-            state = read_training_state(saved[-1])
-            self.method.restore(state["method"])
-            self.own = [versions_from(versions) for versions in state["own"]]
-            self.known, self.learned_at = [*state["known"]], dict(state["learned_at"])
-            self.done, self.rows = int(state["done"]), {name: [*state["rows"].get(name, [])] for name in LEFT}
+    def _take_up(self) -> bool:
+        """Go on from the newest state; return whether there is one."""
+        if not (saved := self.folder.states(self.unit)):
+            return False
+        state = read_training_state(saved[-1])
+        self.own = [versions_from(versions) for versions in state["own"]]
+        self.known, self.learned_at = [*state["known"]], dict(state["learned_at"])
+        self.done, self.rows = int(state["done"]), {name: [*state["rows"].get(name, [])] for name in LEFT}
+        if progress := state.get("progress"):
+            self.progress = TaskProgress(**progress)
+            self.method.before_task(self.worlds[self.done])
+        self.method.restore(state["method"])
+        return True
 
     def _save(self) -> None:
+        progress, name = self.progress, f"task-{self.done:04d}"
         state: dict[str, Any] = {"done": self.done, "rows": self.rows, "method": self.method.state()}
         state |= {"own": [versions_state(versions) for versions in self.own], "known": self.known}
-        state["learned_at"] = self.learned_at
-        with whole_folder(self._path / f"task-{self.done:04d}", replace=True) as temporary:
+        state |= {"learned_at": self.learned_at, "progress": vars(progress) if progress else None}
+        if progress:
+            name += f"-{len(progress.adapted) - len(progress.left):02d}"
+        with whole_folder(self._path / name, replace=True) as temporary:
             write_training_state(temporary, state)
-        for path in self._states()[:-_KEPT]:
+        for path in self.folder.states(self.unit)[:-_KEPT]:
             remove_folder(path)
 
+    def _save_within(self, world: TaskWorld, progress: TaskProgress) -> None:
+        """Save how far a task has come."""
+        progress.cpu_s = self._took.cpu_s
+        with self._took.paused():
+            self._save()
+        self._stop_if_requested(f"a stage of task {world.position + 1} of {len(self.worlds)}")
+
+    def _stop_if_requested(self, ended: str) -> None:
+        if self.supervisor.stop_requested():
+            raise Interruption(f"stopped after {ended}")
+
     def _learn(self, world: TaskWorld) -> None:
-        began_s, method, self._unmeasured = time.process_time(), self.method, UnmeasuredTime()
-        method.before_task(world)
+        method = self.method
+        self._took = CpuTime(self.progress.cpu_s if self.progress else 0.0)
+        if self.progress is None:
+            method.before_task(world)
         shared = world.position == 0 and method.shares_first
         costs = self._take_first(world) if shared else self._learn_task(world)
         method.after_task(world)
-        took_s = time.process_time() - began_s - self._unmeasured.cpu_s
-        costs["cpu_s"] = costs.get("cpu_s", 0.0) + took_s
+        costs["cpu_s"] = costs.get("cpu_s", 0.0) + self._took.cpu_s
         self.rows["costs"].append({"task": world.position + 1, **costs, "bytes": method.size_bytes})
         self.own.append(dict(method.playing(world.position)))
         if self._chooses:
             # Whoever learned in a task has seen its boss: this is charged to nobody.
             self.known.append(fingerprint(world, self.own[-1], KNOWN_FIGHTS)[0])
-        self.done = world.position + 1
+        self.done, self.progress = world.position + 1, None
 
     def _take_first(self, world: TaskWorld) -> dict[str, Any]:
         (file,) = self.folder.results(ContinualUnit(FIRST, self.unit.seed))
@@ -236,24 +277,35 @@ class UnitRun:
 
     def _learn_task(self, world: TaskWorld) -> dict[str, Any]:
         method, order = self.method, world.plan.skill_graph.order
-        begin, selection = self._beginning(world), self._selected(world)
-        points, left = [begin], max(self.study.budget(world.position) - selection.decisions, 1)
-        if selection.decisions:
-            points.append({**begin, "spent": selection.decisions, "ticks": selection.ticks})
-        whole = any(method.start(skill) is None for skill in selection.skills)
-        for skill, share in shares(selection.skills, left, whole).items():
+        progress = self.progress or self._begin_task(world)
+        for skill, share in [*progress.left.items()]:
             seed, before = stage_seed(self.unit.seed, world.position, order.index(skill)), dict(method.newest)
             learned = self.trainer.learn(world, skill, before, method.start(skill), share, seed, method)
-            with self._unmeasured:
-                points += curve_points(world, before, skill, learned, points[-1])
+            with self._took.paused():
+                progress.points += curve_points(world, before, skill, learned, progress.points[-1])
             self._take(world, skill, learned.version)
-        self._add_curve(world, points)
+            del progress.left[skill]
+            self._save_within(world, progress)
+        self._add_curve(world, progress.points)
         return {
-            "decisions": points[-1]["spent"],
-            "selection_decisions": selection.decisions,
-            "ticks": points[-1]["ticks"],
-            "adapted": "+".join(selection.skills),
+            "decisions": progress.points[-1]["spent"],
+            "selection_decisions": progress.selection_decisions,
+            "ticks": progress.points[-1]["ticks"],
+            "adapted": "+".join(progress.adapted),
         }
+
+    def _begin_task(self, world: TaskWorld) -> TaskProgress:
+        """Select the skills of a task, and share out what that left of its budget."""
+        begin, selection = self._beginning(world), self._selected(world)
+        skills, decisions = selection.skills, selection.decisions
+        whole, points = any(self.method.start(skill) is None for skill in skills), [begin]
+        if decisions:
+            points.append({**begin, "spent": decisions, "ticks": selection.ticks})
+        left = shares(skills, max(self.study.budget(world.position) - decisions, 1), whole)
+        progress = self.progress = TaskProgress(points, skills, decisions, left)
+        if decisions:
+            self._save_within(world, progress)
+        return progress
 
     def _take(self, world: TaskWorld, skill: str, version: SkillVersion) -> None:
         self.method.take(skill, version)
@@ -262,7 +314,7 @@ class UnitRun:
     def _beginning(self, world: TaskWorld) -> dict[str, int]:
         """Return the point of a task's curve before any decision; an agent without versions wins nothing there."""
         versions = self.method.beginning()
-        with self._unmeasured:
+        with self._took.paused():
             return {**_NOTHING, "wins": self._won_by(world, versions, POINT_SEED, POINT_FIGHTS) if versions else 0}
 
     def _selected(self, world: TaskWorld) -> Selection:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -254,7 +253,16 @@ def fight_video(runs: Sequence[RunFolder]) -> Video:
         WriteError: if there is no place for a temporary file.
     """
     # Imported here: drawing takes a moment that a page without a video need not wait.
-    from soulsgraph.watch.watching import WRITERS, AgentSource, frames, import_ffmpeg, play_fights, write_png
+    from soulsgraph.watch.watching import (
+        PICTURES_PER_S,
+        WRITERS,
+        AgentSource,
+        draw,
+        frames,
+        import_ffmpeg,
+        play_fights,
+        write_png,
+    )
 
     sources, seconds = [AgentSource(run) for run in runs], _VIDEO_S
     try:
@@ -266,10 +274,10 @@ def fight_video(runs: Sequence[RunFolder]) -> Video:
         while True:
             (fights,) = play_fights(sources, EVALUATION_SEED, 1, round(seconds / 0.1))
             path = Path(folder) / f"fight.{ending}"
-            WRITERS[ending](path, frames(fights), fights[0].tick_s)
+            WRITERS[ending](path, frames(fights), 1.0 / PICTURES_PER_S)
             if path.stat().st_size <= _MOST_VIDEO_BYTES:
-                poster, tick_s = Path(folder) / "poster.png", fights[0].tick_s
-                write_png(poster, islice(frames(fights), round(_POSTER_S / tick_s)), tick_s)
+                poster = Path(folder) / "poster.png"
+                write_png(poster, [draw(fights, round(_POSTER_S / fights[0].tick_s))], 1.0)
                 return Video(kind, path.read_bytes(), poster.read_bytes())
             seconds /= 2.0
 

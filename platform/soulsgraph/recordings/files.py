@@ -45,7 +45,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, readi
 from soulsgraph_envs.core.files import WriteError, whole_file
 from soulsgraph_envs.core.scenario import HitWindow
 from soulsgraph_envs.core.state import Controls, Raw, RawValues
-from soulsgraph_envs.simulator.scene import Activity, Area, Change, Scene, banner_of, progress_of
+from soulsgraph_envs.simulator.scene import Activity, Area, Change, Scene, banner_of, hp_windows, progress_of
 
 T = TypeVar("T")
 
@@ -451,7 +451,7 @@ def _scene(ground: Ground, raw: npt.NDArray[np.float64], seen: dict[str, Any]) -
         boss_change=_change(seen, "boss"),
         build_up=_or(seen["build_up"], 0.0),
         status="" if phase.status == "none" else phase.status,
-        won_below=0.0 if ground.refill else ground.boss_hp[1] / ground.boss_hp_full,
+        hp_windows=hp_windows(ground),
         banner=banner_of(raw, ground),
     )
 

@@ -255,18 +255,23 @@ def write_episodes(
     Raises:
         WriteError: if the place cannot be written.
     """
-    rows: list[Row] = []
-    for setting, episodes in settings.items():
-        # Left as numpy's: a seed may need all 64 bits.
-        columns: dict[str, list[Any]] = {name: list(values) for name, values in origins.items()}
-        columns |= {name: getattr(episodes, name).tolist() for name in _EPISODE_COLUMNS}
-        columns |= {"return": episodes.returns.tolist()}
-        columns |= {f"term/{name}": episodes.terms[:, i].tolist() for i, name in enumerate(terms)}
-        rows += [
-            {"setting": setting, "episode": i, **dict(zip(columns, values, strict=True))}
-            for i, values in enumerate(zip(*columns.values(), strict=True))
-        ]
-    write_rows(path, rows)
+    rows = (episode_rows(setting, episodes, terms, origins) for setting, episodes in settings.items())
+    write_rows(path, [row for group in rows for row in group])
+
+
+def episode_rows(
+    setting: str, episodes: Episodes, terms: Sequence[str], origins: Mapping[str, Iterable[Any]]
+) -> list[Row]:
+    """Return finished episodes of a setting as rows; `origins` and `terms` as in `write_episodes`."""
+    # Left as numpy's: a seed may need all 64 bits.
+    columns: dict[str, list[Any]] = {name: list(values) for name, values in origins.items()}
+    columns |= {name: getattr(episodes, name).tolist() for name in _EPISODE_COLUMNS}
+    columns |= {"return": episodes.returns.tolist()}
+    columns |= {f"term/{name}": episodes.terms[:, i].tolist() for i, name in enumerate(terms)}
+    return [
+        {"setting": setting, "episode": i, **dict(zip(columns, values, strict=True))}
+        for i, values in enumerate(zip(*columns.values(), strict=True))
+    ]
 
 
 class GrowingTable:

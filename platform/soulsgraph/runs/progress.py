@@ -10,9 +10,10 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
+from html import escape
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
 
 
 def silence_advice() -> None:
-    """Silence deprecation warnings, and Ray's log below errors."""
+    """Silence deprecation warnings, Ray's log below errors, and its advice on packages for notebooks."""
     warnings.filterwarnings("ignore", category=DeprecationWarning)
-    logging.getLogger("ray").setLevel(logging.ERROR)
-    logging.getLogger("ray.rllib").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message=r".*IProgress not found")
+    for name in ("ray", "ray.rllib", "ray.widgets"):
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 #: Seconds between two lines where no live bar can be drawn.
@@ -77,15 +79,38 @@ def draws(console: Console) -> bool:
     return console.is_terminal and not console.is_dumb_terminal and not console.quiet
 
 
+#: Seconds between two drawings of a bar in a notebook.
+REDRAW_S = 0.25
+_BAR = '<progress value="{done}" max="{total}" style="width: 16em; vertical-align: middle"></progress>'
+
+
+class NotebookBar:
+    """A bar in the output of a notebook's cell, drawn anew in place."""
+
+    def __init__(self) -> None:
+        # Imported here: it is there wherever a notebook is.
+        from IPython import display
+
+        self._ipython: Any = display
+        self._handle = self._ipython.display(self._ipython.HTML(""), display_id=True)
+
+    def draw(self, name: str, done: int, total: int, text: str) -> None:
+        """Draw the bar with its name, how much is done, and a text behind it."""
+        bar = _BAR.format(done=done, total=max(total, 1))
+        self._handle.update(self._ipython.HTML(f"<div>{escape(name)} {bar} <code>{escape(text)}</code></div>"))
+
+
 class ShownProgress:
-    """Draw a live bar in a terminal, and print a line from time to time anywhere else.
+    """Draw a live bar in a terminal or a notebook, and print a line from time to time anywhere else.
 
     The rate counts steps a second; steps done before (a resumed stage) do not count.
     """
 
     def __init__(self, console: Console, name: str, total: int, done: int, unit: str, clock: Clock) -> None:
         self._console, self._name, self._total, self._first, self._unit = console, name, total, done, unit
-        self._clock, self._began_s, self._next_s = clock, clock(), clock() + LINE_EVERY_S
+        self._notebook = NotebookBar() if console.is_jupyter and not console.quiet else None
+        self._every_s = LINE_EVERY_S if self._notebook is None else REDRAW_S
+        self._clock, self._began_s, self._next_s = clock, clock(), clock() + self._every_s
         self._mean_return: float | None = None
         self._steps, self._line = 0, ""
         columns = "{task.description:<12}", BarColumn(24), TaskProgressColumn(), "{task.fields[text]}"
@@ -106,12 +131,14 @@ class ShownProgress:
         self.bar.update(self._task, completed=steps, text=text)
         self._line = f"{self._name}: {text}"
         if self._clock() >= self._next_s:
-            self._next_s = self._clock() + LINE_EVERY_S
+            self._next_s = self._clock() + self._every_s
             self.print_line()
 
     def print_line(self) -> None:
-        """Print the last line if it was not, nor drawn as a bar."""
-        if self._line and self.bar.disable:
+        """Print the last line if it was not, nor drawn as a bar; in a notebook draw the bar anew."""
+        if self._line and self._notebook is not None:
+            self._notebook.draw(self._name, self._steps, self._total, self._line.removeprefix(f"{self._name}: "))
+        elif self._line and self.bar.disable:
             self._console.print(self._line, highlight=False, soft_wrap=True)
         self._line = ""
 

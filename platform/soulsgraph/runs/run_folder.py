@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -26,6 +27,8 @@ LOCK = ".lock"
 CHECKPOINTS = "checkpoints/*/step-*"
 _ANOTHER, _ANY = "name another folder with `path`", "name the folder of a run"
 _REMEDY = "restore the file from a copy or begin a new run"
+#: For how long whoever meets a held lock looks again: a look at a folder holds its lock for a moment as well.
+_HELD_FOR_S, _LOOK_EVERY_S = 1.0, 0.05
 
 
 class RunFolderError(SoulsGraphError):
@@ -144,6 +147,8 @@ class PlannedFolder(ABC, Generic[P]):
             WriteError: if it cannot be written.
         """
         if self.path.exists():
+            # Before the lock is taken: in a run it would be in the way of whoever has just begun that.
+            self.require_empty()
             with files.writing(self.path), take_lock(self.path) as lock:
                 files.settle_all(self.path)
                 self.require_empty()
@@ -292,20 +297,20 @@ def take_lock(folder: Path) -> FileLock:
     """Keep other processes from writing a run folder, which exists, until the lock is closed.
 
     Raises:
-        RunFolderError: if another process holds it.
+        RunFolderError: if another process holds it for longer than a moment.
         LockError: if its file system has no locks.
     """
     path, owners = folder / LOCK, owner_file(folder / LOCK)
+    until_s, late = time.monotonic() + _HELD_FOR_S, False
     while True:
-        # The second look: whoever held it may have ended by itself meanwhile.
-        for _ in range(2):
-            with suppress(HeldError):
-                lock = FileLock(path)
-                owners.write_text(lock_owner(), encoding="ascii")
-                return lock
-            owner = owners.read_text(encoding="ascii", errors="replace")[:40] if owners.exists() else ""
-            if end_orphan(path, owner):
-                break
-        else:
+        with suppress(HeldError):
+            lock = FileLock(path)
+            owners.write_text(lock_owner(), encoding="ascii")
+            return lock
+        owner = owners.read_text(encoding="ascii", errors="replace")[:40] if owners.exists() else ""
+        if not end_orphan(path, owner) and late:
             found, remedy = f"process {owner.partition(' ')[0] or 'another'}", "wait for it or name another folder"
             raise RunFolderError(folder, "no other process writing here", found, remedy)
+        # Late or not there is another look: whoever held it may have ended by itself meanwhile.
+        late = time.monotonic() > until_s
+        time.sleep(_LOOK_EVERY_S)

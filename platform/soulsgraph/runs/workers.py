@@ -194,7 +194,8 @@ def precompile(console: Console) -> None:
     """
 
     def compile_all() -> bool:
-        for _ in track(_compiled(), "compiling", sum(map(len, _PARTS)), console=console):
+        # In a notebook rich draws a bar only by a package that few have.
+        for _ in track(_compiled(), "compiling", sum(map(len, _PARTS)), console=console, disable=console.is_jupyter):
             pass
         return True
 

@@ -5,11 +5,12 @@ A mind is what the skill observed, its Q-values, its action and its player.
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from itertools import chain, count
+from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -35,14 +36,14 @@ from soulsgraph_envs.core.files import whole_file
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.core.seeds import Seeds
-from soulsgraph_envs.core.state import StateRows
+from soulsgraph_envs.core.state import Raw, StateRows
 from soulsgraph_envs.games.keys import Inputs
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.render import palette
 from soulsgraph_envs.render.canvas import Canvas, Colour, fitted, text_width
 from soulsgraph_envs.render.pictures import PictureWindow, import_pygame
 from soulsgraph_envs.simulator.render import render
-from soulsgraph_envs.simulator.scene import Scene
+from soulsgraph_envs.simulator.scene import Scene, between
 from soulsgraph_envs.skills import Skill, make_skill, training_scenario
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
@@ -190,6 +191,10 @@ class Mind:
     begun: Flags
 
 
+#: How long the way that a fighter came is shown.
+_WAY_TICKS = 4
+
+
 @dataclass(frozen=True)
 class Fight:
     """One fight, tick by tick: its scenes, every skill's mind, and how it ended; `number` counts fights from 1."""
@@ -209,6 +214,16 @@ class Fight:
     def seconds(self) -> float:
         """How long it took, in seconds of the game."""
         return len(self) * self.tick_s
+
+    def scene_at(self, tick: float) -> Scene:
+        """Return the scene at a tick or between two, with the ways that both came; the last one after the end."""
+        before = min(int(tick), len(self) - 1)
+        scene = self.scenes[before]
+        if before + 1 < len(self) and tick > before:
+            scene = between(scene, self.scenes[before + 1], tick - before, self.tick_s)
+        raws = [one.raw for one in self.scenes[max(before - _WAY_TICKS, 0) : before + 1]]
+        player, boss = ([(raw[x], raw[x + 1]) for raw in raws] for x in (Raw.PLAYER_X, Raw.BOSS_X))
+        return replace(scene, ways=(tuple(player), tuple(boss)))
 
     def summary(self) -> dict[str, Any]:
         """Return the fight's number, seed, players, end and length as plain values."""
@@ -286,8 +301,10 @@ _TITLE, _MINDS = 24, 336
 #: Height and width of a fight with its skills.
 SIZE = (_TITLE + FIGHT_SIZE[0] + _MINDS, FIGHT_SIZE[1])
 
-_CHOSEN: Colour = (60, 84, 130)
-_BAR: Colour = (84, 100, 134)
+_CHOSEN: Colour = (74, 112, 190)
+_BAR: Colour = (58, 62, 78)
+#: Of a skill's bars the worst action's is this long, the best one's whole.
+_LEAST_BAR = 0.04
 _BEST_WIDTH = 126
 #: Heights of a line and of its letters, the best first: the first is taken in which every skill has room.
 LINES = ((16, 12), (14, 11), (12, 10))
@@ -299,20 +316,19 @@ Names = tuple[tuple[str, ...], ...]
 _OUTCOMES = {"won": palette.WON, "died": palette.LOST, "time over": palette.FAINT}
 
 
-def draw(fights: Sequence[Fight], tick: int, only_fight: bool = False) -> Picture:
-    """Draw a tick of fights beside each other; one that has ended stays as it ended.
+def draw(fights: Sequence[Fight], tick: float, only_fight: bool = False) -> Picture:
+    """Draw a tick of fights beside each other, or what lies between two; one that has ended stays as it ended.
 
     Returns:
         (720, 640 a fight, 3) uint8; (360, 640 a fight, 3) with `only_fight`.
     """
-    return np.hstack([_only(fight, tick) if only_fight else _tile(fight, tick) for fight in fights])
+    pictures = [render(fight.scene_at(tick), FIGHT_SIZE, legend=fight is fights[0]) for fight in fights]
+    if not only_fight:
+        pictures = [_tile(fight, int(tick), picture) for fight, picture in zip(fights, pictures, strict=True)]
+    return np.hstack(pictures)
 
 
-def _only(fight: Fight, tick: int) -> Picture:
-    return render(fight.scenes[min(tick, len(fight) - 1)], FIGHT_SIZE)
-
-
-def _tile(fight: Fight, tick: int) -> Picture:
+def _tile(fight: Fight, tick: int, shown: Picture) -> Picture:
     tick = min(tick, len(fight) - 1)
     canvas = Canvas.blank(SIZE, palette.PANEL)
     _draw_title(canvas, fight, tick)
@@ -323,7 +339,7 @@ def _tile(fight: Fight, tick: int) -> Picture:
         _draw_mind(canvas, mind, tick, (index * shares + 4, top + 4), (shares - 8, *sizes))
         canvas.rectangle((round((index + 1) * shares) - 1, top, round((index + 1) * shares), SIZE[0]), palette.EMPTY)
     picture = canvas.picture()
-    picture[_TITLE : _TITLE + FIGHT_SIZE[0]] = _only(fight, tick)
+    picture[_TITLE : _TITLE + FIGHT_SIZE[0]] = shown
     return picture
 
 
@@ -442,32 +458,33 @@ def observed_lines(names: tuple[str, ...]) -> tuple[tuple[str, tuple[int, ...]],
 
 def _draw_line(canvas: Canvas, line: Line, box: tuple[float, float, float, float], sizes: tuple[int, int]) -> None:
     (left, top, right, bottom), (high, font) = box, sizes
-    if line.chosen:
-        canvas.rectangle((left - 2, top, right + 2, bottom), _CHOSEN)
     if line.share >= 0.0:
-        end = left + line.share * (right - left)
-        canvas.rectangle((left, bottom - 2, end, bottom - 1), palette.LANDED if line.chosen else _BAR)
+        box = (left - 2, top + 1, right + 2, bottom - 1)
+        canvas.bar(box, max(line.share, _LEAST_BAR), _CHOSEN if line.chosen else _BAR, palette.EMPTY)
+    elif line.chosen:
+        canvas.rectangle((left - 2, top + 1, right + 2, bottom - 1), _CHOSEN)
     colour = palette.TEXT if line.chosen or line.share < 0.0 else palette.FAINT
     canvas.text((left, top - 1), fitted(line.name, font, right - left), font, colour)
     canvas.text((right, bottom - high - 1), line.words, font, colour, "right")
 
 
+#: Of files and windows: fights are drawn between ticks too.
+PICTURES_PER_S = 30
 #: How long the end of a fight stays.
 _END_S = 1.5
-_COLOURS = 64
-#: Without dithering what stays the same has the same pixels in every picture, which then cost nothing.
-_EVEN = Image.Dither.NONE
+#: A GIF's colours, which are chosen from each so many-th of its pictures; how hard pictures are compressed until then.
+_COLOURS, _SAMPLED, _QUICK = 64, 5, 1
 _CAPTION = "soulsgraph: space pauses, arrows step, n next fight, esc ends"
 _IN_A_FILE = "write a file with `gif` or `mp4`"
 
 
 def frames(fights: Sequence[Fight], only_fight: bool = False) -> Iterator[Picture]:
-    """Yield a picture for every tick of fights beside each other, the last one again for a moment."""
-    ticks = max(map(len, fights))
-    for tick in range(ticks):
-        picture = draw(fights, tick, only_fight)
+    """Yield `PICTURES_PER_S` pictures a second of fights beside each other, the last one again for a moment."""
+    a_tick = round(PICTURES_PER_S * fights[0].tick_s)
+    for number in range((max(map(len, fights)) - 1) * a_tick + 1):
+        picture = draw(fights, number / a_tick, only_fight)
         yield picture
-    for _ in range(round(_END_S / fights[0].tick_s)):
+    for _ in range(round(_END_S * PICTURES_PER_S)):
         yield picture
 
 
@@ -478,8 +495,8 @@ class FightWindow:
         GameError: if pygame is not installed, or there is no display.
     """
 
-    def __init__(self, size: tuple[int, int], tick_s: float = 0.1) -> None:
-        self._size, self._window = size, PictureWindow(_CAPTION, size, 1.0 / tick_s, _IN_A_FILE)
+    def __init__(self, size: tuple[int, int], pictures_per_s: float = PICTURES_PER_S) -> None:
+        self._size, self._window = size, PictureWindow(_CAPTION, size, pictures_per_s, _IN_A_FILE)
         self._inputs = Inputs(import_pygame())
 
     def say(self, words: str) -> None:
@@ -490,10 +507,11 @@ class FightWindow:
 
     def play(self, fights: Sequence[Fight], only_fight: bool = False) -> bool:
         """Show fights beside each other from begin to end; return whether another one is wanted."""
-        window, tick, paused = self._window, 0, False
-        last = max(map(len, fights)) + round(_END_S / fights[0].tick_s)
-        while tick < last:
-            window.show(draw(fights, tick, only_fight))
+        window, number, paused = self._window, 0, False
+        a_tick = round(PICTURES_PER_S * fights[0].tick_s)
+        last = max(map(len, fights)) * a_tick + round(_END_S * PICTURES_PER_S)
+        while number < last:
+            window.show(draw(fights, number / a_tick, only_fight))
             keys = [key for kind, key in self._inputs.read(window.events) if kind == "press"]
             if window.closing or {"escape", "q"} & set(keys):
                 return False
@@ -502,7 +520,8 @@ class FightWindow:
             paused ^= keys.count("space") % 2 == 1
             step = keys.count("right") - keys.count("left")
             paused |= step != 0
-            tick = max(tick + (step if paused else 1), 0)
+            # Arrows step from tick to tick.
+            number = max(number // a_tick + step, 0) * a_tick if step else number + (not paused)
         return True
 
     def close(self) -> None:
@@ -510,7 +529,7 @@ class FightWindow:
         self._window.close()
 
 
-def write_png(path: Path, pictures: Iterable[Picture], tick_s: float) -> None:
+def write_png(path: Path, pictures: Iterable[Picture], picture_s: float) -> None:
     """Write the last picture as PNG.
 
     Raises:
@@ -521,23 +540,32 @@ def write_png(path: Path, pictures: Iterable[Picture], tick_s: float) -> None:
         Image.fromarray(last).save(temporary, format="PNG", optimize=True)
 
 
-def write_gif(path: Path, pictures: Iterable[Picture], tick_s: float) -> None:
-    """Write pictures as a GIF that begins again at its end.
+def write_gif(path: Path, pictures: Iterable[Picture], picture_s: float) -> None:
+    """Write pictures as a GIF that begins again at its end; a GIF counts hundredths of a second.
 
     Raises:
         WriteError: if the place cannot be written.
     """
-    images = map(_few_colours, pictures)
-    first = next(images)
+    # All have one palette, so that what stays the same has the same pixels, which then cost nothing. It is known when
+    # all pictures are drawn; until then they are kept compressed.
+    kept, sample, size = list[bytes](), list[Picture](), (0, 0)
+    for number, picture in enumerate(pictures):
+        kept.append(zlib.compress(picture.tobytes(), _QUICK))
+        size = picture.shape[1::-1]
+        if number % _SAMPLED == 0:
+            sample.append(picture[::2, ::2])
+    colours = Image.fromarray(np.concatenate(sample)).quantize(_COLOURS, Image.Quantize.FASTOCTREE)
+    images = (
+        Image.frombytes("RGB", size, zlib.decompress(picture)).quantize(palette=colours, dither=Image.Dither.NONE)
+        for picture in kept
+    )
+    ends = [round(100 * picture_s * number) for number in range(len(kept) + 1)]
+    lasting = [10 * (last - first) for first, last in pairwise(ends)]
     with whole_file(path) as temporary:
-        first.save(temporary, format="GIF", save_all=True, append_images=images, duration=round(1000 * tick_s), loop=0)
+        next(images).save(temporary, format="GIF", save_all=True, append_images=images, duration=lasting, loop=0)
 
 
-def _few_colours(picture: Picture) -> Image.Image:
-    return Image.fromarray(picture).quantize(_COLOURS, Image.Quantize.FASTOCTREE, dither=_EVEN)
-
-
-def write_mp4(path: Path, pictures: Iterable[Picture], tick_s: float) -> None:
+def write_mp4(path: Path, pictures: Iterable[Picture], picture_s: float) -> None:
     """Write pictures as an MP4 of their own size.
 
     Raises:
@@ -551,7 +579,7 @@ def write_mp4(path: Path, pictures: Iterable[Picture], tick_s: float) -> None:
         writer = ffmpeg.write_frames(
             str(temporary),
             (width, height),
-            fps=1.0 / tick_s,
+            fps=1.0 / picture_s,
             macro_block_size=2,
             ffmpeg_log_level="error",
             output_params=["-f", "mp4", "-movflags", "+faststart"],

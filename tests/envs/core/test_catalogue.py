@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from soulsgraph_envs.core import scenario as catalogue
 from soulsgraph_envs.core.config import Where, read_table
 from soulsgraph_envs.core.errors import DataError, UnknownNameError
-from soulsgraph_envs.core.scenario import BossData, Run, load_boss, load_player, load_scenario, scenario_names
+from soulsgraph_envs.core.scenario import BossData, RunSpeed, load_boss, load_player, load_scenario, scenario_names
 
 DATA = Path(catalogue.__file__).parents[1] / "data"
 PHASES = ("iudex-phase1", "iudex-phase2")
@@ -238,7 +238,7 @@ json_values = st.recursive(
 @given(values=st.fixed_dictionaries({"speed_m_s": json_values, "locked_factor": json_values}) | json_values)
 def test_reader_accepts_what_is_in_range_and_tells_everything_else(values: object) -> None:
     try:
-        run = read_table(Run, values, Where("any"))
+        run = read_table(RunSpeed, values, Where("any"))
     except DataError:
         return
     assert 0 <= run.speed_m_s <= 20

@@ -9,6 +9,8 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from stable_baselines3.common.env_checker import check_env as check_env_for_stable_baselines
 
 from soulsgraph_envs.continual.sequences import ContinualSequence, ContinualTask
@@ -147,6 +149,29 @@ def test_lanes_change_their_task_together_in_every_mode(mode: str) -> None:
     assert changes[0] in range(STEPS, STEPS + lanes)
     assert changes[1] - changes[0] in range(STEPS, STEPS + lanes)
     assert rewards.shape == (lanes,)
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
+@given(data=st.data())
+@settings(max_examples=10)
+def test_any_lanes_may_be_reset_at_any_time(mode: str, data: st.DataObject) -> None:
+    lanes = 3
+    masks = st.lists(st.booleans(), min_size=lanes, max_size=lanes).map(np.array)
+    env = make_lanes(lanes, steps_per_task=5, task_identity="one-hot", autoreset_mode=mode)
+    env.reset(seed=2)
+    for _ in range(12):
+        *_, terminated, truncated, info = env.step(np.zeros(lanes, np.int64))
+        mask, before, left = data.draw(masks), info["task"][0], terminated | truncated
+        if mask.any():
+            observations, info = env.reset(options={"reset_mask": mask})
+            changed = info["task"][0] != before
+            assert info["task_changed"].tolist() == [changed] * lanes
+            assert info["_task_changed"].tolist() == (mask | changed).tolist()
+            assert (observations[:, -2:].argmax(axis=1) == info["task"] % 2).all()
+            left = left & ~mask & ~changed
+        if mode == "Disabled" and left.any():
+            env.reset(options={"reset_mask": left})
+    assert env.clock.position == 2
 
 
 def test_the_last_observation_of_a_task_shows_that_task() -> None:

@@ -10,6 +10,8 @@ from math import cos, pi, sin
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fakes.simulator import open_fight, press
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
@@ -18,7 +20,7 @@ from soulsgraph_envs.render import palette
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import PlayerPose, frames
 from soulsgraph_envs.simulator.render import panel_width, render, view_of
-from soulsgraph_envs.simulator.scene import Change, Goal
+from soulsgraph_envs.simulator.scene import WHOLE, Change, Goal, between
 
 SCENARIO, BOSS = load_scenario("iudex-full"), load_boss("iudex-phase1")
 X, Y = SCENARIO.arena.centre_m
@@ -100,7 +102,7 @@ def test_a_bars_length_is_its_value(share: float, size: tuple[int, int]) -> None
     raw = sim.scene().raw
     full = {"player_hp": Raw.PLAYER_HP_MAX, "stamina": Raw.STAMINA_MAX, "boss_hp": Raw.BOSS_HP_MAX}
     sim.override(0, **{name: share * raw[most] for name, most in full.items()})
-    scene = replace(sim.scene(), banner="", won_below=0.0)
+    scene = replace(sim.scene(), banner="", hp_windows=WHOLE)
     picture = render(scene, size)
     unit, width = size[0] // 40, size[1] - panel_width(size)
     rows = {"player_hp": (unit, palette.HP), "stamina": (3 * unit, palette.STAMINA)}
@@ -109,6 +111,50 @@ def test_a_bars_length_is_its_value(share: float, size: tuple[int, int]) -> None
         assert count == pytest.approx(share * round(0.38 * width), abs=1)
     boss = (picture[size[0] - 2 * unit, :width] == palette.HP).all(-1).sum()
     assert boss == pytest.approx(share * (width - 2 * (width // 6)), abs=2)
+
+
+def test_bars_count_hp_within_what_the_fight_is_about() -> None:
+    sim = open_fight(load_scenario("iudex-phase1"))
+    begin, end = sim.scene().hp_windows[1][::-1]
+    assert 0.0 < end < begin == 1.0
+    row, width = SIZE[0] - 2 * (SIZE[0] // 40), SIZE[1] - panel_width(SIZE)
+    for left in (1.0, 0.5, 0.0):
+        sim.override(0, boss_hp=(end + left * (begin - end)) * sim.scene().raw[Raw.BOSS_HP_MAX])
+        red = (render(replace(sim.scene(), banner=""), SIZE)[row, :width] == palette.HP).all(-1).sum()
+        assert red == pytest.approx(left * (width - 2 * (width // 6)), abs=2)
+
+
+@given(share=st.floats(0.0, 0.999), turned=st.floats(-pi, pi), heading=st.floats(-pi, pi))
+def test_between_two_scenes_headings_turn_the_shorter_way(share: float, turned: float, heading: float) -> None:
+    first = fight().scene()
+    first.raw[Raw.BOSS_ANGLE] = heading
+    second = replace(first, raw=first.raw.copy())
+    second.raw[Raw.BOSS_ANGLE] = (heading + 0.99 * turned + pi) % (2.0 * pi) - pi
+    now = between(first, second, share, 0.1).raw
+    assert cos(now[Raw.BOSS_ANGLE] - heading - share * 0.99 * turned) == pytest.approx(1.0)
+    assert now[Raw.PLAYER_ANGLE] == pytest.approx(first.raw[Raw.PLAYER_ANGLE])
+
+
+def test_between_two_scenes_a_window_opens_at_its_frame() -> None:
+    sim, _, _ = at_window("fast sweep", -4)
+    first = sim.scene()
+    press(sim, Control.NONE, 6)
+    second = sim.scene()
+    assert not first.areas[0].open
+    assert second.areas[0].open
+    opened = [between(first, second, frame / 6, 0.1).areas[0].open for frame in range(6)]
+    assert opened == [False] * round(60 * first.until_hit_s) + [True] * (6 - round(60 * first.until_hit_s))
+
+
+@pytest.mark.parametrize("boss_y", [Y - 1.3, Y + 1.3])
+def test_neither_fighter_hides_the_other(boss_y: float) -> None:
+    scene = fight(boss_y=boss_y, locked=0).scene()
+    scene = replace(scene, areas=(), boss=replace(scene.boss, name=""))
+    view, picture = view_of(scene, SIZE), render(scene, SIZE)
+    for who, colour in (("PLAYER", palette.PLAYER), ("BOSS", palette.BOSS)):
+        x, y = view.pixel(scene.raw[Raw[f"{who}_X"]], scene.raw[Raw[f"{who}_Y"]])
+        around = picture[int(y) - 25 : int(y) + 25, int(x) - 25 : int(x) + 25]
+        assert (around == colour).all(-1).sum() > 60
 
 
 def test_flasks_are_counted() -> None:
@@ -202,7 +248,7 @@ def test_a_loss_is_written_beside_the_one_who_lost_in_a_colour_of_his_own() -> N
         rows, columns = np.nonzero(differs)
         x, y = view_of(scene, SIZE).pixel(scene.raw[Raw[f"{who.upper()}_X"]], scene.raw[Raw[f"{who.upper()}_Y"]])
         # To the right of the fighter, at his height or a little above it.
-        assert x < columns.min() < x + 60
+        assert x < columns.min() < x + 75
         assert y - 60 < rows.min() < rows.max() < y + 20
         written = render(changed, SIZE)[differs]
         colours[who] = {tuple(map(int, pixel)) for pixel in written} & {palette.LOST, palette.LANDED}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from soulsgraph.calibrate.boss_file import write_tables
 from soulsgraph.calibrate.choice import Onset, luce_fits, wait_fits
 from soulsgraph.calibrate.draws import ALTERATIONS, LEAST, MOST, draw_alterations
-from soulsgraph.calibrate.motion import best_edge
+from soulsgraph.calibrate.motion import Ticks, best_edge, lunge_fits
 from soulsgraph.calibrate.moves import MoveData
 from soulsgraph.calibrate.values import fit, middle
 from soulsgraph.calibrate.windows import assign_windows, damage_fit, find_sector
@@ -32,6 +32,30 @@ def test_an_edge_is_found_between_the_values_beside_it(edge: float, seed: int) -
     assert wrong == 0.0
     assert low <= edge <= high
     assert low <= found <= high
+
+
+def _ticks(move_s: float, lunge_s: tuple[float, float], speed_m_s: float, distance_m: float) -> Ticks:
+    """Return ticks of 0.1 s of many performances of a move, the player near the boss from the lunge on."""
+    begin = np.concatenate([np.arange(late, move_s - 0.1, 0.1) for late in np.linspace(0.0, 0.09, 7)])
+    end, none = begin + 0.1, 0.0 * begin
+    inside = np.clip(np.minimum(end, lunge_s[1]) - np.maximum(begin, lunge_s[0]), 0.0, None)
+    number, near = np.zeros(len(begin), np.int64), np.where(end > lunge_s[0], distance_m, 5.0)
+    gone = inside * speed_m_s
+    return Ticks(number, number, begin, end, gone, gone, none, none, none, near)
+
+
+@given(begin=st.floats(0.2, 0.8), lasts=st.floats(0.25, 0.6), speed=st.floats(1.0, 8.0))
+@settings(max_examples=20)
+def test_a_lunge_is_found_where_it_was_seen_alone(begin: float, lasts: float, speed: float) -> None:
+    move = replace(_BOSS.moves[0], runs_through=False)
+    clear = lunge_fits("m", _ticks(1.6, (begin, begin + lasts), speed, 5.0), 1.0, move, 1.0)
+    assert [value.verdict for value in clear] == ["determined"] * 3
+    assert [value.estimate for value in clear] == pytest.approx([speed, begin, begin + lasts], rel=0.02, abs=0.02)
+    # A body in the way hides it: nothing says that the boss stands.
+    hidden = lunge_fits("m", _ticks(1.6, (begin, begin + lasts), speed, 1.0), 1.0, move, 1.0)
+    assert [value.verdict for value in hidden] == ["not determined"] * 3
+    still = lunge_fits("m", _ticks(1.6, (begin, begin + lasts), 0.0, 5.0), 1.0, move, 1.0)
+    assert (still[0].verdict, still[0].estimate) == ("determined", 0.0)
 
 
 def test_a_few_wrong_values_move_an_edge_little() -> None:

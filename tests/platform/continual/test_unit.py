@@ -1,18 +1,23 @@
 """A unit goes through a sequence: the same with and without a stop, and back to a boss that it met before."""
 
 import filecmp
+import shutil
+from contextlib import suppress
 
 import pandas as pd
 import pytest
 
 from soulsgraph.continual import unit
 from soulsgraph.continual.files import COSTS, EVALUATIONS, SCRATCH, SKILLS
+from soulsgraph.continual.report import write_continual_report
 from soulsgraph.continual.selecting import Selection
 from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualStudy, ContinualUnit, shares
 from soulsgraph.continual.unit import UnitRun, train_first, worlds_of
 from soulsgraph.runs.progress import Interruption
 from soulsgraph_envs.core.errors import SoulsGraphError
 
+#: Methods that are killed after every stage in the slow tests.
+SLOW = ("ewc", "replay", "packnet")
 SEQUENCE = """
 name = "there and back"
 tasks = [{ scenario = "iudex-phase1" }, { scenario = "vordt" }, { scenario = "iudex-phase1" }]
@@ -49,22 +54,88 @@ def folder_of(tmp_path, name="study", **options):
     return folder
 
 
+def copy_of(folder):
+    return ContinualFolder.open(shutil.copytree(folder.path, folder.path.with_name("copy")))
+
+
 def done(folder, method, supervisor=None):
     UnitRun(folder, ContinualUnit(method, 3), supervisor or Watching()).run()
     return {name: folder.unit_path(ContinualUnit(method, 3)) / f"{name}.parquet" for name in LEFT}
 
 
-@pytest.mark.parametrize("method", ["kept", "mas", "replay", "packnet"])
-def test_a_unit_that_was_stopped_ends_as_one_that_was_not(tmp_path, method):
-    whole = done(folder_of(tmp_path, "whole"), method)
-    folder = folder_of(tmp_path, "stopped")
-    with pytest.raises(Interruption):
-        done(folder, method, Watching(3))
-    parts = done(folder, method)
+class Killed(BaseException):
+    """Ends a unit as a kill does, right after it has saved a state."""
+
+
+def killed_after_every_state(folder, method, monkeypatch):
+    """Run a unit that is killed whenever it has saved; return its tables and the names of all states."""
+    saved, save = [], UnitRun._save
+
+    def save_and_die(run):
+        save(run)
+        saved.append(run.folder.states(run.unit)[-1].name)
+        raise Killed
+
+    monkeypatch.setattr(UnitRun, "_save", save_and_die)
+    while True:
+        with suppress(Killed):
+            return done(folder, method), saved
+
+
+def assert_equal_tables(whole, parts):
     for name in (EVALUATIONS, SKILLS):
         assert filecmp.cmp(whole[name], parts[name], shallow=False), name
-    kept = ["task", "decisions", "selection_decisions", "ticks", "bytes"]
+    kept = ["task", "decisions", "selection_decisions", "ticks", "adapted", "bytes"]
     assert pd.read_parquet(whole[COSTS])[kept].equals(pd.read_parquet(parts[COSTS])[kept])
+
+
+@pytest.mark.parametrize("method", ["kept", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+def test_a_unit_that_is_killed_after_every_stage_ends_as_one_that_was_not(tmp_path, method, monkeypatch):
+    folder = folder_of(tmp_path)
+    copy = copy_of(folder)
+    whole = done(folder, method)
+    parts, saved = killed_after_every_state(copy, method, monkeypatch)
+    assert_equal_tables(whole, parts)
+    first = ["task-0000-01", "task-0000-02", "task-0000-03", "task-0000-04", "task-0000-05"]
+    later = ["task-0001-01", "task-0001-02", "task-0002", "task-0002-01", "task-0002-02", "task-0003"]
+    assert saved == [*(first if method == "packnet" else []), "task-0001", *later]
+
+
+def test_a_unit_that_is_killed_after_a_selection_does_not_play_it_again(tmp_path, monkeypatch):
+    asked = []
+
+    def selected(homes, world, versions, most):
+        asked.append(world.position)
+        starts = {"dodge": homes["dodge"][-1]} if world.position > 1 else {}
+        return Selection(("camera", "heal_attack") if starts else ("dodge",), 100, 150, starts=starts)
+
+    monkeypatch.setattr(unit, "select", selected)
+    folder = folder_of(tmp_path, skills=("auto",))
+    copy = copy_of(folder)
+    whole = done(folder, "kept")
+    parts, saved = killed_after_every_state(copy, "kept", monkeypatch)
+    assert_equal_tables(whole, parts)
+    assert asked == [1, 2, 1, 2]
+    assert saved[1:4] == ["task-0001-00", "task-0001-01", "task-0002"]
+
+
+def test_states_of_units_that_are_done_are_removed_and_what_units_share_stays(tmp_path):
+    folder = folder_of(tmp_path, methods=("kept", "newest"))
+    done(folder, "kept")
+    with pytest.raises(Interruption, match="stopped in 2 vordt dodge"):
+        done(folder, "newest", Watching(1))
+    kept, newest = (ContinualUnit(name, 3) for name in ("kept", "newest"))
+    assert folder.states(kept)
+    folder.assemble()
+    assert folder.states(kept) == []
+    assert [path.name for path in folder.states(newest)] == ["task-0001"]
+    again = ContinualFolder.open(folder.path)
+    assert again.left == [newest]
+    done(again, "newest")
+    again.assemble()
+    assert not [path for path in folder.path.rglob("*.safetensors") if path.parent.name != FIRST]
+    assert again.left == []
+    assert write_continual_report(again.path).is_file()
 
 
 def test_a_sequence_returns_to_a_boss_and_kept_versions_end_every_fight_as_before(tmp_path):

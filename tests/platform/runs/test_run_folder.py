@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
+from threading import Timer
 
 import pytest
 
@@ -105,6 +106,20 @@ def test_a_run_whose_holder_ends_by_itself_while_it_is_looked_at_is_not_refused(
         monkeypatch.setattr(run_folder, "end_orphan", ends_by_itself)
         with run.locked():
             assert (run.path / ".lock-owner").read_text().split()[0] == str(os.getpid())
+
+
+def test_a_lock_that_is_held_for_a_moment_is_waited_for(run):
+    holder = run_folder.take_lock(run.path)
+    (release := Timer(0.2, holder.close)).start()
+    with run.locked():
+        assert holder.handle == -1
+    release.join()
+
+
+def test_a_run_is_not_locked_by_who_finds_its_folder_occupied(tmp_path):
+    late, run = (RunFolder.planned(tmp_path / "run", Plan()) for _ in range(2))
+    with run.locked(), pytest.raises(RunFolderError, match="found a run"):
+        late.make_room()
 
 
 def test_a_planned_run_is_begun_in_a_folder_that_stayed_empty_only(tmp_path):

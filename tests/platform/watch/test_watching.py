@@ -20,6 +20,7 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.watch import watching
 from soulsgraph.watch.watching import (
     FIGHT_SIZE,
+    PICTURES_PER_S,
     SIZE,
     AgentSource,
     Fight,
@@ -31,14 +32,17 @@ from soulsgraph.watch.watching import (
     write_gif,
     write_mp4,
 )
+from soulsgraph.zoo import open_agent
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.render.pictures import import_pygame
+from soulsgraph_envs.simulator.render import panel_width
 from soulsgraph_policies.agents.library import LibraryError
 
 SEEDS = evaluation_seeds(7, 1)
-END_FRAMES = 15
+#: Pictures of a tick, of the end, and of the whole fight below.
+A_TICK, END_FRAMES, FRAMES = 3, 45, 39 * 3 + 1 + 45
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +127,8 @@ def test_two_agents_fight_beside_each_other_from_the_same_seed(run: RunFolder, f
     assert both.shape == (SIZE[0], 2 * SIZE[1], 3)
     np.testing.assert_array_equal(both[:, : SIZE[1]], draw((fight,), 30))
     # One that has ended stays as it ended.
-    np.testing.assert_array_equal(both[:, SIZE[1] :], draw((other,), len(other) - 1))
+    left = SIZE[1] - panel_width(FIGHT_SIZE)
+    np.testing.assert_array_equal(both[:, SIZE[1] :][:, :left], draw((other,), len(other) - 1)[:, :left])
 
 
 def test_two_versions_of_a_run_fight_beside_each_other(tmp_path: Path) -> None:
@@ -156,16 +161,17 @@ def test_a_version_that_the_run_has_not_is_refused(run: RunFolder) -> None:
 def test_a_picture_shows_the_chosen_action_of_every_skill(fight: Fight) -> None:
     picture = draw((fight,), 20)
     assert picture.shape == (*SIZE, 3)
-    chosen = (picture == (60, 84, 130)).all(-1)
+    chosen = (picture == (74, 112, 190)).all(-1)
     width, (high, _) = SIZE[1] // len(fight.minds), line_sizes(fight)
     for index, mind in enumerate(fight.minds):
-        lines = [24 + FIGHT_SIZE[0] + 4 + 32 + high * number for number in range(len(mind.skill.actions))]
-        covered = chosen[lines, index * width + 6 : (index + 1) * width - 8].mean(axis=1)
+        lines = [24 + FIGHT_SIZE[0] + 4 + 32 + high * number + 3 for number in range(len(mind.skill.actions))]
+        # Every bar begins at the left, however long it is.
+        covered = chosen[lines, index * width + 2 : index * width + 4].mean(axis=1)
         assert (covered > 0.9).tolist() == [number == mind.actions[20] for number in range(len(lines))]
 
 
-def test_a_file_has_a_frame_for_every_tick_in_the_requested_size(fight: Fight, tmp_path: Path) -> None:
-    write_gif(tmp_path / "fight.gif", frames((fight,)), 0.1)
+def test_a_file_has_thirty_frames_a_second_in_the_requested_size(fight: Fight, tmp_path: Path) -> None:
+    write_gif(tmp_path / "fight.gif", frames((fight,)), 1.0 / PICTURES_PER_S)
     with Image.open(tmp_path / "fight.gif") as gif:
         assert gif.size == SIZE[::-1]
         durations = []
@@ -173,14 +179,39 @@ def test_a_file_has_a_frame_for_every_tick_in_the_requested_size(fight: Fight, t
             gif.seek(number)
             durations.append(gif.info["duration"])
     # Equal pictures at the end are one, shown for longer.
-    assert sum(durations) == 100 * (len(fight) + END_FRAMES)
-    write_mp4(tmp_path / "fight.mp4", frames((fight, fight), only_fight=True), 0.1)
+    assert sum(durations) == pytest.approx(1000 * FRAMES / PICTURES_PER_S, abs=10)
+    write_mp4(tmp_path / "fight.mp4", frames((fight, fight), only_fight=True), 1.0 / PICTURES_PER_S)
     pictures = read_video(tmp_path / "fight.mp4")
-    assert [picture.shape for picture in pictures] == [(FIGHT_SIZE[0], 2 * FIGHT_SIZE[1], 3)] * (
-        len(fight) + END_FRAMES
-    )
+    assert [picture.shape for picture in pictures] == [(FIGHT_SIZE[0], 2 * FIGHT_SIZE[1], 3)] * FRAMES
     wanted = draw((fight, fight), 12, only_fight=True).astype(int)
-    assert np.abs(pictures[12].astype(int) - wanted).mean() < 6.0
+    assert np.abs(pictures[12 * A_TICK].astype(int) - wanted).mean() < 6.0
+
+
+@pytest.mark.slow
+def test_a_fight_of_twenty_seconds_is_small_enough_to_send(tmp_path: Path) -> None:
+    source = AgentSource(open_agent("iudex-phase1-best-0"), "iudex-phase2")
+    long = play_fight(source.agent(), evaluation_seeds(8, 1), 200)
+    assert long.seconds == pytest.approx(20.0)
+    write_gif(tmp_path / "fight.gif", frames((long,), only_fight=True), 1.0 / PICTURES_PER_S)
+    write_mp4(tmp_path / "fight.mp4", frames((long,), only_fight=True), 1.0 / PICTURES_PER_S)
+    assert (tmp_path / "fight.gif").stat().st_size < 3e6
+    assert (tmp_path / "fight.mp4").stat().st_size < 1e6
+
+
+def test_between_ticks_both_move_evenly(fight: Fight) -> None:
+    first, half, second = (fight.scene_at(tick).raw for tick in (20, 20.5, 21))
+    for value in (Raw.PLAYER_X, Raw.PLAYER_Y, Raw.BOSS_X, Raw.BOSS_HP):
+        assert half[value] == pytest.approx(0.5 * (first[value] + second[value]))
+    assert len(fight.scene_at(20.5).ways[0]) == 5
+    assert fight.scene_at(len(fight) + 3.5).raw.tolist() == fight.scenes[-1].raw.tolist()
+
+
+def test_of_fights_beside_each_other_the_first_has_the_legend(fight: Fight) -> None:
+    width = FIGHT_SIZE[1]
+    picture = draw((fight, replace(fight)), 12, only_fight=True)
+    differs = np.argwhere((picture[:, :width] != picture[:, width:]).any(-1))
+    assert len(differs) > 200
+    assert differs[:, 1].min() > width - panel_width(FIGHT_SIZE)
 
 
 def test_nothing_half_written_stays_behind(fight: Fight, tmp_path: Path) -> None:
@@ -203,14 +234,14 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 def test_keys_pause_step_go_on_and_end(fight: Fight, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     pygame = import_pygame()
-    window = FightWindow(SIZE, tick_s=0.001)
-    drawn: list[int] = []
+    window = FightWindow(SIZE, pictures_per_s=1000.0)
+    drawn: list[float] = []
 
-    def watched(keys: dict[int, str]) -> tuple[bool, list[int]]:
+    def watched(keys: dict[int, str]) -> tuple[bool, list[float]]:
         """Play the fight, pressing each key with the picture of that number; return the ticks that were drawn."""
         drawn.clear()
 
-        def draw_and_press(fights: Sequence[Fight], tick: int, only_fight: bool) -> Picture:
+        def draw_and_press(fights: Sequence[Fight], tick: float, only_fight: bool) -> Picture:
             if key := keys.get(len(drawn)):
                 pygame.event.post(pygame.event.Event(pygame.KEYDOWN, key=pygame.key.key_code(key)))
             drawn.append(tick)
@@ -220,10 +251,12 @@ def test_keys_pause_step_go_on_and_end(fight: Fight, monkeypatch: pytest.MonkeyP
         return window.play((fight,)), list(drawn)
 
     pygame.event.get()
-    assert watched({}) == (True, list(range(len(fight) + END_FRAMES)))
-    # Space stops at tick 3, the arrows step, space goes on, Escape ends.
+    whole, last = [number / A_TICK for number in range(200)], len(fight) * A_TICK + END_FRAMES
+    assert watched({}) == (True, [number / A_TICK for number in range(last)])
+    # Space stops within tick 1, the arrows step from tick to tick, space goes on, Escape ends.
     stepped = {3: "space", 6: "right", 7: "right", 8: "left", 10: "space", 12: "escape"}
-    assert watched(stepped) == (False, [0, 1, 2, 3, 3, 3, 3, 4, 5, 4, 4, 5, 6])
-    assert watched({5: "n"}) == (True, [0, 1, 2, 3, 4, 5])
+    stopped = [*whole[:4], 1.0, 1.0, 1.0, 2.0, 3.0, 2.0, 2.0]
+    assert watched(stepped) == (False, [*stopped, whole[7], whole[8]])
+    assert watched({5: "n"}) == (True, whole[:6])
     assert watched({0: "left", 2: "q"}) == (False, [0, 0, 0])
     window.close()

@@ -1,0 +1,479 @@
+"""The Python interface: train, open and load runs; evaluate, adapt and watch them, in a script or a notebook."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import cache, cached_property
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from rich.console import Console
+
+from soulsgraph.playing import FightFilm, FightPage, FightResults, SkillPolicy, TrainedAgent, frame_of, path_of
+from soulsgraph.results.tables import OutputConsole
+from soulsgraph.runs import evaluate as evaluating
+from soulsgraph.runs import lineage
+from soulsgraph.runs.plan import Plan, Stage, check_learns, check_range, lasting_name
+from soulsgraph.runs.progress import Interruption, silence_advice
+from soulsgraph.runs.run_folder import RunFolder, RunFolderError
+from soulsgraph.runs.workers import precompile_playing
+from soulsgraph.zoo import agent_names, copy_agent, is_copy, open_agent, open_own_run, open_run
+from soulsgraph_envs.core.errors import UnknownNameError, shown
+from soulsgraph_envs.core.extras import check_extra
+from soulsgraph_envs.core.files import check_writable, slug, temporary_folder
+from soulsgraph_envs.core.scenario import scenario_names
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, load_skill_options
+from soulsgraph_policies.agents.library import SkillCard
+from soulsgraph_policies.agents.projects import load_installed, load_project
+from soulsgraph_policies.learning.hyperparameters import PRESETS
+
+#: Fields of a plan that `train` takes by their names beside options of the preset.
+_PLANNED = frozenset(field.name for field in fields(Plan)) - {"overrides"}
+_TICK_S, _LONGEST_S = 0.1, 120.0
+_NAMESPACE, _WHOLE = "soulsgraph/", "EndToEnd-v0"
+
+
+def train(
+    preset: str = "best",
+    *,
+    scenario: str | Path = Plan.scenario,
+    graph: str = Plan.graph,
+    seed: int = Plan.seed,
+    run: str | Path = "runs/first",
+    project: str | Path | None = None,
+    address: str | None = None,
+    quiet: bool = False,
+    **overrides: Any,
+) -> Run:
+    """Train every skill of a graph, in graph order, and return the run; a bar shows how far it is.
+
+    The same call goes on with a run that was interrupted, and returns one that is finished as it is.
+
+    Args:
+        preset: How skills learn: `presets()` names them.
+        scenario: Fight to train in: a name (`scenarios()`) or the path of a TOML file.
+        graph: Skill graph: paper, end-to-end, or one of a project as PROJECT/GRAPH.
+        seed: Seed of everything random.
+        run: Folder of the run, begun if it does not exist.
+        project: Folder of a project with skills of one's own; installed ones are known already.
+        address: Ray cluster to join, where `env_runners` play on it.
+        quiet: Print nothing.
+        overrides: Fields of `Plan` (scale, lanes, env_runners ...), and options of the preset (gamma, n_step ...).
+
+    Raises:
+        SoulsGraphError: for a name, value or folder that cannot be used, before anything is begun.
+        Interruption: if a stop was asked for (Ctrl-C, a notebook's stop button); a checkpoint to go on from is saved.
+
+    Example:
+        run = soulsgraph.train("best", scenario="vordt", seed=1, run="runs/vordt", scale=0.1, gamma=0.98)
+    """
+    check_extra("soulsgraph.train", "train")
+    _know_projects(project)
+    asked = {"preset": preset, "scenario": str(scenario), "graph": graph, "seed": seed, **overrides}
+    folder = _planned_or_begun(path_of(run, "run"), _plan_of(asked))
+    _train_stages(folder, lineage.own_stages(folder), address, quiet)
+    return Run(folder)
+
+
+def open(run: str | Path, project: str | Path | None = None) -> Run:
+    """Open a run folder, in training or finished; `project` is the folder of skills of one's own that it has.
+
+    Raises:
+        SoulsGraphError: if it is no run, or one that cannot be read.
+
+    Example:
+        soulsgraph.open("runs/first").evaluate()
+    """
+    _know_projects(project)
+    return Run(open_run(path_of(run, "run")))
+
+
+def load(name: str) -> Run:
+    """Load a trained agent of the zoo; `agents()` names them.
+
+    Raises:
+        UnknownNameError: if there is no agent of that name.
+
+    Example:
+        agent = soulsgraph.load("iudex-phase1-best-0")
+        agent.skills["dodge"].q(observation)
+    """
+    return Run(open_agent(name))
+
+
+def make(name: str = "dodge", num_envs: int | None = None, **options: Any) -> Any:
+    """Make a Gymnasium environment of a skill (dodge), of the whole fight (end-to-end), or by its id.
+
+    With `num_envs` it has so many lanes of one simulator. `options` are the environment's: scenario, render_mode.
+
+    Raises:
+        UnknownNameError: for a name that is neither a skill nor an environment.
+
+    Example:
+        environment = soulsgraph.make("heal_attack", scenario="vordt", render_mode="rgb_array")
+    """
+    known = [id.removeprefix(_NAMESPACE) for id in gymnasium.registry if id.startswith(_NAMESPACE)]
+    own: dict[str, Any] = {"skill": name} if name in SKILL_NAMES else {}
+    id = "Skill-v0" if own else _WHOLE if name in ("end-to-end", END_TO_END) else name.removeprefix(_NAMESPACE)
+    if id not in known:
+        raise UnknownNameError("skill or environment", name, (*SKILL_NAMES, "end-to-end", *known))
+    if num_envs is None:
+        return gymnasium.make(f"{_NAMESPACE}{id}", **own, **options)
+    return gymnasium.make_vec(f"{_NAMESPACE}{id}", num_envs, **own, **options)
+
+
+def agents() -> tuple[str, ...]:
+    """Return the names of the trained agents that `load` takes."""
+    return agent_names()
+
+
+def presets() -> tuple[str, ...]:
+    """Return the names of the ways to learn that `train` takes."""
+    return tuple(PRESETS)
+
+
+def scenarios() -> tuple[str, ...]:
+    """Return the names of the fights that come with the package."""
+    return tuple(scenario_names())
+
+
+class Run:
+    """A run folder, or an agent of the zoo: what was trained, and how it plays.
+
+    Example:
+        run = soulsgraph.open("runs/first")
+        run.evaluate(scenario="vordt").win_rate
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return self.folder.path
+
+    @property
+    def name(self) -> str:
+        """The name of its folder, or of the agent."""
+        return self.path.name
+
+    @property
+    def plan(self) -> Plan:
+        """What it trains and how."""
+        return self.folder.plan
+
+    @property
+    def in_zoo(self) -> bool:
+        """Whether it is an agent that comes with the package, which stays as it is."""
+        return self.name in agent_names() and open_agent(self.name).path == self.path
+
+    def agent(self, scenario: str | None = None, start: str | None = None) -> TrainedAgent:
+        """Return its skills as they play in a scenario, by default its own; raises as `evaluate`."""
+        setting = self._setting(scenario, start, ())
+        agent = evaluating.make_agent(self.folder, setting)
+        versions = {name: lineage.version_in_play(self.folder, name, setting.trained_on) for name in agent.networks}
+        return TrainedAgent(self.name, agent, versions)
+
+    @cached_property
+    def _own_agent(self) -> TrainedAgent:
+        return self.agent()
+
+    @property
+    def skills(self) -> Mapping[str, SkillPolicy]:
+        """Its trained skills by name, as they play in its own scenario."""
+        return self._own_agent.skills
+
+    def act(self, observation: Any) -> dict[str, Any]:
+        """Return the action of each skill by its number, of a State row or of observations by skill.
+
+        `TrainedAgent.act` says more; `agent(scenario)` acts in another scenario.
+        """
+        return self._own_agent.act(observation)
+
+    def make(self, name: str = "dodge", num_envs: int | None = None, **options: Any) -> Any:
+        """Make an environment as `soulsgraph.make`, in its scenario and with what its skills observe."""
+        usual = {"scenario": self.plan.scenario, "options": self.plan.options}
+        return make(name, num_envs, **{**usual, **options})
+
+    def evaluate(
+        self,
+        scenario: str | None = None,
+        *,
+        episodes: int = Plan.episodes,
+        seed: int = evaluating.EVALUATION_SEED,
+        start: str | None = None,
+        random: Sequence[str] = (),
+    ) -> FightResults:
+        """Play fights greedily, in its own scenario or another one, and return how they ended.
+
+        Args:
+            scenario: A name or the path of a TOML file.
+            episodes: How many fights.
+            seed: Seed of the fights: the same for every run by default.
+            start: How they begin: mid, long or scattered; the scenario's own if not given.
+            random: Skills that act at random instead.
+
+        Raises:
+            UnknownNameError: for an unknown scenario or skill.
+            SoulsGraphError: if a skill was not trained yet or is damaged.
+        """
+        precompile_playing(OutputConsole())
+        setting = self._setting(scenario, start, random)
+        return FightResults(evaluating.evaluate(self.folder, setting, episodes, seed))
+
+    def _setting(self, scenario: str | None, start: str | None, random: Sequence[str]) -> evaluating.Setting:
+        fought = lasting_name(str(scenario or self.plan.scenario))
+        names = (random,) if isinstance(random, str) else tuple(random)
+        return evaluating.Setting(fought, evaluating.source_of(self.folder, fought), start, names)
+
+    def adapt(
+        self,
+        scenario: str | Path,
+        skills: str | Sequence[str] = ("dodge", "heal_attack"),
+        *,
+        budget: int | None = None,
+        jointly: bool = False,
+        run: str | Path | None = None,
+        address: str | None = None,
+        quiet: bool = False,
+    ) -> Run:
+        """Fine-tune some skills in another scenario, everything else frozen, and return the run that has them.
+
+        Earlier versions stay, and play in the scenarios before. The same call goes on with what was interrupted.
+
+        Args:
+            scenario: Fight to adapt to.
+            skills: Skills to adapt, or all.
+            budget: Decisions of each; 40,000 times the run's scale if not given.
+            jointly: Adapt them in the same fights instead of one after another.
+            run: Folder for a copy, which is adapted: needed for an agent of the zoo.
+            address, quiet: As of `train`.
+
+        Raises:
+            SoulsGraphError: for a scenario, skill or folder that cannot be used, before anything is begun.
+            Interruption: as `train`.
+        """
+        check_extra("adapt", "train")
+        folder = self._own_folder(run)
+        names = skills if isinstance(skills, str) else ",".join(skills)
+        chosen = lineage.named_skills(folder, names)
+        if chosen is None:
+            raise UnknownNameError("skill", skills, (*self.plan.skill_graph.order, "all"))
+        stages = lineage.adaptation_stages(folder, lasting_name(str(scenario)), chosen, budget, None, jointly)
+        _train_stages(folder, stages, address, quiet)
+        return Run(folder)
+
+    def _own_folder(self, run: str | Path | None) -> RunFolder:
+        """Return the folder to write into: the run's own, or the one of a copy."""
+        if run is None:
+            return open_own_run(Path(self.name)) if self.in_zoo else self.folder
+        path = path_of(run, "run")
+        if not self.in_zoo:
+            raise RunFolderError(path, "no `run`, but for an agent of the zoo", str(path), "leave it out")
+        if not (path / RunFolder.plan_file).exists():
+            return copy_agent(self.name, path)
+        if not is_copy(copy := RunFolder.open(path), self.name):
+            raise RunFolderError(path, f"a copy of {self.name}", "another run", "name another folder with `run`")
+        return copy
+
+    def table(self, episodes: int | None = None, *, seed: int = evaluating.EVALUATION_SEED, quiet: bool = False) -> Any:
+        """Return the win rates of every row of the paper's Table 1 that its skills allow, as a data frame.
+
+        Those that were evaluated last are read where they are of the present versions; with `episodes` they are
+        evaluated, and written into the run folder.
+
+        Raises:
+            SoulsGraphError: if a skill was not trained yet or is damaged.
+        """
+        check_extra("table", "train")
+        from soulsgraph.pages.run_report import ReportedRun
+        from soulsgraph.runs.table import play_table, table_of, write_table
+
+        reported = ReportedRun(self.folder)
+        if episodes is None and reported.rates and not reported.note:
+            return frame_of([row.to_dict() for row in reported.rates])
+        played = play_table(self.folder, episodes or self.plan.episodes, seed, "silent" if quiet else "auto")
+        if not self.in_zoo:
+            with self.folder.locked():
+                write_table(self.folder, played, seed)
+        return frame_of([row.to_dict() for row in table_of(self.folder, played).rows])
+
+    def curves(self) -> Any:
+        """Return the learning curves as a data frame: a row a checkpoint, by stage, skill and step.
+
+        Columns are those of greedy play at it: return with its 95 % interval, length, seconds, win_rate.
+
+        Raises:
+            SoulsGraphError: if there are none.
+        """
+        return self._results("curves")
+
+    def training(self) -> Any:
+        """Return what was logged while skills learned as a data frame: a row an iteration, with each reward term.
+
+        Raises:
+            SoulsGraphError: if there is nothing.
+        """
+        return self._results("training")
+
+    def _results(self, name: str) -> Any:
+        check_extra(name, "train")
+        from soulsgraph.results.tables import read_arrow
+
+        return frame_of(read_arrow(self.folder.results(name)))
+
+    def watch(
+        self,
+        seed: int = evaluating.EVALUATION_SEED,
+        *,
+        scenario: str | None = None,
+        start: str | None = None,
+        file: str | Path | None = None,
+        seconds: float = _LONGEST_S,
+        only_fight: bool = False,
+    ) -> FightFilm:
+        """Play a fight and show it: inside a notebook, in a `file` (GIF, MP4, PNG), else in a window.
+
+        A run that is still training fights by its newest checkpoint.
+
+        Args:
+            seed: Seed of the fight: the first that `evaluate` plays with it.
+            scenario, start: As of `evaluate`.
+            file: File to write, by its ending.
+            seconds: Seconds of the game to show at most.
+            only_fight: Show the fight alone, without the skills.
+
+        Raises:
+            GameError: if a window is needed, and pygame is not installed or there is no display.
+        """
+        from soulsgraph.watch.watching import AgentSource, play_fights
+
+        check_range("seconds", seconds, _TICK_S, 3600.0)
+        precompile_playing(OutputConsole())
+        source = AgentSource(self.folder, None if scenario is None else lasting_name(str(scenario)), start)
+        ((fight,),) = play_fights([source], seed, 1, round(seconds / _TICK_S))
+        film = FightFilm(fight, only_fight)
+        if file is not None:
+            film.save(path_of(file, "file"))
+        elif not Console().is_jupyter:
+            film.show()
+        return film
+
+    def replay(
+        self,
+        seed: int = evaluating.EVALUATION_SEED,
+        *,
+        scenario: str | None = None,
+        start: str | None = None,
+        file: str | Path | None = None,
+    ) -> FightPage:
+        """Play a fight and write its page: scrubbed tick by tick, with what every skill saw, valued and chose.
+
+        Args:
+            seed: Seed of the fight: the first that `evaluate` plays with it.
+            scenario, start: As of `evaluate`.
+            file: HTML file to write; replay-RUN-SEED.html in the working folder if not given.
+
+        Raises:
+            WriteError: if the file cannot be written.
+        """
+        check_extra("replay", "data")
+        from soulsgraph.pages.fight_page import last_decision, write_fight_page
+        from soulsgraph.recordings.files import read_recording
+        from soulsgraph.recordings.recording import Fighter, record
+
+        path = Path(f"replay-{self.name}-{seed}.html") if file is None else path_of(file, "file")
+        check_writable(path.parent)
+        precompile_playing(OutputConsole())
+        fighter, written = Fighter.of_run(self.folder, self._setting(scenario, start, ())), list[Path]()
+        with temporary_folder("soulsgraph-replay-") as folder:
+            record(fighter, evaluating.evaluation_seeds(seed, 1), folder, written.append)
+            recording = read_recording(written[0])
+            write_fight_page(path, recording, last_decision(recording, self.folder))
+        result = recording.header.result
+        return FightPage(path, f"{self.name}: {result.outcome} after {result.seconds:.1f} s")
+
+    def __repr__(self) -> str:
+        return "\n".join([self._title, *(f"  {line}" for line in self._versions)])
+
+    @property
+    def _title(self) -> str:
+        plan, kind = self.plan, "agent" if self.in_zoo else "run"
+        where = self.name if self.in_zoo else self.path
+        return f"{kind} {where}: {plan.scenario}, graph {plan.graph}, preset {plan.preset}, seed {plan.seed}"
+
+    @property
+    def _versions(self) -> list[str]:
+        cards = {card.skill: card for card in lineage.cards_of(self.folder)}
+        return [
+            f"{name}: {_described(cards[name])}" if name in cards else f"{name}: not trained yet"
+            for name in self.plan.skill_graph.order
+        ]
+
+    def _repr_html_(self) -> str:
+        lines = "".join(f"<li>{escape(line)}</li>" for line in self._versions)
+        return f"<div><b>{escape(self._title)}</b><ul>{lines}</ul></div>"
+
+
+def _described(card: SkillCard) -> str:
+    return f"v{card.version}, {card.training.steps:,} decisions in {slug(card.training.scenario)}"
+
+
+@cache
+def _installed_projects() -> None:
+    for error in load_installed():
+        warnings.warn(str(error), stacklevel=3)
+
+
+def _know_projects(project: str | Path | None) -> None:
+    _installed_projects()
+    if project is not None:
+        load_project(path_of(project, "project"))
+
+
+def _plan_of(asked: Mapping[str, Any]) -> Plan:
+    """Return the plan of some fields and options: a field's name is the plan's, any other an option of the preset."""
+    planned = {name: value for name, value in asked.items() if name in _PLANNED}
+    if isinstance(file := planned.get("skill_options"), str | Path):
+        planned["skill_options"] = load_skill_options(Path(file))
+    return Plan(**planned, overrides={name: value for name, value in asked.items() if name not in planned})
+
+
+def _planned_or_begun(path: Path, plan: Plan) -> RunFolder:
+    """Plan a run, or open the one that was begun with the same plan.
+
+    Raises:
+        RunFolderError: if something else is in the folder, or a run with another plan.
+    """
+    if not (path / RunFolder.plan_file).exists():
+        return RunFolder.planned(path, plan)
+    folder = open_own_run(path)
+    for name in (field.name for field in fields(Plan)):
+        kept, asked = getattr(folder.plan, name), getattr(plan, name)
+        if kept != asked:
+            found = f"a run with {name} = {shown(kept)}"
+            remedy = "name another folder with `run`, or open this one with soulsgraph.open"
+            raise RunFolderError(path, f"no run, or one with {name} = {shown(asked)}", found, remedy)
+    return folder
+
+
+def _train_stages(folder: RunFolder, stages: tuple[Stage, ...], address: str | None, quiet: bool) -> None:
+    """Train stages, shown in a terminal or notebook unless `quiet`; raises as `train`."""
+    check_learns(folder.plan, [one for one in stages if not folder.begun or not lineage.finished_versions(folder, one)])
+    with warnings.catch_warnings():
+        silence_advice()
+        # Imported here: it takes seconds.
+        from soulsgraph.runs.train import train_stages
+        from soulsgraph.runs.workplace import simulator_workplace
+
+        console = OutputConsole(quiet=quiet)
+        try:
+            with simulator_workplace(folder, console, address) as place:
+                train_stages(place, stages, console)
+        except Interruption as stop:
+            raise Interruption(str(stop), "; the same call goes on with it") from None
