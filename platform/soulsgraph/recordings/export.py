@@ -12,14 +12,18 @@ import gymnasium
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from gymnasium.envs.registration import EnvSpec
 
 from soulsgraph.recordings.files import Recording, RecordingError, read_recording, recording_files
 from soulsgraph.recordings.format import PlayedSkill
 from soulsgraph.recordings.recording import fixed_lists
+from soulsgraph_envs import id_of
 from soulsgraph_envs.combat.rollout import Flags, Floats, Integers
+from soulsgraph_envs.core.config import shipped_names
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.files import whole_file, whole_folder
+from soulsgraph_envs.skills import make_skill
 
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,100}-v[0-9]{1,6}")
 
@@ -143,14 +147,34 @@ def export_minari(folder: Path, skill: str, datasets: Path, name: str) -> int:
     played, episodes = read_episodes(folder, skill)
     observations = gymnasium.spaces.Box(-np.inf, np.inf, (len(played.observation),), np.float32)
     said = f"Decisions of {skill}: observes {', '.join(played.observation)}; does {', '.join(played.actions)}."
+    spec = _environment_of(played, folder)
+    known = {} if spec is None else {"env_spec": spec.to_json()}
     with whole_folder(datasets / name) as temporary:
         # Its function for this takes the place from the environment alone, and warns of every author who is not named.
         storage = minari.dataset.minari_storage.MinariStorage.new(
             temporary.absolute() / "data", observations, gymnasium.spaces.Discrete(len(played.actions))
         )
-        storage.update_metadata({"dataset_id": name, "minari_version": minari.__version__, "description": said})
+        described = {"dataset_id": name, "minari_version": minari.__version__, "description": said}
+        storage.update_metadata(described | known)
         storage.update_episodes([_buffer(minari, number, one) for number, one in enumerate(episodes)])
     return len(episodes)
+
+
+def _environment_of(played: PlayedSkill, folder: Path) -> EnvSpec | None:
+    """Return the environment of a skill's id, by scripts upstream, in the scenario of a folder's fights.
+
+    None where the skill has no id, or observes or does something else by default, and where the fights' scenario is not
+    one shipped one.
+    """
+    scenarios = {read_recording(path).header.scenario for path in recording_files(folder)}
+    spec = gymnasium.registry.get(id_of(played.name))
+    if spec is None or len(scenarios) > 1 or not scenarios <= {*shipped_names("scenario")}:
+        return None
+    skill = make_skill(played.name)
+    names = [*skill.observation.names], [action.name for action in skill.actions]
+    if names != ([*played.observation], [*played.actions]):
+        return None
+    return EnvSpec(spec.id, entry_point=spec.entry_point, kwargs={**spec.kwargs, "scenario": scenarios.pop()})
 
 
 def _buffer(minari: Any, number: int, episode: SkillEpisode) -> Any:

@@ -48,6 +48,9 @@ def test_minari_reads_the_same_decisions(fights: Path, tmp_path: Path, monkeypat
     dataset = minari.load_dataset("heal-v3")
     assert isinstance(dataset.action_space, gymnasium.spaces.Discrete)
     assert "BOSS_PROGRESS" in dataset.storage.metadata["description"]
+    env = dataset.recover_environment().unwrapped
+    assert (env.spec.id, env.rollout.combat.scenario.name) == ("soulsgraph/HealAttack-v0", "iudex-phase1")
+    assert env.observation_space.shape == dataset.observation_space.shape
     _, episodes = read_episodes(fights, SKILL)
     found = {episode.id: episode for episode in dataset.iterate_episodes()}
     for number, episode in enumerate(episodes):
