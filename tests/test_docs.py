@@ -25,7 +25,7 @@ _DOCS = Path(__file__).parents[1] / "docs"
 
 
 def test_every_key_of_the_games_file_is_told(page_rows: PageRows) -> None:
-    assert list(page_rows("real_games.md", "# The games file\n")) == [field.name for field in fields(GameSettings)]
+    assert list(page_rows("games_reference.md", "# The games file\n")) == [field.name for field in fields(GameSettings)]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_every_key_of_the_games_file_is_told(page_rows: PageRows) -> None:
 def test_every_write_operation_is_told_with_its_fields(
     page_rows: PageRows, above: str, operations: Mapping[str, Operation]
 ) -> None:
-    told = page_rows("real_games.md", above)
+    told = page_rows("games_reference.md", above)
     assert list(told) == list(operations)
     for name, (purpose, written, optional) in told.items():
         operation = operations[name]
