@@ -151,16 +151,18 @@ def _fight_rows(name: str, raw: Doubles, controls: list[int]) -> FightRows:
 
 def record_draw(draw: Draw, minutes: float) -> list[FightSet]:
     """Fight so much game time with each fighter, and return what a recording of each one's fights supplies."""
-    found = []
-    for fighter, share in fighters(str(draw.scenario)):
-        fights, at = list[FightRows](), 0
-        while sum(map(len, fights)) * TICK_S < 60.0 * minutes * share:
-            seeds = evaluation_seeds(draw.seed + at, _BATCH)
-            kept = LaneRows(fighter.agent, seeds).fights
-            fights += [kept[f"{seed:016x}"] for seed in seeds.tolist()]
-            at += 1_000
-        found.append(FightSet(tuple(fights), {}, str(draw.scenario), "", ""))
-    return found
+    return [record_fighter(fighter, draw.seed, minutes * share) for fighter, share in fighters(str(draw.scenario))]
+
+
+def record_fighter(fighter: Fighter, seed: int, minutes: float) -> FightSet:
+    """Fight so much game time in the simulator, and return what a recording of it supplies."""
+    fights = list[FightRows]()
+    while sum(map(len, fights)) * TICK_S < 60.0 * minutes:
+        seeds = evaluation_seeds(seed, _BATCH)
+        kept = LaneRows(fighter.agent, seeds).fights
+        fights += [kept[f"{one:016x}"] for one in seeds.tolist()]
+        seed += 1_000
+    return FightSet(tuple(fights), {}, fighter.scenario, "", "")
 
 
 def record_stand_in(draw: Draw, minutes: float, speed: float, folder: Path) -> list[FightSet]:
@@ -194,11 +196,14 @@ def _record_share(fighter: Fighter, seed: int, seconds: float, games: Sequence[G
 def shortened(found: Sequence[FightSet], minutes: float) -> FightSet:
     """Return the first fights of each fighter, together about so much game time."""
     shares = [AGENT_SHARE / len(RECORDED)] * len(RECORDED) + [1.0 - AGENT_SHARE]
-    kept = list[FightRows]()
-    for fights, share in zip(found, shares, strict=True):
-        lengths = np.cumsum([one.clock_s[-1] - one.clock_s[0] for one in fights.fights])
-        kept += fights.fights[: int(np.searchsorted(lengths, 60.0 * minutes * share)) + 1]
-    return replace(found[0], fights=tuple(kept))
+    kept = [first_fights(fights, minutes * share) for fights, share in zip(found, shares, strict=True)]
+    return replace(found[0], fights=tuple(fight for fights in kept for fight in fights.fights))
+
+
+def first_fights(found: FightSet, minutes: float) -> FightSet:
+    """Return the first fights, of about so much game time."""
+    lengths = np.cumsum([one.clock_s[-1] - one.clock_s[0] for one in found.fights])
+    return replace(found, fights=found.fights[: int(np.searchsorted(lengths, 60.0 * minutes)) + 1])
 
 
 def win_rates(scenario: Path | str) -> list[float]:
