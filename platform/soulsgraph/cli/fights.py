@@ -259,7 +259,7 @@ _FIGHTS = 20
 
 @dataclass(frozen=True)
 class HandicapOptions:
-    """How much worse a player is than it can be."""
+    """Handicap of the player."""
 
     random: float = 0.0
     """Share of the decisions of every skill that are drawn at random, from 0 to 1."""

@@ -266,7 +266,7 @@ class RunOptions(OutputOptions):
     """Whose skills a run may have, and how results are printed."""
 
     project: Path | None = None
-    """Folder of a project of your own, whose skills and graphs the run may have; installed ones are known already."""
+    """Folder of a project of your own, whose skills and graphs the run may have. Not needed for installed projects."""
 
     def __post_init__(self) -> None:
         if self.project is not None:

@@ -171,7 +171,7 @@ def clone(
     with stage_progress("clone", len(chosen) * UPDATES, output.display, unit="updates") as progress:
         found = clone_fights(folder, fights, chosen, lambda: progress.advance(1))
     rows = [one.row() for one in found]
-    headings = ("skill", "version", "decisions", "ambiguous ticks", "chosen alike")
+    headings = ("skill", "version", "decisions", "ambiguous ticks", "agreement")
     formats = ("{}", "v{}", "{:,}", "{:,}", "{:.1%}")
     cells = [tuple(form.format(value) for form, value in zip(formats, row.values(), strict=True)) for row in rows]
     output.show(
