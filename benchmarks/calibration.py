@@ -9,10 +9,6 @@ measurement goes on with draws that are there. With `--stand-in` they fight a st
 as one would a game, on a virtual screen of its own; the fights are kept:
 
 python benchmarks/calibration.py --stand-in --seeds 141 142 143 144 --minutes 20 --kept runs/stand-ins --out stand-in
-
-Fights recorded of a game whose boss's data are known are scored alike, and their kind of value by kind of value alone:
-
-python benchmarks/calibration.py --recorded fights --true draws/draw-140.toml --out stand-in
 """
 
 from __future__ import annotations
@@ -259,16 +255,6 @@ def measure_length(draw: Draw, found: Sequence[FightSet], minutes: float) -> dic
     }  # fmt: skip
 
 
-def score_recorded(fights: Path, true: Path) -> dict[str, Any]:
-    """Return how well a boss's data come back from recorded fights of a game whose data are in a file."""
-    shipped = load_boss(BOSS)
-    fought = read_fights(fights, shipped)
-    fitted = calibrate(fought, shipped, load_player(load_scenario(SCENARIO).player))
-    scored = score_values(fitted.boss, truth_of(load_boss(true), shipped), shipped)
-    kinds = [asdict(kind) for kind in score_kinds(scored)]
-    return {"fights": len(fought.fights), "game_minutes": fought.seconds / 60.0, "kinds": kinds}
-
-
 def summary(draws: Sequence[dict[str, Any]], place: int, shipped_rates: Sequence[float]) -> dict[str, Any]:
     """Return what all draws say together of one length of game time, the `place`th."""
     lengths = [draw["lengths"][place] for draw in draws]
@@ -372,18 +358,8 @@ def main() -> None:
     parser.add_argument("--stand-in", action="store_true", help="fight stand-ins in real time, not the simulator")
     parser.add_argument("--speed", type=float, default=3.0, help="factor of a stand-in's clock")
     parser.add_argument("--kept", type=Path, default=Path("draws"), help="folder with a file for each draw")
-    parser.add_argument("--recorded", type=Path, help="recorded fights to score in place of draws, with --true")
-    parser.add_argument("--true", type=Path, help="the boss's file of the game in which these were fought")
     parser.add_argument("--out", type=Path, help="folder for the summary")
     asked = parser.parse_args()
-    if (asked.recorded is None) != (asked.true is None):
-        parser.error("--recorded and --true: expected both or neither")
-    if asked.recorded is not None:
-        scored = score_recorded(asked.recorded, asked.true)
-        print("\n".join([*_HEADINGS, *(_line(KindScore(**kind)) for kind in scored["kinds"])]))
-        if asked.out is not None:
-            write_json(asked.out / "recorded.json", {**describe_run(), **scored})
-        return
     check_writable(asked.kept)
     run(asked)
 
