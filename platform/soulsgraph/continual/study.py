@@ -248,7 +248,7 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
         kept = {name: study.kept_bytes(name) for name in study.methods}
         most = max(kept, key=lambda name: kept[name])
         at_once = min(usable_processors(), len(study.seeds) * len(study.methods))
-        remedy = "lower `reserve` (--set reserve=...), leave the method out or run fewer units at once"
+        remedy = "lower the coefficient `reserve` or leave the method out (`methods`)"
         check_memory({f"{most}, in {at_once} units at once": at_once * kept[most]}, remedy)
 
     def description(self) -> _ContinualFile:

@@ -250,7 +250,7 @@ def test_a_study_whose_reserves_do_not_fit_in_memory_is_refused_by_name(tmp_path
     begin(1_000_000, methods=("kept", "ewc"))
     begin(1_000_000, methods=("base",))
     with pytest.raises(
-        DataError, match=r"transitions of replay, in 16 units at once; lower `reserve` \(--set reserve="
+        DataError, match=r"transitions of replay, in 16 units at once; lower the coefficient `reserve` or"
     ):
         begin(1_000_000)
 
