@@ -54,6 +54,7 @@ _BY_NAME: Mapping[str, str] = {
     "speed": "FACTOR",
     **dict.fromkeys(("name", "player", "map", "encounter", "window", "process"), "NAME"),
     "display": ":N",
+    "track": "TRACKER,...",
     "job": "URL",
     "misbehave": "KIND@SECOND",
 }

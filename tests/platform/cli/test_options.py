@@ -19,7 +19,14 @@ import tyro
 from soulsgraph.cli import fights, front, main, make_app
 from soulsgraph.cli.continual import ContinualOptions
 from soulsgraph.cli.fights import PictureOptions
-from soulsgraph.cli.options import EvaluationOptions, FightOptions, PlanOptions, SessionOptions, plan_values
+from soulsgraph.cli.options import (
+    EvaluationOptions,
+    FightOptions,
+    PlanOptions,
+    SessionOptions,
+    TrainingOptions,
+    plan_values,
+)
 from soulsgraph.cli.output import JobFolder, OutputOptions, RunOptions, check_kept, written_names
 from soulsgraph.cli.projects import ComparedOptions
 from soulsgraph.cli.studies import StudyOptions, study_values
@@ -38,7 +45,15 @@ COMMANDS = {name: spec.target for name, spec in make_app(())._subcommands.items(
 }
 SOURCES = (
     *(Plan, Study, ContinualStudy, EvaluationOptions, OutputOptions, RunOptions, SessionOptions, TransferOptions),
-    *(FightOptions, PictureOptions, fights.HandicapOptions, StandInOptions, ServingOptions, HostOptions),
+    *(
+        TrainingOptions,
+        FightOptions,
+        PictureOptions,
+        fights.HandicapOptions,
+        StandInOptions,
+        ServingOptions,
+        HostOptions,
+    ),
 )
 #: Options that come as a mapping of those given.
 GIVEN = (PlanOptions, StudyOptions, ContinualOptions, ComparedOptions)
