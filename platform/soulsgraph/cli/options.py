@@ -19,6 +19,7 @@ from soulsgraph.cli.output import Flag, OutputOptions, RunOptions
 from soulsgraph.cli.remedies import command_line
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.plan import Plan, check_range, lasting_name
+from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder, check_given
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.tracking.board import USUAL, make_trackers, names_in
@@ -333,6 +334,8 @@ def show_fight(place: Workplace, console: Console) -> None:
         with whole_file(film) as temporary:
             temporary.write_bytes(video.content)
         write_run_report(page, [place.run], video)
+    except Interruption:
+        raise
     except SoulsGraphError as error:
         console.print(f"trackers: no film of a fight and no page: {error}")
     else:
