@@ -9,10 +9,6 @@ measurement goes on with draws that are there. With `--stand-in` they fight a st
 as one would a game, on a virtual screen of its own; the fights are kept:
 
 python benchmarks/calibration.py --stand-in --seeds 141 142 143 144 --minutes 20 --kept runs/stand-ins --out stand-in
-
-Fights recorded of a game whose boss's data are known are scored alike, and their kind of value by kind of value alone:
-
-python benchmarks/calibration.py --recorded fights --true draws/draw-140.toml --out stand-in
 """
 
 from __future__ import annotations
@@ -151,16 +147,18 @@ def _fight_rows(name: str, raw: Doubles, controls: list[int]) -> FightRows:
 
 def record_draw(draw: Draw, minutes: float) -> list[FightSet]:
     """Fight so much game time with each fighter, and return what a recording of each one's fights supplies."""
-    found = []
-    for fighter, share in fighters(str(draw.scenario)):
-        fights, at = list[FightRows](), 0
-        while sum(map(len, fights)) * TICK_S < 60.0 * minutes * share:
-            seeds = evaluation_seeds(draw.seed + at, _BATCH)
-            kept = LaneRows(fighter.agent, seeds).fights
-            fights += [kept[f"{seed:016x}"] for seed in seeds.tolist()]
-            at += 1_000
-        found.append(FightSet(tuple(fights), {}, str(draw.scenario), "", ""))
-    return found
+    return [record_fighter(fighter, draw.seed, minutes * share) for fighter, share in fighters(str(draw.scenario))]
+
+
+def record_fighter(fighter: Fighter, seed: int, minutes: float) -> FightSet:
+    """Fight so much game time in the simulator, and return what a recording of it supplies."""
+    fights = list[FightRows]()
+    while sum(map(len, fights)) * TICK_S < 60.0 * minutes:
+        seeds = evaluation_seeds(seed, _BATCH)
+        kept = LaneRows(fighter.agent, seeds).fights
+        fights += [kept[f"{one:016x}"] for one in seeds.tolist()]
+        seed += 1_000
+    return FightSet(tuple(fights), {}, fighter.scenario, "", "")
 
 
 def record_stand_in(draw: Draw, minutes: float, speed: float, folder: Path) -> list[FightSet]:
@@ -194,11 +192,14 @@ def _record_share(fighter: Fighter, seed: int, seconds: float, games: Sequence[G
 def shortened(found: Sequence[FightSet], minutes: float) -> FightSet:
     """Return the first fights of each fighter, together about so much game time."""
     shares = [AGENT_SHARE / len(RECORDED)] * len(RECORDED) + [1.0 - AGENT_SHARE]
-    kept = list[FightRows]()
-    for fights, share in zip(found, shares, strict=True):
-        lengths = np.cumsum([one.clock_s[-1] - one.clock_s[0] for one in fights.fights])
-        kept += fights.fights[: int(np.searchsorted(lengths, 60.0 * minutes * share)) + 1]
-    return replace(found[0], fights=tuple(kept))
+    kept = [first_fights(fights, minutes * share) for fights, share in zip(found, shares, strict=True)]
+    return replace(found[0], fights=tuple(fight for fights in kept for fight in fights.fights))
+
+
+def first_fights(found: FightSet, minutes: float) -> FightSet:
+    """Return the first fights, of about so much game time."""
+    lengths = np.cumsum([one.clock_s[-1] - one.clock_s[0] for one in found.fights])
+    return replace(found, fights=found.fights[: int(np.searchsorted(lengths, 60.0 * minutes)) + 1])
 
 
 def win_rates(scenario: Path | str) -> list[float]:
@@ -252,16 +253,6 @@ def measure_length(draw: Draw, found: Sequence[FightSet], minutes: float) -> dic
         "player": [vars(value) for value in fitted.player],
         "won": win_rates(draw.fitted(minutes)),
     }  # fmt: skip
-
-
-def score_recorded(fights: Path, true: Path) -> dict[str, Any]:
-    """Return how well a boss's data come back from recorded fights of a game whose data are in a file."""
-    shipped = load_boss(BOSS)
-    fought = read_fights(fights, shipped)
-    fitted = calibrate(fought, shipped, load_player(load_scenario(SCENARIO).player))
-    scored = score_values(fitted.boss, truth_of(load_boss(true), shipped), shipped)
-    kinds = [asdict(kind) for kind in score_kinds(scored)]
-    return {"fights": len(fought.fights), "game_minutes": fought.seconds / 60.0, "kinds": kinds}
 
 
 def summary(draws: Sequence[dict[str, Any]], place: int, shipped_rates: Sequence[float]) -> dict[str, Any]:
@@ -367,18 +358,8 @@ def main() -> None:
     parser.add_argument("--stand-in", action="store_true", help="fight stand-ins in real time, not the simulator")
     parser.add_argument("--speed", type=float, default=3.0, help="factor of a stand-in's clock")
     parser.add_argument("--kept", type=Path, default=Path("draws"), help="folder with a file for each draw")
-    parser.add_argument("--recorded", type=Path, help="recorded fights to score in place of draws, with --true")
-    parser.add_argument("--true", type=Path, help="the boss's file of the game in which these were fought")
     parser.add_argument("--out", type=Path, help="folder for the summary")
     asked = parser.parse_args()
-    if (asked.recorded is None) != (asked.true is None):
-        parser.error("--recorded and --true: expected both or neither")
-    if asked.recorded is not None:
-        scored = score_recorded(asked.recorded, asked.true)
-        print("\n".join([*_HEADINGS, *(_line(KindScore(**kind)) for kind in scored["kinds"])]))
-        if asked.out is not None:
-            write_json(asked.out / "recorded.json", {**describe_run(), **scored})
-        return
     check_writable(asked.kept)
     run(asked)
 

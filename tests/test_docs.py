@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 from collections.abc import Callable, Mapping
@@ -11,6 +12,9 @@ from pathlib import Path
 import gymnasium
 import pytest
 from PIL import Image, ImageSequence
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.dqn import DQNConfig
+from stable_baselines3 import DQN
 
 from soulsgraph.project.listing import environments, markdown, toml_fields
 from soulsgraph.recordings.format import FIGHT_COLUMNS, PlayedSkill, skill_columns
@@ -19,13 +23,14 @@ from soulsgraph_envs.games.address_map import load_address_map
 from soulsgraph_envs.games.keys import load_bindings
 from soulsgraph_envs.games.link import ELDENGYM_OPERATIONS, OPERATIONS, GameSettings, Operation
 from soulsgraph_envs.games.standin.program import KINDS
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 PageRows = Callable[[str, str], dict[str, list[str]]]
 _DOCS = Path(__file__).parents[1] / "docs"
 
 
 def test_every_key_of_the_games_file_is_told(page_rows: PageRows) -> None:
-    assert list(page_rows("real_games.md", "# The games file\n")) == [field.name for field in fields(GameSettings)]
+    assert list(page_rows("games_reference.md", "# The games file\n")) == [field.name for field in fields(GameSettings)]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +40,7 @@ def test_every_key_of_the_games_file_is_told(page_rows: PageRows) -> None:
 def test_every_write_operation_is_told_with_its_fields(
     page_rows: PageRows, above: str, operations: Mapping[str, Operation]
 ) -> None:
-    told = page_rows("real_games.md", above)
+    told = page_rows("games_reference.md", above)
     assert list(told) == list(operations)
     for name, (purpose, written, optional) in told.items():
         operation = operations[name]
@@ -79,6 +84,17 @@ def test_every_field_of_every_toml_file_is_on_its_page() -> None:
 
 def test_the_page_of_environments_is_what_the_command_prints() -> None:
     assert (_DOCS / "environments.md").read_text(encoding="utf-8").endswith(markdown(environments()))
+
+
+def test_names_elsewhere_are_options_here_and_parameters_there(page_rows: PageRows) -> None:
+    theirs = {0: (DQN.__init__,), 2: (DQNConfig.training, AlgorithmConfig.training)}
+    rows = page_rows("learning_options.md", "# Names elsewhere\n")
+    assert len(rows) > 10
+    for options, cells in rows.items():
+        assert {name.strip("` ") for name in options.split(",")} <= {one.name for one in fields(DQNHyperparameters)}
+        for column, functions in theirs.items():
+            known = {name for function in functions for name in inspect.signature(function).parameters}
+            assert set(re.findall(r"`(\w+)`", cells[column])) <= known, options
 
 
 def test_the_readme_is_a_door() -> None:

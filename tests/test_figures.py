@@ -165,7 +165,7 @@ def test_the_figures_of_resets_are_those_that_the_benchmark_printed(page_rows: P
         json.loads((_RESULTS / "resets" / f"{name}.json").read_text(encoding="utf-8"))["results"]
         for name in ("before", "reset")
     )
-    told = page_rows("real_games.md", "`python benchmarks/games.py reset` prints")
+    told = page_rows("games_reference.md", "`python benchmarks/games.py reset` prints")
     assert len(told) == len(before) == len(now) == 6
     for (title, cells), old, new in zip(told.items(), before, now, strict=True):
         hastened = new["map"] == "stand-in"

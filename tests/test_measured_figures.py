@@ -134,9 +134,9 @@ def _scripts() -> Rows:
 
 
 _TABLES: list[tuple[str, str, Callable[[], Rows]]] = [
-    ("findings_speed.md", "were asked for: missed on both.\n", _speed),
+    ("findings_speed.md", "Not reached on either processor.\n", _speed),
     ("findings_speed.md", "## Env runners\n", _runners),
-    ("findings_speed.md", "What weights cost that are older", _staleness),
+    ("findings_speed.md", "Cost of stale weights", _staleness),
     ("findings_fleet.md", "On paper, 1,000 PCs", _thousand_games),
     ("calibration.md", "**Margit**", _scripts),
 ]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import calibration
+import exploration
 from soulsgraph.calibrate.rows import read_fights
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.runs.evaluate import evaluation_seeds
@@ -52,21 +53,35 @@ def test_a_draw_is_measured_once_and_summed_up(tmp_path: Path, monkeypatch: pyte
 
 
 _DOCS = Path(__file__).parents[2] / "docs"
+_RESULTS = _DOCS / "results" / "calibration"
 
 
 def test_the_page_has_the_measured_figures() -> None:
-    results = json.loads((_DOCS / "results" / "calibration" / "calibration.json").read_text(encoding="utf-8"))[
-        "results"
-    ]
+    results = json.loads((_RESULTS / "calibration.json").read_text(encoding="utf-8"))["results"]
     page = (_DOCS / "fitting.md").read_text(encoding="utf-8")
     assert "\n".join(calibration.page_rows(results)) in page
     assert f"over {results[0]['draws']} draws" in page
 
 
-def test_the_page_has_the_figures_of_the_stand_in() -> None:
-    found = json.loads((_DOCS / "results" / "calibration" / "stand-in" / "recorded.json").read_text(encoding="utf-8"))
+def test_the_page_has_the_figures_of_the_stand_ins() -> None:
+    kept = json.loads((_RESULTS / "stand-in" / "calibration.json").read_text(encoding="utf-8"))
+    (found,) = kept["results"]
     whole, page = found["kinds"][-1], " ".join((_DOCS / "fitting.md").read_text(encoding="utf-8").split())
-    counted = f"{found['fights']} fights of {found['game_minutes']:.1f} minutes determined {whole['determined']} of"
-    off = f"{100 * whole['median_error']:.1f} % off in the median and {100 * whole['largest_error']:.1f} % at most"
-    assert whole["covered"] == 1.0
-    assert f"{counted} {whole['values']} values, by {off}; every interval held the truth" in page
+    shares = {
+        "determined {} of the values": whole["determined"] / whole["values"],
+        "by {} off in the median": whole["median_error"],
+        "and {} at most": whole["largest_error"],
+        "{} of all intervals held": whole["covered"],
+        "{} of the weights": found["weights_within"],
+        "{} of win rates": found["won_within_5"],
+        "by the shipped data {}": found["shipped_within_5"],
+    }
+    missing = [line for name, share in shares.items() if (line := name.format(f"{100 * share:.1f} %")) not in page]
+    assert missing == []
+    assert found["seeds"] == [141, 142, 143, 144]
+
+
+def test_the_page_has_the_figures_of_the_probe_that_goes_on() -> None:
+    kept = json.loads((_RESULTS / "exploration.json").read_text(encoding="utf-8"))
+    page = (_DOCS / "fitting.md").read_text(encoding="utf-8")
+    assert exploration.text_of(kept["draws"], kept["minutes"]) in page

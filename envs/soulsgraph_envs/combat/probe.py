@@ -2,14 +2,16 @@
 
 Trained agents keep to the few distances, sides and moments that pay. The probe draws them: where it waits for a blow,
 whether it then stands, steps over an edge, circles or rolls, when and where to. It goes by a tick's readings alone, so
-that it plays running games too, and it never strikes, so that fights last.
+that it plays running games too, and it never strikes, so that fights last. Where it is known what earlier fights leave
+open, it plays that more often: a `Focus` says what.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from math import atan2, inf, pi, remainder
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,7 +28,7 @@ from soulsgraph_envs.combat.scripted import (
     TakeLock,
 )
 from soulsgraph_envs.core.game import LaneIndices
-from soulsgraph_envs.core.scenario import BossData, HitWindow, Move, Scenario, load_boss, load_player
+from soulsgraph_envs.core.scenario import BossData, Move, PlayerData, Scenario, load_boss, load_player
 from soulsgraph_envs.core.seeds import Seeds, derive_seeds, uniforms
 from soulsgraph_envs.core.state import Column, Raw
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
@@ -36,10 +38,26 @@ _PROBE_STREAM = 31
 _STEPS = {action.name: index for index, action in enumerate(make_skill("movement").actions)}
 _FIRST_LANE = np.zeros(1, np.int64)
 #: What is done about a move of the boss: stand; be about the edge of a blow, or cross it while the blow lasts; go round
-#: the boss; roll; or run away, as some moves come from afar alone.
-Answer = Literal["stand", "edge", "cross", "circle", "roll", "flee"]
+#: the boss; stand aside, about an edge of the blow's arc; roll; or run away, as some moves come from afar alone.
+Answer = Literal["stand", "edge", "cross", "circle", "aside", "roll", "flee"]
 #: How often each is drawn, together 1.
 _ANSWERS: dict[Answer, float] = {"cross": 0.24, "roll": 0.25, "circle": 0.19, "flee": 0.16, "edge": 0.14, "stand": 0.02}
+#: How often of these it plays what is not known of a blow, if nothing of it is, and which answers show it.
+_OPEN_SHARE = 2.0
+_SHOWS: dict[str, dict[Answer, float]] = {
+    "reach": {"cross": 0.5, "edge": 0.5},
+    "arc": {"aside": 0.4},
+    "end": {"cross": 0.6, "roll": 0.4},
+    "blow": {"edge": 0.4, "stand": 0.6},
+}
+#: How much more often a blow of a move is chosen of which nothing is known than one of which all is.
+_KNOWN_BLOW = 0.15
+#: Of answers to a later blow of a move, how often it first rolls through the one before, and how long before that.
+_EVADES, _EVADES_S = 0.7, (0.05, 0.3)
+#: How much earlier than it has to it begins to walk in, where that shows when a blow ends.
+_WALKS_IN_S = 0.1
+#: How much farther than where an edge may be it goes, in metres and radians.
+_BEYOND_M, _BEYOND_RAD = 0.15, 0.1
 #: Where it then is, in shares of the reach that the data say: half of the time close to it, for the data are a guess.
 _AT_EDGE, _ABOUT_EDGE, _INSIDE = (0.9, 1.2), (0.6, 1.6), (0.3, 0.9)
 #: A crossing begins so far inside or outside, and up to so long before the blow begins and after it ends.
@@ -59,11 +77,53 @@ _KEPT_M, _ORBITS, _WAIT_S = 0.2, 0.5, (0.5, 2.5)
 _DRINK_BELOW, _DRINK_BEYOND_M, _DRINK_AFTER = 0.5, 3.0, 0.7
 
 
+@dataclass(frozen=True)
+class BlowDoubt:
+    """What earlier fights leave open of a blow: where its reach, its half arc and the blow itself may end, low to high.
+
+    `open` says how little is known of its "reach", "arc", "end", and of its "blow" (begin and damage): 0 for all, 1 for
+    nothing.
+    """
+
+    reach_m: tuple[float, float]
+    half_arc_rad: tuple[float, float]
+    end_s: tuple[float, float]
+    open: Mapping[str, float]
+
+    @property
+    def total(self) -> float:
+        """How little is known of it in all."""
+        return sum(self.open.values())
+
+    def of_end(self, answer: Answer) -> float:
+        """Return how much of an answer's purpose is to show when the blow ends, 0 to 1."""
+        shows = {name: share * _SHOWS[name].get(answer, 0.0) for name, share in self.open.items()}
+        return shows["end"] / max(sum(shows.values()), 1e-9)
+
+
+@dataclass(frozen=True)
+class Focus:
+    """What a probe plays more often: the boss as earlier fights show it, and what they leave open.
+
+    `doubts` are those of each move's blows by its id, `keeps_m` the shares of distances to wait at, together 1,
+    `orbits` is how often it waits in contact instead, going round the boss quicker than that turns, and `behind` how
+    often it goes round it once a move's last blow is over.
+    """
+
+    boss: BossData
+    doubts: Mapping[int, Sequence[BlowDoubt]]
+    keeps_m: Mapping[float, float]
+    orbits: float
+    behind: float
+    #: The number of those fights.
+    fights: int
+
+
 class _Blow(NamedTuple):
     """What the data guess of a blow: when it begins and ends, how far it reaches, and the leap or lunge that brings it.
 
     Times are shares of the move; from `flies` on the boss leaps, until `tracks` it turns after the player, and a lunge
-    goes `lunge_m` between two times.
+    goes `lunge_m` between two times. `before` is when the blow before it begins, below 0 without one.
     """
 
     first: float
@@ -73,6 +133,14 @@ class _Blow(NamedTuple):
     tracks: float
     lunges: tuple[float, float]
     lunge_m: float
+    before: float = -1.0
+    answers: Mapping[Answer, float] = _ANSWERS
+    doubt: BlowDoubt | None = None
+
+    @property
+    def weight(self) -> float:
+        """How often it is the one that a move is answered for, beside others."""
+        return 1.0 if self.doubt is None else _KNOWN_BLOW + self.doubt.total
 
     def left_m(self, share: float) -> float:
         """Return how far the lunge still goes after a share of the move."""
@@ -83,19 +151,46 @@ class _Blow(NamedTuple):
 _NO_BLOW = _Blow(0.0, 0.0, 0.0, 0.0, 0.0, (0.0, 0.0), 0.0)
 
 
-def _blows(bosses: Sequence[BossData]) -> dict[int, tuple[_Blow, ...]]:
+def _blows(bosses: Sequence[BossData], focus: Focus | None) -> dict[int, tuple[_Blow, ...]]:
     """Return the blows of every move by the id that the skills see."""
+    doubts = {} if focus is None else focus.doubts
     return {
-        move.id: tuple(_blow(boss, move, window) for window in move.windows) for boss in bosses for move in boss.moves
+        move.id: tuple(_blow(boss, move, place, doubts.get(move.id, ())) for place in range(len(move.windows)))
+        for boss in bosses
+        for move in boss.moves
     }
 
 
-def _blow(boss: BossData, move: Move, window: HitWindow) -> _Blow:
-    moments_s = (*window.time_s, window.time_s[0] - move.leap_s, move.tracks_s, *move.lunge_s)
-    first, last, flies, tracks, begins, ends = (moment_s / move.length_s for moment_s in moments_s)
+def _blow(boss: BossData, move: Move, place: int, doubts: Sequence[BlowDoubt]) -> _Blow:
+    window, earlier_s = move.windows[place], move.windows[place - 1].time_s[0] if place else -move.length_s
+    moments_s = (*window.time_s, window.time_s[0] - move.leap_s, move.tracks_s, *move.lunge_s, earlier_s)
+    first, last, flies, tracks, begins, ends, before = (moment_s / move.length_s for moment_s in moments_s)
     ends = min(ends, last)
     lunge_m = move.lunge_m_s * boss.time_factor * max(ends - begins, 0.0) * move.length_s
-    return _Blow(first, last, window.reach_m, flies, tracks, (begins, ends), lunge_m)
+    blow = _Blow(first, last, window.reach_m, flies, tracks, (begins, ends), lunge_m, before)
+    return blow._replace(doubt=doubts[place], answers=_answers(doubts[place])) if place < len(doubts) else blow
+
+
+def _answers(doubt: BlowDoubt) -> dict[Answer, float]:
+    """Return how often each answer is drawn, together 1, where some would show what is not known."""
+    often: dict[Answer, float] = {"aside": 0.0, **_ANSWERS}
+    for name, share in doubt.open.items():
+        for answer, shows in _SHOWS[name].items():
+            often[answer] += _OPEN_SHARE * share * shows
+    total = sum(often.values())
+    return {answer: share / total for answer, share in often.items()}
+
+
+_Option = TypeVar("_Option")
+
+
+def _option(options: Mapping[_Option, float], place: float) -> _Option:
+    """Return the option at a place from 0 to 1 of their shares, which are together 1."""
+    for option, share in options.items():
+        chosen = option
+        if (place := place - share) < 0.0:
+            break
+    return chosen
 
 
 @dataclass
@@ -104,6 +199,8 @@ class _Fight:
 
     stream: Seeds
     contact_m: float
+    player: PlayerData
+    focus: Focus | None = None
     #: Metres to keep from the boss between moves, the way round it, and until when.
     keeps_m: float = 0.0
     way: str = ""
@@ -122,6 +219,10 @@ class _Fight:
     step: str = ""
     #: Whether it goes round the boss once its last blow is over.
     behind: bool = False
+    #: When it rolls through the blow before, and how far from straight ahead of the boss it goes and is.
+    evades_s: float = inf
+    aside_rad: float = 0.0
+    angle_rad: float = 0.0
 
     def draw(self, low: float = 0.0, high: float = 1.0) -> float:
         """Draw a number from low to high."""
@@ -135,7 +236,7 @@ class _Fight:
     @property
     def rolls(self) -> bool:
         """Whether it rolls in this tick, if it can."""
-        return self.answer == "roll" and self.begun
+        return self.move >= 0 and (self.time_s >= self.evades_s or (self.answer == "roll" and self.begun))
 
     def follow(self, raw: Doubles, blows: Sequence[_Blow], now_s: float) -> None:
         """Draw anew what is done where a move begins, or where a wait is over.
@@ -143,18 +244,22 @@ class _Fight:
         `raw` (25,) is what is read, `blows` are those of the move under way, none between moves.
         """
         number, time_s = int(raw[Raw.BOSS_ANIMATION]) if blows else -1, float(raw[Raw.BOSS_ANIMATION_TIME_S])
+        self.angle_rad = _angle_rad(raw)
         begins = bool(blows) and (number != self.move or time_s < self.time_s)
         self.move, self.time_s, self.length_s = number, time_s, float(raw[Raw.BOSS_ANIMATION_LENGTH_S])
         if begins:
             self.over_s = self.length_s * max(blow.last for blow in blows) + _CROSSES_S
-            self._answer(blows[int(self.draw() * len(blows))], now_s)
+            total = sum(blow.weight for blow in blows)
+            shares = {place: blow.weight / total for place, blow in enumerate(blows)}
+            self._answer(blows[_option(shares, self.draw())], now_s)
         if now_s >= self.waits_until_s:
-            self.keeps_m = self.contact_m + self.draw(*(_FAR_M if self.draw() < _FAR_SHARE else _NEAR_M))
-            self.way = self._side() if self.draw() < _ORBITS else ""
-            self.waits_until_s = now_s + self.draw(*_WAIT_S)
+            self._wait(now_s)
 
     def rolled(self) -> None:
         """Draw whether another roll follows in the same move."""
+        if self.time_s >= self.evades_s:
+            self.evades_s = inf
+            return
         again = self.draw() < _AGAIN
         self.begins_s = self.draw(self.time_s, self.length_s) if again else self.length_s + 1.0
         self.step = self._direction()
@@ -167,6 +272,8 @@ class _Fight:
             return self._keep(distance_m, *((self.contact_m, self.way) if self.behind else (self.keeps_m, "")))
         if self.answer == "stand":
             return "idle"
+        if self.begun and self.answer == "aside":
+            return self.way if self.angle_rad < self.aside_rad else "idle"
         if self.begun and self.answer != "circle":
             return self.step
         lunges_m = self.blow.left_m(self.time_s / max(self.length_s, 1e-3))
@@ -179,28 +286,68 @@ class _Fight:
 
     def _answer(self, blow: _Blow, now_s: float) -> None:
         self.blow = blow
-        place = self.draw()
-        for answer, often in _ANSWERS.items():
-            self.answer = answer
-            if (place := place - often) < 0.0:
-                break
+        self.answer, way = _option(blow.answers, self.draw()), self.way
+        if self.focus is not None:
+            self._wait(now_s + self.length_s)
+            self.answer = "flee" if self.keeps_m > self.contact_m + _FAR_M[0] else self.answer
         first_s, last_s = blow.first * self.length_s, blow.last * self.length_s
-        about = _INSIDE if self.answer == "roll" else _AT_EDGE if self.draw() < 0.5 else _ABOUT_EDGE
-        self.aim_m, self.begins_s = blow.reach_m * self.draw(*about), self.length_s + 1.0
+        self.aim_m, self.begins_s = self._aim_m(blow), self.length_s + 1.0
         self.way, self.step = self._side(), self._direction()
-        self.behind = self.answer != "flee" and self.draw() < _BEHIND
+        self.behind = self.answer != "flee" and self.draw() < (_BEHIND if self.focus is None else self.focus.behind)
+        self.evades_s = inf
+        if blow.doubt is not None and blow.before >= 0.0 and self.draw() < _EVADES:
+            self.evades_s = blow.before * self.length_s - self.draw(*_EVADES_S)
         if self.answer == "flee":
-            self.aim_m = self.keeps_m = self.contact_m + self.draw(*_FAR_M)
+            far_m = self.contact_m + self.draw(*_FAR_M)
+            self.aim_m = self.keeps_m = far_m if self.focus is None else max(far_m, self.keeps_m)
             self.waits_until_s = now_s + self.length_s + self.draw(*_WAIT_S)
         elif self.answer == "circle":
             self.aim_m = self.contact_m + self.draw(*_CIRCLES_M)
             self.begins_s = min(blow.tracks * self.length_s, first_s) + self.draw(*_CIRCLES_S)
+        elif self.answer == "aside" and blow.doubt is not None:
+            low, high = blow.doubt.half_arc_rad
+            self.aside_rad = self.draw(low - _BEYOND_RAD, high + _BEYOND_RAD)
+            # Where it waits in contact it is aside by then: it goes on, since the boss turns after it in most moves.
+            self.aim_m, self.begins_s = self.contact_m, 0.0
+            self.way = way or self.way
+        elif (
+            blow.doubt is not None and self.answer in ("roll", "cross") and self.draw() < blow.doubt.of_end(self.answer)
+        ):
+            self._meet_end(blow.doubt)
         elif self.answer == "roll":
             self.begins_s = first_s + self.draw(*_ROLLS_S)
         elif self.answer == "cross":
             self.step = "back" if self.draw() < 0.5 else "forward"
             self.aim_m += _CROSSES_M if self.step == "forward" else -_CROSSES_M
             self.begins_s = self.draw(blow.flies * self.length_s - _CROSSES_S, last_s + _CROSSES_S)
+
+    def _meet_end(self, doubt: BlowDoubt) -> None:
+        """Walk in, or end a roll's protection, about the moment at which a blow may end."""
+        moment_s = self.draw(*doubt.end_s)
+        if self.answer == "roll":
+            self.begins_s, self.step = moment_s - self.player.roll.invulnerable_s, self._side()
+            return
+        self.aim_m, self.step = doubt.reach_m[1] + _CROSSES_M, "forward"
+        self.begins_s = moment_s - _WALKS_IN_S - (self.aim_m - doubt.reach_m[0]) / self.player.run.speed_m_s
+
+    def _aim_m(self, blow: _Blow) -> float:
+        """Draw the distance to be at before a blow: inside, or about where it ends."""
+        about = _INSIDE if self.answer == "roll" else _AT_EDGE if self.draw() < 0.5 else _ABOUT_EDGE
+        if blow.doubt is None or self.answer == "roll":
+            return blow.reach_m * self.draw(*about)
+        low, high = blow.doubt.reach_m
+        return self.draw(low - _BEYOND_M, high + _BEYOND_M)
+
+    def _wait(self, now_s: float) -> None:
+        """Draw how it waits between moves from a moment on."""
+        if self.focus is None:
+            self.keeps_m = self.contact_m + self.draw(*(_FAR_M if self.draw() < _FAR_SHARE else _NEAR_M))
+            self.way = self._side() if self.draw() < _ORBITS else ""
+        elif self.draw() < self.focus.orbits:
+            self.keeps_m, self.way = self.contact_m, self._side()
+        else:
+            self.keeps_m, self.way = _option(self.focus.keeps_m, self.draw()), ""
+        self.waits_until_s = now_s + self.draw(*_WAIT_S)
 
     def _side(self) -> str:
         return "left" if self.draw() < 0.5 else "right"
@@ -209,15 +356,25 @@ class _Fight:
         return ("forward", "back", "left", "right")[int(4.0 * self.draw())]
 
 
-class Probe:
-    """The probing player of a scenario: `scripts` are those of the five skills, by name, which share what it draws."""
+def _angle_rad(raw: Doubles) -> float:
+    """Return how far from straight ahead of the boss the player is, 0 to pi."""
+    dx, dy = (float(raw[own] - raw[boss]) for own, boss in ((Raw.PLAYER_X, Raw.BOSS_X), (Raw.PLAYER_Y, Raw.BOSS_Y)))
+    return abs(remainder(atan2(-dx, -dy) - float(raw[Raw.BOSS_ANGLE]), 2.0 * pi))
 
-    def __init__(self, scenario: Scenario) -> None:
+
+class Probe:
+    """The probing player of a scenario: `scripts` are those of the five skills, by name, which share what it draws.
+
+    With a `focus` it plays what that says is open, by the boss that it holds.
+    """
+
+    def __init__(self, scenario: Scenario, focus: Focus | None = None) -> None:
         bosses, player = [load_boss(phase.boss) for phase in scenario.phases()], load_player(scenario.player)
         self._contact_m = player.body.radius_m + bosses[0].radius_m
         #: In these animations a roll begins at once.
         self.free = (player.animations.idle.id, player.animations.run.id)
-        self._blows = _blows(bosses)
+        self._player, self._focus = player, focus
+        self._blows = _blows(bosses if focus is None else [focus.boss, *bosses[1:]], focus)
         self._fights: dict[int, _Fight] = {}
         own = (AlignCamera(), TakeLock(), _ProbeMovement(self), _ProbeDodge(self), _ProbeDrink(self))
         self.scripts: dict[str, Script] = dict(zip(SKILL_NAMES, own, strict=True))
@@ -226,7 +383,7 @@ class Probe:
         """Begin fights in `lanes` (n,), each drawn from its seed (n,)."""
         streams = derive_seeds(seeds, _PROBE_STREAM)
         for lane, stream in zip(lanes.tolist(), streams, strict=True):
-            self._fights[lane] = _Fight(np.array([stream], np.uint64), self._contact_m)
+            self._fights[lane] = _Fight(np.array([stream], np.uint64), self._contact_m, self._player, self._focus)
 
     def fights(self, combat: Combat) -> list[_Fight]:
         """Return what is done in every lane."""

@@ -83,7 +83,7 @@ class GameSettings:
     #: Fights beside each other; of a running game one.
     lanes: Annotated[int, Between(1, 256)] = 1
     launch: tuple[str, ...] = ()
-    #: Load the game's world anew after so long, as SoulsGym does: a game's input lags after hours; 0 is never.
+    #: Reload the game's world after this many seconds, as SoulsGym does: input lag grows over hours; 0: never.
     reload_after_s: Annotated[float, Between(0.0, 1e6)] = 900.0
     #: Show what would be written to the game instead of writing it.
     dry_run: bool = False

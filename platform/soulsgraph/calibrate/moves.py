@@ -283,7 +283,9 @@ def _player_places(local: Doubles, raw: Doubles, player: PlayerData) -> Doubles:
     for row in range(1, len(local)):
         begun = local[row] - played[row]
         rolls = animation[row] in (names.roll.id, names.backstep.id) and begun > local[row - 1]
-        if rolls and row + 1 < len(local) and animation[row + 1] == animation[row] and played[row + 1] > played[row]:
+        goes_on = row + 1 < len(local) and animation[row + 1] == animation[row] and played[row + 1] > played[row]
+        # Late readings may have one clock.
+        if rolls and goes_on and local[row + 1] > local[row]:
             speed = (knots[row + 1, 1:] - knots[row, 1:]) / (local[row + 1] - local[row])
             met.append([begun, *(knots[row, 1:] - speed * played[row])])
         struck = animation[row] in (names.stagger.id, names.knockdown.id)

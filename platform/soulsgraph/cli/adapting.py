@@ -39,7 +39,7 @@ Runs = Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN ...")]
 
 def adapt(
     folder: Positional[Path],
-    session: options.SessionOptions = options.DEFAULT_SESSION,
+    session: options.TrainingOptions = options.DEFAULT_TRAINING,
     scenario: str = TransferOptions.scenario,
     skills: str = ",".join(ADAPTED),
     budget: int | None = None,
@@ -81,6 +81,7 @@ def adapt(
         check_learns(run.plan, [stage for stage in stages if not lineage.finished_versions(run, stage)])
         with options.workplace(run, session) as place:
             cards = train_stages(place, stages, session.console)
+            options.show_fight(place, session.console)
     note = run.plan.budget_note if cards and budget is None else ""
     session.show([card.to_dict() for card in cards], *([note] if note else []))
 

@@ -259,7 +259,7 @@ _FIGHTS = 20
 
 @dataclass(frozen=True)
 class HandicapOptions:
-    """How much worse a player is than it can be."""
+    """Handicap of the player."""
 
     random: float = 0.0
     """Share of the decisions of every skill that are drawn at random, from 0 to 1."""
@@ -280,6 +280,7 @@ def record(
     fight: FightOptions = DEFAULT_FIGHT,
     handicap: HandicapOptions = _NO_HANDICAP,
     games: Path | None = None,
+    after: Path | None = None,
     journal: Flag = False,
 ) -> None:
     """Record fights, each as a Parquet file with a row a control tick.
@@ -294,10 +295,12 @@ def record(
         episodes: Fights to record; 20 if not given.
         seed: Seed of the fights: those that `evaluate` plays with it.
         games: TOML file of real-time games to fight in, side by side; the simulator if not given.
+        after: Folder of earlier fights, for the probe: it plays more often what they leave open of the boss.
         journal: Take the fights of a fleet's journals instead of new ones.
     """
     if journal:
-        chosen = vars(fight) | vars(handicap) | {"episodes": episodes, "seed": seed != EVALUATION_SEED, "games": games}
+        chosen = vars(fight) | vars(handicap) | {"episodes": episodes, "seed": seed != EVALUATION_SEED}
+        chosen |= {"games": games, "after": after}
         _record_journals(who, out, output, [name for name, value in chosen.items() if value])
         return
     from soulsgraph.recordings.recording import ORACLE
@@ -307,6 +310,8 @@ def record(
     check_range("delay", handicap.delay, 0, 20)
     check_writable(out)
     fighter = _fighter(who, fight, handicap)
+    if after is not None:
+        fighter = _focused(fighter, after, games is None)
     if games is not None and fighter.name == ORACLE:
         raise SoulsGraphError("oracle: expected the simulator, whose future it knows, found --games; leave it out.")
     seeds = evaluation_seeds(seed, episodes)
@@ -351,6 +356,22 @@ def _record_journals(run: Path, out: Path, output: OutputOptions, given: Sequenc
     lines = [f"left out: {count} {reason}" for reason, count in sorted(left_out.items())]
     plain = {"fights": len(written), "left_out": dict(left_out)}
     output.show(plain, f"{len(written)} fights of {len(stages)} stages in {out}", *lines)
+
+
+def _focused(fighter: Fighter, after: Path, simulated: bool) -> Fighter:
+    """Return the probe with what earlier fights leave open.
+
+    Raises:
+        SoulsGraphError: for another player, or fights that `calibrate` refuses.
+    """
+    # Imported here: what is fitted for few is not loaded for all.
+    from soulsgraph.calibrate.exploration import focus_after
+    from soulsgraph.recordings.recording import PROBE, Fighter
+
+    if fighter.name != PROBE:
+        raise SoulsGraphError(f"--after: expected the probe, found {fighter.name}; leave it out.")
+    focus = focus_after(after, fighter.scenario, simulated)
+    return Fighter.probe(fighter.scenario, fighter.agent.scenario.start, fighter.random, focus)
 
 
 def _fighter(who: Path, fight: FightOptions, handicap: HandicapOptions) -> Fighter:
@@ -408,20 +429,20 @@ def check(folder: Folder, output: RunOptions = DEFAULT_RUN) -> None:
         folder: Folder with recorded fights, or one file.
     """
     from soulsgraph.recordings import check as checking
-    from soulsgraph.recordings.coverage import Coverage
+    from soulsgraph.recordings.coverage import CoverageCount
     from soulsgraph.recordings.files import recording_files
 
-    paths, found = recording_files(folder), []
+    paths, found, count = recording_files(folder), [], CoverageCount()
     with stage_progress("check", len(paths), output.display, unit="fights") as progress:
         for number, path in enumerate(paths, 1):
-            found.append(checking.check_file(path))
+            found.append(checking.check_file(path, count.add))
             progress.update(number)
     counts = Counter(one.verdict for one in found)
     lines = [in_commands(str(one), "data") for one in found if one.verdict not in ("same", "whole")]
     counted = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     passed = not any(one.verdict in checking.WRONG for one in found)
     # For programs it is in the summary: this is a list of verdicts.
-    suffices = () if output.json else Coverage.of(paths).lines()
+    suffices = () if output.json else count.coverage.lines()
     output.show([one.to_dict() for one in found], *lines, f"{len(found)} files: {counted}", *suffices, passed=passed)
 
 
@@ -434,11 +455,11 @@ def summarize(folder: Folder, output: OutputOptions = DEFAULT_OUTPUT) -> None:
         folder: Folder with recorded fights, or one file.
     """
     from soulsgraph.recordings import check as checking
-    from soulsgraph.recordings.coverage import Coverage
-    from soulsgraph.recordings.files import recording_files
+    from soulsgraph.recordings.coverage import CoverageCount
 
-    found, coverage = checking.find_recordings(folder), Coverage.of(recording_files(folder))
-    groups = checking.groups_of(found.headers)
+    count = CoverageCount()
+    found = checking.find_recordings(folder, count.add)
+    coverage, groups = count.coverage, checking.groups_of(found.headers)
     tables = [
         text_table(title, checking.SUMMARY_HEADINGS, [group.cells for group in alike])
         for title, alike in groupby(groups, lambda group: f"{group.scenario}, {group.source}")

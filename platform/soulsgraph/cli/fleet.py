@@ -131,7 +131,7 @@ def status(
 
     Args:
         run: Run folder.
-        once: Show it once; so does an output that is no terminal, and JSON.
+        once: Print once and exit, the default outside a terminal and with `--json`.
     """
     if once or output.json or not draws(output.console):
         found = _status(run)

@@ -42,7 +42,7 @@ def host(
 
     Args:
         check: Examine this PC, its games and the way to the head, with the remedy beside each failure; play nothing.
-        project: Folder of a project whose own skills this PC may play, once for each; installed ones are known already.
+        project: Folder of a project whose skills this PC may play, once for each. Not needed for installed projects.
     """
     if check:
         _check(options, output, project)

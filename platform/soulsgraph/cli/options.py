@@ -1,4 +1,4 @@
-"""Options that several commands share, derived from their dataclasses; run folder, session and TensorBoard opened."""
+"""Options that several commands share, derived from their dataclasses; run folder, session and trackers opened."""
 
 from __future__ import annotations
 
@@ -19,16 +19,23 @@ from soulsgraph.cli.output import Flag, OutputOptions, RunOptions
 from soulsgraph.cli.remedies import command_line
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.plan import Plan, check_range, lasting_name
+from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder, check_given
 from soulsgraph.runs.workers import WorkerProcess
+from soulsgraph.tracking.board import USUAL, make_trackers, names_in
+from soulsgraph.tracking.contract import Tracker
+from soulsgraph.tracking.metrics import FIGHT
 from soulsgraph.transfer import TransferOptions
 from soulsgraph.zoo import copy_agent, is_agent, is_copy, open_own_run
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.files import whole_file
 from soulsgraph_envs.games.link import load_games
 from soulsgraph_envs.games.opening import check_games
 from soulsgraph_envs.skills import load_skill_options
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from soulsgraph.continual.study import ContinualFolder
     from soulsgraph.paper.study import ReproductionFolder
     from soulsgraph.runs.train import Workplace
@@ -137,6 +144,22 @@ class SessionOptions(RunOptions):
 
 
 @dataclass(frozen=True)
+class TrainingOptions(SessionOptions):
+    """Where Ray runs, what a training is tracked by and how results are printed."""
+
+    track: str = USUAL
+    """Trackers of the run, separated by commas: tensorboard, wandb, mlflow, one that an installed package offers, or
+    none."""
+    track_fights: Flag = False
+    """Track pictures of a greedy fight, its Q-values and actions, every 5,000 decisions of a skill."""
+
+    @property
+    def trackers(self) -> tuple[Tracker, ...]:
+        """The trackers, of which every one could work here; raises SoulsGraphError."""
+        return make_trackers(names_in(self.track))
+
+
+@dataclass(frozen=True)
 class EvaluationOptions:
     """How long an agent is evaluated, and on which episodes."""
 
@@ -170,7 +193,7 @@ class FightOptions:
 
 DEFAULT_EVALUATION, DEFAULT_TRANSFER = EvaluationOptions(), TransferOptions()
 DEFAULT_FIGHT = FightOptions()
-DEFAULT_SESSION = SessionOptions()
+DEFAULT_SESSION, DEFAULT_TRAINING = SessionOptions(), TrainingOptions()
 
 
 #: The graph of the baseline's single skill.
@@ -243,8 +266,8 @@ def own_run(path: Path, copy: Path | None, output: OutputOptions) -> Path:
 
 
 @contextmanager
-def workplace(run: RunFolder, session: SessionOptions, worker: WorkerProcess | None = None) -> Iterator[Workplace]:
-    """Check the games, lock the run, join or start Ray where env runners need it, and open the TensorBoard.
+def workplace(run: RunFolder, session: TrainingOptions, worker: WorkerProcess | None = None) -> Iterator[Workplace]:
+    """Check games and trackers, lock the run, join or start Ray where env runners need it, and open the trackers.
 
     Learning curves are played by `worker`, or by a process that ends with the work.
 
@@ -256,6 +279,7 @@ def workplace(run: RunFolder, session: SessionOptions, worker: WorkerProcess | N
     from soulsgraph_clusters.fleet.protocol.settings import load_fleet, sole_head
     from soulsgraph_clusters.sessions.session import LOCAL, chosen_address
 
+    trackers = session.trackers
     games = () if session.games is None else load_games(session.games)
     if session.gateways != 1 and session.fleet is None:
         raise SoulsGraphError("--gateways: expected a fleet that it is for, found none; name its file with --fleet.")
@@ -287,9 +311,36 @@ def workplace(run: RunFolder, session: SessionOptions, worker: WorkerProcess | N
         _games_of_cluster(None if here else session.games, joined, run.plan.env_runners) as own,
         _gateways(own or fleet, joined, own is None and without_ray) as gateways,
         WorkerProcess() if worker is None else nullcontext(worker) as curves,
-        Workplace(run, joined, session.display, None, gateways, games if here else (), curves) as workplace,
+        Workplace(
+            run, joined, session.display, None, gateways, games if here else (), curves, trackers, session.track_fights
+        ) as workplace,
     ):
         yield workplace
+
+
+def show_fight(place: Workplace, console: Console) -> None:
+    """Film a fight of what was trained, and write the page about its run, for trackers that show them.
+
+    Where that cannot be done it is said, and the training stands.
+    """
+    if not (place.board.has_remote or place.fights):
+        return
+    # Imported here: most trainings are filmed by nobody.
+    from soulsgraph.pages.run_report import fight_video, write_run_report
+
+    film, page = place.run.path / "results" / "fight.gif", place.run.path / "results" / "report.html"
+    try:
+        video = fight_video([place.run], gif=True)
+        with whole_file(film) as temporary:
+            temporary.write_bytes(video.content)
+        write_run_report(page, [place.run], video)
+    except Interruption:
+        raise
+    except SoulsGraphError as error:
+        console.print(f"trackers: no film of a fight and no page: {error}")
+    else:
+        place.board.video(FIGHT, film)
+        place.board.artifact(page)
 
 
 def _check_real_time(plan: Plan, fleet: bool) -> None:

@@ -54,6 +54,7 @@ _BY_NAME: Mapping[str, str] = {
     "speed": "FACTOR",
     **dict.fromkeys(("name", "player", "map", "encounter", "window", "process"), "NAME"),
     "display": ":N",
+    "track": "TRACKER,...",
     "job": "URL",
     "misbehave": "KIND@SECOND",
 }
@@ -266,7 +267,7 @@ class RunOptions(OutputOptions):
     """Whose skills a run may have, and how results are printed."""
 
     project: Path | None = None
-    """Folder of a project of your own, whose skills and graphs the run may have; installed ones are known already."""
+    """Folder of a project of your own, whose skills and graphs the run may have. Not needed for installed projects."""
 
     def __post_init__(self) -> None:
         if self.project is not None:

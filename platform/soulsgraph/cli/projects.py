@@ -93,7 +93,7 @@ def compare(
 ) -> None:
     """Train agents of several skill graphs on the same seeds, and evaluate them in the same fights.
 
-    A call that was stopped is gone on with by the same command. The first graph is what the others are compared with.
+    The same command resumes an interrupted comparison. The first graph is what the others are compared with.
 
     Args:
         graphs: Skill graphs, as paper and PROJECT/GRAPH.

@@ -181,7 +181,7 @@ def bench(
 ) -> None:
     """Measure speed: training beside stable-baselines3 and stock RLlib, the simulator, a tick, whole commands.
 
-    Beside training and the simulator stands what the machine itself can do, measured in the same rounds.
+    Each result is shown next to the machine's own limit, measured in the same rounds.
 
     Args:
         what: train: skill steps a CPU second; sim: lane ticks a CPU second; tick: milliseconds a tick;

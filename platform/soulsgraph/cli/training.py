@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,9 +22,10 @@ from soulsgraph.runs.progress import silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.table import play_table, table_of, write_table
 from soulsgraph.runs.workers import WorkerProcess
+from soulsgraph.tracking.metrics import FINAL_WIN_RATE
 from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.files import check_writable
+from soulsgraph_envs.core.files import check_writable, slug
 from soulsgraph_envs.games.link import load_games
 from soulsgraph_policies.agents.library import SkillCard
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 def curriculum(
     plan: options.PlanOptions,
-    session: options.SessionOptions = options.DEFAULT_SESSION,
+    session: options.TrainingOptions = options.DEFAULT_TRAINING,
     run: Path = Path("runs/curriculum"),
     resume: Flag = False,
     graph: str | None = None,
@@ -53,7 +55,7 @@ def curriculum(
 def train(
     skill: Positional[str],
     plan: options.PlanOptions,
-    session: options.SessionOptions = options.DEFAULT_SESSION,
+    session: options.TrainingOptions = options.DEFAULT_TRAINING,
     run: Path = Path("runs/curriculum"),
     graph: str | None = None,
 ) -> None:
@@ -80,12 +82,13 @@ def train(
         )
     with options.workplace(folder, session) as place:
         (card,) = train_stages(place, (stage,), session.console)
+        options.show_fight(place, session.console)
     session.show(card.to_dict(), *_notes(folder.plan))
 
 
 def baseline(
     plan: options.PlanOptions,
-    session: options.SessionOptions = options.DEFAULT_SESSION,
+    session: options.TrainingOptions = options.DEFAULT_TRAINING,
     run: Path = Path("runs/baseline"),
     resume: Flag = False,
 ) -> None:
@@ -102,7 +105,7 @@ def _notes(plan: Plan) -> list[str]:
     return [plan.budget_note] if plan.budget_note else []
 
 
-def _train_and_evaluate(run: RunFolder, session: options.SessionOptions, *notes: str) -> None:
+def _train_and_evaluate(run: RunFolder, session: options.TrainingOptions, *notes: str) -> None:
     stages = lineage.own_stages(run)
     # Before the run is begun, and anything starts.
     check_learns(run.plan, [stage for stage in stages if not run.begun or not lineage.finished_versions(run, stage)])
@@ -121,6 +124,7 @@ def _train_and_evaluate(run: RunFolder, session: options.SessionOptions, *notes:
         with options.workplace(run, session, worker) as place:
             train_stages(place, stages, session.console)
             _evaluate_and_show(run, options.EvaluationOptions(run.plan.episodes), session, place)
+            options.show_fight(place, session.console)
 
 
 @contextmanager
@@ -171,7 +175,7 @@ def clone(
     with stage_progress("clone", len(chosen) * UPDATES, output.display, unit="updates") as progress:
         found = clone_fights(folder, fights, chosen, lambda: progress.advance(1))
     rows = [one.row() for one in found]
-    headings = ("skill", "version", "decisions", "ambiguous ticks", "chosen alike")
+    headings = ("skill", "version", "decisions", "ambiguous ticks", "agreement")
     formats = ("{}", "v{}", "{:,}", "{:,}", "{:.1%}")
     cells = [tuple(form.format(value) for form, value in zip(formats, row.values(), strict=True)) for row in rows]
     output.show(
@@ -267,7 +271,7 @@ def _evaluate_and_show(
 ) -> None:
     """Evaluate every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON; print it.
 
-    Where it was trained just now, the worker of the learning curves plays a part, and the TensorBoard has the table.
+    Where it was trained just now, the worker of the learning curves plays a part, and the trackers have the table.
     """
     plan = run.plan
     worker = None if place is None else place.worker
@@ -275,11 +279,18 @@ def _evaluate_and_show(
     write_table(run, played, evaluation.seed)
     table = table_of(run, played)
     if place is not None:
-        place.board.text("win rates", table.to_markdown())
-        names = ("scenario", "preset", "seed", "scale", "lanes", "env_runners")
-        rates = {f"win rate/{row.setting}": row.rate for row in table.rows}
-        place.board.hyperparameters({name: getattr(plan, name) or 0 for name in names}, rates)
+        place.board.table("win rates", [row.to_dict() for row in table.rows], table.to_markdown())
+        final = {f"{FINAL_WIN_RATE}{slug(row.setting)}": row.rate for row in table.rows}
+        place.board.hyperparameters(_learned_by(plan), final)
     output.show(table.to_dict(), table.to_rich(), *_notes(plan), f"results in {run.path / 'results'}")
+
+
+def _learned_by(plan: Plan) -> dict[str, str | float]:
+    """Return what a run was trained with: options of its plan, and those of its last skill's learner."""
+    names = ("scenario", "preset", "graph", "seed", "scale", "lanes", "env_runners")
+    learner = asdict(plan.hyperparameters(plan.stages()[-1]))
+    values = {name: getattr(plan, name) for name in names} | learner
+    return {name: value if isinstance(value, float) else str(value) for name, value in values.items()}
 
 
 def skills(folder: Positional[Path], output: RunOptions = DEFAULT_RUN) -> None:

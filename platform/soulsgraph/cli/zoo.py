@@ -152,7 +152,7 @@ def compare(
 def build(
     names: Names = (), output: OutputOptions = DEFAULT_OUTPUT, runs: Path = Path("runs/zoo"), out: Path = AGENTS
 ) -> None:
-    """Train the zoo's agents anew and put them into the package; a call that was stopped is gone on with.
+    """Train the zoo's agents again and put them into the package; an interrupted build is resumed.
 
     Args:
         names: Agents to build; all if none is named.

@@ -13,6 +13,7 @@ import pandas as pd
 from soulsgraph.continual import figures
 from soulsgraph.continual.files import CHOOSING, COSTS, DORMANT, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS, read_folder
 from soulsgraph.continual.scoring import MAIN, METRICS, OTHERS, ContinualScores, Rows, score
+from soulsgraph.continual.study import ContinualUnit, planned_units
 from soulsgraph.pages import page, tag
 from soulsgraph.pages.report_section import PICTURES, ReportSection
 from soulsgraph.results.figures import png_of
@@ -43,6 +44,27 @@ class RunTables:
 
     found: Mapping[str, pd.DataFrame]
     scores: ContinualScores
+    #: The units that its study plans.
+    planned: Sequence[ContinualUnit] = ()
+
+    @cached_property
+    def missing(self) -> list[ContinualUnit]:
+        """The planned units that left nothing yet."""
+        frame = self.found[EVALUATIONS]
+        there = {*zip(frame["method"], frame["seed"], strict=True)}
+        return [unit for unit in self.planned if (unit.method, unit.seed) not in there]
+
+    @property
+    def missing_note(self) -> tuple[str, ...]:
+        """A sentence that names the units that are missing; none where all are there."""
+        if not self.missing:
+            return ()
+        seeds: dict[str, list[str]] = {}
+        for unit in self.missing:
+            seeds.setdefault(unit.method, []).append(str(unit.seed))
+        named = "; ".join(f"{method} {', '.join(those)}" for method, those in seeds.items())
+        count = f"{len(self.missing)} of {len(self.planned)} units {'is' if len(self.missing) == 1 else 'are'} missing"
+        return (f"{count}: {named}. Scores are of those that are there.",)
 
     @cached_property
     def won_back(self) -> pd.DataFrame | None:
@@ -135,7 +157,7 @@ def write_continual_report(folder: Path, out: Path | None = None, against: str |
     """
     found = read_folder(folder)
     out, scores = out or folder / "report", score(found[EVALUATIONS], against)
-    tables = RunTables(found, scores)
+    tables = RunTables(found, scores, planned_units(folder))
     title = f"Continual learning: {scores.counted}"
     parts = [part for part in _sections(tables) if not part.empty]
     images = {name: png_of(figure) for part in parts for name, figure in part.drawn.items()}
@@ -146,7 +168,8 @@ def write_continual_report(folder: Path, out: Path | None = None, against: str |
     with whole_folder(out / DATA, replace=True) as data:
         for name, rows in {**finite(scores.tables()), **beside}.items():
             write_rows(data / f"{name}.parquet", rows)
-    write_json(out / "report.json", describe_origin() | scores.to_dict() | {"tables": beside})
+    missing = [vars(unit) for unit in tables.missing]
+    write_json(out / "report.json", describe_origin() | scores.to_dict() | {"missing": missing, "tables": beside})
     write_text(out / PAGE, page(title, tag("h1", title), *(part.to_html(images) for part in parts)))
     write_text(out / REPORT, "\n\n".join([f"# {title}", *(part.to_markdown() for part in parts)]) + "\n")
     return out / REPORT
@@ -156,7 +179,7 @@ def _sections(tables: RunTables) -> Iterator[ReportSection]:
     """Yield the parts of a report in order; those without anything to show are empty."""
     scores = tables.scores
     note = "Mean over seeds with its 95 % t interval, as shares of fights. The arrow shows where it is better."
-    yield ReportSection("Scores", (note, *scores.notes), (scores.table(MAIN),))
+    yield ReportSection("Scores", (*tables.missing_note, note, *scores.notes), (scores.table(MAIN),))
     note = (
         "Mean of the middle half of all values, one of each seed and task, with its stratified bootstrap interval "
         "(Agarwal et al. 2021, rliable)."

@@ -23,8 +23,11 @@ from soulsgraph_envs.continual.sequences import ContinualSequence, load_sequence
 from soulsgraph_envs.core.config import Between, Where, check_fields, read_file, read_table, read_value
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import remove_folder, write_json
+from soulsgraph_envs.core.machine import usable_processors
 from soulsgraph_envs.skills import budget_of, make_skill
 from soulsgraph_policies.learning.checkpoint import FILE_NAME
+from soulsgraph_policies.learning.hyperparameters import check_memory
+from soulsgraph_policies.learning.sampler import Transitions
 
 #: Beside the methods: trains the first task once for all methods that learn it alike.
 FIRST = "first"
@@ -157,6 +160,30 @@ class ContinualStudy:
                 f"a task, found {self.scale:g}; raise `scale` or name the skills."
             )
 
+    def kept_bytes(self, method: str) -> int:
+        """Return the memory of what a method keeps over the sequence, where every skill adapts that may.
+
+        Each reserve is there once more where a stage learns from it, and once more in its replay.
+        """
+        plan, kept = self.plan(0), []
+        for skill in plan.skill_graph.order:
+            capacities = self._capacities(plan, skill, METHODS[method].selects)
+            rows = METHODS[method].reserve_rows(self.options, capacities)
+            kept.append(rows * Transitions.row_bytes(make_skill(skill, plan.options).observation.size))
+        return sum(kept) + 2 * max(kept)
+
+    def _capacities(self, plan: Plan, skill: str, selects: bool) -> list[int]:
+        """Return the sizes of the replays of a skill's stages; all tasks but the first are alike."""
+        order, sizes = plan.skill_graph.order, list[int]()
+        later = self.named(order) if selects and not self.selects else order
+        for position, learning in enumerate((order, later)):
+            if skill in learning:
+                budget = shares(learning, self.budget(position), not position)[skill]
+                stage = replace(plan.stage(skill, plan.scenario, 1 if position else None), budget=budget)
+                count = len(self.tasks.tasks) - 1 if position else 1
+                sizes += [plan.hyperparameters(stage).buffer_size] * count
+        return sizes
+
     def units(self) -> tuple[ContinualUnit, ...]:
         """Return the units: the first tasks of the seeds, then the methods, the longest first."""
         first = [ContinualUnit(FIRST, seed) for seed in self.seeds if self.shares_first]
@@ -212,8 +239,17 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
     kind, plan_file, opening = "continual study", "continual.json", "ContinualFolder.open"
 
     def check_memory(self) -> None:
-        """Refuse a study whose replays would fill more than half of the memory; raises DataError."""
-        self.plan.plan(0).check_memory()
+        """Refuse a study whose replays, or what its methods keep, would fill more than half of the memory.
+
+        Counted are the units that run at once on this machine, each of the method that keeps most; raises DataError.
+        """
+        study = self.plan
+        study.plan(0).check_memory()
+        kept = {name: study.kept_bytes(name) for name in study.methods}
+        most = max(kept, key=lambda name: kept[name])
+        at_once = min(usable_processors(), len(study.seeds) * len(study.methods))
+        remedy = "lower the coefficient `reserve` or leave the method out (`methods`)"
+        check_memory({f"{most}, in {at_once} units at once": at_once * kept[most]}, remedy)
 
     def description(self) -> _ContinualFile:
         """Return what `continual.json` holds when it is begun."""
@@ -300,6 +336,22 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
         where = Where(file, remedy="remove the file: it only says when and where the study was run")
         sessions: Sequence[Mapping[str, Any]] = read_value(Sequence[Mapping[str, Any]], read_file(where), where)
         return sessions
+
+
+def planned_units(folder: Path) -> list[ContinualUnit]:
+    """Return the methods and seeds of the study in a folder, whether its fights changed or not; none without a study.
+
+    Raises:
+        DataError: if what names them is damaged.
+    """
+    where = Where(folder / ContinualFolder.plan_file, remedy=_REMEDY, saved=True)
+    if not (folder / ContinualFolder.plan_file).is_file():
+        return []
+    values: Any = read_value(Mapping[str, Any], read_file(where), where).get("plan")
+    plan = read_value(Mapping[str, Any], values, where.at("plan"))
+    methods = read_value(tuple[str, ...], plan.get("methods"), where.at("plan").at("methods"))
+    seeds = read_value(tuple[int, ...], plan.get("seeds"), where.at("plan").at("seeds"))
+    return [ContinualUnit(method, seed) for method in methods for seed in seeds]
 
 
 def fights_of(sequence: ContinualSequence) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -242,11 +243,11 @@ def _settings(runs: Sequence[ReportedRun]) -> Html:
     return section("Hyperparameters", *([note] if several else []), table(headings, rows, differing))
 
 
-def fight_video(runs: Sequence[RunFolder]) -> Video:
+def fight_video(runs: Sequence[RunFolder], gif: bool = False) -> Video:
     """Play the first evaluation fight of runs beside each other and film it.
 
-    It is an MP4 where imageio-ffmpeg is installed, else a GIF, and shorter where it would be too large. Until it is
-    played a moment of it is seen in which something happens.
+    It is an MP4 where imageio-ffmpeg is installed, else or if asked for a `gif`, and shorter where it would be too
+    large. Until it is played a moment of it is seen in which something happens.
 
     Raises:
         SoulsGraphError: if an agent cannot play.
@@ -265,11 +266,11 @@ def fight_video(runs: Sequence[RunFolder]) -> Video:
     )
 
     sources, seconds = [AgentSource(run) for run in runs], _VIDEO_S
-    try:
-        import_ffmpeg()
-        kind, ending = "video/mp4", "mp4"
-    except SoulsGraphError:
-        kind, ending = "image/gif", "gif"
+    kind, ending = "image/gif", "gif"
+    if not gif:
+        with suppress(SoulsGraphError):
+            import_ffmpeg()
+            kind, ending = "video/mp4", "mp4"
     with temporary_folder("soulsgraph-video-") as folder:
         while True:
             (fights,) = play_fights(sources, EVALUATION_SEED, 1, round(seconds / 0.1))

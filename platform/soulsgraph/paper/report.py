@@ -6,13 +6,14 @@ Beside its win rates stand those that earlier reports hold of other seeds.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.image import imread
+from PIL import Image
 
 from soulsgraph.paper import figures, records
 from soulsgraph.paper.records import Reproduction, SettingRates, in_present_names, load_reproductions
@@ -33,7 +34,8 @@ from soulsgraph.results.tables import (
 )
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph.runs.plan import RENAMED_PRESETS
-from soulsgraph.runs.progress import TensorBoardWriter
+from soulsgraph.tracking.contract import LogPoint
+from soulsgraph.tracking.tensorboard import TensorBoardTracker
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import whole_folder, write_json, write_text
@@ -437,12 +439,12 @@ def _write_figures(reproductions: Sequence[Reproduction], out: Path) -> dict[str
     with (
         whole_folder(out / FIGURES, replace=True) as folder,
         whole_folder(out / BOARD, replace=True) as events,
-        TensorBoardWriter(events, SKILL_NAMES) as board,
+        TensorBoardTracker.opened(events, SKILL_NAMES) as board,
     ):
         for name, (title, figure) in drawn.items():
             if figure:
                 file = folder / f"{name}.png"
                 save_figure(figure, file)
-                board.image(name, imread(file)[..., :3])
+                board.image(LogPoint("", 0, time.time()), name, np.asarray(Image.open(file).convert("RGB")))
                 titles[file.name] = title
     return titles

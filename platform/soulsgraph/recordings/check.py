@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -22,6 +22,8 @@ from soulsgraph_envs.core.state import state_rows
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import make_skill
 
+#: What is done with a recording besides.
+OnRead = Callable[[Recording], None]
 LIST_HEADINGS = ("fight", "outcome", "seconds", "boss HP", "player HP", "flasks used")
 SUMMARY_HEADINGS = ("player", "fights", "ticks", "won", "95 % interval", "seconds", "dealt", "taken", "flasks")
 
@@ -34,8 +36,8 @@ class FolderContents:
     problems: tuple[str, ...]
 
 
-def find_recordings(folder: Path) -> FolderContents:
-    """Read what every recording of a folder says of its fight.
+def find_recordings(folder: Path, on_read: OnRead | None = None) -> FolderContents:
+    """Read what every recording of a folder says of its fight, and with `on_read` all of it.
 
     Raises:
         RecordingError: if there is no Parquet file.
@@ -43,10 +45,16 @@ def find_recordings(folder: Path) -> FolderContents:
     headers, problems = [], []
     for path in recording_files(folder):
         try:
-            headers.append(read_header(path))
+            headers.append(read_header(path) if on_read is None else _whole(path, on_read).header)
         except SoulsGraphError as error:
             problems.append(str(error))
     return FolderContents(tuple(headers), tuple(problems))
+
+
+def _whole(path: Path, on_read: OnRead) -> Recording:
+    recording = read_recording(path)
+    on_read(recording)
+    return recording
 
 
 def skills_text(header: Header) -> str:
@@ -163,10 +171,10 @@ class RecordingCheck:
         return f"{self.fight}: {self.verdict}{tick}; {self.note}"
 
 
-def check_file(path: Path) -> RecordingCheck:
+def check_file(path: Path, on_read: OnRead | None = None) -> RecordingCheck:
     """Read a recording, and play it again if it is a simulated fight; a damaged file is a verdict, not an error."""
     try:
-        recording = read_recording(path)
+        recording = read_recording(path) if on_read is None else _whole(path, on_read)
     except SoulsGraphError as error:
         return RecordingCheck(path.name, "damaged", -1, str(error))
     try:

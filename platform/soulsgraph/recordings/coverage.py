@@ -47,14 +47,11 @@ class Coverage:
     @classmethod
     def of(cls, paths: Iterable[Path]) -> Coverage:
         """Look the fights of files over, but for those that are damaged."""
-        count = _Count()
+        count = CoverageCount()
         for path in paths:
             with suppress(SoulsGraphError):
                 count.add(read_recording(path))
-        headers = count.headers
-        seconds = sum(header.result.seconds for header in headers)
-        missing = tuple(name for name in _HELPFUL if count.lacking[name])
-        return cls(len(headers), seconds, dict(count.moves.most_common()), tuple(count.obstacles()), missing)
+        return count.coverage
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -83,7 +80,7 @@ class Coverage:
 
 
 @dataclass
-class _Count:
+class CoverageCount:
     """What was found in the fights so far."""
 
     headers: list[Header] = field(default_factory=list)
@@ -101,6 +98,13 @@ class _Count:
         if header.scenario not in self._bosses:
             self._bosses[header.scenario] = _Moves(header.scenario)
         self.moves.update(self._bosses[header.scenario].begun(recording))
+
+    @property
+    def coverage(self) -> Coverage:
+        """What the fights so far hold."""
+        seconds = sum(header.result.seconds for header in self.headers)
+        missing = tuple(name for name in _HELPFUL if self.lacking[name])
+        return Coverage(len(self.headers), seconds, dict(self.moves.most_common()), tuple(self.obstacles()), missing)
 
     def obstacles(self) -> Iterator[str]:
         """Yield why these fights cannot be calibrated from as they are."""

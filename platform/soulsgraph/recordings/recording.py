@@ -39,7 +39,7 @@ from soulsgraph.recordings.format import (
 from soulsgraph.runs.evaluate import PlayedGame, Setting, load_artifacts, make_agent, play_in_games
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.loop import Actions, Combat, Exploration, SeededDraw
-from soulsgraph_envs.combat.probe import Probe
+from soulsgraph_envs.combat.probe import Focus, Probe
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Floats, Integers, Outcome, Rollout, outcome_of
 from soulsgraph_envs.combat.scripted import DelayedScript, OracleDodge, OracleFight, Script, engaging
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -77,7 +77,10 @@ OnWritten = Callable[[Path], None]
 
 @dataclass(frozen=True)
 class Fighter:
-    """Who is recorded: a name, a scenario by name or path, an agent, the share of drawn actions, a delay in ticks."""
+    """Who is recorded: a name, a scenario by name or path, an agent, the share of drawn actions, a delay in ticks.
+
+    `after` is the number of earlier fights by which a probe chooses what it plays.
+    """
 
     name: str
     scenario: str
@@ -87,6 +90,7 @@ class Fighter:
     random: float = 0.0
     delay: int = 0
     project: ProjectDigest | None = None
+    after: int = 0
 
     @classmethod
     def of_run(cls, run: RunFolder, setting: Setting, random: float = 0.0) -> Fighter:
@@ -116,14 +120,16 @@ class Fighter:
         return replace(cls._scripted(ORACLE, scenario, start, scripts), random=random, delay=delay)
 
     @classmethod
-    def probe(cls, scenario: str, start: str | None = None, random: float = 0.0) -> Fighter:
+    def probe(cls, scenario: str, start: str | None = None, random: float = 0.0, focus: Focus | None = None) -> Fighter:
         """Return the scripted player that covers what agents don't, for the simulator and running games.
+
+        With a `focus` it plays more often what earlier fights leave open.
 
         Raises:
             SoulsGraphError: if a name is unknown.
         """
-        scripts = Probe(load_scenario(scenario)).scripts
-        return replace(cls._scripted(PROBE, scenario, start, scripts), random=random)
+        scripts, after = Probe(load_scenario(scenario), focus).scripts, 0 if focus is None else focus.fights
+        return replace(cls._scripted(PROBE, scenario, start, scripts), random=random, after=after)
 
     @classmethod
     def _scripted(cls, name: str, scenario: str, start: str | None, scripts: Mapping[str, Script]) -> Fighter:
@@ -156,6 +162,7 @@ class Fighter:
         ways = [_short(self.name, longest), _short(self.scenario, longest), *ways]
         ways += [f"random{_shortest(self.random)}"] if self.random else []
         ways += [f"delay{self.delay}"] if self.delay else []
+        ways += [f"after{self.after}"] if self.after else []
         ways += ["games"] if source == "game" else []
         return "-".join(ways).lstrip("-.")
 

@@ -1,32 +1,24 @@
-"""What a run shows while it goes: one line in the terminal, and TensorBoard."""
+"""What a run shows while it goes in the terminal: a bar, or lines; and how it is stopped."""
 
 from __future__ import annotations
 
 import logging
-import re
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from html import escape
-from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-import numpy as np
-import numpy.typing as npt
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn
 
 from soulsgraph.results.tables import OutputConsole
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
-from soulsgraph_envs.core.files import check_text, writing
 from soulsgraph_envs.core.terminal import go_on_unread, handled_by, hangups
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard.writer import SummaryWriter
 
 
 def silence_advice() -> None:
@@ -204,94 +196,3 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 
     with handled_by(ask, signal.SIGINT, signal.SIGTERM, *hangups()):
         yield lambda: asked
-
-
-#: What is logged of each skill, in the order of the side-by-side page; `reward/<term>` comes on top.
-MEASURES = ("return", "length", "seconds", "win_rate", "loss", "q", "exploration", "steps_per_s")
-
-
-class TensorBoardWriter:
-    """Write the events of one run; close it, or use it in a `with`.
-
-    Values are written with `flush`, after a checkpoint: what a killed stage logged since then is not on disk, and the
-    stage that goes on from there writes every step once.
-
-    Raises:
-        EncodingError: if the folder's path is no text.
-        WriteError: if the folder cannot be written.
-    """
-
-    def __init__(self, folder: Path, skills: Sequence[str]) -> None:
-        # Takes a second to import, and most commands never write an event.
-        from torch.utils.tensorboard.writer import SummaryWriter
-
-        self._folder = folder
-        check_text(folder)
-        #: Values by tag, with their step and when they were logged, since the last `flush`.
-        self._pending: list[tuple[str, float, int, float]] = []
-        with writing(folder):
-            self._writer: SummaryWriter = SummaryWriter(str(folder), max_queue=1000, flush_secs=20)
-            self._writer.add_custom_scalars(_layout(skills))
-
-    def __enter__(self) -> TensorBoardWriter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            # What comes after the last checkpoint is done again.
-            self._pending.clear()
-        self.close()
-
-    def log(self, skill: str, step: int, values: Mapping[str, float]) -> None:
-        """Log values of a skill by measure or `reward/<term>`, at a count of its own steps."""
-        now_s = time.time()
-        self._pending += [(f"{skill}/{name}", value, step, now_s) for name, value in values.items()]
-
-    def text(self, name: str, markdown: str) -> None:
-        """Show Markdown, a table above all, on the text page."""
-        with writing(self._folder):
-            self._writer.add_text(name, markdown)
-
-    def image(self, name: str, pixels: npt.NDArray[np.float32]) -> None:
-        """Show a picture, (height, width, 3) in [0, 1], on the image page."""
-        with writing(self._folder):
-            self._writer.add_image(name, pixels, dataformats="HWC")
-
-    def hyperparameters(self, values: Mapping[str, str | int | float | bool], results: Mapping[str, float]) -> None:
-        """Show what the run was trained with, beside its results."""
-        from torch.utils.tensorboard.summary import hparams
-
-        with writing(self._folder):
-            writer = self._writer.file_writer
-            assert writer is not None, "an open board has a writer"
-            for summary in hparams(dict(values), dict(results)):
-                writer.add_summary(summary)
-            for name, value in results.items():
-                self._writer.add_scalar(name, value)
-
-    def flush(self) -> None:
-        """Write everything logged so far to disk."""
-        with writing(self._folder):
-            for tag, value, step, logged_s in self._pending:
-                self._writer.add_scalar(tag, value, step, logged_s)
-            self._pending.clear()
-            self._writer.flush()
-
-    def close(self) -> None:
-        """Write everything to disk and close the file."""
-        self.flush()
-        with writing(self._folder):
-            self._writer.close()
-
-
-def _layout(skills: Sequence[str]) -> dict[str, dict[str, list[str | list[str]]]]:
-    # The page takes tags as regular expressions; a skill's reward terms share one chart.
-    charts = [
-        ("greedy return at checkpoints", "evaluation/return"),
-        *((measure, re.escape(measure)) for measure in MEASURES),
-        ("reward terms", "reward/.*"),
-    ]
-    return {
-        title: {skill: ["Multiline", [f"{re.escape(skill)}/{pattern}"]] for skill in skills}
-        for title, pattern in charts
-    }

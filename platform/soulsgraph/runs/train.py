@@ -19,31 +19,29 @@ from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MEAN_KEY
 from ray.rllib.utils.metrics import LEARNER_RESULTS
 from rich.console import Console
 
+from soulsgraph.results.origin import source_commit
 from soulsgraph.results.tables import GrowingTable, Row
 from soulsgraph.runs import evaluate, lineage
 from soulsgraph.runs.plan import Key, Stage, check_learns, expect_fight, how_it_learns, in_words, scenario_digest
-from soulsgraph.runs.progress import (
-    Display,
-    Interruption,
-    StageProgress,
-    Supervisor,
-    TensorBoardWriter,
-    interruptible,
-    stage_progress,
-)
+from soulsgraph.runs.progress import Display, Interruption, StageProgress, Supervisor, interruptible, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerProcess
+from soulsgraph.tracking.board import USUAL, Board, identity_of, make_trackers
+from soulsgraph.tracking.contract import TrackedRun, Tracker
+from soulsgraph.tracking.metrics import ACTIONS, FIGHT, Q_VALUES, Kept, logged
 from soulsgraph_clusters.sessions.head import ClusterAwayError
 from soulsgraph_clusters.sessions.session import Session, place_env_runners
 from soulsgraph_envs.combat.rollout import Episodes
+from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
+from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.files import remove_folder, slug, whole_folder
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.skills import Mirror, Skill, make_skill, training_scenario
 from soulsgraph_policies.agents import library as artifacts
 from soulsgraph_policies.agents.agent import Agent
-from soulsgraph_policies.agents.inference import DEVIATION, MEAN, RunningNormalizer, Weights, layer_names
+from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, RunningNormalizer, Weights, layer_names
 from soulsgraph_policies.agents.library import Artifact, SkillCard
 from soulsgraph_policies.agents.projects import ProjectDigest, projects_of
 from soulsgraph_policies.learning.algorithm import SkillDQN
@@ -65,6 +63,8 @@ _logger = logging.getLogger("soulsgraph")
 SAVE_EVERY_S, MOST_SAVING = 10.0, 0.02
 #: Checkpoints kept: where the latest is damaged, the stage goes on from the one before.
 _KEPT = 2
+#: Decisions between two fights that are logged.
+FIGHT_INTERVAL = 5_000
 #: A replay keeps no journal small: it saves nothing.
 _NO_BOUND_MB = 1e6
 
@@ -363,9 +363,9 @@ class StageRecords:
     """
 
     def __init__(
-        self, setup: StageSetup, board: TensorBoardWriter, reached: int, worker: WorkerProcess | None = None
+        self, setup: StageSetup, board: Board, reached: int, worker: WorkerProcess | None = None, fights: bool = False
     ) -> None:
-        self._setup, self._board = setup, board
+        self._setup, self._board, self._fights = setup, board, fights
         # Curves go on where those of the versions that the last skill continues ended.
         parent, library = setup.parent, setup.run.library
         continued = [] if parent is None else library.lineage(parent.card.skill, parent.card.version)
@@ -397,10 +397,12 @@ class StageRecords:
             metrics |= {name: float(learner[key]) for name, key in names.items() if key in learner}
             metrics |= {} if episodes is None else self._play(skill, episodes)
             count = 0 if episodes is None else len(episodes)
-            self._write(self._training, skill, done, metrics, episodes=count)
+            self._write("training", skill, done, metrics, episodes=count)
         if done // evaluate.CHECKPOINT_INTERVAL > before // evaluate.CHECKPOINT_INTERVAL:
             weights = {skill: algorithm.weights(skill) for skill in skills}
             self._evaluator.add(done, evaluate.checkpoint_weights(weights))
+        if self._fights and (done // FIGHT_INTERVAL > before // FIGHT_INTERVAL or algorithm.finished):
+            self._show_fight(algorithm.weights(skills[-1]), done)
         for owner, measured in algorithm.runner_metrics().items():
             self._board.log(owner, done + self._offset, measured)
         self._draw(self._evaluator.collect())
@@ -412,7 +414,7 @@ class StageRecords:
         self._curve.flush()
 
     def flush_board(self) -> None:
-        """Write the TensorBoard's events to disk, as after each checkpoint: there nothing can be forgotten."""
+        """Pass what was logged to the trackers, as after each checkpoint: there nothing can be forgotten."""
         self._board.flush()
 
     @property
@@ -439,19 +441,43 @@ class StageRecords:
 
     def _draw(self, points: list[evaluate.CurvePoint]) -> None:
         for point in points:
-            self._write(self._curve, self._setup.stage.skill, point.step, point.metrics, "evaluation/")
+            self._write("curves", self._setup.stage.skill, point.step, point.metrics)
 
-    def _write(
-        self, table: GrowingTable, skill: str, step: int, metrics: dict[str, float], prefix: str = "", **counts: int
-    ) -> None:
+    def _write(self, kept: Kept, skill: str, step: int, metrics: dict[str, float], **counts: int) -> None:
+        table = self._training if kept == "training" else self._curve
         table.add({"stage": self._setup.stage.name, "skill": skill, "step": step, **counts, **metrics})
-        values = {f"{prefix}{name}": value for name, value in metrics.items()}
-        self._board.log(skill, step + self._offset, values)
+        self._board.log(skill, step + self._offset, logged(kept, metrics))
+
+    def _show_fight(self, weights: Weights, done: int) -> None:
+        """Log a greedy fight of the last skill, as it plays now: nothing that is trained depends on it."""
+        # Imported here: few runs are tracked by their fights, and drawing takes a moment to load.
+        from soulsgraph.tracking.fights import sample_fight
+
+        setup, step, skill = self._setup, done + self._offset, self._setup.skills[-1]
+        network = FrozenNetwork.of(skill, setup.scenario, weights, setup.hyperparameters.observation_clip)
+        fight = sample_fight(setup.agent, network, evaluate.evaluation_seeds(evaluate.CURVE_SEED, 1))
+        self._board.image(skill.name, step, FIGHT, fight.pixels)
+        self._board.histogram(skill.name, step, Q_VALUES, fight.q_values.ravel())
+        self._board.histogram(skill.name, step, ACTIONS, fight.actions)
+
+
+def tracked_run(run: RunFolder, locally: bool) -> TrackedRun:
+    """Return what trackers begin with; only where all of them are local it has no identity that lasts.
+
+    Raises:
+        DataError: if the file of its identity is damaged.
+        WriteError: if it cannot be written.
+    """
+    plan = run.plan
+    tags = {name: str(getattr(plan, name)) for name in ("scenario", "preset", "graph", "seed")}
+    tags |= {} if locally else {"version": installed_version(), "commit": source_commit() or "unknown"}
+    identity = "" if locally else identity_of(run.path)
+    return TrackedRun(run.path, identity, to_table(plan), tags, plan.skill_graph.order)
 
 
 @dataclass
 class Workplace:
-    """Where stages of a run are trained: a session, a way to show progress; within a `with` its TensorBoard is open.
+    """Where stages of a run are trained: a session, a way to show progress; within a `with` its trackers are open.
 
     With a `supervisor` nothing is shown. Without a `worker` learning curves are played in the stage's own process.
     """
@@ -465,10 +491,14 @@ class Workplace:
     games: Sequence[GameSettings] = ()
     #: Evaluates learning curves while training goes on.
     worker: WorkerProcess | None = None
-    board: TensorBoardWriter = field(init=False)
+    #: What the run is tracked by, as names or objects, and whether fights at checkpoints are logged as well.
+    trackers: Sequence[str | Tracker] = (USUAL,)
+    fights: bool = False
+    board: Board = field(init=False)
 
     def __enter__(self) -> Workplace:
-        self.board = TensorBoardWriter(self.run.tensorboard, self.run.plan.skill_graph.order)
+        trackers = make_trackers(self.trackers)
+        self.board = Board(tracked_run(self.run, all(tracker.local for tracker in trackers)), trackers)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -524,7 +554,7 @@ def train_stage(workplace: Workplace, stage: Stage) -> list[SkillCard]:
     try:
         if latest is not None:
             algorithm.load_checkpoint(str(latest))
-        records = StageRecords(setup, workplace.board, algorithm.decisions, workplace.worker)
+        records = StageRecords(setup, workplace.board, algorithm.decisions, workplace.worker, workplace.fights)
         with workplace.watched(stage, algorithm.decisions) as (progress, interrupted):
             algorithm.stop_requested, saving = interrupted, CheckpointClock()
             while not algorithm.finished:

@@ -206,7 +206,7 @@ def baseline_hyperparameters(budget: int) -> DQNHyperparameters:
     return DQNHyperparameters(budget=budget, buffer_size=_BASELINE_CAPACITY)
 
 
-def check_memory(replays: Mapping[str, int]) -> None:
+def check_memory(replays: Mapping[str, int], remedy: str = "train for a smaller budget (`scale`, `budget`)") -> None:
     """Refuse replays, bytes by skill, that together would fill more than half of the memory of this process.
 
     A checkpoint of them is written and read without a copy.
@@ -220,7 +220,7 @@ def check_memory(replays: Mapping[str, int]) -> None:
         which = "half of the memory" if most == memory.limit // 2 else "what is free of the memory"
         expected = f"at most {which} that this process may use, {most / 2**30:.1f} GiB"
         found = f"{needed / 2**30:.1f} GiB of transitions of {', '.join(replays)}"
-        raise DataError(None, "replay", expected, found, "train for a smaller budget (`scale`, `budget`)")
+        raise DataError(None, "replay", expected, found, remedy)
 
 
 _LEARNING = tuple(f.name for f in fields(DQNHyperparameters) if f.name not in _OF_THE_STAGE)

@@ -10,7 +10,7 @@ import pytest
 
 from fakes.realtime import FakeTable
 from soulsgraph_envs.combat.loop import Combat, Horizon
-from soulsgraph_envs.combat.probe import Probe
+from soulsgraph_envs.combat.probe import BlowDoubt, Focus, Probe
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.combat.scripted import ScriptedPlay
 from soulsgraph_envs.core.game import Game
@@ -25,15 +25,17 @@ BOSS, PLAYER = load_boss("iudex-phase1"), load_player("knight")
 LANES, TICKS = 48, 400
 
 
-def probing(game: Game, scenario: str = "iudex-phase1") -> Rollout:
+def probing(game: Game, scenario: str = "iudex-phase1", focus: Focus | None = None) -> Rollout:
     fought = load_scenario(scenario)
     combat = Combat(game, [make_skill(name) for name in SKILL_NAMES], fought, Horizon("camera", 10**9))
-    return Rollout(combat, ScriptedPlay(Probe(fought).scripts))
+    return Rollout(combat, ScriptedPlay(Probe(fought, focus).scripts))
 
 
-def played(game: Game, seeds: np.ndarray, ticks: int, scenario: str = "iudex-phase1") -> tuple[np.ndarray, np.ndarray]:
+def played(
+    game: Game, seeds: np.ndarray, ticks: int, scenario: str = "iudex-phase1", focus: Focus | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return raw values (ticks, lanes, 25) and controls (ticks, lanes) of fights; those that ended stand still."""
-    rollout, raws, controls = probing(game, scenario), [], []
+    rollout, raws, controls = probing(game, scenario, focus), [], []
     rollout.begin(np.arange(len(seeds)), seeds)
     active = np.ones(len(seeds), np.bool_)
     for _ in range(ticks):
@@ -127,3 +129,41 @@ def test_a_running_game_shows_it_all_that_it_goes_by() -> None:
 def test_it_plays_every_boss(scenario: str) -> None:
     raw, _ = played(Simulator(4), derive_seeds(np.arange(4), 2), 200, scenario)
     assert np.isfinite(raw).all()
+
+
+def focused(share: dict[str, float], keeps_m: float) -> Focus:
+    """Return a focus in which as much is open of every blow, and one distance is waited at."""
+    doubts = {
+        move.id: [
+            BlowDoubt(
+                (window.reach_m - 0.2, window.reach_m + 0.2), (0.8, 1.2), (0.9 * window.time_s[1], window.time_s[1]),
+                {"reach": 0.0, "arc": 0.0, "end": 0.0, "blow": 0.0} | share,
+            )
+            for window in move.windows
+        ]
+        for move in BOSS.moves
+    }  # fmt: skip
+    return Focus(BOSS, doubts, {keeps_m: 1.0}, 0.0, 0.0, 9)
+
+
+def test_what_is_open_is_played_more_often(fights: tuple[np.ndarray, np.ndarray]) -> None:
+    seeds = derive_seeds(np.arange(LANES), 1)
+
+    def met(focus: Focus) -> list[Blow]:
+        raw, _ = played(Simulator(LANES), seeds, TICKS, focus=focus)
+        return [blow for lane in range(LANES) for blow in blows(raw[:, lane])]
+
+    near = met(focused({"reach": 1.0}, 3.0))
+    drawn = [blow for lane in range(LANES) for blow in blows(fights[0][:, lane])]
+    edges = [np.mean([abs(blow.beyond_m) < 0.6 for blow in found]) for found in (near, drawn)]
+    assert edges[0] > edges[1]
+    aside = met(focused({"arc": 1.0}, 2.0))
+    shares = [np.mean([0.6 < blow.aside_rad < 1.4 for blow in found]) for found in (aside, drawn)]
+    assert shares[0] > shares[1]
+
+
+def test_moves_from_afar_are_waited_for_afar(fights: tuple[np.ndarray, np.ndarray]) -> None:
+    raw, _ = played(Simulator(LANES), derive_seeds(np.arange(LANES), 1), TICKS, focus=focused({}, 9.0))
+    leaps = [move.id for move in BOSS.moves if move.leap_s]
+    seen, drawn = (np.isin(one[:, :, Raw.BOSS_ANIMATION], leaps).mean() for one in (raw, fights[0]))
+    assert seen > 2.0 * drawn

@@ -11,7 +11,7 @@ import pytest
 
 from soulsgraph.cli.fights import HandicapOptions
 from soulsgraph.cli.options import FightOptions
-from soulsgraph.recordings.files import recording_files
+from soulsgraph.recordings.files import read_header, recording_files
 
 Run = Callable[..., str]
 
@@ -71,6 +71,16 @@ def test_the_probe_and_an_agent_are_recorded_into_one_folder(printed: Run, tmp_p
     assert "2 files: 2 same" in printed("data", "check", "fights")
 
 
+def test_the_probe_plays_what_earlier_fights_leave_open(printed: Run, tmp_path: Path) -> None:
+    printed("data", "record", "probe", "--episodes", 2, "--out", "fights")
+    words = ("data", "record", "probe", "--episodes", 2, "--after", "fights", "--out", "more")
+    first = json.loads(printed(*words, "--json"))
+    assert all("-after2-" in fight["fight"] for fight in first["fights"])
+    assert json.loads(printed(*words, "--json"))["skipped"] == 2
+    earlier = {read_header(path).result for path in recording_files(tmp_path / "fights")}
+    assert earlier.isdisjoint(read_header(path).result for path in recording_files(tmp_path / "more"))
+
+
 def test_check_ends_with_1_where_a_file_is_damaged(
     printed: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,6 +109,8 @@ def test_check_ends_with_1_where_a_file_is_damaged(
         (("record", "oracle", "--out", "o", "--randomize", "dodge"), "--randomize: expected none for the oracle"),
         (("record", "probe", "--out", "o", "--randomize", "dodge"), "--randomize: expected none for the probe"),
         (("record", "probe", "--out", "o", "--delay", "2"), "--delay: expected none but for the oracle"),
+        (("record", "oracle", "--out", "o", "--after", "none"), "--after: expected the probe, found oracle"),
+        (("record", "probe", "--out", "o", "--after", "none"), "none: expected a folder with recorded fights"),
         (("record", "iudex-phase1-best-0", "--journal", "--out", "o"), "expected a stage with a fleet's journal"),
         (
             ("record", "oracle", "--games", "g.toml", "--out", "o"),

@@ -19,7 +19,14 @@ import tyro
 from soulsgraph.cli import fights, front, main, make_app
 from soulsgraph.cli.continual import ContinualOptions
 from soulsgraph.cli.fights import PictureOptions
-from soulsgraph.cli.options import EvaluationOptions, FightOptions, PlanOptions, SessionOptions, plan_values
+from soulsgraph.cli.options import (
+    EvaluationOptions,
+    FightOptions,
+    PlanOptions,
+    SessionOptions,
+    TrainingOptions,
+    plan_values,
+)
 from soulsgraph.cli.output import JobFolder, OutputOptions, RunOptions, check_kept, written_names
 from soulsgraph.cli.projects import ComparedOptions
 from soulsgraph.cli.studies import StudyOptions, study_values
@@ -38,7 +45,15 @@ COMMANDS = {name: spec.target for name, spec in make_app(())._subcommands.items(
 }
 SOURCES = (
     *(Plan, Study, ContinualStudy, EvaluationOptions, OutputOptions, RunOptions, SessionOptions, TransferOptions),
-    *(FightOptions, PictureOptions, fights.HandicapOptions, StandInOptions, ServingOptions, HostOptions),
+    *(
+        TrainingOptions,
+        FightOptions,
+        PictureOptions,
+        fights.HandicapOptions,
+        StandInOptions,
+        ServingOptions,
+        HostOptions,
+    ),
 )
 #: Options that come as a mapping of those given.
 GIVEN = (PlanOptions, StudyOptions, ContinualOptions, ComparedOptions)
@@ -182,7 +197,7 @@ def test_options_given_with_the_fields_defaults_make_the_same_plan_and_study(tmp
 _READ = {
     *("folder", "folders", "who", "fights", "fight", "file", "project", "graphs", "side_by_side", "run", "fleet"),
     *("games", "settings", "skill_options", "ca", "certificate", "key", "token_file", "statistics", "beside"),
-    *("earlier", "variants", "copied"),
+    *("earlier", "variants", "copied", "after"),
 }
 
 

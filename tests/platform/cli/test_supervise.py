@@ -23,7 +23,7 @@ SCALE, STEPS = "3", 60_000
 
 def _steps_of(events):
     """Return the steps that were taken as a file of TensorBoard's events was written."""
-    return [event.step for event in EventAccumulator(str(events)).Reload().Scalars("camera/steps_per_s")]
+    return [event.step for event in EventAccumulator(str(events)).Reload().Scalars("camera/charts/SPS")]
 
 
 def test_an_interrupted_training_ends_and_a_killed_one_goes_on(supervise):

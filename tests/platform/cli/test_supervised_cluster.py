@@ -14,7 +14,7 @@ import pytest
 
 from fakes.clusters import LocalCluster
 from fakes.waiting import until
-from soulsgraph.cli.options import SessionOptions, workplace
+from soulsgraph.cli.options import TrainingOptions, workplace
 from soulsgraph.cli.supervise import supervise as run_supervise
 from soulsgraph.runs import supervision
 from soulsgraph.runs.plan import Plan
@@ -274,7 +274,7 @@ def test_a_run_is_locked_before_its_fleet_is_asked_for(tmp_path):
     file.write_text(f'listen = "127.0.0.1:{free_port()}"\n')
     # What outlived its supervisor holds both, and only the run's lock says whose it is.
     held = pytest.raises(SoulsGraphError, match=f"found process {os.getpid()};")
-    with run.locked(), sole_head(load_fleet(file)), held, workplace(run, SessionOptions(fleet=file)):
+    with run.locked(), sole_head(load_fleet(file)), held, workplace(run, TrainingOptions(fleet=file)):
         pass
 
 

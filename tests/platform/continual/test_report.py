@@ -128,3 +128,31 @@ def test_what_choosing_versions_took_is_reported_of_whoever_chose(tmp_path):
     first = min(frame["seed"])
     assert (row["method"], row["mean"]) == ("kept", 150.0 + 10 * (first + 0.5))
     assert "| kept | 155 |" in report.read_text()
+
+
+def test_units_that_are_missing_are_named_even_where_a_fight_changed_since(tmp_path):
+    folder = InventedRun.draw(("kept", "newest", "scratch"), seeds=2, tasks=2).write(tmp_path / "run")
+    seeds = sorted(set(read_results(folder / "results" / "evaluations.parquet")["seed"]))
+    plan = {"sequence": "gone.toml", "methods": ["kept", "clonex", "ewc"], "seeds": [*seeds, 307]}
+    (folder / "continual.json").write_text(json.dumps({"plan": plan}))
+    report = write_continual_report(folder)
+    named = ", ".join(map(str, plan["seeds"]))
+    sentence = f"7 of 9 units are missing: kept 307; clonex {named}; ewc {named}. Scores are of those that are there."
+    assert sentence in report.read_text()
+    assert sentence in report.with_name("page.html").read_text()
+    missing = json.loads(report.with_name("report.json").read_text())["missing"]
+    assert missing[0] == {"method": "kept", "seed": 307}
+    assert len(missing) == 7
+
+
+def test_a_whole_study_names_no_missing_unit_and_a_damaged_plan_is_named(tmp_path):
+    folder = InventedRun.draw(("kept",), seeds=1, tasks=2).write(tmp_path / "run")
+    seeds = [int(seed) for seed in set(read_results(folder / "results" / "evaluations.parquet")["seed"])]
+    file = folder / "continual.json"
+    file.write_text(json.dumps({"plan": {"methods": ["kept"], "seeds": seeds}}))
+    report = write_continual_report(folder)
+    assert "missing" not in report.read_text()
+    for damaged in ("[]", "{}", '{"plan": {"methods": 3}}'):
+        file.write_text(damaged)
+        with pytest.raises(SoulsGraphError, match=r"continual\.json"):
+            write_continual_report(folder)

@@ -7,14 +7,16 @@ from contextlib import suppress
 import pandas as pd
 import pytest
 
-from soulsgraph.continual import unit
+from soulsgraph.continual import study, unit
 from soulsgraph.continual.files import COSTS, EVALUATIONS, SCRATCH, SKILLS
+from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.report import write_continual_report
 from soulsgraph.continual.selecting import Selection
 from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualStudy, ContinualUnit, shares
 from soulsgraph.continual.unit import UnitRun, train_first, worlds_of
 from soulsgraph.runs.progress import Interruption
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError
+from soulsgraph_envs.core.machine import Memory
 
 #: Methods that are killed after every stage in the slow tests.
 SLOW = ("ewc", "replay", "packnet")
@@ -230,6 +232,38 @@ def test_skills_observe_the_task_where_methods_know_it(tmp_path):
 def test_a_study_that_cannot_be_run_is_refused(tmp_path, options, message):
     with pytest.raises(SoulsGraphError, match=message):
         study_of(tmp_path, **options)
+
+
+def test_a_study_whose_reserves_do_not_fit_in_memory_is_refused_by_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(study, "usable_processors", lambda: 16)
+    memory = Memory(4 << 30, 4 << 30)
+    monkeypatch.setattr("soulsgraph_policies.learning.hyperparameters.usable_memory", lambda: memory)
+
+    def begin(reserve, seeds=16, **options):
+        plan = {"sequence": "S20", "methods": ("kept", "replay"), "seeds": tuple(range(seeds)), **options}
+        return ContinualFolder.planned(
+            tmp_path / "study", ContinualStudy(**plan, options=MethodOptions(reserve=reserve))
+        )
+
+    begin(1_000)
+    begin(1_000_000, seeds=1)
+    begin(1_000_000, methods=("kept", "ewc"))
+    begin(1_000_000, methods=("base",))
+    with pytest.raises(
+        DataError, match=r"transitions of replay, in 16 units at once; lower the coefficient `reserve` or"
+    ):
+        begin(1_000_000)
+
+
+def test_what_a_method_keeps_is_no_more_than_what_is_counted(tmp_path):
+    plan = study_of(tmp_path, options=MethodOptions(reserve=100))
+    folder = ContinualFolder.create(tmp_path / "study", plan)
+    train_first(folder, 3, Watching())
+    run = UnitRun(folder, ContinualUnit("replay", 3), Watching())
+    run.run()
+    kept = [part for parts in run.method.reserve.values() for part in parts]
+    assert 0 < sum(array.nbytes for part in kept for array in vars(part).values()) <= plan.kept_bytes("replay")
+    assert plan.kept_bytes("kept") == 0
 
 
 def test_a_study_is_opened_as_it_was_begun_and_not_where_a_fight_changed(tmp_path):

@@ -6,9 +6,8 @@ from rich.console import Console
 
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import GrowingTable, WinRateTable, read_rows, write_episodes, write_rows
-from soulsgraph.runs.progress import MEASURES, TensorBoardWriter, stage_progress
+from soulsgraph.runs.progress import stage_progress
 from soulsgraph_envs.combat.rollout import Episodes
-from soulsgraph_envs.core.files import WriteError
 from soulsgraph_envs.core.state import STATE_SIZE, Column
 
 _TABLE = WinRateTable("Table 1 (a)", (WinRate(11, 25, "both trained", 44.0), WinRate(0, 400, "no dodge")))
@@ -78,49 +77,6 @@ def test_a_growing_table_goes_on_where_the_checkpoint_was(tmp_path):
     resumed.add({"stage": "dodge", "step": 700})
     resumed.flush()
     assert [row["step"] for row in read_rows(tmp_path / "training.parquet")] == [900, 500, 700]
-
-
-def _read_events(folder):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    return EventAccumulator(str(folder)).Reload()
-
-
-def test_the_board_shows_each_skill_over_its_own_steps(tmp_path):
-    with TensorBoardWriter(tmp_path, ("camera", "dodge")) as board:
-        board.log("camera", 20_000, {"return": 1.0})
-        board.log("dodge", 1_000, {"return": 0.5, "reward/alive": 0.25})
-        board.log("dodge", 2_000, {"return": 0.75, "reward/alive": 0.5})
-        board.text("table", _TABLE.to_markdown())
-        board.hyperparameters({"preset": "fast", "learning_rate": 3e-4}, {"win_rate": 0.44})
-    events = _read_events(tmp_path)
-    assert [(event.step, event.value) for event in events.Scalars("dodge/return")] == [(1_000, 0.5), (2_000, 0.75)]
-    assert [event.step for event in events.Scalars("camera/return")] == [20_000]
-    assert "dodge/reward/alive" in events.Tags()["scalars"]
-    assert b"both trained" in events.Tensors("table/text_summary")[0].tensor_proto.string_val[0]
-    assert events.SummaryMetadata("_hparams_/experiment").plugin_data.plugin_name == "hparams"
-    assert events.Scalars("win_rate")[0].value == pytest.approx(0.44)
-
-
-def test_the_custom_page_puts_the_skills_side_by_side(tmp_path):
-    from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
-
-    skills = ("camera", "lock_on", "movement", "dodge", "heal_attack")
-    TensorBoardWriter(tmp_path, skills).close()
-    (event,) = _read_events(tmp_path).Tensors("custom_scalars__config__")
-    layout = Layout.FromString(event.tensor_proto.string_val[0])
-    titles = [category.title for category in layout.category]
-    assert titles == ["greedy return at checkpoints", *MEASURES, "reward terms"]
-    for category in layout.category:
-        assert [chart.title for chart in category.chart] == list(skills)
-    assert list(layout.category[0].chart[3].multiline.tag) == ["dodge/evaluation/return"]
-    assert list(layout.category[1].chart[3].multiline.tag) == ["dodge/return"]
-
-
-def test_a_board_that_cannot_be_written_is_told(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(WriteError, match="file/tensorboard: expected a place to write to"):
-        TensorBoardWriter(tmp_path / "file" / "tensorboard", ("camera",))
 
 
 class _Clock:

@@ -149,11 +149,12 @@ def test_the_stage_finishes_its_exact_budget(story):
 def test_tensorboard_counts_steps_of_the_skill(story):
     events = EventAccumulator(str(story.run.tensorboard)).Reload()
     tags = events.Tags()["scalars"]
-    assert {"camera/return", "camera/loss", "camera/exploration", "camera/evaluation/return"} <= set(tags)
-    steps = sorted({event.step for event in events.Scalars("camera/exploration")})
+    names = ("charts/episodic_return", "losses/td_loss", "charts/epsilon", "eval/episodic_return")
+    assert {f"camera/{name}" for name in names} <= set(tags)
+    steps = sorted({event.step for event in events.Scalars("camera/charts/epsilon")})
     assert steps[-1] == CAMERA_BUDGET
     assert max(after - before for before, after in pairwise(steps)) <= 1_000 + 2 * CHUNKS_PER_CALL * 128
-    runners = [round(event.value) for event in events.Scalars("camera/env_runners")]
+    runners = [round(event.value) for event in events.Scalars("camera/charts/env_runners")]
     changes = [now for before, now in pairwise([0, *runners]) if now != before]
     # On a busy machine the other one may be silent for a moment, too.
     assert changes[0] == 2

@@ -15,9 +15,10 @@ from fakes.runs import pretend_run, pretend_training
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.lineage import adaptation_stages, finished_versions
 from soulsgraph.runs.plan import Plan
-from soulsgraph.runs.progress import TensorBoardWriter
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.train import CheckpointClock, StageSetup, Workplace, train_stage
+from soulsgraph.runs.train import CheckpointClock, StageSetup, Workplace, tracked_run, train_stage
+from soulsgraph.tracking.board import Board
+from soulsgraph.tracking.tensorboard import TensorBoardTracker
 from soulsgraph_clusters.sessions.session import ClusterError, Session, connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.agents.inference import _INVERSE, NETWORK
@@ -214,8 +215,8 @@ def test_a_killed_stage_goes_on_in_another_thread_and_no_step_has_two_values_on_
 
     with pytest.raises(Killed), Workplace(run, session, "silent", Killing()) as workplace:
         train_stage(workplace, run.plan.stage("lock_on"))
-    left = TensorBoardWriter(run.tensorboard, run.plan.skill_graph.order)  # of a process that cannot close it
-    left.log("lock_on", 1_000, {"return": -1.0})
+    left = Board(tracked_run(run, locally=True), [TensorBoardTracker()])  # of a process that cannot close it
+    left.log("lock_on", 1_000, {"charts/episodic_return": -1.0})
     with ThreadPoolExecutor(1) as threads:  # Signals are the main thread's alone.
         card = threads.submit(_train, run, "lock_on", session).result()
     assert card.training.steps == 1_200
@@ -223,4 +224,4 @@ def test_a_killed_stage_goes_on_in_another_thread_and_no_step_has_two_values_on_
     for tag in events.Tags()["scalars"]:
         steps = [event.step for event in events.Scalars(tag)]
         assert len(steps) == len({*steps}), tag
-    assert max(event.step for event in events.Scalars("lock_on/exploration")) == 1_200
+    assert max(event.step for event in events.Scalars("lock_on/charts/epsilon")) == 1_200

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from soulsgraph.continual.methods.kept import KeptVersions
@@ -51,6 +51,11 @@ class BaseAndSpecialists(KeptVersions, Replay):
         """Keep decisions while the base is trained."""
         if self._basing:
             super().end_stage(skill, ended)
+
+    @classmethod
+    def reserve_rows(cls, options: MethodOptions, capacities: Sequence[int]) -> int:
+        """Return the decisions that it keeps of a skill while the base is trained."""
+        return super().reserve_rows(options, capacities[: options.base_tasks])
 
     def after_task(self, world: TaskWorld) -> None:
         """Keep the task's versions; while the base is trained it is what was learned last."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -108,6 +108,11 @@ class Method(StageHooks):
     def playing(self, position: int) -> Versions:
         """Return the versions that play a task, by its position."""
         return self.newest
+
+    @classmethod
+    def reserve_rows(cls, options: MethodOptions, capacities: Sequence[int]) -> int:
+        """Return the most decisions that it keeps of a skill whose stages have replays of these capacities."""
+        return 0
 
     @property
     def size_bytes(self) -> int:

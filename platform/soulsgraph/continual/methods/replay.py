@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,11 @@ class Replay(Method):
     def end_stage(self, skill: str, ended: EndedStage) -> None:
         """Keep some of what was played."""
         self.reserve.setdefault(skill, []).append(self.drawn(ended, self.options.reserve))
+
+    @classmethod
+    def reserve_rows(cls, options: MethodOptions, capacities: Sequence[int]) -> int:
+        """Return the decisions that it keeps of a skill whose stages have replays of these capacities."""
+        return sum(min(options.reserve, capacity) for capacity in capacities)
 
     def state(self) -> dict[str, Any]:
         """Return everything that later tasks depend on."""

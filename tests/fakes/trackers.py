@@ -1,0 +1,48 @@
+"""Trackers that keep what they are called with, raise, or never answer."""
+
+import threading
+from collections.abc import Mapping
+
+from soulsgraph.tracking.contract import LogPoint, TrackedRun, Tracker
+
+
+class KeptCalls(Tracker):
+    """Keeps what it is called with; `local` as asked."""
+
+    def __init__(self, local: bool = True) -> None:
+        self.local = local  # type: ignore[misc]
+        self.runs: list[TrackedRun] = []
+        self.logged: list[tuple[str, int, dict[str, float]]] = []
+        self.ended: list[bool] = []
+
+    def begin(self, run: TrackedRun) -> None:
+        self.runs.append(run)
+
+    def scalars(self, at: LogPoint, values: Mapping[str, float]) -> None:
+        self.logged.append((at.group, at.step, dict(values)))
+
+    def end(self, finished: bool) -> None:
+        self.ended.append(finished)
+
+
+class RaisingTracker(KeptCalls):
+    """A tracker whose server went away after it began."""
+
+    def __init__(self) -> None:
+        super().__init__(local=False)
+        self.calls = 0
+
+    def scalars(self, at: LogPoint, values: Mapping[str, float]) -> None:
+        self.calls += 1
+        raise ConnectionError("the server is away\nand this is more about it")
+
+
+class SilentTracker(KeptCalls):
+    """A tracker whose server never answers; set `answers` to let it go on."""
+
+    def __init__(self) -> None:
+        super().__init__(local=False)
+        self.answers = threading.Event()
+
+    def begin(self, run: TrackedRun) -> None:
+        self.answers.wait()

@@ -1,0 +1,182 @@
+"""One board: what it passes on and when, that no tracker stops or slows a run, and where trackers come from."""
+
+import logging
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fakes.trackers import KeptCalls, RaisingTracker, SilentTracker
+from fakes.waiting import until
+from soulsgraph.tracking import board as boards
+from soulsgraph.tracking.board import Board, identity_of, make_tracker, make_trackers, names_in
+from soulsgraph.tracking.contract import TrackedRun
+from soulsgraph.tracking.tensorboard import TensorBoardTracker
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.files import WriteError
+
+SKILLS = ("camera", "lock_on", "movement", "dodge", "heal_attack")
+
+
+def described(folder: Path, identity: str = "0a1b2c") -> TrackedRun:
+    plan = {"preset": "fast", "seed": 0, "overrides": {"gamma": 0.98}}
+    return TrackedRun(folder, identity, plan, {"preset": "fast"}, SKILLS)
+
+
+def test_what_is_logged_at_a_step_is_passed_on_after_a_checkpoint(tmp_path):
+    kept = KeptCalls()
+    with Board(described(tmp_path), [kept]) as board:
+        board.log("dodge", 1_000, {"losses/td_loss": 0.5})
+        assert kept.logged == []
+        board.flush()
+        assert kept.logged == [("dodge", 1_000, {"losses/td_loss": 0.5})]
+        board.log("dodge", 2_000, {"losses/td_loss": 0.25})
+    assert [step for _, step, _ in kept.logged] == [1_000, 2_000]
+    assert kept.ended == [True]
+
+
+def test_what_a_stopped_run_logged_after_its_checkpoint_is_dropped(tmp_path):
+    kept = KeptCalls()
+    board = Board(described(tmp_path), [kept])
+    board.log("dodge", 1_000, {"losses/td_loss": 0.5})
+    board.__exit__(KeyboardInterrupt)
+    assert (kept.logged, kept.ended) == ([], [False])
+
+
+def test_a_tracker_that_raises_is_reported_once_and_called_no_more(tmp_path, caplog):
+    raising, kept = RaisingTracker(), KeptCalls()
+    with caplog.at_level(logging.WARNING), Board(described(tmp_path), [raising, kept]) as board:
+        for step in range(5):
+            board.log("dodge", step, {"losses/td_loss": 0.5})
+            board.flush()
+    assert (raising.calls, len(kept.logged)) == (1, 5)
+    (record,) = caplog.records
+    assert "RaisingTracker: expected it to go on, found ConnectionError: the server is away; " in record.message
+    assert "and this is more" not in record.message
+
+
+def test_a_server_that_never_answers_holds_up_neither_the_run_nor_its_end(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(boards, "MOST_WAITING", 10)
+    silent, kept = SilentTracker(), KeptCalls()
+    with Board(described(tmp_path), [silent, kept]) as board:
+        for step in range(50):
+            board.log("dodge", step, {"losses/td_loss": 0.5})
+            board.flush()
+    assert len(kept.logged) == 50
+    assert "found it 10 calls behind" in caplog.text
+    silent.answers.set()
+
+
+def test_a_server_that_answers_late_is_waited_for_so_long_and_no_longer(tmp_path, caplog):
+    silent = SilentTracker()
+    tracker = boards.BackgroundTracker(silent)
+    tracker.post(lambda tracker: tracker.begin(described(tmp_path)))
+    tracker.close(within_s=0.05)
+    assert "expected an answer within 0.05 s of the end, found none" in caplog.text
+    silent.answers.set()
+
+
+def test_a_remote_tracker_gets_everything_in_order(tmp_path):
+    kept = KeptCalls(local=False)
+    with Board(described(tmp_path), [kept]) as board:
+        for step in range(100):
+            board.log("dodge", step, {"losses/td_loss": 0.5})
+    assert [step for _, step, _ in kept.logged] == [*range(100)]
+    until(lambda: kept.ended == [True], "its end")
+
+
+def test_the_identity_stays_the_run_folders(tmp_path):
+    assert identity_of(tmp_path) == identity_of(tmp_path)
+    (tmp_path / "tracking.json").write_text("{}")
+    with pytest.raises(SoulsGraphError, match="remove the file to track the run as another one"):
+        identity_of(tmp_path)
+
+
+def test_trackers_are_named_and_others_offer_theirs(monkeypatch):
+    points = [EntryPoint("kept", "fakes.trackers:KeptCalls", boards.TRACKERS)]
+    points += [EntryPoint("broken", "fakes.trackers:nothing", boards.TRACKERS)]
+    points += [EntryPoint("other", "pathlib:Path", boards.TRACKERS)]
+    monkeypatch.setattr(boards, "entry_points", lambda group: EntryPoints(points).select(group=group))
+    own = KeptCalls()
+    first, second = make_trackers(("kept", own, "kept"))
+    assert isinstance(first, KeptCalls)
+    assert second is own
+    assert isinstance(make_tracker("tensorboard"), TensorBoardTracker)
+    with pytest.raises(UnknownNameError, match=r"tensorboard, wandb, mlflow, broken, kept, other"):
+        make_tracker("wanbd")
+    with pytest.raises(SoulsGraphError, match=r"tracker broken: expected a class .* found AttributeError"):
+        make_tracker("broken")
+    with pytest.raises(SoulsGraphError, match=r"tracker other: expected a Tracker of soulsgraph\.tracking\.contract"):
+        make_tracker("other")
+
+
+def test_names_are_separated_by_commas_and_none_is_none():
+    assert names_in("wandb, mlflow,") == ("wandb", "mlflow")
+    assert names_in("none") == names_in("") == ()
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setattr(boards, "find_spec", lambda name: None)
+    with pytest.raises(SoulsGraphError, match=r"expected wandb to be installed, found none; .*'soulsgraph\[wandb\]'"):
+        make_tracker("wandb")
+
+
+def _read_events(folder):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    return EventAccumulator(str(folder / "tensorboard")).Reload()
+
+
+def test_tensorboard_shows_each_skill_over_its_own_steps(tmp_path):
+    with Board(described(tmp_path), [TensorBoardTracker()]) as board:
+        board.log("camera", 20_000, {"charts/episodic_return": 1.0})
+        board.log("dodge", 1_000, {"charts/episodic_return": 0.5, "rewards/alive": 0.25})
+        board.log("dodge", 2_000, {"charts/episodic_return": 0.75, "rewards/alive": 0.5})
+        board.histogram("dodge", 2_000, "eval/actions", np.arange(9))
+        board.image("dodge", 2_000, "eval/fight", np.zeros((4, 6, 3), np.uint8))
+        board.table("win rates", [{"setting": "both trained", "rate": 0.44}], "| both trained |")
+        board.hyperparameters({"preset": "fast", "learning_rate": 3e-4, "lanes": None}, {"eval/win_rate/both": 0.44})
+    events = _read_events(tmp_path)
+    returns = events.Scalars("dodge/charts/episodic_return")
+    assert [(event.step, event.value) for event in returns] == [(1_000, 0.5), (2_000, 0.75)]
+    assert [event.step for event in events.Scalars("camera/charts/episodic_return")] == [20_000]
+    assert "dodge/rewards/alive" in events.Tags()["scalars"]
+    assert events.Histograms("dodge/eval/actions")[0].histogram_value.num == 9
+    assert (events.Images("dodge/eval/fight")[0].height, events.Images("dodge/eval/fight")[0].width) == (4, 6)
+    assert b"both trained" in events.Tensors("win rates/text_summary")[0].tensor_proto.string_val[0]
+    assert events.SummaryMetadata("_hparams_/experiment").plugin_data.plugin_name == "hparams"
+    assert events.Scalars("eval/win_rate/both")[0].value == pytest.approx(0.44)
+
+
+def test_the_custom_page_puts_the_skills_side_by_side(tmp_path):
+    from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
+
+    Board(described(tmp_path), [TensorBoardTracker()]).close()
+    (event,) = _read_events(tmp_path).Tensors("custom_scalars__config__")
+    layout = Layout.FromString(event.tensor_proto.string_val[0])
+    titles = [category.title for category in layout.category]
+    assert titles[:3] == ["eval/win_rate", "eval/episodic_return", "charts/episodic_return"]
+    assert titles[-1] == "rewards"
+    for category in layout.category:
+        assert [chart.title for chart in category.chart] == list(SKILLS)
+    assert list(layout.category[0].chart[3].multiline.tag) == ["dodge/eval/win_rate"]
+    assert list(layout.category[-1].chart[3].multiline.tag) == ["dodge/rewards/.*"]
+
+
+def test_a_film_moves_on_tensorboards_image_page(tmp_path):
+    from PIL import Image
+
+    film = tmp_path / "fight.gif"
+    first, second = (Image.new("RGB", (8, 6), colour) for colour in ("red", "blue"))
+    first.save(film, save_all=True, append_images=[second])
+    with Board(described(tmp_path), [TensorBoardTracker()]) as board:
+        board.video("eval/fight", film)
+    (image,) = _read_events(tmp_path).Images("eval/fight")
+    assert image.encoded_image_string == film.read_bytes()
+
+
+def test_events_that_cannot_be_written_stop_the_run(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(WriteError, match="file/tensorboard: expected a place to write to"):
+        Board(described(tmp_path / "file"), [TensorBoardTracker()])

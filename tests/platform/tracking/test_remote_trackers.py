@@ -1,0 +1,96 @@
+"""Weights & Biases offline and a store of MLflow's on this machine, and servers that are away."""
+
+import logging
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from soulsgraph.tracking.board import Board, make_tracker
+from soulsgraph.tracking.contract import TrackedRun
+from soulsgraph_envs.core.errors import SoulsGraphError
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning")]
+PLAN = {"preset": "fast", "overrides": {"gamma": 0.98}}
+#: Nothing listens there.
+NOWHERE = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    for variable in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "WANDB_PROJECT", "WANDB_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "first").mkdir()
+    return TrackedRun(tmp_path / "first", "0a1b2c", PLAN, {"preset": "fast"}, ("camera", "dodge"))
+
+
+def log_everything(run, name, *steps):
+    film, page = run.folder / "fight.gif", run.folder / "report.html"
+    Image.new("RGB", (8, 6)).save(film)
+    page.write_text("<!doctype html>")
+    with Board(run, [make_tracker(name)]) as board:
+        for step in steps:
+            board.log("dodge", step, {"losses/td_loss": 1.0 / step})
+        board.histogram("dodge", steps[-1], "eval/actions", np.arange(9))
+        board.image("dodge", steps[-1], "eval/fight", np.zeros((6, 8, 3), np.uint8))
+        board.table("win rates", [{"setting": "both trained", "rate": 0.44}], "| both trained |")
+        board.hyperparameters({"gamma": 0.98}, {"eval/win_rate/both-trained": 0.44})
+        board.video("eval/fight", film)
+        board.artifact(page)
+
+
+def test_a_run_goes_on_as_one_run_of_mlflow(run, caplog):
+    log_everything(run, "mlflow", 1_000, 2_000)
+    log_everything(run, "mlflow", 3_000)
+    assert not caplog.records
+    from mlflow import MlflowClient
+
+    client = MlflowClient((run.folder.parent / "mlruns").as_uri())
+    (found,) = client.search_runs([client.get_experiment_by_name("soulsgraph").experiment_id])
+    number = found.info.run_id
+    assert (found.info.run_name, found.info.status, found.data.tags["preset"]) == ("first", "FINISHED", "fast")
+    assert found.data.params == {"preset": "fast", "overrides.gamma": "0.98", "gamma": "0.98"}
+    history = client.get_metric_history(number, "dodge/losses/td_loss")
+    assert [point.step for point in history] == [1_000, 2_000, 3_000]
+    assert found.data.metrics["eval/win_rate/both-trained"] == 0.44
+    assert found.data.metrics["dodge/eval/actions/p50"] == 4.0
+    kept = {file.path for folder in ("", "tables", "videos") for file in client.list_artifacts(number, folder or None)}
+    assert {"report.html", "tables/win-rates.json", "tables/win-rates.md", "videos/fight.gif", "images"} <= kept
+
+
+def test_a_run_goes_on_as_one_run_of_wandb(run, caplog, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    log_everything(run, "wandb", 1_000, 2_000)
+    log_everything(run, "wandb", 3_000)
+    assert not caplog.records
+    written = sorted(run.folder.glob("wandb/offline-run-*/run-0a1b2c.wandb"))
+    assert len(written) == 2
+    assert all(b"dodge/losses/td_loss" in file.read_bytes() for file in written)
+    media = {file.suffix for file in run.folder.glob("wandb/offline-run-*/files/media/*/*") if file.is_file()}
+    assert {".json"} <= media
+
+
+@pytest.mark.parametrize(
+    ("name", "variables"),
+    [
+        ("mlflow", {"MLFLOW_TRACKING_URI": NOWHERE, "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}),
+        ("wandb", {"WANDB_MODE": "online", "WANDB_BASE_URL": NOWHERE, "WANDB_API_KEY": 40 * "a"}),
+    ],
+)
+def test_a_server_that_is_away_is_reported_and_stops_nothing(name, variables, run, caplog, monkeypatch):
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    with caplog.at_level(logging.WARNING, "soulsgraph"):
+        log_everything(run, name, 1_000)
+    (record,) = [record for record in caplog.records if record.name == "soulsgraph"]
+    assert "the run goes on without it" in record.message
+
+
+def test_tracking_online_without_a_login_is_refused(run, monkeypatch):
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(run.folder))
+    monkeypatch.setenv("NETRC", str(run.folder / "netrc"))
+    with pytest.raises(SoulsGraphError, match="run `wandb login`, or set WANDB_MODE=offline"):
+        make_tracker("wandb")
