@@ -152,3 +152,17 @@ def test_weights_of_several_ages_are_played_by_and_newest_ones_train_as_without_
     written = (work / "3" / "log.txt").stat().st_mtime_ns
     compare.main()
     assert (work / "3" / "log.txt").stat().st_mtime_ns == written
+
+
+@pytest.mark.slow
+def test_an_own_learner_trains_dodge_beside_the_others(tmp_path, monkeypatch, capsys):
+    module = example("own_learner")
+    words = ["own_learner.py", str(tmp_path / "run"), "--scale", "0.02", "--episodes", "4"]
+    monkeypatch.setattr(sys, "argv", words)
+    module.main()
+    run = RunFolder.open(tmp_path / "run")
+    assert run.plan.learners == {"dodge": "own_learner:DoubleDQN"}
+    assert "dodge: v1, 1,600 decisions" in capsys.readouterr().out
+    dodge = run.library.load("dodge", 1)
+    assert dodge.card.layer_sizes == (24, 64, 64, 2)
+    assert {one.skill for one in run.library.card("heal_attack", 1).upstream} >= {"dodge"}

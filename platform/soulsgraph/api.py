@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache, cached_property
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 from rich.console import Console
@@ -17,7 +17,7 @@ from soulsgraph.playing import FightFilm, FightPage, FightResults, SkillPolicy, 
 from soulsgraph.results.tables import OutputConsole
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
-from soulsgraph.runs.plan import Plan, Stage, check_learns, check_range, lasting_name
+from soulsgraph.runs.plan import Plan, Stage, check_learns, check_range, lasting_name, overrides_for
 from soulsgraph.runs.progress import Interruption, silence_advice
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.runs.workers import precompile_playing
@@ -31,8 +31,11 @@ from soulsgraph_policies.agents.library import SkillCard
 from soulsgraph_policies.agents.projects import load_installed, load_project
 from soulsgraph_policies.learning.hyperparameters import PRESETS
 
+if TYPE_CHECKING:
+    from soulsgraph_policies.learning.own_learner import LearnerFactory
+
 #: Fields of a plan that `train` takes by their names beside options of the preset.
-_PLANNED = frozenset(field.name for field in fields(Plan)) - {"overrides"}
+_PLANNED = frozenset(field.name for field in fields(Plan)) - {"overrides", "learners"}
 _TICK_S, _LONGEST_S = 0.1, 120.0
 _NAMESPACE, _WHOLE = "soulsgraph/", "EndToEnd-v0"
 
@@ -47,6 +50,7 @@ def train(
     project: str | Path | None = None,
     address: str | None = None,
     quiet: bool = False,
+    learners: Mapping[str, LearnerFactory] | None = None,
     **overrides: Any,
 ) -> Run:
     """Train every skill of a graph, in graph order, and return the run; a bar shows how far it is.
@@ -62,7 +66,9 @@ def train(
         project: Folder of a project with skills of one's own; installed ones are known already.
         address: Ray cluster to join, where `env_runners` play on it.
         quiet: Print nothing.
-        overrides: Fields of `Plan` (scale, lanes, env_runners ...), and options of the preset (gamma, n_step ...).
+        learners: Learners of one's own, each by the skill that it trains (`SkillLearner`); the others learn as usual.
+        overrides: Fields of `Plan` (scale, lanes, env_runners ...), and options of the learner: gamma=0.98, or those
+            of one skill as dodge={"gamma": 0.99}.
 
     Raises:
         SoulsGraphError: for a name, value or folder that cannot be used, before anything is begun.
@@ -73,9 +79,11 @@ def train(
     """
     check_extra("soulsgraph.train", "train")
     _know_projects(project)
+    own = dict(learners or {})
     asked = {"preset": preset, "scenario": str(scenario), "graph": graph, "seed": seed, **overrides}
-    folder = _planned_or_begun(path_of(run, "run"), _plan_of(asked))
-    _train_stages(folder, lineage.own_stages(folder), address, quiet)
+    plan = replace(_plan_of(asked), learners={name: _name_of(factory) for name, factory in own.items()})
+    folder = _planned_or_begun(path_of(run, "run"), plan)
+    _train_stages(folder, lineage.own_stages(folder), address, quiet, own)
     return Run(folder)
 
 
@@ -265,7 +273,7 @@ class Run:
         if chosen is None:
             raise UnknownNameError("skill", skills, (*self.plan.skill_graph.order, "all"))
         stages = lineage.adaptation_stages(folder, lasting_name(str(scenario)), chosen, budget, None, jointly)
-        _train_stages(folder, stages, address, quiet)
+        _train_stages(folder, stages, address, quiet, {})
         return Run(folder)
 
     def _own_folder(self, run: str | Path | None) -> RunFolder:
@@ -437,11 +445,16 @@ def _know_projects(project: str | Path | None) -> None:
 
 
 def _plan_of(asked: Mapping[str, Any]) -> Plan:
-    """Return the plan of some fields and options: a field's name is the plan's, any other an option of the preset."""
+    """Return the plan of some fields and options: a field's name is the plan's, any other an option or a skill."""
     planned = {name: value for name, value in asked.items() if name in _PLANNED}
     if isinstance(file := planned.get("skill_options"), str | Path):
         planned["skill_options"] = load_skill_options(Path(file))
-    return Plan(**planned, overrides={name: value for name, value in asked.items() if name not in planned})
+    options: dict[str, Any] = {}
+    for name, value in asked.items():
+        if name not in planned:
+            own = isinstance(value, Mapping)
+            options |= {f"{name}.{option}": one for option, one in value.items()} if own else {name: value}
+    return Plan(**planned, overrides=overrides_for(str(asked["graph"]), options))
 
 
 def _planned_or_begun(path: Path, plan: Plan) -> RunFolder:
@@ -462,7 +475,20 @@ def _planned_or_begun(path: Path, plan: Plan) -> RunFolder:
     return folder
 
 
-def _train_stages(folder: RunFolder, stages: tuple[Stage, ...], address: str | None, quiet: bool) -> None:
+def _name_of(factory: LearnerFactory) -> str:
+    # Imported here: it takes seconds.
+    from soulsgraph_policies.learning.own_learner import learner_name
+
+    return learner_name(factory)
+
+
+def _train_stages(
+    folder: RunFolder,
+    stages: tuple[Stage, ...],
+    address: str | None,
+    quiet: bool,
+    learners: Mapping[str, LearnerFactory],
+) -> None:
     """Train stages, shown in a terminal or notebook unless `quiet`; raises as `train`."""
     check_learns(folder.plan, [one for one in stages if not folder.begun or not lineage.finished_versions(folder, one)])
     with warnings.catch_warnings():
@@ -473,7 +499,7 @@ def _train_stages(folder: RunFolder, stages: tuple[Stage, ...], address: str | N
 
         console = OutputConsole(quiet=quiet)
         try:
-            with simulator_workplace(folder, console, address) as place:
+            with simulator_workplace(folder, console, address, learners) as place:
                 train_stages(place, stages, console)
         except Interruption as stop:
             raise Interruption(str(stop), "; the same call goes on with it") from None

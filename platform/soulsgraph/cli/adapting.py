@@ -20,7 +20,7 @@ from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.transfer import Question, TransferOptions, check_chains, check_sources, open_seeds
-from soulsgraph.zoo import is_agent
+from soulsgraph.zoo import is_agent, open_run
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import check_writable
 from soulsgraph_envs.games.link import load_games
@@ -45,6 +45,7 @@ def adapt(
     budget: int | None = None,
     after: str | None = None,
     jointly: bool = False,
+    overrides: Annotated[tuple[str, ...], arg(name="set", metavar=options.SETTINGS)] = (),
     copy: options.Copy = None,
 ) -> None:
     """Fine-tune chosen skills in another scenario, everything else frozen; earlier versions stay.
@@ -57,12 +58,16 @@ def adapt(
         budget: Steps for each skill; 40,000 times the run's scale if not given.
         after: Scenario whose versions are continued; the last one the run was adapted to if not given.
         jointly: Adapt the skills in the same fights, each for its own steps, instead of one after another.
+        overrides: Options of the learner to change while adapting, beside the run's: learning_rate=1e-4; of one skill
+            alone dodge.gamma=0.99. The same command, with the same options, goes on.
         copy: Run folder for a copy of the agent, which is adapted; the same command goes on with it.
     """
     from soulsgraph.runs.train import train_stages
     from soulsgraph_clusters.sessions.session import check_session
 
-    run = RunFolder.open(options.own_run(folder, copy, session))
+    # Refused before anything is copied.
+    options.changed_run(open_run(folder), overrides)
+    run = options.changed_run(RunFolder.open(options.own_run(folder, copy, session)), overrides)
     scenario, after = lasting_name(scenario), after and lasting_name(after)
     lineage.check_budget(budget)
     source = lineage.check_target(run, scenario, after)

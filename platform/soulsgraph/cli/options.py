@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
 from types import NoneType
@@ -18,7 +18,7 @@ from tyro.conf import arg
 from soulsgraph.cli.output import Flag, OutputOptions, RunOptions
 from soulsgraph.cli.remedies import command_line
 from soulsgraph.runs.evaluate import EVALUATION_SEED
-from soulsgraph.runs.plan import Plan, check_range, lasting_name
+from soulsgraph.runs.plan import Plan, check_range, lasting_name, overrides_for, present_overrides
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder, check_given
 from soulsgraph.runs.workers import WorkerProcess
@@ -27,7 +27,8 @@ from soulsgraph.tracking.contract import Tracker
 from soulsgraph.tracking.metrics import FIGHT
 from soulsgraph.transfer import TransferOptions
 from soulsgraph.zoo import copy_agent, is_agent, is_copy, open_own_run
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.config import Where, parse
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError
 from soulsgraph_envs.core.files import whole_file
 from soulsgraph_envs.games.link import load_games
 from soulsgraph_envs.games.opening import check_games
@@ -92,28 +93,68 @@ def field_docs(cls: type[Any]) -> dict[str, str]:
     }
 
 
-def plan_options(*leave_out: str) -> Any:
-    """Return the options of a plan but for some of its fields."""
+def plan_options(*leave_out: str, **others: Any) -> Any:
+    """Return the options of a plan but for some of its fields; `others` are added."""
     skill_options = option(Path, "TOML file of reward weights and options, one table a skill.")
-    return given_options(Plan, ("graph", "overrides", *leave_out), skill_options=skill_options)
+    left_out = ("graph", "overrides", "learners", *leave_out)
+    return given_options(Plan, left_out, skill_options=skill_options, **others)
 
 
+#: What stands for options of the learner to change.
+SETTINGS = "NAME=VALUE ..."
+#: The option by which single options of the learner are changed.
+SET = option(
+    tuple[str, ...],
+    "Options of the learner to change: gamma=0.98 n_step=3; of one skill alone dodge.gamma=0.99.",
+    name="set",
+    metavar=SETTINGS,
+)
 #: The options of a plan: what a new run trains and how.
 PlanOptions = Annotated[Given, plan_options()]
+#: The same, and single options of the learner.
+LearningOptions = Annotated[Given, plan_options(overrides=SET)]
 
 
-def plan_values(given: Given) -> dict[str, Any]:
-    """Return the plan fields that the given options set.
+def plan_values(given: Given, graph: str | None = None) -> dict[str, Any]:
+    """Return the fields of a plan of a graph, the paper's by default, that the given options set.
 
     Raises:
-        SoulsGraphError: if a file of skill options does not hold, or a scenario's path cannot be one.
+        SoulsGraphError: if a file of skill options does not hold, a scenario's path cannot be one, or an option is set
+            twice or without a value.
     """
     values = dict(given)
+    if "overrides" in values:
+        overrides = present_overrides(read_overrides(values["overrides"], "gamma=0.98"))
+        values["overrides"] = overrides_for(graph or Plan.graph, overrides)
     if "skill_options" in values:
         values["skill_options"] = load_skill_options(values["skill_options"])
     if "scenario" in values:
         values["scenario"] = lasting_name(values["scenario"])
     return values
+
+
+def read_overrides(texts: Sequence[str], example: str) -> dict[str, Any]:
+    """Read NAME=VALUE, each by its name; `example` is what the refusal of a malformed one advises.
+
+    Raises:
+        SoulsGraphError: if one is set twice or without a value.
+    """
+    overrides = dict(_override(text, example) for text in texts)
+    if len(overrides) < len(texts):
+        raise SoulsGraphError(f"--set: expected each option once, found {' '.join(texts)}; leave one out.")
+    return overrides
+
+
+def _override(text: str, example: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise SoulsGraphError(f"--set: expected OPTION=VALUE, found {text!r}; write for example {example}.")
+    try:
+        return name, parse(value, "JSON", Where(None, f"--set {name}", "correct the value"))
+    except DataError as error:
+        if isinstance(error.__cause__, ValueError):
+            return name, value  # A word needs no quotes.
+        raise
 
 
 @dataclass(frozen=True)
@@ -200,14 +241,14 @@ DEFAULT_SESSION, DEFAULT_TRAINING = SessionOptions(), TrainingOptions()
 BASELINE_GRAPH = "end-to-end"
 
 
-def open_run(path: Path, given: Given) -> RunFolder:
-    """Open an existing run to continue it as it was begun.
+def open_run(path: Path, given: Given, graph: str | None = None) -> RunFolder:
+    """Open an existing run to continue it as it was begun; `graph` is the one that options are set for.
 
     Raises:
         SoulsGraphError: if the folder is no run, or an option given contradicts its plan.
     """
     run = open_own_run(path)
-    check_given(path, run.plan, plan_values(given), "begin another run folder")
+    check_given(path, run.plan, plan_values(given, graph), "begin another run folder")
     return run
 
 
@@ -232,8 +273,8 @@ def begin_or_resume(path: Path, given: Given, resume: bool, graph: str | None) -
             graph, or an option given contradicts its plan.
     """
     if not resume:
-        return RunFolder.planned(path, Plan(graph=graph or Plan.graph, **plan_values(given)))
-    run = open_run(path, given)
+        return RunFolder.planned(path, Plan(graph=graph or Plan.graph, **plan_values(given, graph)))
+    run = open_run(path, given, graph)
     if run.plan.graph != graph and (graph is not None or run.plan.graph == BASELINE_GRAPH):
         command = "baseline" if run.plan.graph == BASELINE_GRAPH else "curriculum"
         raise SoulsGraphError(
@@ -241,6 +282,19 @@ def begin_or_resume(path: Path, given: Given, resume: bool, graph: str | None) -
             f"go on with: {command_line(command, '--resume', '--run', path)}."
         )
     return run
+
+
+def changed_run(run: RunFolder, texts: Sequence[str]) -> RunFolder:
+    """Return a run whose stages learn by NAME=VALUE beside its own options; what is in its folder stays.
+
+    Raises:
+        SoulsGraphError: for an unknown option, or a value out of its range.
+    """
+    if not texts:
+        return run
+    overrides = present_overrides(read_overrides(texts, "learning_rate=1e-4"))
+    plan = replace(run.plan, overrides={**run.plan.overrides, **overrides_for(run.plan.graph, overrides)})
+    return RunFolder(run.path, plan, run.fight)
 
 
 def own_run(path: Path, copy: Path | None, output: OutputOptions) -> Path:

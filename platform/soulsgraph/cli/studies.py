@@ -14,11 +14,10 @@ from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptio
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.paper.study import ReproductionFolder, Study
 from soulsgraph.results.origin import describe_run
-from soulsgraph.runs.plan import check_range
+from soulsgraph.runs.plan import check_range, present_overrides
 from soulsgraph.runs.run_folder import check_given
 from soulsgraph.zoo import open_run
-from soulsgraph_envs.core.config import Where, parse, present_names
-from soulsgraph_envs.core.errors import DataError, SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import check_writable
 
 #: The options of a study: what a new reproduction trains and evaluates.
@@ -55,24 +54,8 @@ def study_values(given: options.Given, seeds: Sequence[int], example: str = "dou
         check_range("first-seed", first, 0, 2**31 - 1000)
         values["seeds"] = tuple(range(first, first + count))
     if "overrides" in values:
-        overrides = dict(_override(text, example) for text in values["overrides"])
-        if len(overrides) < len(values["overrides"]):
-            found = " ".join(values["overrides"])
-            raise SoulsGraphError(f"--set: expected each option once, found {found}; leave one out.")
-        values["overrides"] = present_names(overrides)
+        values["overrides"] = present_overrides(options.read_overrides(values["overrides"], example))
     return values
-
-
-def _override(text: str, example: str) -> tuple[str, Any]:
-    name, separator, value = text.partition("=")
-    if not separator:
-        raise SoulsGraphError(f"--set: expected OPTION=VALUE, found {text!r}; write for example {example}.")
-    try:
-        return name, parse(value, "JSON", Where(None, f"--set {name}", "correct the value"))
-    except DataError as error:
-        if isinstance(error.__cause__, ValueError):
-            return name, value  # A word needs no quotes.
-        raise
 
 
 def reproduce(

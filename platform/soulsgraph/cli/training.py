@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def curriculum(
-    plan: options.PlanOptions,
+    plan: options.LearningOptions,
     session: options.TrainingOptions = options.DEFAULT_TRAINING,
     run: Path = Path("runs/curriculum"),
     resume: Flag = False,
@@ -54,7 +54,7 @@ def curriculum(
 
 def train(
     skill: Positional[str],
-    plan: options.PlanOptions,
+    plan: options.LearningOptions,
     session: options.TrainingOptions = options.DEFAULT_TRAINING,
     run: Path = Path("runs/curriculum"),
     graph: str | None = None,
@@ -87,7 +87,7 @@ def train(
 
 
 def baseline(
-    plan: options.PlanOptions,
+    plan: options.LearningOptions,
     session: options.TrainingOptions = options.DEFAULT_TRAINING,
     run: Path = Path("runs/baseline"),
     resume: Flag = False,

@@ -126,13 +126,15 @@ class Plan:
     graph: str = "paper"
     """Skill graph to train: paper, end-to-end for the baseline, or one of a project, as PROJECT/GRAPH."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    """Single options of the preset to change, by name."""
+    """Single options of the preset to change, by name; those of one skill as dodge.gamma."""
+    learners: Mapping[str, str] = field(default_factory=dict)
+    """Learners of one's own by the skill that each trains, as MODULE:CLASS; all other skills learn by the preset."""
     skill_options: SkillOptions = field(default_factory=SkillOptions, metadata={"key": "options"})
     """Reward weights and options as given; `options` are those that the preset observes with."""
 
     def __post_init__(self) -> None:
         config.check_fields(self)
-        object.__setattr__(self, "overrides", config.present_names(self.overrides))
+        object.__setattr__(self, "overrides", present_overrides(self.overrides))
         object.__setattr__(self, "scenario", lasting_name(self.scenario))
         load_scenario(self.scenario)
         find_graph(self.graph)
@@ -142,12 +144,22 @@ class Plan:
         method = self.method
         if self.lanes is not None:
             check_range("lanes", self.lanes, 1, method.steps_per_round)
+        for skill in (*self.learners, *(name.partition(".")[0] for name in self.overrides if "." in name)):
+            if skill not in self.skill_graph.order:
+                raise UnknownNameError("skill", skill, self.skill_graph.order)
+            self.hyperparameters(self.stage(skill))
 
     @property
     def method(self) -> dqn.Preset:
-        """Return the preset with the plan's overrides: how the run learns."""
-        preset = dqn.preset_with(dqn.PRESETS[self.preset], self.overrides)
+        """Return the preset with the plan's overrides for all skills: how the run learns."""
+        common = {name: value for name, value in self.overrides.items() if "." not in name}
+        preset = dqn.preset_with(dqn.PRESETS[self.preset], common)
         return preset.vanilla if END_TO_END in self.skill_graph.skills else preset
+
+    def _own_overrides(self, skill: str) -> dict[str, Any]:
+        """Return the options that are changed for one skill alone."""
+        parts = ((name.partition("."), value) for name, value in self.overrides.items())
+        return {option: value for (owner, _, option), value in parts if owner == skill and option}
 
     @property
     def options(self) -> SkillOptions:
@@ -211,12 +223,14 @@ class Plan:
         return tuple(self.stage(skill) for skill in self.skill_graph.order)
 
     def hyperparameters(self, stage: Stage) -> dqn.DQNHyperparameters:
-        """Return the paper's hyperparameters for a stage's budget, with the options of the preset."""
+        """Return the paper's hyperparameters for a stage's budget, with the options of the preset, then the skill's."""
         papers = dqn.baseline_hyperparameters if stage.skill == END_TO_END else dqn.skill_hyperparameters
         numbers = self.method.hyperparameters(papers(stage.budget))
         if stage.cloned:
-            return replace(numbers, margin=CLONING_MARGIN, epsilon_initial=CLONING_EXPLORATION)
-        return numbers if stage.parent is None else replace(numbers, epsilon_initial=ADAPTATION_EXPLORATION)
+            numbers = replace(numbers, margin=CLONING_MARGIN, epsilon_initial=CLONING_EXPLORATION)
+        elif stage.parent is not None:
+            numbers = replace(numbers, epsilon_initial=ADAPTATION_EXPLORATION)
+        return dqn.changed(numbers, self._own_overrides(stage.skill))
 
     def check_memory(self) -> None:
         """Refuse a plan one of whose replays fills more than half of the memory that this process may use.
@@ -227,6 +241,30 @@ class Plan:
         for stage in self.stages():
             size = make_skill(stage.skill, self.options).observation.size
             dqn.check_memory({stage.skill: self.hyperparameters(stage).replay_bytes(size)})
+
+
+def present_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options to change by their present names, those of one skill as well.
+
+    Raises:
+        DataError: for an option by its present and its earlier name.
+    """
+    owned: dict[str, dict[str, Any]] = {}
+    for name, value in overrides.items():
+        owner, dot, option = name.rpartition(".")
+        owned.setdefault(owner + dot, {})[option] = value
+    return {f"{of}{name}": one for of, named in owned.items() for name, one in config.present_names(named).items()}
+
+
+def overrides_for(graph: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options to change as a plan of a graph takes them: of the end-to-end baseline each is its one skill's.
+
+    A preset's own options are not for the baseline, which is the paper's whatever the preset.
+    """
+    if graph != "end-to-end":
+        return dict(overrides)
+    alone = {name for name in overrides if name in dqn.SKILL_OPTION_NAMES}
+    return {f"{END_TO_END}.{name}" if name in alone else name: value for name, value in overrides.items()}
 
 
 def check_learns(plan: Plan, stages: Sequence[Stage]) -> None:
@@ -455,6 +493,8 @@ def in_words(names: tuple[str, ...]) -> str:
 def plan_values(plan: Plan) -> dict[str, Any]:
     """Return a plan as values of a key, each option by itself: one that comes later is then missing in older keys."""
     table = config.canonical(config.to_table(plan))
+    if not plan.learners:
+        del table["learners"]  # It came later, and none is what there was before.
     for name, value in table.pop("options").items():
         parts = value if isinstance(value, Mapping) else {"": value}
         table |= {f"options {name} {part}".strip(): one for part, one in parts.items()}
@@ -468,6 +508,7 @@ def how_it_learns(plan: Plan, stage: Stage) -> str:
     del numbers["budget"], numbers["buffer_size"]
     lanes = plan.lanes or method.lanes
     learning = [_counted(numbers), _counted(config.to_table(plan.options)), lanes, method.steps_per_round]
+    learning += [plan.learners[stage.skill]] if stage.skill in plan.learners else []
     return digest_of(config.canonical(learning))
 
 

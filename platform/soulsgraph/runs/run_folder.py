@@ -20,7 +20,7 @@ from soulsgraph_envs.core.files import FileLock, HeldError
 from soulsgraph_policies.agents.library import SkillLibrary
 from soulsgraph_policies.agents.projects import ProjectDigest
 
-_FORMAT, _FORMAT_VERSION, _READ_VERSIONS = "soulsgraph run", 5, (1, 2, 3, 4, 5)
+_FORMAT, _FORMAT_VERSION, _READ_VERSIONS = "soulsgraph run", 6, (1, 2, 3, 4, 5, 6)
 #: The file that whoever writes a folder locks.
 LOCK = ".lock"
 #: The checkpoints of all stages, as a pattern below a run folder.
@@ -231,6 +231,8 @@ class RunFolder(PlannedFolder[Plan]):
             values["plan"] = {"synchronous": Plan.synchronous, **values["plan"]}
         if version < 5:
             values["project"] = None
+        if version < 6 and isinstance(values.get("plan"), dict):
+            values["plan"] = {"learners": {}, **values["plan"]}
         if (project := values.get("project")) is not None:
             read_table(ProjectDigest, project, where.at("project")).check(path)
         read = read_table(_PlanFile, values, where)

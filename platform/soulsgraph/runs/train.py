@@ -48,6 +48,7 @@ from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.checkpoint import TrainingStateError, read_training_state, write_training_state
 from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.learning.own_learner import LearnerFactory, OwnTraining, find_learner, task_of
 from soulsgraph_policies.learning.replay import ReplayBuffer
 from soulsgraph_policies.learning.sampler import Transitions
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
@@ -141,6 +142,28 @@ class StageSetup:
         if gateways is not None:
             return self._built(self._sampled_by_fleet(gateways))
         return self._built(self._sampled_by_games(games) if games else self._sampled(session))
+
+    def build_own(self, factory: LearnerFactory) -> OwnTraining:
+        """Build the training of the stage's skill by a learner of one's own.
+
+        Raises:
+            SoulsGraphError: if the learner does not fit the skill, or the stage has more than one process or skill.
+        """
+        plan, name = self.run.plan, self.stage.skill
+        if self.stage.jointly or plan.env_runners:
+            found = "env runners" if plan.env_runners else f"{' + '.join(self.stage.skills)} in the same fights"
+            raise SoulsGraphError(
+                f"stage {self.stage.name}: expected a learner of one's own to train one skill in this process, found "
+                f"{found}; leave them out."
+            )
+        skill, parent, numbers = self.skill(name), self.parent, self.hyperparameters
+        networks = {one: kept.network(self.skill(one), self.scenario) for one, kept in self.upstream.items()}
+        weights = None if parent is None else parent.playing
+        task = task_of(skill, plan.lanes or plan.method.lanes, self.stage.seed, numbers, weights)
+        training = OwnTraining(self.skills, self.scenario, networks, task, factory)
+        if parent is not None:
+            training.normalizer.set_state(parent.card.normalizer.normalizer().get_state())
+        return training
 
     def replay(self) -> SkillDQN:
         """Build the algorithm that learns from what the stage's journal holds, in this process alone.
@@ -257,7 +280,7 @@ class StageSetup:
             for key, kept in artifact.playing.items()
         )
 
-    def verify_frozen(self, algorithm: SkillDQN) -> None:
+    def verify_frozen(self, algorithm: SkillDQN | OwnTraining) -> None:
         """Check that every copy of an upstream weight is bit for bit what the library holds.
 
         Raises:
@@ -379,7 +402,7 @@ class StageRecords:
         #: When the last iteration ended, and with how many decisions.
         self._last = time.monotonic(), reached
 
-    def add(self, algorithm: SkillDQN, result: Mapping[str, Any]) -> float | None:
+    def add(self, algorithm: SkillDQN | OwnTraining, result: Mapping[str, Any]) -> float | None:
         """Record one iteration, a row for each skill that learns; return the last one's mean return, if there is one.
 
         Steps are decisions of all skills that learn.
@@ -491,6 +514,8 @@ class Workplace:
     games: Sequence[GameSettings] = ()
     #: Evaluates learning curves while training goes on.
     worker: WorkerProcess | None = None
+    #: Learners of one's own by skill, where they are not imported by their names in the plan.
+    learners: Mapping[str, LearnerFactory] = field(default_factory=dict)
     #: What the run is tracked by, as names or objects, and whether fights at checkpoints are logged as well.
     trackers: Sequence[str | Tracker] = (USUAL,)
     fights: bool = False
@@ -550,7 +575,7 @@ def train_stage(workplace: Workplace, stage: Stage) -> list[SkillCard]:
     setup = StageSetup(workplace.run, stage)
     # A checkpoint that cannot be used is refused before anything starts.
     latest = _take_up(setup)
-    algorithm = setup.build(workplace.session, workplace.gateways, workplace.games)
+    algorithm = _learning(setup, workplace)
     try:
         if latest is not None:
             algorithm.load_checkpoint(str(latest))
@@ -583,6 +608,20 @@ def train_stage(workplace: Workplace, stage: Stage) -> list[SkillCard]:
         return [saved[skill] for skill in stage.skills]
     finally:
         algorithm.stop()
+
+
+def _learning(setup: StageSetup, workplace: Workplace) -> SkillDQN | OwnTraining:
+    """Build what learns in a stage: RLlib's algorithm, or a learner of one's own."""
+    skill = setup.stage.skill
+    own = [name for name in setup.stage.skills if name in setup.run.plan.learners]
+    if not own:
+        return setup.build(workplace.session, workplace.gateways, workplace.games)
+    if workplace.gateways or workplace.games:
+        raise SoulsGraphError(
+            f"stage {setup.stage.name}: expected the simulator for {own[0]}, which a learner of one's own trains, "
+            "found games in real time; train it in the simulator first."
+        )
+    return setup.build_own(workplace.learners.get(skill) or find_learner(setup.run.plan.learners[skill]))
 
 
 def _take_up(setup: StageSetup) -> Path | None:
@@ -623,7 +662,7 @@ def _checkpoints(run: RunFolder, stage: Stage) -> list[Path]:
     return sorted(run.checkpoints(stage.checkpoint_name).glob("step-*"))
 
 
-def _save_checkpoint(run: RunFolder, stage: Stage, algorithm: SkillDQN) -> None:
+def _save_checkpoint(run: RunFolder, stage: Stage, algorithm: SkillDQN | OwnTraining) -> None:
     """Write a checkpoint at the algorithm's count of decisions, then remove all but the latest; raises WriteError."""
     target = run.checkpoints(stage.checkpoint_name) / f"step-{algorithm.decisions:09d}"
     if target.exists():

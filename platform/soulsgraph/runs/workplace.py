@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
@@ -13,6 +14,7 @@ from soulsgraph.runs.run_folder import PlannedFolder, RunFolder
 from soulsgraph.runs.train import Workplace
 from soulsgraph.runs.workers import WorkerProcess, precompile
 from soulsgraph_clusters.sessions.session import Session, connect
+from soulsgraph_policies.learning.own_learner import LearnerFactory
 
 
 @contextmanager
@@ -42,8 +44,15 @@ def joined_session(
 
 
 @contextmanager
-def simulator_workplace(folder: RunFolder, console: Console, address: str | None = None) -> Iterator[Workplace]:
+def simulator_workplace(
+    folder: RunFolder,
+    console: Console,
+    address: str | None = None,
+    learners: Mapping[str, LearnerFactory] = MappingProxyType({}),
+) -> Iterator[Workplace]:
     """Open the place where stages of a run are trained in the simulator; a quiet console shows no progress.
+
+    `learners` are those of one's own by skill.
 
     Raises:
         SoulsGraphError: if Ray cannot be used; a planned run is not begun then.
@@ -51,6 +60,6 @@ def simulator_workplace(folder: RunFolder, console: Console, address: str | None
     with (
         joined_session(folder, console, address, needed=bool(folder.plan.env_runners)) as joined,
         WorkerProcess() as worker,
-        Workplace(folder, joined, "silent" if console.quiet else "auto", worker=worker) as workplace,
+        Workplace(folder, joined, "silent" if console.quiet else "auto", worker=worker, learners=learners) as workplace,
     ):
         yield workplace

@@ -225,6 +225,8 @@ def check_memory(replays: Mapping[str, int], remedy: str = "train for a smaller 
 
 _LEARNING = tuple(f.name for f in fields(DQNHyperparameters) if f.name not in _OF_THE_STAGE)
 
+#: Those that may be another for one skill alone.
+SKILL_OPTION_NAMES = _LEARNING
 #: Every option that a preset may set and `preset_with` may change, by name.
 OPTION_NAMES = (*_STEPPING, *_LEARNING, *_OBSERVING)
 
@@ -311,6 +313,19 @@ def preset_with(preset: Preset, options: Mapping[str, Any]) -> Preset:
     return replace(
         preset, **stepping, learning={**preset.learning, **learning}, observing={**preset.observing, **observing}
     )
+
+
+def changed(numbers: DQNHyperparameters, options: Mapping[str, Any]) -> DQNHyperparameters:
+    """Change single options of one skill's hyperparameters by their names.
+
+    Raises:
+        UnknownNameError: for an unknown option, and for one that all skills have in common.
+        SoulsGraphError: for a value of another type or out of its range.
+    """
+    for name in options:
+        if name not in SKILL_OPTION_NAMES:
+            raise UnknownNameError("option of a skill", name, SKILL_OPTION_NAMES)
+    return with_options(numbers, options)
 
 
 #: RLlib's field, and the hyperparameter of the same meaning.

@@ -58,6 +58,7 @@ _COUNTED = {
     "sampler.py _RunningDraw.__init__": "the decisions that the learner had received, as the runner says",
     "sampler.py Sampler._begin": "the same, in the numbers of the episodes",
     "admission.py Admission.task_for": "the number of a game's boot, which the head counts beside the journal",
+    "own_learner.py OwnTraining._begin": "the decisions that the learner had received",
     "client.py GameClient._start": "the plays of this boot",
     "games.py LocalGamesRunner._game.order": "a number drawn for each process of a game",
     "rollout.py _retry_seeds": "the retries of a lane's start",

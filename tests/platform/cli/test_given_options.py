@@ -140,3 +140,25 @@ def test_a_value_set_for_a_reproduction_that_cannot_be(refuse, tmp_path, value, 
     assert message in found
     assert len(found) < 400
     assert not (tmp_path / "out").exists()
+
+
+def test_options_of_the_learner_are_set_and_a_run_that_goes_on_has_the_same(refuse, tmp_path):
+    run = tmp_path / "set"
+    RunFolder.create(run, Plan(scale=0.01, overrides={"dodge.gamma": 0.9, "n_step": 3}))
+    message = refuse("curriculum", "--resume", "--run", run, "--set", "dodge.gamma=0.8")
+    assert "its plan has overrides = {'dodge.gamma': 0.9, 'n_step': 3}, found {'dodge.gamma': 0.8}" in message
+    same = ("--set", "n_step=3", "dodge.gamma=0.9", "--address", "127.0.0.1:9")
+    assert "expected a Ray cluster to answer" in refuse("curriculum", "--resume", "--run", run, *same)
+
+
+@pytest.mark.parametrize("command", [("curriculum",), ("train", "camera"), ("baseline",)])
+def test_what_cannot_be_set_is_refused_before_a_run_is_begun(refuse, tmp_path, command):
+    for text, words in (("gama=1", "Did you mean 'gamma'?"), ("gamma=2", "from 0 to 1, found 2"), ("gamma", "--set:")):
+        assert words in refuse(*command, "--run", tmp_path / "run", "--set", text)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_agent_is_not_copied_for_an_adaptation_that_cannot_be(refuse, tmp_path):
+    words = ("iudex-phase1-best-0", "--scenario", "vordt", "--run", tmp_path / "copy", "--set", "dodge.gama=1")
+    assert "Did you mean 'gamma'?" in refuse("adapt", *words)
+    assert not (tmp_path / "copy").exists()

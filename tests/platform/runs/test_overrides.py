@@ -1,0 +1,101 @@
+"""Options of the learner that a plan changes: for all skills, for one alone, kept, and part of what a stage is."""
+
+import json
+
+import pytest
+
+from fakes.runs import pretend_run
+from soulsgraph.cli.options import changed_run, plan_values
+from soulsgraph.runs.lineage import adaptation_stages, finished_versions, own_stage, stage_key
+from soulsgraph.runs.plan import Plan, check_learns
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.skills import SKILL_NAMES
+from soulsgraph_policies.learning.hyperparameters import PRESETS, DQNHyperparameters
+
+
+def _gammas(plan):
+    return {stage.skill: plan.hyperparameters(stage).gamma for stage in plan.stages()}
+
+
+def test_an_option_of_one_skill_is_that_skills_alone_and_goes_before_that_of_all():
+    plan = Plan(overrides={"gamma": 0.9, "dodge.gamma": 0.8, "heal_attack.n_step": 3})
+    assert _gammas(plan) == {name: 0.8 if name == "dodge" else 0.9 for name in SKILL_NAMES}
+    assert [plan.hyperparameters(stage).n_step for stage in plan.stages()] == [1, 1, 1, 1, 3]
+
+
+def test_it_counts_in_adaptations_too():
+    plan = Plan(overrides={"dodge.epsilon_initial": 0.1})
+    assert plan.hyperparameters(plan.stage("dodge", "vordt", 1)).epsilon_initial == 0.1
+    assert plan.hyperparameters(plan.stage("heal_attack", "vordt", 1)).epsilon_initial == 0.3
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("dodge.gama", 0.9, "Did you mean 'gamma'"),
+        ("doge.gamma", 0.9, "Did you mean 'dodge'"),
+        ("dodge.gamma", 1.5, "from 0 to 1, found 1.5"),
+        ("dodge.lanes", 2, "unknown option of a skill"),
+        ("dodge.budget", 2, "unknown option of a skill"),
+        ("dodge.n_step", "three", "a whole number"),
+    ],
+)
+def test_what_is_no_option_of_a_skill_is_refused(name, value, words):
+    with pytest.raises(SoulsGraphError) as refused:
+        Plan(overrides={name: value})
+    assert words in str(refused.value)
+
+
+def test_an_earlier_name_of_a_skills_option_is_its_present_one_and_both_are_refused():
+    assert Plan(overrides={"dodge.discount": 0.8}).overrides == {"dodge.gamma": 0.8}
+    with pytest.raises(DataError, match="both"):
+        Plan(overrides={"dodge.discount": 0.8, "dodge.gamma": 0.8})
+
+
+def test_whether_it_learns_is_asked_of_the_skills_own_options():
+    plan = Plan(overrides={"dodge.learning_starts": 90_000})
+    with pytest.raises(SoulsGraphError, match=r"stage dodge: expected 90,00\d decisions or more"):
+        check_learns(plan, plan.stages())
+
+
+def test_it_is_kept_and_another_one_is_another_stage(tmp_path):
+    plan = Plan(scale=0.02, overrides={"dodge.gamma": 0.8})
+    run = pretend_run(tmp_path / "run", plan)
+    assert RunFolder.open(run.path).plan == plan
+    other = RunFolder(run.path, Plan(scale=0.02), run.fight)
+    finished = {name: bool(finished_versions(other, own_stage(other, name))) for name in SKILL_NAMES}
+    assert finished == {name: name != "dodge" for name in SKILL_NAMES}
+    keys = [stage_key(one, own_stage(one, "dodge")) for one in (run, other)]
+    assert keys[0].differing(keys[1]) == ("learning of dodge",)
+
+
+def test_a_plan_of_the_format_before_is_read(tmp_path):
+    run = RunFolder.create(tmp_path / "run", Plan(scale=0.02))
+    file = run.path / "plan.json"
+    begun = json.loads(file.read_text(encoding="utf-8"))
+    assert begun["format_version"] == 6
+    del begun["plan"]["learners"]
+    file.write_text(json.dumps(begun | {"format_version": 5}), encoding="utf-8")
+    assert RunFolder.open(run.path).plan == run.plan
+
+
+def test_an_adaptation_learns_by_its_own_and_the_runs_plan_stays(tmp_path):
+    run = pretend_run(tmp_path / "run", Plan(scale=0.02, overrides={"gamma": 0.9}))
+    changed = changed_run(run, ("dodge.learning_rate=1e-4",))
+    (stage,) = adaptation_stages(changed, "vordt", ("dodge",))
+    numbers = changed.plan.hyperparameters(stage)
+    assert (numbers.learning_rate, numbers.gamma) == (1e-4, 0.9)
+    assert RunFolder.open(run.path).plan.overrides == {"gamma": 0.9}
+    with pytest.raises(UnknownNameError, match="learning_rate"):
+        changed_run(run, ("dodge.learning_rat=1e-4",))
+
+
+def test_the_baselines_option_is_its_one_skills():
+    values = plan_values({"overrides": ("gamma=0.9", "lanes=4")}, "end-to-end")
+    assert values["overrides"] == {"end_to_end.gamma": 0.9, "lanes": 4}
+    plan = Plan(graph="end-to-end", **values)
+    assert plan.hyperparameters(plan.stages()[0]).gamma == 0.9
+    assert plan.method.lanes == 4
+    assert PRESETS[plan.preset].lanes != 4
+    assert DQNHyperparameters.gamma != 0.9
