@@ -225,8 +225,8 @@ def check_memory(replays: Mapping[str, int], remedy: str = "train for a smaller 
 
 _LEARNING = tuple(f.name for f in fields(DQNHyperparameters) if f.name not in _OF_THE_STAGE)
 
-#: Those that may be another for one skill alone.
-SKILL_OPTION_NAMES = _LEARNING
+#: Those that may be another for one skill alone: skills downstream take its network to be of their own size.
+SKILL_OPTION_NAMES = tuple(name for name in _LEARNING if name != "hidden_sizes")
 #: Every option that a preset may set and `preset_with` may change, by name.
 OPTION_NAMES = (*_STEPPING, *_LEARNING, *_OBSERVING)
 

@@ -56,7 +56,7 @@ SOURCES = (
     ),
 )
 #: Options that come as a mapping of those given.
-GIVEN = (PlanOptions, StudyOptions, ContinualOptions, ComparedOptions)
+GIVEN = (PlanOptions, TrainingOptions, StudyOptions, ContinualOptions, ComparedOptions)
 #: The options of every command and their defaults as the help shows them; this file run as a program writes it anew.
 KEPT = Path(__file__).with_name("options.json")
 _MEANT = "if that is meant, write the kept ones anew: .venv/bin/python tests/platform/cli/test_options.py"
@@ -154,7 +154,8 @@ def test_doctor_examines_every_driver():
 @pytest.mark.parametrize(
     ("options", "cls", "hidden", "other"),
     [
-        (PlanOptions, Plan, {"graph", "overrides"}, {}),
+        (PlanOptions, Plan, {"graph", "overrides", "learners"}, {}),
+        (TrainingOptions, Plan, {"graph", "learners"}, {}),
         (StudyOptions, Study, set(), {}),
         (ContinualOptions, ContinualStudy, {"sequence"}, {"overrides": "options"}),
     ],

@@ -38,6 +38,7 @@ def test_it_counts_in_adaptations_too():
         ("dodge.gamma", 1.5, "from 0 to 1, found 1.5"),
         ("dodge.lanes", 2, "unknown option of a skill"),
         ("dodge.budget", 2, "unknown option of a skill"),
+        ("dodge.hidden_sizes", [32, 32], "unknown option of a skill"),
         ("dodge.n_step", "three", "a whole number"),
     ],
 )

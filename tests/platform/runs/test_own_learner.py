@@ -1,5 +1,7 @@
 """A learner of one's own for one skill: what it is asked, what the library keeps of it, and what is refused."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ from soulsgraph_policies.learning.own_learner import find_learner, learner_name
 class CountingLearner:
     """A network whose bias of an action counts how often it was chosen; it checks what it is called with."""
 
-    wrong = False
+    wrong, hidden = False, ()
 
     def __init__(self, task):
         self.task, self.counts = task, np.zeros(len(task.actions), np.float32)
@@ -37,7 +39,9 @@ class CountingLearner:
         return {"loss": float(self.learned)}
 
     def layers(self):
-        return [(np.zeros((len(self.counts), len(self.task.observed) + self.wrong)), self.counts)]
+        sizes = [len(self.task.observed) + self.wrong, *self.hidden or self.task.numbers.hidden_sizes]
+        hidden = [(np.zeros((after, before)), np.zeros(after)) for before, after in pairwise(sizes)]
+        return [*hidden, (np.zeros((len(self.counts), sizes[-1])), self.counts)]
 
 
 class ResumableLearner(CountingLearner):
@@ -61,7 +65,7 @@ def test_it_receives_its_budget_and_its_layers_are_what_plays(tmp_path):
         training.train()
     assert training.decisions == training.learner.received == 800
     assert training.learner.counts.sum() == 800
-    np.testing.assert_array_equal(training.weights("camera")["q_network.0.bias"], training.learner.counts)
+    np.testing.assert_array_equal(training.weights("camera")["q_network.4.bias"], training.learner.counts)
     assert training.drain_episodes()["camera"].lengths.min() >= 1
 
 
@@ -95,8 +99,14 @@ def test_layers_that_do_not_fit_the_skill_are_refused_before_a_fight(tmp_path):
     class WrongLearner(CountingLearner):
         wrong = True
 
+    class SmallLearner(CountingLearner):
+        hidden = (8,)
+
+    setup = _setup(tmp_path / "run")
     with pytest.raises(SoulsGraphError, match="network of camera: expected layers and statistics that fit 7"):
-        _setup(tmp_path / "run").build_own(WrongLearner)
+        setup.build_own(WrongLearner)
+    with pytest.raises(SoulsGraphError, match="expected hidden layers of 64, 64 units, .*, found 8; make them"):
+        setup.build_own(SmallLearner)
 
 
 def test_a_learner_that_is_not_there_is_named(tmp_path):
