@@ -260,7 +260,8 @@ class Run:
             budget: Decisions of each; 40,000 times the run's scale if not given.
             jointly: Adapt them in the same fights instead of one after another.
             run: Folder for a copy, which is adapted: needed for an agent of the zoo.
-            address, quiet: As of `train`.
+            address: As of `train`.
+            quiet: Print nothing.
 
         Raises:
             SoulsGraphError: for a scenario, skill or folder that cannot be used, before anything is begun.
@@ -351,7 +352,8 @@ class Run:
 
         Args:
             seed: Seed of the fight: the first that `evaluate` plays with it.
-            scenario, start: As of `evaluate`.
+            scenario: As of `evaluate`.
+            start: As of `evaluate`.
             file: File to write, by its ending.
             seconds: Seconds of the game to show at most.
             only_fight: Show the fight alone, without the skills.
@@ -384,7 +386,8 @@ class Run:
 
         Args:
             seed: Seed of the fight: the first that `evaluate` plays with it.
-            scenario, start: As of `evaluate`.
+            scenario: As of `evaluate`.
+            start: As of `evaluate`.
             file: HTML file to write; replay-RUN-SEED.html in the working folder if not given.
 
         Raises:

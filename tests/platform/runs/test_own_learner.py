@@ -39,7 +39,7 @@ class CountingLearner:
         return {"loss": float(self.learned)}
 
     def layers(self):
-        sizes = [len(self.task.observed) + self.wrong, *self.hidden or self.task.numbers.hidden_sizes]
+        sizes = [len(self.task.observed) + self.wrong, *(self.hidden or self.task.numbers.hidden_sizes)]
         hidden = [(np.zeros((after, before)), np.zeros(after)) for before, after in pairwise(sizes)]
         return [*hidden, (np.zeros((len(self.counts), sizes[-1])), self.counts)]
 
@@ -105,7 +105,7 @@ def test_layers_that_do_not_fit_the_skill_are_refused_before_a_fight(tmp_path):
     setup = _setup(tmp_path / "run")
     with pytest.raises(SoulsGraphError, match="network of camera: expected layers and statistics that fit 7"):
         setup.build_own(WrongLearner)
-    with pytest.raises(SoulsGraphError, match="expected hidden layers of 64, 64 units, .*, found 8; make them"):
+    with pytest.raises(SoulsGraphError, match=r"expected hidden layers of 64, 64 units, .*, found 8; make them"):
         setup.build_own(SmallLearner)
 
 
