@@ -514,11 +514,11 @@ class Workplace:
     games: Sequence[GameSettings] = ()
     #: Evaluates learning curves while training goes on.
     worker: WorkerProcess | None = None
-    #: Learners of one's own by skill, where they are not imported by their names in the plan.
-    learners: Mapping[str, LearnerFactory] = field(default_factory=dict)
     #: What the run is tracked by, as names or objects, and whether fights at checkpoints are logged as well.
     trackers: Sequence[str | Tracker] = (USUAL,)
     fights: bool = False
+    #: Learners of one's own by skill, where they are not imported by their names in the plan.
+    learners: Mapping[str, LearnerFactory] = field(default_factory=dict)
     board: Board = field(init=False)
 
     def __enter__(self) -> Workplace:

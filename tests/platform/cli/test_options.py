@@ -22,6 +22,7 @@ from soulsgraph.cli.fights import PictureOptions
 from soulsgraph.cli.options import (
     EvaluationOptions,
     FightOptions,
+    LearningOptions,
     PlanOptions,
     SessionOptions,
     TrainingOptions,
@@ -56,7 +57,7 @@ SOURCES = (
     ),
 )
 #: Options that come as a mapping of those given.
-GIVEN = (PlanOptions, TrainingOptions, StudyOptions, ContinualOptions, ComparedOptions)
+GIVEN = (PlanOptions, LearningOptions, StudyOptions, ContinualOptions, ComparedOptions)
 #: The options of every command and their defaults as the help shows them; this file run as a program writes it anew.
 KEPT = Path(__file__).with_name("options.json")
 _MEANT = "if that is meant, write the kept ones anew: .venv/bin/python tests/platform/cli/test_options.py"
@@ -155,7 +156,7 @@ def test_doctor_examines_every_driver():
     ("options", "cls", "hidden", "other"),
     [
         (PlanOptions, Plan, {"graph", "overrides", "learners"}, {}),
-        (TrainingOptions, Plan, {"graph", "learners"}, {}),
+        (LearningOptions, Plan, {"graph", "learners"}, {}),
         (StudyOptions, Study, set(), {}),
         (ContinualOptions, ContinualStudy, {"sequence"}, {"overrides": "options"}),
     ],
