@@ -147,15 +147,9 @@ class StageSetup:
         """Build the training of the stage's skill by a learner of one's own.
 
         Raises:
-            SoulsGraphError: if the learner does not fit the skill, or the stage has more than one process or skill.
+            SoulsGraphError: if the learner does not fit the skill.
         """
         plan, name = self.run.plan, self.stage.skill
-        if self.stage.jointly or plan.env_runners:
-            found = "env runners" if plan.env_runners else f"{' + '.join(self.stage.skills)} in the same fights"
-            raise SoulsGraphError(
-                f"stage {self.stage.name}: expected a learner of one's own to train one skill in this process, found "
-                f"{found}; leave them out."
-            )
         skill, parent, numbers = self.skill(name), self.parent, self.hyperparameters
         networks = {one: kept.network(self.skill(one), self.scenario) for one, kept in self.upstream.items()}
         weights = None if parent is None else parent.playing
@@ -611,17 +605,16 @@ def train_stage(workplace: Workplace, stage: Stage) -> list[SkillCard]:
 
 
 def _learning(setup: StageSetup, workplace: Workplace) -> SkillDQN | OwnTraining:
-    """Build what learns in a stage: RLlib's algorithm, or a learner of one's own."""
-    skill = setup.stage.skill
-    own = [name for name in setup.stage.skills if name in setup.run.plan.learners]
-    if not own:
+    """Build what learns in a stage: RLlib's algorithm, or a learner of one's own for one skill in this process."""
+    stage, plan = setup.stage, setup.run.plan
+    if not (own := [name for name in stage.skills if name in plan.learners]):
         return setup.build(workplace.session, workplace.gateways, workplace.games)
-    if workplace.gateways or workplace.games:
+    if stage.jointly or plan.env_runners or workplace.gateways or workplace.games:
         raise SoulsGraphError(
-            f"stage {setup.stage.name}: expected the simulator for {own[0]}, which a learner of one's own trains, "
-            "found games in real time; train it in the simulator first."
+            f"stage {stage.name}: expected {own[0]}, which a learner of one's own trains, alone in the simulator of this "
+            "process, found env runners, games in real time, or skills that learn in the same fights; leave them out."
         )
-    return setup.build_own(workplace.learners.get(skill) or find_learner(setup.run.plan.learners[skill]))
+    return setup.build_own(workplace.learners.get(stage.skill) or find_learner(plan.learners[stage.skill]))
 
 
 def _take_up(setup: StageSetup) -> Path | None:
