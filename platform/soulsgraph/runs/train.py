@@ -611,8 +611,8 @@ def _learning(setup: StageSetup, workplace: Workplace) -> SkillDQN | OwnTraining
         return setup.build(workplace.session, workplace.gateways, workplace.games)
     if stage.jointly or plan.env_runners or workplace.gateways or workplace.games:
         raise SoulsGraphError(
-            f"stage {stage.name}: expected {own[0]}, which a learner of one's own trains, alone in the simulator of this "
-            "process, found env runners, games in real time, or skills that learn in the same fights; leave them out."
+            f"stage {stage.name}: expected {own[0]}, which a learner of one's own trains, alone in this process's "
+            "simulator, found env runners, games in real time, or skills that learn in the same fights; leave them out."
         )
     return setup.build_own(workplace.learners.get(stage.skill) or find_learner(plan.learners[stage.skill]))
 
