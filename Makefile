@@ -11,6 +11,9 @@ CHAOS_OUT ?= docs/results/chaos
 # What draws the diagrams of the site, and what lets it be searched where it is opened from a file.
 MERMAID := 11.9.0
 IFRAME_WORKER := 1.0.4
+# What draws a fight in three dimensions; its script is in the package, and `make three` fetches it anew.
+THREE := 0.170.0
+THREE_SCRIPT := platform/soulsgraph/pages/three.min.js
 # Several files of tests beside each other; one whose worker dies is named (docs/testing.md).
 TESTS := .venv/bin/pytest --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 # Which fight the pictures of the pages show.
@@ -144,14 +147,21 @@ docs: .venv/ready build/mermaid-$(MERMAID).min.js build/iframe-worker-$(IFRAME_W
 
 build/mermaid-$(MERMAID).min.js: PACKED := mermaid-$(MERMAID) dist/mermaid.min.js
 build/iframe-worker-$(IFRAME_WORKER).js: PACKED := iframe-worker-$(IFRAME_WORKER) shim/index.js
-build/mermaid-$(MERMAID).min.js build/iframe-worker-$(IFRAME_WORKER).js:
-	@command -v npm > /dev/null || { echo "expected npm, which brings scripts of the site, found none;" \
+build/three-$(THREE).module.min.js: PACKED := three-$(THREE) build/three.module.min.js
+build/three-$(THREE).LICENSE: PACKED := three-$(THREE) LICENSE
+build/mermaid-$(MERMAID).min.js build/iframe-worker-$(IFRAME_WORKER).js build/three-$(THREE).module.min.js \
+		build/three-$(THREE).LICENSE:
+	@command -v npm > /dev/null || { echo "expected npm, which brings scripts of pages, found none;" \
 		"install it: apt-get install npm" >&2; exit 2; }
 	mkdir -p build
 	set -- $(PACKED); unpacked=build/$$1.unpacked; mkdir -p $$unpacked; \
 	npm pack --silent --pack-destination $$unpacked $${1%-*}@$${1##*-} > /dev/null && \
 	tar -xzf $$unpacked/$$1.tgz -C $$unpacked package/$$2 && \
 	mv $$unpacked/package/$$2 $@ && rm -r $$unpacked
+
+.PHONY: three
+three: .venv/ready build/three-$(THREE).module.min.js build/three-$(THREE).LICENSE
+	.venv/bin/python site/script_of_module.py $(wordlist 2,3,$^) THREE $(THREE_SCRIPT)
 
 clean:
 	rm -rf build .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -29,7 +29,8 @@ def soulsgraph(*words: str) -> None:
 def seen(page: Path, picture: Path, height: int, fragment: str = "") -> None:
     """Write what Chromium shows of a page."""
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
-    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=5000"]
+    options = ["--headless=new", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=5000"]
+    options += ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
     address = page.resolve().as_uri() + fragment
     shot = [f"--window-size=1400,{height}", f"--screenshot={picture}", address]
     subprocess.run([program, *options, *shot], check=True, stderr=subprocess.DEVNULL)

@@ -14,7 +14,7 @@ import re
 import select
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,6 +28,9 @@ from soulsgraph_envs.core.game import Picture
 #: What Debian, others and Google call the program.
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _PATIENCE_S = 120.0
+#: With these it draws in three dimensions without a graphics card; it says whenever that is slow.
+_WEBGL = ("--use-angle=swiftshader", "--enable-unsafe-swiftshader")
+_SLOW = "GL Driver Message (OpenGL, Performance"
 
 
 class BrowserError(RuntimeError):
@@ -37,18 +40,18 @@ class BrowserError(RuntimeError):
 class Browser:
     """Open pages one after the other; `requests` are the addresses that the page asked for, `printed` its console.
 
-    What the browser asks its maker's servers by itself is in neither.
+    What the browser asks its maker's servers by itself is in neither. `options` are further ones of its command line.
 
     Raises:
         BrowserError: if the program does not start, as with too little memory.
     """
 
-    def __init__(self, program: str, folder: Path) -> None:
+    def __init__(self, program: str, folder: Path, options: Sequence[str] = ()) -> None:
         ours, theirs = os.pipe(), os.pipe()
         far = [fcntl.fcntl(end, fcntl.F_DUPFD, 20) for end in (ours[0], theirs[1])]
         command = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions"]
         command += ["--disable-dev-shm-usage", "--remote-debugging-pipe", f"--user-data-dir={folder}"]
-        command += ["--window-size=1400,1000", "about:blank"]
+        command += ["--window-size=1400,1000", *_WEBGL, *options, "about:blank"]
 
         def wire() -> None:
             os.dup2(far[0], 3)
@@ -109,7 +112,7 @@ class Browser:
             self.requests.append(values["request"]["url"])
         elif message.get("method") == "Runtime.exceptionThrown":
             self.printed.append(values["exceptionDetails"]["text"])
-        elif message.get("method") == "Log.entryAdded":
+        elif message.get("method") == "Log.entryAdded" and _SLOW not in values["entry"]["text"]:
             self.printed.append(values["entry"]["text"])
 
     def open(self, page: Path | str, fragment: str = "") -> None:
@@ -160,14 +163,14 @@ def starts_by_itself(program: str) -> bool:
 
 
 @contextmanager
-def open_browser(program: str) -> Iterator[Browser]:
+def open_browser(program: str, options: Sequence[str] = ()) -> Iterator[Browser]:
     """Start a browser with a profile of its own, which is ended and removed.
 
     Raises:
         BrowserError: if it does not start on this machine.
     """
     with TemporaryDirectory(prefix="soulsgraph-browser-", ignore_cleanup_errors=True) as folder:
-        browser = Browser(program, Path(folder))
+        browser = Browser(program, Path(folder), options)
         try:
             yield browser
         finally:

@@ -72,21 +72,20 @@ def data_uri(kind: str, content: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 
-def page(title: str, *body: Part, data: Mapping[str, Any] | None = None, script: str = "") -> str:
-    """Return a whole page; `script` names a file of this folder that reads `data` from the element `data`.
+def page(title: str, *body: Part, data: Mapping[str, Any] | None = None, scripts: Sequence[str] = ()) -> str:
+    """Return a whole page; `scripts` name files of this folder, run in order, that read `data` from the element `data`.
 
-    Its policy admits that script and the page's own style by their digests alone, pictures and videos from the page
+    Its policy admits those scripts and the page's own style by their digests alone, pictures and videos from the page
     itself, and no request.
     """
-    style, code = (_HERE / "page.css").read_text(encoding="utf-8"), ""
-    if script:
-        code = (_HERE / script).read_text(encoding="utf-8")
+    style = (_HERE / "page.css").read_text(encoding="utf-8")
+    codes = [(_HERE / script).read_text(encoding="utf-8") for script in scripts]
     sources = {
         "default-src": "'none'",
         "img-src": "data:",
         "media-src": "data:",
         "style-src": _digest(style),
-        "script-src": _digest(code) if code else "'none'",
+        "script-src": " ".join(map(_digest, codes)) or "'none'",
         "base-uri": "'none'",
         "form-action": "'none'",
     }
@@ -102,8 +101,7 @@ def page(title: str, *body: Part, data: Mapping[str, Any] | None = None, script:
     if data is not None:
         text = to_json(data, separators=(",", ":")).translate(_IN_SCRIPTS)
         parts.append(Html(f'<script type="application/json" id="data">{text}</script>'))
-    if code:
-        parts.append(Html(f"<script>{code}</script>"))
+    parts += [Html(f"<script>{code}</script>") for code in codes]
     return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', parts), lang='en')}\n"
 
 

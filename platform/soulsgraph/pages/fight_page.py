@@ -3,15 +3,16 @@
 It names the moments in which a skill's value fell most, and the last decision of a lost fight that mattered: with
 another action there the agent lives on. For that the fight is played again from its own seed, in a lane for each
 decision and each other action; in its lane that action is taken in place of the recorded one, and after it the agent
-decides as ever.
+decides as before. What was found is recorded once more, and stands in the picture as a ghost beside the fight as it was.
 """
 
 from __future__ import annotations
 
 import base64
+import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,15 +20,16 @@ import numpy as np
 import numpy.typing as npt
 
 from soulsgraph.pages import Html, page, tag
-from soulsgraph.recordings.files import Recording
+from soulsgraph.recordings.files import Recording, read_recording
 from soulsgraph.recordings.format import Header, PlayedSkill
+from soulsgraph.recordings.recording import Fighter, FightRecorder
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.watch.watching import observed_lines
 from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import write_text
+from soulsgraph_envs.core.files import temporary_folder, write_text
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.core.seeds import Seeds
@@ -76,7 +78,10 @@ _BLOCK = 40
 
 
 class PivotalDecision(NamedTuple):
-    """A decision that mattered: the row in which it began, what was chosen, and how another action would end."""
+    """A decision that mattered: the row in which it began, what was chosen, and what would have come of another action.
+
+    `outcome` continues "the player would have": won, lived 5.1 s longer.
+    """
 
     row: int
     skill: str
@@ -87,10 +92,11 @@ class PivotalDecision(NamedTuple):
 
 @dataclass(frozen=True)
 class Search:
-    """What was found, and a sentence about it."""
+    """What was found, a sentence about how, and the fight from that decision on as it would have gone."""
 
     note: str
     found: PivotalDecision | None = None
+    ghost: Recording | None = None
 
 
 class _Attempt(NamedTuple):
@@ -99,11 +105,15 @@ class _Attempt(NamedTuple):
     action: int
 
 
+#: Of a lane that plays the fight as it was.
+_AS_IT_WAS = _Attempt(-1, 0, 0)
+
+
 class _OtherAction:
-    """A controller that takes the other action of each lane's attempt; lane 0 plays the fight as it was."""
+    """A controller that takes the other action of each lane's attempt."""
 
     def __init__(self, attempts: Sequence[_Attempt]) -> None:
-        self._rows, self._skills, self._actions = np.array([(-1, 0, 0), *attempts], np.int64).T
+        self._rows, self._skills, self._actions = np.array(attempts, np.int64).T
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
         """Do nothing: attempts are of the lanes."""
@@ -117,7 +127,7 @@ class _OtherAction:
 
 _NOTE = (
     f"The latest decision for which another action, with the same seeds, lives at least {LONGER_S:.0f} s longer; "
-    "after it the agent decides as ever."
+    "after it the agent decides as before."
 )
 
 
@@ -150,14 +160,15 @@ def last_decision(recording: Recording, run: RunFolder | None) -> Search:
         if better.size:
             best = max(better, key=lambda index: (attempts[index].row, won[1 + index], longer[index]))
             outcome = _outcome(bool(won[1 + best]), float(longer[best]))
-            return Search(_NOTE, _mattered(recording, attempts[best], outcome))
+            found = _mattered(recording, attempts[best], outcome)
+            return Search(_NOTE, found, _other_course(agent, recording, attempts[best]))
     return Search(f"No single other action in the last {_BACK_S:.0f} s lives {LONGER_S:.0f} s longer.")
 
 
 def _outcome(won: bool, longer_s: float) -> str:
     if won:
-        return "wins"
-    return f"lives at least {_FOLLOWED_S:.0f} s longer" if longer_s >= _FOLLOWED_S else f"lives {longer_s:.1f} s longer"
+        return "won"
+    return f"lived at least {_FOLLOWED_S:.0f} s longer" if longer_s >= _FOLLOWED_S else f"lived {longer_s:.1f} s longer"
 
 
 def _not_to_search(recording: Recording, run: RunFolder | None) -> str:
@@ -226,10 +237,24 @@ def _play(agent: Agent, seed: int, attempts: Sequence[_Attempt], most_ticks: int
     """Play the fight in a lane as it was, and in one for every attempt; return at which tick each ended, and won."""
     game = make_game(len(attempts) + 1)
     seeds = np.full(game.lanes, seed, np.uint64)
-    played = agent.rollout(game, _OtherAction(attempts)).play(seeds, most_ticks=most_ticks)
+    played = agent.rollout(game, _OtherAction([_AS_IT_WAS, *attempts])).play(seeds, most_ticks=most_ticks)
     # Who wins, or whose time is over, lives to the end.
     ends = np.where(played.died, np.rint(played.seconds / game.tick_s).astype(np.int64), most_ticks)
     return ends, played.won
+
+
+def _other_course(agent: Agent, recording: Recording, attempt: _Attempt) -> Recording:
+    """Play the fight once more with another action, and return what is recorded from that decision on."""
+    header, written = recording.header, list[Path]()
+    fighter = Fighter(header.player, header.scenario, agent, tuple(header.skills), header.options)
+    with temporary_folder("soulsgraph-replay-") as folder:
+        recorder = FightRecorder(fighter, Path(folder), written.append, header)
+        recorder.rollout(make_game(), _OtherAction([attempt])).play(np.array([int(header.seed)], np.uint64))
+        whole = read_recording(written[0])
+    table = whole.table.slice(attempt.row, len(recording) + round(_FOLLOWED_S / header.tick_s) - attempt.row)
+    cut = attempt.row + len(table) <= len(whole)
+    result = replace(whole.header.result, steps=len(table) - 1, **({"outcome": "cut"} if cut else {}))
+    return replace(whole, header=replace(whole.header, result=result), table=table)
 
 
 def _mattered(recording: Recording, attempt: _Attempt, outcome: str) -> PivotalDecision:
@@ -238,16 +263,44 @@ def _mattered(recording: Recording, attempt: _Attempt, outcome: str) -> PivotalD
     return PivotalDecision(attempt.row, skill.name, skill.actions[chosen], skill.actions[attempt.action], outcome)
 
 
-#: Width and height of the fight's picture, in pixels of the page.
+#: Width and height of the fight's picture, in pixels of a wide page.
 SIZE = (720, 480)
 _AREA = ("reach_m", "half_arc_rad", "offset_m", "winding_up", "open")
 _PART = ("first", "last")
 _UNKNOWN = 2
 _COLOURS = (
-    *("ABYSS", "FLOOR", "TILE", "EDGE", "PLAYER", "BOSS", "WIND_UP", "STRIKE", "LOCK", "SAFE", "VIEW", "HP"),
-    *("STAMINA", "FLASK", "HEAL", "LOST", "LANDED", "EMPTY", "COURSE", "NOSE", "TEXT", "FAINT", "DIED", "WON"),
+    *("ABYSS", "FLOOR", "TILE", "EDGE", "PLAYER", "PLAYER_HEAD", "BOSS", "BOSS_HEAD", "WIND_UP", "STRIKE", "LOCK"),
+    *("SAFE", "VIEW", "HP", "STAMINA", "FLASK", "HEAL", "LOST", "LANDED", "EMPTY", "COURSE", "NOSE", "TEXT", "FAINT"),
+    *("DIED", "WON", "STEEL", "HALBERD", "SHIELD"),
 )
 Arrays = dict[str, npt.NDArray[Any]]
+_SCRIPTS = ("three.min.js", "stage.js", "replay.js")
+_VIEWS = {
+    "orbit": "drag to turn, wheel or two fingers to zoom",
+    "game": "as the game's camera looks, from behind the player",
+    "top": "from above",
+    "flat": "drawn on paper, without WebGL",
+}
+_SPEEDS = (0.25, 0.5, 1, 2, 4)
+_LEGEND = {
+    "PLAYER": "player",
+    "BOSS": "boss",
+    "WIND_UP": "a blow winds up",
+    "STRIKE": "it strikes",
+    "SAFE": "player cannot be hit",
+    "LOCK": "camera locked on",
+    "FLASK": "flask",
+}
+_KEYS = (
+    ("space", "play or pause"),
+    ("\u2190 \u2192", "a tick"),
+    ("Page Up, Page Down", "ten ticks"),
+    ("Home, End", "begin and end"),
+    ("\u2191 \u2193", "faster, slower"),
+    ("1 2 3 4", "orbit, game, top, flat"),
+    ("g", "ghost"),
+    ("d", "dark or light"),
+)
 
 
 def write_fight_page(path: Path, recording: Recording, search: Search) -> None:
@@ -256,16 +309,42 @@ def write_fight_page(path: Path, recording: Recording, search: Search) -> None:
     Raises:
         WriteError: if the place cannot be written.
     """
-    header, canvas = recording.header, tag("canvas", id="fight", width=SIZE[0], height=SIZE[1])
+    header = recording.header
     parts = (
         tag("h1", header.fight),
         tag("p", _title(header), class_="faint"),
-        tag("div", canvas, tag("div", _about(header), _moments(recording, search), class_="about"), class_="fight"),
-        _controls(),
+        tag(
+            "div",
+            _picture(search),
+            tag("div", _about(header), _moments(recording, search), class_="about"),
+            class_="fight",
+        ),
         tag("div", tag("canvas", id="tracks"), tag("div", id="cursor"), class_="tracks"),
+        tag(
+            "p",
+            "Tracks: what is above over time, and for each skill its best Q-value over colours for its actions, as "
+            "in the boxes below.",
+            class_="faint",
+        ),
         tag("div", id="skills"),
     )
-    write_text(path, page(header.fight, *parts, data=_data(recording), script="replay.js"))
+    write_text(path, page(header.fight, *parts, data=_data(recording, search), scripts=_SCRIPTS))
+
+
+def _picture(search: Search) -> Html:
+    """Return what stays in sight while the page is scrolled on a phone, and the legend below it."""
+    flat = tag("canvas", id="fight", width=SIZE[0], height=SIZE[1])
+    note = tag("p", "This browser has no WebGL: the fight is drawn flat.", id="no-stage", class_="faint", hidden=True)
+    shown = tag("div", tag("canvas", id="stage"), flat, id="picture")
+    return tag(
+        "div",
+        tag("div", shown, _controls(), class_="held"),
+        _choices(search),
+        note,
+        _legend(search),
+        _keys(),
+        class_="seen",
+    )
 
 
 def _title(header: Header) -> str:
@@ -309,30 +388,69 @@ def _found(search: Search, times_s: Doubles) -> Html:
     found = search.found
     if found is None:
         return tag("p", search.note, class_="faint")
-    skill, other = found.skill.replace("_", " "), found.other.replace("_", " ")
-    words = f"{skill} at {times_s[found.row]:.1f} s: {found.chosen.replace('_', ' ')}; {other} instead {found.outcome}"
-    return tag("div", _moment(words, found.row), tag("p", search.note, class_="faint"))
+    shown = tag(
+        "button", _sentence(found, times_s), class_="moment", data_row=found.row, data_ghost=search.ghost is not None
+    )
+    return tag("div", shown, tag("p", search.note, class_="faint"))
+
+
+def _sentence(found: PivotalDecision, times_s: Doubles) -> str:
+    skill, chosen, other = (one.replace("_", " ") for one in (found.skill, found.chosen, found.other))
+    began = f"At {times_s[found.row]:.1f} s {skill} chose \u201c{chosen}\u201d."
+    return f"{began} Had it chosen \u201c{other}\u201d, the player would have {found.outcome}."
 
 
 def _controls() -> Html:
     slider = tag("input", type="range", id="slider", min=0, value=0, aria_label="tick")
-    buttons = [tag("button", name, id=place) for name, place in (("play", "play"), ("◂", "back"), ("▸", "on"))]
+    buttons = [
+        tag("button", name, id=place) for name, place in (("play", "play"), ("\u25c2", "back"), ("\u25b8", "on"))
+    ]
     return tag("div", buttons, slider, tag("span", "", id="time"), class_="bar")
 
 
-def _data(recording: Recording) -> dict[str, Any]:
+def _choices(search: Search) -> Html:
+    views = [tag("button", name, id=f"view-{name}", title=title) for name, title in _VIEWS.items()]
+    speeds = [tag("option", f"{speed:g}x", value=f"{speed:g}", selected=speed == 1) for speed in _SPEEDS]
+    speed = tag("label", "speed ", tag("select", speeds, id="speed"))
+    ghost = tag("label", tag("input", type="checkbox", id="ghost"), " ghost", hidden=search.ghost is None)
+    return tag("div", tag("span", views, class_="views"), speed, ghost, tag("button", "dark", id="theme"), class_="bar")
+
+
+def _legend(search: Search) -> Html:
+    shown = [tag("span", _swatch(name), text) for name, text in _LEGEND.items()]
+    ghost = search.ghost and tag("span", _swatch("PLAYER", 0.4), "ghost: with the other action")
+    return tag("p", shown, ghost or (), class_="legend")
+
+
+def _swatch(name: str, opacity: float = 1.0) -> Html:
+    red, green, blue = getattr(palette, name)
+    circle = tag("circle", cx=6, cy=6, r=5.5, fill=f"rgb({red},{green},{blue})", fill_opacity=opacity)
+    return tag("svg", circle, width=12, height=12, aria_hidden="true")
+
+
+def _keys() -> Html:
+    shown = [tag("span", tag("kbd", key), f" {does}") for key, does in _KEYS]
+    return tag("details", tag("summary", "keys"), tag("p", shown, class_="legend"))
+
+
+def _data(recording: Recording, search: Search) -> dict[str, Any]:
     header, ground = recording.header, recording.header.ground
     texts: dict[str, int] = {"": 0}
-    content, described = _packed(_arrays(recording, texts))
+    arrays = _arrays(recording, texts)
+    if search.ghost:
+        arrays |= {f"ghost/{name}": values for name, values in _seen_arrays(search.ghost, texts).items()}
+    content, described = _packed(arrays)
     (x, y), radii = ground.arena.centre_m, {phase.phase: phase.radius_m for phase in ground.phases}
     return {
         "rows": len(recording) + 1,
         "outcome": header.result.outcome,
         "size": list(SIZE),
+        "yaw": _side_rad(recording),
         "raw": [raw.name for raw in Raw],
         "controls": [(control.name or "").lower() for control in Control if control],
         "words": list(texts),
-        "arena": {"x": x, "y": y, "radius": ground.arena.radius_m},
+        "arena": {"x": x, "y": y, "radius": ground.arena.radius_m, "height": ground.arena.height_m},
+        "ghost": _ghost(search),
         "boss": " / ".join(dict.fromkeys(phase.boss for phase in ground.phases)),
         "bossRadii": radii,
         "bossRadius": ground.phases[0].radius_m,
@@ -347,6 +465,25 @@ def _data(recording: Recording) -> dict[str, Any]:
     }
 
 
+def _side_rad(recording: Recording) -> float:
+    """Return from where a fight is seen at first, as an angle of the floor: from behind the player, a little aside."""
+    x, y = recording.raw[0, [Raw.CAMERA_X, Raw.CAMERA_Y]].tolist()
+    behind = math.atan2(y, -x) if math.isfinite(x + y) else 0.0
+    return behind - 0.7
+
+
+def _ghost(search: Search) -> dict[str, Any] | None:
+    if search.found is None or search.ghost is None:
+        return None
+    rows, other = len(search.ghost) + 1, search.found.other.replace("_", " ")
+    return {
+        "first": search.found.row,
+        "rows": rows,
+        "label": f"with {other}",
+        "outcome": search.ghost.header.result.outcome,
+    }
+
+
 def _skill(skill: PlayedSkill) -> dict[str, Any]:
     version = f" v{skill.version}" if skill.version >= 0 else ""
     inputs = [{"name": name, "places": list(places)} for name, places in observed_lines(tuple(skill.observation))]
@@ -356,20 +493,27 @@ def _skill(skill: PlayedSkill) -> dict[str, Any]:
 
 def _arrays(recording: Recording, texts: dict[str, int]) -> Arrays:
     """Return every array of the page by name, numbers as float32; words are numbered in `texts`."""
-    arrays: Arrays = {"raw": recording.raw.astype(np.float32), "controls": recording.controls}
+    arrays = _seen_arrays(recording, texts) | {"controls": recording.controls}
+    for skill in recording.header.skills:
+        arrays |= _skill_arrays(recording, skill)
+    return arrays
+
+
+def _seen_arrays(recording: Recording, texts: dict[str, int]) -> Arrays:
+    """Return what the picture of a fight is drawn from."""
+    arrays: Arrays = {"raw": recording.raw.astype(np.float32)}
     for name in ("time_s", "until_hit_s", "player_change", "player_change_age_s", "boss_change", "boss_change_age_s"):
         arrays[name] = recording.column(name).astype(np.float32)
     seen = recording.table.select(
-        ["invulnerable", "phase", "hit_areas", "boss_parts", *_NAMED["player"], *_NAMED["boss"]]
+        ["invulnerable", "phase", "hit_areas", "boss_parts", "player_moment", *_NAMED["player"], *_NAMED["boss"]]
     ).to_pydict()
     arrays["invulnerable"] = np.array([bool(one) for one in seen["invulnerable"]], np.uint8)
+    arrays["player_moment"] = np.array([-1.0 if one is None else one for one in seen["player_moment"]], np.float32)
     arrays["phase"] = np.array([one or 0 for one in seen["phase"]], np.uint8)
     arrays |= _listed("areas", seen["hit_areas"], _AREA) | _listed("boss_parts", seen["boss_parts"], _PART)
     for who, (doing, animation) in _NAMED.items():
         named = [one or other or "" for one, other in zip(seen[doing], seen[animation], strict=True)]
         arrays[f"{who}_doing"] = np.array([texts.setdefault(one, len(texts)) for one in named], np.int32)
-    for skill in recording.header.skills:
-        arrays |= _skill_arrays(recording, skill)
     return arrays
 
 

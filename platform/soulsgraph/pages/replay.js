@@ -1,7 +1,9 @@
 "use strict";
-// A recorded fight: unpacks the page's data, draws the row that is scrubbed to, and fills the columns of the skills.
+// A recorded fight: unpacks the page's data, draws the moment that is scrubbed to, and fills the columns of the skills.
 
-const replay = { rows: 0, row: -1, arrays: {}, meta: null, ready: null };
+const replay = {
+  rows: 0, row: 0, moment: 0, view: "flat", ghost: false, speed: 1, arrays: {}, meta: null, stage: null, ready: null,
+};
 window.replay = replay;
 
 const TYPES = { float32: Float32Array, int32: Int32Array, uint32: Uint32Array, int16: Int16Array, uint8: Uint8Array };
@@ -51,15 +53,73 @@ const some = (name, row) => {
 const number = (value, digits = 3) => (Number.isFinite(value) ? value.toFixed(digits) : "-");
 const rgb = (name, alpha = 1) => `rgba(${replay.meta.colours[name].join(",")},${alpha})`;
 
+// ---- a moment between rows -------------------------------------------------------------------------------------
+
+const FLASH_S = 0.25, WAY_ROWS = 14;
+
+// The two courses of a fight: as it was, and from the decision that mattered as it would have gone.
+function courseOf(ghost) {
+  const { rows, meta } = replay;
+  return ghost ? { prefix: "ghost/", ...meta.ghost } : { prefix: "", first: 0, rows, outcome: meta.outcome };
+}
+
+const between = (from, to, share) => from + share * (to - from);
+const angleBetween = (from, to, share) => from + share * Math.atan2(Math.sin(to - from), Math.cos(to - from));
+
+// What a picture shows of a moment, counted in rows, of a course; null before it began.
+function poseAt({ prefix, first, rows, outcome }, moment) {
+  if (moment < first) return null;
+  const last = rows - 1, own = Math.min(moment - first, last), row = Math.floor(own), share = own - row;
+  const next = Math.min(row + 1, last), wait_s = at(`${prefix}time_s`, next) - at(`${prefix}time_s`, row);
+  const value = (name, of = row) => at(`${prefix}raw`, of, replay.meta.raw.indexOf(name));
+  const mixed = (name) => between(value(name), value(name, next), share);
+  const spot = (who, of) => [value(`${who}_X`, of), value(`${who}_Y`, of), level(value(`${who}_Z`, of))];
+  const figure = (name) => {
+    const who = name.toUpperCase(), length_s = value(`${who}_ANIMATION_LENGTH_S`);
+    const change = at(`${prefix}${name}_change`, row);
+    const age_s = at(`${prefix}${name}_change_age_s`, row) + share * wait_s;
+    const done_s = value(`${who}_ANIMATION_TIME_S`) + share * wait_s;
+    return {
+      x: mixed(`${who}_X`), y: mixed(`${who}_Y`), z: level(mixed(`${who}_Z`)),
+      heading: angleBetween(value(`${who}_ANGLE`), value(`${who}_ANGLE`, next), share),
+      doing: replay.meta.words[at(`${prefix}${name}_doing`, row)],
+      progress: length_s > 0 ? Math.min(done_s / length_s, 1) : 0,
+      change, age_s, struck: change < 0 && age_s < FLASH_S,
+    };
+  };
+  const way = (who) => {
+    const from = Math.max(row - WAY_ROWS, 0);
+    const points = Array.from({ length: row - from + 1 }, (_, index) => spot(who, from + index));
+    return points.every((point) => point.every(Number.isFinite)) ? points : [];
+  };
+  const camera = ["X", "Y", "Z"].map((axis) => mixed(`CAMERA_${axis}`)), later = some(`${prefix}areas`, next);
+  const areas = some(`${prefix}areas`, row).map(([reach, half, offset, wound, open], index) => {
+    const then = later[index], same = then && then[0] === reach && then[1] === half && then[3] > wound;
+    return { reach, half, offset, open: open > 0, wound: same ? between(wound, then[3], share) : wound };
+  });
+  const player = figure("player"), boss = figure("boss"), ended = row === last;
+  return {
+    player: { ...player, moment: at(`${prefix}player_moment`, row), fallen: ended && outcome === "died" },
+    boss: { ...boss, parts: some(`${prefix}boss_parts`, row), fallen: ended && outcome === "won" },
+    bossRadius: replay.meta.bossRadii[at(`${prefix}phase`, row)] || replay.meta.bossRadius,
+    ahead: camera.every(Number.isFinite) ? camera : [0, 1, 0],
+    safe: at(`${prefix}invulnerable`, row) > 0,
+    locked: value("LOCKED") > 0,
+    ways: [way("PLAYER"), way("BOSS")],
+    areas,
+  };
+}
+
+// A height above the arena's floor; 0 where a recording has none.
+const level = (z) => (Number.isFinite(z) ? z - replay.meta.arena.height : 0);
+
 // ---- the fight -------------------------------------------------------------------------------------------------
 
 const TILE_M = 2, RING_M = 0.35, MARGIN_M = 7, LEAST_M = 14;
 
-function view(row, width, height) {
-  const x = raw(row, "PLAYER_X"), y = raw(row, "PLAYER_Y");
-  const dx = raw(row, "BOSS_X") - x, dy = raw(row, "BOSS_Y") - y;
-  const cameraX = raw(row, "CAMERA_X"), cameraY = raw(row, "CAMERA_Y"), level = Math.hypot(cameraX, cameraY);
-  const ahead = level > 0 ? [cameraX / level, cameraY / level] : [0, 1];
+function view({ player: { x, y }, boss, ahead: [cameraX, cameraY] }, width, height) {
+  const dx = boss.x - x, dy = boss.y - y, far = Math.hypot(cameraX, cameraY);
+  const ahead = far > 0 ? [cameraX / far, cameraY / far] : [0, 1];
   const metre = height / Math.max(MARGIN_M + Math.hypot(dx, dy), LEAST_M);
   const turn = (right, up) => [right * ahead[1] - up * ahead[0], right * ahead[0] + up * ahead[1]];
   const middle = [x + dx / 2, y + dy / 2];
@@ -111,16 +171,14 @@ function sector(ink, [x, y], radius, from, to, colour) {
   ink.fill();
 }
 
-function fighter(row, seen, who, radius) {
-  const heading = raw(row, `${who}_ANGLE`), [right, up] = seen.turn(-Math.sin(heading), -Math.cos(heading));
-  const place = seen.pixel(raw(row, `${who}_X`), raw(row, `${who}_Y`));
+function fighter({ x, y, heading }, seen, radius) {
+  const [right, up] = seen.turn(-Math.sin(heading), -Math.cos(heading)), place = seen.pixel(x, y);
   return { place, right, up, angle: Math.atan2(-up, right), radius: radius * seen.metre };
 }
 
-function drawFighter(ink, seen, one, colour, time, length) {
+function drawFighter(ink, seen, one, colour, progress) {
   const { place: [x, y], right, up, radius } = one, edge = RING_M * seen.metre;
   sector(ink, one.place, radius + edge, 0, 2 * Math.PI, rgb("EMPTY"));
-  const progress = length > 0 ? Math.min(time / length, 1) : 0;
   sector(ink, one.place, radius + edge, -Math.PI / 2, -Math.PI / 2 + 2 * Math.PI * progress, rgb("COURSE"));
   sector(ink, one.place, radius, 0, 2 * Math.PI, rgb(colour));
   if (!Number.isFinite(right)) return;
@@ -154,28 +212,39 @@ function bossWords(row) {
   return Number.isFinite(until) ? [`${doing} in ${until.toFixed(1)} s`, rgb("WIND_UP")] : [`${doing}: over`, rgb("FAINT")];
 }
 
-function drawFight(ink, row, width, height) {
-  if (!Number.isFinite(raw(row, "PLAYER_X")) || !Number.isFinite(raw(row, "BOSS_X"))) {
+function drawFight(ink, moment, width, height) {
+  const row = Math.min(Math.floor(moment), replay.rows - 1), pose = poseAt(courseOf(false), moment);
+  const ghost = replay.ghost ? poseAt(courseOf(true), moment) : null;
+  if (![pose.player.x, pose.boss.x].every(Number.isFinite)) {
     ink.fillStyle = rgb("ABYSS");
     ink.fillRect(0, 0, width, height);
     words(ink, "this recording has no places to draw", width / 2, height / 2, rgb("TEXT"), 16);
-    drawBars(ink, row, width, height);
-    return;
+  } else if (replay.view === "flat") {
+    drawFlat(ink, row, pose, ghost, width, height);
+  } else {
+    ink.clearRect(0, 0, width, height);
+    replay.stage.draw(pose, ghost, replay.view);
+    const top = (one, radius) => replay.stage.above(one, radius)?.map((share, axis) => share * [width, height][axis]);
+    const tops = { player: top(pose.player, replay.meta.playerRadius), boss: top(pose.boss, pose.bossRadius) };
+    drawLabels(ink, row, pose, tops);
+    if (ghost) drawGhostLabel(ink, top(ghost.player, replay.meta.playerRadius));
   }
-  const { meta } = replay, seen = view(row, width, height);
+  drawBars(ink, row, width, height);
+}
+
+function drawFlat(ink, row, pose, ghost, width, height) {
+  const { meta } = replay, seen = view(pose, width, height);
   drawFloor(ink, seen);
-  const boss = fighter(row, seen, "BOSS", meta.bossRadii[at("phase", row)] || meta.bossRadius);
-  const player = fighter(row, seen, "PLAYER", meta.playerRadius);
+  const boss = fighter(pose.boss, seen, pose.bossRadius), player = fighter(pose.player, seen, meta.playerRadius);
   sector(ink, player.place, meta.lockRange * seen.metre, -Math.PI / 2 - meta.viewRad, -Math.PI / 2 + meta.viewRad,
     rgb("VIEW", 0.09));
-  for (const [reach, half, offset, wound, open] of some("areas", row)) {
+  for (const { reach, half, offset, wound, open } of pose.areas) {
     const centre = [boss.place[0] + boss.right * offset * seen.metre, boss.place[1] - boss.up * offset * seen.metre];
     const from = boss.angle - Math.min(half, Math.PI), to = boss.angle + Math.min(half, Math.PI);
     sector(ink, centre, reach * seen.metre, from, to, open ? rgb("STRIKE", 0.6) : rgb("WIND_UP", 0.27));
     if (!open) sector(ink, centre, reach * wound * seen.metre, from, to, rgb("WIND_UP", 0.27));
   }
-  const locked = raw(row, "LOCKED") > 0;
-  if (locked) {
+  if (pose.locked) {
     ink.setLineDash([6, 6]);
     ink.strokeStyle = rgb("LOCK");
     ink.beginPath();
@@ -184,9 +253,14 @@ function drawFight(ink, row, width, height) {
     ink.stroke();
     ink.setLineDash([]);
   }
-  const course = (who) => [raw(row, `${who}_ANIMATION_TIME_S`), raw(row, `${who}_ANIMATION_LENGTH_S`)];
-  drawFighter(ink, seen, boss, "BOSS", ...course("BOSS"));
-  if (at("invulnerable", row)) {
+  if (ghost) {
+    ink.globalAlpha = 0.4;
+    drawFighter(ink, seen, fighter(ghost.boss, seen, ghost.bossRadius), "BOSS", ghost.boss.progress);
+    drawFighter(ink, seen, fighter(ghost.player, seen, meta.playerRadius), "PLAYER", ghost.player.progress);
+    ink.globalAlpha = 1;
+  }
+  drawFighter(ink, seen, boss, "BOSS", pose.boss.progress);
+  if (pose.safe) {
     ink.strokeStyle = rgb("SAFE");
     ink.lineWidth = 0.35 * seen.metre;
     ink.beginPath();
@@ -194,22 +268,29 @@ function drawFight(ink, row, width, height) {
     ink.stroke();
     ink.lineWidth = 1;
   }
-  drawFighter(ink, seen, player, "PLAYER", ...course("PLAYER"));
-  if (locked) sector(ink, boss.place, 0.22 * seen.metre, 0, 2 * Math.PI, rgb("LOCK"));
+  drawFighter(ink, seen, player, "PLAYER", pose.player.progress);
+  if (pose.locked) sector(ink, boss.place, 0.22 * seen.metre, 0, 2 * Math.PI, rgb("LOCK"));
+  const top = ({ place: [x, y], radius }) => [x, y - radius - 0.5 * seen.metre];
+  drawLabels(ink, row, pose, { player: top(player), boss: top(boss) });
+  if (ghost) drawGhostLabel(ink, top(fighter(ghost.player, seen, meta.playerRadius)));
+}
+
+// What the boss does, and what HP changed by, above the figures; `tops` are their places, none behind the camera.
+function drawLabels(ink, row, pose, tops) {
   const [text, colour] = bossWords(row);
-  words(ink, text, boss.place[0], boss.place[1] - boss.radius - 0.9 * seen.metre, colour, 16);
-  for (const [who, one] of [["player", player], ["boss", boss]]) {
-    const points = at(`${who}_change`, row), age = at(`${who}_change_age_s`, row);
-    if (points && age < 1) {
-      const shade = rgb(points > 0 ? "HEAL" : who === "player" ? "LOST" : "LANDED");
-      ink.globalAlpha = Math.min(2 * (1 - age), 1);
-      const sign = points > 0 ? "+" : "";
-      words(ink, `${sign}${points.toFixed(0)}`, one.place[0] + one.radius + 0.9 * seen.metre,
-        one.place[1] - age * seen.metre, shade, 20, "left");
-      ink.globalAlpha = 1;
-    }
+  if (tops.boss) words(ink, text, tops.boss[0], Math.max(tops.boss[1] - 6, 56), colour, 15);
+  for (const who of ["player", "boss"]) {
+    const { change, age_s } = pose[who];
+    if (!change || age_s >= 1 || !tops[who]) continue;
+    ink.globalAlpha = Math.min(2 * (1 - age_s), 1);
+    const shade = rgb(change > 0 ? "HEAL" : who === "player" ? "LOST" : "LANDED"), sign = change > 0 ? "+" : "";
+    words(ink, `${sign}${change.toFixed(0)}`, tops[who][0] + 24, tops[who][1] + 24 - 30 * age_s, shade, 20, "left");
+    ink.globalAlpha = 1;
   }
-  drawBars(ink, row, width, height);
+}
+
+function drawGhostLabel(ink, top) {
+  if (top) words(ink, replay.meta.ghost.label, top[0], top[1] - 4, rgb("PLAYER_HEAD"), 13);
 }
 
 function drawBars(ink, row, width, height) {
@@ -225,9 +306,9 @@ function drawBars(ink, row, width, height) {
   bar(ink, left, low, wide, 9, share("BOSS_HP"), "HP");
   ink.fillStyle = rgb("NOSE");
   if (meta.wonBelow > 0.01) ink.fillRect(left + meta.wonBelow * wide - 1, low, 2, 9);
-  words(ink, meta.boss, width / 2, low - 6, rgb("TEXT"), 12);
-  words(ink, points("BOSS_HP", "HP"), left + wide + 8, low + 9, rgb("TEXT"), 12, "left");
-  if (row === replay.rows - 1) {
+  words(ink, meta.boss, left, low - 6, rgb("TEXT"), 12, "left");
+  words(ink, points("BOSS_HP", "HP"), left + wide, low - 6, rgb("TEXT"), 12, "right");
+  if (row === replay.rows - 1 && !replay.ghost) {
     ink.fillStyle = "rgba(14,14,18,.75)";
     ink.fillRect(0, height / 2 - 30, width, 52);
     words(ink, meta.outcome.toUpperCase(), width / 2, height / 2 + 8, rgb(meta.outcome === "won" ? "WON" : "DIED"), 32);
@@ -236,10 +317,10 @@ function drawBars(ink, row, width, height) {
 
 // ---- the tracks over time --------------------------------------------------------------------------------------
 
-const TRACK = 44, LABEL = 96;
+const TRACK = 48, LABEL = 112, AXIS = 22, EVERY_S = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600];
 
 function tracksHeight() {
-  return TRACK * 2 + replay.meta.skills.length * TRACK;
+  return TRACK * 2 + replay.meta.skills.length * TRACK + AXIS;
 }
 
 function line(ink, values, left, top, width, colour, low, high) {
@@ -265,20 +346,27 @@ function drawTracks(width) {
   drawn.height = tracksHeight() * ratio;
   const ink = drawn.getContext("2d"), wide = width - LABEL, each = wide / replay.rows;
   ink.scale(ratio, ratio);
-  ink.fillStyle = "#fff";
+  const style = getComputedStyle(document.documentElement), css = (name) => style.getPropertyValue(`--${name}`).trim();
+  ink.fillStyle = css("back");
   ink.fillRect(0, 0, width, tracksHeight());
-  const label = (text, top, colour = "#222", drop = 16) => {
+  const label = (text, top, colour = css("ink"), drop = 16, x = 4, anchor = "left") => {
     ink.fillStyle = colour;
-    ink.font = "12px system-ui, sans-serif";
-    ink.fillText(text, 4, top + drop);
+    ink.textAlign = anchor;
+    ink.font = `${anchor === "left" ? 12 : 10}px system-ui, sans-serif`;
+    ink.fillText(text, x, top + drop);
+  };
+  const scale = (top, low, high) => {
+    label(high, top, css("faint"), 11, LABEL - 4, "right");
+    label(low, top, css("faint"), TRACK - 4, LABEL - 4, "right");
   };
   const share = (name) => everyRow((row) => raw(row, name) / Math.max(raw(row, `${name}_MAX`), 1));
-  label("player HP", 0, rgb("PLAYER"));
-  label("boss HP", 0, rgb("BOSS"), 32);
-  line(ink, share("PLAYER_HP"), LABEL, 0, wide, rgb("PLAYER"), 0, 1);
-  line(ink, share("BOSS_HP"), LABEL, 0, wide, rgb("BOSS"), 0, 1);
-  label("hit windows", TRACK, rgb("STRIKE"));
-  label("not to be hit", TRACK, "#1690a8", 32);
+  label("player HP", 0, css("player"));
+  label("boss HP", 0, css("boss"), 32);
+  scale(0, "0 %", "100 %");
+  line(ink, share("PLAYER_HP"), LABEL, 0, wide, css("player"), 0, 1);
+  line(ink, share("BOSS_HP"), LABEL, 0, wide, css("boss"), 0, 1);
+  label("boss strikes", TRACK, rgb("STRIKE"));
+  label("cannot be hit", TRACK, css("safe"), 32);
   // Rows of the same colour are one rectangle: edges of several would show where colours are translucent.
   const stripes = (top, high, colour) => {
     let begun = 0, before = colour(0);
@@ -297,23 +385,42 @@ function drawTracks(width) {
     const areas = some("areas", row);
     return areas.length ? (areas.some((area) => area[4] > 0) ? strikes : windsUp) : null;
   });
-  stripes(TRACK + 24, 12, (row) => (at("invulnerable", row) ? "#1690a8" : null));
+  stripes(TRACK + 24, 12, (row) => (at("invulnerable", row) ? css("safe") : null));
   replay.meta.skills.forEach((skill, index) => {
     const top = (2 + index) * TRACK, count = skill.actions.length;
     label(skill.name.replaceAll("_", " "), top);
-    label(skill.valued ? "best value" : "actions", top, "#767676", 32);
+    label(skill.valued ? "best value" : "actions", top, css("faint"), 32);
     stripes(top + 3, TRACK - 6, (row) => {
       const action = at(`${skill.name}/action`, row);
-      return action < 0 ? null : `hsl(${(360 * action) / count} 55% 82%)`;
+      return action < 0 ? null : actionColour(action, count);
     });
     if (!skill.valued) return;
     const best = everyRow((row) => Math.max(...skill.actions.map((_, one) => at(`${skill.name}/values`, row, one))));
     const finite = best.filter(Number.isFinite);
-    line(ink, best, LABEL, top, wide, "#222", Math.min(...finite), Math.max(...finite));
+    const [low, high] = [Math.min(...finite), Math.max(...finite)];
+    line(ink, best, LABEL, top, wide, css("ink"), low, high);
+    scale(top, short(low), short(high));
   });
-  ink.fillStyle = "#ddd";
-  for (let top = TRACK; top < tracksHeight(); top += TRACK) ink.fillRect(0, top, width, 1);
+  ink.fillStyle = css("line");
+  for (let top = TRACK; top <= tracksHeight() - AXIS; top += TRACK) ink.fillRect(0, top, width, 1);
+  drawAxis(label, css("faint"), wide);
   return drawn;
+}
+
+const short = (value) => (Number.isFinite(value) ? value.toPrecision(3) : "");
+const actionColour = (action, count) => `hsl(${(360 * action) / count} ${dark() ? "45% 32%" : "55% 82%"})`;
+
+// Seconds below the tracks, as many as there is room for.
+function drawAxis(label, colour, wide) {
+  const last = replay.rows - 1, end_s = at("time_s", last), begin_s = at("time_s", 0);
+  const step_s = EVERY_S.find((one) => (wide * one) / Math.max(end_s - begin_s, 0.1) >= 44) || 1200;
+  for (let row = 0, due_s = begin_s; row < last; row += 1) {
+    if (at("time_s", row) < due_s - 1e-6) continue;
+    const x = LABEL + (row / replay.rows) * wide;
+    const anchor = row ? "center" : "start";
+    if (x < LABEL + wide - 16) label(`${due_s.toFixed(0)} s`, tracksHeight() - AXIS, colour, 15, x, anchor);
+    due_s += step_s;
+  }
 }
 
 // ---- the columns of the skills ---------------------------------------------------------------------------------
@@ -328,8 +435,10 @@ function buildSkills() {
     const rows = (title, names) => {
       const table = element("table"), cells = [];
       for (const name of names) {
-        const made = element("tr"), value = element("td");
-        made.append(element("td", name), value);
+        const made = element("tr"), value = element("td"), named = element("td");
+        if (title.startsWith("actions")) named.append(element("i", undefined, "swatch"));
+        named.append(name);
+        made.append(named, value);
         table.append(made);
         cells.push({ made, value });
       }
@@ -381,18 +490,39 @@ function fillSkill({ skill, actions, terms, inputs, decided, returns, begins }, 
 
 // ---- scrubbing -------------------------------------------------------------------------------------------------
 
+const VIEWS = ["orbit", "game", "top", "flat"], SPEEDS = [0.25, 0.5, 1, 2, 4];
 let playing = 0;
 
-function show(row) {
-  const { meta } = replay;
-  row = Math.min(Math.max(row, 0), replay.rows - 1);
-  replay.row = row;
-  const fight = find("fight"), ink = fight.getContext("2d"), ratio = fight.width / meta.size[0];
+// The last moment that can be shown: with the other course in the picture that may end later.
+function end() {
+  const { ghost } = replay.meta;
+  return Math.max(replay.rows - 1, replay.ghost && ghost ? ghost.first + ghost.rows - 1 : 0);
+}
+
+function drawPicture() {
+  const fight = find("fight"), ink = fight.getContext("2d"), [width, height] = replay.size, ratio = fight.width / width;
   ink.setTransform(ratio, 0, 0, ratio, 0, 0);
-  drawFight(ink, row, ...meta.size);
-  find("cursor").style.transform = `translateX(${LABEL + ((row + 0.5) / replay.rows) * (replay.width - LABEL) - 1}px)`;
-  find("slider").value = row;
-  write(find("time"), `tick ${row} of ${replay.rows - 1}, ${at("time_s", row).toFixed(1)} s`);
+  drawFight(ink, replay.moment, width, height);
+}
+
+// Show a moment, counted in rows; the numbers are those of its row.
+function show(moment) {
+  replay.moment = Math.min(Math.max(moment, 0), end());
+  const row = Math.min(Math.floor(replay.moment), replay.rows - 1), share = (replay.moment + 0.5) / replay.rows;
+  drawPicture();
+  const x = LABEL + Math.min(share, 1) * (replay.width - LABEL) - 1;
+  find("cursor").style.transform = `translateX(${x}px)`;
+  find("slider").value = Math.floor(replay.moment);
+  if (replay.row !== row || !replay.filled) fill(row);
+  const time_s = at("time_s", row), later = Math.max(replay.moment - replay.rows + 1, 0) * rowLength(row);
+  const ghost = later ? `, ghost ${(time_s + later).toFixed(1)} s` : "";
+  write(find("time"), `tick ${row} of ${replay.rows - 1}, ${time_s.toFixed(1)} s${ghost}`);
+}
+replay.show = show;
+
+function fill(row) {
+  const { meta } = replay;
+  [replay.row, replay.filled] = [row, true];
   const held = meta.controls.filter((_, bit) => at("controls", row) & (1 << bit)).map((one) => one.replaceAll("_", " "));
   const player = meta.words[at("player_doing", row)], safe = at("invulnerable", row) ? ", cannot be hit" : "";
   write(find("boss-doing"), bossWords(row)[0] || "-");
@@ -400,7 +530,6 @@ function show(row) {
   write(find("held"), held.join(", ") || "-");
   for (const column of columns) fillSkill(column, row);
 }
-replay.show = show;
 
 // Milliseconds that drawing takes, of rows all over the fight; a pixel is read so that nothing is left for later.
 function measure(count) {
@@ -415,60 +544,144 @@ function measure(count) {
 }
 replay.measure = measure;
 
-// At the game's speed: a recording may have a row a tick, or one a decision.
+// How long a row lasts, in seconds: a recording may have a row a tick, or one a decision.
+function rowLength(row) {
+  const first = Math.min(row, Math.max(replay.rows - 2, 0));
+  return Math.max(at("time_s", Math.min(first + 1, replay.rows - 1)) - at("time_s", first), 1e-3);
+}
+
 function play(on) {
-  window.clearTimeout(playing);
+  window.cancelAnimationFrame(playing);
   playing = 0;
-  const more = on && replay.row < replay.rows - 1;
-  if (more) {
-    const wait = 1000 * (at("time_s", replay.row + 1) - at("time_s", replay.row));
-    playing = window.setTimeout(() => { show(replay.row + 1); play(true); }, wait);
+  let before = performance.now();
+  const frame = (now) => {
+    const passed_s = (replay.speed * Math.max(now - before, 0)) / 1000;
+    before = now;
+    show(replay.moment + passed_s / rowLength(Math.floor(replay.moment)));
+    playing = replay.moment < end() ? window.requestAnimationFrame(frame) : 0;
+    if (!playing) find("play").textContent = "play";
+  };
+  if (on && replay.moment >= end()) show(0);
+  if (on) playing = window.requestAnimationFrame(frame);
+  find("play").textContent = on ? "pause" : "play";
+}
+
+// A step leads to a whole row.
+function step(rows) {
+  show((rows < 0 ? Math.ceil(replay.moment) : Math.floor(replay.moment)) + rows);
+}
+
+function choose(name) {
+  replay.view = replay.stage ? name : "flat";
+  for (const one of VIEWS) find(`view-${one}`).setAttribute("aria-pressed", one === replay.view);
+  find("stage").hidden = replay.view === "flat";
+  drawPicture();
+}
+replay.choose = choose;
+
+function setSpeed(speed) {
+  replay.speed = speed;
+  find("speed").value = String(speed);
+}
+
+function setGhost(on) {
+  if (!replay.meta.ghost) return;
+  replay.ghost = find("ghost").checked = on;
+  find("slider").max = end();
+  show(replay.moment);
+}
+
+function dark() {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+function setTheme(name) {
+  if (name) document.documentElement.dataset.theme = name;
+  find("theme").textContent = dark() ? "light" : "dark";
+  fit();
+  for (const { skill, actions } of columns) {
+    actions.forEach(({ made }, action) => {
+      made.querySelector(".swatch").style.background = actionColour(action, skill.actions.length);
+    });
   }
-  find("play").textContent = more ? "pause" : "play";
+}
+
+function pressed(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === "SELECT") return;
+  const rows = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10 }[event.key];
+  const faster = { ArrowUp: 1, ArrowDown: -1 }[event.key], view = VIEWS[Number(event.key) - 1];
+  if (rows) step(rows);
+  else if (faster) setSpeed(SPEEDS[SPEEDS.indexOf(replay.speed) + faster] || replay.speed);
+  else if (event.key !== " " && view) choose(view);
+  else if (event.key === " ") play(!playing);
+  else if (event.key === "Home") show(0);
+  else if (event.key === "End") show(end());
+  else if (event.key === "g") setGhost(!replay.ghost);
+  else if (event.key === "d") setTheme(dark() ? "light" : "dark");
+  else return;
+  event.preventDefault();
 }
 
 function listen() {
   find("slider").addEventListener("input", (event) => show(Number(event.target.value)));
   find("play").addEventListener("click", () => play(!playing));
-  find("back").addEventListener("click", () => show(replay.row - 1));
-  find("on").addEventListener("click", () => show(replay.row + 1));
+  find("back").addEventListener("click", () => step(-1));
+  find("on").addEventListener("click", () => step(1));
+  find("speed").addEventListener("change", (event) => setSpeed(Number(event.target.value)));
+  find("theme").addEventListener("click", () => setTheme(dark() ? "light" : "dark"));
+  for (const one of VIEWS) find(`view-${one}`).addEventListener("click", () => choose(one));
+  if (replay.meta.ghost) find("ghost").addEventListener("change", (event) => setGhost(event.target.checked));
   for (const one of document.querySelectorAll("[data-row]")) {
-    one.addEventListener("click", () => show(Number(one.dataset.row)));
+    one.addEventListener("click", () => {
+      setGhost(one.dataset.ghost !== undefined);
+      show(Number(one.dataset.row));
+      if (one.dataset.ghost !== undefined) play(true);
+    });
   }
   const tracks = find("tracks");
   const scrub = (event) => {
     if (!event.buttons) return;
     const share = (event.offsetX - LABEL) / (tracks.clientWidth - LABEL);
-    show(Math.floor(share * replay.rows));
+    show(Math.floor(Math.min(share, 1) * replay.rows));
   };
   tracks.addEventListener("pointerdown", scrub);
   tracks.addEventListener("pointermove", scrub);
-  document.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10 }[event.key];
-    if (step) show(replay.row + step);
-    else if (event.key === " ") play(!playing);
-    else return;
-    event.preventDefault();
-  });
+  document.addEventListener("keydown", pressed);
   window.addEventListener("resize", fit);
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTheme());
 }
 
 function fit() {
-  const { meta } = replay, ratio = window.devicePixelRatio || 1, fight = find("fight"), tracks = find("tracks");
-  [fight.width, fight.height] = meta.size.map((side) => side * ratio);
+  const ratio = window.devicePixelRatio || 1, fight = find("fight"), tracks = find("tracks");
+  const wide = find("picture").clientWidth, [across, high] = replay.meta.size;
+  replay.size = [wide, Math.round((wide * high) / across)];
+  [fight.width, fight.height] = replay.size.map((side) => Math.round(side * ratio));
+  replay.stage?.size(...replay.size, ratio);
   const width = Math.max(tracks.parentElement.clientWidth, 300);
   replay.width = width;
   tracks.style.height = `${tracksHeight()}px`;
   [tracks.width, tracks.height] = [width * ratio, tracksHeight() * ratio];
   tracks.getContext("2d").drawImage(drawTracks(width), 0, 0);
-  show(Math.max(replay.row, 0));
+  replay.filled = false;
+  show(replay.moment);
+}
+
+// Without WebGL the fight is drawn flat, and the page says so.
+function raise() {
+  replay.stage = makeStage(find("stage"), find("fight"), replay.meta, drawPicture);
+  find("no-stage").hidden = Boolean(replay.stage);
+  for (const one of VIEWS) find(`view-${one}`).disabled = !replay.stage && one !== "flat";
+  replay.view = replay.stage ? "orbit" : "flat";
 }
 
 replay.ready = unpack().then(() => {
   buildSkills();
   find("slider").max = replay.rows - 1;
+  raise();
   listen();
-  replay.row = Number(window.location.hash.slice(1)) || 0; // page.html#120 opens at tick 120
-  fit();
+  replay.moment = Number(window.location.hash.slice(1)) || 0; // page.html#120 opens at tick 120
+  setTheme();
+  choose(replay.view);
   return true;
 });

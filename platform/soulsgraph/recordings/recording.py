@@ -38,7 +38,7 @@ from soulsgraph.recordings.format import (
 )
 from soulsgraph.runs.evaluate import PlayedGame, Setting, load_artifacts, make_agent, play_in_games
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_envs.combat.loop import Actions, Combat, Exploration, SeededDraw
+from soulsgraph_envs.combat.loop import Actions, Combat, Controller, Exploration, SeededDraw
 from soulsgraph_envs.combat.probe import Focus, Probe
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Floats, Integers, Outcome, Rollout, outcome_of
 from soulsgraph_envs.combat.scripted import DelayedScript, OracleDodge, OracleFight, Script, engaging
@@ -278,12 +278,15 @@ class FightRecorder:
         self._always = np.array([agent.replaced.get(skill.name) == "random" for skill in agent.skills])
         self._random = self._always.copy()
 
-    def rollout(self, game: Game) -> Rollout:
-        """Return a rollout of the agent in a game of one lane, whose fights are recorded."""
+    def rollout(self, game: Game, *further: Controller) -> Rollout:
+        """Return a rollout of the agent in a game of one lane, whose fights are recorded.
+
+        `further` controllers act after the agent's own.
+        """
         agent = self._fighter.agent
         draw = SeededDraw(len(agent.skills), 1, _EXPLORING_STREAM, frugal=True)
         exploration = Exploration(dict(enumerate(agent.skills)), lambda: self._fighter.random, draw, self._explored)
-        rollout = agent.rollout(game, exploration, self)
+        rollout = agent.rollout(game, exploration, *further, self)
         self._combat, rollout.after_tick = rollout.combat, self._after_tick
         return rollout
 

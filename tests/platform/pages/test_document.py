@@ -50,14 +50,16 @@ def test_any_text_stays_a_text(text: str, other: str) -> None:
 
 @given(_TEXTS)
 def test_data_reach_the_script_as_they_are(text: str) -> None:
-    html = page(text, section(text, table([text], [[text]])), data={"name": text, text: [1, None]}, script="replay.js")
+    html = page(
+        text, section(text, table([text], [[text]])), data={"name": text, text: [1, None]}, scripts=["replay.js"]
+    )
     found = re.findall(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
     assert [json.loads(one) for one in found] == [{"name": text, text: [1, None]}]
     assert html.count("<script") == html.count("</script>") == 2
 
 
 def test_the_policy_admits_the_pages_own_script_and_style_alone() -> None:
-    html = page("title", tag("p", "text"), data={}, script="replay.js")
+    html = page("title", tag("p", "text"), data={}, scripts=["replay.js"])
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
     assert policy
     rules = dict(rule.strip().split(" ", 1) for rule in unescape(policy[1]).split(";"))

@@ -16,9 +16,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
+from fakes.programs import find_chromium, open_browser
 from fakes.runs import pretend_run
 from fakes.waiting import until
-from soulsgraph.pages.fight_page import LONGER_S, Search, largest_falls, last_decision, write_fight_page
+from soulsgraph.pages.fight_page import (
+    LONGER_S,
+    PivotalDecision,
+    Search,
+    largest_falls,
+    last_decision,
+    write_fight_page,
+)
 from soulsgraph.recordings.files import Recording, read_recording
 from soulsgraph.recordings.format import READINGS, Identity, make_header
 from soulsgraph.recordings.recording import Appearance, Fighter, FightWriter, record
@@ -138,9 +146,9 @@ def long_fight(fight: Recording) -> Recording:
     return Recording(fight.path, replace(fight.header, result=result), whole)
 
 
-def test_a_long_fight_is_a_page_of_at_most_3_mb(long_fight: Recording, tmp_path: Path) -> None:
+def test_a_long_fight_is_a_page_of_at_most_4_mb(long_fight: Recording, tmp_path: Path) -> None:
     write_fight_page(tmp_path / "long.html", long_fight, NOT_LOOKED)
-    assert (tmp_path / "long.html").stat().st_size <= 3_000_000
+    assert (tmp_path / "long.html").stat().st_size <= 4_000_000
     assert _data(tmp_path / "long.html")["rows"] == 3_001
 
 
@@ -201,6 +209,12 @@ def test_another_action_at_the_decision_that_mattered_lives_longer(run: RunFolde
     assert skill.actions[fight.column(f"{skill.name}/action")[found.row]] == found.chosen
     mattered = (found.row, names.index(found.skill), list(skill.actions).index(found.other))
     assert _live_longer(run, fight, [mattered]) == [True]
+    # Its ghost takes that action there, and lives on.
+    ghost = search.ghost
+    assert ghost
+    assert skill.actions[ghost.column(f"{skill.name}/action")[0]] == found.other
+    np.testing.assert_array_equal(ghost.raw[0], fight.raw[found.row])
+    assert found.row + len(ghost) > len(fight)
 
 
 @pytest.mark.slow
@@ -290,11 +304,127 @@ def test_a_browser_scrubs_steps_and_plays(browser: Any, fight: Recording, tmp_pa
     assert browser.run("window.replay.measure(3).length") == 3
 
 
+def test_the_keys_that_the_page_lists_do_what_it_says(browser: Any, fight: Recording, tmp_path: Path) -> None:
+    write_fight_page(tmp_path / "fight.html", fight, NOT_LOOKED)
+    browser.open(tmp_path / "fight.html", "#20")
+
+    def press(key: str) -> None:
+        browser.run(f"document.dispatchEvent(new KeyboardEvent('keydown', {{key: {key!r}, bubbles: true}}))")
+
+    shown = []
+    for key in ("ArrowRight", "PageDown", "ArrowLeft", "PageUp", "End", "Home"):
+        press(key)
+        shown.append(browser.run("window.replay.row"))
+    assert shown == [21, 31, 30, 20, len(fight), 0]
+    press("ArrowUp")
+    assert browser.run("window.replay.speed") == 2
+    themes = [browser.run("getComputedStyle(document.body).backgroundColor")]
+    press("d")
+    themes.append(browser.run("getComputedStyle(document.body).backgroundColor"))
+    assert themes == ["rgb(255, 255, 255)", "rgb(22, 22, 26)"]
+    views = []
+    for key in "1234":
+        press(key)
+        views.append(browser.run("window.replay.view"))
+    assert views == ["orbit", "game", "top", "flat"]
+
+
+def test_without_webgl_a_fight_is_drawn_flat_and_the_page_says_so(fight: Recording, tmp_path: Path) -> None:
+    if (program := find_chromium()) is None:
+        pytest.skip("no Chromium is installed to open pages in")
+    write_fight_page(tmp_path / "fight.html", fight, NOT_LOOKED)
+    with open_browser(program, ["--disable-3d-apis"]) as plain:
+        plain.open(tmp_path / "fight.html")
+        plain.run("window.replay.choose('game')")
+        assert plain.run("window.replay.view") == "flat"
+        assert plain.run("document.getElementById('no-stage').hidden") is False
+        assert plain.run("document.getElementById('view-orbit').disabled") is True
+
+
+_STAGE = (
+    "(() => { const gl = document.getElementById('stage').getContext('webgl2'), [width, height] = "
+    "[gl.drawingBufferWidth, gl.drawingBufferHeight], pixels = new Uint8Array(4 * width * height); "
+    "window.replay.show({moment}); gl.readPixels(0, 0, width, height, gl.RGBA, gl.UNSIGNED_BYTE, pixels); "
+    "return Array.from(pixels); })()"
+)
+
+
+def _drawn(browser: Any, moment: float) -> npt.NDArray[np.uint8]:
+    """Return the pixels of the picture in three dimensions, (pixels, 3)."""
+    pixels = browser.run(_STAGE.replace("{moment}", str(moment)))
+    return np.array(pixels, np.uint8).reshape(-1, 4)[:, :3]
+
+
+def test_a_fight_is_drawn_in_three_dimensions_from_three_cameras(
+    browser: Any, fight: Recording, tmp_path: Path
+) -> None:
+    areas = fight.table.column("hit_areas").to_pylist()
+    strikes = next(row for row, found in enumerate(areas) if found and found[0]["open"])
+    write_fight_page(tmp_path / "fight.html", fight, NOT_LOOKED)
+    browser.open(tmp_path / "fight.html")
+    browser.call("Emulation.setDeviceMetricsOverride", width=400, height=700, deviceScaleFactor=1, mobile=False)
+    assert browser.run("window.replay.view") == "orbit"
+    pictures = []
+    for view in ("orbit", "game", "top"):
+        browser.run(f"window.replay.choose({view!r})")
+        pictures.append(_drawn(browser, strikes))
+        # The player's blue, and the red of an open area on the floor.
+        red, green, blue = pictures[-1].astype(int).T
+        assert ((blue > red + 40) & (blue > green + 20)).any(), view
+        assert ((red > green + 80) & (red > blue + 80)).any(), view
+    assert not np.array_equal(pictures[0], pictures[1])
+    assert not np.array_equal(pictures[1], pictures[2])
+    # Between two ticks it is drawn between their places.
+    halves = [_drawn(browser, moment) for moment in (5, 5.5, 6)]
+    assert not any(np.array_equal(halves[1], whole) for whole in (halves[0], halves[2]))
+    assert [one for one in browser.requests if not one.startswith(("file:", "data:"))] == []
+    assert browser.printed == []
+    browser.call("Emulation.clearDeviceMetricsOverride")
+
+
+def test_a_drag_turns_the_camera_and_the_wheel_brings_it_nearer(browser: Any, fight: Recording, tmp_path: Path) -> None:
+    write_fight_page(tmp_path / "fight.html", fight, NOT_LOOKED)
+    browser.open(tmp_path / "fight.html")
+    before = browser.run("({...window.replay.stage.held})")
+    for kind, x in (("mousePressed", 200), ("mouseMoved", 300), ("mouseReleased", 300)):
+        browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=300, button="left", buttons=1, clickCount=1)
+    browser.call("Input.dispatchMouseEvent", type="mouseWheel", x=300, y=300, deltaX=0, deltaY=-200)
+    until(lambda: browser.run("window.replay.stage.held.zoom") < before["zoom"], "the wheel to be heard")
+    assert browser.run("window.replay.stage.held.yaw") > before["yaw"]
+
+
+def test_the_decision_that_mattered_is_a_sentence_and_plays_a_ghost(
+    browser: Any, fight: Recording, tmp_path: Path
+) -> None:
+    row = int(np.flatnonzero(fight.column("dodge/decides"))[3])
+    # The same fight as its own other course: what is drawn of it is known.
+    ghost = replace(fight, table=fight.table.slice(row))
+    ghost = replace(ghost, header=replace(fight.header, result=replace(fight.header.result, steps=len(fight) - row)))
+    found = PivotalDecision(row, "dodge", "idle", "dodge", "lived 5.1 s longer")
+    write_fight_page(tmp_path / "fight.html", fight, Search("The latest.", found, ghost))
+    raw = _arrays(tmp_path / "fight.html")["ghost/raw"]
+    np.testing.assert_array_equal(raw, fight.raw[row:].astype(np.float32))
+    browser.open(tmp_path / "fight.html")
+    browser.run("window.replay.choose('flat')")
+    sentence = browser.run("document.querySelector('[data-ghost]').textContent")
+    begun = fight.column("time_s")[row]
+    assert sentence == (
+        f"At {begun:.1f} s dodge chose \u201cidle\u201d. "
+        "Had it chosen \u201cdodge\u201d, the player would have lived 5.1 s longer."
+    )
+    before = browser.run(f"(window.replay.show({row + 1}), {_PIXELS}.join())")
+    browser.run("document.querySelector('[data-ghost]').click()")
+    until(lambda: browser.run("window.replay.row") > row, "the other course to play")
+    browser.run("document.getElementById('play').click()")
+    assert browser.run(f"(window.replay.show({row + 1}), {_PIXELS}.join())") != before
+
+
 def test_a_fight_of_a_running_game_is_drawn_from_its_readings(browser: Any, tmp_path: Path) -> None:
     fight = _game_fight(tmp_path)
     for one, drawn in ((fight, True), (_without_readings(fight), False)):
         write_fight_page(tmp_path / "fight.html", one, NOT_LOOKED)
         browser.open(tmp_path / "fight.html", f"#{3 + drawn}")
+        browser.run("window.replay.choose('flat')")
         pixels = np.array(browser.run(f"Array.from({_PIXELS})")).reshape(-1, 4)[:, :3]
         assert (pixels == _PLAYER).all(axis=1).any() == drawn
         assert browser.printed == []
@@ -325,6 +455,7 @@ def test_how_long_a_row_of_a_long_fight_takes_to_draw_is_measured(
     """Print it with `-s`; `--keep-results` keeps it for the page. A busy machine takes longer."""
     write_fight_page(tmp_path / "long.html", long_fight, NOT_LOOKED)
     browser.open(tmp_path / "long.html")
+    browser.run("window.replay.choose('flat')")
     browser.run("window.replay.measure(30)")
     rounds_ms = [[browser.run("window.replay.measure(1)[0]") for _ in range(500)] for _ in range(5)]
     p50, p95 = ([round(float(np.percentile(taken_ms, share)), 2) for taken_ms in rounds_ms] for share in (50, 95))
