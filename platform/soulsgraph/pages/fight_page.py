@@ -3,7 +3,8 @@
 It names the moments in which a skill's value fell most, and the last decision of a lost fight that mattered: with
 another action there the agent lives on. For that the fight is played again from its own seed, in a lane for each
 decision and each other action; in its lane that action is taken in place of the recorded one, and after it the agent
-decides as before. What was found is recorded once more, and stands in the picture as a ghost beside the fight as it was.
+decides as before. What was found is recorded once more, and stands in the picture as a ghost beside the fight as it
+was.
 """
 
 from __future__ import annotations
@@ -252,8 +253,9 @@ def _other_course(agent: Agent, recording: Recording, attempt: _Attempt) -> Reco
         recorder.rollout(make_game(), _OtherAction([attempt])).play(np.array([int(header.seed)], np.uint64))
         whole = read_recording(written[0])
     table = whole.table.slice(attempt.row, len(recording) + round(_FOLLOWED_S / header.tick_s) - attempt.row)
-    cut = attempt.row + len(table) <= len(whole)
-    result = replace(whole.header.result, steps=len(table) - 1, **({"outcome": "cut"} if cut else {}))
+    result = replace(whole.header.result, steps=len(table) - 1)
+    if attempt.row + len(table) <= len(whole):
+        result = replace(result, outcome="cut")
     return replace(whole, header=replace(whole.header, result=result), table=table)
 
 
