@@ -36,7 +36,7 @@ Call = Callable[[Tracker], None]
 
 
 @dataclass(frozen=True)
-class _Shipped:
+class _TrackerEntry:
     """Where a tracker of ours is, the module that it needs, and the extra that brings it."""
 
     module: str
@@ -45,10 +45,10 @@ class _Shipped:
     extra: str
 
 
-_SHIPPED: Mapping[str, _Shipped] = {
-    USUAL: _Shipped("tensorboard", "TensorBoardTracker", "tensorboard", "train"),
-    "wandb": _Shipped("wandb_tracker", "WandbTracker", "wandb", "wandb"),
-    "mlflow": _Shipped("mlflow_tracker", "MLflowTracker", "mlflow", "mlflow"),
+_SHIPPED: Mapping[str, _TrackerEntry] = {
+    USUAL: _TrackerEntry("tensorboard", "TensorBoardTracker", "tensorboard", "train"),
+    "wandb": _TrackerEntry("wandb_tracker", "WandbTracker", "wandb", "wandb"),
+    "mlflow": _TrackerEntry("mlflow_tracker", "MLflowTracker", "mlflow", "mlflow"),
 }
 
 
@@ -69,7 +69,7 @@ def make_tracker(name: str) -> Tracker:
     return tracker
 
 
-def _shipped(tracker: _Shipped) -> Tracker:
+def _shipped(tracker: _TrackerEntry) -> Tracker:
     if find_spec(tracker.needs) is None:
         raise SoulsGraphError(
             f"trackers: expected {tracker.needs} to be installed, found none; install it: {pip_install(tracker.extra)}."

@@ -15,7 +15,7 @@ Kept = Literal["training", "curves"]
 
 
 @dataclass(frozen=True)
-class Metric:
+class LoggedMetric:
     """A logged number: its name below the skill's, the column of its table, its unit and what it is."""
 
     name: str
@@ -26,25 +26,27 @@ class Metric:
 
 
 METRICS = (
-    Metric(
+    LoggedMetric(
         "charts/episodic_return", "training", "return", "reward", "mean return of the episodes that ended, exploring"
     ),
-    Metric("charts/episodic_length", "training", "length", "decisions", "mean length of these episodes"),
-    Metric("charts/episodic_seconds", "training", "seconds", "s", "the same in game time"),
-    Metric("charts/win_rate", "training", "win_rate", "share", "share of these episodes that were won"),
-    Metric("charts/epsilon", "training", "exploration", "share", "share of decisions that are drawn at random"),
-    Metric("charts/SPS", "training", "steps_per_s", "decisions/s", "decisions received per second of wall time"),
-    Metric("charts/env_runners", "training", "env_runners", "number", "remote env runners that play"),
-    Metric("losses/td_loss", "training", "loss", "reward²", "mean loss of the updates (Huber's, unless set otherwise)"),
-    Metric("losses/q_values", "training", "q", "reward", "mean Q-value of the actions in the batches"),
-    Metric(
+    LoggedMetric("charts/episodic_length", "training", "length", "decisions", "mean length of these episodes"),
+    LoggedMetric("charts/episodic_seconds", "training", "seconds", "s", "the same in game time"),
+    LoggedMetric("charts/win_rate", "training", "win_rate", "share", "share of these episodes that were won"),
+    LoggedMetric("charts/epsilon", "training", "exploration", "share", "share of decisions that are drawn at random"),
+    LoggedMetric("charts/SPS", "training", "steps_per_s", "decisions/s", "decisions received per second of wall time"),
+    LoggedMetric("charts/env_runners", "training", "env_runners", "number", "remote env runners that play"),
+    LoggedMetric(
+        "losses/td_loss", "training", "loss", "reward²", "mean loss of the updates (Huber's, unless set otherwise)"
+    ),
+    LoggedMetric("losses/q_values", "training", "q", "reward", "mean Q-value of the actions in the batches"),
+    LoggedMetric(
         "eval/episodic_return", "curves", "return", "reward", "mean return of 5 greedy episodes, the same each time"
     ),
-    Metric("eval/episodic_return_low", "curves", "low", "reward", "lower end of its 95 % interval over episodes"),
-    Metric("eval/episodic_return_high", "curves", "high", "reward", "upper end of it"),
-    Metric("eval/episodic_length", "curves", "length", "decisions", "mean length of the greedy episodes"),
-    Metric("eval/episodic_seconds", "curves", "seconds", "s", "the same in game time"),
-    Metric("eval/win_rate", "curves", "win_rate", "share", "share of the greedy episodes that were won"),
+    LoggedMetric("eval/episodic_return_low", "curves", "low", "reward", "lower end of its 95 % interval over episodes"),
+    LoggedMetric("eval/episodic_return_high", "curves", "high", "reward", "upper end of it"),
+    LoggedMetric("eval/episodic_length", "curves", "length", "decisions", "mean length of the greedy episodes"),
+    LoggedMetric("eval/episodic_seconds", "curves", "seconds", "s", "the same in game time"),
+    LoggedMetric("eval/win_rate", "curves", "win_rate", "share", "share of the greedy episodes that were won"),
 )
 _NAMES: Mapping[tuple[str, str], str] = {(metric.table, metric.column): metric.name for metric in METRICS}
 #: Reward terms, in the tables and as logged.

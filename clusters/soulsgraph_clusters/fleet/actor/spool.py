@@ -308,8 +308,9 @@ def pause(spool: Path, when: str) -> None:
         WriteError: if the file cannot be written.
     """
     if not spool.is_dir():
-        remedy = "start `soulsgraph host` or name its folder with `spool`"
-        raise FleetError(f"{spool}: expected the spool of this PC's games, found no such folder; {remedy}.")
+        raise FleetError(
+            f"{spool}: expected the spool of this PC's games, found no such folder; start a host or name its folder."
+        )
     files.write_text(pause_file(spool), f"{when}\n")
 
 
