@@ -68,7 +68,7 @@ def test_a_server_that_never_answers_holds_up_neither_the_run_nor_its_end(tmp_pa
     silent.answers.set()
 
 
-def test_a_server_that_answers_late_is_waited_for_so_long_and_no_longer(tmp_path, caplog):
+def test_a_server_that_answers_late_is_waited_for_within_a_bound(tmp_path, caplog):
     silent = SilentTracker()
     tracker = boards.BackgroundTracker(silent)
     tracker.post(lambda tracker: tracker.begin(described(tmp_path)))
