@@ -21,7 +21,7 @@ from soulsgraph.calibrate.moves import MoveCourse, MoveData, move_data
 from soulsgraph.calibrate.player import contact_fit, player_fits
 from soulsgraph.calibrate.rows import FIRST_UNKNOWN, FightSet, contact_m
 from soulsgraph.calibrate.values import ValueFit, Verdict, by_verdict, fit
-from soulsgraph.calibrate.windows import assign_windows, shipped_windows, window_fits
+from soulsgraph.calibrate.windows import WindowData, assign_windows, shipped_windows, spread_fit, window_fits
 from soulsgraph_envs.core.scenario import BossData, Move, PlayerData
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 
@@ -78,9 +78,12 @@ def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibrati
     again = move_data(fights, boss, player, set(stances.values()), courses)
     values = [*speeds, tracking, _landing(again, moved, keys, shipped, boss)]
     values += choice_fits(fights, boss, between, keys)
+    struck = {number: _struck(again.get(number), shipped.get(number), boss) for number in keys}
+    values.append(_spread(again, struck, boss))
+    boss = _spread_as_seen(boss, values[-1])
     for number, key in keys.items():
         values += moved[number]
-        values += _windows(key, again.get(number), shipped.get(number), boss, player)
+        values += _windows(key, again.get(number), struck[number], shipped.get(number), boss)
     values.append(contact_fit(list(again.values()), fights, boss.radius_m, player))
     names = {keys[number]: name for number, name in fought.unknown.items() if number in keys}
     return Calibration(len(fights), fought.seconds, values, own, names)
@@ -158,16 +161,39 @@ def _landing(
     return leap_short_fit(leaps, boss.motion.leap_short_m)
 
 
+def _struck(data: MoveData | None, move: Move | None, boss: BossData) -> Sequence[WindowData | None]:
+    """Return the blows of each window of a move; None of one that nobody saw or whose blows can't be dated."""
+    windows = shipped_windows(move)
+    found = [None] * len(windows) if data is None else assign_windows(data, windows, boss.time_factor)
+    # Blows that neither stagger nor come once are not dated: what they are stays as shipped.
+    undated = [not own.staggers or bool(own.every_s) for own in windows]
+    return [None if place < len(windows) and undated[place] else one for place, one in enumerate(found)]
+
+
+def _spread(
+    data: Mapping[int, MoveData], struck: Mapping[int, Sequence[WindowData | None]], boss: BossData
+) -> ValueFit:
+    """Return the spread of damage; of a boss with a rage as shipped, for nobody sees which blows are raging."""
+    if boss.enraged.below_hp_ratio > 0.0:
+        return ValueFit("damage_spread", "damage spread", boss.damage_spread)
+    return spread_fit([(data[number], one) for number, own in struck.items() for one in own if one is not None], boss)
+
+
+def _spread_as_seen(boss: BossData, spread: ValueFit) -> BossData:
+    """Return the boss with the largest spread of damage that may be, where it is surely not as shipped.
+
+    The spread says which means a blow allows: one that is too small would leave out the true one.
+    """
+    if spread.high is None or spread.holds_shipped:
+        return boss
+    return replace(boss, damage_spread=spread.high)
+
+
 def _windows(
-    key: str, data: MoveData | None, move: Move | None, boss: BossData, player: PlayerData
+    key: str, data: MoveData | None, struck: Sequence[WindowData | None], move: Move | None, boss: BossData
 ) -> Iterator[ValueFit]:
     """Yield the values of a move's windows."""
     windows = shipped_windows(move)
-    found = [None] * len(windows) if data is None else assign_windows(data, windows, boss.time_factor)
-    for place, one in enumerate(found):
+    for place, one in enumerate(struck):
         own = windows[place] if place < len(windows) else None
-        if data is None or (own is not None and (not own.staggers or own.every_s)):
-            # Blows that neither stagger nor come once are not dated: what they are stays as shipped.
-            yield from window_fits(f"{key}.windows.{place}", None, None, own, boss)
-        else:
-            yield from window_fits(f"{key}.windows.{place}", data, one, own, boss)
+        yield from window_fits(f"{key}.windows.{place}", data, one, own, boss)

@@ -114,7 +114,8 @@ def truth_of(boss: BossData, shipped: BossData) -> dict[str, float]:
     factor, weights = boss.time_factor, sum(move.weight for move in boss.moves)
     truth = {f"motion.{name}": float(value) for name, value in vars(boss.motion).items()}
     truth |= {f"aggression.wait_s.{end}": value for end, value in enumerate(boss.aggression.wait_s)}
-    truth |= {"aggression.chain_chance": boss.aggression.chain_chance, "radius_m": boss.radius_m}
+    truth |= {"aggression.chain_chance": boss.aggression.chain_chance}
+    truth |= {"radius_m": boss.radius_m, "damage_spread": boss.damage_spread}
     for move in boss.moves:
         key = f"moves.{move.title}"
         truth |= {f"{key}.{name}": getattr(move, name) * factor for name in ("length_s", "tracks_s", "leap_s")}

@@ -31,6 +31,8 @@ _SOFT_M, _SOFT_RAD = 0.03, 0.03
 #: The share of performances that the model may have wrong.
 _ODD = 0.01
 _GRID = 33
+#: The smallest and largest spread of damage that is looked for, and how many means of a window are tried with each.
+_SPREADS, _MEANS = (0.004, 0.6), 65
 #: Deeper inside a sector than any place.
 _DEEP = 1e3
 _FLAT = 3.1
@@ -297,8 +299,7 @@ def _start_fit(key: str, data: MoveData, window: WindowData, shipped: float | No
 
 def damage_fit(key: str, data: MoveData, own: Integers, boss: BossData, shipped: float | None) -> ValueFit:
     """Return the mean HP that a blow takes, from the ends of its uniform spread."""
-    clean = own[~data.counter[own] & np.isfinite(data.damage[own]) & (data.damage[own] > 0.0)]
-    values = data.damage[clean]
+    values = clean_damage(data, own)
     if not len(values):
         return ValueFit(key, "damage", shipped)
     low, high, count = float(values.min()), float(values.max()), len(values)
@@ -308,6 +309,57 @@ def damage_fit(key: str, data: MoveData, own: Integers, boss: BossData, shipped:
     unlike = ends[0] > ends[1] * 1.02
     mean = 0.5 * (ends[0] + ends[1])
     return fit(key, "damage", shipped, mean, (min(ends), max(ends)), count, unlike)
+
+
+def spread_fit(found: Sequence[tuple[MoveData, WindowData]], boss: BossData) -> ValueFit:
+    """Return the spread of damage around its mean, from the HP that blows of the same windows take.
+
+    Every window has a mean of its own; with a spread it says how likely each blow is, rounded to a point.
+    """
+    windows = [values for data, window in found if len(values := clean_damage(data, window.own)) > 1]
+    count = sum(map(len, windows))
+    if not windows:
+        return ValueFit("damage_spread", "damage spread", boss.damage_spread)
+    span = _SPREADS
+    for _ in range(2):
+        spreads = np.geomspace(*span, 2 * _GRID)
+        posterior = np.sum([_spread_likelihood(values, spreads) for values in windows], axis=0)
+        if boss.damage_spread:
+            posterior += _belief(spreads, boss.damage_spread)
+        weights = np.exp(posterior - posterior.max())
+        span = _support(spreads, weights)
+    estimate, low, high = _summary(spreads, weights)
+    # The smallest of the grid stands for none.
+    low = 0.0 if low < 1.5 * _SPREADS[0] else low
+    if low and log(high / low) > _VAGUE * 2.0 * 1.96 * _BELIEF:
+        return ValueFit("damage_spread", "damage spread", boss.damage_spread, count=count)
+    return fit("damage_spread", "damage spread", boss.damage_spread, estimate, (low, high), count)
+
+
+def _spread_likelihood(values: Doubles, spreads: Doubles) -> Doubles:
+    """Return the log-likelihood of spreads (n,) by the blows of one window, whose mean is integrated out.
+
+    Now and then a blow is none of the window's, such as a counter-hit that was not seen: it may be anything.
+    """
+    seen, counts = np.unique(values, return_counts=True)
+    middle = float(np.median(values))
+    share = (np.arange(_MEANS) + 0.5) / _MEANS
+    least, most = middle / (1.0 + spreads), middle / (1.0 - spreads)
+    means = least[:, None] + share * (most - least)[:, None]
+    half = (spreads[:, None] * means)[..., None]
+    inside = np.minimum(seen + 0.5, means[..., None] + half) - np.maximum(seen - 0.5, means[..., None] - half)
+    likely = (1.0 - _ODD) * np.maximum(inside, 0.0) / (2.0 * half) + _ODD / middle
+    logs: Doubles = (counts * np.log(likely)).sum(axis=-1) + np.log((most - least)[:, None] / means)
+    top = logs.max(axis=1)
+    likelihood: Doubles = top + np.log(np.exp(logs - top[:, None]).mean(axis=1))
+    return likelihood
+
+
+def clean_damage(data: MoveData, own: Integers) -> Doubles:
+    """Return the HP that some blows took, without those of which it is not known or that were counter-hits."""
+    clean = own[~data.counter[own] & np.isfinite(data.damage[own]) & (data.damage[own] > 0.0)]
+    values: Doubles = data.damage[clean]
+    return values
 
 
 def shipped_windows(move: Move | None) -> Sequence[HitWindow]:

@@ -19,6 +19,7 @@ def altered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tables = read_data("boss", find("boss", "iudex-phase1"))
     tables["motion"] |= {"walk_m_s": 5.0, "turn_rad_s": 1.8, "back_off_m_s": 1.6}
     tables["aggression"]["wait_s"] = [0.7, 2.4]
+    tables["damage_spread"] = 0.14
     moves = {move["title"]: move for move in tables["moves"]}
     moves["fast sweep"]["windows"][0] |= {"time_s": [0.7, 0.95], "reach_m": 3.2, "damage": 100.0}
     moves["thrust"] |= {"lunge_m_s": 6.5, "length_s": 2.3, "tracks_s": 0.55}

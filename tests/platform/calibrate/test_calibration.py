@@ -23,6 +23,7 @@ _TRUTH = {
     "motion.turn_rad_s": 1.8,
     "aggression.wait_s.0": 0.7,
     "aggression.wait_s.1": 2.4,
+    "damage_spread": 0.14,
     "moves.fast sweep.windows.0.time_s.0": 0.84,
     "moves.fast sweep.windows.0.time_s.1": 1.14,
     "moves.fast sweep.windows.0.reach_m": 3.2,

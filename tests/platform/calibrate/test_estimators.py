@@ -17,7 +17,7 @@ from soulsgraph.calibrate.draws import ALTERATIONS, LEAST, MOST, draw_alteration
 from soulsgraph.calibrate.motion import Ticks, best_edge, lunge_fits
 from soulsgraph.calibrate.moves import MoveData
 from soulsgraph.calibrate.values import fit, middle
-from soulsgraph.calibrate.windows import assign_windows, damage_fit, find_sector
+from soulsgraph.calibrate.windows import WindowData, assign_windows, damage_fit, find_sector, spread_fit
 from soulsgraph_envs.core.config import find, read_data, shipped_names
 from soulsgraph_envs.core.scenario import HitWindow, load_boss
 
@@ -140,6 +140,40 @@ def test_a_sector_is_found_with_its_end(reach: float, arc: float, length: float,
     assert sector.reach[1] * 0.97 <= reach <= sector.reach[2] * 1.03
     damage = damage_fit("damage", data, found.own, _BOSS, 100.0)
     assert damage.estimate == pytest.approx(100.0, rel=0.04)
+
+
+def _blows(damage: list[np.ndarray]) -> list[tuple[MoveData, WindowData]]:
+    """Return one window a list of blows, of which nothing but the HP they took is known."""
+    data = _performances(HitWindow((0.3, 0.5), 3.0, 1.0, 100.0), 1)
+    seen = [replace(data, damage=values, counter=np.zeros(len(values), np.bool_)) for values in damage]
+    return [(one, WindowData(0, np.arange(len(one.damage)), 9)) for one in seen]
+
+
+@given(spread=st.floats(0.03, 0.3), means=st.lists(st.floats(40.0, 300.0), min_size=3, max_size=6),
+       seed=st.integers(0, 1000), wrong=st.booleans())  # fmt: skip
+@settings(max_examples=40)
+def test_the_spread_of_damage_is_found_whatever_the_means(
+    spread: float, means: list[float], seed: int, wrong: bool
+) -> None:
+    random = np.random.default_rng(seed)
+    damage = [np.floor(mean * random.uniform(1.0 - spread, 1.0 + spread, 40) + 0.5) for mean in means]
+    if wrong:
+        # A counter-hit that nobody saw.
+        damage[0][0] *= 1.7
+    found = spread_fit(_blows(damage), _BOSS)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.estimate == pytest.approx(spread, rel=0.12)
+    assert 0.95 * found.low <= spread <= 1.05 * found.high
+
+
+def test_damage_that_never_varies_has_a_spread_below_half_a_point() -> None:
+    found = spread_fit(_blows([np.full(40, 100.0), np.full(40, 60.0)]), replace(_BOSS, damage_spread=0.0))
+    assert found.low == 0.0
+    assert found.high is not None
+    assert found.high < 0.5 / 60.0
+    lone = spread_fit(_blows([np.array([100.0]), np.array([60.0])]), _BOSS)
+    assert lone.verdict == "not determined"
 
 
 def test_windows_that_moved_are_told_apart_by_their_blows() -> None:
