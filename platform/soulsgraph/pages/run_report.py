@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from soulsgraph.pages import Html, data_uri, page, section, table, tag
+from soulsgraph.pages.curves import Curve, draw_curve
 from soulsgraph.recordings.format import run_name
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, table_key
 from soulsgraph.runs.lineage import cards_of, own_stages, scenarios_of
-from soulsgraph.runs.plan import Key
+from soulsgraph.runs.plan import Key, Plan, Stage
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo.card import CARD, read_card
 from soulsgraph_envs.core.config import Where, read_file, to_table
@@ -82,15 +83,29 @@ class ReportedRun:
     @cached_property
     def settings(self) -> dict[str, str]:
         """Everything the run was planned with, as text by name: the plan, what its stages learn by, the rewards."""
-        plan = self.run.plan
-        found = {name: value for name, value in to_table(plan).items() if name not in ("overrides", "options")}
-        stages = {stage.name: to_table(plan.hyperparameters(stage)) for stage in own_stages(self.run)}
-        for name, value in next(iter(stages.values())).items():
-            values = {f"{name}, {stage}": numbers[name] for stage, numbers in stages.items()}
-            found |= {name: value} if all(one == value for one in values.values()) else values
-        for name, value in to_table(plan.options).items():
-            found |= {f"{name}, {key}": one for key, one in value.items()} if isinstance(value, dict) else {name: value}
-        return {name.replace("_", " "): _words(value) for name, value in found.items()}
+        return _settings_of(self.run.plan, own_stages(self.run))
+
+    @cached_property
+    def preset_settings(self) -> dict[str, str]:
+        """The settings of the run's preset and graph, with nothing else chosen."""
+        plan = Plan(preset=self.run.plan.preset, graph=self.run.plan.graph)
+        return _settings_of(plan, plan.stages())
+
+    @property
+    def decisions(self) -> int:
+        """How many decisions were learned from, over all versions."""
+        return sum(card.training.steps for card in self.cards)
+
+    @cached_property
+    def best(self) -> WinRate | None:
+        """The evaluated row with most wins, of which a headline speaks; none where nothing was evaluated."""
+        return max(self.rates, key=lambda row: row.rate, default=None)
+
+    @cached_property
+    def fought(self) -> frozenset[int]:
+        """The seeds of the evaluated fights; none where the folder does not say them."""
+        path = self.run.results("episodes")
+        return frozenset(row["seed"] for row in read_rows(path) if "seed" in row) if self._has(path) else frozenset()
 
     @property
     def versions(self) -> dict[str, str]:
@@ -118,6 +133,17 @@ def _checked(
                     f"{path}: expected numbers in the column {name}, found {shown(row[name])}; remove the file."
                 )
     return list(rows)
+
+
+def _settings_of(plan: Plan, stages: Sequence[Stage]) -> dict[str, str]:
+    found = {name: value for name, value in to_table(plan).items() if name not in ("overrides", "options")}
+    learned = {stage.name: to_table(plan.hyperparameters(stage)) for stage in stages}
+    for name, value in next(iter(learned.values())).items():
+        values = {f"{name}, {stage}": numbers[name] for stage, numbers in learned.items()}
+        found |= {name: value} if all(one == value for one in values.values()) else values
+    for name, value in to_table(plan.options).items():
+        found |= {f"{name}, {key}": one for key, one in value.items()} if isinstance(value, dict) else {name: value}
+    return {name.replace("_", " "): _words(value) for name, value in found.items()}
 
 
 def _words(value: object) -> str:
@@ -158,10 +184,22 @@ def write_run_report(path: Path, runs: Sequence[RunFolder], video: Video | None 
 
 
 def _head(runs: Sequence[ReportedRun]) -> Html:
-    plans = [(one.name, one.run.plan) for one in runs]
-    notes = [(name, f"{plan.scenario}, preset {plan.preset}, seed {plan.seed}") for name, plan in plans]
-    heads = [tag("div", tag("h1", name), tag("p", note, class_="faint")) for name, note in notes]
+    heads = [tag("div", tag("h1", one.name), tag("p", _headline(one))) for one in runs]
     return tag("header", heads, class_="beside")
+
+
+def _headline(one: ReportedRun) -> str:
+    """Return who fought what, how often it won, and after how many decisions."""
+    plan, count = one.run.plan, len(one.run.plan.skill_graph.order)
+    who = f"{count} skills" if count > 1 else "One skill"
+    planned = f"(preset {plan.preset}, seed {plan.seed})"
+    if one.best is None:
+        return f"{who} in {plan.scenario} {planned}, {one.decisions:,} decisions so far; not evaluated yet."
+    low, high = one.best.interval
+    won = f"won {one.best.wins:,} of {one.best.episodes:,} fights ({one.best.percent:.1f} %, 95 % interval"
+    rate = f"{won} {100 * low:.1f}-{100 * high:.1f} %)"
+    setting = f" with \u201c{one.best.setting}\u201d" if one.best.setting else ""
+    return f"{who} in {plan.scenario} {rate}{setting}, after {one.decisions:,} decisions {planned}."
 
 
 def _beside(runs: Sequence[ReportedRun], parts: Sequence[Html]) -> Html:
@@ -178,19 +216,55 @@ def _rates(runs: Sequence[ReportedRun]) -> Html:
         note = [tag("p", one.note, class_="faint")] if one.note else []
         missing = tag("p", "This run has not been evaluated yet.", class_="faint")
         parts.append(tag("div", table(_RATES, [row.cells for row in one.rates]), note) if one.rates else missing)
-    return section("Win rates", _beside(runs, parts))
+    return section("Win rates", _warnings(runs), _beside(runs, parts))
+
+
+def _warnings(runs: Sequence[ReportedRun]) -> list[Html]:
+    """Return what hinders a comparison of rates that stand beside each other."""
+    fights = {one.fought for one in runs if one.fought}
+    scenarios, seeds = {one.run.plan.scenario for one in runs}, {one.run.plan.seed for one in runs}
+    found = []
+    if len(fights) > 1:
+        found.append("The rows are of fights of other seeds: evaluate both with the same seed and number of episodes.")
+    if len(scenarios) > 1:
+        found.append("The runs fight in other scenarios: their rates are not of the same task.")
+    if len(seeds) > 1:
+        found.append("The runs were trained from other seeds: one run of each says little about their settings.")
+    return [tag("p", words, class_="warning") for words in found]
 
 
 def _curves(runs: Sequence[ReportedRun]) -> Html:
     drawn = {one.name if len(runs) == 1 else f"{number}: {one.name}": one.curves for number, one in enumerate(runs, 1)}
     if not any(drawn.values()):
         return section("Learning curves", tag("p", "No learning curve is kept here.", class_="faint"))
-    # Takes a second to import, and a page without curves need not wait.
-    from soulsgraph.results.figures import draw_run_curves, png_of
-
     note = "Return of greedy play, the mean over the episodes of a checkpoint and its 95 % interval."
-    picture = data_uri("image/png", png_of(draw_run_curves(drawn)))
-    return section("Learning curves", tag("p", note, class_="faint"), tag("img", src=picture, alt="learning curves"))
+    skills = list(dict.fromkeys(row["skill"] for rows in drawn.values() for row in rows))
+    curves = [draw_curve(skill, [_joined(rows, skill) for rows in drawn.values()]) for skill in skills]
+    names = [tag("span", _line_of(number), name) for number, name in enumerate(drawn)] if len(runs) > 1 else []
+    legend = tag("p", names, class_="legend")
+    return section("Learning curves", tag("p", note, class_="faint"), legend, tag("div", curves, class_="curves"))
+
+
+def _line_of(number: int) -> Html:
+    mark = tag("rect", y=4, width=16, height=4, class_=f"mark-{number}")
+    return tag("svg", mark, width=16, height=12, aria_hidden="true")
+
+
+def _joined(rows: Sequence[Mapping[str, Any]], skill: str) -> list[Curve]:
+    """Return the curves of a skill's stages one after another: points as (decisions, return, low, high)."""
+    curves, done = list[Curve](), 0.0
+    own = [row for row in rows if row["skill"] == skill]
+    for stage in dict.fromkeys(row["stage"] for row in own):
+        points = sorted((row for row in own if row["stage"] == stage), key=lambda row: row["step"])
+        curves.append([_point(done, row) for row in points])
+        done += float(points[-1]["step"])
+    return curves
+
+
+def _point(done: float, row: Mapping[str, Any]) -> tuple[float, float, float, float]:
+    mean = float(row["return"])
+    low, high = (float(row[end]) if isinstance(row.get(end), int | float) else mean for end in ("low", "high"))
+    return done + float(row["step"]), mean, low, high
 
 
 def _player(video: Video) -> Html:
@@ -234,13 +308,21 @@ def _line(card: SkillCard, scenario: str) -> tuple[str, ...]:
 
 
 def _settings(runs: Sequence[ReportedRun]) -> Html:
+    """Show what differs from the presets, or between the runs, and everything below it to unfold."""
     names = list(dict.fromkeys(name for one in runs for name in one.settings))
     rows = [(name, *(one.settings.get(name, "-") for one in runs)) for name in names]
-    differing = [number for number, (_, *values) in enumerate(rows) if len(set(values)) > 1]
+    chosen = [row for row in rows if len(set(row[1:])) > 1 or any(_chosen(one, row[0]) for one in runs)]
+    differing = [number for number, (_, *values) in enumerate(chosen) if len(set(values)) > 1]
     several = len(runs) > 1
-    note = tag("p", "What differs is marked.", class_="faint")
     headings = ("setting", *(one.name if several else "value" for one in runs))
-    return section("Hyperparameters", *([note] if several else []), table(headings, rows, differing))
+    words = "What differs from the preset" + (" or between the runs, which is marked." if several else ".")
+    own = table(headings, chosen, differing) if chosen else tag("p", "Nothing but the preset's.")
+    whole = tag("details", tag("summary", "all settings"), table(headings, rows))
+    return section("Settings", tag("p", words, class_="faint"), own, whole)
+
+
+def _chosen(one: ReportedRun, name: str) -> bool:
+    return name in one.settings and one.settings[name] != one.preset_settings.get(name, "-")
 
 
 def fight_video(runs: Sequence[RunFolder], gif: bool = False) -> Video:

@@ -62,6 +62,7 @@ def test_a_page_shows_a_run(
     write_run_report(page, [run], fight_video([run]))
     assert page.stat().st_size < run_report.MOST_BYTES
     browser.open(page)
+    browser.run("document.querySelector('details').open = true")
     text = browser.run("document.body.innerText")
     for words in ("dodge trained", "30/40", "75.0 %", "44.0 %", "hidden sizes", "64, 64", "seed\t3"):
         assert words in text, words
@@ -93,14 +94,44 @@ def test_two_runs_stand_beside_each_other_and_names_stay_names(
     browser.open(page)
     assert browser.run("document.title") == f"one beside {HOSTILE}"
     assert browser.run("Array.from(document.querySelectorAll('h1'), (one) => one.textContent)") == ["one", HOSTILE]
-    # The learning curves are the only picture.
-    assert browser.run("document.images.length") == 1
+    # The learning curves are drawn by the page itself, a picture a skill with a line for each run.
+    assert browser.run("document.images.length") == 0
+    order = runs[0].plan.skill_graph.order
+    assert browser.run("document.querySelectorAll('svg.curve').length") == len(order)
+    assert browser.run("document.querySelectorAll('svg.curve .line').length") == 2 * len(order)
+    warned = browser.run("Array.from(document.querySelectorAll('.warning'), (one) => one.textContent).join()")
+    assert "other scenarios" in warned
+    assert "trained from other seeds" in warned
     marked = browser.run("Array.from(document.querySelectorAll('tr.marked td:first-child'), (one) => one.textContent)")
     assert {"scenario", "preset", "seed", "double"} <= set(marked)
     assert "learning rate" not in marked
     text = browser.run("document.body.innerText")
     assert text.count(HOSTILE) > 5
     assert browser.printed == []
+
+
+def test_a_page_opens_with_a_sentence_and_shows_what_differs_from_the_preset(
+    runs: tuple[RunFolder, RunFolder], tmp_path: Path
+) -> None:
+    write_run_report(tmp_path / "page.html", [runs[0]])
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    own, _, whole = text.partition("<details>")
+    assert "5 skills in iudex-phase1 won 30 of 40 fights (75.0 %, 95 % interval 59.8-85.8 %)" in own
+    assert "<td>seed</td><td>3</td>" in own
+    assert "<td>scale</td><td>0.01</td>" in own
+    assert "<td>double</td>" not in own
+    assert "<td>double</td>" in whole
+    assert 'class="warning"' not in text
+
+
+def test_rows_of_other_seeds_are_named(runs: tuple[RunFolder, RunFolder], tmp_path: Path) -> None:
+    for number, run in enumerate(runs):
+        write_rows(run.results("episodes"), [{"seed": number}])
+    write_run_report(tmp_path / "page.html", runs)
+    assert "fights of other seeds" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    write_rows(runs[1].results("episodes"), [{"seed": 0}])
+    write_run_report(tmp_path / "page.html", runs)
+    assert "fights of other seeds" not in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_an_agent_of_the_zoo_shows_what_its_card_says(tmp_path: Path) -> None:
