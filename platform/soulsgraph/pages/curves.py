@@ -64,7 +64,9 @@ class _Frame:
         line = _path(((x, mean) for x, mean, _, _ in known), self)
         ahead = [(x, high) for x, _, _, high in known]
         band = _path((*ahead, *((x, low) for x, _, low, _ in reversed(known))), self) + "Z"
-        return tag("g", tag("path", d=band, class_="band"), tag("path", d=line, class_="line"), class_=f"mark-{number}")
+        dots = [tag("circle", cx=self.x(x), cy=self.y(mean), r=1.8) for x, mean, _, _ in known]
+        shown = tag("path", d=band, class_="band"), tag("path", d=line, class_="line"), dots
+        return tag("g", *shown, class_=f"mark-{number}")
 
 
 def _path(points: Iterable[tuple[float, float]], frame: _Frame) -> str:

@@ -13,7 +13,7 @@ from soulsgraph.pages.curves import Curve, draw_curve
 from soulsgraph.recordings.format import run_name
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import read_rows
-from soulsgraph.runs.evaluate import EVALUATION_SEED, table_key
+from soulsgraph.runs.evaluate import EVALUATION_SEED, allowed_rows, table_key
 from soulsgraph.runs.lineage import cards_of, own_stages, scenarios_of
 from soulsgraph.runs.plan import Key, Plan, Stage
 from soulsgraph.runs.run_folder import RunFolder
@@ -96,10 +96,13 @@ class ReportedRun:
         """How many decisions were learned from, over all versions."""
         return sum(card.training.steps for card in self.cards)
 
-    @cached_property
-    def best(self) -> WinRate | None:
-        """The evaluated row with most wins, of which a headline speaks; none where nothing was evaluated."""
-        return max(self.rates, key=lambda row: row.rate, default=None)
+    @property
+    def whole(self) -> WinRate | None:
+        """The evaluated row in which every skill plays as trained; none where nothing was evaluated."""
+        if len(self.rates) < 2:
+            return next(iter(self.rates), None)
+        labels = [row.label for row in allowed_rows(self.run) if not row.ablated]
+        return next((row for row in self.rates if row.setting in labels), self.rates[0])
 
     @cached_property
     def fought(self) -> frozenset[int]:
@@ -193,12 +196,12 @@ def _headline(one: ReportedRun) -> str:
     plan, count = one.run.plan, len(one.run.plan.skill_graph.order)
     who = f"{count} skills" if count > 1 else "One skill"
     planned = f"(preset {plan.preset}, seed {plan.seed})"
-    if one.best is None:
+    if one.whole is None:
         return f"{who} in {plan.scenario} {planned}, {one.decisions:,} decisions so far; not evaluated yet."
-    low, high = one.best.interval
-    won = f"won {one.best.wins:,} of {one.best.episodes:,} fights ({one.best.percent:.1f} %, 95 % interval"
+    low, high = one.whole.interval
+    won = f"won {one.whole.wins:,} of {one.whole.episodes:,} fights ({one.whole.percent:.1f} %, 95 % interval"
     rate = f"{won} {100 * low:.1f}-{100 * high:.1f} %)"
-    setting = f" with \u201c{one.best.setting}\u201d" if one.best.setting else ""
+    setting = f" with \u201c{one.whole.setting}\u201d" if one.whole.setting else ""
     return f"{who} in {plan.scenario} {rate}{setting}, after {one.decisions:,} decisions {planned}."
 
 
@@ -381,7 +384,8 @@ def _draw_graph(graph: SkillGraph, notes: Mapping[str, str]) -> Html:
     edges = [_edge(places[before], places[after]) for before, after in graph.edges]
     nodes = [_node(skill, notes.get(skill, ""), place) for skill, place in places.items()]
     box = f"0 0 {width} {height}"
-    return tag("svg", edges, nodes, viewBox=box, width=width, height=height, role="img", aria_label="skill graph")
+    named = {"role": "img", "aria_label": "skill graph", "class_": "graph"}
+    return tag("div", tag("svg", edges, nodes, viewBox=box, width=width, height=height, **named), class_="wide")
 
 
 def _node(skill: str, note: str, place: tuple[float, float]) -> Html:
