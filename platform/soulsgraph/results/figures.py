@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from io import BytesIO
-from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
@@ -99,40 +95,6 @@ def _swarm(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 @styled
-def draw_run_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """Draw the learning curves of runs by name, a part for every skill, the stages of a skill one after another."""
-    skills = list(dict.fromkeys(row["skill"] for rows in runs.values() for row in rows))
-    columns = min(len(skills), 3)
-    height = -(-len(skills) // columns)
-    figure = Figure(figsize=(3.8 * columns, 2.9 * height + 0.4))
-    grid = figure.subplots(height, columns, squeeze=False)
-    for axes, skill in zip_longest(grid.flat, skills):
-        if skill is None:
-            axes.axis("off")
-            continue
-        for rows, colour in zip(runs.values(), PALETTE, strict=False):
-            _draw_stages(axes, [row for row in rows if row["skill"] == skill], colour)
-        axes.set_title(skill.replace("_", " "), loc="left")
-        axes.set(xlabel="thousand decisions", ylabel="return of an episode")
-    if len(runs) > 1:
-        handles = [
-            Line2D([], [], color=colour, label=literal(name)) for name, colour in zip(runs, PALETTE, strict=False)
-        ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=1)
-    return figure
-
-
-def _draw_stages(axes: Axes, rows: Sequence[Mapping[str, Any]], colour: str) -> None:
-    stages, done = dict.fromkeys(row["stage"] for row in rows), 0.0
-    for stage in stages:
-        points = sorted((row for row in rows if row["stage"] == stage), key=lambda row: row["step"])
-        steps = done + np.array([row["step"] for row in points], float) / 1_000.0
-        low, high = (np.array([row.get(end, np.nan) for row in points], float) for end in ("low", "high"))
-        axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0.0)
-        axes.plot(steps, [row["return"] for row in points], "o-", color=colour, linewidth=1.6, markersize=2.5)
-        done = float(steps[-1])
-
-
 def literal(text: str) -> str:
     """Return text in which no character begins a formula."""
     return text.replace("$", r"\$")
