@@ -134,7 +134,7 @@ zoo: .venv/ready
 
 # Runs every command and piece of code of the pages, but for those that say why not.
 docs-test: .venv/ready screen
-	.venv/bin/pytest -m docs -s tests/test_pages.py tests/test_two_machines.py $(if $(KEEP),--keep-results)
+	.venv/bin/pytest -m docs -s tests/test_pages.py tests/test_two_machines.py tests/platform/calibrate/test_tutorial.py $(if $(KEEP),--keep-results)
 
 # As docs-test, and rewrites what the pages show as printed.
 docs-write: .venv/ready screen
