@@ -22,7 +22,7 @@ _RESULTS = DOCS / "results"
 
 
 def _result_tables() -> pd.DataFrame:
-    folders = ("seeds-500-519", "seeds-400-409")
+    folders = ("seeds-500-519", "seeds-860-869")
     tables = [pd.read_parquet(_RESULTS / folder / "tables" / "seeds.parquet") for folder in folders]
     rates = pd.concat(tables)
     return rates[rates["part"].isin(["a", "b"])]
