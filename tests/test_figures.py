@@ -226,7 +226,7 @@ def test_what_a_page_of_a_fight_takes_to_draw_is_what_was_measured() -> None:
     rounds = f"medians of {len(p95)} rounds ({min(p95):.1f} to {max(p95):.1f} ms at the 95th percentile)"
     where = f"Chromium {measured['chromium'].partition('.')[0]} without a graphics card"
     machine = f"on {measured['machine']['cores']} cores that other work kept busy (load {measured['load_average']})"
-    assert f"is drawn in {drawn}, {rounds}, in {where}, {machine}" in page
+    assert f"is drawn flat in {drawn}, {rounds}, in {where}, {machine}" in page
     assert measured["ticks"] == 3_000
 
 
