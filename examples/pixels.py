@@ -1,9 +1,9 @@
 """Learn a skill from pictures: stable-baselines3's DQN with its CnnPolicy (Mnih et al., 2015) on the camera's task.
 
-python examples/pixels.py --out docs/results/pixels/camera
+python examples/pixels.py --budget 6000 --out docs/results/pixels/camera
 
 The agent sees 84 x 84 grey pixels and no values. Every tenth of the budget it plays 20 held-out fights greedily; the
-file has these returns, those of random play and of the same network size on values, and the picture shows them.
+file has these returns, those of random play and of an agent that sees values, and the picture shows them.
 """
 
 from __future__ import annotations

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
+from statistics import fmean
 
 import gymnasium
 import pytest
@@ -149,3 +151,18 @@ def test_every_environment_has_a_picture_of_its_own_that_moves() -> None:
 def _pictures(path: Path) -> list[Image.Image]:
     with Image.open(path) as film:
         return [frame.convert("RGB") for frame in ImageSequence.Iterator(film)]
+
+
+def test_the_figures_of_pixels_are_those_of_their_files() -> None:
+    text = (_DOCS / "gymnasium.md").read_text(encoding="utf-8").split("## Pixels\n", 1)[1].split("\n## ", 1)[0]
+    results = json.loads((_DOCS / "results" / "pixels" / "speed.json").read_text())["results"]
+    rates = {(one["what"], one["how"]): one["per_cpu_s"] for one in results}
+    frames = [rate for (what, _), rate in rates.items() if what.startswith("frames")]
+    assert min(frames) >= 5_000
+    of_play = rates["decisions", "pixels"], rates["decisions", "values"]
+    camera = json.loads((_DOCS / "results" / "pixels" / "camera.json").read_text())
+    pixels, values = ([fmean(one["returns"]) for one in run["curve"]] for run in camera["runs"])
+    returns = (pixels[0], max(pixels), pixels[-1], fmean(camera["random"]), values[-1])
+    said = [f"{round(one, -2):,.0f}" for one in (min(frames), max(frames), *of_play)]
+    said += [f"{one:.0f}" for one in returns] + [f"{camera['runs'][0]['curve'][-1]['cpu_s']:.0f} CPU seconds"]
+    assert not [one for one in said if one not in text]
