@@ -460,6 +460,21 @@ def _of_held_out_bosses() -> list[str]:
     ]
 
 
+def _of_packnet() -> list[str]:
+    report = _read("continual/S20-packnet/report.json")
+    (average,) = (
+        row for row in report["scores"] if (row["metric"], row["method"]) == ("average_performance", "packnet")
+    )
+    (behind,) = (
+        row for row in report["differences"] if (row["metric"], row["method"]) == ("average_performance", "clonex")
+    )
+    mean, low, high = (100.0 * behind[name] for name in ("mean", "mean_low", "mean_high"))
+    return [
+        f"wins {100.0 * average['mean']:.1f} % on average",
+        f"`clonex` is {-mean:.1f} points ({-high:.1f} to {-low:.1f}) behind kept versions",
+    ]
+
+
 _SENTENCES = [
     ("findings.md", _of_fast_and_best),
     ("findings.md", _of_fresh_and_earlier_seeds),
@@ -470,6 +485,7 @@ _SENTENCES = [
     ("findings_transfer.md", _of_whole_agents),
     ("findings_transfer.md", _of_decisions_for_shifts),
     ("findings_transfer.md", _of_held_out_bosses),
+    ("findings_transfer.md", _of_packnet),
     ("continual_worlds.md", _of_the_rule_for_labelled_shifts),
     ("continual_worlds.md", _of_transfer_over_labelled_shifts),
     ("cloning.md", _of_cloning),
