@@ -14,7 +14,7 @@ from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.combat.rollout import Flags
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import LaneIndices
-from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
+from soulsgraph_envs.core.scenario import Camera, Scenario, load_boss, load_player
 from soulsgraph_envs.core.seeds import Seeds, derive_seeds, uniforms
 from soulsgraph_envs.core.state import Column, Raw, StateRows
 from soulsgraph_envs.skills import END_TO_END, Skill, make_skill
@@ -109,7 +109,7 @@ class AlignCamera(Script):
     """Turn the camera to the boss: yaw first, then pitch; it knows whether the player's axis is reversed."""
 
     def __init__(self) -> None:
-        self._reversed: dict[str, bool] = {}
+        self._cameras: dict[str, Camera] = {}
 
     def choose(self, combat: Combat) -> Choices:
         """Choose the key that reduces the larger error."""
@@ -119,14 +119,15 @@ class AlignCamera(Script):
         # Positive when the boss lies to the right: headings grow to the right.
         aside = np.arctan2(cy * dx - cx * dy, cx * dx + cy * dy)
         level = np.where(cz > _ALIGNED_RAD, CAMERA_DOWN, np.where(cz < -_ALIGNED_RAD, CAMERA_UP, CAMERA_IDLE))
-        turned = np.where((aside > 0) != self._reversed_by(combat.scenario.player), CAMERA_RIGHT, CAMERA_LEFT)
+        camera = self._camera_of(combat.scenario.player)
+        turned = np.where(camera.right_key_turns(aside), CAMERA_RIGHT, CAMERA_LEFT)
         choice = np.where(np.abs(aside) > _ALIGNED_RAD, turned, level)
         return np.where(rows[:, Column.LOCKED] == 1.0, CAMERA_IDLE, choice)
 
-    def _reversed_by(self, player: str) -> bool:
-        if player not in self._reversed:
-            self._reversed[player] = load_player(player).camera.yaw_rad_s < 0.0
-        return self._reversed[player]
+    def _camera_of(self, player: str) -> Camera:
+        if player not in self._cameras:
+            self._cameras[player] = load_player(player).camera
+        return self._cameras[player]
 
 
 @dataclass

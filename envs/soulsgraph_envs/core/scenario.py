@@ -12,6 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from soulsgraph_envs.core.config import Between, Where, base_of, find, load_data, read_data, read_table, shipped_names
 from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.state import ALL_CONTROLS, Control
@@ -183,6 +186,10 @@ class Camera:
     lock_range_m: Annotated[float, Between(0.0, 1000.0)]
     lock_break_m: Annotated[float, Between(0.0, 1000.0)]
     relock_s: Annotated[float, Between(0.0, 60.0)] = 0.0
+
+    def right_key_turns(self, aside_rad: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Return whether the key to the right, not the one to the left, turns by angles, positive to the right."""
+        return (np.asarray(aside_rad) > 0.0) != (self.yaw_rad_s < 0.0)
 
 
 @dataclass(frozen=True)

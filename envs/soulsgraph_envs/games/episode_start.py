@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.core.scenario import PhaseChange, Scenario
+from soulsgraph_envs.core.scenario import Camera, PhaseChange, Scenario
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import Control, Raw, wrap_angle
 from soulsgraph_envs.games.cycle_timer import timed_phase
@@ -417,9 +417,9 @@ class Look:
     Where the camera cannot be read it is left as it is.
     """
 
-    def __init__(self, session: DriverState, direction: Sequence[float]) -> None:
-        """Turn to a direction, a unit vector (3,) in the game's coordinates."""
-        self._session, self._direction = session, tuple(map(float, direction))
+    def __init__(self, session: DriverState, direction: Sequence[float], turning: Camera) -> None:
+        """Turn to a direction, a unit vector (3,) in the game's coordinates, by how the player's keys turn."""
+        self._session, self._direction, self._axes = session, tuple(map(float, direction)), turning
         self._seen = "camera_x" in session.link.supplies and Control.CAMERA_LEFT in session.pad.bindings.controls
         self._latest: deque[tuple[float, ...]] = deque(maxlen=_REST_READINGS + 1)
         self._proven, self._turning = not self._seen, False
@@ -488,7 +488,7 @@ class Look:
         aside, upward = self._errors(reading)
         controls = Control.NONE
         if abs(aside) >= _AIMED_RAD:
-            controls |= Control.CAMERA_RIGHT if aside > 0 else Control.CAMERA_LEFT
+            controls |= Control.CAMERA_RIGHT if self._axes.right_key_turns(aside) else Control.CAMERA_LEFT
         if abs(upward) >= _AIMED_RAD:
             controls |= Control.CAMERA_UP if upward > 0 else Control.CAMERA_DOWN
         return controls

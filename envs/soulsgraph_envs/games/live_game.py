@@ -22,7 +22,7 @@ import numpy.typing as npt
 from soulsgraph_envs.core.errors import NO_COPY, EpisodeLostError, GameError
 from soulsgraph_envs.core.game import ActiveLanes, Capabilities, LaneIndices, Picture
 from soulsgraph_envs.core.machine import APART
-from soulsgraph_envs.core.scenario import Scenario, load_boss
+from soulsgraph_envs.core.scenario import Camera, Scenario, load_boss, load_player
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import RAW_SIZE, Control, Controls, Raw, RawValues
 from soulsgraph_envs.games import readings
@@ -127,12 +127,13 @@ _STILL_S, _POLL_S = 0.3, 0.002
 
 
 class _Ground(NamedTuple):
-    """What the data say of a scenario: its boss's phase, its arena, its animations."""
+    """What the data say of a scenario: its boss's phase, its arena, its animations, its player's camera."""
 
     scenario: Scenario
     phase: int
     arena: readings.LiveArena
     tables: readings.ScenarioAnimations
+    camera: Camera
 
 
 class LiveGame:
@@ -299,7 +300,7 @@ class LiveGame:
         world.arena = ground.arena
         try:
             drawn = self._draw(scenario, seeds)
-            look = Look(session, drawn[Raw.CAMERA_X : Raw.CAMERA_Z + 1].tolist())
+            look = Look(session, drawn[Raw.CAMERA_X : Raw.CAMERA_Z + 1].tolist(), ground.camera)
             before = session.moment(session.link.read())
             if not session.operations.dry_run:
                 before = world.bring_to(ground.phase, reading, look)
@@ -326,7 +327,8 @@ class LiveGame:
         known = self._grounds.get(scenario.name)
         if known is None or known.scenario != scenario:
             boss, tables = load_boss(scenario.boss), known.tables if known else readings.ScenarioAnimations(scenario)
-            known = _Ground(scenario, boss.phase, readings.arena_of(scenario, boss.name), tables)
+            arena, camera = readings.arena_of(scenario, boss.name), load_player(scenario.player).camera
+            known = _Ground(scenario, boss.phase, arena, tables, camera)
             self._grounds[scenario.name] = known
         return known
 

@@ -55,6 +55,15 @@ def test_episode_begins_where_the_simulator_begins_it(start: str, seed: int) -> 
     assert (raw[Raw.BOSS_HP], raw[Raw.FLASKS], raw[Raw.LOCKED]) == (1037.0, 1.0, 0.0)
 
 
+def test_a_reversed_camera_is_brought_to_the_start_as_well(tmp_path: Path) -> None:
+    (tmp_path / "player.toml").write_text('based_on = "knight"\nname = "x"\nscaled.camera.yaw_rad_s = -1.0\n')
+    fight = tmp_path / "fight.toml"
+    fight.write_text('based_on = "iudex-phase1"\nname = "x"\nplayer = "player.toml"\nstart = "scattered"\n')
+    raw = FakeTable(scenario=str(fight)).reset(scenario := load_scenario(fight), 1)[0]
+    drawn = draw_start(scenario, derive_seeds(np.array([1]), 1))
+    np.testing.assert_allclose(raw[Raw.CAMERA_X : Raw.CAMERA_Z + 1], drawn[Raw.CAMERA_X : Raw.CAMERA_Z + 1], atol=0.16)
+
+
 def test_second_episode_begins_afresh_after_a_fight() -> None:
     table = FakeTable()
     table.reset()

@@ -37,7 +37,7 @@ from soulsgraph_envs.compat.soulsgym.fight import (
 from soulsgraph_envs.compat.soulsgym.worlds import SoulsGymWorld, make_world
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
-from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.core.scenario import load_player, load_scenario
 from soulsgraph_envs.core.seeds import checked_seed
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.link import SIMULATOR
@@ -83,6 +83,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
     refills: ClassVar[bool] = True
     #: The phases that an episode can begin in.
     phases: ClassVar[tuple[int, ...]] = (1, 2)
+    _lock: LockOn
 
     def __init__(
         self,
@@ -111,7 +112,6 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         self.action_space = gymnasium.spaces.Discrete(len(ACTIONS))
         self.terminated = False
         self._state: GameState | None = None
-        self._lock = LockOn()
         self._queued = Control.NONE
 
     @property
@@ -291,6 +291,7 @@ class BossEnv(SoulsEnv):
         self._fight = load_fight(self.ENV_ID)
         scenario = f"{self.ENV_ID}-phase{int(phase)}" if self.refills else f"{self.ENV_ID}-full"
         self._scenario = load_scenario(DATA / "scenarios" / f"{scenario}.toml")
+        self._lock = LockOn(load_player(self._scenario.player).camera)
         self._first_phase = int(phase)
         self._observer = Observer(self._fight, self._scenario)
         self.observation_space = self._observer.space
@@ -349,7 +350,8 @@ class BossEnv(SoulsEnv):
         seed = int(self.np_random.integers(_SEEDS))
         self._state = self.world.begin(self._fight, self._scenario, start, seed)
         self._observer.check(self._state)
-        self.terminated, self._queued, self._lock = False, Control.NONE, LockOn()
+        self.terminated, self._queued = False, Control.NONE
+        self._lock.begin()
         self._show()
         for _ in range(_STEPS_TO_LOCK_ON):
             if self._state.lock_on:

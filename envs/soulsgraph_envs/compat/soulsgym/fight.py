@@ -18,7 +18,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Space
 
 from soulsgraph_envs.core.config import Between, Where, load
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.scenario import Scenario, Status, load_boss, load_player
+from soulsgraph_envs.core.scenario import Camera, Scenario, Status, load_boss, load_player
 from soulsgraph_envs.core.state import Control, wrap_angle
 
 Floats = npt.NDArray[np.float64]
@@ -372,9 +372,13 @@ _PATIENCE = 3
 
 
 class LockOn:
-    """Choose the camera and lock keys of the next step."""
+    """Choose the camera and lock keys of the next step, by how a player's keys turn the camera."""
 
-    def __init__(self) -> None:
+    def __init__(self, camera: Camera) -> None:
+        self._camera, self._wait = camera, 0
+
+    def begin(self) -> None:
+        """Note that an episode begins: the key may be pressed at once."""
         self._wait = 0
 
     def keys(self, camera_pose: Floats, target: Floats) -> Control:
@@ -385,15 +389,15 @@ class LockOn:
             self._wait = _PATIENCE
             return Control.LOCK_ON
         self._wait -= 1
-        return _turn(looks, towards)
+        return _turn(self._camera, looks, towards)
 
 
-def _turn(looks: Floats, towards: Floats) -> Control:
+def _turn(camera: Camera, looks: Floats, towards: Floats) -> Control:
     aside = wrap_angle(_heading(towards) - _heading(looks))
     upward = float(towards[2] - looks[2])
     keys = Control.NONE
     if abs(aside) > _CLOSE:
-        keys |= Control.CAMERA_RIGHT if aside > 0 else Control.CAMERA_LEFT
+        keys |= Control.CAMERA_RIGHT if camera.right_key_turns(aside) else Control.CAMERA_LEFT
     if abs(upward) > _CLOSE:
         keys |= Control.CAMERA_UP if upward > 0 else Control.CAMERA_DOWN
     return keys

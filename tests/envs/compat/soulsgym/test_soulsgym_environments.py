@@ -1,5 +1,6 @@
 import copy
 import pickle
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -14,11 +15,13 @@ from soulsgraph_envs.compat.soulsgym.fight import (
     NOTHING,
     GameStateError,
     InvalidGameSettings,
+    LockOn,
     ResetError,
     ResetNeeded,
     player_table,
 )
 from soulsgraph_envs.core.errors import EpisodeLostError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.scenario import load_player
 from soulsgraph_envs.core.state import ALL_CONTROLS, Control
 
 EVERY_ENV = {
@@ -220,6 +223,13 @@ def test_the_camera_is_turned_until_the_target_is_in_view():
     env._queued = Control.NONE
     env._lock_on(target_pose=np.array([151.0, 578.0, -67.3, 0.0]))
     assert env._queued == Control.LOCK_ON
+
+
+@pytest.mark.parametrize(("yaw_rad_s", "key"), [(2.4, Control.CAMERA_RIGHT), (-2.4, Control.CAMERA_LEFT)])
+def test_the_key_that_turns_the_camera_is_that_of_the_players_axis(yaw_rad_s, key):
+    lock = LockOn(replace(load_player("knight").camera, yaw_rad_s=yaw_rad_s))
+    ahead_and_aside = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 0.0]), np.array([10.0, 0.0, 0.0])
+    assert lock.keys(*ahead_and_aside) == key
 
 
 def test_there_is_no_lock_during_a_throw():
