@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +24,7 @@ from soulsgraph_envs.continual.boss_filter import (
 from soulsgraph_envs.core.config import Between, Where, digest_of, find, is_generated, load_data, shipped_names
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import write_text
-from soulsgraph_envs.core.scenario import fight_tables, load_scenario
+from soulsgraph_envs.core.scenario import fight_tables, load_boss, load_scenario
 
 #: Decisions of all learning skills together for a task of a sequence, and for its first.
 BUDGET, FIRST_BUDGET = 80_000, 230_000
@@ -72,6 +72,14 @@ class ContinualSequence:
     def scenarios(self) -> tuple[str, ...]:
         """The scenario of every task, in order."""
         return tuple(task.scenario for task in self.tasks)
+
+    @cached_property
+    def boss_animations(self) -> int:
+        """How many ids from 0 on hold every animation of its bosses; raises as `load_scenario` does."""
+        scenarios = map(load_scenario, dict.fromkeys(self.scenarios))
+        bosses = [load_boss(phase.boss) for scenario in scenarios for phase in scenario.phases()]
+        ids = [move.id for boss in bosses for move in boss.moves]
+        return max(ids + [other.id for boss in bosses for other in boss.animations.known().values()], default=-1) + 1
 
     def budget_at(self, position: int) -> int:
         """Return the decisions for the task at a position, 0 for the first."""

@@ -21,6 +21,7 @@ from soulsgraph_envs.continual.sequences import ContinualSequence, load_sequence
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import checked_seed
+from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.gym.skill_env import (
     Floats,
     ObservationKind,
@@ -30,7 +31,7 @@ from soulsgraph_envs.gym.skill_env import (
     make_rollout,
     observation_space,
 )
-from soulsgraph_envs.skills import END_TO_END, Skill, SkillOptions
+from soulsgraph_envs.skills import END_TO_END, Skill, SkillOptions, make_skill
 
 #: Whether an agent is shown which task it plays: not at all, or in its observation and in `info`.
 TaskIdentity = Literal["none", "one-hot"]
@@ -125,7 +126,7 @@ class ContinualEnv(SkillEnv):
 
     With `task_identity` "one-hot" an observation ends with an indicator for each different fight of the sequence, and
     `info` has `task` (its position from 0 on), `task_name` and `task_changed`; with "none" neither. A `task` is played
-    alone, for evaluations.
+    alone, for evaluations. Animations that `options` make indicators have one for each id of the sequence's bosses.
 
     Raises:
         UnknownNameError: for an unknown sequence, agent, task identity or render mode.
@@ -146,7 +147,9 @@ class ContinualEnv(SkillEnv):
         self.clock = TaskClock(sequence, steps_per_task, task_identity, task)
         self.clock.check_shown(observation)
         self._options, self._playing = options, self.clock.position
-        super().__init__(agent, self.clock.scenario, None, options, render_mode, observation=observation)
+        self._animations = _boss_animations(self.clock.sequence, agent, options)
+        fixed = (agent, self.clock.scenario, None, options, render_mode)
+        super().__init__(*fixed, observation=observation, boss_animations=self._animations)
         self.observation_space = _space_of(self.rollout.skill, self.clock, observation)
 
     def reset(
@@ -174,7 +177,7 @@ class ContinualEnv(SkillEnv):
         self.clock.begin_episode()
         self.clock.changed = self.clock.position != self._playing
         if self.clock.changed:
-            _begin_task(self, self._options)
+            _begin_task(self, self._options, self._animations)
             self.rollout.after_tick = None if self._window is None else self._show
             self._playing = self.clock.position
         super()._begin()
@@ -218,7 +221,8 @@ class ContinualVectorEnv(SkillVectorEnv):
         self.clock.check_shown(observation)
         self._options, self._playing = options, self.clock.position
         fixed = (agent, self.clock.scenario, None, options, render_mode, autoreset_mode)
-        super().__init__(num_envs, *fixed, observation=observation)
+        self._animations = _boss_animations(self.clock.sequence, agent, options)
+        super().__init__(num_envs, *fixed, observation=observation, boss_animations=self._animations)
         self.single_observation_space = _space_of(self.rollout.skill, self.clock, observation)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
 
@@ -254,7 +258,7 @@ class ContinualVectorEnv(SkillVectorEnv):
         if lanes.size:
             self.clock.begin_episode()
         if self.clock.position != self._playing:
-            _begin_task(self, self._options)
+            _begin_task(self, self._options, self._animations)
             self._playing, self.clock.changed = self.clock.position, True
             # All ended with the last task, and the next one's game has no fight yet.
             lanes = np.arange(self.num_envs)
@@ -281,11 +285,17 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def _begin_task(env: ContinualEnv | ContinualVectorEnv, options: SkillOptions | None) -> None:
+def _boss_animations(sequence: ContinualSequence, agent: str, options: SkillOptions | None) -> int:
+    """Return how many ids of bosses have an indicator in every task; 0 for an agent that observes none so."""
+    observed = make_skill(agent, options).observation.one_hot
+    return sequence.boss_animations if Column.BOSS_ANIMATION in observed else 0
+
+
+def _begin_task(env: ContinualEnv | ContinualVectorEnv, options: SkillOptions | None, boss_animations: int) -> None:
     """Close the game of the task that is over, and begin one of the next with as many lanes."""
     old = env.rollout
     old.combat.game.close()
-    env.play(make_rollout(old.skill.name, env.clock.scenario, old.combat.lanes, None, options))
+    env.play(make_rollout(old.skill.name, env.clock.scenario, old.combat.lanes, None, options, None, boss_animations))
 
 
 def _space_of(skill: Skill, clock: TaskClock, kind: ObservationKind) -> gymnasium.spaces.Box:

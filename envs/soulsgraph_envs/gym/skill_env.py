@@ -63,20 +63,21 @@ def make_rollout(
     controller: Controller | None = None,
     options: SkillOptions | None = None,
     upstream: Sequence[str] | None = None,
+    boss_animations: int = 0,
 ) -> Rollout:
     """Make a rollout of a skill's practice in the simulator; without a controller the upstream skills are scripted.
 
-    `upstream` are the skills before it, by default those of the paper's chain.
+    `upstream` are the skills before it, by default those of the paper's chain. `boss_animations` is that of `make_skill`.
 
     Raises:
         UnknownNameError: for an unknown skill or scenario, or a skill upstream that has no script.
         SoulsGraphError: for a skill that is named twice.
     """
-    agent = make_skill(skill, options)
     before = upstream_of(skill) if upstream is None else tuple(upstream)
     if len({*before, skill}) <= len(before):
         raise SoulsGraphError(f"upstream: expected skills other than {skill}, each once, found {shown(before)}.")
-    combat = make_combat([*(make_skill(name, options) for name in before), agent], scenario, lanes)
+    skills = [make_skill(name, options, boss_animations) for name in (*before, skill)]
+    combat = make_combat(skills, scenario, lanes)
     if controller is None and before:
         controller = ScriptedPlay(references(before, combat.scenario))
     return Rollout(combat, controller)
@@ -125,7 +126,7 @@ class SkillEnv(gymnasium.Env[Observed, np.int64]):
     `observation` "pixels" shows a picture (84, 84, 1) uint8, "pixels-rgb" one (84, 84, 3), in place of values.
     Scripts play the skills `upstream`, by default those before it in the paper's chain, unless a `controller` does.
     `render_mode` "rgb_array" draws the fight as it is after a decision, "human" shows every control
-    tick of it in a window, at the speed of the game.
+    tick of it in a window, at the speed of the game. `boss_animations` is that of `make_skill`.
 
     `info` has at every reset and step: `reward/NAME`, each term of the decision that ended; `won` and `died`, whether
     the episode ended so; `seconds` of game time in the episode; `action_mask` (actions,) int8, as `action_masks`.
@@ -146,11 +147,13 @@ class SkillEnv(gymnasium.Env[Observed, np.int64]):
         render_mode: str | None = None,
         upstream: Sequence[str] | None = None,
         observation: ObservationKind = "values",
+        boss_animations: int = 0,
     ) -> None:
         # Gymnasium's vectorizers write theirs into what may be the class's own.
         self.metadata = dict(self.metadata)
         self.render_mode = _checked_mode(render_mode, self.metadata)
-        rollout, self._kind = make_rollout(skill, scenario, 1, controller, options, upstream), observation
+        rollout = make_rollout(skill, scenario, 1, controller, options, upstream, boss_animations)
+        self._kind = observation
         self.observation_space = observation_space(rollout.skill, rollout.combat.scenario, kind=observation)
         self.play(rollout)
         self.action_space = action_space(self.rollout.skill)
@@ -293,6 +296,7 @@ class SkillVectorEnv(VectorEnv[Observed, npt.NDArray[np.int64], npt.NDArray[np.g
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         upstream: Sequence[str] | None = None,
         observation: ObservationKind = "values",
+        boss_animations: int = 0,
     ) -> None:
         # The base class closes what is not closed when it is deleted, even if it was never made.
         self.closed = True
@@ -300,7 +304,8 @@ class SkillVectorEnv(VectorEnv[Observed, npt.NDArray[np.int64], npt.NDArray[np.g
         self.autoreset_mode = _checked_autoreset(autoreset_mode)
         self.metadata = self.metadata | {"autoreset_mode": self.autoreset_mode}
         self.num_envs = num_envs
-        rollout, self._kind = make_rollout(skill, scenario, num_envs, controller, options, upstream), observation
+        rollout = make_rollout(skill, scenario, num_envs, controller, options, upstream, boss_animations)
+        self._kind = observation
         self.single_observation_space = observation_space(rollout.skill, rollout.combat.scenario, kind=observation)
         self.play(rollout)
         self.closed = False

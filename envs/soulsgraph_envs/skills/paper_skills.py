@@ -204,8 +204,10 @@ for _name, _options in (*zip(SKILL_NAMES, SKILL_NAMES, strict=True), (END_TO_END
     register(SkillDefinition(_name, _TASKS[_name], getattr(SkillOptions(), _options), _options))
 
 
-def make_skill(name: str, options: SkillOptions | None = None) -> Skill:
+def make_skill(name: str, options: SkillOptions | None = None, boss_animations: int = 0) -> Skill:
     """Make one skill: one of the paper's, the baseline `end_to_end`, or one of a project that is loaded.
+
+    Where animations are observed as indicators, those of a boss have one for each id below `boss_animations` at least.
 
     Raises:
         UnknownNameError: if no skill has that name.
@@ -215,7 +217,8 @@ def make_skill(name: str, options: SkillOptions | None = None) -> Skill:
     columns, one_hot = task.columns, {}
     if name != END_TO_END:
         columns += tuple(task.extended) if chosen.observations == "extended" else ()
-        counts = {Column.BOSS_ANIMATION: task.boss_animations, Column.PLAYER_ANIMATION: task.player_animations}
+        of_boss = max(task.boss_animations, boss_animations)
+        counts = {Column.BOSS_ANIMATION: of_boss, Column.PLAYER_ANIMATION: task.player_animations}
         one_hot = counts if chosen.animations == "one_hot" else {}
     observation = ObservationMap(columns, chosen.hp_window, one_hot)
     reward = Reward.of(getattr(chosen, definition.options) if definition.options else definition.rewards)

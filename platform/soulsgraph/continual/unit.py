@@ -24,7 +24,6 @@ from soulsgraph.continual.methods.learning import (
     StageHooks,
     TaskWorld,
     Versions,
-    boss_animations,
     versions_digest,
 )
 from soulsgraph.continual.methods.method import versions_from, versions_state
@@ -86,7 +85,7 @@ def worlds_of(folder: ContinualFolder, seed: int) -> list[TaskWorld]:
     study, plan = folder.plan, folder.plan.plan(seed)
     names = [task.scenario for task in study.tasks.tasks]
     distinct = [*dict.fromkeys(names)]
-    known, animations = len(distinct) if study.identity == "one-hot" else 0, boss_animations(distinct)
+    known, animations = len(distinct) if study.identity == "one-hot" else 0, study.tasks.boss_animations
     return [
         TaskWorld(plan, position, name, known, animations, distinct.index(name)) for position, name in enumerate(names)
     ]

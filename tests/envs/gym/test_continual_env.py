@@ -15,8 +15,12 @@ from stable_baselines3.common.env_checker import check_env as check_env_for_stab
 
 from soulsgraph_envs.continual.sequences import ContinualSequence, ContinualTask
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.scenario import load_boss
+from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.gym.continual_env import ContinualEnv, ContinualVectorEnv
 from soulsgraph_envs.gym.skill_env import SkillEnv
+from soulsgraph_envs.skills import SkillOptions
+from soulsgraph_envs.skills.skill import ANIMATION_COUNTS
 
 #: It returns to its first fight.
 FIGHTS = ("iudex-phase1", "generated/timing/10002", "iudex-phase1")
@@ -100,6 +104,20 @@ def test_a_shown_task_stands_behind_the_observation_and_in_info_and_a_fight_that
         shown[info["task"]] = observation[-2:].tolist()
     assert changed == [1, 2]
     assert shown == {0: [1.0, 0.0], 1: [0.0, 1.0], 2: [1.0, 0.0]}
+
+
+def test_animations_as_indicators_have_one_for_each_of_the_sequences_own_ids_in_every_task() -> None:
+    own = ContinualSequence("own", (ContinualTask("iudex-phase1"), ContinualTask("generated/own/10003")))
+    options = SkillOptions(animations="one_hot")
+    env = ContinualEnv(own, "dodge", 5, options=options)
+    move = load_boss("generated/own/10003").moves[0].id
+    assert move >= ANIMATION_COUNTS[Column.BOSS_ANIMATION]
+    for task in (0, 1):
+        assert env.observation_space.contains(env.reset(seed=0, options={"task": task})[0])
+        assert f"BOSS_ANIMATION={move}" in env.rollout.skill.observation.names
+    lanes = ContinualVectorEnv(2, own, "dodge", 5, options=options, task=1)
+    assert lanes.single_observation_space == env.observation_space
+    assert make().observation_space == SkillEnv("dodge").observation_space
 
 
 def test_a_task_alone_is_the_skills_own_environment_and_never_ends() -> None:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from soulsgraph.runs.evaluate import with_variants
 from soulsgraph.runs.plan import Plan, Stage
 from soulsgraph.runs.progress import Interruption, Supervisor
-from soulsgraph_envs.core.scenario import Scenario, load_boss, load_scenario
+from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.skills import Mirror, Skill, make_skill, training_scenario
 from soulsgraph_envs.skills.skill import BoundObservation, ObservationMap
@@ -125,12 +125,8 @@ class TaskWorld:
 
     def skill(self, name: str) -> Skill:
         """Make a skill as it observes in this task."""
-        skill = make_skill(name, self.plan.options)
-        observation = skill.observation
-        if Column.BOSS_ANIMATION in observation.one_hot:
-            most = max(self.animations, observation.one_hot[Column.BOSS_ANIMATION])
-            observation = replace(observation, one_hot={**observation.one_hot, Column.BOSS_ANIMATION: most})
-        return replace(skill, observation=replace_task(observation, self.task, self.tasks))
+        skill = make_skill(name, self.plan.options, self.animations)
+        return replace(skill, observation=replace_task(skill.observation, self.task, self.tasks))
 
     def agent(self, versions: Versions) -> Agent:
         """Return who plays the task by these versions; skills without one play at random."""
@@ -149,13 +145,6 @@ class TaskWorld:
     def variants(self, versions: Versions, skill: str, learned: Sequence[Weights]) -> Agent:
         """Return the agent in as many variants as there are weights of one skill, all else by `versions`."""
         return with_variants(self.agent(versions), self.clip(skill), [{skill: weights} for weights in learned])
-
-
-def boss_animations(scenarios: Sequence[str]) -> int:
-    """Return how many ids from 0 on hold every animation of the bosses of some scenarios."""
-    bosses = [load_boss(phase.boss) for name in scenarios for phase in load_scenario(name).phases()]
-    ids = [move.id for boss in bosses for move in boss.moves]
-    return max(ids + [other.id for boss in bosses for other in boss.animations.known().values()], default=-1) + 1
 
 
 #: Draws this many of a stage's decisions by a generator, all if there are fewer.

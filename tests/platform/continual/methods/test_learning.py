@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from fakes.learners import versions_of
 from soulsgraph.continual import choosing
 from soulsgraph.continual.choosing import CHOOSING_FIGHTS, KNOWN_FIGHTS, alike, choose, fingerprint
-from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, boss_animations, replace_task
+from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, replace_task
 from soulsgraph.runs.plan import Plan
+from soulsgraph_envs.continual.sequences import ContinualSequence, ContinualTask
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import STATE_SIZE, Column
 from soulsgraph_envs.skills import Mirror, make_skill
@@ -40,7 +41,8 @@ def test_a_mirrored_decision_is_of_the_same_task():
 
 
 def test_skills_tell_apart_every_animation_of_a_sequence_s_bosses():
-    most = boss_animations(["iudex-phase1", "iudex-phase2", "vordt"])
+    fights = "iudex-phase1", "iudex-phase2", "vordt"
+    most = ContinualSequence("three", tuple(map(ContinualTask, fights))).boss_animations
     world = TaskWorld(Plan(preset="best"), 0, "vordt", animations=most + 3)
     assert world.skill("dodge").observation.one_hot[Column.BOSS_ANIMATION] == most + 3
     # Counts are part of a trained network's shape: they never shrink.
