@@ -136,6 +136,7 @@ class Draws:
 
     def __init__(self, seed: int, *path: str) -> None:
         self._seed, self._path = seed, path
+        self._stream = derive_seeds(seed, _BOSS_STREAM, *(crc32(one.encode()) for one in path))
 
     def at(self, *path: str) -> Draws:
         """Return the draws of a part, by its name."""
@@ -143,8 +144,7 @@ class Draws:
 
     def uniform(self, name: str = "") -> float:
         """Return a number in [0, 1)."""
-        streams = derive_seeds(self._seed, _BOSS_STREAM, *(crc32(one.encode()) for one in (*self._path, name)))
-        return float(uniforms(streams, _FIRST)[0])
+        return float(uniforms(derive_seeds(self._stream, crc32(name.encode())), _FIRST)[0])
 
     def below(self, count: int, name: str = "") -> int:
         """Return a whole number from 0 to count - 1."""

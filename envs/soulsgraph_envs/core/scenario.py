@@ -189,7 +189,7 @@ class Camera:
 
     def right_key_turns(self, aside_rad: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Return whether the key to the right, not the one to the left, turns by angles, positive to the right."""
-        return (np.asarray(aside_rad) > 0.0) != (self.yaw_rad_s < 0.0)
+        return np.not_equal(np.asarray(aside_rad) > 0.0, self.yaw_rad_s < 0.0, dtype=np.bool_)
 
 
 @dataclass(frozen=True)
@@ -504,15 +504,17 @@ def load_scenario(name_or_path: str | Path) -> Scenario:
     return scenario
 
 
-def fight_tables(scenario: Scenario, name_or_path: str | Path) -> list[dict[str, Any]]:
-    """Return everything that the files of a loaded fight say: its scenario, player and bosses, each a table.
+def fight_tables(name_or_path: str | Path) -> list[dict[str, Any]]:
+    """Return everything that the files of a fight say: its scenario, player and bosses, each a table.
 
-    They name neither each other nor the files that they are based on. Raises as `load_scenario` does.
+    They name neither each other nor the files that they are based on. What a file that may be wrong says is checked by
+    `load_scenario`, before.
     """
     fight = read_data("scenario", find("scenario", name_or_path))
-    for owner, key in ((fight, "boss"), (fight, "player"), (fight.get("transition", {}), "boss")):
-        owner.pop(key, None)
-    return [fight, *(read_data(kind, find(kind, part)) for kind, part in fight_parts(scenario))]
+    parts = [(kind, fight.pop(kind)) for kind in ("player", "boss")]
+    if "transition" in fight:
+        parts.append(("boss", fight["transition"].pop("boss")))
+    return [fight, *(read_data(kind, find(kind, part)) for kind, part in parts)]
 
 
 def fight_parts(scenario: Scenario) -> list[tuple[str, str]]:

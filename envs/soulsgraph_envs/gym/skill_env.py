@@ -67,7 +67,8 @@ def make_rollout(
 ) -> Rollout:
     """Make a rollout of a skill's practice in the simulator; without a controller the upstream skills are scripted.
 
-    `upstream` are the skills before it, by default those of the paper's chain. `boss_animations` is that of `make_skill`.
+    `upstream` are the skills before it, by default those of the paper's chain; `boss_animations` is that of
+    `make_skill`.
 
     Raises:
         UnknownNameError: for an unknown skill or scenario, or a skill upstream that has no script.

@@ -375,6 +375,8 @@ def _cell(row: Mapping[str, Any], figure: str = "mean") -> str:
 def _difference_cell(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return "-"
+    if np.isnan(row["adjusted_p"]):
+        return _cell(row)
     p = "<0.001" if row["adjusted_p"] < 0.001 else number(row["adjusted_p"], 3)
     return f"{_cell(row)}, p {p}"
 

@@ -17,9 +17,9 @@ from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.tables import read_rows, write_rows
-from soulsgraph.runs.plan import Plan, check_learns, scenario_digest
+from soulsgraph.runs.plan import Plan, check_learns
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolderError
-from soulsgraph_envs.continual.sequences import ContinualSequence, load_sequence
+from soulsgraph_envs.continual.sequences import ContinualSequence, fight_digest, load_sequence
 from soulsgraph_envs.core.config import Between, Where, check_fields, read_file, read_table, read_value
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import remove_folder, write_json
@@ -356,7 +356,7 @@ def planned_units(folder: Path) -> list[ContinualUnit]:
 
 def fights_of(sequence: ContinualSequence) -> dict[str, str]:
     """Return the digest of every fight of a sequence, by its name."""
-    return {task.scenario: scenario_digest(task.scenario) for task in sequence.tasks}
+    return {task.scenario: fight_digest(task.scenario) for task in sequence.tasks}
 
 
 def _now() -> str:

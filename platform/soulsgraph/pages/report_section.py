@@ -45,5 +45,6 @@ class ReportSection:
         """Return the part as HTML with its figures inside."""
         notes = [tag("p", note, class_="faint") for note in self.notes]
         shown = [table(headings, rows) for headings, rows in self.tables if rows]
-        drawn = [tag("p", tag("img", src=data_uri("image/png", images[name]), alt=self.title)) for name in self.drawn]
+        sources = [data_uri("image/png", images[name]) for name in self.drawn]
+        drawn = [tag("div", tag("img", src=source, alt=self.title), class_="wide") for source in sources]
         return section(self.title, *notes, *shown, *drawn)

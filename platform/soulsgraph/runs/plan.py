@@ -346,7 +346,7 @@ def scenario_digest(name: str) -> str:
     if known is not None and _states(known.files) == known.states:
         return known.digest
     scenario = load_scenario(name)
-    digest = digest_of(fight_tables(scenario, name))
+    digest = digest_of(fight_tables(name))
     parts = ("scenario", name), *fight_parts(scenario)
     _remember(name, digest, [file for kind, part in parts for file in _files(kind, part)])
     return digest
