@@ -14,8 +14,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from soulsgraph_envs.core.game import Picture
+from soulsgraph_envs.render.palette import Colour
 
-Colour = tuple[int, int, int]
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]
 Fill = int | Colour

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soulsgraph_envs.render.canvas import Colour
+Colour = tuple[int, int, int]
 
 ABYSS: Colour = (14, 14, 18)
 FLOOR: Colour = (70, 66, 60)

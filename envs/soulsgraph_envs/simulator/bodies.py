@@ -7,7 +7,8 @@ from math import atan2, cos, degrees, pi, sin
 from typing import NamedTuple
 
 from soulsgraph_envs.render import palette
-from soulsgraph_envs.render.canvas import Canvas, Colour, Point
+from soulsgraph_envs.render.canvas import Canvas, Point
+from soulsgraph_envs.render.palette import Colour
 from soulsgraph_envs.simulator.scene import Activity, Area
 
 #: The shoulders' depth and the head's radius, as shares of the body's radius.

@@ -18,7 +18,8 @@ from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import Arena
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.render import palette
-from soulsgraph_envs.render.canvas import Canvas, Colour, Point, fitted
+from soulsgraph_envs.render.canvas import Canvas, Point, fitted
+from soulsgraph_envs.render.palette import Colour
 from soulsgraph_envs.simulator.bodies import DrawnFighter, draw_boss, draw_player, draw_way
 from soulsgraph_envs.simulator.scene import CHANGE_S, Activity, Area, Change, Scene
 

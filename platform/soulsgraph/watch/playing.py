@@ -22,7 +22,8 @@ from soulsgraph_envs.core.state import Control, Controls, Raw, RawValues
 from soulsgraph_envs.games.cycle_timer import Clock, CycleTimer
 from soulsgraph_envs.games.keys import Bindings, Inputs, Keyboard
 from soulsgraph_envs.render import palette
-from soulsgraph_envs.render.canvas import Canvas, Colour, fitted
+from soulsgraph_envs.render.canvas import Canvas, fitted
+from soulsgraph_envs.render.palette import Colour
 from soulsgraph_envs.render.pictures import PictureWindow, import_pygame
 from soulsgraph_envs.simulator.driver import Simulator
 from soulsgraph_envs.simulator.render import render

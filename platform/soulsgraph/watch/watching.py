@@ -40,7 +40,8 @@ from soulsgraph_envs.core.state import Raw, StateRows
 from soulsgraph_envs.games.keys import Inputs
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.render import palette
-from soulsgraph_envs.render.canvas import Canvas, Colour, fitted, text_width
+from soulsgraph_envs.render.canvas import Canvas, fitted, text_width
+from soulsgraph_envs.render.palette import Colour
 from soulsgraph_envs.render.pictures import PictureWindow, import_pygame
 from soulsgraph_envs.simulator.render import render
 from soulsgraph_envs.simulator.scene import Scene, between

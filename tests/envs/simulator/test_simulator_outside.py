@@ -185,7 +185,7 @@ class TestPicture:
             press(sim, Control.NONE)
             picture = sim.render().astype(int)
             red.append(((picture[..., 0] > 140) & (picture[..., 1] < 90)).sum())
-        metres_high = 14.0
+        metres_high = 11.0
         area = np.pi * window.reach_m**2 * (90 / metres_high) ** 2
         assert red[1] - red[0] == pytest.approx(area, rel=0.15)
 
@@ -198,7 +198,7 @@ class TestPicture:
             picture = sim.render(0, (90, 160)).astype(int)
             player = np.argwhere((picture == (70, 130, 220)).all(-1)).mean(0)
             boss = np.argwhere((picture == (150, 70, 60)).all(-1)).mean(0)
-            assert boss[1] - player[1] == pytest.approx(6 * 90 / 14.0, abs=2.0)
+            assert boss[1] - player[1] == pytest.approx(6 * 90 / 13.0, abs=2.0)
             assert boss[0] - player[0] == pytest.approx(0.0, abs=2.0)
 
 

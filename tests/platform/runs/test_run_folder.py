@@ -61,8 +61,8 @@ def test_a_folder_that_is_no_run_is_told(tmp_path):
 
 
 def test_a_run_of_another_version_is_told(run):
-    _change(run, format_version=6)
-    with pytest.raises(RunFolderError, match="expected format version 5, found 6"):
+    _change(run, format_version=7)
+    with pytest.raises(RunFolderError, match="expected format version 6, found 7"):
         RunFolder.open(run.path)
 
 
