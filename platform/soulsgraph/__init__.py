@@ -14,6 +14,7 @@ import soulsgraph_envs  # noqa: F401
 if TYPE_CHECKING:
     from soulsgraph.api import Run, agents, load, make, open, presets, scenarios, train
     from soulsgraph.runs.plan import Plan
+    from soulsgraph.tune.sweep import sweep
     from soulsgraph_envs.core.errors import SoulsGraphError
 
     __version__: str
@@ -29,10 +30,15 @@ __all__ = [
     "open",
     "presets",
     "scenarios",
+    "sweep",
     "train",
 ]
 #: The modules of those that are not in `soulsgraph.api`.
-_MODULES = {"Plan": "soulsgraph.runs.plan", "SoulsGraphError": "soulsgraph_envs.core.errors"}
+_MODULES = {
+    "Plan": "soulsgraph.runs.plan",
+    "SoulsGraphError": "soulsgraph_envs.core.errors",
+    "sweep": "soulsgraph.tune.sweep",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -78,10 +78,10 @@ def train(
         run = soulsgraph.train("best", scenario="vordt", seed=1, run="runs/vordt", scale=0.1, gamma=0.98)
     """
     check_extra("soulsgraph.train", "train")
-    _know_projects(project)
+    know_projects(project)
     own = dict(learners or {})
     asked = {"preset": preset, "scenario": str(scenario), "graph": graph, "seed": seed, **overrides}
-    plan = replace(_plan_of(asked), learners={name: _name_of(factory) for name, factory in own.items()})
+    plan = replace(plan_of(asked), learners={name: _name_of(factory) for name, factory in own.items()})
     folder = _planned_or_begun(path_of(run, "run"), plan)
     _train_stages(folder, lineage.own_stages(folder), address, quiet, own)
     return Run(folder)
@@ -96,7 +96,7 @@ def open(run: str | Path, project: str | Path | None = None) -> Run:
     Example:
         soulsgraph.open("runs/first").evaluate()
     """
-    _know_projects(project)
+    know_projects(project)
     return Run(open_run(path_of(run, "run")))
 
 
@@ -441,13 +441,14 @@ def _installed_projects() -> None:
         warnings.warn(str(error), stacklevel=3)
 
 
-def _know_projects(project: str | Path | None) -> None:
+def know_projects(project: str | Path | None) -> None:
+    """Load a project from its folder, and those that are installed; raises SoulsGraphError."""
     _installed_projects()
     if project is not None:
         load_project(path_of(project, "project"))
 
 
-def _plan_of(asked: Mapping[str, Any]) -> Plan:
+def plan_of(asked: Mapping[str, Any]) -> Plan:
     """Return the plan of some fields and options: a field's name is the plan's, any other an option or a skill."""
     planned = {name: value for name, value in asked.items() if name in _PLANNED}
     if isinstance(file := planned.get("skill_options"), str | Path):

@@ -91,6 +91,9 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
             "Measure how wrong the simulator is about recorded fights: errors of replayed rows, moves, win rates."
         ),
     },
+    "Tune": {
+        "sweep": "Train every setting of a space of options on the same seeds by Ray Tune, and compare the win rates."
+    },
     "Repeat the paper's study": {
         "reproduce": "Run the paper's whole protocol over several seeds in parallel, and write the report.",
         "report": (
@@ -133,6 +136,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "projects": ("init", "validate", "smoke", "compare", "list"),
     "studies": ("reproduce", "report", "bench"),
     "supervise": ("supervise",),
+    "tuning": ("sweep",),
     "training": ("curriculum", "train", "baseline", "clone", "evaluate", "table", "skills"),
     "zoo": ("zoo", "export", "import-sb3"),
 }
@@ -141,7 +145,7 @@ NEEDING: Mapping[str, tuple[str, ...]] = {
     "data": ("replay", "table", "data", *MODULES["fitting"], "evaluate --out", "play --record"),
     "train": (
         *("curriculum", "train", "baseline", "supervise", "clone", "validate", "smoke", "compare", "continual"),
-        *(*MODULES["adapting"], *MODULES["studies"]),
+        *(*MODULES["adapting"], *MODULES["studies"], *MODULES["tuning"]),
         *("evaluate --fleet", "doctor --fleet", "zoo verify", "zoo compare", "zoo build", "fidelity --out"),
     ),
 }

@@ -20,6 +20,7 @@ RESUMED = {
     "curriculum": ("--run", "runs/curriculum"),
     "baseline": ("--run", "runs/baseline"),
     "reproduce": ("--out", "runs/reproduction"),
+    "sweep": ("--run", "runs/sweep"),
     "continual run": ("--out", "runs/continual"),
 }
 #: Commands that go on by themselves.
@@ -58,7 +59,7 @@ def going_on(words: Sequence[str]) -> list[str]:
     """Return a command with --resume where it needs that to go on with a run that is begun here."""
     if command_of(words) not in RESUMED or "--resume" in words:
         return [*words]
-    plans = ("plan.json", "reproduction.json", "continual.json")
+    plans = ("plan.json", "reproduction.json", "continual.json", "sweep.json")
     begun = any((Path(folder_of(words)) / name).is_file() for name in plans)
     return [*words, "--resume"] if begun else [*words]
 
@@ -114,6 +115,7 @@ _OPTIONS: Mapping[str, str] = {name: _option(name) for name in _SAME} | {
     "RunFolder.open": "--resume",
     "ContinualFolder.open": "--resume",
     "ReproductionFolder.open": "--resume",
+    "SweepFolder.open": "--resume",
     "attachments": "--attach",
     "given": "the options",
     "overrides": "--set",
@@ -135,11 +137,13 @@ _COMMANDS: Mapping[str, Callable[..., str]] = {
     "ContinualFolder.create": lambda path: command_line("continual", "run", "--out", path),
     "ReproductionFolder.create": lambda path: command_line("reproduce", "--out", path),
     "RunFolder.create": _begin,
+    "SweepFolder.create": lambda path: command_line("sweep", "SPACE.toml", "--run", path),
     "adaptation_stages": lambda run: command_line("adapt", run, "--scenario", "NAME"),
     "copy_agent": lambda name, path: command_line("zoo", "copy", name, "--run", path),
     "check_library": lambda run: command_line("skills", run),
     "do_units": lambda folder: command_line("reproduce", "--resume", "--out", folder),
     "evaluate": _evaluation,
+    "run_sweep": lambda folder: command_line("sweep", "--resume", "--run", folder),
     "run_units": lambda folder: command_line("continual", "run", "--resume", "--out", folder),
     "recover": _recovery,
     "save_transfer": lambda run, scenario: command_line("transfer", run, "--scenario", scenario),

@@ -47,6 +47,7 @@ CALLS = {
     "import-sb3": (("import-sb3", "nothing.zip", "--run", "imported", "--skill", "camera"), 2),
     "calibrate": (("calibrate", "nowhere", "--boss", "iudex-phase1", "--out", "mine.toml"), 2),
     "reproduce": (("reproduce", "--out", "study", "--seeds", "0"), 2),
+    "sweep": (("sweep", "nothing.toml"), 2),
     "report": (("report", "agent", "--html", "agent.html"), 0),
     "doctor": (("doctor",), 0),
     "saves": (("saves", "copy", "nowhere"), 2),

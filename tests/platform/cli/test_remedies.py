@@ -84,7 +84,7 @@ def test_a_baseline_without_its_skill_is_trained_by_its_own_command(tmp_path):
 def test_each_name_in_a_remedy_is_one_that_a_message_of_the_library_has():
     source = "".join(file.read_text(encoding="utf-8") for file in _files() if file.parent.name != "cli")
     options = {*remedies._OPTIONS, *(name for names in remedies._OF_COMMAND.values() for name in names)}
-    opening = {"RunFolder.open", "ReproductionFolder.open", "ContinualFolder.open"}
+    opening = {"RunFolder.open", "ReproductionFolder.open", "ContinualFolder.open", "SweepFolder.open"}
     fields = {field.name for field in dataclasses.fields(StandInOptions)}
     assert not [name for name in options - opening - fields if f"`{name}`" not in source]
     assert not [name for name in opening if f'"{name}"' not in source]

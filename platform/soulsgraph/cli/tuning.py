@@ -1,0 +1,91 @@
+"""The command that searches options of the learner by Ray Tune, a thin function over the library."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+from tyro.conf import Positional, arg
+
+from soulsgraph.cli import options
+from soulsgraph.cli.output import DEFAULT_RUN, Flag, RunOptions
+from soulsgraph.runs.plan import Plan, check_range
+from soulsgraph.runs.progress import silence_advice
+from soulsgraph.runs.run_folder import check_given
+from soulsgraph.tune.folder import Sweep, SweepFolder
+from soulsgraph.tune.space import load_space
+from soulsgraph_envs.core.errors import SoulsGraphError
+
+_HINTS, _DOCS = get_type_hints(Sweep), options.field_docs(Sweep)
+_SEARCHING = {
+    name: options.option(_HINTS[name], _DOCS[name], getattr(Sweep, name)) for name in ("search", "samples", "scheduler")
+}
+#: What every trial trains, and how it is searched for.
+SweepOptions = Annotated[
+    options.Given,
+    options.plan_options(
+        *("seed", "env_runners", "synchronous"),
+        overrides=options.SET,
+        seeds=options.option(int, "Training seeds of each setting, counted from the first.", len(Sweep.seeds)),
+        first_seed=options.option(int, "First training seed.", Sweep.seeds[0]),
+        **_SEARCHING,
+    ),
+]
+
+
+def sweep(
+    plan: SweepOptions,
+    space: Annotated[Positional[Path | None], arg(metavar="SPACE.toml")] = None,
+    output: RunOptions = DEFAULT_RUN,
+    run: Path = Path("runs/sweep"),
+    address: str | None = None,
+    resume: Flag = False,
+    graph: str | None = None,
+) -> None:
+    """Train every setting of a space of options on the same seeds by Ray Tune, and compare the win rates.
+
+    Args:
+        space: Options by name, each a list of values or {low, high, log}; those of one skill in a table of its name.
+        run: Folder of the sweep: a run folder for each trial, and results.
+        address: Ray cluster whose nodes train trials, as HOST:PORT or auto; each has to see the folder.
+        resume: Go on with the sweep in the folder instead of beginning one.
+        graph: Skill graph to train: paper (the default), or a project's, as PROJECT/GRAPH.
+    """
+    from soulsgraph.tune.sweep import run_sweep
+
+    folder = _opened(run, space, plan, graph) if resume else _planned(run, space, plan, graph)
+    silence_advice()
+    results = run_sweep(folder, output.console, address)
+    output.show(results.to_dict(), *results.to_rich())
+
+
+def _planned(run: Path, space: Path | None, given: options.Given, graph: str | None) -> SweepFolder:
+    if space is None:
+        raise SoulsGraphError("sweep: expected the TOML file of a space to search, found none; name it.")
+    of_sweep, of_plan = _values(given, Sweep.seeds, graph)
+    return SweepFolder.planned(run, Sweep(Plan(**of_plan), load_space(space), **of_sweep))
+
+
+def _opened(run: Path, space: Path | None, given: options.Given, graph: str | None) -> SweepFolder:
+    folder, another = SweepFolder.open(run), "begin another folder with --run"
+    of_sweep, of_plan = _values(given, folder.plan.seeds, graph)
+    of_sweep |= {} if space is None else {"space": load_space(space)}
+    check_given(run, folder.plan, of_sweep, another)
+    check_given(run, folder.plan.plan, of_plan, another)
+    return folder
+
+
+def _values(given: options.Given, seeds: tuple[int, ...], graph: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields of a sweep, and those of its plan, that the options given set; raises SoulsGraphError."""
+    known = {one.name for one in fields(Sweep)}
+    values = options.plan_values(
+        {name: one for name, one in given.items() if name not in (*known, "first_seed")}, graph
+    )
+    searching = {name: one for name, one in given.items() if name in known}
+    if {"seeds", "first_seed"} & given.keys():
+        count, first = given.get("seeds", len(seeds)), given.get("first_seed", seeds[0])
+        check_range("seeds", count, 1, 1000)
+        check_range("first-seed", first, 0, 2**31 - 1000)
+        searching["seeds"] = tuple(range(first, first + count))
+    return searching, values | ({} if graph is None else {"graph": graph})

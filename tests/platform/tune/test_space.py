@@ -1,0 +1,100 @@
+"""What a sweep's space may hold, and what is refused before anything is trained."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ray import tune
+
+from soulsgraph.runs.plan import Plan
+from soulsgraph.tune.folder import Sweep, SweepFolder
+from soulsgraph.tune.space import SearchRange, SearchSpace, load_space, read_space
+from soulsgraph_envs.core.config import Where
+from soulsgraph_envs.core.errors import SoulsGraphError
+
+WHERE = Where(None, "space")
+
+
+def space_of(text: str, folder: Path) -> SearchSpace:
+    (file := folder / "space.toml").write_text(text, encoding="utf-8")
+    return load_space(file)
+
+
+def test_lists_ranges_and_tables_of_skills_are_read(tmp_path: Path) -> None:
+    text = "hidden_sizes = [[64, 64], [32, 32]]\n[dodge]\ngamma = [0.97]\nn_step = {low = 1, high = 4}\n"
+    space = space_of(text, tmp_path)
+    assert space.lists == {"hidden_sizes": ([64, 64], [32, 32]), "dodge.gamma": (0.97,)}
+    assert space.ranges == {"dodge.n_step": SearchRange(1, 4)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gamma = 0.98", "gamma: expected a list of values, or a table with low and high, found 0.98"),
+        ("gamma = []", "gamma: expected a list of values"),
+        ("gamma = [0.9, 0.9]", "gamma: expected each value once"),
+        ("", "expected one option or more"),
+        ("gamma = {low = 0.9}", "gamma.high"),
+        ("gamma = {low = 0.9, high = 0.8}", "low: expected less than high"),
+        ("gamma = {low = 0.0, high = 0.8, log = true}", "low: expected more than 0 with log"),
+        ("gamma = {low = 0.1, high = 0.8, logg = true}", "logg"),
+        ("[dodge.gamma.deeper]\nx = [1]", "dodge.gamma"),
+        ("gamma = [", "a readable TOML file"),
+    ],
+)
+def test_a_space_that_cannot_be_searched_is_refused_by_its_place(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(SoulsGraphError) as caught:
+        space_of(text, tmp_path)
+    assert message in str(caught.value)
+    assert "space.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "search", "message"),
+    [
+        ({"gama": [0.9]}, "grid", "unknown option"),
+        ({"gamma": [0.9, 2.0]}, "grid", "gamma"),
+        ({"dodge": {"gamma": [0.9, 2.0]}}, "grid", "gamma"),
+        ({"dogde": {"gamma": [0.9]}}, "grid", "unknown skill"),
+        ({"gamma": {"low": 0.9, "high": 2.0}}, "random", "gamma"),
+        ({"gamma": {"low": 0.9, "high": 0.99}}, "grid", "search at random"),
+        ({"gamma": [index / 1e5 for index in range(10_001)]}, "grid", "at most 10,000 settings"),
+    ],
+)
+def test_an_option_that_no_trial_could_have_is_refused(table: object, search: str, message: str) -> None:
+    with pytest.raises(SoulsGraphError, match=message):
+        Sweep(Plan(), read_space(table, WHERE), search=search)  # type: ignore[arg-type]
+
+
+def test_a_grid_has_every_combination_on_every_seed() -> None:
+    sweep = Sweep(Plan(), read_space({"gamma": [0.9, 0.8], "dodge": {"n_step": [1, 2, 3]}}, WHERE), seeds=(7, 9))
+    assert sweep.trials == 12
+    settings = [*sweep.space.grid()]
+    assert len({tuple(setting.items()) for setting in settings}) == 6
+    plan = sweep.plan_of(settings[-1], 9)
+    assert plan.seed == 9
+    assert plan.hyperparameters(plan.stage("dodge")).n_step == 3
+    assert plan.hyperparameters(plan.stage("camera")).n_step == 1
+    assert {plan.hyperparameters(stage).gamma for stage in plan.stages()} == {0.8}
+
+
+@given(low=st.integers(1, 50), width=st.integers(1, 50), log=st.booleans())
+def test_a_range_of_whole_numbers_is_drawn_with_both_ends(low: int, width: int, log: bool) -> None:
+    space = read_space({"n_step": {"low": low, "high": low + width, "log": log}}, WHERE)
+    domain = space.domains("random")["n_step"]
+    assert isinstance(domain, tune.search.sample.Integer)
+    drawn = domain.sample(size=50)
+    assert all(low <= number <= low + width for number in drawn)
+    assert domain.upper == low + width + 1
+
+
+def test_a_folder_goes_on_with_its_own_plan(tmp_path: Path) -> None:
+    sweep = Sweep(Plan(scale=0.1), read_space({"gamma": [0.9], "dodge": {"tau": [0.5]}}, WHERE), seeds=(3,))
+    SweepFolder.create(tmp_path / "sweep", sweep)
+    folder = SweepFolder.open(tmp_path / "sweep")
+    assert folder.plan == sweep
+    (setting,) = folder.plan.space.grid()
+    assert folder.run(setting, 3).plan == folder.run(setting, 3).plan == sweep.plan_of(setting, 3)
+    with pytest.raises(SoulsGraphError, match=r"expected the folder of a sweep, found no sweep\.json"):
+        SweepFolder.open(tmp_path)
