@@ -31,6 +31,7 @@ from soulsgraph.cli.options import (
 from soulsgraph.cli.output import JobFolder, OutputOptions, RunOptions, check_kept, written_names
 from soulsgraph.cli.projects import ComparedOptions
 from soulsgraph.cli.studies import StudyOptions, study_values
+from soulsgraph.cli.tuning import SweepOptions
 from soulsgraph.continual.study import ContinualStudy
 from soulsgraph.paper.study import Study
 from soulsgraph.runs.plan import Plan
@@ -57,7 +58,7 @@ SOURCES = (
     ),
 )
 #: Options that come as a mapping of those given.
-GIVEN = (PlanOptions, LearningOptions, StudyOptions, ContinualOptions, ComparedOptions)
+GIVEN = (PlanOptions, LearningOptions, StudyOptions, ContinualOptions, ComparedOptions, SweepOptions)
 #: The options of every command and their defaults as the help shows them; this file run as a program writes it anew.
 KEPT = Path(__file__).with_name("options.json")
 _MEANT = "if that is meant, write the kept ones anew: .venv/bin/python tests/platform/cli/test_options.py"
@@ -199,7 +200,7 @@ def test_options_given_with_the_fields_defaults_make_the_same_plan_and_study(tmp
 _READ = {
     *("folder", "folders", "who", "fights", "fight", "file", "project", "graphs", "side_by_side", "run", "fleet"),
     *("games", "settings", "skill_options", "ca", "certificate", "key", "token_file", "statistics", "beside"),
-    *("earlier", "variants", "copied", "after"),
+    *("earlier", "variants", "copied", "after", "space"),
 }
 
 
