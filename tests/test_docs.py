@@ -117,6 +117,14 @@ def test_every_link_between_pages_leads_somewhere() -> None:
     assert [(page.name, link) for page, link in links if not (page.parent / link).exists()] == []
 
 
+def test_every_page_is_in_the_list_of_pages_and_in_the_sites_navigation() -> None:
+    pages = {page.name for page in _DOCS.glob("*.md")} - {"pages.md"}
+    listed, navigation = ((_DOCS / name).read_text(encoding="utf-8") for name in ("pages.md", "../site/mkdocs.yml"))
+    assert len(pages) > 40
+    assert [name for name in sorted(pages) if f"]({name})" not in listed] == []
+    assert [name for name in sorted(pages) if f": {name}\n" not in navigation] == []
+
+
 def test_the_pictures_in_git_are_at_most_15_mb_together() -> None:
     root, kinds = _DOCS.parent, ("*.png", "*.gif", "*.jpg", "*.jpeg", "*.svg")
     if not (root / ".git").exists():
