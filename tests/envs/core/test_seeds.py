@@ -96,6 +96,7 @@ _NAMED = {
     "distil.py ResetAndDistil.take": "the network that a task is distilled into, by the same",
     "unit.py stage_seed": "a stage of a continual study, by seed, task and skill",
     "unit.py train_first.Keeping.end_stage": "decisions of a first task, which is trained as a whole",
+    "generator.py Draws.__init__": "the numbers of a generated boss, which is named by its seed",
     "generator.py Draws.uniform": "a number of a generated boss, which is named by its seed",
     "draws.py draw_alterations": "a boss that is altered, which is named by its seed",
     "floor.py UnevenSimulator.reset": "within one fight",
