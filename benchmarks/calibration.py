@@ -180,7 +180,7 @@ def record_stand_in(draw: Draw, minutes: float, speed: float, folder: Path) -> l
 
 
 def _record_share(fighter: Fighter, seed: int, seconds: float, games: Sequence[GameSettings], folder: Path) -> FightSet:
-    """Return at least so many seconds of a fighter's fights in games."""
+    """Return a fighter's fights in games, of `seconds` or more in all."""
     while True:
         record_in_games(fighter, evaluation_seeds(seed, _GAME_BATCH), folder, games)
         found = read_fights(folder, load_boss(BOSS))

@@ -159,7 +159,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, (make, step_s, seconds) in FILMS.items():
         file = folder / f"{name}.gif"
-        write_gif(file, iter(film(make(), step_s, seconds)), _PICTURE_S)
+        write_gif(file, iter(film(make(), step_s, seconds)), 1.0 / _PICTURE_S)
         print(f"{file}: {file.stat().st_size / 1000:.0f} kB")
 
 

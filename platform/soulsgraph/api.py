@@ -19,10 +19,10 @@ from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import Plan, Stage, check_learns, check_range, lasting_name, overrides_for
 from soulsgraph.runs.progress import Interruption, silence_advice
-from soulsgraph.runs.run_folder import RunFolder, RunFolderError
+from soulsgraph.runs.run_folder import RunFolder, RunFolderError, check_same
 from soulsgraph.runs.workers import precompile_playing
 from soulsgraph.zoo import agent_names, copy_agent, is_copy, open_agent, open_own_run, open_run
-from soulsgraph_envs.core.errors import UnknownNameError, shown
+from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import check_writable, slug, temporary_folder
 from soulsgraph_envs.core.scenario import scenario_names
@@ -116,7 +116,8 @@ def load(name: str) -> Run:
 def make(name: str = "dodge", num_envs: int | None = None, **options: Any) -> Any:
     """Make a Gymnasium environment of a skill (dodge), of the whole fight (end-to-end), or by its id.
 
-    With `num_envs` it has so many lanes of one simulator. `options` are the environment's: scenario, render_mode.
+    With `num_envs` it is a vector environment of that many lanes of one simulator. `options` are the environment's own:
+    scenario, render_mode.
 
     Raises:
         UnknownNameError: for a name that is neither a skill nor an environment.
@@ -470,12 +471,7 @@ def _planned_or_begun(path: Path, plan: Plan) -> RunFolder:
     if not (path / RunFolder.plan_file).exists():
         return RunFolder.planned(path, plan)
     folder = open_own_run(path)
-    for name in (field.name for field in fields(Plan)):
-        kept, asked = getattr(folder.plan, name), getattr(plan, name)
-        if kept != asked:
-            found = f"a run with {name} = {shown(kept)}"
-            remedy = "name another folder with `run`, or open this one with soulsgraph.open"
-            raise RunFolderError(path, f"no run, or one with {name} = {shown(asked)}", found, remedy)
+    check_same(folder, plan)
     return folder
 
 

@@ -257,7 +257,7 @@ class FightFilm:
         if (kind := path.suffix[1:].lower()) not in WRITERS:
             raise UnknownNameError(f"ending of {path}", kind, WRITERS)
         check_writable(path.parent)
-        WRITERS[kind](path, frames((self.fight,), self._only_fight), self.fight.tick_s)
+        WRITERS[kind](path, frames((self.fight,), self._only_fight))
         return path
 
     def show(self) -> None:
@@ -268,7 +268,7 @@ class FightFilm:
         """
         from soulsgraph.watch.watching import FIGHT_SIZE, SIZE, FightWindow
 
-        window = FightWindow(FIGHT_SIZE if self._only_fight else SIZE, self.fight.tick_s)
+        window = FightWindow(FIGHT_SIZE if self._only_fight else SIZE)
         try:
             window.play((self.fight,), self._only_fight)
         finally:

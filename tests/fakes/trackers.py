@@ -42,7 +42,8 @@ class SilentTracker(KeptCalls):
 
     def __init__(self) -> None:
         super().__init__(local=False)
-        self.answers = threading.Event()
+        self.answers, self.begun = threading.Event(), False
 
     def begin(self, run: TrackedRun) -> None:
+        self.begun = True
         self.answers.wait()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image, ImageSequence
 
 import soulsgraph as sg
 from fakes.runs import pretend_run
@@ -133,7 +134,10 @@ def test_it_acts_in_another_scenario(agent: sg.Run) -> None:
 
 def test_a_fight_is_written_by_the_ending_of_its_file(agent: sg.Run, tmp_path: Path) -> None:
     film = agent.watch(seconds=0.5, file=tmp_path / "fight.gif")
-    assert (tmp_path / "fight.gif").read_bytes()[:3] == b"GIF"
+    with Image.open(tmp_path / "fight.gif") as gif:
+        lasts_ms = sum(frame.info["duration"] for frame in ImageSequence.Iterator(gif))
+    # At the speed of the game, and its end for a moment.
+    assert lasts_ms == pytest.approx(500 + 1_500, abs=110)
     assert repr(film).startswith(f"fight 1: {AGENT} (camera v1")
     assert 'src="data:image/gif;base64,' in film._repr_html_()
     with pytest.raises(UnknownNameError, match="one of mp4, gif, png"):

@@ -11,7 +11,7 @@ from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
 from soulsgraph_envs.core.state import STATE_SIZE, Column
 from soulsgraph_envs.skills.skill import Floats, ObservationMap
 
-_SHARES = (Column.BOSS_PROGRESS, Column.PLAYER_PROGRESS, Column.STAMINA, Column.PLAYER_HP, Column.LOCKED)
+_SHARES = (Column.BOSS_PROGRESS, Column.PLAYER_PROGRESS, Column.STAMINA, Column.PLAYER_HP, Column.BOSS_HP)
 _ANGLES = (Column.BOSS_ANGLE, Column.PLAYER_ANGLE)
 _VECTORS = tuple(Column[f"{vector}_{axis}"] for vector in ("DIRECTION", "CAMERA") for axis in "XYZ")
 _FIGHTERS = ("PLAYER", "BOSS")
@@ -23,7 +23,6 @@ UNITS: Mapping[Column, str] = {
     **dict.fromkeys(_VECTORS, ""),
     **{Column[f"{fighter}_{axis}"]: "m" for fighter in _FIGHTERS for axis in "XYZ"},
     **{Column[f"{fighter}_ANIMATION"]: "id" for fighter in _FIGHTERS},
-    Column.BOSS_HP: "share",
     Column.DISTANCE: "m",
     Column.FLASKS: "flasks",
     Column.LOCKED: "flag",

@@ -16,7 +16,7 @@ from soulsgraph_envs.combat.probe import BlowDoubt, Focus
 from soulsgraph_envs.core.files import temporary_folder
 from soulsgraph_envs.core.scenario import BossData, Move, PlayerData, load_boss, load_player, load_scenario
 
-#: An interval whose ends are so many times apart says nothing of a value.
+#: An interval whose upper end is this many times the lower one says nothing of a value.
 _VAGUE = 2.0
 #: Between which shares of a value it may be where nothing was seen.
 _UNSEEN = (0.6, 1.7)

@@ -163,14 +163,13 @@ def _show(fights: Fights, beside: int, only_fight: bool, output: OutputOptions) 
 
 
 def _write(kind: str, path: Path, fights: Fights, only_fight: bool, output: OutputOptions) -> None:
-    from soulsgraph.watch.watching import PICTURES_PER_S, WRITERS, frames, import_ffmpeg
+    from soulsgraph.watch.watching import WRITERS, frames, import_ffmpeg
 
     check_writable(path.parent)
     if kind == "mp4":
         import_ffmpeg()
     output.precompile()
-    pictures = (picture for played in fights for picture in frames(played, only_fight))
-    WRITERS[kind](path, pictures, 1.0 / PICTURES_PER_S)
+    WRITERS[kind](path, (picture for played in fights for picture in frames(played, only_fight)))
 
 
 def play(

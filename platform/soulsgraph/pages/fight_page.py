@@ -37,6 +37,7 @@ from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.render import palette
+from soulsgraph_envs.simulator.scene import hp_windows
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.agents.agent import Agent
 
@@ -459,7 +460,7 @@ def _data(recording: Recording, search: Search) -> dict[str, Any]:
         "playerRadius": ground.player_radius_m,
         "viewRad": ground.view_rad,
         "lockRange": ground.lock_range_m,
-        "wonBelow": 0.0 if ground.refill else ground.boss_hp[1] / ground.boss_hp_full,
+        "hpWindows": hp_windows(ground),
         "colours": {name: getattr(palette, name) for name in _COLOURS},
         "skills": [_skill(skill) for skill in header.skills],
         "arrays": described,

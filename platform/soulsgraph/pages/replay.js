@@ -294,8 +294,11 @@ function drawGhostLabel(ink, top) {
 }
 
 function drawBars(ink, row, width, height) {
-  const { meta } = replay, share = (name) => raw(row, name) / Math.max(raw(row, `${name}_MAX`), 1);
-  bar(ink, 10, 10, 0.36 * width, 9, share("PLAYER_HP"), "HP");
+  const { meta } = replay;
+  // HP count from where their owner has lost to where the fight begins.
+  const part = (name) => raw(row, name) / Math.max(raw(row, `${name}_MAX`), 1);
+  const share = (name, [low, high] = [0, 1]) => (part(name) - low) / (high - low);
+  bar(ink, 10, 10, 0.36 * width, 9, share("PLAYER_HP", meta.hpWindows[0]), "HP");
   bar(ink, 10, 24, 0.36 * width, 9, share("STAMINA"), "STAMINA");
   const points = (name, unit) => `${number(Math.max(raw(row, name), 0), 0)} ${unit}`;
   words(ink, points("PLAYER_HP", "HP"), 0.36 * width + 18, 19, rgb("TEXT"), 12, "left");
@@ -303,9 +306,7 @@ function drawBars(ink, row, width, height) {
   const flasks = raw(row, "FLASKS");
   words(ink, `${Number.isFinite(flasks) ? flasks : "?"} flask${flasks === 1 ? "" : "s"}`, 10, 50, rgb("FLASK"), 12, "left");
   const left = width / 6, wide = width - width / 3, low = height - 20;
-  bar(ink, left, low, wide, 9, share("BOSS_HP"), "HP");
-  ink.fillStyle = rgb("NOSE");
-  if (meta.wonBelow > 0.01) ink.fillRect(left + meta.wonBelow * wide - 1, low, 2, 9);
+  bar(ink, left, low, wide, 9, share("BOSS_HP", meta.hpWindows[1]), "HP");
   words(ink, meta.boss, left, low - 6, rgb("TEXT"), 12, "left");
   words(ink, points("BOSS_HP", "HP"), left + wide, low - 6, rgb("TEXT"), 12, "right");
   if (row === replay.rows - 1 && !replay.ghost) {

@@ -339,16 +339,7 @@ def fight_video(runs: Sequence[RunFolder], gif: bool = False) -> Video:
         WriteError: if there is no place for a temporary file.
     """
     # Imported here: drawing takes a moment that a page without a video need not wait.
-    from soulsgraph.watch.watching import (
-        PICTURES_PER_S,
-        WRITERS,
-        AgentSource,
-        draw,
-        frames,
-        import_ffmpeg,
-        play_fights,
-        write_png,
-    )
+    from soulsgraph.watch.watching import WRITERS, AgentSource, draw, frames, import_ffmpeg, play_fights, write_png
 
     sources, seconds = [AgentSource(run) for run in runs], _VIDEO_S
     kind, ending = "image/gif", "gif"
@@ -360,10 +351,10 @@ def fight_video(runs: Sequence[RunFolder], gif: bool = False) -> Video:
         while True:
             (fights,) = play_fights(sources, EVALUATION_SEED, 1, round(seconds / 0.1))
             path = Path(folder) / f"fight.{ending}"
-            WRITERS[ending](path, frames(fights), 1.0 / PICTURES_PER_S)
+            WRITERS[ending](path, frames(fights))
             if path.stat().st_size <= _MOST_VIDEO_BYTES:
                 poster = Path(folder) / "poster.png"
-                write_png(poster, [draw(fights, round(_POSTER_S / fights[0].tick_s))], 1.0)
+                write_png(poster, [draw(fights, round(_POSTER_S / fights[0].tick_s))])
                 return Video(kind, path.read_bytes(), poster.read_bytes())
             seconds /= 2.0
 

@@ -94,7 +94,6 @@ def _swarm(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return heights
 
 
-@styled
 def literal(text: str) -> str:
     """Return text in which no character begins a formula."""
     return text.replace("$", r"\$")

@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -273,6 +273,20 @@ class RunFolder(PlannedFolder[Plan]):
     def results(self, name: str) -> Path:
         """Return the Parquet file of results of that name."""
         return self.path / "results" / f"{name}.parquet"
+
+
+def check_same(folder: PlannedFolder[Any], plan: Any) -> None:
+    """Refuse a folder that was begun with another plan, a dataclass.
+
+    Raises:
+        RunFolderError: naming the first field that differs, and both values.
+    """
+    for name in (field.name for field in fields(plan)):
+        kept, asked = getattr(folder.plan, name), getattr(plan, name)
+        if kept != asked:
+            expected, found = (f"a {folder.kind} with {name} = {shown(value)}" for value in (asked, kept))
+            remedy = "name another folder with `run`"
+            raise RunFolderError(folder.path, f"an empty folder or {expected}", found, remedy)
 
 
 def check_given(folder: Path, plan: object, given: Mapping[str, Any], another: str) -> None:

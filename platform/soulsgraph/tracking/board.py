@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -140,8 +141,11 @@ class BackgroundTracker:
     def close(self, within_s: float = ENDS_WITHIN_S) -> None:
         """Wait for the calls so far, but no longer than that."""
         if not self._lost:
-            self._calls.put(None)
-            self._thread.join(within_s)
+            # A full queue is waited for as well: its tracker may never answer.
+            until_s = time.monotonic() + within_s
+            with suppress(Full):
+                self._calls.put(None, timeout=within_s)
+            self._thread.join(max(until_s - time.monotonic(), 0.0))
         if not self._lost and self._thread.is_alive():
             self._lose(f"an answer within {within_s:g} s of the end, found none")
 

@@ -20,7 +20,7 @@ from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import OutputConsole, write_rows
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import Interruption
-from soulsgraph.runs.run_folder import RunFolderError
+from soulsgraph.runs.run_folder import check_same
 from soulsgraph.tune.folder import Scheduler, Setting, Sweep, SweepFolder
 from soulsgraph.tune.space import Search, load_space, read_space
 from soulsgraph_envs.core.config import Where, to_json
@@ -99,7 +99,7 @@ def sweep(
     try:
         return run_sweep(folder, OutputConsole(quiet=quiet), address)
     except Interruption as stop:
-        raise Interruption(f"{str(stop).partition(';')[0]}", "; the same call goes on with it") from None
+        raise Interruption(str(stop).removesuffix(stop.remedy), "; the same call goes on with it") from None
 
 
 _SPACE = Where(None, "space", "correct the value")
@@ -109,8 +109,7 @@ def _planned_or_begun(path: Path, asked: Sweep) -> SweepFolder:
     if not (path / SweepFolder.plan_file).exists():
         return SweepFolder.planned(path, asked)
     folder = SweepFolder.open(path)
-    if folder.plan != asked:
-        raise RunFolderError(path, "no sweep, or this one", "another sweep", "name another folder with `run`")
+    check_same(folder, asked)
     return folder
 
 
@@ -127,7 +126,8 @@ def run_sweep(folder: SweepFolder, console: Console, address: str | None = None)
 
     with joined_session(folder, console, address) as session:
         console.print(f"sweep {folder.path}: {folder.plan.trials} trials", highlight=False, soft_wrap=True)
-        with _on_all_nodes(folder, session), _quiet_tune():
+        _check_nodes(folder, session)
+        with _quiet_tune():
             _tuner(folder, console.quiet).fit()
             results = SweepResults(folder, _rows(folder))
         results.save()
@@ -135,8 +135,7 @@ def run_sweep(folder: SweepFolder, console: Console, address: str | None = None)
     return results
 
 
-@contextmanager
-def _on_all_nodes(folder: SweepFolder, session: Session) -> Iterator[None]:
+def _check_nodes(folder: SweepFolder, session: Session) -> None:
     """Refuse a cluster one of whose nodes does not see the folder: trials write there; raises ClusterError."""
     from soulsgraph_clusters.sessions.nodes import marked, nodes_without, other_folder
 
@@ -145,7 +144,6 @@ def _on_all_nodes(folder: SweepFolder, session: Session) -> Iterator[None]:
         with marked(folder.path) as mark:
             if apart := nodes_without(mark):
                 raise other_folder(folder.path, "; ".join(apart))
-    yield
 
 
 @contextmanager
@@ -167,8 +165,7 @@ def _tuner(folder: SweepFolder, quiet: bool) -> tune.Tuner:
     """Return what trains the trials: those that are left, where some were trained before."""
     from ray import tune
 
-    from soulsgraph.tune.progress import TrialLines
-    from soulsgraph.tune.trial import OPTIONS, SEED, trainable
+    from soulsgraph.tune.trial import OPTIONS, SEED, TrialLines, trainable
 
     path = folder.tune.absolute()
     function = tune.with_resources(trainable(folder, tuple(loaded_projects().values())), {"cpu": 1})

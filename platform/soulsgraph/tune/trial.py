@@ -1,4 +1,7 @@
-"""One trial of a sweep, as Ray Tune runs it in its own process: a curriculum of one setting and seed, evaluated."""
+"""One trial of a sweep, as Ray Tune runs it in its own process, and the line that is shown when it has ended.
+
+A trial is a curriculum of one setting and seed, evaluated.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any, ClassVar
 from ray import tune
 from rich.console import Console
 
+from soulsgraph.results.tables import OutputConsole
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.lineage import own_stages
 from soulsgraph.runs.run_folder import RunFolder
@@ -47,6 +51,28 @@ class TuneTracker(Tracker):
 
     def end(self, finished: bool) -> None:
         """There is nothing to end."""
+
+
+class TrialLines(tune.Callback):
+    """Print a line for each trial that ends; Ray Tune keeps it beside its own state, so that it holds plain values."""
+
+    def __init__(self, trials: int, quiet: bool) -> None:
+        self._trials, self._quiet, self._ended = trials, quiet, 0
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Print its setting, seed and last win rate."""
+        rate = (trial.last_result or {}).get(WIN_RATE)
+        self._print(trial, "no win rate" if rate is None else f"win rate {100.0 * rate:.1f} %")
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Print that it failed; why is in the error at the end."""
+        self._print(trial, "failed")
+
+    def _print(self, trial: Any, ended: str) -> None:
+        self._ended += 1
+        setting = ", ".join(f"{name}={value}" for name, value in trial.config[OPTIONS].items())
+        line = f"{self._ended}/{self._trials}: {setting}, seed {trial.config[SEED]}: {ended}"
+        OutputConsole(quiet=self._quiet).print(line, highlight=False, soft_wrap=True)
 
 
 def trainable(folder: SweepFolder, projects: tuple[LoadedProject, ...]) -> Callable[[Config], None]:

@@ -473,7 +473,7 @@ def _draw_line(canvas: Canvas, line: Line, box: tuple[float, float, float, float
 PICTURES_PER_S = 30
 #: How long the end of a fight stays.
 _END_S = 1.5
-#: A GIF's colours, which are chosen from each so many-th of its pictures; how hard pictures are compressed until then.
+#: A GIF's colours; of its pictures every fifth is looked at for them; how hard pictures are compressed until then.
 _COLOURS, _SAMPLED, _QUICK = 64, 5, 1
 _CAPTION = "soulsgraph: space pauses, arrows step, n next fight, esc ends"
 _IN_A_FILE = "write a file with `gif` or `mp4`"
@@ -530,7 +530,7 @@ class FightWindow:
         self._window.close()
 
 
-def write_png(path: Path, pictures: Iterable[Picture], picture_s: float) -> None:
+def write_png(path: Path, pictures: Iterable[Picture]) -> None:
     """Write the last picture as PNG.
 
     Raises:
@@ -541,7 +541,7 @@ def write_png(path: Path, pictures: Iterable[Picture], picture_s: float) -> None
         Image.fromarray(last).save(temporary, format="PNG", optimize=True)
 
 
-def write_gif(path: Path, pictures: Iterable[Picture], picture_s: float) -> None:
+def write_gif(path: Path, pictures: Iterable[Picture], pictures_per_s: float = PICTURES_PER_S) -> None:
     """Write pictures as a GIF that begins again at its end; a GIF counts hundredths of a second.
 
     Raises:
@@ -560,13 +560,13 @@ def write_gif(path: Path, pictures: Iterable[Picture], picture_s: float) -> None
         Image.frombytes("RGB", size, zlib.decompress(picture)).quantize(palette=colours, dither=Image.Dither.NONE)
         for picture in kept
     )
-    ends = [round(100 * picture_s * number) for number in range(len(kept) + 1)]
+    ends = [round(100 * number / pictures_per_s) for number in range(len(kept) + 1)]
     lasting = [10 * (last - first) for first, last in pairwise(ends)]
     with whole_file(path) as temporary:
         next(images).save(temporary, format="GIF", save_all=True, append_images=images, duration=lasting, loop=0)
 
 
-def write_mp4(path: Path, pictures: Iterable[Picture], picture_s: float) -> None:
+def write_mp4(path: Path, pictures: Iterable[Picture]) -> None:
     """Write pictures as an MP4 of their own size.
 
     Raises:
@@ -580,7 +580,7 @@ def write_mp4(path: Path, pictures: Iterable[Picture], picture_s: float) -> None
         writer = ffmpeg.write_frames(
             str(temporary),
             (width, height),
-            fps=1.0 / picture_s,
+            fps=PICTURES_PER_S,
             macro_block_size=2,
             ffmpeg_log_level="error",
             output_params=["-f", "mp4", "-movflags", "+faststart"],
@@ -611,7 +611,7 @@ def import_ffmpeg() -> Any:
 
 
 #: What writes a kind of file.
-WRITERS: Mapping[str, Callable[[Path, Iterable[Picture], float], None]] = {
+WRITERS: Mapping[str, Callable[[Path, Iterable[Picture]], None]] = {
     "mp4": write_mp4,
     "gif": write_gif,
     "png": write_png,

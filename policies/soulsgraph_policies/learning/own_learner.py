@@ -7,9 +7,9 @@ library keeps like any other skill's. The loop has the methods of `SkillDQN` tha
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -106,19 +106,21 @@ def learner_name(factory: LearnerFactory) -> str:
 
 
 def find_learner(name: str) -> LearnerFactory:
-    """Import the learner of a name.
+    """Return the learner of a name, of a module that this process has imported.
+
+    Nothing is imported here: a run may be somebody else's, and its plan would choose what code runs.
 
     Raises:
-        SoulsGraphError: if it cannot be imported, as one of a script or notebook.
+        SoulsGraphError: if its module is not imported, or has no such learner.
     """
     module, _, path = name.partition(":")
     try:
-        found: Any = import_module(module)
+        found: Any = sys.modules[module]
         for part in path.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (KeyError, AttributeError) as error:
         raise SoulsGraphError(
-            f"learner {name}: expected one that can be imported, found none ({error}); go on with the run in Python, "
+            f"learner {name}: expected one of a module that is imported, found none; go on with the run in Python, "
             "with the class as in the first call."
         ) from error
     factory: LearnerFactory = found

@@ -10,6 +10,7 @@ from ray.rllib.env.env_context import EnvContext
 from ray.rllib.utils.pre_checks.env import check_multiagent_environments
 from stable_baselines3.common.env_checker import check_env as check_env_for_stable_baselines
 
+from soulsgraph_envs import id_of
 from soulsgraph_envs.combat.rollout import MOST_STARTS, Rollout
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.seeds import derive_seeds, episode_seeds
@@ -25,6 +26,10 @@ def test_gymnasiums_and_stable_baselines_checkers_pass(make):
         warnings.filterwarnings("ignore", message=".*render.*")
         check_env(make(), skip_render_check=True)
         check_env_for_stable_baselines(make())
+
+
+def test_every_shipped_skill_has_an_id():
+    assert {id_of(skill) for skill in (*SKILL_NAMES, END_TO_END)} <= gymnasium.registry.keys()
 
 
 def test_rllibs_checker_passes():

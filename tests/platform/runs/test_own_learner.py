@@ -1,5 +1,6 @@
 """A learner of one's own for one skill: what it is asked, what the library keeps of it, and what is refused."""
 
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -78,7 +79,9 @@ def test_a_stage_is_the_learners_and_another_one_trains_it_anew(tmp_path):
     assert finished_versions(folder, own_stage(folder, "camera"))
     usual = RunFolder(folder.path, Plan(scale=0.02, preset="fast"), folder.fight)
     assert not finished_versions(usual, own_stage(usual, "camera"))
-    with pytest.raises(SoulsGraphError, match="a run with learners"):
+    with pytest.raises(
+        SoulsGraphError, match=r"an empty folder or a run with learners = .*, found a run with learners"
+    ):
         sg.train("fast", run=tmp_path / "run", scale=0.02)
 
 
@@ -110,8 +113,10 @@ def test_layers_that_do_not_fit_the_skill_are_refused_before_a_fight(tmp_path):
 
 
 def test_a_learner_that_is_not_there_is_named(tmp_path):
-    assert find_learner("collections:Counter").__name__ == "Counter"
-    with pytest.raises(SoulsGraphError, match="learner __main__:Lost: expected one that can be imported"):
-        find_learner("__main__:Lost")
+    assert find_learner(f"{__name__}:CountingLearner") is CountingLearner
+    for name in ("__main__:Lost", "antigravity:fly_to"):
+        with pytest.raises(SoulsGraphError, match=f"learner {name}: expected one of a module that is imported"):
+            find_learner(name)
+    assert "antigravity" not in sys.modules
     with pytest.raises(UnknownNameError, match="Did you mean 'dodge'"):
         Plan(learners={"doge": "a:B"})

@@ -77,6 +77,18 @@ def test_a_server_that_answers_late_is_waited_for_within_a_bound(tmp_path, caplo
     silent.answers.set()
 
 
+def test_the_end_of_a_run_waits_no_longer_for_a_full_queue(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(boards, "MOST_WAITING", 1)
+    silent = SilentTracker()
+    tracker = boards.BackgroundTracker(silent)
+    tracker.post(lambda tracker: tracker.begin(described(tmp_path)))
+    until(lambda: silent.begun, "a tracker at its first call")
+    tracker.post(lambda tracker: tracker.end(True))
+    tracker.close(within_s=0.05)
+    assert "expected an answer within 0.05 s of the end, found none" in caplog.text
+    silent.answers.set()
+
+
 def test_a_remote_tracker_gets_everything_in_order(tmp_path):
     kept = KeptCalls(local=False)
     with Board(described(tmp_path), [kept]) as board:

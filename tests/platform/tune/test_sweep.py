@@ -84,7 +84,9 @@ def test_a_sweep_trains_each_setting_on_each_seed_and_goes_on_where_a_trial_fail
         assert run.plan.hyperparameters(stage).gamma == trial["gamma"]
         curve = read_rows(run.results("curves"))
         assert [one["step"] for one in curve]
-    with pytest.raises(sg.SoulsGraphError, match="expected no sweep, or this one"):
+    with pytest.raises(
+        sg.SoulsGraphError, match=r"an empty folder or a sweep with space = .*, found a sweep with space"
+    ):
         sweep({"gamma": [0.9]}, seeds=1, run=path, **TINY)
 
 

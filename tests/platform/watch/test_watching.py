@@ -171,7 +171,7 @@ def test_a_picture_shows_the_chosen_action_of_every_skill(fight: Fight) -> None:
 
 
 def test_a_file_has_thirty_frames_a_second_in_the_requested_size(fight: Fight, tmp_path: Path) -> None:
-    write_gif(tmp_path / "fight.gif", frames((fight,)), 1.0 / PICTURES_PER_S)
+    write_gif(tmp_path / "fight.gif", frames((fight,)))
     with Image.open(tmp_path / "fight.gif") as gif:
         assert gif.size == SIZE[::-1]
         durations = []
@@ -180,7 +180,7 @@ def test_a_file_has_thirty_frames_a_second_in_the_requested_size(fight: Fight, t
             durations.append(gif.info["duration"])
     # Equal pictures at the end are one, shown for longer.
     assert sum(durations) == pytest.approx(1000 * FRAMES / PICTURES_PER_S, abs=10)
-    write_mp4(tmp_path / "fight.mp4", frames((fight, fight), only_fight=True), 1.0 / PICTURES_PER_S)
+    write_mp4(tmp_path / "fight.mp4", frames((fight, fight), only_fight=True))
     pictures = read_video(tmp_path / "fight.mp4")
     assert [picture.shape for picture in pictures] == [(FIGHT_SIZE[0], 2 * FIGHT_SIZE[1], 3)] * FRAMES
     wanted = draw((fight, fight), 12, only_fight=True).astype(int)
@@ -192,8 +192,8 @@ def test_a_fight_of_twenty_seconds_is_small_enough_to_send(tmp_path: Path) -> No
     source = AgentSource(open_agent("iudex-phase1-best-0"), "iudex-phase2")
     long = play_fight(source.agent(), evaluation_seeds(8, 1), 200)
     assert long.seconds == pytest.approx(20.0)
-    write_gif(tmp_path / "fight.gif", frames((long,), only_fight=True), 1.0 / PICTURES_PER_S)
-    write_mp4(tmp_path / "fight.mp4", frames((long,), only_fight=True), 1.0 / PICTURES_PER_S)
+    write_gif(tmp_path / "fight.gif", frames((long,), only_fight=True))
+    write_mp4(tmp_path / "fight.mp4", frames((long,), only_fight=True))
     assert (tmp_path / "fight.gif").stat().st_size < 3e6
     assert (tmp_path / "fight.mp4").stat().st_size < 1e6
 
@@ -221,14 +221,14 @@ def test_nothing_half_written_stays_behind(fight: Fight, tmp_path: Path) -> None
 
     for write, name in ((write_gif, "a.gif"), (write_mp4, "a.mp4")):
         with pytest.raises(SoulsGraphError, match="stopped"):
-            write(tmp_path / name, broken(), 0.1)
+            write(tmp_path / name, broken())
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(SoulsGraphError, match=r"imageio-ffmpeg.*pip install 'soulsgraph\[video\]'"):
-        write_mp4(tmp_path / "a.mp4", iter(()), 0.1)
+        write_mp4(tmp_path / "a.mp4", iter(()))
 
 
 def test_keys_pause_step_go_on_and_end(fight: Fight, monkeypatch: pytest.MonkeyPatch) -> None:
