@@ -52,6 +52,17 @@ def test_a_draw_is_measured_once_and_summed_up(tmp_path: Path, monkeypatch: pyte
     calibration.main()
 
 
+def test_a_joint_fit_is_measured_beside_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "_BATCH", 2)
+    words = ["--joint", "12", "--seeds", "7", "--minutes", "1", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["calibration.py", *words])
+    calibration.main()
+    (draw,) = json.loads((tmp_path / "joint.json").read_text(encoding="utf-8"))["draws"]
+    assert draw["joint"]["evaluations"] == 12
+    assert draw["values"]
+    assert all(value["joint_error"] == value["error"] for value in draw["values"] if not value["kept"])
+
+
 _DOCS = Path(__file__).parents[2] / "docs"
 _RESULTS = _DOCS / "results" / "calibration"
 
@@ -85,3 +96,9 @@ def test_the_page_has_the_figures_of_the_probe_that_goes_on() -> None:
     kept = json.loads((_RESULTS / "exploration.json").read_text(encoding="utf-8"))
     page = (_DOCS / "fitting.md").read_text(encoding="utf-8")
     assert exploration.text_of(kept["draws"], kept["minutes"]) in page
+
+
+def test_the_page_has_the_figures_of_the_joint_fit() -> None:
+    kept = json.loads((_RESULTS / "joint.json").read_text(encoding="utf-8"))
+    page = " ".join((_DOCS / "fitting.md").read_text(encoding="utf-8").split())
+    assert calibration.joint_text(kept["draws"]) in page

@@ -47,12 +47,12 @@ def drawn_fight(
     header = make_header(identity, loaded)
     whole = np.vstack(rows)
     fight = ReadFight(
-        header,
         whole,
         np.array([*controls, 0], np.uint32),
         np.array(clock) * FRAME_S,
         whole[:, Raw.PLAYER_HP],
         np.zeros(len(whole), np.int64),
         (None,) * len(whole),
+        header,
     )
     return fight, lanes

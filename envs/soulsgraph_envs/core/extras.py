@@ -18,6 +18,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
         *("ray", "torch", "pyarrow", "scipy", "pandas", "matplotlib"),
         *("jinja2", "tensorboard", "prometheus_client"),
     ),
+    "calibrate": ("cma",),
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph.calibrate.replay import ReadFight, RowReplay
+from soulsgraph.calibrate.replay import FightTrace, RowReplay
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -232,7 +232,7 @@ def _apart(one: Doubles, other: Doubles) -> float | None:
 
 
 def compare(
-    fights: Sequence[ReadFight], scenario: Scenario, seed: int = EVALUATION_SEED, on_step: OnStep = silent
+    fights: Sequence[FightTrace], scenario: Scenario, seed: int = EVALUATION_SEED, on_step: OnStep = silent
 ) -> FightComparison:
     """Put recorded rows into the simulator by a scenario's data and compare what follows with what was recorded.
 
@@ -240,7 +240,7 @@ def compare(
         SoulsGraphError: if no row of the fights can be.
     """
     replay = RowReplay(fights, scenario)
-    rows = _AllRows(replay)
+    rows = JoinedRows(replay)
     spans = []
     for situation in SITUATIONS:
         for horizon_s in HORIZONS_S:
@@ -258,7 +258,7 @@ def compare(
     return FightComparison(tuple(spans), rows.starts(), simulated, effects)
 
 
-class _AllRows:
+class JoinedRows:
     """The rows of all fights one behind the other, and which lie in one situation of one fight, (rows,) each."""
 
     def __init__(self, replay: RowReplay) -> None:
@@ -331,7 +331,7 @@ def _seeds(seed: int, what: int, count: int) -> Seeds:
     return derive_seeds(seed, _STREAM, what, np.arange(count))
 
 
-def _span_errors(replay: RowReplay, rows: _AllRows, situation: str, horizon_s: float, seed: int) -> SpanErrors:
+def _span_errors(replay: RowReplay, rows: JoinedRows, situation: str, horizon_s: float, seed: int) -> SpanErrors:
     starts, ends = rows.ends(situation, horizon_s)
     frames = (rows.at[ends] - rows.at[starts])[:, None]
     # A boss that begins no move of its own: which one it would be is drawn, and no error of the data.
@@ -366,7 +366,7 @@ def row_errors(simulated: RawValues, recorded: RawValues) -> dict[str, Doubles]:
     }
 
 
-def _simulated_starts(replay: RowReplay, rows: _AllRows, seed: int) -> MoveStarts:
+def _simulated_starts(replay: RowReplay, rows: JoinedRows, seed: int) -> MoveStarts:
     """Play on from the end of every recorded move until the simulator's boss begins the next, some draws of each."""
     last = np.append(np.diff(rows.instance) != 0, True) & ~np.append(rows.first[1:], True)
     ends = np.flatnonzero(last & (rows.move >= 0) & rows.usable)
@@ -380,7 +380,7 @@ def _simulated_starts(replay: RowReplay, rows: _AllRows, seed: int) -> MoveStart
 class _NextMoves:
     """Watch lanes that are played frame by frame for the next move that the boss begins."""
 
-    def __init__(self, replay: RowReplay, rows: _AllRows, starts: Integers) -> None:
+    def __init__(self, replay: RowReplay, rows: JoinedRows, starts: Integers) -> None:
         self._titles = {(phase, move.id): move.title for phase, moves in enumerate(_moves_of(replay)) for move in moves}
         self._phase, self._before = rows.phase[starts], rows.raw[starts].copy()
         count = len(starts)
@@ -410,7 +410,7 @@ class _NextMoves:
         return MoveStarts(self._distances[self._done], np.array(self._chosen)[self._done], self._waits[self._done])
 
 
-def _effects(replay: RowReplay, rows: _AllRows, seed: int) -> MoveEffects:
+def _effects(replay: RowReplay, rows: JoinedRows, seed: int) -> MoveEffects:
     """Play every recorded move from its first row to its last."""
     starts = np.flatnonzero(rows.boss_began & (rows.move >= 0) & rows.usable)
     ends = np.searchsorted(rows.instance, rows.instance[starts], side="right") - 1

@@ -7,6 +7,7 @@ the delay of stamina, which windows have struck) is guessed from the rows before
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -66,21 +67,33 @@ _TIMED = (Raw.PLAYER_ANIMATION_TIME_S, Raw.BOSS_ANIMATION_TIME_S)
 
 
 @dataclass(frozen=True)
-class ReadFight:
-    """What a running game's recording has of one fight, a row a tick and one for its end.
+class FightTrace:
+    """What a running game supplies of one fight, a row a tick and one for its end.
 
     `raw` is (rows, 25) with NaN for what was not read, `controls` (rows,) of bits, `clock_s` (rows,) game time, `hp`
     (rows,) the player's HP before a training scenario refilled it, `phase` (rows,) from 1 and 0 where it is not known,
     `boss_read` (rows,) the boss's animation as the game said it, None where that is not known.
     """
 
-    header: Header
     raw: RawValues
     controls: npt.NDArray[np.uint32]
     clock_s: Doubles
     hp: Doubles
     phase: Integers
     boss_read: tuple[str | None, ...]
+
+    @cached_property
+    def frames(self) -> Integers:
+        """Game time in whole frames of the simulator, (rows,), never falling."""
+        frames = np.maximum.accumulate(np.rint(self.clock_s * FRAMES_PER_S).astype(np.int64))
+        return np.asarray(frames - frames[0])
+
+
+@dataclass(frozen=True)
+class ReadFight(FightTrace):
+    """A fight as a file of recordings has it, with the file's header."""
+
+    header: Header
 
     @classmethod
     def of(cls, recording: Recording) -> ReadFight:
@@ -95,13 +108,7 @@ class ReadFight:
             raise RecordingError(recording.path, "a fight with a row a control tick", found, remedy)
         phase = np.nan_to_num(recording.column("phase").astype(np.float64)).astype(np.int64)
         read = tuple(recording.table.column("boss_animation_read").to_pylist())
-        return cls(header, raw, recording.controls, rebuilt_clock(recording), recording.unfilled_hp, phase, read)
-
-    @cached_property
-    def frames(self) -> Integers:
-        """Game time in whole frames of the simulator, (rows,), never falling."""
-        frames = np.maximum.accumulate(np.rint(self.clock_s * FRAMES_PER_S).astype(np.int64))
-        return np.asarray(frames - frames[0])
+        return cls(raw, recording.controls, rebuilt_clock(recording), recording.unfilled_hp, phase, read, header)
 
 
 class FightNumbers:
@@ -158,7 +165,7 @@ class ReplayRows:
     that are `blended` the game says of the boss what a blow did to it, not what it does.
     """
 
-    fight: ReadFight
+    fight: FightTrace
     phase: Integers
     pose: Integers
     move: Integers
@@ -173,7 +180,7 @@ class ReplayRows:
     blended: Flags
 
     @classmethod
-    def of(cls, fight: ReadFight, numbers: FightNumbers) -> ReplayRows:
+    def of(cls, fight: FightTrace, numbers: FightNumbers) -> ReplayRows:
         """Return a fight's rows as a scenario's data name them."""
         raw, at = fight.raw, fight.frames
         phase, ids = _phases(fight, numbers)
@@ -205,7 +212,7 @@ class ReplayRows:
         return np.maximum.accumulate(np.where(marked, np.arange(len(marked)), -1))
 
 
-def _phases(fight: ReadFight, numbers: FightNumbers) -> tuple[Integers, Doubles]:
+def _phases(fight: FightTrace, numbers: FightNumbers) -> tuple[Integers, Doubles]:
     """Return the phase from 0 and the boss's animation id of every row, (rows,).
 
     A phase that is not said is the first until the change of phase was seen to end. An animation that the game named
@@ -469,8 +476,8 @@ class RowReplay:
     after a row at which its controls arrive in the game.
     """
 
-    def __init__(self, fights: Sequence[ReadFight], scenario: Scenario) -> None:
-        self.numbers = FightNumbers(scenario)
+    def __init__(self, fights: Sequence[FightTrace], scenario: Scenario) -> None:
+        self.numbers, self.scenario = FightNumbers(scenario), scenario
         self.parts = [ReplayRows.of(fight, self.numbers) for fight in fights]
         lengths = [int(part.fight.frames[-1]) + 1 for part in self.parts]
         firsts = np.cumsum([0, *lengths[:-1]])
@@ -485,6 +492,12 @@ class RowReplay:
     def joined(self, name: str) -> npt.NDArray[Any]:
         """Return an array of all fights' rows by its name in `ReplayRows`, (rows,)."""
         return np.concatenate([getattr(part, name) for part in self.parts])
+
+    def by(self, scenario: Scenario) -> RowReplay:
+        """Return the same rows played by other values of the same data; what a row hides stays as it was guessed."""
+        other = copy(self)
+        other.scenario = scenario
+        return other
 
     def play(
         self,
@@ -518,7 +531,7 @@ class RowReplay:
         each: Callable[[int, Integers, RawValues], None] | None,
     ) -> None:
         game, lanes = Simulator(len(starts), FRAME_S), np.arange(len(starts))
-        game.reset(lanes, self.numbers.scenario, seeds)
+        game.reset(lanes, self.scenario, seeds)
         state = game.get_state()
         for name in state["fights"]:
             state["fights"][name][:] = fixed.get(name, self._lanes[name][starts])
@@ -565,7 +578,7 @@ def arrival_delays(parts: Sequence[ReplayRows]) -> Integers:
     return np.array(found, np.int64)
 
 
-def _frame_bits(fight: ReadFight, delay: int) -> npt.NDArray[np.uint32]:
+def _frame_bits(fight: FightTrace, delay: int) -> npt.NDArray[np.uint32]:
     """Return a fight's controls frame by frame, each tick's `delay` frames late: presses in their first frame alone."""
     at = fight.frames
     arrived = np.minimum(at + delay, at[-1])

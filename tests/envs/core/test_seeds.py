@@ -101,6 +101,8 @@ _NAMED = {
     "draws.py draw_alterations": "a boss that is altered, which is named by its seed",
     "floor.py UnevenSimulator.reset": "within one fight",
     "comparison.py _seeds": "rows of recorded fights that are replayed, by the seed of the measurement",
+    "joint.py MoveSpans.__init__": "spans of recorded fights that are replayed, the same each time",
+    "joint.py _search": "the search of a joint fit, by its seed",
     "boss_filter.py _played": "the fights by which a scenario is checked, the same each time",
     "checking.py _Ground._play": "fights by which a project is checked",
     "doctor.py _examine_simulator": "one fight of the doctor",

@@ -26,6 +26,11 @@ def test_fights_become_a_boss_and_a_scenario(printed: Run, refuse: Run, tmp_path
     shown = printed(*words, "--out", "other.toml")
     assert "not determined" in shown
     assert "moves.thrust.windows.0.reach_m" in shown
+    assert "joint fit" not in shown
+    joint = json.loads(printed(*words, "--out", "joint.toml", "--joint", 12, "--json"))
+    assert joint["joint"]["evaluations"] == 12
+    assert {value["verdict"] for value in joint["boss"] if value["joint"] is not None} <= {"bounded"}
+    assert "joint fit: changes of" in printed(*words, "--out", "shown.toml", "--joint", 12)
     rate = json.loads(
         printed("evaluate", "iudex-phase1-paper-0", "--scenario", "mine-scenario.toml", "--episodes", 2, "--json")
     )
@@ -38,4 +43,7 @@ def test_bad_input_is_one_line(refuse: Run, tmp_path: Path) -> None:
     (tmp_path / "fights").mkdir()
     (tmp_path / "fights" / "one.parquet").write_bytes(b"no fight")
     refuse("calibrate", "fights", "--boss", "iudex-phase1", "--out", "mine.toml")
+    assert "expected 12 evaluations or more, found 3" in refuse(
+        "calibrate", "fights", "--boss", "iudex-phase1", "--out", "mine.toml", "--joint", 3
+    )
     assert not (tmp_path / "mine.toml").exists()
