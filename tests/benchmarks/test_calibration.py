@@ -94,8 +94,12 @@ def test_the_page_has_the_figures_of_the_stand_ins() -> None:
 
 def test_the_page_has_the_figures_of_the_probe_that_goes_on() -> None:
     kept = json.loads((_RESULTS / "exploration.json").read_text(encoding="utf-8"))
-    page = (_DOCS / "fitting.md").read_text(encoding="utf-8")
-    assert exploration.text_of(kept["draws"], kept["minutes"]) in page
+    page = " ".join((_DOCS / "fitting.md").read_text(encoding="utf-8").split())
+    heads, _, *rows = exploration.text_of(kept["draws"], kept["minutes"]).splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")][1:] for line in (heads, rows[-1])]
+    first, *others = zip(*cells, strict=True)
+    assert f"{first[1]} values are determined after {first[0]}" in page
+    assert all(f"{count} after {head}" in page for head, count in others)
 
 
 def test_the_page_has_the_figures_of_the_joint_fit() -> None:

@@ -155,9 +155,7 @@ def head_of(calibration: Calibration) -> str:
         "often it was seen. A bounded value whose interval holds the shipped one stays as shipped.",
     ]
     if calibration.joint is not None:
-        lines.append(
-            "Behind a value that a joint fit searched: what it found, kept where held-out fights got likelier."
-        )
+        lines.append("Behind a value that a joint fit searched: what that found, kept if held-out fights got likelier.")
     for verdict in ("not determined", "unlike the model"):
         keys = [value.key for value in calibration.boss if value.verdict == verdict]
         if keys:

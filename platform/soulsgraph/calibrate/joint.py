@@ -166,7 +166,7 @@ class MoveLikelihood:
 
 
 class MoveSpans:
-    """Spans of recorded moves of some titles, and how likely they are by data that differ from a scenario's in values."""
+    """Spans of recorded moves of some titles, and how likely they are by data with other values than a scenario's."""
 
     def __init__(self, fought: FightSet, scenario: Scenario, titles: Sequence[str]) -> None:
         self._replay = RowReplay([trace_of(fight, fought.unknown) for fight in fought.fights], scenario)
@@ -198,7 +198,8 @@ class MoveSpans:
         logs = np.where(struck == self._struck, log(1.0 - _ODD), log(_ODD))
         for name, spread in self._spreads.items():
             logs -= 0.5 * np.minimum(np.nan_to_num(errors[name]) / spread, _FARTHEST) ** 2
-        return np.bincount(self._cells, logs, 2 * self._moves).reshape(2, self._moves)
+        total: Doubles = np.bincount(self._cells, logs, 2 * self._moves).astype(np.float64)
+        return total.reshape(2, self._moves)
 
 
 def _spread(errors: Doubles, least: float) -> float:

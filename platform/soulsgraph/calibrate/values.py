@@ -114,7 +114,7 @@ def value_cells(value: ValueFit) -> tuple[str, ...]:
 
 
 def joint_cell(value: ValueFit) -> str:
-    """Return what a joint fit found of a value, and whether it was kept; nothing of one that it did not search."""
+    """Return what a joint fit found of a value, and whether it was kept; nothing where it found none better."""
     return "" if value.joint is None else f"{value.joint:.4g}, {'kept' if value.joint_kept else 'not kept'}"
 
 
