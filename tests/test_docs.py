@@ -42,7 +42,7 @@ def test_every_key_of_the_games_file_is_told(page_rows: PageRows) -> None:
 def test_every_write_operation_is_told_with_its_fields(
     page_rows: PageRows, above: str, operations: Mapping[str, Operation]
 ) -> None:
-    told = page_rows("games_reference.md", above)
+    told = page_rows("games_driver.md", above)
     assert list(told) == list(operations)
     for name, (purpose, written, optional) in told.items():
         operation = operations[name]
@@ -60,13 +60,13 @@ def test_every_unverified_entry_is_on_the_checklist_with_its_fallback(page_rows:
     unverified = {
         name: one.entry(name).fallback for one in maps for name in one.readable() if not one.entry(name).verified
     }
-    told = page_rows("game_pc.md", "# Entries that are not verified\n")
+    told = page_rows("game_pc_checklist.md", "# Entries that are not verified\n")
     assert {name: cells[-1].strip("| ") for name, cells in told.items()} == unverified
 
 
 def test_every_column_of_a_recording_is_told_with_its_unit(page_rows: PageRows) -> None:
     skill = PlayedSkill("<skill>", "network", 1, "", True, (), (), ("<term>",))
-    told = page_rows("recordings.md", "# What a file holds\n")
+    told = page_rows("recordings_format.md", "# Columns\n")
     assert {name: cells[0].strip() for name, cells in told.items()} == {
         column.name: column.unit for column in (*FIGHT_COLUMNS, *skill_columns(skill))
     }
