@@ -124,6 +124,15 @@ def test_a_page_opens_with_a_sentence_and_shows_what_differs_from_the_preset(
     assert 'class="warning"' not in text
 
 
+def test_a_run_in_a_fight_of_its_own_is_compared_with_its_preset_there(
+    runs: tuple[RunFolder, RunFolder], tmp_path: Path
+) -> None:
+    write_run_report(tmp_path / "page.html", [runs[1]])
+    own, _, _ = (tmp_path / "page.html").read_text(encoding="utf-8").partition("<details>")
+    assert f"{HOSTILE}.toml" in own
+    assert "<td>preset</td>" not in own
+
+
 def test_rows_of_other_seeds_are_named(runs: tuple[RunFolder, RunFolder], tmp_path: Path) -> None:
     for number, run in enumerate(runs):
         write_rows(run.results("episodes"), [{"seed": number}])
