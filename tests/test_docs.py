@@ -18,9 +18,11 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn import DQNConfig
 from stable_baselines3 import DQN
 
-from soulsgraph.project.listing import environments, markdown, toml_fields
+from soulsgraph.project.environment_pages import environment_pages
+from soulsgraph.project.listing import markdown, toml_fields
 from soulsgraph.recordings.format import FIGHT_COLUMNS, PlayedSkill, skill_columns
 from soulsgraph_envs.core.config import shipped_names
+from soulsgraph_envs.core.files import write_text
 from soulsgraph_envs.games.address_map import load_address_map
 from soulsgraph_envs.games.keys import load_bindings
 from soulsgraph_envs.games.link import ELDENGYM_OPERATIONS, OPERATIONS, GameSettings, Operation
@@ -84,8 +86,16 @@ def test_every_field_of_every_toml_file_is_on_its_page() -> None:
     assert (_DOCS / "toml_fields.md").read_text(encoding="utf-8").endswith(markdown(toml_fields()))
 
 
-def test_the_page_of_environments_is_what_the_command_prints() -> None:
-    assert (_DOCS / "environments.md").read_text(encoding="utf-8").endswith(markdown(environments()))
+def test_every_environment_has_a_page_of_its_own(request: pytest.FixtureRequest) -> None:
+    pages, folder = environment_pages(), _DOCS / "environments"
+    if request.config.getoption("rewrite_pages"):
+        for name, text in pages.items():
+            write_text(folder / f"{name}.md", text)
+    assert {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.md")} == pages
+    ids = {id for id in gymnasium.registry if id.startswith("soulsgraph/")}
+    assert {text.splitlines()[0].removeprefix("# ") for text in pages.values()} == ids
+    overview = (_DOCS / "environments.md").read_text(encoding="utf-8")
+    assert all(f"](environments/{name}.md)" in overview for name in pages)
 
 
 def test_names_elsewhere_are_options_here_and_parameters_there(page_rows: PageRows) -> None:
@@ -148,7 +158,7 @@ def test_every_fault_of_the_chaos_suite_has_its_guarantee(page_rows: PageRows) -
 def test_every_environment_has_a_picture_of_its_own_that_moves() -> None:
     ids = [id for id in gymnasium.registry if id.startswith("soulsgraph/")]
     page = (_DOCS / "environments.md").read_text(encoding="utf-8")
-    shown = dict(re.findall(r"^\| `(soulsgraph/[\w-]+)`.*\]\((environments/\w+\.gif)\)", page, re.MULTILINE))
+    shown = dict(re.findall(r"^\| \[`(soulsgraph/[\w-]+)`\].*\]\((environments/\w+\.gif)\)", page, re.MULTILINE))
     assert sorted(shown) == sorted(ids)
     films = {id: _pictures(_DOCS / file) for id, file in shown.items()}
     assert len({film[0].tobytes() for film in films.values()}) == len(films) == len(ids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from html import escape
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -129,7 +130,7 @@ def test_a_run_in_a_fight_of_its_own_is_compared_with_its_preset_there(
 ) -> None:
     write_run_report(tmp_path / "page.html", [runs[1]])
     own, _, _ = (tmp_path / "page.html").read_text(encoding="utf-8").partition("<details>")
-    assert f"{HOSTILE}.toml" in own
+    assert escape(f"{HOSTILE}.toml") in own
     assert "<td>preset</td>" not in own
 
 
