@@ -47,7 +47,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, RunFolder
     folder = tmp_path_factory.mktemp("runs")
     scenario = f'based_on = "iudex-phase1"\nname = "{HOSTILE}"\n'
     write_text(folder / f"{HOSTILE}.toml", scenario)
-    one = pretend_run(folder / "one", Plan(scale=0.01, seed=3))
+    one = pretend_run(folder / "one", Plan(preset="fast", scale=0.01, seed=3))
     other = pretend_run(folder / HOSTILE, Plan(scale=0.01, preset="best", scenario=str(folder / f"{HOSTILE}.toml")))
     _results(one)
     _results(other, HOSTILE)
