@@ -1,7 +1,7 @@
 # soulsgraph for processors, without CUDA. Target `core` plays, watches and evaluates, `train` trains too:
 #
 #   docker build --target train --tag soulsgraph .
-#   docker run --rm --volume soulsgraph:/data soulsgraph curriculum --run first --preset best
+#   docker run --rm --volume soulsgraph:/data soulsgraph curriculum --run first
 #
 # docs/installation.md says what of this was tried.
 ARG BASE=docker.io/library/python:3.13-slim

@@ -18,9 +18,11 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn import DQNConfig
 from stable_baselines3 import DQN
 
-from soulsgraph.project.listing import environments, markdown, toml_fields
+from soulsgraph.project.environment_pages import environment_pages
+from soulsgraph.project.listing import markdown, toml_fields
 from soulsgraph.recordings.format import FIGHT_COLUMNS, PlayedSkill, skill_columns
 from soulsgraph_envs.core.config import shipped_names
+from soulsgraph_envs.core.files import write_text
 from soulsgraph_envs.games.address_map import load_address_map
 from soulsgraph_envs.games.keys import load_bindings
 from soulsgraph_envs.games.link import ELDENGYM_OPERATIONS, OPERATIONS, GameSettings, Operation
@@ -42,7 +44,7 @@ def test_every_key_of_the_games_file_is_told(page_rows: PageRows) -> None:
 def test_every_write_operation_is_told_with_its_fields(
     page_rows: PageRows, above: str, operations: Mapping[str, Operation]
 ) -> None:
-    told = page_rows("games_reference.md", above)
+    told = page_rows("games_driver.md", above)
     assert list(told) == list(operations)
     for name, (purpose, written, optional) in told.items():
         operation = operations[name]
@@ -60,13 +62,13 @@ def test_every_unverified_entry_is_on_the_checklist_with_its_fallback(page_rows:
     unverified = {
         name: one.entry(name).fallback for one in maps for name in one.readable() if not one.entry(name).verified
     }
-    told = page_rows("game_pc.md", "# Entries that are not verified\n")
+    told = page_rows("game_pc_checklist.md", "# Entries that are not verified\n")
     assert {name: cells[-1].strip("| ") for name, cells in told.items()} == unverified
 
 
 def test_every_column_of_a_recording_is_told_with_its_unit(page_rows: PageRows) -> None:
     skill = PlayedSkill("<skill>", "network", 1, "", True, (), (), ("<term>",))
-    told = page_rows("recordings.md", "# What a file holds\n")
+    told = page_rows("recordings_format.md", "# Columns\n")
     assert {name: cells[0].strip() for name, cells in told.items()} == {
         column.name: column.unit for column in (*FIGHT_COLUMNS, *skill_columns(skill))
     }
@@ -84,8 +86,16 @@ def test_every_field_of_every_toml_file_is_on_its_page() -> None:
     assert (_DOCS / "toml_fields.md").read_text(encoding="utf-8").endswith(markdown(toml_fields()))
 
 
-def test_the_page_of_environments_is_what_the_command_prints() -> None:
-    assert (_DOCS / "environments.md").read_text(encoding="utf-8").endswith(markdown(environments()))
+def test_every_environment_has_a_page_of_its_own(request: pytest.FixtureRequest) -> None:
+    pages, folder = environment_pages(), _DOCS / "environments"
+    if request.config.getoption("rewrite_pages"):
+        for name, text in pages.items():
+            write_text(folder / f"{name}.md", text)
+    assert {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.md")} == pages
+    ids = {id for id in gymnasium.registry if id.startswith("soulsgraph/")}
+    assert {text.splitlines()[0].removeprefix("# ") for text in pages.values()} == ids
+    overview = (_DOCS / "environments.md").read_text(encoding="utf-8")
+    assert all(f"](environments/{name}.md)" in overview for name in pages)
 
 
 def test_names_elsewhere_are_options_here_and_parameters_there(page_rows: PageRows) -> None:
@@ -148,7 +158,7 @@ def test_every_fault_of_the_chaos_suite_has_its_guarantee(page_rows: PageRows) -
 def test_every_environment_has_a_picture_of_its_own_that_moves() -> None:
     ids = [id for id in gymnasium.registry if id.startswith("soulsgraph/")]
     page = (_DOCS / "environments.md").read_text(encoding="utf-8")
-    shown = dict(re.findall(r"^\| `(soulsgraph/[\w-]+)`.*\]\((environments/\w+\.gif)\)", page, re.MULTILINE))
+    shown = dict(re.findall(r"^\| \[`(soulsgraph/[\w-]+)`\].*\]\((environments/\w+\.gif)\)", page, re.MULTILINE))
     assert sorted(shown) == sorted(ids)
     films = {id: _pictures(_DOCS / file) for id, file in shown.items()}
     assert len({film[0].tobytes() for film in films.values()}) == len(films) == len(ids)

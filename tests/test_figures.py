@@ -165,7 +165,7 @@ def test_the_figures_of_resets_are_those_that_the_benchmark_printed(page_rows: P
         json.loads((_RESULTS / "resets" / f"{name}.json").read_text(encoding="utf-8"))["results"]
         for name in ("before", "reset")
     )
-    told = page_rows("games_reference.md", "`python benchmarks/games.py reset` prints")
+    told = page_rows("games_driver.md", "`python benchmarks/games.py reset` prints")
     assert len(told) == len(before) == len(now) == 6
     for (title, cells), old, new in zip(told.items(), before, now, strict=True):
         hastened = new["map"] == "stand-in"
@@ -220,7 +220,7 @@ def test_what_is_read_back_from_controls_is_what_the_test_counted() -> None:
 
 def test_what_a_page_of_a_fight_takes_to_draw_is_what_was_measured() -> None:
     measured = json.loads((_RESULTS / "pages" / "drawing.json").read_text(encoding="utf-8"))
-    page = " ".join((DOCS / "watching.md").read_text(encoding="utf-8").split())
+    page = " ".join((DOCS / "fight_pages.md").read_text(encoding="utf-8").split())
     p50, p95 = (measured[name] for name in ("p50_ms", "p95_ms"))
     drawn = f"{median(p50):.1f} ms in the median and {median(p95):.1f} ms at the 95th percentile"
     rounds = f"medians of {len(p95)} rounds ({min(p95):.1f} to {max(p95):.1f} ms at the 95th percentile)"

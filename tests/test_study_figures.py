@@ -300,7 +300,7 @@ _TABLES: list[tuple[str, str, Callable[[], Rows]]] = [
     ("findings_transfer.md", "The chain Iudex 1 -> Iudex 2 -> Vordt", _chain),
     ("findings_transfer.md", "### Which skills a fight needs\n", _necessity),
     ("findings_transfer.md", "### Bosses one after another\n", _continual),
-    ("continual_worlds.md", "### What the rule selects\n", _labelled),
+    ("generated_bosses.md", "## What the rule selects\n", _labelled),
     ("cloning.md", "## What it is worth\n", _cloning),
 ]
 
@@ -486,8 +486,8 @@ _SENTENCES = [
     ("findings_transfer.md", _of_decisions_for_shifts),
     ("findings_transfer.md", _of_held_out_bosses),
     ("findings_transfer.md", _of_packnet),
-    ("continual_worlds.md", _of_the_rule_for_labelled_shifts),
-    ("continual_worlds.md", _of_transfer_over_labelled_shifts),
+    ("generated_bosses.md", _of_the_rule_for_labelled_shifts),
+    ("generated_bosses.md", _of_transfer_over_labelled_shifts),
     ("cloning.md", _of_cloning),
 ]
 

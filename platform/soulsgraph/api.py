@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from functools import cache, cached_property
 from html import escape
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -21,6 +22,7 @@ from soulsgraph.runs.plan import Plan, Stage, check_learns, check_range, lasting
 from soulsgraph.runs.progress import Interruption, silence_advice
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError, check_same
 from soulsgraph.runs.workers import precompile_playing
+from soulsgraph.tracking.board import USUAL, make_trackers
 from soulsgraph.zoo import agent_names, copy_agent, is_copy, open_agent, open_own_run, open_run
 from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.extras import check_extra
@@ -32,6 +34,7 @@ from soulsgraph_policies.agents.projects import load_installed, load_project
 from soulsgraph_policies.learning.hyperparameters import PRESETS
 
 if TYPE_CHECKING:
+    from soulsgraph.tracking.contract import Tracker
     from soulsgraph_policies.learning.own_learner import LearnerFactory
 
 #: Fields of a plan that `train` takes by their names beside options of the preset.
@@ -51,6 +54,7 @@ def train(
     address: str | None = None,
     quiet: bool = False,
     learners: Mapping[str, LearnerFactory] | None = None,
+    track: str | Tracker | Sequence[str | Tracker] = USUAL,
     **overrides: Any,
 ) -> Run:
     """Train every skill of a graph, in graph order, and return the run; a bar shows how far it is.
@@ -67,6 +71,7 @@ def train(
         address: Ray cluster to join, where `env_runners` play on it.
         quiet: Print nothing.
         learners: Learners of one's own, each by the skill that it trains (`SkillLearner`); the others learn as usual.
+        track: Trackers by name, "tensorboard,wandb" or "none", or objects of one's own, ["mlflow", MyTracker()].
         overrides: Fields of `Plan` (scale, lanes, env_runners ...), and options of the learner: gamma=0.98, or those
             of one skill as dodge={"gamma": 0.99}.
 
@@ -83,7 +88,7 @@ def train(
     asked = {"preset": preset, "scenario": str(scenario), "graph": graph, "seed": seed, **overrides}
     plan = replace(plan_of(asked), learners={name: _name_of(factory) for name, factory in own.items()})
     folder = _planned_or_begun(path_of(run, "run"), plan)
-    _train_stages(folder, lineage.own_stages(folder), address, quiet, own)
+    _train_stages(folder, lineage.own_stages(folder), address, quiet, track, own)
     return Run(folder)
 
 
@@ -250,6 +255,7 @@ class Run:
         run: str | Path | None = None,
         address: str | None = None,
         quiet: bool = False,
+        track: str | Tracker | Sequence[str | Tracker] = USUAL,
     ) -> Run:
         """Fine-tune some skills in another scenario, everything else frozen, and return the run that has them.
 
@@ -261,7 +267,7 @@ class Run:
             budget: Decisions of each; 40,000 times the run's scale if not given.
             jointly: Adapt them in the same fights instead of one after another.
             run: Folder for a copy, which is adapted: needed for an agent of the zoo.
-            address: As of `train`.
+            address: As of `train`, as is `track`.
             quiet: Print nothing.
 
         Raises:
@@ -275,7 +281,7 @@ class Run:
         if chosen is None:
             raise UnknownNameError("skill", skills, (*self.plan.skill_graph.order, "all"))
         stages = lineage.adaptation_stages(folder, lasting_name(str(scenario)), chosen, budget, None, jointly)
-        _train_stages(folder, stages, address, quiet, {})
+        _train_stages(folder, stages, address, quiet, track)
         return Run(folder)
 
     def _own_folder(self, run: str | Path | None) -> RunFolder:
@@ -487,19 +493,23 @@ def _train_stages(
     stages: tuple[Stage, ...],
     address: str | None,
     quiet: bool,
-    learners: Mapping[str, LearnerFactory],
+    track: str | Tracker | Sequence[str | Tracker],
+    learners: Mapping[str, LearnerFactory] = MappingProxyType({}),
 ) -> None:
     """Train stages, shown in a terminal or notebook unless `quiet`; raises as `train`."""
+    trackers = make_trackers(track)
     check_learns(folder.plan, [one for one in stages if not folder.begun or not lineage.finished_versions(folder, one)])
     with warnings.catch_warnings():
         silence_advice()
         # Imported here: it takes seconds.
+        from soulsgraph.pages.run_report import show_fight
         from soulsgraph.runs.train import train_stages
         from soulsgraph.runs.workplace import simulator_workplace
 
         console = OutputConsole(quiet=quiet)
         try:
-            with simulator_workplace(folder, console, address, learners) as place:
+            with simulator_workplace(folder, console, address, learners, trackers) as place:
                 train_stages(place, stages, console)
+                show_fight(place, console)
         except Interruption as stop:
             raise Interruption(str(stop), "; the same call goes on with it") from None

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 
 from soulsgraph.tracking.contract import LogPoint, TrackedRun, Tracker
 
@@ -14,12 +15,19 @@ class KeptCalls(Tracker):
         self.runs: list[TrackedRun] = []
         self.logged: list[tuple[str, int, dict[str, float]]] = []
         self.ended: list[bool] = []
+        self.files: list[str] = []
 
     def begin(self, run: TrackedRun) -> None:
         self.runs.append(run)
 
     def scalars(self, at: LogPoint, values: Mapping[str, float]) -> None:
         self.logged.append((at.group, at.step, dict(values)))
+
+    def video(self, name: str, file: Path) -> None:
+        self.files.append(file.name)
+
+    def artifact(self, file: Path) -> None:
+        self.files.append(file.name)
 
     def end(self, finished: bool) -> None:
         self.ended.append(finished)

@@ -14,6 +14,7 @@ import pytest
 from nbclient import NotebookClient
 
 import soulsgraph as sg
+from fakes.trackers import KeptCalls
 from fakes.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
@@ -127,3 +128,24 @@ def test_a_notebook_shows_bars_tables_and_fights(tmp_path: Path) -> None:
     assert '<img src="data:image/gif;base64,' in shown[3][-1]
     assert "<iframe srcdoc=" in shown[4][-1]
     assert not [one for cell in notebook.cells for one in cell.outputs if one.get("name") == "stderr"]
+
+
+def test_a_training_is_tracked_by_names_and_by_an_object(tmp_path: Path) -> None:
+    kept, folder = KeptCalls(local=False), tmp_path / "run"
+    options = {"run": folder, "scale": _SCALE, "quiet": True}
+    run = sg.train("best", track=["tensorboard", kept], **options)
+    assert ([one.folder for one in kept.runs], kept.ended) == ([folder], [True])
+    assert {group for group, *_ in kept.logged} == set(run.plan.skill_graph.order)
+    assert kept.files == ["fight.gif", "report.html"]
+    boards = sorted(path.name for path in folder.rglob("events.out.tfevents.*"))
+    assert boards
+    run.adapt("vordt", "dodge", budget=400, quiet=True, track=kept)
+    assert kept.ended == [True, True]
+    assert kept.files == ["fight.gif", "report.html"] * 2
+    with pytest.raises(sg.SoulsGraphError, match="track: expected names of trackers"):
+        sg.train("best", track=3, **options)
+    with pytest.raises(sg.SoulsGraphError, match="nowhere"):
+        sg.train("best", track="nowhere", run=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+    sg.train("best", track="none", run=tmp_path / "silent", scale=_SCALE, quiet=True)
+    assert not list((tmp_path / "silent").rglob("events.out.tfevents.*"))

@@ -138,7 +138,7 @@ def check_machine(reads_memory: bool) -> list[Check]:
 def _say_how_tried(checks: Checks, name: str, found: str) -> None:
     """Warn on Windows that a check itself was only tried elsewhere."""
     if sys.platform == "win32":
-        checks.warn(name, found, "work through the checklist of docs/game_pc.md before an agent plays")
+        checks.warn(name, found, "work through the checklist of docs/game_pc_checklist.md before an agent plays")
 
 
 def _check_clock(checks: Checks) -> None:

@@ -62,6 +62,7 @@ def adapt(
             alone dodge.gamma=0.99. The same command, with the same options, goes on.
         copy: Run folder for a copy of the agent, which is adapted; the same command goes on with it.
     """
+    from soulsgraph.pages.run_report import show_fight
     from soulsgraph.runs.train import train_stages
     from soulsgraph_clusters.sessions.session import check_session
 
@@ -86,7 +87,7 @@ def adapt(
         check_learns(run.plan, [stage for stage in stages if not lineage.finished_versions(run, stage)])
         with options.workplace(run, session) as place:
             cards = train_stages(place, stages, session.console)
-            options.show_fight(place, session.console)
+            show_fight(place, session.console)
     note = run.plan.budget_note if cards and budget is None else ""
     session.show([card.to_dict() for card in cards], *([note] if note else []))
 

@@ -19,24 +19,19 @@ from soulsgraph.cli.output import Flag, OutputOptions, RunOptions
 from soulsgraph.cli.remedies import command_line
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.plan import Plan, check_range, lasting_name, overrides_for, present_overrides
-from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder, check_given
 from soulsgraph.runs.workers import WorkerProcess
-from soulsgraph.tracking.board import USUAL, make_trackers, names_in
+from soulsgraph.tracking.board import USUAL, make_trackers
 from soulsgraph.tracking.contract import Tracker
-from soulsgraph.tracking.metrics import FIGHT
 from soulsgraph.transfer import TransferOptions
 from soulsgraph.zoo import copy_agent, is_agent, is_copy, open_own_run
 from soulsgraph_envs.core.config import Where, parse
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError
-from soulsgraph_envs.core.files import whole_file
 from soulsgraph_envs.games.link import load_games
 from soulsgraph_envs.games.opening import check_games
 from soulsgraph_envs.skills import load_skill_options
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from soulsgraph.continual.study import ContinualFolder
     from soulsgraph.paper.study import ReproductionFolder
     from soulsgraph.runs.train import Workplace
@@ -197,7 +192,7 @@ class TrainingOptions(SessionOptions):
     @property
     def trackers(self) -> tuple[Tracker, ...]:
         """The trackers, of which every one could work here; raises SoulsGraphError."""
-        return make_trackers(names_in(self.track))
+        return make_trackers(self.track)
 
 
 @dataclass(frozen=True)
@@ -370,31 +365,6 @@ def workplace(run: RunFolder, session: TrainingOptions, worker: WorkerProcess | 
         ) as workplace,
     ):
         yield workplace
-
-
-def show_fight(place: Workplace, console: Console) -> None:
-    """Film a fight of what was trained, and write the page about its run, for trackers that show them.
-
-    Where that cannot be done it is said, and the training stands.
-    """
-    if not (place.board.has_remote or place.fights):
-        return
-    # Imported here: most trainings are filmed by nobody.
-    from soulsgraph.pages.run_report import fight_video, write_run_report
-
-    film, page = place.run.path / "results" / "fight.gif", place.run.path / "results" / "report.html"
-    try:
-        video = fight_video([place.run], gif=True)
-        with whole_file(film) as temporary:
-            temporary.write_bytes(video.content)
-        write_run_report(page, [place.run], video)
-    except Interruption:
-        raise
-    except SoulsGraphError as error:
-        console.print(f"trackers: no film of a fight and no page: {error}")
-    else:
-        place.board.video(FIGHT, film)
-        place.board.artifact(page)
 
 
 def _check_real_time(plan: Plan, fleet: bool) -> None:

@@ -66,6 +66,7 @@ def train(
         run: Run folder, begun if it does not exist.
         graph: Skill graph of a new run: paper (the default), or a project's, as PROJECT/GRAPH.
     """
+    from soulsgraph.pages.run_report import show_fight
     from soulsgraph.runs.train import train_stages
 
     folder = options.open_or_plan(run, plan, graph)
@@ -82,7 +83,7 @@ def train(
         )
     with options.workplace(folder, session) as place:
         (card,) = train_stages(place, (stage,), session.console)
-        options.show_fight(place, session.console)
+        show_fight(place, session.console)
     session.show(card.to_dict(), *_notes(folder.plan))
 
 
@@ -120,11 +121,12 @@ def _train_and_evaluate(run: RunFolder, session: options.TrainingOptions, *notes
             worker.start(load_playing)
         # Imported after the first line, beside the worker's start: it takes seconds.
         with _uncollected():
+            from soulsgraph.pages.run_report import show_fight
             from soulsgraph.runs.train import train_stages
         with options.workplace(run, session, worker) as place:
             train_stages(place, stages, session.console)
             _evaluate_and_show(run, options.EvaluationOptions(run.plan.episodes), session, place)
-            options.show_fight(place, session.console)
+            show_fight(place, session.console)
 
 
 @contextmanager

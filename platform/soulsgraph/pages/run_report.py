@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rich.console import Console
 
 from soulsgraph.pages import Html, data_uri, page, section, table, tag
 from soulsgraph.pages.curves import Curve, draw_curve
@@ -16,13 +18,18 @@ from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, allowed_rows, table_key
 from soulsgraph.runs.lineage import cards_of, own_stages, scenarios_of
 from soulsgraph.runs.plan import Key, Plan, Stage
+from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.tracking.metrics import FIGHT
 from soulsgraph.zoo.card import CARD, read_card
 from soulsgraph_envs.core.config import Where, read_file, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
-from soulsgraph_envs.core.files import temporary_folder, write_text
+from soulsgraph_envs.core.files import temporary_folder, whole_file, write_text
 from soulsgraph_policies.agents.library import SkillCard
 from soulsgraph_policies.agents.projects import SkillGraph
+
+if TYPE_CHECKING:
+    from soulsgraph.runs.train import Workplace
 
 #: A page is at most this large, and its video this much of it; a longer fight is cut until it fits.
 MOST_BYTES, _MOST_VIDEO_BYTES = 10_000_000, 6_000_000
@@ -88,8 +95,9 @@ class ReportedRun:
     @cached_property
     def preset_settings(self) -> dict[str, str]:
         """The settings of the run's preset and graph, with nothing else chosen."""
-        plan = Plan(preset=self.run.plan.preset, graph=self.run.plan.graph)
-        return _settings_of(plan, plan.stages())
+        # In the run's own fight, which can be the only one whose player knows the controls of its graph.
+        plan = Plan(preset=self.run.plan.preset, graph=self.run.plan.graph, scenario=self.run.plan.scenario)
+        return _settings_of(plan, plan.stages()) | {"scenario": Plan.scenario}
 
     @property
     def decisions(self) -> int:
@@ -357,6 +365,28 @@ def fight_video(runs: Sequence[RunFolder], gif: bool = False) -> Video:
                 write_png(poster, [draw(fights, round(_POSTER_S / fights[0].tick_s))])
                 return Video(kind, path.read_bytes(), poster.read_bytes())
             seconds /= 2.0
+
+
+def show_fight(place: Workplace, console: Console) -> None:
+    """Film a fight of what was trained, and write the page about its run, for trackers that show them.
+
+    Where that cannot be done it is said, and the training stands.
+    """
+    if not (place.board.has_remote or place.fights):
+        return
+    film, page = place.run.path / "results" / "fight.gif", place.run.path / "results" / "report.html"
+    try:
+        video = fight_video([place.run], gif=True)
+        with whole_file(film) as temporary:
+            temporary.write_bytes(video.content)
+        write_run_report(page, [place.run], video)
+    except Interruption:
+        raise
+    except SoulsGraphError as error:
+        console.print(f"trackers: no film of a fight and no page: {error}")
+    else:
+        place.board.video(FIGHT, film)
+        place.board.artifact(page)
 
 
 def _draw_graph(graph: SkillGraph, notes: Mapping[str, str]) -> Html:

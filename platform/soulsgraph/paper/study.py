@@ -124,7 +124,7 @@ class Study:
             several purposes.
     """
 
-    preset: str = Plan.preset
+    preset: str = "paper"
     """How the agents learn: paper, fast, best, best-1, pqn or extended."""
     seeds: tuple[Annotated[int, Between(0, 2**31 - 1)], ...] = tuple(REPORTING[:10])
     """Training seeds, in this order."""

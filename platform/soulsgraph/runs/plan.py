@@ -106,7 +106,7 @@ class Plan:
 
     scenario: str = "iudex-phase1"
     """Scenario to train on: a name or a TOML file."""
-    preset: str = "fast"
+    preset: str = "best"
     """paper: one lane, as the paper; fast: 32 lanes at the same ratio of updates to decisions; best: fast with what
     pays in the same budget; best-1: best before it took half the updates; pqn: no replay and no target network;
     extended: best-1 with more to observe than the paper's Table 2 has."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +13,8 @@ from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolder
 from soulsgraph.runs.train import Workplace
 from soulsgraph.runs.workers import WorkerProcess, precompile
+from soulsgraph.tracking.board import USUAL
+from soulsgraph.tracking.contract import Tracker
 from soulsgraph_clusters.sessions.session import Session, connect
 from soulsgraph_policies.learning.own_learner import LearnerFactory
 
@@ -49,10 +51,11 @@ def simulator_workplace(
     console: Console,
     address: str | None = None,
     learners: Mapping[str, LearnerFactory] = MappingProxyType({}),
+    trackers: Sequence[str | Tracker] = (USUAL,),
 ) -> Iterator[Workplace]:
     """Open the place where stages of a run are trained in the simulator; a quiet console shows no progress.
 
-    `learners` are those of one's own by skill.
+    `learners` are those of one's own by skill; the run is tracked by `trackers`.
 
     Raises:
         SoulsGraphError: if Ray cannot be used; a planned run is not begun then.
@@ -60,6 +63,8 @@ def simulator_workplace(
     with (
         joined_session(folder, console, address, needed=bool(folder.plan.env_runners)) as joined,
         WorkerProcess() as worker,
-        Workplace(folder, joined, "silent" if console.quiet else "auto", worker=worker, learners=learners) as workplace,
+        Workplace(
+            folder, joined, "silent" if console.quiet else "auto", worker=worker, trackers=trackers, learners=learners
+        ) as workplace,
     ):
         yield workplace

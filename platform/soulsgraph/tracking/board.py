@@ -244,9 +244,18 @@ class Board:
             background.post(call)
 
 
-def make_trackers(named: Sequence[str | Tracker]) -> tuple[Tracker, ...]:
-    """Return trackers by name, or those that are objects already; raises as `make_tracker` does."""
-    return tuple(make_tracker(one) if isinstance(one, str) else one for one in dict.fromkeys(named))
+def make_trackers(named: str | Tracker | Sequence[str | Tracker]) -> tuple[Tracker, ...]:
+    """Return trackers by name, several separated by commas, or those that are objects already.
+
+    Raises:
+        UnknownNameError: as `make_tracker` does.
+        SoulsGraphError: for what is neither a name nor a tracker.
+    """
+    given = names_in(named) if isinstance(named, str) else named if isinstance(named, list | tuple) else (named,)
+    for one in given:
+        if not isinstance(one, str | Tracker):
+            raise SoulsGraphError(f"track: expected names of trackers or trackers, found {shown(one)}; correct it.")
+    return tuple(make_tracker(one) if isinstance(one, str) else one for one in dict.fromkeys(given))
 
 
 def names_in(text: str) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ def unusual(tmp_path) -> Path:
 @pytest.mark.parametrize(
     ("option", "default", "kept"),
     [
-        ("--preset", "fast", "preset = paper"),
+        ("--preset", "best", "preset = paper"),
         ("--scenario", "iudex-phase1", "scenario = vordt"),
         ("--seed", 0, "seed = 7"),
         ("--scale", 1.0, "scale = 0.01"),
@@ -80,7 +80,7 @@ def test_help_shows_the_default_of_every_option_of_a_plan(monkeypatch, capsys, c
     with pytest.raises(SystemExit):
         main()
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    defaults = {"--preset": "fast", "--scale": "1.0", "--episodes": "400"}
+    defaults = {"--preset": "paper" if command == "reproduce" else "best", "--scale": "1.0", "--episodes": "400"}
     defaults |= {"--seeds": "10", "--first-seed": "400"} if command == "reproduce" else {"--seed": "0"}
     for option, default in defaults.items():
         assert re.search(rf"{option} [A-Z]+ [^(]*(\([^d][^)]*\)[^(]*)*\(default: {re.escape(default)}\)", shown), option

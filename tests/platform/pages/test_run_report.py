@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from html import escape
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, RunFolder
     folder = tmp_path_factory.mktemp("runs")
     scenario = f'based_on = "iudex-phase1"\nname = "{HOSTILE}"\n'
     write_text(folder / f"{HOSTILE}.toml", scenario)
-    one = pretend_run(folder / "one", Plan(scale=0.01, seed=3))
+    one = pretend_run(folder / "one", Plan(preset="fast", scale=0.01, seed=3))
     other = pretend_run(folder / HOSTILE, Plan(scale=0.01, preset="best", scenario=str(folder / f"{HOSTILE}.toml")))
     _results(one)
     _results(other, HOSTILE)
@@ -122,6 +123,15 @@ def test_a_page_opens_with_a_sentence_and_shows_what_differs_from_the_preset(
     assert "<td>double</td>" not in own
     assert "<td>double</td>" in whole
     assert 'class="warning"' not in text
+
+
+def test_a_run_in_a_fight_of_its_own_is_compared_with_its_preset_there(
+    runs: tuple[RunFolder, RunFolder], tmp_path: Path
+) -> None:
+    write_run_report(tmp_path / "page.html", [runs[1]])
+    own, _, _ = (tmp_path / "page.html").read_text(encoding="utf-8").partition("<details>")
+    assert escape(f"{HOSTILE}.toml") in own
+    assert "<td>preset</td>" not in own
 
 
 def test_rows_of_other_seeds_are_named(runs: tuple[RunFolder, RunFolder], tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_measures_and_learning_are_recorded(finished):
 
 def test_each_part_is_an_ordinary_run(finished):
     run = RunFolder.open(finished / "seeds" / "100" / "skills")
-    assert (run.plan.seed, run.plan.preset) == (100, "fast")
+    assert (run.plan.seed, run.plan.preset) == (100, "paper")
     assert [run.library.versions(name) for name in run.plan.skill_graph.order] == [[1], [1], [1], [1, 2], [1, 2]]
 
 

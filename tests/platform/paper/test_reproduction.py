@@ -230,9 +230,9 @@ def test_a_piece_is_recorded_once_and_assembled(folder):
     folder.assemble()
     rows = read_rows(folder.path / "records" / "rows.parquet")
     assert {(row["seed"], row["wins"], row["preset"]) for row in rows} == {
-        (100, 9, "fast"),
-        (101, 8, "fast"),
-        (1, 20, "fast"),
+        (100, 9, "paper"),
+        (101, 8, "paper"),
+        (1, 20, "paper"),
     }
     (table,) = (table.to_dict() for table in load_reproductions([folder.path]))
     assert table["rows"][0]["median_rate"] == pytest.approx(8.5 / 20)

@@ -2,10 +2,11 @@
 
 from inspect import signature
 
+import gymnasium
 import numpy as np
 import pytest
 
-from soulsgraph.project.environment_pages import ARGUMENTS, environment_tables
+from soulsgraph.project.environment_pages import ARGUMENTS, OTHER_ARGUMENTS, environment_tables
 from soulsgraph_envs import id_of
 from soulsgraph_envs.gym.continual_env import ContinualEnv
 from soulsgraph_envs.gym.skill_env import SkillEnv
@@ -33,3 +34,18 @@ def test_the_tables_of_an_id_are_its_environments(tables, skill):
     terms = tables[f"{short}: reward"].rows
     assert [row[0] for row in terms] == [*env.rollout.skill.reward.names]
     assert all(formula for *_, formula in terms)
+
+
+@pytest.mark.filterwarnings("ignore:the simulated fight has nothing for some keys")
+@pytest.mark.parametrize(
+    "id", ["SoulsGymIudex-v0", "SoulsGymIudexImg-v0", "SoulsGymIudexDemo-v0", "SoulsGymVordt-v0", "EldenGym-v0"]
+)
+def test_the_tables_of_other_projects_environments_are_theirs(tables, id):
+    env = gymnasium.make(f"soulsgraph/{id}", driver="simulator").unwrapped
+    assert len(tables[f"{id}: actions"].rows) == env.action_space.n
+    space = env.observation_space
+    assert [row[0] for row in tables[f"{id}: observations"].rows] == [*getattr(space, "spaces", {"frame": space})]
+    asked = {row[0] for row in tables[f"{id}: arguments"].rows}
+    assert asked >= {*signature(type(env)).parameters} - {"options"}
+    assert {"driver", "render_mode"} <= asked <= {*OTHER_ARGUMENTS}
+    env.close()

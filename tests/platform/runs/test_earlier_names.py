@@ -69,6 +69,6 @@ def test_every_renamed_option_is_read_by_its_earlier_name():
     plans = {"gamma": 0.9, "epsilon_initial": 0.9, "epsilon_final": 0.1, "epsilon_fraction": 0.3, "tau": 0.01}
     plans |= {"target_update_interval": 9, "train_freq": 2, "max_grad_norm": 2.0, "td_lambda": 0.5, "update_epochs": 2}
     for name, value in [*plans.items(), ("num_steps", 512)]:
-        numbers, plain = (Plan(overrides=one).method.learning for one in ({RENAMED[name]: value}, {}))
+        numbers, plain = (Plan(preset="fast", overrides=one).method.learning for one in ({RENAMED[name]: value}, {}))
         assert {**plain, name: value} == numbers
     assert Plan(overrides={RENAMED["steps_per_round"]: 64}).method.steps_per_round == 64

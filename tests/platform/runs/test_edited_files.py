@@ -24,7 +24,7 @@ def run(tmp_path) -> Path:
         (('"seed": 0', f'"seed": {"9" * 5000}'), "readable JSON"),
         (('"scale": 0.01', '"scale": 1e400'), "plan.scale: expected a finite number, found inf"),
         (('"lanes": null', '"lanes": ' + "[" * 100_000), "tables or lists within each other"),
-        (('"preset": "fast"', '"preset": 3'), "plan.preset: expected a text, found 3"),
+        (('"preset": "best"', '"preset": 3'), "plan.preset: expected a text, found 3"),
         (('"seed": 0', '"sed": 0'), "plan.sed: expected 'seed', found an unknown key"),
         (('"format_version": 6', '"format_version": 7'), "expected format version 6, found 7"),
         (('"format_version": 6', '"format_version": true'), "expected format version 6, found True"),

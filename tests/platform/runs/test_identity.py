@@ -433,7 +433,7 @@ def test_the_smallest_scale_that_is_named_is_the_smallest_that_trains(tmp_path, 
 def test_a_budget_that_teaches_an_arm_nothing_is_refused_before_any_is_trained(run):
     arms = recovery.arms_of(run, ())
     with pytest.raises(
-        SoulsGraphError, match=r"budget: expected 1,196 steps or more, by which .* 'from scratch' learns"
+        SoulsGraphError, match=r"budget: expected 1,242 steps or more, by which .* 'from scratch' learns"
     ):
         recovery.recover(
             run, recovery.RecoveryTarget(SECOND, episodes=2, budget=1_000), arms, None, Console(quiet=True)
@@ -450,7 +450,7 @@ def test_a_table_says_how_small_the_budget_was(tmp_path, printed):
 
 def test_a_digest_of_how_a_skill_learns_outlives_options_that_come_later():
     # An option that comes later goes into `_CAME_LATER` of plan.py with the value that learns as before.
-    plan = Plan(scale=0.01)
+    plan = Plan(preset="fast", scale=0.01)
     assert how_it_learns(plan, plan.stage("dodge")) == PINNED
 
 

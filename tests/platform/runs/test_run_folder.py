@@ -159,7 +159,7 @@ def test_a_run_begun_before_there_were_synchronous_ones_opens(run):
 
 def test_a_run_of_format_version_1_opens_though_its_digest_is_of_another_rule(tmp_path):
     (tmp_path / "own.toml").write_text('based_on = "iudex-phase1"\nname = "own"\nflasks = 3\n')
-    run = RunFolder.create(tmp_path / "run", Plan(scenario=str(tmp_path / "own.toml"), scale=0.01))
+    run = RunFolder.create(tmp_path / "run", Plan(scenario=str(tmp_path / "own.toml"), preset="fast", scale=0.01))
     _change(run, format_version=1, scenario_digest="0" * 64)
     assert RunFolder.open(run.path).plan == run.plan
     _change(run, format_version=2)

@@ -126,6 +126,13 @@ def test_trackers_are_named_and_others_offer_theirs(monkeypatch):
 def test_names_are_separated_by_commas_and_none_is_none():
     assert names_in("wandb, mlflow,") == ("wandb", "mlflow")
     assert names_in("none") == names_in("") == ()
+    assert make_trackers("none") == make_trackers(()) == ()
+
+
+@pytest.mark.parametrize("given", [3, None, [3], (KeptCalls,), {"tensorboard": 1}])
+def test_what_is_neither_a_name_nor_a_tracker_is_refused(given):
+    with pytest.raises(SoulsGraphError, match="track: expected names of trackers or trackers, found "):
+        make_trackers(given)
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):

@@ -169,10 +169,11 @@ class AnimationKinds:
     misc: tuple[str, ...]
 
 
-_END = 0.1
-_APPROACH = 0.01
+#: Worth of a victory, and of a metre towards the middle of the arena.
+END_REWARD = 0.1
+APPROACH_REWARD = 0.01
 #: Nothing is gained by coming closer to the middle of the arena than this.
-_NEAR_M = 4.0
+NEAR_M = 4.0
 
 
 @dataclass(frozen=True)
@@ -217,13 +218,13 @@ class BossFight:
         taken = (before.boss_hp - after.boss_hp) / after.boss_max_hp
         kept = (after.player_hp - before.player_hp) / after.player_max_hp
         if after.boss_hp <= 0:
-            return taken + kept + _END
+            return taken + kept + END_REWARD
         if after.player_hp <= 0:
-            return taken + kept - _END
+            return taken + kept - END_REWARD
         if self.reward_centre_m is None:
             return taken + kept
         was_m, is_m = (dist(state.player_pose[:2], self.reward_centre_m) for state in (before, after))
-        return taken + kept + (_APPROACH * (was_m - is_m) if is_m > _NEAR_M else 0.0)
+        return taken + kept + (APPROACH_REWARD * (was_m - is_m) if is_m > NEAR_M else 0.0)
 
 
 @cache
