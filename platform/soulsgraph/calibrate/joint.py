@@ -109,7 +109,7 @@ def joint_fit(
         likelihood = MoveLikelihood(fought, found, base, scenario, folder)
         best = _search(likelihood, options, on_step)
         lasting = _lasting(likelihood, best)
-        moves = _judged(likelihood, lasting)
+        moves = judged_moves(likelihood.searched, likelihood.of(lasting) - likelihood.start)
     kept = {key for move in moves if move.kept for key in likelihood.searched[move.move] if key in lasting}
     boss = [
         replace(value, joint=best[value.key], joint_kept=value.key in kept) if value.key in best else value
@@ -313,10 +313,9 @@ def _lasting(likelihood: MoveLikelihood, best: Values) -> dict[str, float]:
     return lasting
 
 
-def _judged(likelihood: MoveLikelihood, lasting: Values) -> tuple[JointMove, ...]:
-    """Return what the changes gain in each move: kept where the held-out fights get likelier, as do the others."""
-    fitted, held_out = likelihood.of(lasting) - likelihood.start
+def judged_moves(searched: Mapping[str, Mapping[str, ValueFit]], gains: Doubles) -> tuple[JointMove, ...]:
+    """Return what changes gain in each move, kept where held-out fights get likelier; `gains` are (2, moves)."""
     return tuple(
-        JointMove(title, len(values), float(fitted[move]), float(held_out[move]), bool(held_out[move] >= _LEAST_GAIN))
-        for move, (title, values) in enumerate(likelihood.searched.items())
+        JointMove(title, len(values), float(fitted), float(held_out), bool(held_out >= _LEAST_GAIN))
+        for (title, values), fitted, held_out in zip(searched.items(), *gains, strict=True)
     )

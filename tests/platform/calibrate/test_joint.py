@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fakes.wandering import wandering_fights
 from soulsgraph.calibrate.boss_file import write_fitted
 from soulsgraph.calibrate.calibration import Calibration, calibrate
-from soulsgraph.calibrate.joint import JointOptions, MoveSearch, joint_fit, searched_values
-from soulsgraph.calibrate.rows import FightRows, FightSet
+from soulsgraph.calibrate.joint import JointOptions, MoveSearch, joint_fit, judged_moves, searched_values
+from soulsgraph.calibrate.rows import FightSet
 from soulsgraph.calibrate.values import ValueFit, joint_cell
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_boss, load_player
@@ -74,26 +72,21 @@ def test_the_same_seed_searches_the_same_way_within_the_interval(found: Calibrat
     assert all(2.4 <= candidate[_REACH] <= 4.4 for candidate in once)
 
 
-def _mixed(seen: Sequence[FightRows], held_out: Sequence[FightRows]) -> list[FightRows]:
-    """Return fights of which those that a joint fit holds out are others than those that it sees."""
-    first, second = iter(seen), iter(held_out)
-    return [next(second) if number % 3 == 1 else next(first) for number in range(12)]
-
-
 def test_a_change_that_makes_held_out_fights_less_likely_is_refused(
-    fought: FightSet, found: Calibration, altered: Path, tmp_path: Path
+    found: Calibration, altered: Path, tmp_path: Path
 ) -> None:
-    shipped = wandering_fights("iudex-phase1-whole", 6.0, seed=8)
-    mixed = replace(fought, fights=_mixed(fought.fights, shipped.fights))
-    refused = joint_fit(mixed, replace(found, fights=12), "iudex-phase1", altered, _BRIEF)
-    assert refused.joint is not None
-    (move,) = refused.joint.moves
-    assert move.fitted_gain > 0.0 > move.held_out_gain
-    assert not move.kept
-    assert joint_cell(_value(refused)).endswith(", not kept")
+    searched = {title: {_REACH: _value(found)} for title in ("likelier", "as likely", "less likely")}
+    moves = judged_moves(searched, np.array([[9.0, 9.0, 9.0], [4.6, 1e-13, -4.6]]))
+    assert [(move.move, move.kept) for move in moves] == [
+        ("likelier", True),
+        ("as likely", False),
+        ("less likely", False),
+    ]
+    refused = replace(found, boss=[replace(_value(found), joint=3.2)])
+    assert joint_cell(_value(refused)) == "3.2, not kept"
     path, _ = write_fitted(tmp_path / "mine.toml", refused, "iudex-phase1", altered, _BOSS)
-    moves = {one.title: one for one in load_boss(path).moves}
-    assert moves["fast sweep"].windows[0].reach_m == 3.8
+    reaches = {one.title: one.windows[0].reach_m for one in load_boss(path).moves}
+    assert reaches["fast sweep"] == 3.8
 
 
 def test_bounded_values_that_a_replayed_move_shows_are_searched(found: Calibration) -> None:
