@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -69,7 +70,7 @@ def sweep(
         graph: Skill graph.
         project: Folder of a project with skills of one's own.
         stage: Skill to train alone, compared by its mean return.
-        adapt: What trials adapt to `scenario`: run (a folder, or an agent of the zoo), skills, and budget of each skill.
+        adapt: What trials adapt to `scenario`: run (folder or agent of the zoo), skills, and budget of each skill.
         address: Ray cluster whose nodes train trials; each has to see the folder.
         quiet: Print nothing.
         overrides: Fields of `Plan`, and options of the learner that all trials have.
@@ -180,7 +181,10 @@ def _quiet_tune() -> Iterator[None]:
     os.environ.update(_QUIET)
     logger.setLevel(logging.CRITICAL)
     try:
-        yield
+        with warnings.catch_warnings():
+            # Optuna's, of lists among values: what it keeps in memory may be any.
+            warnings.filterwarnings("ignore", message=".*for persistent storage", category=UserWarning)
+            yield
     finally:
         logger.setLevel(level)
         for name, value in before.items():

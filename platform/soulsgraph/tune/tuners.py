@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import ASHAScheduler, PopulationBasedTraining, TrialScheduler
@@ -79,9 +80,29 @@ def _search(asked: Sweep) -> SearchAlgorithm | Searcher:
         # Each setting drawn is trained on every seed.
         return BasicVariantGenerator(constant_grid_search=True, random_state=asked.seeds[0])
     # Imported here: it is an extra.
+    import optuna
     from ray.tune.search.optuna import OptunaSearch
 
-    return Repeater(OptunaSearch(metric=asked.metric, mode="max", seed=asked.seeds[0]), repeat=len(asked.seeds))
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return RepeatedSearch(OptunaSearch(metric=asked.metric, mode="max", seed=asked.seeds[0]), repeat=len(asked.seeds))
+
+
+class RepeatedSearch(Repeater):
+    """Train each setting of a search on every seed; what is saved holds which repetitions are under way, too."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Write the search, and the repetitions."""
+        super().save(checkpoint_path)
+        path = Path(checkpoint_path)
+        path.write_bytes(cloudpickle.dumps((path.read_bytes(), self.get_state())))
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Go on from what `save` wrote, as Tune does with a folder of its own."""
+        search, state = cloudpickle.loads(Path(checkpoint_path).read_bytes())
+        (inner := Path(f"{checkpoint_path}.search")).write_bytes(search)
+        super().restore(str(inner))
+        inner.unlink()
+        self.set_state(state)
 
 
 def _population_path(folder: SweepFolder, seed: int) -> Path:
