@@ -56,7 +56,7 @@ def sweep(
         space: Options by name, each a list of values or {low, high, log}; those of one skill in a table of its name.
         run: Folder of the sweep: a run folder for each trial, and results.
         address: Ray cluster whose nodes train trials, as HOST:PORT or auto; each has to see the folder.
-        resume: Go on with the sweep in the folder instead of beginning one.
+        resume: Resume the sweep in the folder instead of creating one.
         graph: Skill graph to train: paper (the default), or a project's, as PROJECT/GRAPH.
         adapt: Run folder with trained skills, or agent of the zoo, that trials adapt to the scenario, by its plan.
         skills: Skills to adapt, separated by commas; dodge,heal_attack if not given.

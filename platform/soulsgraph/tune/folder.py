@@ -241,7 +241,7 @@ class SweepFolder(PlannedFolder[Sweep]):
             read_table(ProjectDigest, project, where.at("project")).check(path)
         begun = read_table(_SweepFile, values, where)
         if begun.scenario_digest != scenario_digest(begun.plan.plan.scenario):
-            raise RunFolderError(file, "the fight that it was begun with", "that it changed", "restore it")
+            raise RunFolderError(file, "the fight that it was created with", "that it changed", "restore it")
         return cls(path, begun.plan)
 
     def run_path(self, setting: Setting, seed: int) -> Path:

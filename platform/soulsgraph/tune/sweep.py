@@ -54,7 +54,7 @@ def sweep(
 ) -> SweepResults:
     """Train every setting of a space on the same seeds by Ray Tune, and return the win rates.
 
-    The same call goes on with a sweep that was interrupted, and returns one that is finished as it is.
+    The same call resumes a sweep that was interrupted, and returns one that is finished as it is.
 
     Args:
         space: Values of options by name, {"gamma": [0.98, 0.99], "dodge": {"learning_rate": {"low": 1e-4, "high":
@@ -77,7 +77,7 @@ def sweep(
 
     Raises:
         SoulsGraphError: for what cannot be searched, before anything is begun; if a trial failed.
-        Interruption: if a stop was asked for; the same call goes on.
+        Interruption: if a stop was asked for; the same call resumes.
 
     Example:
         soulsgraph.sweep({"gamma": [0.98, 0.99]}, seeds=5, run="runs/gamma", scale=0.1).frame
@@ -93,7 +93,7 @@ def sweep(
     try:
         return run_sweep(folder, OutputConsole(quiet=quiet), address)
     except Interruption as stop:
-        raise Interruption(str(stop).removesuffix(stop.remedy), "; the same call goes on with it") from None
+        raise Interruption(str(stop).removesuffix(stop.remedy), "; the same call resumes it") from None
 
 
 def adapted_plan(adaptation: SweptAdaptation, changes: Mapping[str, Any]) -> Plan:

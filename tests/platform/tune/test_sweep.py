@@ -1,4 +1,4 @@
-"""Sweeps that are run: tiny trials by Ray Tune, gone on with, stopped early, and failed."""
+"""Sweeps that are run: tiny trials by Ray Tune, resumed, stopped early, and failed."""
 
 import json
 from pathlib import Path
@@ -120,7 +120,7 @@ def test_the_command_refuses_in_one_line(arguments: tuple[str, ...], message: st
     assert not (tmp_path / "sweep").exists()
 
 
-def test_a_sweep_is_gone_on_with_as_it_was_begun(refuse: Any, folder: SweepFolder) -> None:
+def test_a_sweep_is_resumed_as_it_was_begun(refuse: Any, folder: SweepFolder) -> None:
     found = refuse("sweep", "--resume", "--run", folder.path, "--scheduler", "asha")
     assert "its plan has scheduler = none, found asha" in found
     assert "its plan has scale = 1" in refuse("sweep", "--resume", "--run", folder.path, "--scale", "0.5")
