@@ -267,7 +267,7 @@ def test_what_whole_commands_take_is_what_the_benchmark_printed(page_rows: PageR
         assert cells == [f"{wall['median']:.1f} s", spread, *seconds, f"{row['memory_mib']['median']:.0f} MiB"]
     assert f"at commit {printed['commit'][:7]}\n" in (DOCS / "findings_speed.md").read_text(encoding="utf-8")
     best = printed["results"][-1]["wall_s"]["median"]
-    assert f"`soulsgraph curriculum --preset best` ends after {best:.1f} s" in (DOCS.parent / "README.md").read_text()
+    assert f"`soulsgraph curriculum` ends after {best:.1f} s" in (DOCS.parent / "README.md").read_text()
 
 
 def test_the_long_baselines_win_rates_are_those_of_its_report() -> None:

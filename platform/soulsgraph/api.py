@@ -59,7 +59,7 @@ def train(
 ) -> Run:
     """Train every skill of a graph, in graph order, and return the run; a bar shows how far it is.
 
-    The same call goes on with a run that was interrupted, and returns one that is finished as it is.
+    The same call resumes a run that was interrupted, and returns one that is finished as it is.
 
     Args:
         preset: How skills learn: `presets()` names them.
@@ -67,11 +67,11 @@ def train(
         graph: Skill graph: paper, end-to-end, or one of a project as PROJECT/GRAPH.
         seed: Seed of everything random.
         run: Folder of the run, begun if it does not exist.
-        project: Folder of a project with skills of one's own; installed ones are known already.
+        project: Folder of a project with skills of your own; not needed for installed projects.
         address: Ray cluster to join, where `env_runners` play on it.
         quiet: Print nothing.
-        learners: Learners of one's own, each by the skill that it trains (`SkillLearner`); the others learn as usual.
-        track: Trackers by name, "tensorboard,wandb" or "none", or objects of one's own, ["mlflow", MyTracker()].
+        learners: Learners of your own, each by the skill that it trains (`SkillLearner`); the others learn as usual.
+        track: Trackers by name, "tensorboard,wandb" or "none", or objects of your own, ["mlflow", MyTracker()].
         overrides: Fields of `Plan` (scale, lanes, env_runners ...), and options of the learner: gamma=0.98, or those
             of one skill as dodge={"gamma": 0.99}.
 
@@ -93,7 +93,7 @@ def train(
 
 
 def open(run: str | Path, project: str | Path | None = None) -> Run:
-    """Open a run folder, in training or finished; `project` is the folder of skills of one's own that it has.
+    """Open a run folder, in training or finished; `project` is the folder of skills of your own that it has.
 
     Raises:
         SoulsGraphError: if it is no run, or one that cannot be read.
@@ -259,7 +259,7 @@ class Run:
     ) -> Run:
         """Fine-tune some skills in another scenario, everything else frozen, and return the run that has them.
 
-        Earlier versions stay, and play in the scenarios before. The same call goes on with what was interrupted.
+        Earlier versions stay, and play in the scenarios before. The same call resumes what was interrupted.
 
         Args:
             scenario: Fight to adapt to.
@@ -469,7 +469,7 @@ def plan_of(asked: Mapping[str, Any]) -> Plan:
 
 
 def _planned_or_begun(path: Path, plan: Plan) -> RunFolder:
-    """Plan a run, or open the one that was begun with the same plan.
+    """Plan a run, or open the one that was created with the same plan.
 
     Raises:
         RunFolderError: if something else is in the folder, or a run with another plan.
@@ -512,4 +512,4 @@ def _train_stages(
                 train_stages(place, stages, console)
                 show_fight(place, console)
         except Interruption as stop:
-            raise Interruption(str(stop), "; the same call goes on with it") from None
+            raise Interruption(str(stop), "; the same call resumes it") from None

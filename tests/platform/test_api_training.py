@@ -101,7 +101,7 @@ except sg.SoulsGraphError as stop:
     until(lambda: list(tmp_path.glob("run/curves/camera/step-*")), "decisions that were learned from")
     os.kill(script.pid, signal.SIGINT)
     last = _printed(script).splitlines()[-1]
-    stopped = re.fullmatch(r"stopped in stage camera after (\d+) of 20000 steps; the same call goes on with it", last)
+    stopped = re.fullmatch(r"stopped in stage camera after (\d+) of 20000 steps; the same call resumes it", last)
     assert stopped
     kept = list(tmp_path.glob("run/checkpoints/camera/step-*"))
     assert int(stopped[1]) in [int(path.name.removeprefix("step-")) for path in kept]

@@ -39,7 +39,7 @@ from soulsgraph_policies.agents.projects import carried_by_value
 
 T = TypeVar("T")
 
-#: The address that means a session of one's own, whatever RAY_ADDRESS says.
+#: The address that means a session of your own, whatever RAY_ADDRESS says.
 LOCAL = "local"
 
 _MODE, _TOKEN = "RAY_AUTH_MODE", ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
@@ -250,7 +250,7 @@ def find_places(wanted: int, session: Session) -> tuple[int, dict[str, float]]:
         held = f", held by {holders}" if (holders := describe_holders(one)) else ""
         raise ClusterAwayError(
             f"env runners: expected a free place that offers {_describe(one)}, found none among {_describe(offered)}"
-            f"{held}; join a worker that offers it and go on with the run, or begin another without `env_runners` and "
+            f"{held}; join a worker that offers it and resume the run, or begin another without `env_runners` and "
             "`games`."
         )
     return count, game_pc
@@ -288,7 +288,7 @@ def place_relays(addresses: Sequence[str], session: Session) -> dict[str, dict[s
             offering = f" that offers {GAME_PC}" if game_pc else ""
             raise ClusterAwayError(
                 f"gateway: expected a node of the cluster{offering} at {address}, found those at "
-                f"{', '.join(sorted(nodes)) or 'none'}; join that machine and go on with the run, or correct `relays`."
+                f"{', '.join(sorted(nodes)) or 'none'}; join that machine and resume the run, or correct `relays`."
             )
         places[address] = {f"node:{found[0]}": 0.001, **game_pc}
     if not _answer([*places.values()]):

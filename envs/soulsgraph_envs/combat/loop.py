@@ -28,7 +28,7 @@ Integers = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint32]
 
 #: The control bits held and pressed (skills, most actions), the ticks of a step with a flask and without (skills, most
-#: actions, 2), how many actions each skill has (skills,), and the control bits that it wins over (skills,).
+#: actions, 2), how many actions each skill has (skills,), and its precedence_over as control bits (skills,).
 ActionTables = tuple[Bits, Bits, Integers, Integers, Bits]
 
 
@@ -48,7 +48,7 @@ def pack_actions(skills: Sequence[Skill]) -> ActionTables:
 def merge_controls(latest: Actions, fresh: Flags, tables: ActionTables, out: Controls) -> None:
     """Merge the latest actions (lanes, skills) into `out` (lanes,); `fresh` marks actions decided this tick.
 
-    A skill that sends any control takes those that it wins over from every other skill. Where two would take each
+    A skill that sends any control takes its `precedence_over` from every other skill. Where two would take each
     other's, the later one does: what is taken is worked out from the last skill to the first.
     """
     holds, presses, _, _, precedence_over = tables
@@ -333,7 +333,7 @@ class Combat:
         wrong = _decide(actions, self._clocks, fresh, self._tables, (self.rows, self._before), self._controls)
         if wrong >= 0:
             lane, skill = divmod(wrong, len(self.skills))
-            raise self.skills[skill].refused(f"{actions[lane, skill]} in lane {lane}")
+            raise self.skills[skill].refused(f"{actions[lane, skill]} of environment {lane}")
         self.raw = self.game.step(self._controls, active)
         # A call of its own: numba's cache would not notice a change of what it had compiled into another file.
         fill_state(self.raw, self.rows)

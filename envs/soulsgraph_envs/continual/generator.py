@@ -34,7 +34,7 @@ _WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 #: Ids of moves that grow with relative time: the shipped bosses use 0 to 13, from a relative time of 0.20 to 0.50.
 _TIMED_IDS = 14
 _EARLIEST, _LATEST = 0.20, 0.50
-#: Ids of one's own begin behind those of shipped animations; each boss has one in every stride.
+#: Ids of your own begin behind those of shipped animations; each boss has one in every stride.
 _FIRST_OWN_ID, _OWN_STRIDE = 20, 89
 
 

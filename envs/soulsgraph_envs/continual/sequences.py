@@ -37,7 +37,7 @@ class ContinualTask:
     """A fight of a sequence: a scenario by its name or file, the digest of what it says, and its win rates.
 
     `oracle`, `random` and `undodged` are those of scripted play that sees ahead, of random play, and of the first
-    without ever dodging; a file of one's own may leave them out.
+    without ever dodging; a file of your own may leave them out.
     """
 
     scenario: str

@@ -225,7 +225,7 @@ def boot_id() -> str:
 
 
 def uptime_s() -> float:
-    """Return the seconds since the machine was started, by a clock that nobody sets; comparable within a `boot_id`."""
+    """Return the seconds since the machine was started, by a monotonic clock; comparable within a `boot_id`."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 

@@ -473,7 +473,7 @@ def _check_served(settings: GameSettings, topic: str, link: Link) -> list[Check]
 
 
 def map_of(settings: GameSettings) -> AddressMap | None:
-    """Return the settings' address map; None if it cannot be read, or for an attribute file of one's own."""
+    """Return the settings' address map; None if it cannot be read, or for an attribute file of your own."""
     try:
         return load_address_map(settings.map)
     except SoulsGraphError:

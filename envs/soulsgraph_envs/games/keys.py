@@ -209,7 +209,7 @@ class Bindings:
 
 
 def load_bindings(name_or_path: str | Path) -> Bindings:
-    """Load shipped bindings by name, or a file of one's own.
+    """Load shipped bindings by name, or a file of your own.
 
     Raises:
         UnknownNameError: if no shipped bindings have that name.

@@ -239,7 +239,7 @@ class ContinualVectorEnv(SkillVectorEnv):
         if task is not None:
             if not mask.all():
                 raise SoulsGraphError(
-                    "reset: expected a task for every lane, found a reset_mask of some; leave one of the two out."
+                    "reset: expected a task for every environment, found a reset_mask of some; leave one out."
                 )
             self.clock.go_to(task)
         self.clock.changed = False

@@ -260,7 +260,7 @@ class Skill:
         indices = np.ascontiguousarray(array, np.int64)
         wrong = _first_outside(indices, len(self.actions))
         if wrong >= 0:
-            raise self.refused(shown(actions) if lanes is None else f"{array[wrong]} in lane {wrong}", wanted)
+            raise self.refused(shown(actions) if lanes is None else f"{array[wrong]} of environment {wrong}", wanted)
         return indices
 
     def refused(self, value: str, wanted: str = "an action") -> ActionError:

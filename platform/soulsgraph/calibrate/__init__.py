@@ -1,1 +1,1 @@
-"""Boss data fitted to recorded fights of one's own game, and how wrong the simulator is beside them."""
+"""Boss data fitted to recorded fights of your own game, and how wrong the simulator is beside them."""

@@ -40,7 +40,7 @@ _PLANNING = ("train", "curriculum", "baseline", "compare", "reproduce", "import-
 def main() -> None:
     """Run the command line; exit 2 on bad input, 130 when interrupted, 141 when nobody reads a text that it prints.
 
-    Under supervision a command goes on with a run that is begun, and exits 69 where a cluster does not answer, or has
+    Under supervision a command resumes a run that exists, and exits 69 where a cluster does not answer, or has
     no place yet.
     """
     keep_streams()

@@ -59,8 +59,8 @@ def adapt(
         after: Scenario whose versions are continued; the last one the run was adapted to if not given.
         jointly: Adapt the skills in the same fights, each for its own steps, instead of one after another.
         overrides: Options of the learner to change while adapting, beside the run's: learning_rate=1e-4; of one skill
-            alone dodge.gamma=0.99. The same command, with the same options, goes on.
-        copy: Run folder for a copy of the agent, which is adapted; the same command goes on with it.
+            alone dodge.gamma=0.99. The same command, with the same options, resumes.
+        copy: Run folder for a copy of the agent, which is adapted; the same command resumes it.
     """
     from soulsgraph.pages.run_report import show_fight
     from soulsgraph.runs.train import train_stages

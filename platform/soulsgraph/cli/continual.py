@@ -110,8 +110,8 @@ def run(
 
     Args:
         sequence: Sequence of tasks, as S8, S20 or C20, or a TOML file; S8 if not given.
-        out: Folder to begin, or to go on with; on a cluster it lies on the head, and other nodes need not see it.
-        resume: Go on with the study in the folder instead of beginning one.
+        out: Folder to create, or to resume; on a cluster it is on the head, and other nodes need not see it.
+        resume: Resume the study in the folder instead of beginning one.
     """
     if session.games or session.fleet or session.gateways != 1 or session.no_ray:
         found = "found --games, --fleet, --gateways or --no-ray"

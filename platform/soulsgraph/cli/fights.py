@@ -193,7 +193,7 @@ def play(
         start: How a fight begins: mid, long or scattered; the scenario's own if not given.
         seed: Seed of the fights: those that `evaluate` plays with it; drawn if not given.
         episodes: Fights to play at most; until the window is closed if not given.
-        keys: Name of shipped bindings, or a TOML file of one's own.
+        keys: Name of shipped bindings, or a TOML file of your own.
         record: Folder in which every fight becomes a Parquet file.
         player: Name of the person in what is recorded; any name will do.
     """

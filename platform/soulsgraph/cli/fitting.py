@@ -84,9 +84,8 @@ def fidelity(
 ) -> None:
     """Measure how wrong the simulator is about recorded fights: errors of replayed rows, moves, win rates.
 
-    Recorded rows are put into the simulator and the recorded controls played for 0.1, 0.5 and 2 s. Every error stands
-    beside its floor: the same measured on simulated fights of the same players, since what a row does not show is
-    guessed.
+    Recorded rows are put into the simulator and the recorded controls played for 0.1, 0.5 and 2 s. Every error is
+    shown next to its floor: the same measured on simulated fights of the same players, since hidden values are guessed.
 
     Args:
         fights: Folder with recorded fights of one scenario, or one file.

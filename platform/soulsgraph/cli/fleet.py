@@ -127,7 +127,7 @@ def certificates(
 def status(
     run: Annotated[Positional[Path], arg(metavar="RUN")], output: RunOptions = DEFAULT_RUN, once: bool = False
 ) -> None:
-    """Show how the games of a run's fleet do, anew every second until Ctrl-C.
+    """Show the state of each game of a run's fleet, every second until Ctrl-C.
 
     Args:
         run: Run folder.
@@ -169,7 +169,7 @@ def replay(
     if version not in folder.library.versions(skill):
         raise SoulsGraphError(
             f"{skill}: expected a stage that is finished, whose skill a replay is compared with, found none in {run}; "
-            "go on with the run first."
+            "continue with the run first."
         )
     setup, saved = StageSetup(folder, stage), folder.library.load(skill, version)
     algorithm = setup.replay()
@@ -286,7 +286,7 @@ def _present(answers: Sequence[GameReport], missing: Mapping[str, str]) -> Table
     table = TextTable("PC", "game", "driver", "soulsgraph", "projects", "verdict", box=None)
     for one in answers:
         driver = f"{one.driver} x {one.lanes}" if one.lanes > 1 else one.driver
-        lacks = in_commands(f"can play, but not every own skill: {one.lacks}", "fleet") if one.lacks else ""
+        lacks = in_commands(f"can play, but not every custom skill: {one.lacks}", "fleet") if one.lacks else ""
         row = one.pc, one.game, driver, one.version, ", ".join(one.projects), one.problem or lacks or "can play"
         table.add_row(*map(Text, row))
     for pc, reason in missing.items():
@@ -395,7 +395,7 @@ def _check_certificate(checks: Checks, fleet: Fleet, file: Path) -> None:
     if not own.certificate:
         checks.ok(name, "none: only this machine reaches the head")
         return
-    remedy = f"make it anew: {command_line('fleet', 'certificates', '--fleet', file, '--hosts', 'HOST')}"
+    remedy = f"make a new one: {command_line('fleet', 'certificates', '--fleet', file, '--hosts', 'HOST')}"
     with checks.failing(name, remedy):
         chain, _ = security.read_pair(fleet.folder / own.certificate, fleet.folder / own.key, remedy)
         security.read_identity(own, fleet.folder, own.relays)
@@ -406,7 +406,7 @@ def _check_certificate(checks: Checks, fleet: Fleet, file: Path) -> None:
 
 def _check_tokens(checks: Checks, fleet: Fleet, file: Path) -> None:
     drained: frozenset[str] = frozenset()
-    with checks.failing("drained PCs", "delete the file, and drain PCs anew"):
+    with checks.failing("drained PCs", "delete the file, and drain PCs again"):
         drained = settings.read_drained(fleet.folder)
     with checks.failing("tokens", _CORRECT):
         known = _tokens(fleet).names

@@ -32,13 +32,13 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Train": {
         "curriculum": "Train all skills in graph order, then print the table of win rates.",
-        "train": "Train one skill on top of the run's library; an interrupted stage goes on from its checkpoint.",
+        "train": "Train one skill on top of the run's library; an interrupted stage resumes from its checkpoint.",
         "baseline": "Train the end-to-end agent of Appendix B (250,000 steps times the scale) and evaluate it.",
         "supervise": (
-            "Run a training command, and go on with its run when it crashes or is killed: soulsgraph supervise -- "
+            "Run a training command, and resume its run when it crashes or is killed: soulsgraph supervise -- "
             "curriculum."
         ),
-        "clone": "Clone skills from recorded fights, of people or of anybody else; training goes on from the clones.",
+        "clone": "Clone skills from recorded fights, of people or of anybody else; training continues from the clones.",
     },
     "Evaluate": {
         "evaluate": "Evaluate one setting of a run's skills, greedily.",

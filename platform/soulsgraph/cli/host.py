@@ -36,7 +36,7 @@ def host(
 ) -> None:
     """Play this PC's games for a head that trains, until Ctrl-C.
 
-    A game plays while a stage is trained, and waits in between. It goes on while the head is away; what it played is
+    A game plays while a stage is trained, and waits in between. It continues while the head is away; what it played is
     kept here until the head has it. With `--json` each line of the log is an object: its time and text, and the game's
     number.
 
@@ -79,7 +79,7 @@ def pause(output: OutputOptions = DEFAULT_OUTPUT, spool: Path = DEFAULT_SPOOL, a
     spools.pause(spool, when)
     playing = any(map(spools.in_use, spool.glob("game-*")))
     games = "this PC's games pause" if playing else "no game's process runs now; those that begin with this spool pause"
-    output.show({"paused": when, "playing": playing}, f"{games} {when}; go on with: {command_line('resume')}")
+    output.show({"paused": when, "playing": playing}, f"{games} {when}; continue with: {command_line('resume')}")
 
 
 def resume(output: OutputOptions = DEFAULT_OUTPUT, spool: Path = DEFAULT_SPOOL) -> None:
@@ -127,7 +127,7 @@ def _check_spool(options: HostOptions, games: int) -> list[Check]:
     with spool.failing("folder", "name another folder for the spool"):
         found_mb = spools.free_mb(options.spool)
         spool.ok("folder", f"{options.spool} can be written")
-        remedy = "free some, or let games keep less: with a full disk play goes on, and what has no room is lost"
+        remedy = "free some, or let games keep less: with a full disk play continues, and what has no room is lost"
         spool.expect("room", found_mb >= wanted_mb, f"{found_mb:,} MB free, {wanted_mb:,} at most needed", remedy)
         used = [str(game) for game in range(1, games + 1) if spools.in_use(options.spool / f"game-{game}")]
         found = f"game {', '.join(used)} is played by a host now" if used else "used by no other host"

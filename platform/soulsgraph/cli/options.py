@@ -274,7 +274,7 @@ def begin_or_resume(path: Path, given: Given, resume: bool, graph: str | None) -
         command = "baseline" if run.plan.graph == BASELINE_GRAPH else "curriculum"
         raise SoulsGraphError(
             f"{path}: expected a run of the graph {graph or Plan.graph!r}, found one of {run.plan.graph!r}; "
-            f"go on with: {command_line(command, '--resume', '--run', path)}."
+            f"continue with: {command_line(command, '--resume', '--run', path)}."
         )
     return run
 
@@ -293,7 +293,7 @@ def changed_run(run: RunFolder, texts: Sequence[str]) -> RunFolder:
 
 
 def own_run(path: Path, copy: Path | None, output: OutputOptions) -> Path:
-    """Return the run folder to write into: `path`, or a copy of the agent of that name, made or gone on with.
+    """Return the run folder to write into: `path`, or a copy of the agent of that name, created or resumed.
 
     Raises:
         SoulsGraphError: if an agent is named and no folder for its copy, or another run is in that folder.

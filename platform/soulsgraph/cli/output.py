@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: Options and arguments by name; others have the word of their type.
 _BY_NAME: Mapping[str, str] = {
-    **dict.fromkeys(("folder", "folders", "side_by_side"), "RUN|AGENT"),
+    **dict.fromkeys(("folder", "folders", "side_by_side", "adapt"), "RUN|AGENT"),
     **dict.fromkeys(("run", "runs", "copy", "out", "spool", "earlier", "variants", "recordings", "record"), "DIR"),
     **dict.fromkeys(("games", "fleet", "settings", "setup", "skill_options"), "FILE.toml"),
     **dict.fromkeys(("ca", "certificate", "key"), "FILE.pem"),
@@ -34,7 +34,7 @@ _BY_NAME: Mapping[str, str] = {
     "token_file": "FILE",
     "scenario": "SCENARIO",
     **dict.fromkeys(("after", "home", "trained_on"), "SCENARIO"),
-    **dict.fromkeys(("skill", "rllib", "minari"), "SKILL"),
+    **dict.fromkeys(("skill", "stage", "rllib", "minari"), "SKILL"),
     "boss": "BOSS",
     "keys": "NAME|FILE.toml",
     **dict.fromkeys(("graph", "graphs"), "GRAPH"),

@@ -171,11 +171,11 @@ def stopped(how: str | SoulsGraphError, command: str) -> str:
     if isinstance(how, SoulsGraphError) and how.calls:
         return in_commands(how, command.partition(" ")[0])
     if command in RESUMED:
-        return f"{how}; the run goes on from its last checkpoint with --resume"
+        return f"{how}; the run resumes from its last checkpoint with --resume"
     if command in REPEATED:
-        return f"{how}; the same command goes on from the last checkpoint"
+        return f"{how}; the same command resumes from the last checkpoint"
     if command == "data":
-        return f"{how}; fights that are written stay, and the same command goes on with the others"
+        return f"{how}; fights that are written stay, and the same command continues with the others"
     if command == "clone":
-        return f"{how}; skills that are cloned stay, and the same command goes on with the others"
-    return f"{how}; the same command begins anew"
+        return f"{how}; skills that are cloned stay, and the same command continues with the others"
+    return f"{how}; the same command starts again"

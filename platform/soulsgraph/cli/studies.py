@@ -67,8 +67,8 @@ def reproduce(
     """Run the paper's whole protocol over several seeds in parallel, and write the report.
 
     Args:
-        out: Folder to begin, or to go on with; on a cluster it lies on the head, and other nodes need not see it.
-        resume: Go on with the reproduction in the folder instead of beginning one.
+        out: Folder to create, or to resume; on a cluster it is on the head, and other nodes need not see it.
+        resume: Resume the reproduction in the folder instead of beginning one.
     """
     if session.games or session.fleet or session.gateways != 1 or session.no_ray:
         found = "found --games, --fleet, --gateways or --no-ray"
@@ -167,7 +167,7 @@ def bench(
     Each result is shown next to the machine's own limit, measured in the same rounds.
 
     Args:
-        what: train: skill steps a CPU second; sim: lane ticks a CPU second; tick: milliseconds a tick;
+        what: train: skill steps a CPU second; sim: its time steps a CPU second; tick: milliseconds a tick;
             commands: wall and CPU seconds, and memory, of a fight drawn with nothing compiled and of a whole
             curriculum.
         rounds: Interleaved rounds; medians and spread are reported.

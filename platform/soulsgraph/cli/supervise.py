@@ -53,7 +53,7 @@ def supervise(
     head_command: str | None = None,
     job: str | None = None,
 ) -> None:
-    """Run a training command, and go on with its run when it crashes or is killed: soulsgraph supervise -- curriculum.
+    """Run a training command, and resume its run when it crashes or is killed: soulsgraph supervise -- curriculum.
 
     It ends with the command's exit code when that succeeds, refuses its input or was interrupted, or ends by the same
     error five times at once. Games of a fleet keep what they play meanwhile. When this process is killed the command
@@ -113,7 +113,7 @@ def _keep_going(
         restarts += 1
         waits = _waits() if steady else waits
         wait_s = next(waits)
-        report(f"{ended.why}; it goes on in {wait_s:g} s ({restarts} of {most_restarts})")
+        report(f"{ended.why}; it restarts in {wait_s:g} s ({restarts} of {most_restarts})")
         pause(wait_s, stopped)
     return INTERRUPTED if stopped() else UNAVAILABLE
 

@@ -43,8 +43,8 @@ def curriculum(
     """Train all skills in graph order, then print the table of win rates.
 
     Args:
-        run: Run folder to begin, or to go on with.
-        resume: Go on with the run in the folder instead of beginning one.
+        run: Run folder to create, or to resume.
+        resume: Resume the run in the folder instead of creating one.
         graph: Skill graph to train: paper (the default), or a project's, as PROJECT/GRAPH.
     """
     folder = options.begin_or_resume(run, plan, resume, graph)
@@ -59,7 +59,7 @@ def train(
     run: Path = Path("runs/curriculum"),
     graph: str | None = None,
 ) -> None:
-    """Train one skill on top of the run's library; an interrupted stage goes on from its checkpoint.
+    """Train one skill on top of the run's library; an interrupted stage resumes from its checkpoint.
 
     Args:
         skill: Skill to train; the skills upstream of it must be in the run's library.
@@ -96,8 +96,8 @@ def baseline(
     """Train the end-to-end agent of Appendix B (250,000 steps times the scale) and evaluate it.
 
     Args:
-        run: Run folder to begin, or to go on with.
-        resume: Go on with the run in the folder instead of beginning one.
+        run: Run folder to create, or to resume.
+        resume: Resume the run in the folder instead of creating one.
     """
     _train_and_evaluate(options.begin_or_resume(run, plan, resume, options.BASELINE_GRAPH), session)
 
@@ -151,10 +151,10 @@ def clone(
     skills: str = "all",
     graph: str | None = None,
 ) -> None:
-    """Clone skills from recorded fights, of people or of anybody else; training goes on from the clones.
+    """Clone skills from recorded fights, of people or of anybody else; training continues from the clones.
 
     What every skill would have decided is read back from the fights' controls. Each clone becomes the next version of
-    its skill, unless that in play is a clone of the same decisions; `train` and `curriculum --resume` go on from the
+    its skill, unless that in play is a clone of the same decisions; `train` and `curriculum --resume` continue from the
     newest one, with the fights' decisions in the replay.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -10,16 +11,19 @@ from tyro.conf import Positional, arg
 
 from soulsgraph.cli import options
 from soulsgraph.cli.output import DEFAULT_RUN, Flag, RunOptions
+from soulsgraph.paper.study import ADAPTED
 from soulsgraph.runs.plan import Plan, check_range
 from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import check_given
-from soulsgraph.tune.folder import Sweep, SweepFolder
+from soulsgraph.transfer import TransferOptions
+from soulsgraph.tune.folder import Sweep, SweepFolder, SweptAdaptation
 from soulsgraph.tune.space import load_space
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 _HINTS, _DOCS = get_type_hints(Sweep), options.field_docs(Sweep)
 _SEARCHING = {
-    name: options.option(_HINTS[name], _DOCS[name], getattr(Sweep, name)) for name in ("search", "samples", "scheduler")
+    name: options.option(_HINTS[name], _DOCS[name], getattr(Sweep, name))
+    for name in ("search", "samples", "scheduler", "stage")
 }
 #: What every trial trains, and how it is searched for.
 SweepOptions = Annotated[
@@ -42,6 +46,9 @@ def sweep(
     address: str | None = None,
     resume: Flag = False,
     graph: str | None = None,
+    adapt: Path | None = None,
+    skills: str | None = None,
+    budget: int | None = None,
 ) -> None:
     """Train every setting of a space of options on the same seeds by Ray Tune, and compare the win rates.
 
@@ -49,22 +56,42 @@ def sweep(
         space: Options by name, each a list of values or {low, high, log}; those of one skill in a table of its name.
         run: Folder of the sweep: a run folder for each trial, and results.
         address: Ray cluster whose nodes train trials, as HOST:PORT or auto; each has to see the folder.
-        resume: Go on with the sweep in the folder instead of beginning one.
+        resume: Resume the sweep in the folder instead of creating one.
         graph: Skill graph to train: paper (the default), or a project's, as PROJECT/GRAPH.
+        adapt: Run folder with trained skills, or agent of the zoo, that trials adapt to the scenario, by its plan.
+        skills: Skills to adapt, separated by commas; dodge,heal_attack if not given.
+        budget: Steps for each skill to adapt; 40,000 times the run's scale if not given.
     """
     from soulsgraph.tune.sweep import run_sweep
 
-    folder = _opened(run, space, plan, graph) if resume else _planned(run, space, plan, graph)
+    adapting = {
+        name: one for name, one in (("adapt", adapt), ("skills", skills), ("budget", budget)) if one is not None
+    }
+    if adapting and (resume or adapt is None):
+        why = "with --resume, which goes on as it was begun" if resume else "without --adapt, the run to adapt"
+        raise SoulsGraphError(f"sweep: expected no {', '.join(adapting)} {why}, found some; leave it out.")
+    folder = _opened(run, space, plan, graph) if resume else _planned(run, space, plan, graph, adapting)
     silence_advice()
     results = run_sweep(folder, output.console, address)
     output.show(results.to_dict(), *results.to_rich())
 
 
-def _planned(run: Path, space: Path | None, given: options.Given, graph: str | None) -> SweepFolder:
+def _planned(
+    run: Path, space: Path | None, given: options.Given, graph: str | None, adapting: Mapping[str, Any]
+) -> SweepFolder:
     if space is None:
         raise SoulsGraphError("sweep: expected the TOML file of a space to search, found none; name it.")
     of_sweep, of_plan = _values(given, Sweep.seeds, graph)
-    return SweepFolder.planned(run, Sweep(Plan(**of_plan), load_space(space), **of_sweep))
+    if not adapting:
+        return SweepFolder.planned(run, Sweep(Plan(**of_plan), load_space(space), **of_sweep))
+    # Imported here: it loads what trains.
+    from soulsgraph.tune.sweep import adapted_plan
+
+    names = tuple(name.strip() for name in adapting.get("skills", ",".join(ADAPTED)).split(",") if name.strip())
+    scenario = of_plan.pop("scenario", TransferOptions.scenario)
+    adaptation = SweptAdaptation(adapting["adapt"].as_posix(), scenario, names, adapting.get("budget"))
+    of_sweep["adaptation"] = adaptation
+    return SweepFolder.planned(run, Sweep(adapted_plan(adaptation, of_plan), load_space(space), **of_sweep))
 
 
 def _opened(run: Path, space: Path | None, given: options.Given, graph: str | None) -> SweepFolder:

@@ -83,7 +83,7 @@ def copy(name: Name, run: Path, output: OutputOptions = DEFAULT_OUTPUT) -> None:
     """
     copied = copy_agent(name, run)
     go_on = command_line("adapt", run, "--scenario", "NAME")
-    output.show({"agent": name, "run": str(copied.path)}, f"{name} copied to {run}; go on with: {go_on}")
+    output.show({"agent": name, "run": str(copied.path)}, f"{name} copied to {run}; continue with: {go_on}")
 
 
 def verify(

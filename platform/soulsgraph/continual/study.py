@@ -275,7 +275,7 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
         changed = [name for name, fight in begun.fights.items() if now.get(name) != fight]
         if changed or len(now) != len(begun.fights):
             found = f"that {', '.join(changed) or 'the sequence'} changed"
-            raise RunFolderError(file, "the fights that it was begun with", found, "restore them or begin anew")
+            raise RunFolderError(file, "the fights that it was created with", found, "restore them or begin anew")
         return cls(path, begun.plan)
 
     def unit_path(self, unit: ContinualUnit) -> Path:

@@ -57,7 +57,7 @@ class Fall:
 
 
 def largest_falls(recording: Recording) -> list[Fall]:
-    """Return the largest fall in value of every skill that has values and fell at all, in the skills' order."""
+    """Return the largest drop in Q-value of every skill that has values and fell at all, in the skills' order."""
     falls = []
     for skill in recording.header.skills:
         if not skill.valued:
@@ -373,7 +373,7 @@ def _about(header: Header) -> Html:
 def _moments(recording: Recording, search: Search) -> Html:
     times_s = recording.column("time_s")
     falls = [_fall(fall, times_s) for fall in largest_falls(recording)]
-    title = "Largest fall in value, in standard deviations of the skill's values"
+    title = "Largest drop in Q-value, in standard deviations of the skill's values"
     shown = [tag("h3", title), *falls] if falls else []
     return tag("div", tag("h3", "Last decision that mattered"), _found(search, times_s), shown)
 

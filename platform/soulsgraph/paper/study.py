@@ -236,7 +236,7 @@ def check_stable_baselines(preset: Preset) -> None:
 
 _FORMAT, _VERSION, _READ_VERSIONS = "soulsgraph reproduction", 2, (1, 2)
 _REMEDY = "restore the file from a copy or begin a new folder with `path`"
-_AGAIN = "remove it and go on with `ReproductionFolder.open`"
+_AGAIN = "remove it and continue with `ReproductionFolder.open`"
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ class ReproductionFolder(PlannedFolder[Study]):
         # Results of different fights cannot be compared.
         if begun.scenarios != (now := _fights()):
             raise SoulsGraphError(
-                f"{file}: expected the data of {', '.join(now)} that it was begun with, found that they changed, "
+                f"{file}: expected the data of {', '.join(now)} that it was created with, found that they changed, "
                 "or that an earlier version wrote it; restore them or begin a new folder with `path`."
             )
         return cls(path, begun.plan)

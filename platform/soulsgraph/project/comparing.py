@@ -139,7 +139,7 @@ class Comparison:
         """Train what is not trained yet, evaluate every agent on the same seeds, and write the comparison.
 
         Raises:
-            Interruption: if a stop was asked for; the next call goes on.
+            Interruption: if a stop was asked for; the next call resumes.
             SoulsGraphError: as `runs`, and if a folder cannot be written.
         """
         agents, runs = [], list(self.runs())

@@ -87,7 +87,7 @@ def skills() -> list[Listing]:
         actions, over = ", ".join(action.name for action in skill.actions), _controls(task.precedence_over)
         size = str(skill.observation.size)
         rows.append((name, _owner(name), size, actions, str(task.horizon), f"{task.budget:,}", over))
-    headings = ("name", "of", "observed values", "actions", "horizon", "budget", "wins over")
+    headings = ("name", "of", "observed values", "actions", "horizon", "budget", "precedence over")
     return [Listing("skills", headings, tuple(rows))]
 
 

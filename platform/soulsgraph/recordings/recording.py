@@ -141,7 +141,7 @@ class Fighter:
         """Return the header of its fights in the simulator or a running game, but for their names and seeds."""
         identity = Identity("", self.scenario, source, SIMULATOR, self.name)
         if game is not None:
-            # The name of a file of one's own, not where it lies.
+            # The name of a file of your own, not where it lies.
             identity = replace(identity, driver=game.driver, map=Path(game.map).name, speed=game.speed)
         return make_header(identity, self.agent.scenario, self.played, self.options, project=self.project)
 

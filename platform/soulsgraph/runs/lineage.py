@@ -616,7 +616,7 @@ def _all_suffixed(run: RunFolder, stage: Stage, saved: Mapping[str, SkillCard], 
 
 
 def _suffixed(run: RunFolder, part: Stage, saved: Mapping[str, SkillCard], fight: str) -> Stage:
-    """Return a stage with its suffix: of a scenario of one's own the fight, and what makes it a further adaptation."""
+    """Return a stage with its suffix: of a scenario of your own the fight, and what makes it a further adaptation."""
     suffix = f"-{short(fight)}" if fight and part.parent is not None and part.scenario.endswith(".toml") else ""
     card, domains = saved.get(part.skill), _Domains(run)
     # Where the stage saved this skill already, it is named by what it began with.

@@ -107,9 +107,9 @@ class Plan:
     scenario: str = "iudex-phase1"
     """Scenario to train on: a name or a TOML file."""
     preset: str = "best"
-    """paper: one lane, as the paper; fast: 32 lanes at the same ratio of updates to decisions; best: fast with what
-    pays in the same budget; best-1: best before it took half the updates; pqn: no replay and no target network;
-    extended: best-1 with more to observe than the paper's Table 2 has."""
+    """paper: one environment, as the paper; fast: 32 parallel ones at the same ratio of updates to decisions; best:
+    fast with double DQN, semi-Markov discounts, averaged weights and half the updates; best-1: best with all updates;
+    pqn: no replay and no target network; extended: best-1 with more to observe than the paper's Table 2 has."""
     seed: Annotated[int, config.Between(0, 2**31 - 1)] = 0
     """Seed of everything random: on one kind of processor the same seed gives the same weights."""
     scale: Annotated[float, config.Between(LEAST_SCALE, 1e3)] = 1.0
@@ -128,7 +128,7 @@ class Plan:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """Single options of the preset to change, by name; those of one skill as dodge.gamma."""
     learners: Mapping[str, str] = field(default_factory=dict)
-    """Learners of one's own by the skill that each trains, as MODULE:CLASS; all other skills learn by the preset."""
+    """Learners of your own by the skill that each trains, as MODULE:CLASS; all other skills learn by the preset."""
     skill_options: SkillOptions = field(default_factory=SkillOptions, metadata={"key": "options"})
     """Reward weights and options as given; `options` are those that the preset observes with."""
 
@@ -408,7 +408,7 @@ def unmarked(name: str) -> tuple[str, str]:
 
 
 def fight_label(scenario: str) -> str:
-    """Return a scenario as names of files have it: with a digest where it is a file of one's own.
+    """Return a scenario as names of files have it: with a digest where it is a file of your own.
 
     Raises:
         SoulsGraphError: if its file is missing or damaged.
@@ -426,9 +426,9 @@ def expect_fight(scenario: str, fight: str, of: str) -> None:
         SoulsGraphError: naming the scenario, the thing and both fights.
     """
     if (present := scenario_digest(scenario)) != fight:
-        remedy = "restore it" if scenario.endswith(".toml") else "use the version of soulsgraph that it was begun with"
+        remedy = "restore it" if scenario.endswith(".toml") else "use the version of soulsgraph that created it"
         raise SoulsGraphError(
-            f"{scenario}: expected the fight that {of} was begun with ({short(fight)}), found that it changed "
+            f"{scenario}: expected the fight that {of} was created with ({short(fight)}), found that it changed "
             f"({short(present)}); {remedy}, or begin anew under another name."
         )
 

@@ -245,7 +245,7 @@ class JobsDisplay:
         stage, first, since_s = self._began.get(job, ("", 0, 0.0))
         if stage != progress.stage:
             if stage and progress.stage == _BEGINS:
-                self._print(f"{job}: its process or node was lost; it goes on from its last checkpoint here, if any")
+                self._print(f"{job}: its process or node was lost; it resumes from its last checkpoint here, if any")
             stage, first, since_s = self._began[job] = (progress.stage, progress.done, self._clock())
         done, elapsed_s = progress.done, self._clock() - since_s
         return f"{stage}  {describe_pace(done, progress.total, done - first, elapsed_s, progress.mean_return)}"
@@ -415,7 +415,7 @@ def run_jobs(folder: StudyFolder, jobs: Sequence[RayJob], console: Console, word
                 return taken_in(folder.path, left[name], ending)
 
             with interruptible() as interrupted, jobs_display(console, words=words) as display:
-                again = f"the unit goes on from its last checkpoint here, if any, with `{folder.opening}`"
+                again = f"the unit resumes from its last checkpoint here, if any, with `{folder.opening}`"
                 for name, ending in follow(tasks, actor, display, interrupted, confirm, again):
                     endings[name] = ending
                     folder.assemble()
@@ -428,7 +428,7 @@ def follow(
     display: JobsDisplay,
     interrupted: Callable[[], bool],
     confirm: Callable[[str, Ending], Ending] = lambda name, ending: ending,
-    again: str = "the unit goes on from its last checkpoint here, if any",
+    again: str = "the unit resumes from its last checkpoint here, if any",
 ) -> Iterator[tuple[str, Ending]]:
     """Do the jobs, one per processor, show the running ones and yield each as it ends.
 

@@ -162,7 +162,7 @@ class PlannedFolder(ABC, Generic[P]):
         with reading(path):
             ours = (LOCK, owner_file(path / LOCK).name)
             if path.exists() and any(f.name not in ours and not files.is_unfinished(f) for f in path.iterdir()):
-                go_on, there = f"go on with `{self.opening}`", (path / self.plan_file).is_file()
+                go_on, there = f"continue with `{self.opening}`", (path / self.plan_file).is_file()
                 found, first = (f"a {self.kind}", go_on) if there else ("other files", "remove them")
                 raise RunFolderError(path, f"an empty folder for a new {self.kind}", found, f"{first} or {_ANOTHER}")
 
@@ -242,12 +242,12 @@ class RunFolder(PlannedFolder[Plan]):
         if graph.digest != plan.skill_graph.digest:
             expected = f"the graph {plan.graph!r} of this version ({plan.skill_graph.digest[:16]})"
             raise RunFolderError(file, expected, f"{shown(graph.name)} ({graph.digest[:16]})", "begin a new run")
-        # A shipped scenario goes with the version of the package; a file of one's own may be edited. Version 1 had
+        # A shipped scenario goes with the version of the package; a file of your own may be edited. Version 1 had
         # digests of another rule, which say nothing any more.
         own = plan.scenario.endswith(".toml") and version > 1
         if own and read.scenario_digest != scenario_digest(plan.scenario):
             remedy = "restore it, or give the changed one another name and begin a new run"
-            raise RunFolderError(Path(plan.scenario), f"the scenario that {path} was begun with", "it changed", remedy)
+            raise RunFolderError(Path(plan.scenario), f"the scenario that {path} began with", "it changed", remedy)
         return cls(path, plan, read.scenario_digest if version > 1 else "")
 
     def checkpoints(self, stage: str) -> Path:
@@ -276,7 +276,7 @@ class RunFolder(PlannedFolder[Plan]):
 
 
 def check_same(folder: PlannedFolder[Any], plan: Any) -> None:
-    """Refuse a folder that was begun with another plan, a dataclass.
+    """Refuse a folder that was created with another plan, a dataclass.
 
     Raises:
         RunFolderError: naming the first field that differs, and both values.

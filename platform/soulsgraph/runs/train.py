@@ -144,7 +144,7 @@ class StageSetup:
         return self._built(self._sampled_by_games(games) if games else self._sampled(session))
 
     def build_own(self, factory: LearnerFactory) -> OwnTraining:
-        """Build the training of the stage's skill by a learner of one's own.
+        """Build the training of the stage's skill by a learner of your own.
 
         Raises:
             SoulsGraphError: if the learner does not fit the skill.
@@ -227,7 +227,7 @@ class StageSetup:
         if plan.synchronous and placed["num_env_runners"] < plan.env_runners:
             raise ClusterAwayError(
                 f"env runners: expected a place for each of {plan.env_runners}, by which a synchronous run can be "
-                f"repeated, found {placed['num_env_runners']}; join the missing machines and go on with the run."
+                f"repeated, found {placed['num_env_runners']}; join the missing machines and continue with the run."
             )
         config.env_runners(env_runner_cls=SkillGraphEnvRunner, **placed)
         lanes = plan.lanes or plan.method.lanes
@@ -511,7 +511,7 @@ class Workplace:
     #: What the run is tracked by, as names or objects, and whether fights at checkpoints are logged as well.
     trackers: Sequence[str | Tracker] = (USUAL,)
     fights: bool = False
-    #: Learners of one's own by skill, where they are not imported by their names in the plan.
+    #: Learners of your own by skill, where they are not imported by their names in the plan.
     learners: Mapping[str, LearnerFactory] = field(default_factory=dict)
     board: Board = field(init=False)
 
@@ -605,13 +605,13 @@ def train_stage(workplace: Workplace, stage: Stage) -> list[SkillCard]:
 
 
 def _learning(setup: StageSetup, workplace: Workplace) -> SkillDQN | OwnTraining:
-    """Build what learns in a stage: RLlib's algorithm, or a learner of one's own for one skill in this process."""
+    """Build what learns in a stage: RLlib's algorithm, or a learner of your own for one skill in this process."""
     stage, plan = setup.stage, setup.run.plan
     if not (own := [name for name in stage.skills if name in plan.learners]):
         return setup.build(workplace.session, workplace.gateways, workplace.games)
     if stage.jointly or plan.env_runners or workplace.gateways or workplace.games:
         raise SoulsGraphError(
-            f"stage {stage.name}: expected {own[0]}, which a learner of one's own trains, alone in this process's "
+            f"stage {stage.name}: expected {own[0]}, which a learner of your own trains, alone in this process's "
             "simulator, found env runners, games in real time, or skills that learn in the same fights; leave them out."
         )
     return setup.build_own(workplace.learners.get(stage.skill) or find_learner(plan.learners[stage.skill]))

@@ -55,7 +55,7 @@ def simulator_workplace(
 ) -> Iterator[Workplace]:
     """Open the place where stages of a run are trained in the simulator; a quiet console shows no progress.
 
-    `learners` are those of one's own by skill; the run is tracked by `trackers`.
+    `learners` are those of your own by skill; the run is tracked by `trackers`.
 
     Raises:
         SoulsGraphError: if Ray cannot be used; a planned run is not begun then.

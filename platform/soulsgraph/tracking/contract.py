@@ -23,7 +23,7 @@ Plain = str | int | float | bool | None
 class TrackedRun:
     """What a tracker begins with.
 
-    `identity` stays the same when the run is gone on with, and a tracker then goes on with what it has under it. `plan`
+    `identity` stays the same when the run is resumed, and a tracker then goes on with what it has under it. `plan`
     is nested, as `plan.json` has it; `tags` are what runs are searched by; `groups` are the names, in order, that
     scalars come under: the skills.
     """
@@ -118,4 +118,4 @@ class Tracker(ABC):
 
     @abstractmethod
     def end(self, finished: bool) -> None:
-        """End the tracking; a run that is not `finished` was stopped or failed, and may be gone on with."""
+        """End the tracking; a run that is not `finished` was stopped or failed, and may be resumed."""

@@ -139,7 +139,7 @@ def recover(
     Raises:
         SoulsGraphError: for an unknown scenario, or one that the run went through; if a budget is too small for an arm
             to learn anything, or the fight changes meanwhile.
-        Interruption: if a stop was asked for; the same call goes on.
+        Interruption: if a stop was asked for; the same call resumes.
         WriteError: if a folder cannot be written.
     """
     after, fight = check_target(run, target.scenario, target.home), scenario_digest(target.scenario)

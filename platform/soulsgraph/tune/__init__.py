@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from soulsgraph.tune.sweep import SweepResults, sweep
+from soulsgraph.tune.results import SweepResults
+from soulsgraph.tune.sweep import sweep
 
 __all__ = ["SweepResults", "sweep"]

@@ -5,23 +5,57 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from soulsgraph.paper.study import CHOOSING
-from soulsgraph.runs.plan import Plan, check_learns, overrides_for, scenario_digest
+from soulsgraph.runs import lineage
+from soulsgraph.runs.plan import Plan, Stage, check_learns, lasting_name, overrides_for, scenario_digest
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolder, RunFolderError
 from soulsgraph.tune.space import MOST_SETTINGS, Search, SearchSpace
+from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.config import Between, Where, check_fields, digest_of, read_file, read_table
-from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, shown
+from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, UnknownNameError, shown
+from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_policies.agents.projects import ProjectDigest
 
-Scheduler = Literal["none", "asha"]
+Scheduler = Literal["none", "asha", "pbt"]
 Setting = Mapping[str, Any]
-_FORMAT, _VERSION = "soulsgraph-sweep", 1
+#: By which trials are compared: the share of fights won, or where one skill is trained its mean return.
+WIN_RATE, RETURN = "win_rate", "return"
+_FORMAT, _VERSION = "soulsgraph-sweep", 2
 #: Digits of a setting's digest in the names of its runs.
 _DIGITS = 8
+
+
+@dataclass(frozen=True)
+class SweptAdaptation:
+    """Skills of a trained run that each trial adapts to another scenario, one after another.
+
+    Raises:
+        SoulsGraphError: if no skill is named, or a number is out of its range.
+    """
+
+    run: str
+    """Run folder, or an agent of the zoo; it stays as it is."""
+    scenario: str
+    """Scenario to adapt to."""
+    skills: tuple[str, ...]
+    """Skills to adapt."""
+    budget: Annotated[int, Between(1, 100_000_000)] | None = None
+    """Decisions for each; as of `adapt` if not given."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        object.__setattr__(self, "scenario", lasting_name(self.scenario))
+        lineage.adaptation_stages(self.source, self.scenario, self.skills, self.budget)
+
+    @property
+    def source(self) -> RunFolder:
+        """The run whose skills are adapted, for reading."""
+        return open_run(Path(self.run))
 
 
 @dataclass(frozen=True)
@@ -36,17 +70,23 @@ class Sweep:
     """
 
     plan: Plan
-    """What every trial trains; its seed counts nothing."""
+    """What every trial trains; its seed counts nothing. Of an adaptation the plan of the run that is adapted."""
     space: SearchSpace
     """Values of options of the learner."""
     seeds: tuple[Annotated[int, Between(0, 2**31 - 1)], ...] = tuple(CHOOSING[:3])
     """Training seeds, the same for each setting."""
     search: Search = "grid"
-    """grid: every combination of the lists; random: samples of lists and ranges, the same in every call."""
+    """grid: every combination of the lists; random: samples of lists and ranges, the same in every call; optuna: each
+    chosen by what the settings before it led to (TPE), the mean over seeds."""
     samples: Annotated[int, Between(1, MOST_SETTINGS)] = 10
-    """Settings that a random search draws."""
+    """Settings that a random search draws, and optuna tries."""
     scheduler: Scheduler = "none"
-    """asha: stop trials early whose win rates at checkpoints of the last skill are behind (Li et al. 2020)."""
+    """asha: stop trials early that are behind at checkpoints of the last skill (Li et al. 2020); pbt: of one stage, let
+    those behind go on from the weights and replay of those ahead, with changed options (Jaderberg et al. 2017)."""
+    stage: str | None = None
+    """Skill that trials train alone, compared by its mean return; the skills upstream are trained once a seed."""
+    adaptation: SweptAdaptation | None = None
+    """What trials adapt, in the place of a curriculum."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -58,8 +98,63 @@ class Sweep:
         settings = [*islice(self.space.grid() if self.search == "grid" else self.space.corners(), MOST_SETTINGS + 1)]
         if len(settings) > MOST_SETTINGS:
             raise SoulsGraphError(f"search: expected at most {MOST_SETTINGS:,} settings, found more; search at random.")
+        self._check_kind()
         for setting in settings:
             self.plan_of(setting, self.seeds[0])
+
+    def _check_kind(self) -> None:
+        """Refuse parts that do not go together; raises SoulsGraphError."""
+        if self.stage is not None and self.stage not in (order := self.plan.skill_graph.order):
+            raise UnknownNameError("skill", self.stage, order)
+        if self.stage is not None and self.adaptation is not None:
+            raise SoulsGraphError("sweep: expected a stage or an adaptation, found both; leave one of them out.")
+        if self.search == "optuna":
+            _check_optuna()
+            if self.scheduler != "none":
+                raise SoulsGraphError(
+                    f"scheduler: expected none with optuna, which goes by settings trained to the end on every seed, "
+                    f"found {self.scheduler}; leave it out, or search at random."
+                )
+        if self.scheduler == "pbt":
+            self._check_population()
+
+    def _check_population(self) -> None:
+        if self.stage is None:
+            raise SoulsGraphError(
+                "scheduler: expected with pbt the stage of one skill, found none; name it with `stage`."
+            )
+        own = overrides_for(self.plan.graph, dict.fromkeys(self.space.names))
+        if common := [name for name in own if not name.startswith(f"{self.stage}.")]:
+            raise SoulsGraphError(
+                f"scheduler: expected with pbt options of {self.stage} alone, for they change while it learns, found "
+                f"{', '.join(common)}; put them into a table [{self.stage}]."
+            )
+
+    @property
+    def metric(self) -> str:
+        """By what trials are compared."""
+        return WIN_RATE if self.stage is None else RETURN
+
+    @property
+    def scenario(self) -> str:
+        """The fight by which trials are compared."""
+        return self.plan.scenario if self.adaptation is None else self.adaptation.scenario
+
+    def stages(self, run: RunFolder) -> tuple[Stage, ...]:
+        """Return the stages of a trial's run, of which the last is what its scheduler goes by."""
+        if (adapted := self.adaptation) is not None:
+            return lineage.adaptation_stages(run, adapted.scenario, adapted.skills, adapted.budget)
+        stages = lineage.own_stages(run)
+        return stages if self.stage is None else stages[: run.plan.skill_graph.order.index(self.stage) + 1]
+
+    @property
+    def budget(self) -> int:
+        """Decisions of the last stage."""
+        if (adapted := self.adaptation) is not None:
+            return lineage.adaptation_stages(adapted.source, adapted.scenario, adapted.skills, adapted.budget)[
+                -1
+            ].budget
+        return self.plan.budget(self.stage or self.plan.skill_graph.order[-1])
 
     @property
     def trials(self) -> int:
@@ -76,7 +171,22 @@ class Sweep:
         """Refuse a scale by which a skill would take no update; raises SoulsGraphError."""
         settings = self.space.grid() if self.search == "grid" else self.space.corners()
         for plan in (self.plan_of(setting, self.seeds[0]) for setting in settings):
-            check_learns(plan, plan.stages())
+            adapted = self.adaptation
+            stages = plan.stages() if adapted is None else self.stages(_by(plan, adapted.source))
+            count = len(stages) if self.stage is None else plan.skill_graph.order.index(self.stage) + 1
+            check_learns(plan, stages[:count])
+
+
+def _check_optuna() -> None:
+    if find_spec("optuna") is None:
+        raise SoulsGraphError(
+            f"search: expected optuna to be installed, found none; install it: {pip_install('tune')}."
+        )
+
+
+def _by(plan: Plan, run: RunFolder) -> RunFolder:
+    """Return a run whose stages learn by another plan; what is in its folder stays."""
+    return RunFolder(run.path, plan, run.fight)
 
 
 @dataclass(frozen=True)
@@ -95,8 +205,9 @@ class _SweepFile:
 class SweepFolder(PlannedFolder[Sweep]):
     """Paths of a sweep.
 
-    Layout: `sweep.json`, `runs/<digest of the setting>-<seed>/` (run folders), `tune/` (what Ray Tune goes on from) and
-    `results/`.
+    Layout: `sweep.json`, `runs/<digest of the setting>-<seed>/` (run folders; `runs/member-<number>-<seed>/` of a
+    population), `shared/` (stages that trials have in common), `source/` (the run that is adapted), `tune/` (what Ray
+    Tune goes on from) and `results/`.
     """
 
     kind, plan_file, opening = "sweep", "sweep.json", "SweepFolder.open"
@@ -130,7 +241,7 @@ class SweepFolder(PlannedFolder[Sweep]):
             read_table(ProjectDigest, project, where.at("project")).check(path)
         begun = read_table(_SweepFile, values, where)
         if begun.scenario_digest != scenario_digest(begun.plan.plan.scenario):
-            raise RunFolderError(file, "the fight that it was begun with", "that it changed", "restore it")
+            raise RunFolderError(file, "the fight that it was created with", "that it changed", "restore it")
         return cls(path, begun.plan)
 
     def run_path(self, setting: Setting, seed: int) -> Path:
@@ -144,12 +255,47 @@ class SweepFolder(PlannedFolder[Sweep]):
             RunFolderError: if another run is in its folder.
         """
         path, plan = self.run_path(setting, seed), self.plan.plan_of(setting, seed)
+        if self.plan.adaptation is not None:
+            return self._adapted(path, plan)
         if not (path / RunFolder.plan_file).exists():
             return RunFolder.create(path, plan)
         run = RunFolder.open(path)
         if run.plan != plan:
             raise RunFolderError(path, "the run of this trial", "one by another plan", "remove it")
         return run
+
+    def _adapted(self, path: Path, plan: Plan) -> RunFolder:
+        """Open a copy of the run that trials adapt, by a trial's plan."""
+        if not (path / RunFolder.plan_file).exists():
+            source = RunFolder.open(self.source)
+            lineage.branch(source, path, lineage.domain_chain(source)[-1])
+        return _by(plan, RunFolder.open(path))
+
+    def copy_source(self) -> None:
+        """Copy the run that trials adapt, which may change later, into the folder; raises WriteError."""
+        if (adapted := self.plan.adaptation) is not None and not self.source.exists():
+            lineage.branch(adapted.source, self.source, lineage.domain_chain(adapted.source)[-1])
+
+    def member_path(self, trial: str, seed: int) -> Path:
+        """Return the folder of the run of a member of a population, by the id of its trial."""
+        return self.path / "runs" / f"member-{trial.rpartition('_')[2]}-{seed}"
+
+    def member(self, trial: str, setting: Setting, seed: int) -> RunFolder:
+        """Open the run of a member of a population, whose options change: its stages learn by those it has now."""
+        path, plan = self.member_path(trial, seed), replace(self.plan.plan, seed=seed)
+        begun = (path / RunFolder.plan_file).exists()
+        run = RunFolder.open(path) if begun else RunFolder.create(path, plan)
+        return _by(self.plan.plan_of(setting, seed), run)
+
+    @property
+    def source(self) -> Path:
+        """The folder of the run that trials adapt, as it was when the sweep was begun."""
+        return self.path / "source"
+
+    @property
+    def shared(self) -> Path:
+        """The folder of the stages that trials have in common."""
+        return self.path / "shared"
 
     @property
     def tune(self) -> Path:

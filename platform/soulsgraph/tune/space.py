@@ -12,7 +12,7 @@ from soulsgraph_envs.core.config import Where, read_file, read_table, split_hint
 from soulsgraph_envs.core.errors import DataError, shown
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters, Preset
 
-Search = Literal["grid", "random"]
+Search = Literal["grid", "random", "optuna"]
 #: The keys of a table that is a range; any other table holds the options of one skill.
 _RANGE_KEYS = {"low", "high"}
 #: Settings of a grid that are checked, and trained at most.
@@ -73,6 +73,17 @@ class SearchSpace:
         choose = tune.grid_search if search == "grid" else tune.choice
         listed = {name: choose([*values]) for name, values in self.lists.items()}
         return {**listed, **{name: _domain(one, is_whole(name)) for name, one in self.ranges.items()}}
+
+    def mutations(self) -> dict[str, Any]:
+        """Return what a population's options change among, as Ray Tune has it: the lists, and the ranges."""
+        return {**self.lists, **{name: _domain(one, is_whole(name)) for name, one in self.ranges.items()}}
+
+    def within(self, setting: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a setting with what is beyond the end of a range moved to it."""
+        ends = {name: one.ends(is_whole(name)) for name, one in self.ranges.items()}
+        return {
+            name: min(max(one, ends[name][0]), ends[name][1]) if name in ends else one for name, one in setting.items()
+        }
 
 
 def _domain(one: SearchRange, whole: bool) -> Any:

@@ -1,31 +1,38 @@
 """One trial of a sweep, as Ray Tune runs it in its own process, and the line that is shown when it has ended.
 
-A trial is a curriculum of one setting and seed, evaluated.
+A trial is a curriculum, a stage or an adaptation by one setting and seed, evaluated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import ray
 from ray import tune
+from ray.tune.search.repeater import TRIAL_INDEX
 from rich.console import Console
 
+from soulsgraph.results.statistics import mean_interval
 from soulsgraph.results.tables import OutputConsole
 from soulsgraph.runs import evaluate as evaluating
-from soulsgraph.runs.lineage import own_stages
+from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.train import Workplace, train_stages
+from soulsgraph.runs.train import StageSetup, Workplace, train_stages
 from soulsgraph.tracking.board import USUAL
 from soulsgraph.tracking.contract import LogPoint, TrackedRun, Tracker
-from soulsgraph.tune.folder import SweepFolder
+from soulsgraph.tune.folder import RETURN, WIN_RATE, Sweep, SweepFolder
+from soulsgraph.tune.shared import SharedStages
 from soulsgraph_clusters.sessions.session import Session
+from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.projects import LoadedProject, take_over
 
-#: Names in a trial's configuration and reports.
-OPTIONS, SEED, WIN_RATE, STEP, WINS, EPISODES = "options", "seed", "win_rate", "step", "wins", "episodes"
-_LOGGED = "eval/win_rate"
+#: Names in a trial's configuration and reports. Tune varies what comes first in the alphabet fastest: seeds, for trials
+#: of one seed may wait for the stages that they share.
+OPTIONS, SEED, STEP, WINS, EPISODES, LOW, HIGH = "setting", "seed", "step", "wins", "episodes", "low", "high"
+NODE = "node"
+_LOGGED = {WIN_RATE: "eval/win_rate", RETURN: "eval/episodic_return"}
 #: Seed of the fights by which settings are compared: results are reported on others.
 CHOICE_SEED = evaluating.EVALUATION_SEED + 1
 
@@ -33,21 +40,21 @@ Config = Mapping[str, Any]
 
 
 class TuneTracker(Tracker):
-    """Report the win rate of each checkpoint of one skill, the last, to Ray Tune, which may stop the trial by it."""
+    """Report the figure of each checkpoint of one skill, the last, to Ray Tune, which may stop the trial by it."""
 
     # At once, in the trial's own thread: Tune stops a trial where it reports.
     local: ClassVar[bool] = True
 
-    def __init__(self, skill: str) -> None:
-        self._skill = skill
+    def __init__(self, skill: str, metric: str, before: int = 0) -> None:
+        self._skill, self._metric, self._before = skill, metric, before
 
     def begin(self, run: TrackedRun) -> None:
         """There is nothing to begin."""
 
     def scalars(self, at: LogPoint, values: Mapping[str, float]) -> None:
-        """Report a checkpoint of the skill, by its decisions."""
-        if at.group == self._skill and _LOGGED in values:
-            tune.report({WIN_RATE: values[_LOGGED], STEP: at.step})
+        """Report a checkpoint of the skill, by the decisions of the stage."""
+        if at.group == self._skill and (name := _LOGGED[self._metric]) in values:
+            tune.report({self._metric: values[name], STEP: at.step - self._before})
 
     def end(self, finished: bool) -> None:
         """There is nothing to end."""
@@ -60,9 +67,11 @@ class TrialLines(tune.Callback):
         self._trials, self._quiet, self._ended = trials, quiet, 0
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Print its setting, seed and last win rate."""
-        rate = (trial.last_result or {}).get(WIN_RATE)
-        self._print(trial, "no win rate" if rate is None else f"win rate {100.0 * rate:.1f} %")
+        """Print its setting, seed and last figure."""
+        last = trial.last_result or {}
+        figures = [f"win rate {100.0 * last[WIN_RATE]:.1f} %"] if WIN_RATE in last else []
+        figures += [f"return {last[RETURN]:.2f}"] if RETURN in last else []
+        self._print(trial, *(figures or ["no result"]))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Print that it failed; why is in the error at the end."""
@@ -71,38 +80,66 @@ class TrialLines(tune.Callback):
     def _print(self, trial: Any, ended: str) -> None:
         self._ended += 1
         setting = ", ".join(f"{name}={value}" for name, value in trial.config[OPTIONS].items())
-        line = f"{self._ended}/{self._trials}: {setting}, seed {trial.config[SEED]}: {ended}"
+        line = f"{self._ended}/{self._trials}: {setting}, seed {seed_of(trial.config)}: {ended}"
         OutputConsole(quiet=self._quiet).print(line, highlight=False, soft_wrap=True)
 
 
 def trainable(folder: SweepFolder, projects: tuple[LoadedProject, ...]) -> Callable[[Config], None]:
     """Return what Ray Tune calls with the configuration of each trial, on any node that sees the folder."""
-    path = folder.path.absolute()
+    path, seeds = folder.path.absolute(), folder.plan.seeds
 
     def trial(config: Config) -> None:
         take_over(projects)
-        run_trial(path, config)
+        run_trial(path, {**config, SEED: seed_of(config, seeds)})
 
     return trial
 
 
+def seed_of(config: Config, seeds: Sequence[int] = ()) -> int:
+    """Return a trial's training seed: its own, or where Tune repeats a setting that of the repetition."""
+    return int(config[SEED] if SEED in config else seeds[config[TRIAL_INDEX]])
+
+
 def run_trial(path: Path, config: Config) -> None:
-    """Train a trial's run, or go on with it, and report the win rate of the whole agent at the end.
+    """Train a trial's run, or go on with it, and report how what it trained plays at the end.
 
     Raises:
         SoulsGraphError: if its run cannot be trained, or another process writes it.
     """
     folder = SweepFolder.open(path)
-    run = folder.run(config[OPTIONS], config[SEED])
-    last = run.plan.stages()[-1]
-    trackers = (USUAL, TuneTracker(last.skill))
-    with run.locked(), Workplace(run, Session(local=False), "silent", trackers=trackers) as place:
-        train_stages(place, own_stages(run), Console(quiet=True))
-    tune.report(_evaluated(run) | {STEP: last.budget})
+    run, shared, sweep = folder.run(config[OPTIONS], config[SEED]), SharedStages(folder.shared), folder.plan
+    *upstream, last = sweep.stages(run)
+    continued = [] if last.parent is None else run.library.lineage(last.skill, last.parent)
+    tracker = TuneTracker(last.skill, sweep.metric, sum(card.training.steps for card in continued))
+    with run.locked(), Workplace(run, Session(local=False), "silent", trackers=(USUAL, tracker)) as place:
+        for stage in upstream:
+            shared.train(place, stage)
+        train_stages(place, (last,), Console(quiet=True))
+    tune.report({**evaluated(run, sweep), STEP: last.budget, NODE: this_node()})
 
 
-def _evaluated(run: RunFolder) -> dict[str, float]:
-    scenario = run.plan.scenario
-    setting = evaluating.Setting(scenario, scenario)
-    rate = evaluating.evaluate(run, setting, run.plan.episodes, CHOICE_SEED).win_rate
-    return {WIN_RATE: rate.rate, WINS: rate.wins, EPISODES: rate.episodes}
+def this_node() -> str:
+    """Return the first digits of the id of the node that this process is on."""
+    return str(ray.get_runtime_context().get_node_id()[:8])
+
+
+def evaluated(run: RunFolder, sweep: Sweep) -> dict[str, float]:
+    """Return how the agent plays, or where one skill is trained that skill on top of those upstream."""
+    if sweep.stage is not None:
+        return stage_return(_stage_agent(run, sweep.stages(run)[-1]), sweep.plan.episodes, CHOICE_SEED)
+    setting = evaluating.Setting(sweep.scenario, sweep.scenario)
+    rate = evaluating.evaluate(run, setting, sweep.plan.episodes, CHOICE_SEED).win_rate
+    return {WIN_RATE: rate.rate, WINS: rate.wins, EPISODES: rate.episodes, **rate.interval.columns()}
+
+
+def _stage_agent(run: RunFolder, stage: Stage) -> Agent:
+    setup = StageSetup(run, stage)
+    networks = evaluating.load_networks(run, stage.scenario, setup.skills, setup.scenario)
+    return Agent(setup.scenario, setup.skills, networks)
+
+
+def stage_return(agent: Agent, episodes: int, seed: int) -> dict[str, float]:
+    """Return the mean return of the last skill of an agent over greedy episodes, with its interval."""
+    played = evaluating.play(agent, evaluating.evaluation_seeds(seed, episodes))
+    interval = mean_interval(played.returns)
+    return {RETURN: float(played.returns.mean()), EPISODES: episodes, **interval.columns()}

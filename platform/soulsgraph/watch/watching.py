@@ -464,9 +464,8 @@ def _draw_line(canvas: Canvas, line: Line, box: tuple[float, float, float, float
         canvas.bar(box, max(line.share, _LEAST_BAR), _CHOSEN if line.chosen else _BAR, palette.EMPTY)
     elif line.chosen:
         canvas.rectangle((left - 2, top + 1, right + 2, bottom - 1), _CHOSEN)
-    colour = palette.TEXT if line.chosen or line.share < 0.0 else palette.FAINT
-    canvas.text((left, top - 1), fitted(line.name, font, right - left), font, colour)
-    canvas.text((right, bottom - high - 1), line.words, font, colour, "right")
+    canvas.text((left, top - 1), fitted(line.name, font, right - left), font, palette.TEXT)
+    canvas.text((right, bottom - high - 1), line.words, font, palette.TEXT, "right")
 
 
 #: Of files and windows: fights are drawn between ticks too.

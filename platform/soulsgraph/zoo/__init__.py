@@ -1,6 +1,6 @@
 """The zoo: trained agents that come with the package, each a run folder with a card of what it reaches.
 
-`open_run` opens a run folder or an agent by its name, for reading; `copy_agent` makes a run of one's own of an agent.
+`open_run` opens a run folder or an agent by its name, for reading; `copy_agent` makes a run of your own of an agent.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def open_own_run(path: Path) -> RunFolder:
     """
     if is_agent(path):
         remedy = Remedy("copy it first: ", "copy_agent", name=path, path="DIR")
-        raise RunFolderError(path, "a run folder to write into", "an agent of the zoo, which stays as it is", remedy)
+        raise RunFolderError(path, "a run folder to write into", "a read-only agent of the zoo", remedy)
     return RunFolder.open(path)
 
 

@@ -49,8 +49,8 @@ class AgentBuilder:
         """Train an agent, from where an earlier call stopped, evaluate it, and put it in the place of an older one.
 
         Raises:
-            RunFolderError: if an unfinished run was begun with another commit, or the folder holds another run.
-            Interruption: if a stop was asked for; the next call goes on.
+            RunFolderError: if an unfinished run was created with another commit, or the folder holds another run.
+            Interruption: if a stop was asked for; the next call resumes.
             WriteError: if a folder cannot be written.
         """
         run = self._run(name)

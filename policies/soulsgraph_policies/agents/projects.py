@@ -248,15 +248,15 @@ class ProjectDigest:
             ProjectError: naming the project, and the digest that was expected and found.
         """
         if self.name not in _LOADED:
-            raise _missing(source, self.name, f" ({self.digest[:16]}) that it was begun with")
+            raise _missing(source, self.name, f" ({self.digest[:16]}) that it was created with")
         found = _LOADED[self.name]
         there_now = ProjectDigest(self.name, found.digest)
         for what, expected, there in zip(("code", "data files"), self.parts, there_now.parts, strict=True):
             # An earlier version did not look at data files.
             if expected != there and (what == "code" or expected):
-                begun_with = f"the project {shown(self.name)} that it was begun with ({expected[:16]})"
+                wanted = f"the project {shown(self.name)} that it was created with ({expected[:16]})"
                 changed = f"another state of its {what} in {found.folder} ({there[:16] or 'none'})"
-                raise ProjectError(source, begun_with, changed, f"restore the {what}, or begin a new run")
+                raise ProjectError(source, wanted, changed, f"restore the {what}, or begin a new run")
 
 
 def _missing(source: object, name: str, which: str = "") -> ProjectError:

@@ -1,4 +1,4 @@
-"""A learner of one's own for one skill: what is asked of it, and the loop in which it learns.
+"""A learner of your own for one skill: what is asked of it, and the loop in which it learns.
 
 The skill fights as in any stage, everything upstream frozen. What it leads to are layers of a plain network, which the
 library keeps like any other skill's. The loop has the methods of `SkillDQN` that training a stage calls.
@@ -72,7 +72,7 @@ class LearnerTask:
 
 
 class SkillLearner(Protocol):
-    """What a learner of one's own offers.
+    """What a learner of your own offers.
 
     Observations are normalised by running statistics, which the library keeps with the layers, and clipped. A learner
     with `get_state` and `set_state`, of nested arrays and plain values, goes on from a checkpoint; any other begins its
@@ -120,7 +120,7 @@ def find_learner(name: str) -> LearnerFactory:
             found = getattr(found, part)
     except (KeyError, AttributeError) as error:
         raise SoulsGraphError(
-            f"learner {name}: expected one of a module that is imported, found none; go on with the run in Python, "
+            f"learner {name}: expected one of a module that is imported, found none; continue with the run in Python, "
             "with the class as in the first call."
         ) from error
     factory: LearnerFactory = found
@@ -128,7 +128,7 @@ def find_learner(name: str) -> LearnerFactory:
 
 
 class OwnTraining:
-    """The training of one skill by a learner of one's own, on lanes of the simulator.
+    """The training of one skill by a learner of your own, on lanes of the simulator.
 
     `networks` play upstream. `task` says what the learner is made for.
 

@@ -26,7 +26,7 @@ def test_a_chunk_that_is_there_twice_is_found():
         require_once([*apart, record(2)])
 
 
-def test_an_account_that_adds_up_is_good():
+def test_an_account_of_every_decision_is_good():
     account({1: 10, 2: 20}, finished=45, rest={3: 10}, lost=5).require()
 
 

@@ -30,7 +30,7 @@ def test_distinct_subspaces_are_merged():
     )
 
 
-def test_dodge_takes_its_direction_from_movement_and_wins_over_attack_and_heal():
+def test_dodge_takes_its_direction_from_movement_and_precedes_attack_and_heal():
     for heal_or_attack in (0, 1):
         assert compose((4, 1, 1, 0, heal_or_attack), (True,) * 5) == Control.ROLL | Control.BACK
 
@@ -55,7 +55,7 @@ CONTROLS = st.sets(st.sampled_from([*Control]), max_size=4).map(lambda some: Con
 
 
 @given(ACTIONS, FRESH, st.tuples(*(CONTROLS for _ in SKILLS)))
-def test_what_a_skill_wins_over_is_taken_from_the_others_and_never_from_itself(actions, fresh, precedence_over):
+def test_what_a_skill_precedes_is_taken_from_the_others_and_never_from_itself(actions, fresh, precedence_over):
     skills = [replace(skill, precedence_over=over) for skill, over in zip(SKILLS, precedence_over, strict=True)]
     sent = [
         Control.NONE
@@ -64,7 +64,7 @@ def test_what_a_skill_wins_over_is_taken_from_the_others_and_never_from_itself(a
         for skill, action, is_fresh in zip(skills, actions, fresh, strict=True)
     ]
     expected, taken = Control.NONE, Control.NONE
-    # Each skill from the last to the first sends what no later one took, and takes from all others what it wins over.
+    # Each skill from the last to the first sends what no later one took, and takes from all others what it precedes.
     for skill, own in reversed([*zip(skills, sent, strict=True)]):
         left = own & ~taken
         if left:
@@ -72,7 +72,7 @@ def test_what_a_skill_wins_over_is_taken_from_the_others_and_never_from_itself(a
             taken |= skill.precedence_over
     found = compose(actions, fresh, pack_actions(skills))
     assert found == expected
-    # Nothing is sent that no skill sent, and what nobody wins over is all sent.
+    # Nothing is sent that no skill sent, and what nobody precedes is all sent.
     union, over = Control(0), Control(0)
     for own, skill in zip(sent, skills, strict=True):
         union |= own

@@ -92,7 +92,7 @@ def test_own_ids_are_shared_by_no_two_bosses_of_near_seeds() -> None:
     assert len({*ids}) == len(ids)
 
 
-def test_a_boss_is_the_same_as_ever() -> None:
+def test_a_boss_is_the_same_as_before() -> None:
     """Figures written down when the generator was made: sequences record bosses of it by their digests."""
     boss = boss_of("timing", 10_001)
     moves = [(move.id, move.title, move.length_s) for move in boss.moves[:3]]

@@ -1,4 +1,4 @@
-"""Sequences are data: shipped ones hold what they record, and files of one's own are checked as they are read."""
+"""Sequences are data: shipped ones hold what they record, and files of your own are checked as they are read."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_scripted_skills_fight_through_it() -> None:
     assert table.game.unknown_animations() == {}
 
 
-def test_practice_ground_makes_both_whole_every_tick() -> None:
+def test_training_scenario_makes_both_whole_every_tick() -> None:
     table = FakeTable()
     table.reset(replace(SCENARIO, refill=True))
     table.link.world.write({"player_hp": 100.0, "boss_hp": 700.0})

@@ -244,7 +244,7 @@ def test_bad_resets_are_refused_and_the_episode_goes_on() -> None:
         with pytest.raises(SoulsGraphError, match="seed: expected"):
             one.reset(seed=-1, options={"task": 1})
         assert one.clock.position == 0
-    with pytest.raises(SoulsGraphError, match="a task for every lane"):
+    with pytest.raises(SoulsGraphError, match="a task for every environment"):
         lanes.reset(options={"task": 1, "reset_mask": np.array([True, False])})
     env.step(np.int64(0))
     lanes.step(np.zeros(2, np.int64))

@@ -146,7 +146,7 @@ def test_an_action_error_names_the_lane() -> None:
     env = SkillVectorEnv(3, "dodge")
     env.reset(seed=5)
     with pytest.raises(
-        gymnasium.error.InvalidAction, match=r"of Discrete\(2\), integers from 0 to 1, found 7 in lane 2"
+        gymnasium.error.InvalidAction, match=r"of Discrete\(2\), integers from 0 to 1, found 7 of environment 2"
     ):
         env.step(np.array([0, 1, 7]))
 
@@ -175,7 +175,7 @@ class Stray:
 
 
 def test_a_controller_cannot_play_what_does_not_exist() -> None:
-    with pytest.raises(ActionError, match=r"camera: expected an action of .*, found 10000000 in lane 0"):
+    with pytest.raises(ActionError, match=r"camera: expected an action of .*, found 10000000 of environment 0"):
         SkillEnv("dodge", controller=Stray()).reset(seed=0)
 
 

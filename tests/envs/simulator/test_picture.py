@@ -201,7 +201,7 @@ def test_drinking_shows_what_it_healed() -> None:
     assert healed == sim.scene().raw[Raw.PLAYER_HP] - 100.0 > 0.0
 
 
-def test_the_ends_of_a_fight_are_written_across_it_but_not_on_a_practice_ground() -> None:
+def test_the_ends_of_a_fight_are_written_across_it_but_not_in_a_training_scenario() -> None:
     for values, banner in (({"player_hp": 0.0}, "YOU DIED"), ({"boss_hp": 0.0}, "VICTORY"), ({}, "")):
         sim = fight()
         sim.override(0, **values)

@@ -70,9 +70,9 @@ class Supervised:
 
     def kill_training(self):
         """Kill the training, and wait until that was noticed."""
-        restarts = self.logs.count("it goes on in")
+        restarts = self.logs.count("it restarts in")
         self.started().kill()
-        until(lambda: self.logs.count("it goes on in") > restarts or not self._program.running, "the next start")
+        until(lambda: self.logs.count("it restarts in") > restarts or not self._program.running, "the next start")
 
     def kill_supervisor(self):
         """Kill the supervisor alone; return the training that it leaves behind, if it is its own."""

@@ -108,7 +108,7 @@ def test_a_folder_that_holds_something_else_is_refused(refuse, no_ray, study, tm
     assert f"begin one with: soulsgraph continual run --out {tmp_path / 'other'}." in refuse(
         "continual", "run", "--resume", "--out", tmp_path / "other"
     )
-    assert "go on with --resume or name another folder with --out." in refuse("continual", "run", "--out", study)
+    assert "continue with --resume or name another folder with --out." in refuse("continual", "run", "--out", study)
     (study / "continual.json").write_text("{}")
     assert "begin a new folder with --out." in refuse("continual", "run", "--resume", "--out", study)
 

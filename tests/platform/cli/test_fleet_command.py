@@ -216,5 +216,5 @@ def test_a_replay_of_a_stage_that_is_not_finished_says_so(tmp_path, refuse):
     run.begin()
     line = refuse("fleet", "replay", run.path, "camera")
     assert "camera: expected a stage that is finished" in line
-    assert "go on with the run first" in line
+    assert "continue with the run first" in line
     assert "damage" not in line

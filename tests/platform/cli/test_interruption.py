@@ -15,7 +15,7 @@ from soulsgraph_envs.core.errors import Remedy
 
 @pytest.mark.parametrize("command", ["transfer", "retention", "table", "evaluate", "report", ""])
 def test_a_command_without_resume_does_not_advise_it(command):
-    assert stopped("interrupted", command) == "interrupted; the same command begins anew"
+    assert stopped("interrupted", command) == "interrupted; the same command starts again"
 
 
 @pytest.mark.parametrize("command", ["curriculum", "baseline", "reproduce"])
@@ -25,7 +25,7 @@ def test_a_command_with_resume_advises_it(command):
 
 @pytest.mark.parametrize("command", ["train", "adapt", "recovery"])
 def test_a_command_that_goes_on_by_itself_says_so(command):
-    assert stopped("terminated", command) == "terminated; the same command goes on from the last checkpoint"
+    assert stopped("terminated", command) == "terminated; the same command resumes from the last checkpoint"
 
 
 def test_a_message_with_a_remedy_gets_no_other():
@@ -40,7 +40,7 @@ def test_a_termination_speaks_for_its_command(monkeypatch, capsys):
     monkeypatch.setattr("tyro.extras.SubcommandApp.cli", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(SystemExit) as stop:
         main()
-    assert (stop.value.code, capsys.readouterr().err) == (130, "terminated; the same command begins anew\n")
+    assert (stop.value.code, capsys.readouterr().err) == (130, "terminated; the same command starts again\n")
 
 
 def test_a_closed_terminal_stops_in_order_unless_nohup_had_it_ignored():

@@ -200,7 +200,7 @@ def test_options_given_with_the_fields_defaults_make_the_same_plan_and_study(tmp
 _READ = {
     *("folder", "folders", "who", "fights", "fight", "file", "project", "graphs", "side_by_side", "run", "fleet"),
     *("games", "settings", "skill_options", "ca", "certificate", "key", "token_file", "statistics", "beside"),
-    *("earlier", "variants", "copied", "after", "space"),
+    *("earlier", "variants", "copied", "after", "space", "adapt"),
 }
 
 

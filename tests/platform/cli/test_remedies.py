@@ -96,9 +96,9 @@ def test_each_name_in_a_remedy_is_one_that_a_message_of_the_library_has():
     ("message", "command", "told"),
     [
         (
-            "go on with `RunFolder.open` or name another with `path`",
+            "continue with `RunFolder.open` or name another with `path`",
             "train",
-            "go on with --resume or name another with --run",
+            "continue with --resume or name another with --run",
         ),
         ("name another folder with `path`", "reproduce", "name another folder with --out"),
         ("continue with `after`", "adapt", "continue with --after"),
@@ -158,7 +158,7 @@ def test_the_command_line_words_the_remedies_of_errors(refuse, tmp_path):
     assert f"begin one with: soulsgraph curriculum --run {tmp_path / 'no'} or soulsgraph" in refuse(
         "table", tmp_path / "no"
     )
-    assert "go on with --resume or name another folder with --run." in refuse("curriculum", "--run", run.path)
+    assert "continue with --resume or name another folder with --run." in refuse("curriculum", "--run", run.path)
     assert "name another folder with --out." in refuse("reproduce", "--out", run.path)
     assert "error: --scenario: expected another" in refuse("adapt", run.path, "--scenario", "iudex-phase1")
     assert "error: --speed: expected a number" in refuse("standin", "--speed", "9")

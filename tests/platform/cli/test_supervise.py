@@ -32,7 +32,7 @@ def test_an_interrupted_training_ends_and_a_killed_one_goes_on(supervise):
     first.trains()
     first.interrupt()
     assert first.wait() == 130, first.logs
-    assert "it goes on in" not in first.logs
+    assert "it restarts in" not in first.logs
     checkpoint = first.checkpoint()
     second = supervise(*words)
     before = second.started().pid
@@ -40,7 +40,7 @@ def test_an_interrupted_training_ends_and_a_killed_one_goes_on(supervise):
     second.kill_training()
     assert second.started().pid != before
     assert second.wait() == 0, second.logs
-    assert "soulsgraph train was ended by SIGKILL; it goes on in 1 s (1 of 1000)" in second.logs
+    assert "soulsgraph train was ended by SIGKILL; it restarts in 1 s (1 of 1000)" in second.logs
     assert RunFolder.open(second.run).library.load("camera", 1).card.training.steps == STEPS
     events = sorted((second.run / "tensorboard").iterdir(), key=lambda path: path.stat().st_mtime_ns)
     assert len(events) == 3
@@ -54,7 +54,7 @@ def test_a_killed_curriculum_is_told_to_resume(supervise):
     supervised.kill_training()
     # Without --resume a folder that is begun would be refused.
     assert supervised.wait() == 0, supervised.logs
-    assert supervised.logs.count("it goes on in") == 1
+    assert supervised.logs.count("it restarts in") == 1
     assert RunFolder.open(supervised.run).library.load("heal_attack", 1)
 
 
@@ -62,7 +62,7 @@ def test_it_waits_longer_each_time_and_an_interrupt_ends_the_wait(supervise):
     supervised = supervise("--", "train", "camera")
     for number, wait_s in enumerate((1, 2, 4, 8), 1):
         supervised.kill_training()
-        assert f"it goes on in {wait_s} s ({number} of 1000)" in supervised.logs
+        assert f"it restarts in {wait_s} s ({number} of 1000)" in supervised.logs
     supervised.interrupt()
     assert supervised.wait() == 130, supervised.logs
     assert not (supervised.run / "library").exists()
@@ -73,7 +73,7 @@ def test_after_the_last_restart_it_ends_with_the_commands_code(supervise):
     supervised.kill_training()
     supervised.kill_training()
     assert supervised.wait() == 128 + signal.SIGKILL
-    assert supervised.logs.count("it goes on in") == 1
+    assert supervised.logs.count("it restarts in") == 1
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_bad_input_is_final(supervise, words, found):
     supervised = supervise("--", *words)
     assert supervised.wait() == 2
     assert found in supervised.logs
-    assert "it goes on in" not in supervised.logs
+    assert "it restarts in" not in supervised.logs
 
 
 def test_a_training_ends_with_its_supervisor_and_the_next_goes_on_at_once(supervise):
@@ -95,7 +95,7 @@ def test_a_training_ends_with_its_supervisor_and_the_next_goes_on_at_once(superv
     second = supervise(*words)
     until(lambda: over(left), "the end of the first training")
     assert second.wait() == 0, second.logs
-    assert "it goes on in" not in second.logs
+    assert "it restarts in" not in second.logs
     assert RunFolder.open(second.run).library.load("camera", 1).card.training.steps == STEPS
     events = sorted((second.run / "tensorboard").iterdir(), key=lambda path: path.stat().st_mtime_ns)
     assert min(_steps_of(events[-1])) > 1_000, "the first left a checkpoint as it ended"
@@ -133,7 +133,7 @@ def test_why_a_command_was_started_again_is_said(supervise, tmp_path):
         "--most-restarts", "1", "--", "train", "camera", environment=os.environ | {"PYTHONPATH": path}
     )
     assert supervised.wait() == 3
-    why = "train ended with code 3 (its last line: RuntimeError: the reason); it goes on in 1 s (1 of 1)"
+    why = "train ended with code 3 (its last line: RuntimeError: the reason); it restarts in 1 s (1 of 1)"
     assert why in supervised.logs
     assert supervised.logs.count("\nRuntimeError: the reason\n") + supervised.logs.startswith("RuntimeError") == 2
 
@@ -145,7 +145,7 @@ def test_a_cluster_that_does_not_come_is_waited_for_and_no_crash(supervise):
     assert f"error: {address}: expected a Ray cluster to answer" in supervised.logs
     line = "waiting until it can run, 0 of 0.05 min: soulsgraph train ended with code 69 (its last line: error: "
     assert supervised.logs.count(f"{line}{address}: expected a Ray cluster to answer") == 1
-    assert "it goes on in" not in supervised.logs
+    assert "it restarts in" not in supervised.logs
 
 
 @pytest.mark.parametrize(("ran_s", "again"), [(700.0, True), (1.0, False)])
@@ -167,8 +167,8 @@ def test_a_head_that_died_and_came_back_is_waited_for(supervise):
         reached = supervised.checkpoint()
         cluster.add_worker()
         until(lambda: supervised.checkpoint() > reached, "a later checkpoint")
-        assert supervised.logs.count("it goes on in") == 1, supervised.logs
-        assert "GCS may have been killed" in supervised.logs.partition("it goes on in")[0].rpartition("last line")[2]
+        assert supervised.logs.count("it restarts in") == 1, supervised.logs
+        assert "GCS may have been killed" in supervised.logs.partition("it restarts in")[0].rpartition("last line")[2]
         supervised.interrupt()
         assert supervised.wait() == 130, supervised.logs
 

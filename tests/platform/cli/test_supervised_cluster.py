@@ -74,7 +74,7 @@ def test_a_lost_head_is_started_again_and_ends_with_its_supervisor(supervise, cl
         gcs.kill()
         supervised.logged("the Ray head ended with code 1")
         assert "a Ray head is started there" in supervised.logs.partition("ended with code 1")[2]
-        supervised.logged("it goes on in")
+        supervised.logged("it restarts in")
         reached = supervised.checkpoint()
         checkpoint_beyond(supervised, reached)
         assert not head.is_running()

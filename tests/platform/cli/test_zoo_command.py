@@ -157,7 +157,7 @@ def test_a_supervised_commands_folder_is_no_value_of_an_option(words):
 
 
 def test_copy_makes_a_run_and_refuses_a_folder_that_is_taken(printed, refuse, tmp_path):
-    assert "go on with: soulsgraph adapt mine --scenario NAME" in printed("zoo", "copy", _ONE, "--run", "mine")
+    assert "continue with: soulsgraph adapt mine --scenario NAME" in printed("zoo", "copy", _ONE, "--run", "mine")
     assert RunFolder.open(tmp_path / "mine").plan == zoo.plan_of(_ONE)
     assert "expected an empty folder for a new run" in refuse("zoo", "copy", _ONE, "--run", "mine")
 

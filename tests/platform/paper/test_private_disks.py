@@ -97,7 +97,7 @@ def test_a_node_that_is_lost_or_a_stop_changes_no_byte_of_what_private_disks_lea
         lost.kill()
         assert job.wait(3 * PATIENCE_S) == 0, job.logs()
         assert (
-            "100 skills: its process or node was lost; it goes on from its last checkpoint here, if any" in job.logs()
+            "100 skills: its process or node was lost; it resumes from its last checkpoint here, if any" in job.logs()
         )
         (kept,) = (node for node in nodes if node is not lost)
         assert not on_node(kept, runs)

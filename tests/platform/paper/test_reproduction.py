@@ -146,7 +146,7 @@ def test_a_saved_plan_without_one_of_its_keys_is_refused(key):
 def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(folder):
     again = ReproductionFolder.open(folder.path)
     assert again.plan == SMALL
-    with pytest.raises(SoulsGraphError, match=r"go on with `ReproductionFolder\.open`"):
+    with pytest.raises(SoulsGraphError, match=r"continue with `ReproductionFolder\.open`"):
         ReproductionFolder.create(folder.path, SMALL)
 
 
@@ -165,7 +165,7 @@ def test_a_reproduction_begun_before_presets_changed_goes_on_with_the_one_it_beg
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"scenarios": {"iudex-phase1": "of another boss"}}, "begun with, found that they changed"),
+        ({"scenarios": {"iudex-phase1": "of another boss"}}, "created with, found that they changed"),
         ({"wall_time_s": "long"}, "wall_time_s: expected a number"),
         ({"started": None}, "started: expected a text"),
         ({"plan": []}, "plan: expected a table"),
@@ -299,7 +299,7 @@ def test_where_no_bars_can_be_drawn_each_unit_has_a_line_now_and_then(tmp_path):
 
 
 def test_the_words_of_a_units_error_are_the_readers(tmp_path):
-    again = "the unit goes on from its last checkpoint here, if any, with `ReproductionFolder.open`"
+    again = "the unit resumes from its last checkpoint here, if any, with `ReproductionFolder.open`"
     died = f"its process died (killed); {again}"
     words = partial(in_commands, command="reproduce")
     for terminal in (False, True):

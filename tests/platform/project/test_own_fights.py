@@ -1,4 +1,4 @@
-"""Fights of skills of one's own: recorded, checked, exported and cloned as the paper's are."""
+"""Fights of skills of your own: recorded, checked, exported and cloned as the paper's are."""
 
 import json
 

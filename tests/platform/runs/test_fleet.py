@@ -46,7 +46,7 @@ def test_a_pc_plays_and_its_journal_leads_to_the_skill_that_was_saved(fleet):
     surplus, refused = status.decisions["attic/journaled"] - 3000, sum(status.decisions.values())
     refused -= status.decisions["attic/journaled"]
     account = training.logs().rpartition("of the decisions received ")[2].splitlines()[0]
-    assert account.startswith(f"3,000 learned, {surplus:,} surplus")
+    assert account.startswith(f"3,000 learned, {surplus:,} over budget")
     assert sum(int(one.replace(",", "")) for one in re.findall(r"([\d,]+) refused", account)) == refused
     came = sum(sum(record.chunk.decisions.values()) for record in fleet.records())
     assert came == sum(status.decisions.values())

@@ -222,7 +222,7 @@ def test_a_fight_that_changes_while_a_recovery_runs_ends_it(run, fight, tmp_path
     monkeypatch.setattr("soulsgraph.transfer.recovery.train_stages", train)
     target = recovery.RecoveryTarget(fight, episodes=2, budget=1_000)
     with pytest.raises(
-        SoulsGraphError, match=r"boss\.toml: expected the fight that this recovery of .* was begun with"
+        SoulsGraphError, match=r"boss\.toml: expected the fight that this recovery of .* was created with"
     ):
         recovery.recover(run, target, [recovery.Arm("dodge", DODGE)], nullcontext, Console(quiet=True))
     assert not (run.path / "results").exists()
@@ -327,13 +327,13 @@ def test_a_version_that_does_not_say_how_it_was_trained_is_taken_and_says_so(tmp
     assert not any(unrecorded(run, card) for card in pretend_training(run, adaptation_stages(run, THIRD, DODGE)))
 
 
-def test_a_run_is_not_gone_on_with_in_another_version_of_its_own_fight(run):
+def test_a_run_is_not_resumed_in_another_version_of_its_own_fight(run):
     begun = json.loads((run.path / "plan.json").read_text()) | {"scenario_digest": "0" * 64}
     (run.path / "plan.json").write_text(json.dumps(begun))
     changed = RunFolder.open(run.path)
     assert evaluate(changed, Setting(HOME, HOME), 1).episodes.won.shape == (1,), "but it plays"
     stages = (replace(own_stages(changed)[0], budget=300),)
-    refused = pytest.raises(SoulsGraphError, match=rf"^{HOME}: expected the fight that .* begun with \(00000000\)")
+    refused = pytest.raises(SoulsGraphError, match=rf"^{HOME}: expected the fight that .* created with \(00000000\)")
     with Workplace(changed, Session(local=True), "silent") as workplace, refused:
         train_stages(workplace, stages, Console(quiet=True))
 

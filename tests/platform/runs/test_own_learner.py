@@ -1,4 +1,4 @@
-"""A learner of one's own for one skill: what it is asked, what the library keeps of it, and what is refused."""
+"""A learner of your own for one skill: what it is asked, what the library keeps of it, and what is refused."""
 
 import sys
 from itertools import pairwise

@@ -330,7 +330,7 @@ def test_a_unit_that_is_done_again_after_its_node_was_lost_is_named():
         for stage in ("begins", "dodge", "dodge", "begins"):
             display.show({"100 skills": JobProgress(stage, 0, 1)})
     assert console.export_text().splitlines() == [
-        "100 skills: its process or node was lost; it goes on from its last checkpoint here, if any"
+        "100 skills: its process or node was lost; it resumes from its last checkpoint here, if any"
     ]
 
 

@@ -31,7 +31,7 @@ def test_a_run_opens_with_its_plan(run):
 
 
 def test_a_run_is_begun_in_an_empty_folder_only(run, tmp_path):
-    with pytest.raises(RunFolderError, match=r"found a run; go on with `RunFolder\.open` or name another"):
+    with pytest.raises(RunFolderError, match=r"found a run; continue with `RunFolder\.open` or name another"):
         RunFolder.create(run.path, Plan())
     assert RunFolder.open(run.path).plan.seed == 5
     (tmp_path / "other").mkdir()
@@ -126,7 +126,7 @@ def test_a_planned_run_is_begun_in_a_folder_that_stayed_empty_only(tmp_path):
     planned = RunFolder.planned(tmp_path / "run", Plan(scale=0.01))
     assert not planned.path.exists()
     RunFolder.create(tmp_path / "run", Plan(scale=0.02))
-    with pytest.raises(RunFolderError, match=r"found a run; go on with `RunFolder\.open`"):
+    with pytest.raises(RunFolderError, match=r"found a run; continue with `RunFolder\.open`"):
         planned.begin()
     assert RunFolder.open(tmp_path / "run").plan.scale == 0.02
 

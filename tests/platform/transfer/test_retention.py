@@ -27,7 +27,7 @@ def test_the_matrix_of_a_chain_is_evaluated_and_written(tmp_path):
     written = json.loads((run.path / "results" / "retention.json").read_text())
     assert written["isolated_forgetting"][0][0] is None
     assert [kept.domain for kept in retention.kept] == ["iudex-phase1", "iudex-phase2"]
-    assert [(kept.now == kept.before).all() for kept in retention.kept] == [True, True], "the old versions play as ever"
+    assert [(kept.now == kept.before).all() for kept in retention.kept] == [True, True], "old versions play as before"
     assert [found.domain for found in retention.training] == ["iudex-phase2", "vordt"]
     assert "`recover(" in written["training_forward_transfer"]["vordt"]["missing"]
     rates, measures = chain_rates_over_seeds({0: retention}), measures_over_seeds({0: retention})

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ray import tune
+from ray.tune.search.repeater import TRIAL_INDEX
 
 from soulsgraph.runs.plan import Plan
 from soulsgraph.tune.folder import Sweep, SweepFolder
 from soulsgraph.tune.space import SearchRange, SearchSpace, load_space, read_space
+from soulsgraph.tune.tuners import RepeatedSearch, _search
 from soulsgraph_envs.core.config import Where
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -98,3 +100,25 @@ def test_a_folder_goes_on_with_its_own_plan(tmp_path: Path) -> None:
     assert folder.run(setting, 3).plan == folder.run(setting, 3).plan == sweep.plan_of(setting, 3)
     with pytest.raises(SoulsGraphError, match=r"expected the folder of a sweep, found no sweep\.json"):
         SweepFolder.open(tmp_path)
+
+
+def test_a_repeated_search_goes_on_with_its_repetitions_where_it_was_saved(tmp_path: Path) -> None:
+    asked = Sweep(Plan(), SearchSpace({}, {"gamma": SearchRange(0.9, 0.99)}), (1, 2), search="optuna", samples=2)
+    one, other = _search(asked), _search(asked)
+    assert isinstance(one, RepeatedSearch)
+    assert isinstance(other, RepeatedSearch)
+    for search in (one, other):
+        search.set_search_properties("win_rate", "max", {"setting": asked.space.domains("optuna")})
+    first = one.suggest("a")
+    assert first is not None
+    one.save(str(tmp_path / "search"))
+    other.restore(str(tmp_path / "search"))
+    second = other.suggest("b")
+    assert second is not None
+    assert second["setting"] == first["setting"]
+    assert [config[TRIAL_INDEX] for config in (first, second)] == [0, 1]
+    for trial in ("a", "b"):
+        other.on_trial_complete(trial, {"win_rate": 0.5})
+    third = other.suggest("c")
+    assert third is not None
+    assert third["setting"] != first["setting"]

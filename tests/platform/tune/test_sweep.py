@@ -1,4 +1,4 @@
-"""Sweeps that are run: tiny trials by Ray Tune, gone on with, stopped early, and failed."""
+"""Sweeps that are run: tiny trials by Ray Tune, resumed, stopped early, and failed."""
 
 import json
 from pathlib import Path
@@ -12,8 +12,9 @@ from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.tune.folder import Sweep, SweepFolder
+from soulsgraph.tune.results import FAILED, FINISHED, INTERRUPTED, STOPPED, SweepResults
 from soulsgraph.tune.space import SearchSpace
-from soulsgraph.tune.sweep import FAILED, FINISHED, INTERRUPTED, STOPPED, SweepResults, sweep
+from soulsgraph.tune.sweep import sweep
 
 #: One skill, of which a trial takes seconds.
 TINY: dict[str, Any] = {"graph": "end-to-end", "preset": "fast", "scale": 0.01, "episodes": 4, "quiet": True}
@@ -119,7 +120,118 @@ def test_the_command_refuses_in_one_line(arguments: tuple[str, ...], message: st
     assert not (tmp_path / "sweep").exists()
 
 
-def test_a_sweep_is_gone_on_with_as_it_was_begun(refuse: Any, folder: SweepFolder) -> None:
+def test_a_sweep_is_resumed_as_it_was_begun(refuse: Any, folder: SweepFolder) -> None:
     found = refuse("sweep", "--resume", "--run", folder.path, "--scheduler", "asha")
     assert "its plan has scheduler = none, found asha" in found
     assert "its plan has scale = 1" in refuse("sweep", "--resume", "--run", folder.path, "--scale", "0.5")
+
+
+def fake_member(gamma: float, seed: int, value: float, training: float) -> dict[str, Any]:
+    figures = {"return": value, "training_return": training, "episodes": 10, "low": value - 1.0, "high": value + 1.0}
+    return {"dodge.gamma": gamma, "seed": seed, "state": FINISHED, "step": 900, **figures, "error": "", "run": "r"}
+
+
+def test_of_populations_the_best_member_is_chosen_by_its_training_and_shown_with_the_mean(tmp_path: Path) -> None:
+    space = SearchSpace({"dodge.gamma": (0.9, 0.8)})
+    sweep_of = Sweep(Plan(), space, (1, 2), scheduler="pbt", stage="dodge")
+    folder = SweepFolder.create(tmp_path / "sweep", sweep_of)
+    rows = [fake_member(0.9, 1, 2.0, 5.0), fake_member(0.8, 1, 4.0, 1.0)]
+    rows += [fake_member(0.8, 2, 3.0, 6.0), fake_member(0.9, 2, 1.0, 0.0)]
+    results = SweepResults(folder, rows)
+    table = results.table
+    assert table is not None
+    assert [(one["members"], one["return"]) for one in table.summary] == [("best", 2.5), ("mean", 2.5)]
+    assert [row["found"] for row in table.by_seed if row["members"] == "best"] == ["3.00", "2.00"]
+    assert results.best == {"dodge.gamma": 0.8}
+    results.save()
+    text = (folder.path / "results" / "report.md").read_text(encoding="utf-8")
+    assert "Mean return of dodge" in text
+    assert "figures/settings.png" in text
+
+
+def test_a_page_shows_every_setting_with_its_interval_and_every_trial(folder: SweepFolder) -> None:
+    rows = [row(0.9, 1, wins=1), row(0.9, 2, wins=2), row(0.8, 1, wins=6), row(0.8, 2, STOPPED)]
+    SweepResults(folder, rows).save()
+    page = (folder.path / "results" / "page.html").read_text(encoding="utf-8")
+    assert "Sweep of gamma" in page
+    assert "data:image/png" in page
+    assert "stopped early" in page
+    assert (folder.path / "results" / "figures" / "settings.png").is_file()
+
+
+@pytest.mark.slow
+def test_optuna_repeats_each_of_its_settings_on_every_seed(tmp_path: Path) -> None:
+    space = {"gamma": {"low": 0.9, "high": 0.99}, "hidden_sizes": [[16, 16], [32, 32]]}
+    results = sweep(space, seeds=2, run=tmp_path / "sweep", search="optuna", samples=2, **TINY)
+    assert len(results.frame) == 4
+    assert sorted(results.frame["seed"]) == [200, 200, 201, 201]
+    assert results.frame.groupby("gamma")["seed"].nunique().tolist() == [2, 2]
+    assert set(results.frame["state"]) == {FINISHED}
+
+
+@pytest.mark.slow
+def test_a_population_trains_one_stage_and_keeps_by_which_options_its_weights_came_about(tmp_path: Path) -> None:
+    space = {"lock_on": {"learning_rate": {"low": 1e-6, "high": 1e-1, "log": True}}}
+    arguments = {"preset": "fast", "scale": 0.2, "episodes": 4, "quiet": True, "stage": "lock_on"}
+    results = sweep(space, seeds=1, run=tmp_path / "sweep", search="random", samples=4, scheduler="pbt", **arguments)
+    assert set(results.frame["state"]) == {FINISHED}
+    runs = [RunFolder.open(tmp_path / "sweep" / one["run"]) for one in results.rows]
+    assert len(runs) == 4
+    assert len({run.library.card("camera", 1).digest for run in runs}) == 1
+    schedules = [read_rows(run.results("schedule")) for run in runs]
+    assert any(len(schedule) > 1 for schedule in schedules)
+    for one, run, schedule in zip(results.rows, runs, schedules, strict=True):
+        assert schedule[-1]["lock_on.learning_rate"] == one["lock_on.learning_rate"]
+        assert 1e-6 <= one["lock_on.learning_rate"] <= 1e-1
+        assert run.library.versions("lock_on") == [1]
+        assert not run.library.versions("movement")
+    assert "best" in repr(results)
+
+
+@pytest.mark.slow
+def test_a_sweep_adapts_a_copy_of_an_agent(tmp_path: Path) -> None:
+    results = sweep(
+        {"dodge": {"learning_rate": [1e-4, 1e-3]}},
+        seeds=1,
+        run=tmp_path / "sweep",
+        adapt={"run": "iudex-phase1-best-0", "skills": ["dodge", "heal_attack"], "budget": 2_000},
+        scenario="iudex-phase2",
+        episodes=4,
+        quiet=True,
+    )
+    assert set(results.frame["state"]) == {FINISHED}
+    for one in results.rows:
+        run = RunFolder.open(tmp_path / "sweep" / one["run"])
+        assert run.library.versions("dodge") == run.library.versions("heal_attack") == [1, 2]
+        assert run.library.card("heal_attack", 2).training.scenario == "iudex-phase2"
+    assert (
+        len({RunFolder.open(tmp_path / "sweep" / one["run"]).library.card("dodge", 2).sha256 for one in results.rows})
+        == 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--scheduler", "pbt"), "expected with pbt the stage of one skill"),
+        (("--scheduler", "pbt", "--stage", "dodge"), "expected with pbt options of dodge alone"),
+        (("--stage", "dogde"), "unknown skill"),
+        (("--search", "optuna", "--scheduler", "asha"), "expected none with optuna"),
+        (("--adapt", "iudex-phase1-best-0", "--scale", "0.1"), "scale: expected none with an adaptation"),
+        (("--adapt", "iudex-phase1-best-0", "--stage", "dodge"), "expected a stage or an adaptation, found both"),
+        (("--adapt", "nowhere"), "nowhere"),
+        (("--skills", "dodge"), "skills"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    arguments: tuple[str, ...], message: str, refuse: Any, tmp_path: Path
+) -> None:
+    (space := tmp_path / "space.toml").write_text("gamma = [0.9]\n", encoding="utf-8")
+    assert message in refuse("sweep", space, *arguments, "--run", tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_optuna_that_is_missing_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("soulsgraph.tune.folder.find_spec", lambda module: None)
+    with pytest.raises(sg.SoulsGraphError, match=r"expected optuna to be installed.*pip install 'soulsgraph\[tune\]'"):
+        Sweep(Plan(), SearchSpace({"gamma": (0.9,)}), search="optuna")

@@ -43,7 +43,7 @@ def test_an_agent_is_trained_and_takes_the_place_of_an_older_one(builder, tmp_pa
     assert [len(run.library.versions(skill)) for skill in run.plan.skill_graph.order] == [1] * 5
 
 
-def test_an_unfinished_agent_of_another_commit_is_not_gone_on_with(builder):
+def test_an_unfinished_agent_of_another_commit_is_not_resumed(builder):
     origin = replace(TrainingOrigin.now(), commit="0" * 40)
     RunFolder.create(builder.runs / _NAME, replace(zoo.plan_of(_NAME), scale=builder.scale))
     write_json(builder.runs / _NAME / "origin.json", to_table(origin))

@@ -166,7 +166,7 @@ def test_a_misspelt_agent_is_no_missing_run_folder(tmp_path):
 
 
 def test_an_agent_is_not_opened_to_write():
-    with pytest.raises(RunFolderError, match="found an agent of the zoo, which stays as it is; copy it first"):
+    with pytest.raises(RunFolderError, match="found a read-only agent of the zoo; copy it first"):
         zoo.open_own_run(Path(_ONE))
 
 

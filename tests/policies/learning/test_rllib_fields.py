@@ -312,7 +312,7 @@ def test_iterations_are_as_long_as_rllib_was_told() -> None:
 
 
 class Recording(RLlibCallback):
-    """Note every callback that is called, and log a figure of one's own."""
+    """Note every callback that is called, and log a figure of your own."""
 
     seen: list[str] = []  # noqa: RUF012 - RLlib makes the object itself
 

@@ -69,7 +69,7 @@ class _Segment:
 class Journal:
     """Append to a stage's journal, or read it only; one writer at a time, whose threads may read meanwhile.
 
-    `batch_shares` are those by which batches are drawn, by PC; a journal keeps those that it was begun with.
+    `batch_shares` are those by which batches are drawn, by PC; a journal keeps those that it was created with.
 
     Raises:
         JournalError: if it is damaged, another stage's, or another process writes it.

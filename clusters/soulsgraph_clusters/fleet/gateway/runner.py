@@ -368,7 +368,7 @@ class GatewayRunner(FetchedRunner):
         if self._journal.batch_shares != shares:
             kept = ", ".join(f"{name} {share:g}" for name, share in sorted(self._journal.batch_shares.items()))
             self._gateway.notes.add(
-                f"batches keep the shares that the stage was begun with: {kept or 'none'}; those of the fleet's file "
+                f"batches keep the shares that the stage was created with: {kept or 'none'}; those of the fleet's file "
                 "count from the next stage on"
             )
         # The collector would look at all of RLlib's and torch's objects again and again: streams make many short ones.

@@ -51,7 +51,7 @@ class RealTimeDQN(SkillDQN):
     """Train from what games in real time played: `_fetch` brings it.
 
     A round is the shortest run of whole chunks that brings a module `steps_per_round` decisions, or all that its
-    budget lacks. What is left of a budget's last chunk, and what comes after it, is surplus.
+    budget lacks. What is left of a budget's last chunk, and what comes after it, is over budget.
     """
 
     makes_runners = True
@@ -240,12 +240,12 @@ class FleetDQN(RealTimeDQN):
         return chunk and replace(chunk, source=self._sources.get(record.pc, 0))
 
     def _log_account(self) -> None:
-        """Log the verdict on every decision that came: learned, surplus of the budget, or refused by name."""
+        """Log the verdict on every decision that came: learned, over budget, or refused by name."""
         counts: Counter[str] = Counter()
         for key, count in self._journaled.items():
             counts[key.rpartition("/")[2]] += count
         surplus = counts.pop(JOURNALED, 0) - self.decisions
-        parts = [f"{self.decisions:,} learned", f"{surplus:,} surplus"]
+        parts = [f"{self.decisions:,} learned", f"{surplus:,} over budget"]
         parts += [f"{count:,} refused as {reason}" for reason, count in sorted(counts.items())]
         _logger.warning("%s: of the decisions received %s", self._title, ", ".join(parts))
 

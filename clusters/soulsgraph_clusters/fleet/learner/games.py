@@ -449,7 +449,7 @@ class LocalGamesDQN(RealTimeDQN):
             lost = f", {self.lost:,} lost with a process that ended" if self.lost else ""
             played = self._before + sum(game.played for game in self._games.games)
             _logger.warning(
-                "%s: of the steps played %s learned, %s surplus%s",
+                "%s: of the steps played %s learned, %s over budget%s",
                 *(self._title, f"{self.decisions:,}", f"{played - self.decisions:,}", lost),
             )
 

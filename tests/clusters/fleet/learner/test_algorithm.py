@@ -240,14 +240,14 @@ def test_a_replay_of_a_pruned_journal_says_what_is_missing(stage, tmp_path):
     algorithm.stop()
 
 
-def test_every_decision_that_came_is_learned_surplus_or_refused(stage, caplog):
+def test_every_decision_that_came_is_learned_over_budget_or_refused(stage, caplog):
     algorithm = _trained(stage)
     journal = Journal.reading(stage.journal, "lock_on")
     records = [record for _, record in journal.read(0, 1000)]
     came = sum(sum(record.chunk.decisions.values()) for record in records)
     refused = sum(sum(record.chunk.decisions.values()) for record in records if record.refused)
     assert algorithm.decisions == BUDGET < came - refused
-    account = f"{BUDGET:,} learned, {came - refused - BUDGET:,} surplus, {refused:,} refused as stale"
+    account = f"{BUDGET:,} learned, {came - refused - BUDGET:,} over budget, {refused:,} refused as stale"
     # Ray writes lines of its own when a process builds its first algorithm.
     ours = [line.getMessage() for line in caplog.records if line.name == "soulsgraph"]
     assert ours == [f"lock_on: of the decisions received {account}"]

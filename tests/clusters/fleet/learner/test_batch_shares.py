@@ -185,7 +185,7 @@ def test_a_stage_keeps_the_shares_that_it_was_begun_with_and_says_so(played, tmp
     algorithm.stop()
     assert answer.batch_shares == {"attic": 0.3, "cellar": 0.7}
     assert answer.notes[0].startswith(
-        "batches keep the shares that the stage was begun with: attic 0.3, cellar 0.7; those of the fleet's file"
+        "batches keep the shares that the stage was created with: attic 0.3, cellar 0.7; those of the fleet's file"
     )
 
 

@@ -72,7 +72,7 @@ def test_games_train_a_stage_without_a_byte_on_disk_and_the_last_line_is_the_acc
     status = FleetStatus.last(setup.run.games(SKILL))
     played = status.decisions[PLAYED]
     assert status.decisions == {"here/played": played, "here/learned": 1_000}
-    assert f"camera: of the steps played 1,000 learned, {played - 1_000:,} surplus" in lines()
+    assert f"camera: of the steps played 1,000 learned, {played - 1_000:,} over budget" in lines()
     assert {(row.name, row.lanes, row.state, row.connected) for row in status.games} == {
         ("here/1", 4, "stage over", False),
         ("here/2", 2, "stage over", False),

@@ -1,0 +1,259 @@
+"""What the trials of a sweep led to: a row each, the settings over seeds, and a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
+
+from soulsgraph.pages import page, tag
+from soulsgraph.pages import table as html_table
+from soulsgraph.pages.report_section import PICTURES, ReportSection
+from soulsgraph.playing import as_text, frame_of
+from soulsgraph.results.tables import readable_table, write_rows
+from soulsgraph.runs.progress import Interruption
+from soulsgraph.tune.folder import RETURN, WIN_RATE, Setting, SweepFolder
+from soulsgraph_envs.core.config import to_json
+from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, shown
+from soulsgraph_envs.core.files import whole_folder, write_text
+
+if TYPE_CHECKING:
+    from ray.tune.experiment import Trial
+
+    from soulsgraph.results.seeds import SeedsTable
+
+#: How a trial ended, as its row has it.
+FINISHED, STOPPED, FAILED, INTERRUPTED = "finished", "stopped early", "failed", "interrupted"
+#: How Ray Tune calls a trial that ended.
+_ENDED = {"TERMINATED": FINISHED, "ERROR": FAILED}
+_RESULTS, _TRIALS, _PICTURE = "sweep", "trials", "settings"
+#: Of a population each seed has its best member, by its fights while it learned, and the mean of all.
+_MEMBERS, _BEST, _MEAN = "members", "best", "mean"
+
+
+def rows_of(folder: SweepFolder) -> list[dict[str, Any]]:
+    """Return the trials so far as rows, those that did not begin included, in the order of their run folders."""
+    # Imported here: it takes seconds.
+    from soulsgraph.tune.tuners import trials_of
+
+    return sorted((_row(folder, trial) for trial in trials_of(folder)), key=itemgetter("run"))
+
+
+def _row(folder: SweepFolder, trial: Trial) -> dict[str, Any]:
+    """Return a trial as a row: its setting and seed, how it ended, and its last figure."""
+    from soulsgraph.tune.population import TRAINING_RETURN
+    from soulsgraph.tune.trial import EPISODES, HIGH, LOW, NODE, OPTIONS, STEP, WINS, seed_of
+
+    reported, sweep = trial.last_result or {}, folder.plan
+    setting, seed = trial.config[OPTIONS], seed_of(trial.config, sweep.seeds)
+    state = _ENDED.get(trial.status, INTERRUPTED)
+    whole = state == FINISHED and EPISODES in reported
+    row = {**_cells(setting), "seed": seed, "state": STOPPED if state == FINISHED and not whole else state}
+    row |= {name: reported.get(name) for name in (STEP, sweep.metric)}
+    row |= {name: reported.get(name) if whole else None for name in (WINS, EPISODES, LOW, HIGH, NODE)}
+    path = folder.run_path(setting, seed)
+    if sweep.scheduler == "pbt":
+        row[TRAINING_RETURN] = reported.get(TRAINING_RETURN)
+        path = folder.member_path(trial.trial_id, seed)
+    return {**row, "error": _error(trial), "run": path.relative_to(folder.path).as_posix()}
+
+
+def _error(trial: Trial) -> str:
+    """Return the last line of what a trial failed by; empty where it did not."""
+    error = trial.get_pickled_error() or trial.get_error() if trial.status == "ERROR" else None
+    return str(getattr(error, "cause", error)).strip().rpartition("\n")[2] if error else ""
+
+
+def _cells(setting: Setting) -> dict[str, Any]:
+    """Return a setting as columns have it: a list as text."""
+    return {name: to_json(value) if isinstance(value, list | tuple) else value for name, value in setting.items()}
+
+
+@dataclass(frozen=True)
+class SweepResults:
+    """The trials of a sweep, a row each; printed as a table of the settings over seeds, the best first.
+
+    Example:
+        results = soulsgraph.sweep({"gamma": [0.98, 0.99]}, run="runs/gamma")
+        results.frame, results.best
+    """
+
+    folder: SweepFolder
+    rows: Sequence[Mapping[str, Any]]
+
+    @property
+    def frame(self) -> Any:
+        """A data frame with a row a trial: options, seed, state, decisions of the last skill, figure, run folder."""
+        return frame_of([*self.rows])
+
+    @property
+    def _metric(self) -> str:
+        return self.folder.plan.metric
+
+    @property
+    def finished(self) -> list[Mapping[str, Any]]:
+        """The rows of trials that were trained to the end, those of the best setting first.
+
+        Of populations, whose settings change, the member first that was best while it learned.
+        """
+        finished = [row for row in self.rows if row["state"] == FINISHED]
+        return sorted(finished, key=lambda row: -self._mean(row))
+
+    def _mean(self, of: Mapping[str, Any]) -> float:
+        if self._by_members:
+            return float(of["training_return"])
+        names = self.folder.plan.space.names
+        rates = [row[self._metric] for row in self.rows if row["state"] == FINISHED and _same(row, of, names)]
+        return float(sum(rates) / len(rates))
+
+    @property
+    def _by_members(self) -> bool:
+        return self.folder.plan.scheduler == "pbt"
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The setting of the highest mean figure, of populations the last one of their best member.
+
+        Empty where no trial finished.
+        """
+        return {name: row[name] for row in self.finished[:1] for name in self.folder.plan.space.names}
+
+    @property
+    def table(self) -> SeedsTable | None:
+        """The mean figure of each setting with its interval over seeds; None where no trial finished.
+
+        Of populations the best member of each seed, and the mean of its members.
+        """
+        from soulsgraph.results.seeds import SeedsTable, frame_of, summary
+
+        by_seed = self._by_seed()
+        if not by_seed:
+            return None
+        sweep = self.folder.plan
+        names = (_MEMBERS,) if self._by_members else sweep.space.names
+        if self._metric == WIN_RATE:
+            title = f"Win rate in {sweep.scenario}, {sweep.plan.episodes} episodes a seed"
+            return SeedsTable.of_win_rates(title, names, by_seed)
+        title = f"Mean return of {sweep.stage} in {sweep.scenario}, {sweep.plan.episodes} episodes a seed"
+        frame = frame_of(by_seed)
+        return SeedsTable.of(title, frame, summary(frame, names, RETURN, {"seeds": "seeds", "mean": RETURN}))
+
+    def _by_seed(self) -> dict[int, list[Mapping[str, Any]]]:
+        by_seed: dict[int, list[Mapping[str, Any]]] = {}
+        for row in self.finished:
+            by_seed.setdefault(row["seed"], []).append(self._shown(row))
+        if not self._by_members:
+            return by_seed
+        return {
+            seed: [
+                {_MEMBERS: _BEST, **rows[0]},
+                self._shown({_MEMBERS: _MEAN, RETURN: sum(row[RETURN] for row in rows) / len(rows)}),
+            ]
+            for seed, rows in by_seed.items()
+        }
+
+    def _shown(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a row with what tables over seeds show of it."""
+        if self._metric == WIN_RATE:
+            return {**row, "rate": row[WIN_RATE]}
+        return {**row, "found": f"{row[RETURN]:.2f}"}
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines about trials that did not finish, and where the files are."""
+        counts = {state: sum(row["state"] == state for row in self.rows) for state in (STOPPED, FAILED, INTERRUPTED)}
+        lines = [f"{count} of {self.folder.plan.trials} trials {state}" for state, count in counts.items() if count]
+        return [*lines, f"results in {self.folder.path / 'results'}"]
+
+    def save(self) -> None:
+        """Write `results/`: `trials.parquet`, and where a trial finished `sweep.parquet` and a page.
+
+        The page is `page.html`, and `report.md` with its figures beside it.
+
+        Raises:
+            WriteError: if the place cannot be written.
+        """
+        results = self.folder.path / "results"
+        write_rows(results / f"{_TRIALS}.parquet", self.rows)
+        if (table := self.table) is not None:
+            table.save(results, _RESULTS)
+            self._write_page(table)
+
+    def _write_page(self, table: SeedsTable) -> None:
+        from soulsgraph.results.figures import png_of
+
+        results, title = self.folder.path / "results", f"Sweep of {', '.join(self.folder.plan.space.names)}"
+        parts = [part for part in self._sections(table) if not part.empty]
+        images = {name: png_of(figure) for part in parts for name, figure in part.drawn.items()}
+        with whole_folder(results / PICTURES, replace=True) as pictures:
+            for name, content in images.items():
+                (pictures / f"{name}.png").write_bytes(content)
+        write_text(results / "page.html", page(title, tag("h1", title), *(part.to_html(images) for part in parts)))
+        text = "\n\n".join([f"# {title}", *(part.to_markdown() for part in parts)])
+        write_text(results / "report.md", f"{text}\n")
+
+    def _sections(self, table: SeedsTable) -> list[ReportSection]:
+        # Imported here: it takes a moment, and most of a sweep needs none.
+        from soulsgraph.tune.figures import draw_settings
+
+        sweep = self.folder.plan
+        over = f"Means over {len(sweep.seeds)} training seeds with 95 % t intervals."
+        drawn = "In the picture a circle is a seed, the tick their median, the band the interval of their mean."
+        asked = f"{sweep.trials} trials, search {sweep.search}, scheduler {sweep.scheduler}, preset {sweep.plan.preset}"
+        summed, trials = readable_table(table.rows()), readable_table(self.rows)
+        return [
+            ReportSection(
+                table.title,
+                tuple(filter(None, (over, drawn, asked, summed.common_line))),
+                ((summed.headings, summed.cells),),
+                {_PICTURE: draw_settings(table, self._metric)},
+            ),
+            ReportSection(
+                "Trials",
+                tuple(filter(None, (*self.notes[:-1], trials.common_line))),
+                ((trials.headings, trials.cells),),
+            ),
+        ]
+
+    def check(self) -> None:
+        """Refuse results that are not whole.
+
+        Raises:
+            SoulsGraphError: if a trial failed, with the first one's error.
+            Interruption: if trials are left.
+        """
+        if failed := [row for row in self.rows if row["state"] == FAILED]:
+            first = failed[0]
+            raise SoulsGraphError(
+                f"sweep {self.folder.path}: expected every trial to finish, found that {len(failed)} of "
+                f"{len(self.rows)} failed, the first in {first['run']}: {first['error']} Correct this and go on with "
+                "`SweepFolder.open`."
+            )
+        trials, ended = self.folder.plan.trials, sum(row["state"] != INTERRUPTED for row in self.rows)
+        if ended < trials:
+            done = f"stopped with {trials - ended} of {trials} trials left"
+            raise Interruption(done, Remedy("; go on with: ", "run_sweep", folder=self.folder.path))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings over seeds, and every trial, as plain values."""
+        table = self.table
+        return {"best": self.best, "trials": [dict(row) for row in self.rows], **(table.to_dict() if table else {})}
+
+    def to_rich(self) -> list[RenderableType]:
+        """Return the table and the notes for the terminal."""
+        table = self.table
+        return [*(table.to_rich() if table else ["no trial finished"]), *self.notes]
+
+    def __repr__(self) -> str:
+        return as_text(*self.to_rich())
+
+    def _repr_html_(self) -> str:
+        names = (*self.folder.plan.space.names, "seed", "state", self._metric)
+        return html_table(names, [tuple(shown(row[name]) for name in names) for row in self.rows])
+
+
+def _same(row: Mapping[str, Any], other: Mapping[str, Any], names: Sequence[str]) -> bool:
+    return all(row[name] == other[name] for name in names)

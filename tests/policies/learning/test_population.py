@@ -1,0 +1,128 @@
+"""Population-based training by Ray Tune: whoever exploits another goes on with its weights, replay and optimizer."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ray import tune
+from ray.tune.schedulers import PopulationBasedTraining
+
+from fakes.learning import LinearRunner
+from soulsgraph_clusters.sessions.session import connect
+from soulsgraph_envs.skills import make_skill
+from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.checkpoint import FILE_NAME, read_training_state
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
+from soulsgraph_policies.learning.stage_config import SkillDQNConfig
+
+#: Where the members of a population note what they saved and loaded.
+NOTES = "notes"
+
+
+def config_of(**training: Any) -> SkillDQNConfig:
+    config = SkillDQN.get_default_config().training(**training)
+    config.stage([make_skill("dodge")], DQNHyperparameters(budget=20_000, buffer_size=2_000), 128, seed=0)
+    config.env_runners(env_runner_cls=LinearRunner).environment(env_config={"lanes": 32})
+    return config.debugging(log_level="ERROR")
+
+
+def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(state, Mapping):
+        for key, part in state.items():
+            yield from leaves(part, f"{name}/{key}")
+    else:
+        yield name, state
+
+
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    first, second = dict(leaves(one)), dict(leaves(other))
+    return [
+        name
+        for name in {*first, *second}
+        if name not in first or name not in second or not np.array_equal(first[name], second[name])
+    ]
+
+
+class NotedDQN(SkillDQN):
+    """Note which trial's state was loaded, whether all of it was, and the learning rate from there on."""
+
+    def save_checkpoint(self, checkpoint_dir: str) -> Any:
+        saved = super().save_checkpoint(checkpoint_dir)
+        (Path(checkpoint_dir) / "saved_by").write_text(self.trial_id, encoding="ascii")
+        return saved
+
+    def load_checkpoint(self, checkpoint_dir: str) -> None:
+        super().load_checkpoint(checkpoint_dir)
+        learning = self.learner.learning["dodge"]
+        note = {
+            "trial": self.trial_id,
+            "donor": (Path(checkpoint_dir) / "saved_by").read_text(encoding="ascii"),
+            "differing": differing(self.get_training_state(), read_training_state(Path(checkpoint_dir))),
+            "replay": len(self.training["dodge"].replay),
+            "asked": self.config.lr,
+            "rates": [learning.optimizer.param_groups[0]["lr"], self.training["dodge"].hyperparameters.learning_rate],
+        }
+        folder = Path(self.config.env_config[NOTES])
+        (folder / f"{self.trial_id}-{self.decisions}-{len([*folder.iterdir()])}.json").write_text(json.dumps(note))
+
+
+@pytest.mark.parametrize("path", ["cpu", "autograd"])
+def test_a_changed_learning_rate_applies_to_the_state_of_another(path: str, tmp_path: Path) -> None:
+    donor = config_of(lr=1e-4)
+    donor.update_path = path
+    exploiting = config_of(lr=1e-2)
+    exploiting.update_path = path
+    one, other = donor.build_algo(), exploiting.build_algo()
+    try:
+        one.train()
+        folder = one.save_to_path(str(tmp_path / "checkpoint"))
+        other.load_checkpoint(folder)
+        assert differing(other.get_training_state(), read_training_state(Path(folder))) == []
+        assert (tmp_path / "checkpoint" / FILE_NAME).is_file()
+        for algorithm in (one, other):
+            algorithm.train()
+        first, second = (algorithm.weights("dodge") for algorithm in (one, other))
+        assert one.updates == other.updates
+        assert any(not np.array_equal(first[name], second[name]) for name in first)
+        steps = [
+            np.abs(weights["q_network.0.weight"]).sum()
+            for weights in (first, second)
+            if "q_network.0.weight" in weights
+        ]
+        assert len(set(steps)) == len(steps)
+    finally:
+        one.stop()
+        other.stop()
+
+
+@pytest.mark.slow
+def test_a_population_exploits_weights_replay_and_optimizer_and_learns_by_the_mutated_rate(tmp_path: Path) -> None:
+    (notes := tmp_path / NOTES).mkdir()
+    config = config_of(lr=tune.grid_search([1e-5, 1e-3])).environment(env_config={"lanes": 32, NOTES: str(notes)})
+    scheduler = PopulationBasedTraining(
+        time_attr="num_env_steps_sampled_lifetime",
+        perturbation_interval=1_000,
+        quantile_fraction=0.5,
+        resample_probability=0.0,
+        hyperparam_mutations={"lr": tune.loguniform(1e-6, 1e-1)},
+        synch=True,
+    )
+    with connect("local", num_cpus=1):
+        results = tune.Tuner(
+            NotedDQN,
+            param_space=config,
+            tune_config=tune.TuneConfig(metric="env_runners/episode_return_mean", mode="max", scheduler=scheduler),
+            run_config=tune.RunConfig(storage_path=str(tmp_path), stop={"training_iteration": 3}, verbose=0),
+        ).fit()
+    assert not results.errors
+    loaded = [json.loads(file.read_text()) for file in notes.iterdir()]
+    exploited = [note for note in loaded if note["donor"] != note["trial"]]
+    assert exploited
+    for note in loaded:
+        assert note["differing"] == []
+        assert note["replay"] > 0
+        assert note["rates"] == [note["asked"], note["asked"]]
+    assert any(note["asked"] not in (1e-5, 1e-3) for note in exploited)
