@@ -8,6 +8,7 @@ from typing import Any
 
 import cloudpickle
 from ray import tune
+from ray.air.constants import TRAINING_ITERATION
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import ASHAScheduler, PopulationBasedTraining, TrialScheduler
 from ray.tune.search import SearchAlgorithm, Searcher
@@ -18,6 +19,7 @@ from soulsgraph.tune.folder import RETURN, Sweep, SweepFolder
 from soulsgraph.tune.population import StageMember
 from soulsgraph.tune.trial import OPTIONS, SEED, STEP, TrialLines, trainable
 from soulsgraph_policies.agents.projects import loaded_projects
+from soulsgraph_policies.learning.algorithm import SkillDQN
 
 #: Of what a sweep halves: a trial goes on if it is among the best third at its rung, the first after this share.
 _REDUCTION, _GRACE = 3, 9
@@ -128,14 +130,15 @@ def _population(folder: SweepFolder, seed: int, lines: TrialLines) -> tune.Tuner
 
 
 def _changing(asked: Sweep) -> PopulationBasedTraining:
-    space = asked.space
+    space, each = asked.space, SkillDQN.get_default_config().decisions_per_iteration
 
     def within(config: dict[str, Any]) -> dict[str, Any]:
         return {**config, OPTIONS: space.within(config[OPTIONS])}
 
     return PopulationBasedTraining(
-        time_attr=STEP,
-        perturbation_interval=max(asked.budget // _CHANGES, 1),
+        # By decisions, whoever overshoots the next comparison by a whole interval would wait for it forever.
+        time_attr=TRAINING_ITERATION,
+        perturbation_interval=max(asked.budget // (_CHANGES * each), 1),
         quantile_fraction=_QUANTILE,
         hyperparam_mutations={OPTIONS: space.mutations()},
         custom_explore_fn=within,
