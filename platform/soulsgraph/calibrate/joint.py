@@ -104,12 +104,12 @@ def joint_fit(
     Raises:
         SoulsGraphError: if the extra `calibrate` is not installed.
     """
-    check_extra("calibrate --joint", "calibrate")
+    check_extra("a joint fit", "calibrate")
     with temporary_folder("soulsgraph-joint") as folder:
         likelihood = MoveLikelihood(fought, found, base, scenario, folder)
         best = _search(likelihood, options, on_step)
         lasting = _lasting(likelihood, best)
-        moves = judged_moves(likelihood.searched, likelihood.of(lasting) - likelihood.start)
+        moves = joint_moves(likelihood.searched, likelihood.of(lasting) - likelihood.start)
     kept = {key for move in moves if move.kept for key in likelihood.searched[move.move] if key in lasting}
     boss = [
         replace(value, joint=best[value.key], joint_kept=value.key in kept) if value.key in best else value
@@ -313,7 +313,7 @@ def _lasting(likelihood: MoveLikelihood, best: Values) -> dict[str, float]:
     return lasting
 
 
-def judged_moves(searched: Mapping[str, Mapping[str, ValueFit]], gains: Doubles) -> tuple[JointMove, ...]:
+def joint_moves(searched: Mapping[str, Mapping[str, ValueFit]], gains: Doubles) -> tuple[JointMove, ...]:
     """Return what changes gain in each move, kept where held-out fights get likelier; `gains` are (2, moves)."""
     return tuple(
         JointMove(title, len(values), float(fitted), float(held_out), bool(held_out >= _LEAST_GAIN))

@@ -10,7 +10,7 @@ import pytest
 
 from soulsgraph.calibrate.boss_file import write_fitted
 from soulsgraph.calibrate.calibration import Calibration, calibrate
-from soulsgraph.calibrate.joint import JointOptions, MoveSearch, joint_fit, judged_moves, searched_values
+from soulsgraph.calibrate.joint import JointOptions, MoveSearch, joint_fit, joint_moves, searched_values
 from soulsgraph.calibrate.rows import FightSet
 from soulsgraph.calibrate.values import ValueFit, joint_cell
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -76,7 +76,7 @@ def test_a_change_that_makes_held_out_fights_less_likely_is_refused(
     found: Calibration, altered: Path, tmp_path: Path
 ) -> None:
     searched = {title: {_REACH: _value(found)} for title in ("likelier", "as likely", "less likely")}
-    moves = judged_moves(searched, np.array([[9.0, 9.0, 9.0], [4.6, 1e-13, -4.6]]))
+    moves = joint_moves(searched, np.array([[9.0, 9.0, 9.0], [4.6, 1e-13, -4.6]]))
     assert [(move.move, move.kept) for move in moves] == [
         ("likelier", True),
         ("as likely", False),
