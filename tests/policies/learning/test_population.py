@@ -99,6 +99,7 @@ def test_a_changed_learning_rate_applies_to_the_state_of_another(path: str, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Consider boosting PBT performance")
 def test_a_population_exploits_weights_replay_and_optimizer_and_learns_by_the_mutated_rate(tmp_path: Path) -> None:
     (notes := tmp_path / NOTES).mkdir()
     config = config_of(lr=tune.grid_search([1e-5, 1e-3])).environment(env_config={"lanes": 32, NOTES: str(notes)})
