@@ -19,7 +19,7 @@ from soulsgraph.continual.methods.learning import SkillTrainer, TaskWorld, Versi
 from soulsgraph.continual.methods.method import versions_from
 from soulsgraph.continual.selecting import Home, select
 from soulsgraph.continual.study import FIRST, ContinualFolder, ContinualUnit
-from soulsgraph.continual.unit import stage_seed, worlds_of
+from soulsgraph.continual.unit import stage_seed
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play
 from soulsgraph_envs.continual.families import load_family
 from soulsgraph_policies.learning.checkpoint import read_training_state
@@ -32,7 +32,7 @@ def bench_selection(folder: ContinualFolder, asked: Namespace) -> Iterator[dict[
     trainer = SkillTrainer(_Unwatched())
     for kind in load_family(FAMILY).kinds:
         for agent, seed in enumerate(folder.plan.seeds[: asked.agents]):
-            home = worlds_of(folder, seed)[0]
+            home = folder.plan.worlds(seed)[0]
             (file,) = folder.results(ContinualUnit(FIRST, seed))
             versions = versions_from(read_training_state(file.parent)["versions"])
             for shift in range(asked.shifts):

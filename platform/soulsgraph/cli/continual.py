@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -72,11 +72,23 @@ def _coefficient(name: str, value: object) -> Any:
     return read_value(hints[name], value, Where(None, f"--set {name}", "correct the value"))
 
 
+def _check_used(coefficients: Iterable[str], methods: Sequence[str]) -> None:
+    """Refuse a coefficient by which none of the methods learns; raises SoulsGraphError."""
+    known = dict.fromkeys(name for method in methods for name in METHODS[method].coefficients)
+    for name in (name for name in coefficients if name not in known):
+        expected = f"a coefficient of {', '.join(methods)} ({', '.join(known) or 'they have none'})"
+        whose = ", ".join(method.name for method in METHODS.values() if name in method.coefficients)
+        raise SoulsGraphError(
+            f"--set {name}: expected {expected}, found one of {whose}; leave it out or correct --methods."
+        )
+
+
 def _planned(out: Path, sequence: str | None, given: options.Given) -> ContinualFolder:
     """Plan a study in a folder, all of it checked that can be checked before it is begun; raises SoulsGraphError."""
     values = _study_values(sequence, given, ContinualStudy.seeds)
-    coefficients = MethodOptions(**values.pop("overrides", {}))
-    study = ContinualStudy(**values, options=coefficients)
+    overrides = values.pop("overrides", {})
+    study = ContinualStudy(**values, options=MethodOptions(**overrides))
+    _check_used(overrides, study.methods)
     folder = ContinualFolder.planned(out, study)
     study.check_learns()
     if study.held_out:

@@ -13,7 +13,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from soulsgraph.continual.scoring import ContinualScores, Score
 from soulsgraph.results.figures import GREY, INK, PALETTE, literal, styled
@@ -70,22 +70,31 @@ def _draw_matrix(axes: Axes, rates: npt.NDArray[np.float64], name: str) -> None:
 
 @styled
 def draw_performance(scores: ContinualScores) -> Figure | None:
-    """Draw the mean win rate over all tasks after each, with its interval over seeds; None where no row is whole."""
+    """Draw the mean win rate over the tasks so far after each, with its interval over seeds; None without a line.
+
+    A row that lacks one of these tasks is left out: it is no mean over all of them.
+    """
     figure = Figure(figsize=(8.5, 4.6))
     axes = figure.subplots()
     drawn = False
     for place, name in enumerate(scores.methods):
-        # A row that lacks a task is no mean over all of them.
-        means = np.array([one.rates.mean(axis=1) for one in scores.of(name)])
+        means = np.array([_means_so_far(one.rates) for one in scores.of(name)])
         after = np.flatnonzero(~np.isnan(means).any(axis=0))
         drawn |= after.size > 1
         spreads = [SeedValues(dict(enumerate(means[:, row].tolist()))) for row in after]
         _draw_line(axes, after.astype(float), spreads, place, name)
     if not drawn:
         return None
-    axes.set(xlabel="tasks finished", ylabel="mean win rate over all tasks", ylim=(-0.02, 1.02))
+    axes.set(xlabel="tasks finished", ylabel="mean win rate over these tasks", ylim=(-0.02, 1.02))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return _with_legend(figure, axes, "Performance over the sequence: mean over all tasks, 95 % t interval over seeds")
+    return _with_legend(
+        figure, axes, "Performance over the sequence: mean over the tasks so far, 95 % t interval over seeds"
+    )
+
+
+def _means_so_far(rates: npt.NDArray[np.float64]) -> list[float]:
+    """Return the mean over the tasks so far after each number of tasks, (tasks + 1,); nan after none."""
+    return [float(row[:after].mean()) if after else math.nan for after, row in enumerate(rates)]
 
 
 @styled
@@ -182,9 +191,11 @@ def draw_costs(scores: ContinualScores, costs: Mapping[str, Spreads]) -> Figure 
         means = [spreads[name].mean for name in performance if name in spreads]
         if 0.0 < min(means) < max(means) / _WIDE:
             axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.xaxis.set_minor_formatter(NullFormatter())
         else:
             axes.xaxis.set_major_locator(MaxNLocator(4))
-            axes.xaxis.set_major_formatter(EngFormatter())
+        axes.xaxis.set_major_formatter(EngFormatter())
         axes.set_xlabel(cost)
     grid[0].set_ylabel("average performance")
     figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)

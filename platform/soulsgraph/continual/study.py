@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from soulsgraph.continual.files import COSTS, DORMANT, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS
 from soulsgraph.continual.methods import METHODS
+from soulsgraph.continual.methods.learning import TaskWorld
 from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.tables import read_rows, write_rows
@@ -160,17 +161,32 @@ class ContinualStudy:
                 f"a task, found {self.scale:g}; raise `scale` or name the skills."
             )
 
-    def kept_bytes(self, method: str) -> int:
-        """Return the memory of what a method keeps over the sequence, where every skill adapts that may.
+    def worlds(self, seed: int) -> list[TaskWorld]:
+        """Return the tasks as the skills of a seed meet them."""
+        plan, names = self.plan(seed), self.tasks.scenarios
+        distinct = [*dict.fromkeys(names)]
+        known, animations = len(distinct) if self.identity == "one-hot" else 0, self.tasks.boss_animations
+        return [
+            TaskWorld(plan, position, name, known, animations, distinct.index(name))
+            for position, name in enumerate(names)
+        ]
 
-        Each reserve is there once more where a stage learns from it, and once more in its replay.
+    def unit_bytes(self, method: str) -> int:
+        """Return the memory of what a unit keeps over the sequence, where every skill adapts that may, and its replay.
+
+        Each reserve is there once more where a stage learns from it, and once more in its replay. Beside the method's
+        versions there is one of every skill for each task.
         """
-        plan, kept = self.plan(0), []
-        for skill in plan.skill_graph.order:
-            capacities = self._capacities(plan, skill, METHODS[method].selects)
+        first, kept, replays, versions = self.worlds(0)[0], [], [], 0
+        copies = METHODS[method].version_copies(len(self.tasks.tasks)) + len(self.tasks.tasks)
+        for skill in first.skills:
+            size, numbers = skill.observation.size, first.plan.hyperparameters(first.plan.stage(skill.name))
+            capacities = self._capacities(first.plan, skill.name, METHODS[method].selects)
             rows = METHODS[method].reserve_rows(self.options, capacities)
-            kept.append(rows * Transitions.row_bytes(make_skill(skill, plan.options).observation.size))
-        return sum(kept) + 2 * max(kept)
+            kept.append(rows * Transitions.row_bytes(size))
+            replays.append(replace(numbers, buffer_size=max(capacities)).replay_bytes(size))
+            versions += copies * numbers.version_bytes(size, len(skill.actions))
+        return sum(kept) + 2 * max(kept) + max(replays) + versions
 
     def _capacities(self, plan: Plan, skill: str, selects: bool) -> list[int]:
         """Return the sizes of the replays of a skill's stages; all tasks but the first are alike."""
@@ -239,17 +255,17 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
     kind, plan_file, opening = "continual study", "continual.json", "ContinualFolder.open"
 
     def check_memory(self) -> None:
-        """Refuse a study whose replays, or what its methods keep, would fill more than half of the memory.
+        """Refuse a study whose replays, and what its methods keep, would fill more than half of the memory.
 
         Counted are the units that run at once on this machine, each of the method that keeps most; raises DataError.
         """
         study = self.plan
         study.plan(0).check_memory()
-        kept = {name: study.kept_bytes(name) for name in study.methods}
+        kept = {name: study.unit_bytes(name) for name in study.methods}
         most = max(kept, key=lambda name: kept[name])
         at_once = min(usable_processors(), len(study.seeds) * len(study.methods))
         remedy = "lower the coefficient `reserve` or leave the method out (`methods`)"
-        check_memory({f"{most}, in {at_once} units at once": at_once * kept[most]}, remedy)
+        check_memory({f"{most}, in {at_once} units at once": at_once * kept[most]}, remedy, "transitions and versions")
 
     def description(self) -> _ContinualFile:
         """Return what `continual.json` holds when it is begun."""

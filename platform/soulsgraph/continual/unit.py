@@ -80,17 +80,6 @@ def _do_unit(path: Path, unit: ContinualUnit, supervisor: Supervisor) -> None:
         UnitRun(folder, unit, supervisor).run()
 
 
-def worlds_of(folder: ContinualFolder, seed: int) -> list[TaskWorld]:
-    """Return a study's tasks as the skills of a seed meet them."""
-    study, plan = folder.plan, folder.plan.plan(seed)
-    names = [task.scenario for task in study.tasks.tasks]
-    distinct = [*dict.fromkeys(names)]
-    known, animations = len(distinct) if study.identity == "one-hot" else 0, study.tasks.boss_animations
-    return [
-        TaskWorld(plan, position, name, known, animations, distinct.index(name)) for position, name in enumerate(names)
-    ]
-
-
 def stage_seed(seed: int, position: int, skill: int) -> int:
     """Return the seed of a skill's stage in a task, the same for every method."""
     return int(derive_seeds(seed, _STREAM, position, skill)[0] >> 33)
@@ -98,7 +87,7 @@ def stage_seed(seed: int, position: int, skill: int) -> int:
 
 def train_first(folder: ContinualFolder, seed: int, supervisor: Supervisor) -> None:
     """Train a seed's first task for all methods that learn it alike, and write versions, curve and kept decisions."""
-    world, took = worlds_of(folder, seed)[0], CpuTime()
+    world, took = folder.plan.worlds(seed)[0], CpuTime()
     trainer, versions, rows = SkillTrainer(supervisor), dict[str, SkillVersion](), list[dict[str, int]]()
     kept, budget = dict[str, Any](), folder.plan.budget(0)
 
@@ -172,7 +161,7 @@ class UnitRun:
 
     def __init__(self, folder: ContinualFolder, unit: ContinualUnit, supervisor: Supervisor) -> None:
         self.folder, self.unit, self.supervisor = folder, unit, supervisor
-        self.study, self.worlds = folder.plan, worlds_of(folder, unit.seed)
+        self.study, self.worlds = folder.plan, folder.plan.worlds(unit.seed)
         self.method = METHODS[unit.method](self.study.options, len(self.worlds), unit.seed)
         self.trainer, self.done, self._took = SkillTrainer(supervisor), 0, CpuTime()
         self.progress: TaskProgress | None = None
@@ -230,7 +219,7 @@ class UnitRun:
         if progress:
             name += f"-{len(progress.adapted) - len(progress.left):02d}"
         with whole_folder(self._path / name, replace=True) as temporary:
-            write_training_state(temporary, state)
+            write_training_state(temporary, state, before=self.folder.states(self.unit))
         for path in self.folder.states(self.unit)[:-_KEPT]:
             remove_folder(path)
 

@@ -120,11 +120,12 @@ def methods() -> list[Listing]:
             method.name,
             "selected" if method.selects else "all",
             "its own" if method.has_versions else "the newest",
+            ", ".join(method.coefficients),
             method.source,
         )
         for method in METHODS.values()
     )
-    headings = ("name", "skills that adapt", "versions that play a task", "source")
+    headings = ("name", "skills that adapt", "versions that play a task", "coefficients", "source")
     return [Listing("methods", headings, rows), *_fields("coefficients", MethodOptions)]
 
 

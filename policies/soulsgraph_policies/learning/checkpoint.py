@@ -1,6 +1,7 @@
 """A stage's exact state on disk: tensors in safetensors, all else as JSON in the same file's header.
 
-Reading the file runs no code from it, and a digest over everything in it reveals damage.
+Reading the file runs no code from it, and a digest over everything in it reveals damage. Of a state that grows, tables
+of arrays may be files of their own, which later states link to: what does not change is written once.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,44 +21,79 @@ from soulsgraph_envs.core.files import whole_file
 from soulsgraph_policies.agents.library import ANY, Arrays, TensorError, finite, read_tensor_file, write_tensor_file
 
 FILE_NAME = "training_state.safetensors"
+#: The folder beside it of tables that are files of their own, each named by the digest of what it holds.
+PARTS = "parts"
+#: Tables below this size stay in the state's own file.
+_PART_BYTES = 1 << 12
 _FORMAT = "2"
 _ARRAY = "array"
+#: Tables of arrays by their place below the state's folder.
+_Parts = dict[str, Arrays]
 
 
 class TrainingStateError(SoulsGraphError):
     """A training state is missing or damaged."""
 
     def __init__(self, path: Path, expected: str, found: object) -> None:
+        folder = path.parent.parent if path.parent.name == PARTS else path.parent
         super().__init__(
-            f"{path}: expected {expected}, found {found}; remove the folder {path.parent} to go on from the checkpoint "
+            f"{path}: expected {expected}, found {found}; remove the folder {folder} to go on from the checkpoint "
             "before it, or from the start of the stage where there is none."
         )
 
 
-def write_training_state(folder: Path, state: Mapping[str, Any]) -> None:
+def write_training_state(folder: Path, state: Mapping[str, Any], before: Sequence[Path] | None = None) -> None:
     """Write nested dictionaries of arrays and plain values whole, or not at all.
+
+    With `before`, the folders of earlier states, tables of arrays are files of their own, and one that such a state has
+    is linked instead of written.
 
     Raises:
         SoulsGraphError: if a number is none, or infinite: nothing could go on from it.
         WriteError: if the place cannot be written; an older file stays as it was.
     """
     arrays: Arrays = {}
-    plain = to_json(_separate(state, "", arrays))
+    parts: _Parts | None = None if before is None else {}
+    plain = _separate(state, "", arrays, parts)
+    for place, table in (parts or {}).items():
+        if not any(_linked(earlier / place, folder / place) for earlier in before or ()):
+            own: Arrays = {}
+            _write(folder / place, _separate(table, "", own), own)
+    _write(folder / FILE_NAME, plain, arrays)
+
+
+def _write(path: Path, separated: Any, arrays: Arrays) -> None:
     for name, array in arrays.items():
         _expect_finite(name, array)
+    plain = to_json(separated)
     metadata = {"format": _FORMAT, "state": plain, "sha256": _digest(plain, arrays)}
-    with whole_file(folder / FILE_NAME) as temporary, temporary.open("wb") as file:
+    with whole_file(path) as temporary, temporary.open("wb") as file:
         write_tensor_file(file, arrays, metadata)
+
+
+def _linked(there: Path, here: Path) -> bool:
+    """Link to a file, and return whether it is there now: not every file system has links."""
+    if here.exists():
+        return True
+    try:
+        here.parent.mkdir(parents=True, exist_ok=True)
+        here.hardlink_to(there)
+    except OSError:
+        return False
+    return True
 
 
 def read_training_state(folder: Path) -> dict[str, Any]:
     """Read what `write_training_state` wrote.
 
     Raises:
-        TrainingStateError: if the file is missing, truncated or otherwise damaged.
+        TrainingStateError: if a file is missing, truncated or otherwise damaged.
         ReadError: if it cannot be read.
     """
-    path = folder / FILE_NAME
+    return _read(folder / FILE_NAME)
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
         with reading(path), path.open("rb") as file:
             arrays, metadata = read_tensor_file(file, os.fstat(file.fileno()).st_size, ANY, mapped=True)
@@ -70,11 +106,16 @@ def read_training_state(folder: Path) -> dict[str, Any]:
     digest = _digest(metadata["state"], arrays)
     if digest != metadata.get("sha256"):
         raise TrainingStateError(path, f"content of sha256 {metadata.get('sha256')}", digest)
+
+    def restored(found: dict[str, Any]) -> Any:
+        # Only what names an array or a table of them has that key.
+        if _ARRAY not in found:
+            return found
+        place = str(found[_ARRAY])
+        return _read(path.parent / place) if place.startswith(f"{PARTS}/") else arrays[place]
+
     try:
-        # Only what names an array has that key.
-        state: dict[str, Any] = json.loads(
-            metadata["state"], object_hook=lambda found: arrays[found[_ARRAY]] if _ARRAY in found else found
-        )
+        state: dict[str, Any] = json.loads(metadata["state"], object_hook=restored)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise TrainingStateError(path, "a training state", shown(error)) from error
     if not isinstance(state, dict):
@@ -90,15 +131,22 @@ def _expect_finite(name: str, array: np.ndarray[Any, Any]) -> None:
         )
 
 
-def _separate(value: Any, name: str, arrays: Arrays) -> Any:
-    """Move every array into `arrays`, and return the rest as plain values that name them."""
+def _separate(value: Any, name: str, arrays: Arrays, parts: _Parts | None = None) -> Any:
+    """Move every array into `arrays`, and return the rest as plain values that name them.
+
+    Large tables of arrays go into `parts`, where there is such.
+    """
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value) or _ARRAY in value:
             raise SoulsGraphError(
                 f"training state {name}: expected names other than {_ARRAY!r}, found {sorted(map(str, value))}; "
                 "rename them."
             )
-        return {key: _separate(part, f"{name}/{key}", arrays) for key, part in value.items()}
+        if parts is not None and _is_part(value):
+            table = {key: np.asarray(array, order="C") for key, array in value.items()}
+            parts[place := f"{PARTS}/{_digest('', table)}.safetensors"] = table
+            return {_ARRAY: place}
+        return {key: _separate(part, f"{name}/{key}", arrays, parts) for key, part in value.items()}
     if isinstance(value, np.ndarray):
         # Numbered, for two paths may read alike when a name contains a slash.
         unique = f"{len(arrays)}{name}"
@@ -107,8 +155,13 @@ def _separate(value: Any, name: str, arrays: Arrays) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (list, tuple)):
-        return [_separate(part, f"{name}/{index}", arrays) for index, part in enumerate(value)]
+        return [_separate(part, f"{name}/{index}", arrays, parts) for index, part in enumerate(value)]
     return value
+
+
+def _is_part(table: Mapping[str, Any]) -> bool:
+    arrays = [value for value in table.values() if isinstance(value, np.ndarray)]
+    return len(arrays) == len(table) and sum(array.nbytes for array in arrays) >= _PART_BYTES
 
 
 def _digest(plain: str, arrays: Arrays) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
 from typing import Annotated, Any
 
 import numpy as np
@@ -142,6 +143,15 @@ class DQNHyperparameters:
         row += (_LINK_BYTES if self.n_step > 1 else 0) + (_PRIORITY_BYTES if self.priority_exponent else 0)
         return (self.num_steps * self.update_epochs or self.buffer_size) * row
 
+    def version_bytes(self, observation_size: int, actions: int) -> int:
+        """Return the memory of a version, at most: the network that plays, the head that is trained, statistics."""
+        sizes = (observation_size, *self.hidden_sizes, actions)
+        parameters = sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(sizes))
+        if not self.plain_head:
+            parameters += (sizes[-2] + 1) * (actions + 1) * max(self.quantiles, 1)
+        # Mean and deviation beside the weights, mean and variance as they go on running.
+        return 4 * parameters + 4 * 8 * observation_size
+
     @property
     def compiles(self) -> bool:
         """Whether the compiled CPU path can take the updates: two hidden layers, a plain head."""
@@ -206,10 +216,14 @@ def baseline_hyperparameters(budget: int) -> DQNHyperparameters:
     return DQNHyperparameters(budget=budget, buffer_size=_BASELINE_CAPACITY)
 
 
-def check_memory(replays: Mapping[str, int], remedy: str = "train for a smaller budget (`scale`, `budget`)") -> None:
+def check_memory(
+    replays: Mapping[str, int],
+    remedy: str = "train for a smaller budget (`scale`, `budget`)",
+    what: str = "transitions",
+) -> None:
     """Refuse replays, bytes by skill, that together would fill more than half of the memory of this process.
 
-    A checkpoint of them is written and read without a copy.
+    A checkpoint of them is written and read without a copy. `what` says what else is counted.
 
     Raises:
         DataError: naming both sizes.
@@ -219,7 +233,7 @@ def check_memory(replays: Mapping[str, int], remedy: str = "train for a smaller 
     if needed > most:
         which = "half of the memory" if most == memory.limit // 2 else "what is free of the memory"
         expected = f"at most {which} that this process may use, {most / 2**30:.1f} GiB"
-        found = f"{needed / 2**30:.1f} GiB of transitions of {', '.join(replays)}"
+        found = f"{needed / 2**30:.1f} GiB of {what} of {', '.join(replays)}"
         raise DataError(None, "replay", expected, found, remedy)
 
 

@@ -71,6 +71,14 @@ def study(tmp_path, sequence):
         (("--set", "ewc=-1"), "--set ewc: expected a number from 0 to 1000000000, found -1"),
         (("--set", "reserve=1.5"), "--set reserve: expected a whole number from 1 to 1000000, found 1.5"),
         (("--set", "ewc=1", "ewc=2"), "--set: expected each option once, found ewc=1 ewc=2"),
+        (
+            ("--methods", "kept,newest", "--set", "mas=1"),
+            "--set mas: expected a coefficient of kept, newest (they have none), found one of mas; leave it out or",
+        ),
+        (
+            ("--methods", "kept,ewc", "--set", "reserve=10"),
+            "of kept, ewc (ewc, importance_rows), found one of replay, clonex, distil, base; leave it out or correct",
+        ),
         (("--games", "games.toml"), "continual run: expected the simulator alone"),
         (("--resume",), "soulsgraph continual run --out runs/continual"),
     ],

@@ -13,10 +13,11 @@ from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.report import write_continual_report
 from soulsgraph.continual.selecting import Selection
 from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualStudy, ContinualUnit, shares
-from soulsgraph.continual.unit import UnitRun, train_first, worlds_of
+from soulsgraph.continual.unit import UnitRun, train_first
 from soulsgraph.runs.progress import Interruption
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError
 from soulsgraph_envs.core.machine import Memory
+from soulsgraph_policies.learning.checkpoint import PARTS
 
 #: Methods that are killed after every stage in the slow tests.
 SLOW = ("ewc", "replay", "packnet")
@@ -204,10 +205,7 @@ def test_a_budget_is_shared_out(skills):
 
 
 def test_skills_observe_the_task_where_methods_know_it(tmp_path):
-    known, unknown = (
-        worlds_of(ContinualFolder(tmp_path, study_of(tmp_path, identity=identity)), 0)
-        for identity in ("one-hot", "none")
-    )
+    known, unknown = (study_of(tmp_path, identity=identity).worlds(0) for identity in ("one-hot", "none"))
     assert [world.skills[3].observation.size for world in known] == [
         world.skills[3].observation.size + 2 for world in unknown
     ]
@@ -249,21 +247,51 @@ def test_a_study_whose_reserves_do_not_fit_in_memory_is_refused_by_name(tmp_path
     begin(1_000_000, seeds=1)
     begin(1_000_000, methods=("kept", "ewc"))
     begin(1_000_000, methods=("base",))
-    with pytest.raises(
-        DataError, match=r"transitions of replay, in 16 units at once; lower the coefficient `reserve` or"
-    ):
+    remedy = "in 16 units at once; lower the coefficient `reserve` or leave the method out"
+    with pytest.raises(DataError, match=f"GiB of transitions and versions of replay, {remedy}"):
         begin(1_000_000)
 
 
-def test_what_a_method_keeps_is_no_more_than_what_is_counted(tmp_path):
+def test_kept_versions_that_do_not_fit_in_memory_are_counted(tmp_path, monkeypatch):
+    study_of_versions = ContinualStudy("S100", methods=("kept", "newest"), seeds=(0,))
+    most = study_of_versions.unit_bytes("kept")
+    # A version of every skill for each task.
+    assert 100 * 100_000 < most - study_of_versions.unit_bytes("newest") < 100 * 130_000
+    memory = Memory(2 * most - 2, 2 * most - 2)
+    monkeypatch.setattr("soulsgraph_policies.learning.hyperparameters.usable_memory", lambda: memory)
+    with pytest.raises(DataError, match=r"of kept, in [12] units at once"):
+        ContinualFolder.planned(tmp_path / "study", study_of_versions)
+
+
+def test_memory_is_counted_by_what_skills_observe_of_a_sequence():
+    plain, own = (ContinualStudy(name, methods=("replay",), seeds=(0,)).unit_bytes("replay") for name in ("S20", "O20"))
+    # Ids of one's own have an indicator each, up to 974.
+    assert own > 15 * plain
+
+
+@pytest.mark.parametrize("method", ["kept", "replay"])
+def test_what_a_unit_keeps_is_no_more_than_what_is_counted(method, tmp_path):
     plan = study_of(tmp_path, options=MethodOptions(reserve=100))
     folder = ContinualFolder.create(tmp_path / "study", plan)
     train_first(folder, 3, Watching())
-    run = UnitRun(folder, ContinualUnit("replay", 3), Watching())
+    run = UnitRun(folder, ContinualUnit(method, 3), Watching())
     run.run()
-    kept = [part for parts in run.method.reserve.values() for part in parts]
-    assert 0 < sum(array.nbytes for part in kept for array in vars(part).values()) <= plan.kept_bytes("replay")
-    assert plan.kept_bytes("kept") == 0
+    own = sum(values.nbytes for versions in run.own for one in versions.values() for values in one.weights.values())
+    assert 0 < run.method.size_bytes + own <= plan.unit_bytes(method)
+
+
+@pytest.mark.parametrize("method", ["kept", pytest.param("replay", marks=pytest.mark.slow)])
+def test_what_does_not_change_is_written_once(method, tmp_path):
+    folder = folder_of(tmp_path)
+    done(folder, method)
+    before, last = (
+        {file.name: file.stat().st_ino for file in (state / PARTS).iterdir()}
+        for state in folder.states(ContinualUnit(method, 3))
+    )
+    new = last.items() - before.items()
+    # The last stage's version and what it kept: all else is a link.
+    assert len(last) > 8
+    assert len(new) <= (2 if method == "replay" else 1)
 
 
 def test_a_study_is_opened_as_it_was_begun_and_not_where_a_fight_changed(tmp_path):

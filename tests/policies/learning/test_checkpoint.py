@@ -1,7 +1,9 @@
 """The file of a stage's exact state: it is read back unchanged, and damage is detected."""
 
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.learning.checkpoint import (
     FILE_NAME,
+    PARTS,
     TrainingStateError,
     read_training_state,
     write_training_state,
@@ -98,6 +101,59 @@ def test_failed_write_leaves_the_older_file(tmp_path: Path) -> None:
         write_training_state(tmp_path, {"array": 2})
     assert read_training_state(tmp_path) == {"count": 1}
     assert [file.name for file in tmp_path.iterdir()] == [FILE_NAME]
+
+
+def _grown(folders: list[Path], states: list[dict[str, object]]) -> None:
+    for index, state in enumerate(states):
+        write_training_state(folders[index], state, before=folders[:index])
+
+
+def _parts(folder: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_ino for file in (folder / PARTS).iterdir()}
+
+
+@settings(suppress_health_check=_UNHURRIED, max_examples=30)
+@given(state=_STATES, size=st.integers(1_023, 1_025))
+def test_a_state_with_parts_comes_back_exactly(state: dict[str, object], size: int, tmp_path: Path) -> None:
+    large = {"kept": {"parts/x": np.arange(size, dtype=np.float32), "other": np.zeros((0, 3))}, "count": 3}
+    write_training_state(tmp_path, state | {"large": {"one": large, "two": large}}, before=[])
+    assert_equal(read_training_state(tmp_path), state | {"large": {"one": large, "two": large}})
+
+
+def test_a_table_that_an_earlier_state_has_is_not_written_again(tmp_path: Path) -> None:
+    folders = [tmp_path / "one", tmp_path / "two", tmp_path / "three"]
+    tables = [{"rows": np.full(2_000, value)} for value in (1.0, 2.0)]
+    small = {"rows": np.zeros(3)}
+    both = {"kept": {"first": tables[0], "second": tables[1]}, "again": tables[0]}
+    _grown(folders, [{"kept": tables[:1], "small": small}, both, {"kept": tables[1:]}])
+    one, two, three = map(_parts, folders)
+    assert (len(one), len(two), len(three)) == (1, 2, 1)
+    assert one.items() <= two.items()
+    assert three.items() <= two.items()
+    shutil.rmtree(folders[0])
+    assert_equal(read_training_state(folders[1]), both)
+
+
+def test_without_links_every_state_has_files_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(here: Path, there: Path) -> None:
+        raise PermissionError("no links")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    folders, state = [tmp_path / "one", tmp_path / "two"], {"kept": {"rows": np.arange(2_000.0)}}
+    _grown(folders, [state, state])
+    one, two = map(_parts, folders)
+    assert one.keys() == two.keys()
+    assert one != two
+    assert_equal(read_training_state(folders[1]), state)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(file.read_bytes()[:-1] + b"x")])
+def test_a_damaged_part_names_the_folder_to_remove(damage: Callable[[Path], object], tmp_path: Path) -> None:
+    write_training_state(tmp_path / "one", {"kept": {"rows": np.arange(2_000.0)}}, before=[])
+    (part,) = (tmp_path / "one" / PARTS).iterdir()
+    damage(part)
+    with pytest.raises(TrainingStateError, match=f"{part.name}: expected .* remove the folder {tmp_path / 'one'} to"):
+        read_training_state(tmp_path / "one")
 
 
 _MEASURE = """

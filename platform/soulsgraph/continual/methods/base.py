@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from soulsgraph.continual.methods.kept import KeptVersions
 from soulsgraph.continual.methods.learning import EndedStage, SkillVersion, TaskWorld, Versions
@@ -19,6 +19,7 @@ class BaseAndSpecialists(KeptVersions, Replay):
 
     name = "base"
     source = "ours: a base that knows several bosses, from which kept specialists are adapted"
+    coefficients: ClassVar[tuple[str, ...]] = ("reserve", "reserve_share", "base_tasks")
 
     def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:
         super().__init__(options, tasks, seed)
@@ -51,6 +52,11 @@ class BaseAndSpecialists(KeptVersions, Replay):
         """Keep decisions while the base is trained."""
         if self._basing:
             super().end_stage(skill, ended)
+
+    @classmethod
+    def version_copies(cls, tasks: int) -> int:
+        """Return the copies of a skill's weights: the newest, the base, and one for each task."""
+        return 2 + tasks
 
     @classmethod
     def reserve_rows(cls, options: MethodOptions, capacities: Sequence[int]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ class ClonEx(Replay):
 
     name = "clonex"
     source = "Wolczyk et al. (2022), Disentangling transfer in continual reinforcement learning"
+    coefficients: ClassVar[tuple[str, ...]] = ("reserve", "reserve_share", "cloning_margin")
 
     def keep(self, algorithm: SkillDQN, skill: str, parts: list[Transitions]) -> None:
         """Clone what was chosen: kept decisions have no temporal-difference loss."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from zlib import crc32
 
 from soulsgraph.continual.methods.learning import EndedStage, SkillVersion, TaskWorld, Versions
@@ -26,6 +26,7 @@ class ResetAndDistil(Replay):
 
     name = "distil"
     source = "Ahn et al. (2025), Prevalence of negative transfer in continual reinforcement learning (reset & distil)"
+    coefficients: ClassVar[tuple[str, ...]] = ("reserve", "distilled_updates")
     fixes_statistics = False
 
     def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:

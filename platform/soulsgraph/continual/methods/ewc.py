@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from soulsgraph.continual.methods.learning import EndedStage, SkillVersion
 from soulsgraph.continual.methods.method import Method, MethodOptions
@@ -69,6 +69,11 @@ class Importances(Method):
         super().take(skill, version)
         self.importance[skill], self.anchor[skill] = self.combined(skill, self._measured.pop(skill), version)
 
+    @classmethod
+    def version_copies(cls, tasks: int) -> int:
+        """Return the copies of a skill's weights: the newest, importance, anchor, and what is just measured."""
+        return 4
+
     def state(self) -> dict[str, Any]:
         """Return everything that later tasks depend on."""
         return super().state() | {"importance": self.importance, "anchor": self.anchor}
@@ -83,12 +88,14 @@ class EWC(Importances):
     """Sum the pulls to where each task ended, by the Fisher information there."""
 
     name, source = "ewc", "Kirkpatrick et al. (2017), Overcoming catastrophic forgetting in neural networks, Eq. 3"
+    coefficients: ClassVar[tuple[str, ...]] = ("ewc", "importance_rows")
 
 
 class OnlineEWC(Importances):
     """Pull to where the last task ended, by a Fisher information of which earlier parts fade."""
 
     name, source = "online-ewc", "Schwarz et al. (2018), Progress & Compress, Eq. 9"
+    coefficients: ClassVar[tuple[str, ...]] = ("ewc", "ewc_decay", "importance_rows")
 
     def combined(self, skill: str, measured: Weights, version: SkillVersion) -> tuple[Weights, Weights]:
         """Return the faded sum of importances, and the last place."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from soulsgraph.continual.methods.learning import EndedStage
 from soulsgraph.continual.methods.method import MethodOptions
@@ -22,6 +22,7 @@ class Joint(Replay):
     """
 
     name, source = "joint", "multi-task training (Wolczyk et al. 2021), as far as decisions come in sequence"
+    coefficients: ClassVar[tuple[str, ...]] = ()
 
     def keep(self, algorithm: SkillDQN, skill: str, parts: list[Transitions]) -> None:
         """Learn from all tasks in equal shares."""

@@ -31,6 +31,11 @@ class KeptVersions(Method):
         """Return the task's own versions."""
         return self.kept[position] if position < len(self.kept) else self.newest
 
+    @classmethod
+    def version_copies(cls, tasks: int) -> int:
+        """Return the copies of a skill's weights: the newest, and one for each task."""
+        return 1 + tasks
+
     def state(self) -> dict[str, Any]:
         """Return everything that later tasks depend on."""
         return super().state() | {"kept": [versions_state(versions) for versions in self.kept]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from soulsgraph.continual.methods.ewc import Importances
 from soulsgraph.continual.methods.learning import EndedStage, SkillVersion
 from soulsgraph_policies.agents.inference import Weights
@@ -12,6 +14,7 @@ class MAS(Importances):
     """Sum the importances over tasks, and pull to where the last task ended."""
 
     name, source = "mas", "Aljundi et al. (2018), Memory aware synapses, Eq. 3 and 4"
+    coefficients: ClassVar[tuple[str, ...]] = ("mas", "importance_rows")
 
     @property
     def strength(self) -> float:

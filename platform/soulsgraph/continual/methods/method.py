@@ -55,6 +55,8 @@ class Method(StageHooks):
     name: ClassVar[str]
     #: Where the method comes from.
     source: ClassVar[str]
+    #: The coefficients that it learns by, as `MethodOptions` names them.
+    coefficients: ClassVar[tuple[str, ...]] = ()
     #: Whether it adapts the skills that were selected; all of them if not.
     selects: ClassVar[bool] = True
     #: Whether running statistics stay as the first task left them: weights shared by tasks would forget through them.
@@ -113,6 +115,11 @@ class Method(StageHooks):
     def reserve_rows(cls, options: MethodOptions, capacities: Sequence[int]) -> int:
         """Return the most decisions that it keeps of a skill whose stages have replays of these capacities."""
         return 0
+
+    @classmethod
+    def version_copies(cls, tasks: int) -> int:
+        """Return the most copies of a skill's weights, or of what has their size, that it holds after some tasks."""
+        return 1
 
     @property
     def size_bytes(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ class PackNet(Method):
     """
 
     name, source = "packnet", "Mallya & Lazebnik (2018), PackNet; as in Wolczyk et al. (2021)"
+    coefficients: ClassVar[tuple[str, ...]] = ("pruned_after",)
     fixes_statistics = True
     has_versions = True
     # It prunes in the middle of the first task already.
@@ -80,6 +81,11 @@ class PackNet(Method):
             return version
         weights = {**version.weights, **task_weights(version.playing, self.kept[skill][:stages])}
         return SkillVersion(weights, version.normalizer)
+
+    @classmethod
+    def version_copies(cls, tasks: int) -> int:
+        """Return the copies of a skill's weights: the newest, and a mask for each task."""
+        return 1 + tasks
 
     def state(self) -> dict[str, Any]:
         """Return everything that later tasks depend on; a mask takes a byte for each parameter."""

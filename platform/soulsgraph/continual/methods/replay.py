@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class Replay(Method):
 
     name = "replay"
     source = "Rolnick et al. (2019), Experience replay for continual learning, without its cloning loss"
+    coefficients: ClassVar[tuple[str, ...]] = ("reserve", "reserve_share")
     fixes_statistics = True
 
     def __init__(self, options: MethodOptions, tasks: int, seed: int) -> None:

@@ -1,5 +1,6 @@
 """Each continual method on a case worked by hand: networks whose every parameter has one value."""
 
+from dataclasses import fields
 from types import SimpleNamespace
 
 import numpy as np
@@ -218,6 +219,11 @@ def test_what_tasks_share_is_counted_once():
     learn(method, 2, 2.0)
     layers = sum(values.nbytes for name, values in weights_of(0.0).items() if name in SHAPES)
     assert once < method.size_bytes <= once + layers
+
+
+def test_every_coefficient_is_that_of_a_method():
+    used = {name for method in METHODS.values() for name in method.coefficients}
+    assert used == {field.name for field in fields(MethodOptions)}
 
 
 def test_every_method_says_where_it_comes_from():
