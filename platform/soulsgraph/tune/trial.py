@@ -63,8 +63,8 @@ class TuneTracker(Tracker):
 class TrialLines(tune.Callback):
     """Print a line for each trial that ends; Ray Tune keeps it beside its own state, so that it holds plain values."""
 
-    def __init__(self, trials: int, quiet: bool) -> None:
-        self._trials, self._quiet, self._ended = trials, quiet, 0
+    def __init__(self, trials: int, seeds: Sequence[int], quiet: bool) -> None:
+        self._trials, self._seeds, self._quiet, self._ended = trials, tuple(seeds), quiet, 0
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Print its setting, seed and last figure."""
@@ -80,7 +80,7 @@ class TrialLines(tune.Callback):
     def _print(self, trial: Any, ended: str) -> None:
         self._ended += 1
         setting = ", ".join(f"{name}={value}" for name, value in trial.config[OPTIONS].items())
-        line = f"{self._ended}/{self._trials}: {setting}, seed {seed_of(trial.config)}: {ended}"
+        line = f"{self._ended}/{self._trials}: {setting}, seed {seed_of(trial.config, self._seeds)}: {ended}"
         OutputConsole(quiet=self._quiet).print(line, highlight=False, soft_wrap=True)
 
 
@@ -95,7 +95,7 @@ def trainable(folder: SweepFolder, projects: tuple[LoadedProject, ...]) -> Calla
     return trial
 
 
-def seed_of(config: Config, seeds: Sequence[int] = ()) -> int:
+def seed_of(config: Config, seeds: Sequence[int]) -> int:
     """Return a trial's training seed: its own, or where Tune repeats a setting that of the repetition."""
     return int(config[SEED] if SEED in config else seeds[config[TRIAL_INDEX]])
 

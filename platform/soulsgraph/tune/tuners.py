@@ -31,7 +31,8 @@ _KEPT = 4
 
 def tuners(folder: SweepFolder, quiet: bool) -> Iterator[tune.Tuner]:
     """Yield what trains the trials, or those that are left: one tuner, or of populations one a seed."""
-    asked, lines = folder.plan, TrialLines(folder.plan.trials, quiet)
+    asked = folder.plan
+    lines = TrialLines(asked.trials, asked.seeds, quiet)
     if asked.scheduler == "pbt":
         for seed in asked.seeds:
             yield _population(folder, seed, lines)
