@@ -1,12 +1,14 @@
 """Population-based training by Ray Tune: whoever exploits another goes on with its weights, replay and optimizer."""
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import ray
 from ray import tune
 from ray.tune.schedulers import PopulationBasedTraining
 
@@ -61,12 +63,20 @@ class NotedDQN(SkillDQN):
             "trial": self.trial_id,
             "donor": (Path(checkpoint_dir) / "saved_by").read_text(encoding="ascii"),
             "differing": differing(self.get_training_state(), read_training_state(Path(checkpoint_dir))),
-            "replay": len(self.training["dodge"].replay),
+            "replay": self.training["dodge"].replay.size,
             "asked": self.config.lr,
             "rates": [learning.optimizer.param_groups[0]["lr"], self.training["dodge"].hyperparameters.learning_rate],
         }
         folder = Path(self.config.env_config[NOTES])
         (folder / f"{self.trial_id}-{self.decisions}-{len([*folder.iterdir()])}.json").write_text(json.dumps(note))
+
+
+@pytest.fixture
+def carried() -> Iterator[None]:
+    """Send what this module defines to Ray's workers, which cannot import it."""
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    yield
+    ray.cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
 @pytest.mark.parametrize("path", ["cpu", "autograd"])
@@ -100,6 +110,7 @@ def test_a_changed_learning_rate_applies_to_the_state_of_another(path: str, tmp_
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Consider boosting PBT performance")
+@pytest.mark.usefixtures("carried")
 def test_a_population_exploits_weights_replay_and_optimizer_and_learns_by_the_mutated_rate(tmp_path: Path) -> None:
     (notes := tmp_path / NOTES).mkdir()
     config = config_of(lr=tune.grid_search([1e-5, 1e-3])).environment(env_config={"lanes": 32, NOTES: str(notes)})
