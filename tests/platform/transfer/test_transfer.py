@@ -142,7 +142,7 @@ def test_a_report_is_written_and_serves_only_the_versions_it_was_made_of(run):
     rates = read_rows(run.results("transfer-iudex-phase2-win-rates"))
     assert len(rates) == 2 * (1 + 2 * len(SKILL_NAMES))
     assert len(read_rows(run.results("transfer-iudex-phase2-inputs"))) == sum(
-        make_skill(name).observation.size for name in SKILL_NAMES
+        make_skill(name, run.plan.options).observation.size for name in SKILL_NAMES
     )
     cues = read_rows(run.results("transfer-iudex-phase2-animations"))
     assert {row["skill"] for row in cues} == {"dodge", "heal_attack"}
@@ -228,6 +228,6 @@ def test_values_are_checked_by_the_discount_that_the_run_learned_with(tmp_path):
         run = pretend_run(tmp_path / name, Plan(scale=0.01, overrides=overrides))
         return Laboratory(run, Question(HOME, home=HOME, episodes=EPISODES, seed=SEED), HOME)
 
-    decisions, ticks = laboratory_of("decisions"), laboratory_of("ticks", semi_markov=True)
+    decisions, ticks = laboratory_of("decisions", semi_markov=False), laboratory_of("ticks", semi_markov=True)
     np.testing.assert_array_equal(decisions.play("dodge").taken.rewards, ticks.play("dodge").taken.rewards)
     assert decisions.values("dodge")["value_bias"] != ticks.values("dodge")["value_bias"]

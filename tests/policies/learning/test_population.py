@@ -51,24 +51,29 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 class NotedDQN(SkillDQN):
     """Note which trial's state was loaded, whether all of it was, and the learning rate from there on."""
 
+    @property
+    def member(self) -> str:
+        # RLlib keeps no trial's id, but its folder.
+        return Path(self.logdir).name
+
     def save_checkpoint(self, checkpoint_dir: str) -> Any:
         saved = super().save_checkpoint(checkpoint_dir)
-        (Path(checkpoint_dir) / "saved_by").write_text(self.trial_id, encoding="ascii")
+        (Path(checkpoint_dir) / "saved_by").write_text(self.member, encoding="utf-8")
         return saved
 
     def load_checkpoint(self, checkpoint_dir: str) -> None:
         super().load_checkpoint(checkpoint_dir)
         learning = self.learner.learning["dodge"]
         note = {
-            "trial": self.trial_id,
-            "donor": (Path(checkpoint_dir) / "saved_by").read_text(encoding="ascii"),
+            "trial": self.member,
+            "donor": (Path(checkpoint_dir) / "saved_by").read_text(encoding="utf-8"),
             "differing": differing(self.get_training_state(), read_training_state(Path(checkpoint_dir))),
             "replay": self.training["dodge"].replay.size,
             "asked": self.config.lr,
             "rates": [learning.optimizer.param_groups[0]["lr"], self.training["dodge"].hyperparameters.learning_rate],
         }
         folder = Path(self.config.env_config[NOTES])
-        (folder / f"{self.trial_id}-{self.decisions}-{len([*folder.iterdir()])}.json").write_text(json.dumps(note))
+        (folder / f"{self.member}-{self.decisions}-{len([*folder.iterdir()])}.json").write_text(json.dumps(note))
 
 
 @pytest.fixture
