@@ -85,16 +85,16 @@ def test_arms_spend_the_same_steps_beside_a_run_that_stays_as_it_is(run):
     before = {path: path.read_bytes() for path in run.library.folder.rglob("*") if path.is_file()}
     arms = (Arm("dodge", ("dodge",)), Arm("all", SKILL_NAMES), Arm("from scratch", ()))
     with connect(None) as session:
-        target, place = RecoveryTarget(SECOND, episodes=5, seed=3, budget=1_200), partial(Workplace, session=session)
+        target, place = RecoveryTarget(SECOND, episodes=5, seed=3, budget=1_300), partial(Workplace, session=session)
         results, again = (recover(run, target, arms, partial(place, display="silent"), QUIET) for _ in range(2))
     assert {path: path.read_bytes() for path in run.library.folder.rglob("*") if path.is_file()} == before
     assert [row["setting"] for row in results] == ["nothing", "dodge", "all", "from scratch"]
-    assert all(abs(row["steps"] - 1_200) <= len(SKILL_NAMES) for row in results[1:])
+    assert all(abs(row["steps"] - 1_300) <= len(SKILL_NAMES) for row in results[1:])
     assert again == results
-    name = f"recovery-{SECOND}-1200"
+    name = f"recovery-{SECOND}-1300"
     assert [row["steps"] for row in read_rows(run.results(name))] == [row["steps"] for row in results]
     assert json.loads((run.path / "results" / f"{name}.json").read_text())["scenario"] == SECOND
-    arm = RunFolder.open(run.path / "recovery" / SECOND / "1200" / arms[1].folder)
+    arm = RunFolder.open(run.path / "recovery" / SECOND / "1300" / arms[1].folder)
     assert [arm.library.versions(skill) for skill in SKILL_NAMES] == [[1, 2]] * 5, "trained once"
 
 
