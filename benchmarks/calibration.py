@@ -10,8 +10,8 @@ as one would a game, on a virtual screen of its own; the fights are kept:
 
 python benchmarks/calibration.py --stand-in --seeds 141 142 143 144 --minutes 20 --kept runs/stand-ins --out stand-in
 
-With `--joint` each draw is fitted without and with a joint fit of so many evaluations, and errors of the values that it
-searches are compared, as shares of the truth:
+With `--joint` each draw is fitted without and with a joint fit, of the number of evaluations, and errors of the values
+that it searches are compared, as shares of the truth:
 
 python benchmarks/calibration.py --joint 120 --seeds 151 152 153 154 --minutes 5 --out docs/results/calibration
 """

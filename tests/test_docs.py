@@ -19,8 +19,9 @@ from ray.rllib.algorithms.dqn import DQNConfig
 from stable_baselines3 import DQN
 
 from soulsgraph.project.environment_pages import environment_pages
-from soulsgraph.project.listing import markdown, toml_fields
+from soulsgraph.project.listing import toml_fields
 from soulsgraph.recordings.format import FIGHT_COLUMNS, PlayedSkill, skill_columns
+from soulsgraph.results.tables import as_markdown
 from soulsgraph_envs.core.config import shipped_names
 from soulsgraph_envs.core.files import write_text
 from soulsgraph_envs.games.address_map import load_address_map
@@ -83,7 +84,7 @@ def test_the_keys_to_set_are_those_of_the_bindings() -> None:
 
 
 def test_every_field_of_every_toml_file_is_on_its_page() -> None:
-    assert (_DOCS / "toml_fields.md").read_text(encoding="utf-8").endswith(markdown(toml_fields()))
+    assert (_DOCS / "toml_fields.md").read_text(encoding="utf-8").endswith(as_markdown(toml_fields()))
 
 
 def test_every_environment_has_a_page_of_its_own(request: pytest.FixtureRequest) -> None:

@@ -44,7 +44,7 @@ _NAMESPACE, _WHOLE = "soulsgraph/", "EndToEnd-v0"
 
 
 def train(
-    preset: str = "best",
+    preset: str = Plan.preset,
     *,
     scenario: str | Path = Plan.scenario,
     graph: str = Plan.graph,

@@ -47,7 +47,7 @@ POPULATION = 12
 #: The first step of a search, as a share of an interval, and how many standard deviations an interval has.
 _STEP, _DEVIATIONS = 0.25, 2.0 * 1.96
 _SPAN_FRAMES = FRAMES_PER_S // 2
-#: One fight of so many is held out; of two the second.
+#: Every third fight is held out, from the second.
 _HELD_OUT_EVERY = 3
 #: How often a replay may have a blow wrong.
 _ODD = 0.01

@@ -40,8 +40,9 @@ def calibrate(
             and where the player is not as shipped that, with `-player`.
         scenario: Scenario in which the fitted boss is fought; the recorded one if not given.
         simulated: Accept fights of the simulator itself, to try out how much comes back.
-        joint: Search the bounded values of each move together too, by replays of the fights, with so many evaluations:
-            240 take about a minute. A change is kept where held-out fights get likelier. Needs the extra calibrate.
+        joint: Search the bounded values of each move together too, by this number of replays of the fights: 240 take
+            about a minute on an idle machine. A change is kept where held-out fights get likelier. Needs the extra
+            calibrate.
         seed: Seed of that search.
     """
     # Imported here: a help text need not wait for it.

@@ -15,7 +15,7 @@ from soulsgraph.cli import options
 from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions
 from soulsgraph.cli.remedies import command_line, quoted
 from soulsgraph.project import begin_project, listing
-from soulsgraph.results.tables import text_table
+from soulsgraph.results.tables import as_markdown, text_table
 from soulsgraph.runs.plan import Plan, check_range
 from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.workers import WorkerProcess
@@ -136,7 +136,7 @@ def list(
     tables = listing.LISTS[what]()
     plain = {table.title: table.plain() for table in tables}
     if markdown and not output.json:
-        print(listing.markdown(tables), end="")
+        print(as_markdown(tables), end="")
         return
     shown = (text_table(table.title if len(tables) > 1 else "", table.headings, table.rows) for table in tables)
     output.show(plain if len(tables) > 1 else next(iter(plain.values())), *shown)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.method import MethodOptions
-from soulsgraph.results.tables import markdown_table
+from soulsgraph.results.tables import Listing
 from soulsgraph_clusters.fleet.protocol.settings import FleetSettings
 from soulsgraph_envs.continual.families import BossFamily
 from soulsgraph_envs.continual.sequences import ContinualSequence, sequence_names
@@ -24,28 +24,6 @@ from soulsgraph_envs.games.siphon_attributes import AttributeFile
 from soulsgraph_envs.skills import SkillOptions, Task, definition_of, make_skill, skill_names
 from soulsgraph_policies.agents.projects import find_graph, graph_names, loaded_projects
 from soulsgraph_policies.learning import hyperparameters as dqn
-
-
-@dataclass(frozen=True)
-class Listing:
-    """A list as a table: what it is about, headings and rows."""
-
-    title: str
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    about: str = ""
-
-    def plain(self) -> list[dict[str, str]]:
-        """Return the rows as plain values."""
-        return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
-
-
-def markdown(tables: Sequence[Listing]) -> str:
-    """Return tables as Markdown, each below a heading."""
-    parts = []
-    for table in tables:
-        parts += [f"## {table.title}", table.about, markdown_table(table.headings, table.rows, numbers=False)]
-    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def scenarios() -> list[Listing]:
@@ -134,7 +112,7 @@ def environments() -> list[Listing]:
     # Imported here: the other lists need not wait for what plays.
     from soulsgraph.project.environment_pages import environment_tables
 
-    return [Listing(*table) for table in environment_tables()]
+    return [*environment_tables()]
 
 
 def _owner(skill: str) -> str:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from soulsgraph.results.seeds import SeedCurves, SeedValues, moving_average
+from soulsgraph.results.seeds import SeedCurves, SeedsTable, SeedValues, moving_average
 from soulsgraph_envs.core.files import whole_file
 
 # Okabe and Ito's palette (2008), without yellow, which is faint on white.
@@ -25,6 +25,8 @@ INK, GREY, LIGHT = "#222222", "#767676", "#DDDDDD"
 _CROWDED = 0.9
 #: Points that a moving average is over.
 _PERIODS = 10
+#: Settings that one picture shows.
+_MOST_SETTINGS = 30
 #: Draws a figure in the style of every report.
 styled = style.context(Path(__file__).with_name("report.mplstyle"))
 
@@ -83,6 +85,25 @@ def draw_spread(axes: Axes, height: float, step: float, spread: SeedValues, colo
         axes.plot([low, high], [height] * 2, color=colour, linewidth=3.0, alpha=0.35, zorder=3, solid_capstyle="butt")
     axes.plot(spread.values, height + step * _swarm(spread.values), "o", color=colour, mfc="none", ms=4.5, zorder=4)
     axes.plot(spread.median, height, "|", color=colour, markersize=15.0, markeredgewidth=2.6, zorder=5)
+
+
+@styled
+def draw_settings(table: SeedsTable, value: str, label: str, scale: float = 1.0) -> Figure:
+    """Draw the first settings of a table over seeds, the first at the top, by a value of its seeds' rows."""
+    drawn = [*reversed(table.summary[:_MOST_SETTINGS])]
+    figure = Figure(figsize=(7.5, 0.9 + 0.4 * len(drawn)))
+    axes = figure.subplots()
+    for height, setting in enumerate(drawn):
+        rows = [row for row in table.by_seed if all(row[name] == setting[name] for name in table.keys)]
+        draw_spread(axes, height, 0.1, SeedValues({row["seed"]: scale * row[value] for row in rows}), BLUE)
+    names = [", ".join(f"{name} {_short(setting[name])}" for name in table.keys) for setting in drawn]
+    axes.set_yticks(range(len(drawn)), list(map(literal, names)))
+    axes.set(xlabel=label, ylim=(-0.7, len(drawn) - 0.3))
+    return figure
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _swarm(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

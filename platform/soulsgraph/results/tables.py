@@ -385,3 +385,25 @@ def _text(value: Any) -> str:
         # Three digits that count, those of large numbers without an exponent.
         return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.1f}" if abs(value) >= 10.0 else f"{value:.3g}"
     return str(value)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A list as a table: what it is about, headings and rows."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    about: str = ""
+
+    def plain(self) -> list[dict[str, str]]:
+        """Return the rows as plain values."""
+        return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
+
+
+def as_markdown(tables: Sequence[Listing]) -> str:
+    """Return tables as Markdown, each below a heading."""
+    parts = []
+    for table in tables:
+        parts += [f"## {table.title}", table.about, markdown_table(table.headings, table.rows, numbers=False)]
+    return "\n\n".join(part for part in parts if part) + "\n"

@@ -251,7 +251,8 @@ def make_trackers(named: str | Tracker | Sequence[str | Tracker]) -> tuple[Track
         UnknownNameError: as `make_tracker` does.
         SoulsGraphError: for what is neither a name nor a tracker.
     """
-    given = names_in(named) if isinstance(named, str) else named if isinstance(named, list | tuple) else (named,)
+    named = names_in(named) if isinstance(named, str) else named
+    given = named if isinstance(named, list | tuple) else (named,)
     for one in given:
         if not isinstance(one, str | Tracker):
             raise SoulsGraphError(f"track: expected names of trackers or trackers, found {shown(one)}; correct it.")

@@ -25,6 +25,8 @@ Scheduler = Literal["none", "asha", "pbt"]
 Setting = Mapping[str, Any]
 #: By which trials are compared: the share of fights won, or where one skill is trained its mean return.
 WIN_RATE, RETURN = "win_rate", "return"
+#: Of a member of a population: its mean return while it learns, in other fights than those that it is reported on.
+TRAINING_RETURN = "training_return"
 _FORMAT, _VERSION = "soulsgraph-sweep", 2
 #: Digits of a setting's digest in the names of its runs.
 _DIGITS = 8
@@ -50,12 +52,16 @@ class SweptAdaptation:
     def __post_init__(self) -> None:
         check_fields(self)
         object.__setattr__(self, "scenario", lasting_name(self.scenario))
-        lineage.adaptation_stages(self.source, self.scenario, self.skills, self.budget)
+        self.stages(self.source)
 
     @property
     def source(self) -> RunFolder:
         """The run whose skills are adapted, for reading."""
         return open_run(Path(self.run))
+
+    def stages(self, run: RunFolder) -> tuple[Stage, ...]:
+        """Return the stages of a copy of the run."""
+        return lineage.adaptation_stages(run, self.scenario, self.skills, self.budget)
 
 
 @dataclass(frozen=True)
@@ -143,7 +149,7 @@ class Sweep:
     def stages(self, run: RunFolder) -> tuple[Stage, ...]:
         """Return the stages of a trial's run, of which the last is what its scheduler goes by."""
         if (adapted := self.adaptation) is not None:
-            return lineage.adaptation_stages(run, adapted.scenario, adapted.skills, adapted.budget)
+            return adapted.stages(run)
         stages = lineage.own_stages(run)
         return stages if self.stage is None else stages[: run.plan.skill_graph.order.index(self.stage) + 1]
 
@@ -151,9 +157,7 @@ class Sweep:
     def budget(self) -> int:
         """Decisions of the last stage."""
         if (adapted := self.adaptation) is not None:
-            return lineage.adaptation_stages(adapted.source, adapted.scenario, adapted.skills, adapted.budget)[
-                -1
-            ].budget
+            return adapted.stages(adapted.source)[-1].budget
         return self.plan.budget(self.stage or self.plan.skill_graph.order[-1])
 
     @property

@@ -15,7 +15,7 @@ from soulsgraph.results.tables import write_rows
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
 from soulsgraph.runs.train import StageSetup, Workplace, trained_artifact
-from soulsgraph.tune.folder import RETURN, SweepFolder
+from soulsgraph.tune.folder import RETURN, TRAINING_RETURN, SweepFolder
 from soulsgraph.tune.shared import SharedStages
 from soulsgraph.tune.trial import NODE, OPTIONS, SEED, STEP, evaluated, stage_return, this_node
 from soulsgraph_clusters.sessions.session import Session
@@ -27,8 +27,8 @@ from soulsgraph_policies.agents.projects import LoadedProject, take_over
 
 #: Greedy episodes by which members are compared while they learn; they are reported on others.
 _EPISODES = 40
-#: A member's mean return in these, and the schedule's file: beside a checkpoint, and in the results of its run.
-TRAINING_RETURN, SCHEDULE = "training_return", "schedule"
+#: The schedule's file: beside a checkpoint, and in the results of its run.
+SCHEDULE = "schedule"
 
 
 class StageMember(tune.Trainable):

@@ -15,7 +15,7 @@ from soulsgraph.pages.report_section import PICTURES, ReportSection
 from soulsgraph.playing import as_text, frame_of
 from soulsgraph.results.tables import readable_table, write_rows
 from soulsgraph.runs.progress import Interruption
-from soulsgraph.tune.folder import RETURN, WIN_RATE, Setting, SweepFolder
+from soulsgraph.tune.folder import RETURN, TRAINING_RETURN, WIN_RATE, Setting, SweepFolder
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, shown
 from soulsgraph_envs.core.files import whole_folder, write_text
@@ -44,7 +44,6 @@ def rows_of(folder: SweepFolder) -> list[dict[str, Any]]:
 
 def _row(folder: SweepFolder, trial: Trial) -> dict[str, Any]:
     """Return a trial as a row: its setting and seed, how it ended, and its last figure."""
-    from soulsgraph.tune.population import TRAINING_RETURN
     from soulsgraph.tune.trial import EPISODES, HIGH, LOW, NODE, OPTIONS, STEP, WINS, seed_of
 
     reported, sweep = trial.last_result or {}, folder.plan
@@ -94,6 +93,11 @@ class SweepResults:
         return self.folder.plan.metric
 
     @property
+    def _axis(self) -> tuple[str, float]:
+        """The label of the metric in pictures, and its scale there."""
+        return ("win rate, %", 100.0) if self._metric == WIN_RATE else ("mean return", 1.0)
+
+    @property
     def finished(self) -> list[Mapping[str, Any]]:
         """The rows of trials that were trained to the end, those of the best setting first.
 
@@ -104,7 +108,7 @@ class SweepResults:
 
     def _mean(self, of: Mapping[str, Any]) -> float:
         if self._by_members:
-            return float(of["training_return"])
+            return float(of[TRAINING_RETURN])
         names = self.folder.plan.space.names
         rates = [row[self._metric] for row in self.rows if row["state"] == FINISHED and _same(row, of, names)]
         return float(sum(rates) / len(rates))
@@ -197,7 +201,7 @@ class SweepResults:
 
     def _sections(self, table: SeedsTable) -> list[ReportSection]:
         # Imported here: it takes a moment, and most of a sweep needs none.
-        from soulsgraph.tune.figures import draw_settings
+        from soulsgraph.results.figures import draw_settings
 
         sweep = self.folder.plan
         over = f"Means over {len(sweep.seeds)} training seeds with 95 % t intervals."
@@ -209,7 +213,7 @@ class SweepResults:
                 table.title,
                 tuple(filter(None, (over, drawn, asked, summed.common_line))),
                 ((summed.headings, summed.cells),),
-                {_PICTURE: draw_settings(table, self._metric)},
+                {_PICTURE: draw_settings(table, self._metric, *self._axis)},
             ),
             ReportSection(
                 "Trials",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
@@ -30,6 +30,9 @@ from soulsgraph_envs.core.extras import check_extra
 if TYPE_CHECKING:
     from soulsgraph_clusters.sessions.session import Session
 
+_EPISODES, _OVERRIDES = "episodes", "overrides"
+_FIELDS = {field.name for field in fields(Plan)}
+_SPACE = Where(None, "space", "correct the value")
 #: By which Ray Tune logs to no files, and prints nothing.
 _QUIET = {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1", "RAY_AIR_NEW_OUTPUT": "0"}
 
@@ -42,7 +45,7 @@ def sweep(
     search: Search = "grid",
     samples: int = Sweep.samples,
     scheduler: Scheduler = "none",
-    preset: str = "best",
+    preset: str = Plan.preset,
     scenario: str | Path = Plan.scenario,
     graph: str = Plan.graph,
     project: str | Path | None = None,
@@ -87,13 +90,20 @@ def sweep(
     table = load_space(Path(space)) if isinstance(space, str | Path) else read_space(space, _SPACE)
     asked_plan = {"preset": preset, "scenario": str(scenario), "graph": graph, **overrides}
     plan, adaptation = (plan_of(asked_plan), None) if adapt is None else _adapting(adapt, asked_plan, overrides)
-    chosen = tuple(Sweep.seeds[0] + index for index in range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    asked = Sweep(plan, table, chosen, search, samples, scheduler, stage, adaptation)
+    asked = Sweep(plan, table, _seeds(seeds), search, samples, scheduler, stage, adaptation)
     folder = _planned_or_begun(path_of(run, "run"), asked)
     try:
         return run_sweep(folder, OutputConsole(quiet=quiet), address)
     except Interruption as stop:
         raise Interruption(str(stop).removesuffix(stop.remedy), "; the same call resumes it") from None
+
+
+def _seeds(asked: int | Sequence[int]) -> tuple[int, ...]:
+    if isinstance(asked, int):
+        return tuple(Sweep.seeds[0] + index for index in range(asked))
+    if isinstance(asked, Iterable):
+        return tuple(asked)
+    raise SoulsGraphError(f"seeds: expected a number or a list of training seeds, found {shown(asked)}; correct it.")
 
 
 def adapted_plan(adaptation: SweptAdaptation, changes: Mapping[str, Any]) -> Plan:
@@ -117,16 +127,16 @@ def _adapting(
     adapt: Mapping[str, Any], asked: Mapping[str, Any], named: Mapping[str, Any]
 ) -> tuple[Plan, SweptAdaptation]:
     """Return the plan and the adaptation of a call; raises SoulsGraphError."""
+    if not isinstance(adapt, Mapping):
+        raise SoulsGraphError(f"adapt: expected a table of run, skills and budget, found {shown(adapt)}; correct it.")
     known = {"scenario": asked["scenario"], "skills": ADAPTED, "budget": None, **adapt}
-    adaptation = read_table(SweptAdaptation, {**known, "run": str(known.get("run", ""))}, Where(None, "adapt"))
+    if "run" in known:
+        known["run"] = str(path_of(known["run"], "run"))
+    adaptation = read_table(SweptAdaptation, known, Where(None, "adapt", "correct the value"))
     plan = plan_of(asked)
-    given = {name: getattr(plan, name) for name in named if name in _FIELDS}
+    chosen = {name for name in ("preset", "graph") if asked[name] != getattr(Plan, name)}
+    given = {name: getattr(plan, name) for name in (*chosen, *named) if name in _FIELDS}
     return adapted_plan(adaptation, {**given, _OVERRIDES: plan.overrides}), adaptation
-
-
-_EPISODES, _OVERRIDES = "episodes", "overrides"
-_FIELDS = {field.name for field in fields(Plan)}
-_SPACE = Where(None, "space", "correct the value")
 
 
 def _planned_or_begun(path: Path, asked: Sweep) -> SweepFolder:

@@ -112,7 +112,7 @@ def _read(path: Path) -> dict[str, Any]:
         if _ARRAY not in found:
             return found
         place = str(found[_ARRAY])
-        return _read(path.parent / place) if place.startswith(f"{PARTS}/") else arrays[place]
+        return _read_part(path.parent, place) if place.startswith(f"{PARTS}/") else arrays[place]
 
     try:
         state: dict[str, Any] = json.loads(metadata["state"], object_hook=restored)
@@ -121,6 +121,17 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise TrainingStateError(path, "a training state", shown(state))
     return state
+
+
+def _read_part(folder: Path, place: str) -> dict[str, Any]:
+    table = _read(folder / place)
+    if (named := _place_of(table)) != place:
+        raise TrainingStateError(folder / place, "the table that it is named by", named)
+    return table
+
+
+def _place_of(table: Arrays) -> str:
+    return f"{PARTS}/{_digest('', table)}.safetensors"
 
 
 def _expect_finite(name: str, array: np.ndarray[Any, Any]) -> None:
@@ -144,7 +155,7 @@ def _separate(value: Any, name: str, arrays: Arrays, parts: _Parts | None = None
             )
         if parts is not None and _is_part(value):
             table = {key: np.asarray(array, order="C") for key, array in value.items()}
-            parts[place := f"{PARTS}/{_digest('', table)}.safetensors"] = table
+            parts[place := _place_of(table)] = table
             return {_ARRAY: place}
         return {key: _separate(part, f"{name}/{key}", arrays, parts) for key, part in value.items()}
     if isinstance(value, np.ndarray):

@@ -235,3 +235,28 @@ def test_optuna_that_is_missing_is_named_with_what_installs_it(monkeypatch: pyte
     monkeypatch.setattr("soulsgraph.tune.folder.find_spec", lambda module: None)
     with pytest.raises(sg.SoulsGraphError, match=r"expected optuna to be installed.*pip install 'soulsgraph\[tune\]'"):
         Sweep(Plan(), SearchSpace({"gamma": (0.9,)}), search="optuna")
+
+
+_AGENT = {"run": "iudex-phase1-best-0"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"seeds": None}, "seeds: expected a number or a list"),
+        ({"seeds": 2.5}, "seeds: expected a number or a list"),
+        ({"seeds": "ab"}, "seeds.0.: expected a whole number"),
+        ({"adapt": 3}, "adapt: expected a table"),
+        ({"adapt": {}}, "run"),
+        ({"adapt": {"run": 3}}, "`run`: expected a path"),
+        ({"adapt": _AGENT}, "expected another scenario"),
+        ({"adapt": _AGENT | {"skills": "dodge"}}, "adapt.skills: expected a list"),
+        ({"adapt": _AGENT, "scenario": "vordt", "preset": "fast"}, "preset: expected none with an adaptation"),
+        ({"adapt": _AGENT, "scenario": "vordt", "graph": "end-to-end"}, "graph: expected none with an adaptation"),
+        ({"adapt": _AGENT, "scenario": "vordt", "scale": 0.5}, "scale: expected none with an adaptation"),
+    ],
+)
+def test_what_python_passes_is_checked_at_the_door(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(sg.SoulsGraphError, match=message):
+        sweep({"gamma": [0.9]}, run=tmp_path / "sweep", **arguments)
+    assert not (tmp_path / "sweep").exists()

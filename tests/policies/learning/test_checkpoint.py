@@ -156,6 +156,16 @@ def test_a_damaged_part_names_the_folder_to_remove(damage: Callable[[Path], obje
         read_training_state(tmp_path / "one")
 
 
+def test_a_part_in_the_place_of_another_is_no_state(tmp_path: Path) -> None:
+    write_training_state(tmp_path, {"kept": [{"rows": np.full(2_000, value)} for value in (1.0, 2.0)]}, before=[])
+    one, two = (tmp_path / PARTS).iterdir()
+    one.write_bytes(two.read_bytes())
+    with pytest.raises(
+        TrainingStateError, match=f"{one.name}: expected the table that it is named by, found .*{two.stem}"
+    ):
+        read_training_state(tmp_path)
+
+
 _MEASURE = """
 import sys
 import subprocess
