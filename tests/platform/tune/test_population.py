@@ -8,8 +8,8 @@ import pytest
 
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.plan import Plan
-from soulsgraph.tune.folder import RETURN, Sweep, SweepFolder
-from soulsgraph.tune.population import TRAINING_RETURN, StageMember
+from soulsgraph.tune.folder import RETURN, TRAINING_RETURN, Sweep, SweepFolder
+from soulsgraph.tune.population import StageMember
 from soulsgraph.tune.space import SearchSpace
 from soulsgraph.tune.trial import OPTIONS, SEED, STEP
 
