@@ -191,6 +191,6 @@ def _whole_commands(rounds: int) -> Iterator[dict[str, Any]]:
     commands = {
         "a fight drawn, nothing compiled": watch,
         "a fight drawn": watch,
-        "curriculum --preset best": ("curriculum", "--preset", "best", "--run", "run"),
+        "curriculum": ("curriculum", "--run", "run"),
     }
     return bench_commands(_MAIN, commands, "a fight drawn, nothing compiled", rounds)
