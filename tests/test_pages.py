@@ -474,7 +474,7 @@ _LONG_S = 60.0
 
 def _says_so(block: Block) -> bool:
     """Return whether the words before a block, or in it, say that it takes minutes."""
-    before = (ROOT / block.page).read_text(encoding="utf-8")[: block.start].rsplit("```", 2)[0].rsplit("\n\n", 2)
+    before = (ROOT / block.page).read_text(encoding="utf-8")[: block.start].rsplit("```", 1)[0].rsplit("\n\n", 2)
     return "minute" in "\n".join([*before[1:], block.text])
 
 
