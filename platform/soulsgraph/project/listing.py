@@ -98,7 +98,7 @@ def methods() -> list[Listing]:
             method.name,
             "selected" if method.selects else "all",
             "its own" if method.has_versions else "the newest",
-            ", ".join(method.coefficients),
+            ", ".join(method.coefficients) or "none",
             method.source,
         )
         for method in METHODS.values()
