@@ -41,16 +41,19 @@ notebooks: .venv/ready
 CONTINUAL := .venv/bin/soulsgraph continual run
 CONTINUAL_RUNS ?= runs/continual
 BOSSES := --seeds 5 --first-seed 300 --rows-every 5
+CONFLICTS := --seeds 10 --first-seed 340 --rows-every 5
+PAIRS := --seeds 10 --first-seed 330 --rows-every 20
 SHIFTS := --seeds 10 --first-seed 310 --rows-every 8
 MOVES := --skills dodge,heal_attack
 .PHONY: continual
 continual: .venv/ready
 	$(CONTINUAL) S8 --methods kept,all-skills $(SHIFTS) --out $(CONTINUAL_RUNS)/S8
 	$(CONTINUAL) S8 --methods kept $(SHIFTS) $(MOVES) --out $(CONTINUAL_RUNS)/S8-dodge-heal-attack
-	$(CONTINUAL) C20 --methods kept,newest,clonex $(BOSSES) $(MOVES) --out $(CONTINUAL_RUNS)/C20
+	$(CONTINUAL) C20 --methods kept,newest,clonex $(CONFLICTS) $(MOVES) --out $(CONTINUAL_RUNS)/C20
 	$(CONTINUAL) S20 --methods kept,newest,clonex,replay $(BOSSES) $(MOVES) --out $(CONTINUAL_RUNS)/S20
+	$(CONTINUAL) S20 --methods kept,clonex $(PAIRS) $(MOVES) --out $(CONTINUAL_RUNS)/S20-clonex
 	$(CONTINUAL) S20 --methods base $(BOSSES) $(MOVES) --held-out 8 --out $(CONTINUAL_RUNS)/S20-base
-	$(CONTINUAL) S20 --methods kept $(BOSSES) --graph end-to-end --preset fast --skills end_to_end \
+	$(CONTINUAL) S20 --methods kept $(PAIRS) --graph end-to-end --preset fast --skills end_to_end \
 		--out $(CONTINUAL_RUNS)/S20-end-to-end
 
 curriculum: .venv/ready
