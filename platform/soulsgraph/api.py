@@ -263,7 +263,7 @@ class Run:
 
         Args:
             scenario: Fight to adapt to.
-            skills: Skills to adapt, or all.
+            skills: Skills to adapt; all; or auto: those that at most 8,000 decisions in the new fight select.
             budget: Decisions of each; 40,000 times the run's scale if not given.
             jointly: Adapt them in the same fights instead of one after another.
             run: Folder for a copy, which is adapted: needed for an agent of the zoo.
@@ -277,10 +277,12 @@ class Run:
         check_extra("adapt", "train")
         folder = self._own_folder(run)
         names = skills if isinstance(skills, str) else ",".join(skills)
+        target = lasting_name(str(scenario))
+        lineage.check_budget(budget)
         chosen = lineage.named_skills(folder, names)
-        if chosen is None:
-            raise UnknownNameError("skill", skills, (*self.plan.skill_graph.order, "all"))
-        stages = lineage.adaptation_stages(folder, lasting_name(str(scenario)), chosen, budget, None, jointly)
+        if chosen is None and not (chosen := _selected(folder, target, quiet)):
+            return Run(folder)
+        stages = lineage.adaptation_stages(folder, target, chosen, budget, None, jointly)
         _train_stages(folder, stages, address, quiet, track)
         return Run(folder)
 
@@ -486,6 +488,16 @@ def _name_of(factory: LearnerFactory) -> str:
     from soulsgraph_policies.learning.own_learner import learner_name
 
     return learner_name(factory)
+
+
+def _selected(folder: RunFolder, scenario: str, quiet: bool) -> tuple[str, ...]:
+    """Select skills to adapt by few decisions in the new fight, shown unless `quiet`."""
+    # Imported here: its statistics are scipy's.
+    from soulsgraph.continual.selecting import select_for_run
+
+    selection = select_for_run(folder, lineage.check_target(folder, scenario, None), scenario)
+    OutputConsole(quiet=quiet).print("\n".join(selection.lines()))
+    return selection.skills
 
 
 def _train_stages(

@@ -149,3 +149,11 @@ def test_a_training_is_tracked_by_names_and_by_an_object(tmp_path: Path) -> None
     assert not (tmp_path / "other").exists()
     sg.train("best", track="none", run=tmp_path / "silent", scale=_SCALE, quiet=True)
     assert not list((tmp_path / "silent").rglob("events.out.tfevents.*"))
+
+
+def test_auto_adapts_what_few_decisions_in_the_new_fight_select(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    run = sg.load("iudex-phase1-best-0")
+    adapted = run.adapt("vordt", "auto", budget=400, run=tmp_path / "copy")
+    assert "adapt: dodge, heal_attack" in capsys.readouterr().out
+    versions = {name: skill.version for name, skill in adapted.agent("vordt").skills.items()}
+    assert versions == {"camera": 1, "lock_on": 1, "movement": 1, "dodge": 2, "heal_attack": 2}

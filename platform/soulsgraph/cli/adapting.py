@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from soulsgraph.transfer.recovery import Arm
     from soulsgraph.transfer.report import TransferReport
 
-#: In place of skills to adapt: those that few decisions in the new fight select.
-_QUICK = "quick"
+#: In place of skills to adapt: those that `transfer` recommends. `auto` are those that its quick rule selects.
+_MEASURED = "measured"
 Runs = Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN ...")]
 
 
@@ -53,8 +53,8 @@ def adapt(
     Args:
         folder: Run folder with trained skills, or the name of an agent of the zoo.
         scenario: Scenario to adapt to: a name or a TOML file.
-        skills: Skills to adapt, separated by commas; auto: those that transfer recommends; quick: those that
-            transfer --quick selects; all.
+        skills: Skills to adapt, separated by commas; auto: those that transfer --quick selects, by at most 8,000
+            decisions in the new fight; measured: those that transfer recommends, by hundreds of thousands; all.
         budget: Steps for each skill; 40,000 times the run's scale if not given.
         after: Scenario whose versions are continued; the last one the run was adapted to if not given.
         jointly: Adapt the skills in the same fights, each for its own steps, instead of one after another.
@@ -72,15 +72,13 @@ def adapt(
     scenario, after = lasting_name(scenario), after and lasting_name(after)
     lineage.check_budget(budget)
     source = lineage.check_target(run, scenario, after)
-    quick = skills.strip() == _QUICK
-    named = None if quick else lineage.named_skills(run, skills)
+    named = _named(run, skills)
     chosen = named or ()
     if named is None:
         check_session(session.address)
         if session.games is not None:
             load_games(session.games)
-        chosen = (_selected if quick else _recommended)(run, source, scenario, session)
-        session.console.print(f"recommended: {', '.join(chosen) or 'no skill, nothing to do'}")
+        chosen = _found(run, source, scenario, session, skills)
     cards = []
     if chosen or named is not None:
         stages = lineage.adaptation_stages(run, scenario, chosen, budget, source, jointly)
@@ -160,7 +158,8 @@ def recovery(
         folders: Run folders with trained skills, or agents of the zoo, one a seed; each stays as it is, its arms get
             folders below it.
         budget: Steps of each arm in all.
-        jointly: Skills to adapt in the same fights and one after another instead, separated by commas; auto; all.
+        jointly: Skills to adapt in the same fights and one after another instead, separated by commas; auto,
+            measured and all as in adapt.
         out: Folder for the results over all seeds.
         copy: Folder for copies of the agents, a run folder of its name each; results are written there.
     """
@@ -300,10 +299,19 @@ def _show_selections(runs: Mapping[int, RunFolder], asked: TransferOptions, outp
     output.show({str(seed): selection.to_dict() for seed, selection in found.items()}, "\n".join(shown))
 
 
-def _selected(run: RunFolder, home: str, scenario: str, output: OutputOptions) -> tuple[str, ...]:
-    """Select skills by few decisions, and show what it took."""
+def _named(run: RunFolder, skills: str) -> tuple[str, ...] | None:
+    """Return the skills that are named, or None where they have to be found first."""
+    return None if skills.strip() == _MEASURED else lineage.named_skills(run, skills)
+
+
+def _found(run: RunFolder, home: str, scenario: str, output: OutputOptions, skills: str) -> tuple[str, ...]:
+    """Return the skills that `transfer` recommends, or select some by few decisions; show which, and what it took."""
     from soulsgraph.continual.selecting import select_for_run
 
+    if skills.strip() == _MEASURED:
+        recommended = _recommended(run, home, scenario, output)
+        output.console.print(f"recommended: {', '.join(recommended) or 'no skill'}")
+        return recommended
     selection = select_for_run(run, home, scenario)
     output.console.print("\n".join(selection.lines()))
     return selection.skills
@@ -322,10 +330,10 @@ def _arms(run: RunFolder, home: str, scenario: str, output: OutputOptions, joint
     """Return the arms of a recovery, or where skills are named those that adapt them jointly and one after another."""
     from soulsgraph.transfer.recovery import arms_of, joint_arms
 
-    named = None if jointly is None else lineage.named_skills(run, jointly)
-    skills = _recommended(run, home, scenario, output) if named is None else named
     if jointly is None:
-        return arms_of(run, skills)
+        return arms_of(run, _recommended(run, home, scenario, output))
+    named = _named(run, jointly)
+    skills = _found(run, home, scenario, output, jointly) if named is None else named
     return joint_arms(skills) if skills else ()
 
 

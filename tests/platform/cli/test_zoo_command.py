@@ -105,6 +105,17 @@ def test_skills_are_selected_for_an_agent_by_few_decisions_and_nothing_is_writte
         assert f"expected no {words[0]}" in refuse("transfer", _ONE, "--quick", *words)
 
 
+def test_auto_adapts_what_few_decisions_select_and_measured_what_transfer_recommends(printed, refuse, monkeypatch):
+    words = (_ONE, "--scenario", "vordt", "--budget", 400, "--run", "mine")
+    shown = printed("adapt", *words, "--skills", "auto")
+    assert "adapt: dodge, heal_attack\n" in shown
+    assert 0 < int(shown.split("played: ")[1].split(" decisions")[0].replace(",", "")) <= 8_000
+    assert "dodge v2: 400 steps" in shown
+    monkeypatch.setattr("soulsgraph.transfer.report.saved_recommendation", lambda *_: ("dodge",))
+    assert "recommended: dodge\n" in printed("adapt", *words, "--skills", "measured")
+    assert "expected auto by itself" in refuse("adapt", *words, "--skills", "auto,dodge")
+
+
 @pytest.mark.parametrize("command", ["table", "adapt", "transfer", "recovery", "retention"])
 def test_a_command_that_writes_names_the_copy_to_make(refuse, command, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
