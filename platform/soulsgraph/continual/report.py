@@ -16,6 +16,7 @@ from soulsgraph.continual.scoring import MAIN, METRICS, OTHERS, ContinualScores,
 from soulsgraph.continual.study import ContinualUnit, planned_units
 from soulsgraph.pages import page, tag
 from soulsgraph.pages.report_section import PICTURES, ReportSection
+from soulsgraph.results import metrics
 from soulsgraph.results.figures import png_of
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import SeedValues, paired_ratio, records, seed_values, summary
@@ -34,6 +35,14 @@ _COSTS: Mapping[str, tuple[str, int]] = {
 #: Those that are shown as a multiple of training each task from scratch, and drawn against the performance.
 _NORMALISED, _DRAWN = ("decisions", "ticks", "cpu_s", "bytes"), ("bytes", "decisions", "ticks")
 
+#: What is measured of tasks that come again, by name, with its heading.
+RETURNING = "returning"
+VISITS: Mapping[str, str] = {
+    "first_end": "end of the first visit",
+    "before_return": "before the next",
+    "return_end": "end of the next",
+    "return_gain": "end minus first end",
+}
 #: Moments of a sequence that a table has a column for, at most.
 _COLUMNS = 11
 
@@ -102,6 +111,21 @@ class RunTables:
         return shares.rename("value").reset_index()
 
     @cached_property
+    def returning(self) -> pd.DataFrame | None:
+        """The mean win rates over the tasks that come again, by quantity, method and seed; None if none does."""
+        scores = self.scores
+        if not (returns := metrics.returns_of(scores.task_names)):
+            return None
+        means = {(one.method, one.seed): metrics.returning_rates(one.matrix, returns).mean(axis=0)
+                 for method in scores.methods for one in scores.of(method)}  # fmt: skip
+        rows = [
+            (quantity, *of, value)
+            for of, values in means.items()
+            for quantity, value in zip(VISITS, values, strict=True)
+        ]
+        return pd.DataFrame(rows, columns=["quantity", "method", "seed", "value"]).dropna()
+
+    @cached_property
     def choosing(self) -> pd.DataFrame | None:
         """The mean decisions that choosing versions took for a task at the end, by method and seed; None if none."""
         frame = self.found[EVALUATIONS]
@@ -133,6 +157,7 @@ class RunTables:
             SKILLS: (self.won_back, ["skill", "method"]),
             PLASTICITY: (self.held_out, ["method", "after"]),
             DORMANT: (self.dormant, ["method", "after"]),
+            RETURNING: (self.returning, ["quantity", "method"]),
             "choosing": (self.choosing, ["method"]),
         }
         costs = [
@@ -207,10 +232,29 @@ def _sections(tables: RunTables) -> Iterator[ReportSection]:
     }
     drawn = {name: figures.draw_by_task(scores, *asked) for name, asked in by_task.items()}
     yield ReportSection("Transfer and forgetting by task", (), (), drawn)
+    yield _returning(tables)
     yield _skills(tables)
     yield _plasticity(tables)
     yield _costs(tables)
     yield ReportSection("How this was made", tuple(_made(tables)))
+
+
+def _returning(tables: RunTables) -> ReportSection:
+    title, frame = "Tasks that come again", tables.returning
+    if frame is None or frame.empty:
+        return ReportSection(title)
+    spreads = {
+        str(method): {quantity: seed_values(own[own["quantity"] == quantity], "value") for quantity in VISITS}
+        for method, own in frame.groupby("method", sort=False)
+    }
+    count = len(metrics.returns_of(tables.scores.task_names))
+    note = (
+        f"Win rates in the same fight as a task and as a task again, the mean over {count} "
+        f"{'returns' if count != 1 else 'return'}: mean over seeds with its 95 % t interval. The last column is a "
+        "difference within each seed."
+    )
+    rows = [[method, *(_text(spread) for spread in by_quantity.values())] for method, by_quantity in spreads.items()]
+    return ReportSection(title, (note,), ((["method", *VISITS.values()], rows),))
 
 
 def _skills(tables: RunTables) -> ReportSection:

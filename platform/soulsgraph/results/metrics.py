@@ -7,6 +7,8 @@ whatever a formula leaves undefined; nothing undefined is 0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -84,6 +86,27 @@ def zero_shot_transfer(matrix: Values, untrained: Values) -> Values:
     Lopez-Paz & Ranzato (2017), Eq. 4.
     """
     return np.asarray(np.diagonal(matrix, 1) - untrained[1:])
+
+
+def returns_of(fights: Sequence[str]) -> list[tuple[int, int]]:
+    """Return each task whose fight was a task before, as the positions of that fight's first visit and of this one."""
+    return [(first, place) for place, fight in enumerate(fights) if (first := fights.index(fight)) < place]
+
+
+def returning_rates(matrix: Values, returns: Sequence[tuple[int, int]]) -> Values:
+    """Return the win rates of fights that come again, (returns, 4), for the positions of two visits to each.
+
+    They are those at the end of the first visit, in the newest evaluation before the second one begins, and at its end;
+    then the third minus the first. The fight is evaluated as either task; in one row, that of the first visit counts.
+    """
+    rates = []
+    for first, again in returns:
+        # What was played as the first visit ended counts for what was kept only where the second one follows at once.
+        rows = range(again - 1, min(first + 1, again - 1) - 1, -1)
+        between = [rate for row in rows for rate in matrix[row, [first, again]] if not np.isnan(rate)]
+        own, end = matrix[first, first], matrix[again, again]
+        rates.append((own, between[0] if between else np.nan, end, end - own))
+    return np.array(rates, np.float64).reshape(-1, 4)
 
 
 def curve_area(steps: Values, rates: Values, budget: float | None = None) -> float:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from soulsgraph.continual.files import EVALUATIONS, TABLES
+from soulsgraph.continual.report import RunTables
 from soulsgraph.continual.scoring import METRICS, score
 from soulsgraph.results import metrics
 
@@ -47,8 +48,17 @@ def test_the_worked_example_comes_out():
         assert scores.scores[name, "mine"].values.mean == pytest.approx(value, abs=5e-4), name
 
 
+def test_the_example_of_a_task_that_comes_again_comes_out():
+    rows = [{**_row("mine", int(after), 0, task, rate), "task_name": "aba"[task - 1]}
+            for after, *rates in _table("finished") for task, rate in enumerate(rates, 1)]  # fmt: skip
+    frame = pd.DataFrame(rows)
+    found = RunTables({EVALUATIONS: frame}, score(frame)).rows()["returning"]
+    shown = {name.strip("`"): float(value) for name, *_, value in _table("quantity")}
+    assert {row["quantity"]: row["mean"] for row in found} == pytest.approx(shown, abs=5e-4)
+
+
 def test_the_calculations_by_hand_are_those_values():
-    for name, *_, by_hand, value in _table("metric"):
+    for name, *_, by_hand, value in (*_table("metric"), *_table("quantity")):
         assert re.fullmatch(r"[\d+*/(). -]+", by_hand), name
         assert eval(by_hand) == pytest.approx(float(value), abs=5e-4), name
 

@@ -130,6 +130,29 @@ def test_what_choosing_versions_took_is_reported_of_whoever_chose(tmp_path):
     assert "| kept | 155 |" in report.read_text()
 
 
+@pytest.mark.parametrize("rows_every", [1, 4])
+def test_tasks_that_come_again_have_a_section_in_every_form(tmp_path, rows_every):
+    frame = InventedRun.draw(("kept", "newest"), seeds=3, tasks=4).evaluations
+    names = frame["task"].map(lambda task: f"boss {(task - 1) % 2}")
+    near = frame["task"].isin([1, 2, 3, 4]) & (frame["task"] - frame["after"]).isin([0, 1])
+    kept = (frame["decisions"] > 0) | near | (frame["after"] % rows_every == 0)
+    folder = InventedRun({"evaluations": frame.assign(task_name=names)[kept]}).write(tmp_path / "run")
+    report = write_continual_report(folder)
+    assert "the mean over 2 returns" in report.read_text()
+    assert "<h2>Tasks that come again</h2>" in report.with_name("page.html").read_text()
+    rows = read_rows(report.parent / "tables" / "returning.parquet")
+    assert json.loads(report.with_name("report.json").read_text())["tables"]["returning"] == rows
+    means = {(row["quantity"], row["method"]): row["mean"] for row in rows}
+    rates = (frame["wins"] / frame["episodes"])[frame["decisions"] == 0]
+    own = {task: rates[(frame["method"] == "newest") & (frame["after"] == task) & (frame["task"] == task)].mean()
+           for task in (1, 2, 3, 4)}  # fmt: skip
+    assert means["first_end", "newest"] == pytest.approx((own[1] + own[2]) / 2)
+    assert means["return_gain", "newest"] == pytest.approx((own[3] + own[4] - own[1] - own[2]) / 2)
+    (row,) = (row for row in rows if (row["quantity"], row["method"]) == ("return_gain", "newest"))
+    assert row["seeds"] == 3
+    assert row["mean_low"] < row["mean"] < row["mean_high"]
+
+
 def test_units_that_are_missing_are_named_even_where_a_fight_changed_since(tmp_path):
     folder = InventedRun.draw(("kept", "newest", "scratch"), seeds=2, tasks=2).write(tmp_path / "run")
     seeds = sorted(set(read_results(folder / "results" / "evaluations.parquet")["seed"]))

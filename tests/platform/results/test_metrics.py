@@ -20,6 +20,8 @@ from soulsgraph.results.metrics import (
     mean_of,
     own_performance,
     plasticity_slope,
+    returning_rates,
+    returns_of,
     zero_shot_forward_transfer,
     zero_shot_transfer,
 )
@@ -105,6 +107,31 @@ def test_an_area_holds_the_last_rate_to_the_budget_and_cuts_what_is_beyond():
     assert curve_area(np.array([0.0]), np.array([0.3])) == 0.3
     # Nothing but time passes in a point that stands beside another.
     assert curve_area(np.array([0.0, 50.0, 50.0, 100.0]), np.array([0.0, 0.0, 1.0, 1.0])) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("known", "before"),
+    [
+        ({(1, 0): 0.3, (2, 0): 0.4, (2, 3): 0.6}, 0.4),
+        ({(1, 0): 0.3, (2, 3): 0.6}, 0.6),
+        ({(1, 0): 0.3}, 0.3),
+        ({}, np.nan),
+    ],
+)
+def test_before_it_comes_again_a_fight_counts_by_its_newest_evaluation_as_either_task(known, before):
+    matrix = np.full((4, 4), np.nan)
+    matrix[0, 0], matrix[3, 3] = 0.8, 0.9
+    for cell, rate in known.items():
+        matrix[cell] = rate
+    assert returns_of("abca") == [(0, 3)]
+    assert returning_rates(matrix, [(0, 3)])[0] == pytest.approx([0.8, before, 0.9, 0.1], nan_ok=True)
+
+
+def test_a_fight_that_comes_again_at_once_counts_by_its_own_end_and_each_return_by_the_first_visit():
+    matrix = np.array([[0.5, np.nan], [np.nan, 0.7]])
+    assert returning_rates(matrix, returns_of("aa"))[0] == pytest.approx([0.5, 0.5, 0.7, 0.2])
+    assert returns_of("abaa") == [(0, 2), (0, 3)]
+    assert returning_rates(matrix, []).shape == (0, 4)
 
 
 def test_the_slope_is_that_of_a_line_and_none_of_a_single_task():
