@@ -18,7 +18,7 @@ from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import Arena
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.render import palette
-from soulsgraph_envs.render.canvas import Canvas, Point, fitted
+from soulsgraph_envs.render.canvas import Canvas, Point, fitted, text_width
 from soulsgraph_envs.render.palette import Colour
 from soulsgraph_envs.simulator.bodies import DrawnFighter, draw_boss, draw_player, draw_way
 from soulsgraph_envs.simulator.scene import CHANGE_S, Activity, Area, Change, Scene
@@ -230,17 +230,26 @@ def _draw_numbers(canvas: Canvas, scene: Scene) -> None:
         (right + unit, unit - font // 6, f"{raw[Raw.PLAYER_HP]:.0f} HP"),
         (right + unit, 3 * unit - font // 6, f"{max(raw[Raw.STAMINA], 0.0):.0f} stamina"),
         (left + 2 * flasks * unit, 7 * unit - font // 6, f"{flasks or 'no'} flask{'s' * (flasks != 1)}"),
-        (width - width // 6 + unit, low - font // 6, f"{raw[Raw.BOSS_HP]:.0f} HP"),
+        # Whole also where the letters are higher than the bar and the border below it.
+        (width - width // 6 + unit, min(low - font // 6, canvas.height - 1.2 * font), f"{raw[Raw.BOSS_HP]:.0f} HP"),
     ]
     if scene.build_up > 0.0:
         lines.append((right + unit, 5 * unit - font // 4, scene.status))
     for x, y, words in lines:
         canvas.text((x, y), words, font, palette.TEXT, shadow=True)
-    name = f"{scene.boss_name}, phase {scene.phase}"
-    canvas.text((0.5 * width, low - unit - font), name, font, palette.TEXT, "middle", shadow=True)
-    if (end := scene.hp_windows[1][0]) > 0.0:
-        words = f"won below {end * raw[Raw.BOSS_HP_MAX]:.0f}"
-        canvas.text((width - unit, low - unit - font), words, font, palette.FAINT, "right", shadow=True)
+    _draw_name(canvas, scene, low - unit - font)
+
+
+def _draw_name(canvas: Canvas, scene: Scene, top: int) -> None:
+    """Write who the boss is in the middle, and at the right the HP at which the fight is won where it is above 0."""
+    unit, font = _unit(canvas), _small(canvas)
+    name, left_hp = f"{scene.boss_name}, phase {scene.phase}", scene.hp_windows[1][0] * scene.raw[Raw.BOSS_HP_MAX]
+    middle = 0.5 * canvas.width
+    if round(left_hp) > 0:
+        words = f"won below {left_hp:.0f}"
+        canvas.text((canvas.width - unit, top), words, font, palette.FAINT, "right", shadow=True)
+        middle = min(middle, canvas.width - 3 * unit - text_width(words, font) - 0.5 * text_width(name, font))
+    canvas.text((middle, top), name, font, palette.TEXT, "middle", shadow=True)
 
 
 def _share(scene: Scene, value: Raw) -> float:

@@ -239,6 +239,17 @@ def test_what_the_boss_does_is_not_written_over_the_values_of_the_bars(size: tup
     assert min(values) > 3 * unit + font
 
 
+@pytest.mark.parametrize("size", [(180, 320), SIZE, (720, 1280)])
+def test_a_bosss_name_is_not_written_over_where_the_fight_is_won(size: tuple[int, int]) -> None:
+    scene = replace(fight().scene(), hp_windows=((0.0, 1.0), (0.6, 1.0)), boss_name="")
+    pictures = {name: render(replace(scene, boss_name=name), size) for name in ("", "Boss of generated/timing/10003")}
+    unwritten = render(replace(scene, hp_windows=((0.0, 1.0), (0.0001, 1.0))), size)
+    low = np.s_[-size[0] // 8 : -2 * (size[0] // 40), : view_of(scene, size).width]
+    won = (pictures[""][low] != unwritten[low]).any(-1).any(0)
+    named = (pictures[""][low] != pictures["Boss of generated/timing/10003"][low]).any(-1).any(0)
+    assert np.nonzero(named)[0].max() < np.nonzero(won)[0].min()
+
+
 def test_a_loss_is_written_beside_the_one_who_lost_in_a_colour_of_his_own() -> None:
     colours = {}
     for who in ("player", "boss"):
