@@ -77,20 +77,15 @@ class RayJob:
         Of the checkpoints it is the newest alone, and of a job that is `done` none: nothing goes on from them. Raises
         ReadError.
         """
+        own = contents(folder / self.own, self._needless(folder / self.own, done)) if self.own else {}
         with reading(folder):
-            files = [folder / name for name in (*self.reads, *self.results)]
-            if self.own:
-                files += self._own_files(folder / self.own, done)
-            return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files if file.is_file()}
+            files = {name: folder / name for name in (*self.reads, *self.results)}
+            others = {name: file.read_bytes() for name, file in files.items() if file.is_file()}
+        return others | {f"{self.own}/{name}": content for name, content in own.items()}
 
-    def _own_files(self, own: Path, done: bool) -> Iterator[Path]:
-        """Yield the files of the job's own folder, but for locks and what killed writers left: these are hidden."""
+    def _needless(self, own: Path, done: bool) -> list[Path]:
         saved = sorted(own.glob(self.checkpoints), key=lambda path: path.stat().st_mtime_ns) if self.checkpoints else []
-        needless = saved if done else saved[:-1]
-        for file in sorted(own.rglob("*")):
-            hidden = any(part.startswith(".") for part in file.relative_to(own).parts)
-            if not hidden and not any(file.is_relative_to(checkpoint) for checkpoint in needless):
-                yield file
+        return saved if done else saved[:-1]
 
     def take_in(self, folder: Path, files: Mapping[str, bytes]) -> None:
         """Write what `carried` returned elsewhere, but not what the job read, and results last.
@@ -101,17 +96,43 @@ class RayJob:
         """
         inside, own_folder = f"{self.own}/", folder / self.own
         if own := {name.removeprefix(inside): files[name] for name in files if name.startswith(inside)}:
-            with writing(own_folder):
-                # Whoever adapts the run meanwhile would lose what it writes.
-                locked = take_lock(own_folder) if own_folder.is_dir() else nullcontext()
-            with locked, whole_folder(own_folder, replace=True) as new:
-                _fill(new, own)
+            replace_contents(own_folder, own)
         for name in (name for name in self.results if name in files):
             with whole_file(folder / name) as temporary:
                 temporary.write_bytes(files[name])
 
 
-def _fill(folder: Path, files: Mapping[str, bytes]) -> None:
+def contents(folder: Path, without: Sequence[Path] = ()) -> dict[str, bytes]:
+    """Return what is in a folder, by the names of its files below it, but for locks and what killed writers left.
+
+    These are hidden. Folders `without` are left out. Raises ReadError.
+    """
+    with reading(folder):
+        files = {file.relative_to(folder): file for file in sorted(folder.rglob("*")) if file.is_file()}
+        return {
+            name.as_posix(): file.read_bytes()
+            for name, file in files.items()
+            if not any(part.startswith(".") for part in name.parts)
+            and not any(file.is_relative_to(other) for other in without)
+        }
+
+
+def replace_contents(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Exchange a folder for one of these files.
+
+    Raises:
+        RunFolderError: if another process writes in it; nothing is replaced then.
+        WriteError: if it cannot be written.
+    """
+    with writing(folder):
+        # Whoever adapts the run meanwhile would lose what it writes.
+        locked = take_lock(folder) if folder.is_dir() else nullcontext()
+    with locked, whole_folder(folder, replace=True) as new:
+        write_contents(new, files)
+
+
+def write_contents(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files below a folder by their names."""
     for name, content in files.items():
         (file := folder / name).parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
@@ -322,7 +343,7 @@ def _work_apart(mark: Mark, job: RayJob, supervisor: RemoteSupervisor, driver: s
             asked = ray.remote(num_cpus=0)(_read_marked).options(scheduling_strategy=there).remote(mark, job)
             with writing(tempfile.gettempdir()):
                 folder = stack.enter_context(temporary_folder(APART))
-                _fill(folder, answer_of(asked))
+                write_contents(folder, answer_of(asked))
         except SoulsGraphError as error:
             return _named(Ending(error))
         try:

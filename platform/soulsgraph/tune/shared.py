@@ -7,7 +7,9 @@ versions upstream. A trial whose options concern later skills alone thus begins 
 from __future__ import annotations
 
 import shutil
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -46,13 +48,17 @@ class SharedStages:
             return
         kept = self._folder / lineage.stage_key(run, stage).digest
         make_folder(self._folder)
-        with FileLock(kept.with_suffix(".lock"), wait=True):
+        with self.claimed(kept):
             if (kept / _next_version(run, stage).name).is_dir():
                 _take(kept, run, stage)
                 return
             train_stages(workplace, (stage,), Console(quiet=True))
             if not kept.exists():
                 _keep(kept, run, stage)
+
+    def claimed(self, kept: Path) -> AbstractContextManager[Any]:
+        """Hold a stage for whoever trains or takes it; others wait."""
+        return FileLock(kept.with_suffix(".lock"), wait=True)
 
 
 def _keep(kept: Path, run: RunFolder, stage: Stage) -> None:

@@ -28,6 +28,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.extras import check_extra
 
 if TYPE_CHECKING:
+    from soulsgraph.tune.elsewhere import SweepPlace
     from soulsgraph_clusters.sessions.session import Session
 
 _EPISODES, _OVERRIDES = "episodes", "overrides"
@@ -74,7 +75,7 @@ def sweep(
         project: Folder of a project with skills of one's own.
         stage: Skill to train alone, compared by its mean return.
         adapt: What trials adapt to `scenario`: run (folder or agent of the zoo), skills, and budget of each skill.
-        address: Ray cluster whose nodes train trials; each has to see the folder.
+        address: Ray cluster whose nodes train trials; of a population each has to see the folder.
         quiet: Print nothing.
         overrides: Fields of `Plan`, and options of the learner that all trials have.
 
@@ -151,7 +152,7 @@ def run_sweep(folder: SweepFolder, console: Console, address: str | None = None)
     """Train the trials that are left, write `results/`, and return the results.
 
     Raises:
-        SoulsGraphError: if Ray cannot be used, a node does not see the folder, or a trial failed.
+        SoulsGraphError: if Ray cannot be used, a node does not see the folder of populations, or a trial failed.
         Interruption: if a stop was asked for.
     """
     folder.plan.check_learns()
@@ -161,10 +162,9 @@ def run_sweep(folder: SweepFolder, console: Console, address: str | None = None)
 
     with joined_session(folder, console, address) as session:
         console.print(f"sweep {folder.path}: {folder.plan.trials} trials", highlight=False, soft_wrap=True)
-        _check_nodes(folder, session)
-        folder.copy_source()
-        with _quiet_tune():
-            for tuner in tuners(folder, console.quiet):
+        with _placed(folder, session, console) as place, _quiet_tune():
+            folder.copy_source()
+            for tuner in tuners(folder, console.quiet, place):
                 tuner.fit()
             results = SweepResults(folder, rows_of(folder))
         results.save()
@@ -172,15 +172,30 @@ def run_sweep(folder: SweepFolder, console: Console, address: str | None = None)
     return results
 
 
-def _check_nodes(folder: SweepFolder, session: Session) -> None:
-    """Refuse a cluster one of whose nodes does not see the folder: trials write there; raises ClusterError."""
+@contextmanager
+def _placed(folder: SweepFolder, session: Session, console: Console) -> Iterator[SweepPlace | None]:
+    """Yield where a cluster's nodes find the folder; those that do not see it are named.
+
+    Raises:
+        ClusterError: for a population, whose members hand on their states in the folder.
+    """
+    # Imported here: it takes seconds.
+    import ray
+
+    from soulsgraph.tune.elsewhere import SweepPlace
     from soulsgraph_clusters.sessions.nodes import marked, nodes_without, other_folder
 
-    if not session.local:
-        session.check_nodes()
-        with marked(folder.path) as mark:
-            if apart := nodes_without(mark):
-                raise other_folder(folder.path, "; ".join(apart))
+    if session.local:
+        yield None
+        return
+    session.check_nodes()
+    with marked(folder.path) as mark:
+        if apart := "; ".join(nodes_without(mark)):
+            if folder.plan.scheduler == "pbt":
+                raise other_folder(folder.path, apart)
+            how = "what is trained there is trained in a temporary folder, and brought here when the trial ends"
+            console.print(f"sweep: found {apart}: {how}", highlight=False, soft_wrap=True)
+        yield SweepPlace(mark, ray.get_runtime_context().get_node_id())
 
 
 @contextmanager

@@ -6,7 +6,7 @@ A trial is a curriculum, a stage or an adaptation by one setting and seed, evalu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import ray
@@ -22,7 +22,8 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, Workplace, train_stages
 from soulsgraph.tracking.board import USUAL
 from soulsgraph.tracking.contract import LogPoint, TrackedRun, Tracker
-from soulsgraph.tune.folder import RETURN, WIN_RATE, Sweep, SweepFolder
+from soulsgraph.tune.elsewhere import SweepPlace
+from soulsgraph.tune.folder import RETURN, WIN_RATE, Setting, Sweep, SweepFolder
 from soulsgraph.tune.shared import SharedStages
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_policies.agents.agent import Agent
@@ -84,13 +85,20 @@ class TrialLines(tune.Callback):
         OutputConsole(quiet=self._quiet).print(line, highlight=False, soft_wrap=True)
 
 
-def trainable(folder: SweepFolder, projects: tuple[LoadedProject, ...]) -> Callable[[Config], None]:
-    """Return what Ray Tune calls with the configuration of each trial, on any node that sees the folder."""
-    path, seeds = folder.path.absolute(), folder.plan.seeds
+def trainable(
+    folder: SweepFolder, projects: tuple[LoadedProject, ...], place: SweepPlace | None = None
+) -> Callable[[Config], None]:
+    """Return what Ray Tune calls with the configuration of each trial, on any node; `place` is needed on others."""
+    folder = SweepFolder(folder.path.absolute(), folder.plan)
 
     def trial(config: Config) -> None:
         take_over(projects)
-        run_trial(path, {**config, SEED: seed_of(config, seeds)})
+        setting, seed = config[OPTIONS], seed_of(config, folder.plan.seeds)
+        run = folder.run_path(setting, seed).relative_to(folder.path).as_posix()
+        at = nullcontext((folder, SharedStages(folder.shared))) if place is None else place.folder(folder, run)
+        with at as (here, shared):
+            result = train_trial(here, shared, setting, seed)
+        tune.report({**result, NODE: this_node()})
 
     return trial
 
@@ -100,14 +108,13 @@ def seed_of(config: Config, seeds: Sequence[int]) -> int:
     return int(config[SEED] if SEED in config else seeds[config[TRIAL_INDEX]])
 
 
-def run_trial(path: Path, config: Config) -> None:
-    """Train a trial's run, or go on with it, and report how what it trained plays at the end.
+def train_trial(folder: SweepFolder, shared: SharedStages, setting: Setting, seed: int) -> dict[str, float]:
+    """Train a trial's run, or go on with it, and return how what it trained plays at the end.
 
     Raises:
         SoulsGraphError: if its run cannot be trained, or another process writes it.
     """
-    folder = SweepFolder.open(path)
-    run, shared, sweep = folder.run(config[OPTIONS], config[SEED]), SharedStages(folder.shared), folder.plan
+    run, sweep = folder.run(setting, seed), folder.plan
     *upstream, last = sweep.stages(run)
     continued = [] if last.parent is None else run.library.lineage(last.skill, last.parent)
     tracker = TuneTracker(last.skill, sweep.metric, sum(card.training.steps for card in continued))
@@ -115,7 +122,7 @@ def run_trial(path: Path, config: Config) -> None:
         for stage in upstream:
             shared.train(place, stage)
         train_stages(place, (last,), Console(quiet=True))
-    tune.report({**evaluated(run, sweep), STEP: last.budget, NODE: this_node()})
+    return {**evaluated(run, sweep), STEP: last.budget}
 
 
 def this_node() -> str:

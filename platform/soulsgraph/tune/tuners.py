@@ -15,6 +15,7 @@ from ray.tune.search import SearchAlgorithm, Searcher
 from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.tune.search.repeater import Repeater
 
+from soulsgraph.tune.elsewhere import SweepPlace
 from soulsgraph.tune.folder import RETURN, Sweep, SweepFolder
 from soulsgraph.tune.population import StageMember
 from soulsgraph.tune.trial import OPTIONS, SEED, STEP, TrialLines, trainable
@@ -29,7 +30,7 @@ _CHANGES, _QUANTILE = 10, 0.25
 _KEPT = 4
 
 
-def tuners(folder: SweepFolder, quiet: bool) -> Iterator[tune.Tuner]:
+def tuners(folder: SweepFolder, quiet: bool, place: SweepPlace | None = None) -> Iterator[tune.Tuner]:
     """Yield what trains the trials, or those that are left: one tuner, or of populations one a seed."""
     asked = folder.plan
     lines = TrialLines(asked.trials, asked.seeds, quiet)
@@ -37,7 +38,7 @@ def tuners(folder: SweepFolder, quiet: bool) -> Iterator[tune.Tuner]:
         for seed in asked.seeds:
             yield _population(folder, seed, lines)
         return
-    function = tune.with_resources(trainable(folder, tuple(loaded_projects().values())), {"cpu": 1})
+    function = tune.with_resources(trainable(folder, tuple(loaded_projects().values()), place), {"cpu": 1})
     yield _tuner(folder.tune, function, _space(asked), _tune_config(asked), lines)
 
 

@@ -38,7 +38,7 @@ from soulsgraph.runs.ray_runner import (
 from soulsgraph.runs.run_folder import take_lock
 from soulsgraph_clusters.sessions.nodes import Mark, marked
 from soulsgraph_clusters.sessions.session import connect
-from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
+from soulsgraph_envs.core.errors import ReadError, Remedy, SoulsGraphError
 
 #: How a study goes on.
 RESUMING = Remedy("Go on with: ", "go_on", folder="out")
@@ -270,10 +270,10 @@ def test_the_run_of_a_unit_in_which_another_command_writes_is_not_replaced(tmp_p
 
 def test_why_a_unit_failed_is_reported_where_nothing_of_it_can_be_read(tmp_path, actor, apart, monkeypatch):
     def refuse(*_: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied")
+        raise ReadError("own", PermissionError(errno.EACCES, "Permission denied"))
 
     (tmp_path / "plan").write_text("to three")
-    monkeypatch.setattr(RayJob, "_own_files", refuse)
+    monkeypatch.setattr("soulsgraph.runs.ray_runner.contents", refuse)
     with marked(tmp_path) as mark:
         ending = do_job(tmp_path, replace(COUNTING, work=damaged), actor, mark, this_node_id())
     assert "found another; remove it" in str(ending.failure)

@@ -1,4 +1,4 @@
-"""A sweep on a cluster of two nodes: its trials spread over them, and everything is in the folder."""
+"""A sweep on two nodes: its trials spread over them, and everything is in the folder, whether they see it or not."""
 
 import subprocess
 import sys
@@ -10,27 +10,52 @@ from fakes.clusters import LocalCluster
 from fakes.waiting import PATIENCE_S
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.tune.elsewhere import APART
+
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
-def test_trials_spread_over_the_nodes_and_their_results_are_in_the_folder(tmp_path: Path) -> None:
-    (space := tmp_path / "space.toml").write_text("[lock_on]\ngamma = [0.9, 0.99]\n", encoding="utf-8")
-    with LocalCluster(workers=1, head_cpus=1) as cluster:
-        words = ["sweep", str(space), "--stage", "lock_on", "--seeds", "2", "--preset", "fast", "--scale", "0.05"]
-        words += ["--episodes", "4", "--run", str(tmp_path / "sweep"), "--address", cluster.address]
-        done = subprocess.run(
-            [str(Path(sys.executable).with_name("soulsgraph")), *words],
-            env=cluster.environment,
-            capture_output=True,
-            text=True,
-            timeout=4.0 * PATIENCE_S,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr[-3000:]
-    trials = read_rows(tmp_path / "sweep" / "results" / "trials.parquet")
+def swept(cluster: LocalCluster, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a small sweep of lock-on's gamma on two seeds, whose trials have the camera in common."""
+    space = folder.parent / "space.toml"
+    space.write_text("[lock_on]\ngamma = [0.9, 0.99]\n", encoding="utf-8")
+    asked = ["sweep", str(space), "--stage", "lock_on", "--seeds", "2", "--preset", "fast", "--scale", "0.05"]
+    asked += ["--episodes", "4", "--run", str(folder), "--address", cluster.address, *words]
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("soulsgraph")), *asked],
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        timeout=4.0 * PATIENCE_S,
+        check=False,
+    )
+
+
+def left(folder: Path) -> dict[str, str]:
+    """Return the digest of what every trial trained, once all are finished and share one camera a seed."""
+    trials = read_rows(folder / "results" / "trials.parquet")
     assert [trial["state"] for trial in trials] == ["finished"] * 4
     assert len({trial["node"] for trial in trials}) == 2
-    runs = [RunFolder.open(tmp_path / "sweep" / trial["run"]) for trial in trials]
-    assert all(run.library.versions("lock_on") == [1] for run in runs)
-    # Both trials of a seed have its one camera, whichever node they were on.
-    assert len({run.library.card("camera", 1).digest for run in runs}) == 2
+    runs = {trial["run"]: RunFolder.open(folder / trial["run"]) for trial in trials}
+    assert all(run.library.versions("lock_on") == [1] for run in runs.values())
+    assert len({run.library.card("camera", 1).digest for run in runs.values()}) == 2
+    assert len([*(folder / "shared").glob("*/v1/card.json")]) == 2
+    return {name: run.library.card("lock_on", 1).digest for name, run in runs.items()}
+
+
+def test_trials_spread_over_the_nodes_whether_these_see_the_folder_or_not(tmp_path: Path) -> None:
+    (private := tmp_path / "private").mkdir()
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("a file system of a node's own takes root and unshare")
+    with LocalCluster(workers=1, head_cpus=1) as cluster:
+        done = swept(cluster, tmp_path / "shared")
+        assert done.returncode == 0, done.stderr[-3000:]
+    with LocalCluster(workers=0, head_cpus=1) as cluster:
+        node = cluster.add_worker(hidden=private)
+        refused = swept(cluster, private / "population", "--scheduler", "pbt")
+        assert "population: expected a node that reads in this folder what the driver wrote, found" in refused.stderr
+        done = swept(cluster, private / "sweep")
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert "what is trained there is trained in a temporary folder" in done.stdout + done.stderr
+        assert not [*Path(f"/proc/{node.pid}/root{private}").glob(f"{APART}*")]
+    assert left(private / "sweep") == left(tmp_path / "shared")
