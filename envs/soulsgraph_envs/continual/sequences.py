@@ -21,7 +21,16 @@ from soulsgraph_envs.continual.boss_filter import (
     filter_result,
     passing,
 )
-from soulsgraph_envs.core.config import Between, Where, digest_of, find, is_generated, load_data, shipped_names
+from soulsgraph_envs.core.config import (
+    Between,
+    Where,
+    digest_of,
+    find,
+    is_generated,
+    load_data,
+    reference,
+    shipped_names,
+)
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import write_text
 from soulsgraph_envs.core.scenario import fight_tables, load_boss, load_scenario
@@ -133,10 +142,11 @@ def load_sequence(name_or_path: str | Path) -> ContinualSequence:
     """
     path = find("sequence", name_or_path)
     loaded = load_data("sequence", ContinualSequence, path)
-    tasks = tuple(_from(path, task) for task in loaded.tasks)
-    where = Where(path).at("tasks")
-    for index, task in enumerate(tasks):
-        _check_digest(task, where.at(index))
+    places = [Where(path).at("tasks").at(index) for index in range(len(loaded.tasks))]
+    pairs = zip(loaded.tasks, places, strict=True)
+    tasks = tuple(replace(task, scenario=reference(task.scenario, path, at.at("scenario"))) for task, at in pairs)
+    for task, place in zip(tasks, places, strict=True):
+        _check_digest(task, place)
     return replace(loaded, tasks=tasks)
 
 
@@ -248,16 +258,10 @@ def _recorded(scenario: str, result: FilterResult) -> ContinualTask:
     return ContinualTask(scenario, fight_digest(scenario), result.oracle, result.random, result.undodged)
 
 
-def _from(path: Path, task: ContinualTask) -> ContinualTask:
-    """Return a task of a file, the path of its scenario taken from where that file lies."""
-    if not task.scenario.endswith(".toml"):
-        return task
-    return replace(task, scenario=str((path.parent / task.scenario).resolve()))
-
-
 def _check_digest(task: ContinualTask, where: Where) -> None:
     """Refuse a scenario that is unknown, or another fight than was recorded."""
-    found = fight_digest(task.scenario)
+    with where.at("scenario").referring():
+        found = fight_digest(task.scenario)
     if task.digest and found != task.digest:
         what = "generates" if is_generated(task.scenario) else "says"
         raise SoulsGraphError(

@@ -15,7 +15,8 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
@@ -71,6 +72,15 @@ class Where:
         """Raise the error of this place unless a condition holds."""
         if not holds:
             raise self.error(expected, actual)
+
+    @contextmanager
+    def referring(self) -> Iterator[None]:
+        """Name this place in the error of a name that it refers to and that is unknown."""
+        try:
+            yield
+        except UnknownNameError as error:
+            error.args = ("".join(f"{part}: " for part in (self.file, self.key) if part) + str(error),)
+            raise
 
 
 #: The place of what is written.
@@ -508,7 +518,8 @@ def files_of(kind: str, path: Path) -> list[Path]:
     chain = [path]
     while "based_on" in (values := _own_values(kind, chain[-1])):
         place = Where(chain[-1]).at("based_on")
-        chain.append(find(kind, _reference(values["based_on"], chain[-1], place)))
+        with place.referring():
+            chain.append(find(kind, reference(values["based_on"], chain[-1], place)))
         if chain[-1].resolve() in {file.resolve() for file in chain[:-1]}:
             circle = " -> ".join(file.stem for file in chain)
             raise Where(path).at("based_on").error("a file that is not itself based on this one", circle)
@@ -530,7 +541,7 @@ def read_data(kind: str, path: Path) -> dict[str, Any]:
         *tables, last = key.split(".")
         owner: Any = reduce(lambda table, name: table.get(name, {}), tables, values)
         if isinstance(owner, dict) and last in owner:
-            owner[last] = _reference(owner[last], path, where.at(key))
+            owner[last] = reference(owner[last], path, where.at(key))
     if base is None:
         return values
     where.at("name").demand("name" in values, "a name of its own, as the file is based on another", "no such key")
@@ -547,13 +558,23 @@ def _own_values(kind: str, path: Path) -> dict[str, Any]:
     return values
 
 
-def _reference(value: object, path: Path, where: Where) -> str:
+def reference(value: object, path: Path, where: Where) -> str:
+    """Return the name that a file refers to, or the whole path of the file, which is relative to its own.
+
+    Raises:
+        DataError: if it is neither, or there is no such file.
+    """
+    if not isinstance(value, str):
+        raise where.error("a name or the path of a TOML file", shown(value))
+    if not value.endswith(".toml"):
+        return value
     try:
-        if isinstance(value, str):
-            return str((path.parent / value).resolve()) if value.endswith(".toml") else value
-    except (OSError, ValueError, RuntimeError):
-        pass  # A null character, or links in a circle.
-    raise where.error("a name or the path of a TOML file", shown(value))
+        file = (path.parent / value).resolve()
+        there = file.exists()
+    except (OSError, ValueError, RuntimeError) as error:  # A null character, or links in a circle.
+        raise where.error("a name or the path of a TOML file", shown(value)) from error
+    where.demand(there, "a name or the path of a TOML file", f"no file {file}")
+    return str(file)
 
 
 def _scaled(base: dict[str, Any], factors: object, where: Where) -> dict[str, Any]:

@@ -496,7 +496,10 @@ def load_scenario(name_or_path: str | Path) -> Scenario:
         where.at(key).demand(key in values, "a name or the path of a TOML file", "no such key")
     given = values.get("boss_hp_full")
     where.at("boss_hp_full").demand(given is None, "the boss data's hp_max alone to say this", given)
-    boss, player = load_boss(values["boss"]), load_player(values["player"])
+    with where.at("boss").referring():
+        boss = load_boss(values["boss"])
+    with where.at("player").referring():
+        player = load_player(values["player"])
     scenario = read_table(Scenario, {**values, "boss_hp_full": boss.hp_max}, where)
     _check_scenario(scenario, values, where)
     _check_transition(scenario, boss, where.at("transition"))
@@ -604,7 +607,8 @@ def _check_fits(scenario: Scenario, contact_m: float, where: Where) -> None:
 def _check_transition(scenario: Scenario, boss: BossData, where: Where) -> None:
     if scenario.transition is None:
         return
-    following = load_boss(scenario.transition.boss)
+    with where.at("boss").referring():
+        following = load_boss(scenario.transition.boss)
     found, own = f"hp_max {following.hp_max:g} of {following.name}", scenario.transition.animation.id
     where.at("boss").demand(following.hp_max == boss.hp_max, f"a boss of as many HP, {boss.hp_max:g}", found)
     where.at("animation.id").demand(own not in (*_ids(boss), *_ids(following)), "an id that neither boss has", own)

@@ -16,7 +16,17 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from soulsgraph_envs.core.config import Between, Where, load, read_file, read_value, to_json, to_table
+from soulsgraph_envs.core.config import (
+    Between,
+    Where,
+    find,
+    load,
+    read_file,
+    read_value,
+    shipped_names,
+    to_json,
+    to_table,
+)
 from soulsgraph_envs.core.errors import DataError, GameError, shown
 from soulsgraph_envs.core.files import write_text
 from soulsgraph_envs.core.game import Picture
@@ -118,7 +128,18 @@ def load_games(path: Path) -> tuple[GameSettings, ...]:
     for place, game in enumerate(games):
         key = where.at("games").at(place).at("driver")
         key.demand(game.driver in DRIVERS, f"one of {', '.join(DRIVERS)}", shown(game.driver))
+        _check_names(game, where.at("games").at(place))
     return games
+
+
+def _check_names(game: GameSettings, where: Where) -> None:
+    """Refuse names of an address map and bindings that are not shipped; raises UnknownNameError."""
+    if game.driver != SIMULATOR and game.map not in shipped_names("address map"):
+        with where.at("map").referring():
+            find("attribute file" if game.driver == "siphon" else "address map", game.map)
+    if game.driver != SIMULATOR and game.bindings:
+        with where.at("bindings").referring():
+            find("bindings", game.bindings)
 
 
 def check_side_by_side(games: Sequence[GameSettings]) -> None:

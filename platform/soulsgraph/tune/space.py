@@ -8,9 +8,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
-from soulsgraph_envs.core.config import Where, read_file, read_table, split_hint
-from soulsgraph_envs.core.errors import DataError, shown
-from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters, Preset
+from soulsgraph_envs.core.config import Where, present_names, read_file, read_table, split_hint
+from soulsgraph_envs.core.errors import DataError, UnknownNameError, shown
+from soulsgraph_policies.learning.hyperparameters import OPTION_NAMES, SKILL_OPTION_NAMES, DQNHyperparameters, Preset
 
 Search = Literal["grid", "random", "optuna"]
 #: The keys of a table that is a range; any other table holds the options of one skill.
@@ -117,6 +117,8 @@ def read_space(table: object, where: Where) -> SearchSpace:
     lists: dict[str, Sequence[Any]] = {}
     ranges: dict[str, SearchRange] = {}
     for name, value, at in _entries(table, where):
+        with at.referring():
+            _check_option(name)
         if isinstance(value, Mapping):
             ranges[name] = read_table(SearchRange, value, at)
         else:
@@ -134,6 +136,13 @@ def _entries(table: object, where: Where, skill: str = "") -> Iterator[tuple[str
             yield from _entries(value, at, f"{key}.")
         else:
             yield f"{skill}{key}", value, at
+
+
+def _check_option(name: str) -> None:
+    skill, _, option = name.rpartition(".")
+    known, kind = (SKILL_OPTION_NAMES, "option of a skill") if skill else (OPTION_NAMES, "option")
+    if not present_names({option: None}, known).keys() <= {*known}:
+        raise UnknownNameError(kind, option, known)
 
 
 def _values(value: object, at: Where) -> tuple[Any, ...]:

@@ -359,3 +359,40 @@ def test_what_has_no_effect_on_games_in_real_time_is_refused_before_anything_sta
     file.write_text('[[games]]\ndriver = "simulator"\n' if games else 'listen = "127.0.0.1:0"\n')
     assert message in refuse(*command, "--run", run, words[0], file, *words[1:])
     assert not run.exists()
+
+
+_BOSSES = ("continual", "bosses")
+_OWN = 'based_on = "iudex-phase1"\nname = "own"\n'
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "message"),
+    [
+        (_BOSSES, 'name = "x"\n[[tasks]]\nscenario = "vordt"\n[[tasks]]\nscenario = "vord"',
+         "mine.toml: tasks[1].scenario: unknown scenario: expected one of"),
+        (_BOSSES, 'name = "x"\n[[tasks]]\nscenario = "generated/tming/1"',
+         "mine.toml: tasks[0].scenario: unknown family of generated bosses: expected one of"),
+        (_BOSSES, 'name = "x"\n[[tasks]]\nscenario = "gone.toml"', "mine.toml: tasks[0].scenario: expected a name or"),
+        (_BOSSES, 'name = "x"\n[[tasks]]\nscenario = "other.toml"',
+         "other.toml: boss: unknown boss: expected one of iudex-phase1"),
+        (_BOSSES, f'{_OWN}boss = "gone.toml"', "mine.toml: boss: expected a name or the path of a TOML file"),
+        (_BOSSES, f'{_OWN}player = "knigth"', "mine.toml: player: unknown player: expected one of"),
+        (_BOSSES, 'based_on = "iudex"\nname = "own"', "mine.toml: based_on: unknown scenario: expected one of"),
+        (_BOSSES, 'based_on = "iudex-full"\nname = "x"\n[transition]\nboss = "x"',
+         "mine.toml: transition.boss: unknown boss: expected one of"),
+        (("train", "camera", "--run", "new", "--games"), '[[games]]\ndriver = "memory"\nmap = "ds"',
+         "mine.toml: games[0].map: unknown address map: expected one of"),
+        (("train", "camera", "--run", "new", "--games"), '[[games]]\ndriver = "siphon"\nbindings = "x"',
+         "mine.toml: games[0].bindings: unknown bindings: expected one of"),
+        (("sweep", "--run", "new"), "gama = [0.9]", "mine.toml: gama: unknown option: expected one of"),
+        (("sweep", "--run", "new"), "[dodge]\ngama = [0.9]", "mine.toml: dodge.gama: unknown option of a skill"),
+    ],
+)  # fmt: skip
+def test_a_name_in_a_file_that_is_unknown_is_refused_with_the_file_and_the_key(
+    refuse, tmp_path, monkeypatch, words, text, message
+):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.toml").write_text(text)
+    Path("other.toml").write_text(f'{_OWN}boss = "nobody"')
+    assert message in refuse(*words, "mine.toml")
+    assert not Path("new").exists()
