@@ -101,7 +101,7 @@ def test_every_environment_has_a_page_of_its_own(request: pytest.FixtureRequest)
 
 def test_names_elsewhere_are_options_here_and_parameters_there(page_rows: PageRows) -> None:
     theirs = {0: (DQN.__init__,), 2: (DQNConfig.training, AlgorithmConfig.training)}
-    rows = page_rows("learning_options.md", "# Names elsewhere\n")
+    rows = page_rows("rllib.md", "# Names of options elsewhere\n")
     assert len(rows) > 10
     for options, cells in rows.items():
         assert {name.strip("` ") for name in options.split(",")} <= {one.name for one in fields(DQNHyperparameters)}
