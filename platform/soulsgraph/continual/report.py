@@ -13,7 +13,7 @@ import pandas as pd
 from soulsgraph.continual import figures
 from soulsgraph.continual.files import CHOOSING, COSTS, DORMANT, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS, read_folder
 from soulsgraph.continual.scoring import MAIN, METRICS, OTHERS, ContinualScores, Rows, score
-from soulsgraph.continual.study import ContinualUnit, planned_units
+from soulsgraph.continual.study import ContinualUnit, planned_units, trained_at
 from soulsgraph.pages import page, tag
 from soulsgraph.pages.report_section import PICTURES, ReportSection
 from soulsgraph.results import metrics
@@ -55,6 +55,8 @@ class RunTables:
     scores: ContinualScores
     #: The units that its study plans.
     planned: Sequence[ContinualUnit] = ()
+    #: The commits that they were trained at, where its folder says.
+    commits: Sequence[str] = ()
 
     @cached_property
     def missing(self) -> list[ContinualUnit]:
@@ -182,7 +184,7 @@ def write_continual_report(folder: Path, out: Path | None = None, against: str |
     """
     found = read_folder(folder)
     out, scores = out or folder / "report", score(found[EVALUATIONS], against)
-    tables = RunTables(found, scores, planned_units(folder))
+    tables = RunTables(found, scores, planned_units(folder), trained_at(folder))
     title = f"Continual learning: {scores.counted}"
     parts = [part for part in _sections(tables) if not part.empty]
     images = {name: png_of(figure) for part in parts for name, figure in part.drawn.items()}
@@ -193,8 +195,8 @@ def write_continual_report(folder: Path, out: Path | None = None, against: str |
     with whole_folder(out / DATA, replace=True) as data:
         for name, rows in {**finite(scores.tables()), **beside}.items():
             write_rows(data / f"{name}.parquet", rows)
-    missing = [vars(unit) for unit in tables.missing]
-    write_json(out / "report.json", describe_origin() | scores.to_dict() | {"missing": missing, "tables": beside})
+    more = {"missing": [vars(unit) for unit in tables.missing], "tables": beside}
+    write_json(out / "report.json", describe_origin() | {"trained_at": tables.commits} | scores.to_dict() | more)
     write_text(out / PAGE, page(title, tag("h1", title), *(part.to_html(images) for part in parts)))
     write_text(out / REPORT, "\n\n".join([f"# {title}", *(part.to_markdown() for part in parts)]) + "\n")
     return out / REPORT
@@ -355,4 +357,5 @@ def _made(tables: RunTables) -> Iterator[str]:
         f"{played} fights an evaluation between tasks. A seed is one observation: fights are never pooled over seeds."
     )
     seeds = ", ".join(map(str, tables.scores.seeds))
-    yield f"Seeds {seeds}; written at commit {describe_origin()['commit'] or 'unknown'}."
+    trained = f"trained at commit {', '.join(tables.commits)}, " if tables.commits else ""
+    yield f"Seeds {seeds}; {trained}written at commit {describe_origin()['commit'] or 'unknown'}."

@@ -346,12 +346,22 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
 
     def sessions(self) -> Sequence[Mapping[str, Any]]:
         """Return the sessions so far; raises DataError if their file is damaged."""
-        file = self.path / _SESSIONS
-        if not file.is_file():
-            return []
-        where = Where(file, remedy="remove the file: it only says when and where the study was run")
-        sessions: Sequence[Mapping[str, Any]] = read_value(Sequence[Mapping[str, Any]], read_file(where), where)
-        return sessions
+        return _sessions(self.path)
+
+
+def _sessions(folder: Path) -> Sequence[Mapping[str, Any]]:
+    file = folder / _SESSIONS
+    if not file.is_file():
+        return []
+    where = Where(file, remedy="remove the file: it only says when and where the study was run")
+    sessions: Sequence[Mapping[str, Any]] = read_value(Sequence[Mapping[str, Any]], read_file(where), where)
+    return sessions
+
+
+def trained_at(folder: Path) -> list[str]:
+    """Return the commits of a folder's sessions, in order; none without a study. Raises DataError."""
+    commits = [session.get("commit") for session in _sessions(folder)]
+    return [str(commit) for commit in dict.fromkeys(commits) if commit]
 
 
 def planned_units(folder: Path) -> list[ContinualUnit]:

@@ -46,8 +46,9 @@ def _rows(path: Path) -> Iterator[tuple[str, ...]]:
     for method in report["methods"]:
         cells = [_cell(scores.get((method, name))) for name in SHOWN]
         seeds = str(scores[method, SHOWN[0]]["seeds"])
-        commit, modified, _ = (report["commit"] or "unknown").partition("-")
-        yield (link, method, seeds, *cells, commit[:7] + (modified and " modified"))
+        at = (report.get("trained_at") or [report["commit"] or "unknown"])[-1]
+        commit, _, modified = at.partition("-")
+        yield (link, method, seeds, *cells, commit[:7] + (modified and f" {modified}"))
 
 
 def _cell(one: dict[str, Any] | None) -> str:

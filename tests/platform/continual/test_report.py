@@ -69,6 +69,15 @@ def test_the_json_has_the_scores_and_where_they_come_from(run):
     assert found["against"] == "kept"
 
 
+def test_a_report_names_the_commits_that_its_units_were_trained_at(run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    commits = ["aaa", "aaa", "bbb-modified", None]
+    (tmp_path / "run" / "sessions.json").write_text(json.dumps([{"commit": commit} for commit in commits]))
+    report = write_continual_report(tmp_path / "run")
+    assert "trained at commit aaa, bbb-modified, written at commit" in report.read_text()
+    assert json.loads(report.with_name("report.json").read_text())["trained_at"] == ["aaa", "bbb-modified"]
+
+
 def test_a_run_of_evaluations_alone_has_a_report_without_the_rest(run, tmp_path):
     results = tmp_path / "run" / "results"
     results.mkdir(parents=True)
