@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_envs.core.files import whole_file
 from soulsgraph_policies.agents.library import ANY, Arrays, TensorError, finite, read_tensor_file, write_tensor_file
 
+_logger = logging.getLogger("soulsgraph")
 FILE_NAME = "training_state.safetensors"
 #: The folder beside it of tables that are files of their own, each named by the digest of what it holds.
 PARTS = "parts"
@@ -46,7 +48,7 @@ def write_training_state(folder: Path, state: Mapping[str, Any], before: Sequenc
     """Write nested dictionaries of arrays and plain values whole, or not at all.
 
     With `before`, the folders of earlier states, tables of arrays are files of their own, and one that such a state has
-    is linked instead of written.
+    is linked instead of written, unless it was damaged since: that is logged.
 
     Raises:
         SoulsGraphError: if a number is none, or infinite: nothing could go on from it.
@@ -56,7 +58,7 @@ def write_training_state(folder: Path, state: Mapping[str, Any], before: Sequenc
     parts: _Parts | None = None if before is None else {}
     plain = _separate(state, "", arrays, parts)
     for place, table in (parts or {}).items():
-        if not any(_linked(earlier / place, folder / place) for earlier in before or ()):
+        if not any(_linked(earlier, folder, place) for earlier in (folder, *(before or ()))):
             own: Arrays = {}
             _write(folder / place, _separate(table, "", own), own)
     _write(folder / FILE_NAME, plain, arrays)
@@ -71,14 +73,27 @@ def _write(path: Path, separated: Any, arrays: Arrays) -> None:
         write_tensor_file(file, arrays, metadata)
 
 
-def _linked(there: Path, here: Path) -> bool:
-    """Link to a file, and return whether it is there now: not every file system has links."""
-    if here.exists():
-        return True
+def _linked(earlier: Path, folder: Path, place: str) -> bool:
+    """Link to a part of an earlier state, and return whether it is there now: not every file system has links."""
+    there, here = earlier / place, folder / place
+    if not there.exists() or not _is_whole(earlier, place):
+        return False
     try:
-        here.parent.mkdir(parents=True, exist_ok=True)
-        here.hardlink_to(there)
+        if there != here:
+            here.parent.mkdir(parents=True, exist_ok=True)
+            here.hardlink_to(there)
     except OSError:
+        return False
+    return True
+
+
+def _is_whole(folder: Path, place: str) -> bool:
+    """Return whether a part is as it was written; log that it is not."""
+    try:
+        _read_part(folder, place)
+    except SoulsGraphError as error:
+        found = str(error).partition("; remove")[0]
+        _logger.warning("%s; the new state has it anew, check the disk.", found)
         return False
     return True
 
@@ -90,13 +105,13 @@ def read_training_state(folder: Path) -> dict[str, Any]:
         TrainingStateError: if a file is missing, truncated or otherwise damaged.
         ReadError: if it cannot be read.
     """
-    return _read(folder / FILE_NAME)
+    return _read(folder / FILE_NAME, mapped=True)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, mapped: bool) -> dict[str, Any]:
     try:
         with reading(path), path.open("rb") as file:
-            arrays, metadata = read_tensor_file(file, os.fstat(file.fileno()).st_size, ANY, mapped=True)
+            arrays, metadata = read_tensor_file(file, os.fstat(file.fileno()).st_size, ANY, mapped=mapped)
     except FileNotFoundError as error:
         raise TrainingStateError(path, "a training state", "none") from error
     except TensorError as error:
@@ -124,7 +139,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _read_part(folder: Path, place: str) -> dict[str, Any]:
-    table = _read(folder / place)
+    # A copy in memory: what changes in the file later must not become part of a later state.
+    table = _read(folder / place, mapped=False)
     if (named := _place_of(table)) != place:
         raise TrainingStateError(folder / place, "the table that it is named by", named)
     return table

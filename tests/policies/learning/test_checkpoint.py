@@ -156,6 +156,34 @@ def test_a_damaged_part_names_the_folder_to_remove(damage: Callable[[Path], obje
         read_training_state(tmp_path / "one")
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+        lambda content: content[:-9],
+        lambda content: b"",
+        lambda content: content[:40] + b"x" + content[41:],
+    ],
+)
+def test_a_damaged_part_is_named_and_not_carried_on(
+    damage: Callable[[bytes], bytes], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folders, state = [tmp_path / name for name in ("one", "two", "three")], {"kept": {"rows": np.arange(2_000.0)}}
+    _grown(folders[:1], [state])
+    kept = read_training_state(folders[0])
+    (part,) = (folders[0] / PARTS).iterdir()
+    # In place: whatever has a link to it is damaged too.
+    part.write_bytes(damage(part.read_bytes()))
+    _grown(folders[:2], [{}, kept])
+    assert f"{part}: expected" in caplog.text
+    assert "the new state has it anew, check the disk." in caplog.text
+    assert_equal(read_training_state(folders[1]), state)
+    caplog.clear()
+    write_training_state(folders[2], kept, before=folders[1:2])
+    assert not caplog.text
+    assert _parts(folders[2]) == _parts(folders[1])
+
+
 def test_a_part_in_the_place_of_another_is_no_state(tmp_path: Path) -> None:
     write_training_state(tmp_path, {"kept": [{"rows": np.full(2_000, value)} for value in (1.0, 2.0)]}, before=[])
     one, two = (tmp_path / PARTS).iterdir()
