@@ -492,6 +492,8 @@ function fillSkill({ skill, actions, terms, inputs, decided, returns, begins }, 
 // ---- scrubbing -------------------------------------------------------------------------------------------------
 
 const VIEWS = ["orbit", "game", "top", "flat"], SPEEDS = [0.25, 0.5, 1, 2, 4];
+// Without a GPU the pixels take the time: after so many slow pictures in a row the next ones that play are coarser.
+const SLOW_MS = 60, SLOW_FRAMES = 3, LEAST_SHARP = 0.25;
 let playing = 0;
 
 // The last moment that can be shown: with the other course in the picture that may end later.
@@ -551,16 +553,27 @@ function rowLength(row) {
   return Math.max(at("time_s", Math.min(first + 1, replay.rows - 1)) - at("time_s", first), 1e-3);
 }
 
+// Draw with this share of the screen's pixels along each side, at most two for each of the page's; letters keep one.
+function sharpen(share) {
+  const ratio = share * Math.min(window.devicePixelRatio || 1, 2), fight = find("fight");
+  replay.sharp = share;
+  replay.stage?.size(...replay.size, ratio);
+  [fight.width, fight.height] = replay.size.map((side) => Math.round(side * Math.max(ratio, 1)));
+}
+
 function play(on) {
   window.cancelAnimationFrame(playing);
   playing = 0;
-  let before = performance.now();
+  if (replay.sharp !== 1) fit();
+  let before = performance.now(), slow = 0;
   const frame = (now) => {
     const passed_s = (replay.speed * Math.max(now - before, 0)) / 1000;
+    slow = now - before > SLOW_MS ? slow + 1 : 0;
+    if (slow > 0 && slow % SLOW_FRAMES === 0 && replay.sharp > LEAST_SHARP) sharpen(replay.sharp / 2);
     before = now;
     show(replay.moment + passed_s / rowLength(Math.floor(replay.moment)));
     playing = replay.moment < end() ? window.requestAnimationFrame(frame) : 0;
-    if (!playing) find("play").textContent = "play";
+    if (!playing) play(false);
   };
   if (on && replay.moment >= end()) show(0);
   if (on) playing = window.requestAnimationFrame(frame);
@@ -654,11 +667,10 @@ function listen() {
 }
 
 function fit() {
-  const ratio = window.devicePixelRatio || 1, fight = find("fight"), tracks = find("tracks");
+  const ratio = window.devicePixelRatio || 1, tracks = find("tracks");
   const wide = find("picture").clientWidth, [across, high] = replay.meta.size;
   replay.size = [wide, Math.round((wide * high) / across)];
-  [fight.width, fight.height] = replay.size.map((side) => Math.round(side * ratio));
-  replay.stage?.size(...replay.size, ratio);
+  sharpen(1);
   const width = Math.max(tracks.parentElement.clientWidth, 300);
   replay.width = width;
   tracks.style.height = `${tracksHeight()}px`;

@@ -369,7 +369,7 @@ const makeStage = (() => {
     scene.add(areas.group, lock.line, lock.mark, safe, ...ways.map((way) => way.discs));
     turnable(target, held, changed);
     const size = (width, height, ratio) => {
-      renderer.setPixelRatio(Math.min(ratio, 2));
+      renderer.setPixelRatio(ratio);
       renderer.setSize(width, height, false);
       camera.aspect = width / height;
       camera.updateProjectionMatrix();

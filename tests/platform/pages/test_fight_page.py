@@ -304,6 +304,29 @@ def test_a_browser_scrubs_steps_and_plays(browser: Any, fight: Recording, tmp_pa
     assert browser.run("window.replay.measure(3).length") == 3
 
 
+def test_slow_pictures_are_coarser_while_they_play(browser: Any, fight: Recording, tmp_path: Path) -> None:
+    write_fight_page(tmp_path / "fight.html", fight, NOT_LOOKED)
+    browser.open(tmp_path / "fight.html")
+    sharp = "[window.replay.sharp, document.getElementById('stage').width]"
+    browser.run("(window.requestAnimationFrame = (frame) => { window.frame = frame; return 1; }, 0)")
+    still = browser.run(sharp)
+
+    def played(milliseconds: int) -> list[float]:
+        browser.run("document.getElementById('play').click()")
+        for number in range(1, 5):
+            browser.run(f"(window.frame({1e9 + number * milliseconds}), 0)")
+        found = browser.run(sharp)
+        browser.run("document.getElementById('play').click()")
+        return found
+
+    browser.run("window.replay.speed = 1e-6")
+    assert played(16) == still
+    share, width = played(200)
+    assert share < 1.0
+    assert width < still[1]
+    assert browser.run(sharp) == still
+
+
 def test_the_keys_that_the_page_lists_do_what_it_says(browser: Any, fight: Recording, tmp_path: Path) -> None:
     write_fight_page(tmp_path / "fight.html", fight, NOT_LOOKED)
     browser.open(tmp_path / "fight.html", "#20")
