@@ -30,7 +30,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, reading, shown
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, plain_range, reading, shown
 
 T = TypeVar("T")
 
@@ -365,11 +365,7 @@ def expectation(hint: Any, bounds: Between) -> str:
     if hint is bool:
         return "true or false"
     kind = f"a {_WORDS[hint]}"
-    return kind if bounds is ANY_NUMBER else f"{kind} from {_plain(bounds.low)} to {_plain(bounds.high)}"
-
-
-def _plain(number: float) -> str:
-    return f"{number:.0f}" if float(number).is_integer() and abs(number) < 1e12 else f"{number:g}"
+    return kind if bounds is ANY_NUMBER else f"{kind} from {plain_range(bounds.low, bounds.high)}"
 
 
 def _read_value(hint: Any, bounds: Between, value: object, where: Where) -> Any:

@@ -145,6 +145,20 @@ def shown(value: object) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
+def plain_number(number: float) -> str:
+    """Return a number as people write it: a whole one with all its digits, unless nobody would count them."""
+    return f"{number:.0f}" if abs(number) < 1e16 and number == int(number) else _rounded(number)
+
+
+def plain_range(low: float, high: float) -> str:
+    """Return the ends of a range as people write them."""
+    return f"{plain_number(low)} to {plain_number(high)}"
+
+
+def _rounded(number: float) -> str:
+    return str(number) if isinstance(number, int) and abs(number) < 1e20 else f"{number:.10g}"
+
+
 _SHORT = Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, _MOST_SHOWN, _MOST_SHOWN
 

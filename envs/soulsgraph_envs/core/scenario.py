@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from soulsgraph_envs.core.config import Between, Where, base_of, find, load_data, read_data, read_table, shipped_names
-from soulsgraph_envs.core.errors import UnknownNameError
+from soulsgraph_envs.core.errors import UnknownNameError, plain_number
 from soulsgraph_envs.core.state import ALL_CONTROLS, Control
 
 Pair = tuple[float, float]
@@ -586,7 +586,7 @@ def _check_player(player: PlayerData, where: Where) -> None:
 
 def _check_scenario(scenario: Scenario, values: dict[str, object], where: Where) -> None:
     start, end = scenario.boss_hp
-    expected = f"[start, end] with end < start <= {scenario.boss_hp_full:g}, the boss's hp_max"
+    expected = f"[start, end] with end < start <= {plain_number(scenario.boss_hp_full)}, the boss's hp_max"
     where.at("boss_hp").demand(end < start <= scenario.boss_hp_full, expected, [start, end])
     for key in ("arena", "starts"):
         where.at(key).demand(key in values, "a table", "no such key")
@@ -609,8 +609,10 @@ def _check_transition(scenario: Scenario, boss: BossData, where: Where) -> None:
         return
     with where.at("boss").referring():
         following = load_boss(scenario.transition.boss)
-    found, own = f"hp_max {following.hp_max:g} of {following.name}", scenario.transition.animation.id
-    where.at("boss").demand(following.hp_max == boss.hp_max, f"a boss of as many HP, {boss.hp_max:g}", found)
+    found, own = f"hp_max {plain_number(following.hp_max)} of {following.name}", scenario.transition.animation.id
+    where.at("boss").demand(
+        following.hp_max == boss.hp_max, f"a boss of as many HP, {plain_number(boss.hp_max)}", found
+    )
     where.at("animation.id").demand(own not in (*_ids(boss), *_ids(following)), "an id that neither boss has", own)
 
 

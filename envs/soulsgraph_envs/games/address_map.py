@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 
 from soulsgraph_envs.core.config import Between, Where, load_data
-from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.errors import GameError, plain_range
 from soulsgraph_envs.games.link import FIELDS
 
 #: The first page of an image holds its header.
@@ -91,7 +91,7 @@ def pack(kind: str, value: float) -> bytes:
     low, high = _RANGES.get(kind, (-_LARGEST_F32, _LARGEST_F32))
     if not isfinite(value) or not low <= value <= high:
         raise GameError(
-            f"a value to write: expected one of {kind} from {low:g} to {high:g}, found {value}; correct it."
+            f"a value to write: expected one of {kind} from {plain_range(low, high)}, found {value}; correct it."
         )
     return struct.pack("<" + FORMATS[kind], value if kind == "f32" else round(value))
 

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from soulsgraph_envs.core.config import Where, read_file, read_value
-from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError, plain_number, plain_range
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.games.address_map import AddressMap, load_address_map
@@ -302,10 +302,10 @@ def implausible(name: str, values: Reading) -> str:
         return "" if value.isprintable() and value else f"expected a name, found {value!r}"
     low, high = _BOUNDS.get(FIELDS[name].unit, (-inf, inf))
     if not isfinite(value) or not low <= value <= high:
-        return f"expected {FIELDS[name].unit} from {low:g} to {high:g}, found {value:g}"
+        return f"expected {FIELDS[name].unit} from {plain_range(low, high)}, found {plain_number(value)}"
     most = values.get(f"{name}_max", inf)
     if name in _LEVELS and isinstance(most, float) and value > most:
-        return f"expected at most {name}_max, {most:g}, found {value:g}"
+        return f"expected at most {name}_max, {plain_number(most)}, found {plain_number(value)}"
     return ""
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.errors import GameError, plain_number
 from soulsgraph_envs.core.scenario import Camera, PhaseChange, Scenario
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import Control, Raw, wrap_angle
@@ -48,7 +48,8 @@ def check_fits(scenario: Scenario, reading: Reading, character: str) -> None:
     most = float(reading["boss_hp_max"])
     if abs(most - scenario.boss_hp_full) > 1.0:
         raise GameError(
-            f"expected a boss of {scenario.boss_hp_full:g} HP as scenario {scenario.name} says, found {most:g}; "
+            f"expected a boss of {plain_number(scenario.boss_hp_full)} HP as scenario {scenario.name} "
+            f"says, found {plain_number(most)}; "
             "play in the first journey, or with another scenario."
         )
 

@@ -16,7 +16,7 @@ from soulsgraph.runs.progress import silence_advice
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.rollout import Episodes, Rollout
 from soulsgraph_envs.combat.scripted import ScriptedPlay, Uniform, references
-from soulsgraph_envs.core.errors import SoulsGraphError, shown
+from soulsgraph_envs.core.errors import SoulsGraphError, plain_range, shown
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import STATE_SIZE
@@ -144,7 +144,7 @@ def _observations(name: str) -> str:
 
 def _fight(scenario: str) -> str:
     fight = load_scenario(scenario)
-    return f"{fight.name}, {fight.boss_hp[0]:g} to {fight.boss_hp[1]:g} HP"
+    return f"{fight.name}, {plain_range(fight.boss_hp[0], fight.boss_hp[1])} HP"
 
 
 def _finite(what: str, *arrays: npt.NDArray[Any]) -> None:

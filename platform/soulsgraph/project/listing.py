@@ -14,6 +14,7 @@ from soulsgraph_clusters.fleet.protocol.settings import FleetSettings
 from soulsgraph_envs.continual.families import BossFamily
 from soulsgraph_envs.continual.sequences import ContinualSequence, sequence_names
 from soulsgraph_envs.core.config import ANY_NUMBER, expectation, find, load_data, shipped_names, split_hint, to_table
+from soulsgraph_envs.core.errors import plain_range
 from soulsgraph_envs.core.scenario import BossData, PlayerData, Scenario, load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.address_map import AddressMap
@@ -31,7 +32,7 @@ def scenarios() -> list[Listing]:
     rows = []
     for name in shipped_names("scenario"):
         fight = load_scenario(name)
-        window = f"{fight.boss_hp[0]:g} to {fight.boss_hp[1]:g}"
+        window = f"{plain_range(fight.boss_hp[0], fight.boss_hp[1])}"
         who = load_boss(fight.boss), load_player(fight.player)
         boss = f"{who[0].name}, phase {who[0].phase}" + (" and on" if fight.transition else "")
         rows.append((name, boss, who[1].name, window, str(fight.flasks), fight.start))

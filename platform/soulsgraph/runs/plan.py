@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from soulsgraph_envs.core import config
 from soulsgraph_envs.core.config import digest_of
-from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, shown
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, plain_range, shown
 from soulsgraph_envs.core.files import slug, write_json
 from soulsgraph_envs.core.scenario import fight_parts, fight_tables, load_player, load_scenario, supported_controls
 from soulsgraph_envs.core.seeds import derive_seeds
@@ -331,7 +331,7 @@ def check_range(name: str, value: float, low: float, high: float) -> None:
         SoulsGraphError: naming the option, the range and the value.
     """
     if not low <= value <= high:
-        raise SoulsGraphError(f"{name}: expected a value from {low:g} to {high:g}, found {shown(value)}.")
+        raise SoulsGraphError(f"{name}: expected a value from {plain_range(low, high)}, found {shown(value)}.")
 
 
 def scenario_digest(name: str) -> str:

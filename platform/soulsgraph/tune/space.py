@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from soulsgraph_envs.core.config import Where, present_names, read_file, read_table, split_hint
-from soulsgraph_envs.core.errors import DataError, UnknownNameError, shown
+from soulsgraph_envs.core.errors import DataError, UnknownNameError, plain_number, shown
 from soulsgraph_policies.learning.hyperparameters import OPTION_NAMES, SKILL_OPTION_NAMES, DQNHyperparameters, Preset
 
 Search = Literal["grid", "random", "optuna"]
@@ -33,9 +33,15 @@ class SearchRange:
 
     def __post_init__(self) -> None:
         if self.low >= self.high:
-            raise DataError(None, "low", f"less than high, {self.high:g}", f"{self.low:g}", "correct one of them")
+            raise DataError(
+                None,
+                "low",
+                f"less than high, {plain_number(self.high)}",
+                f"{plain_number(self.low)}",
+                "correct one of them",
+            )
         if self.log and self.low <= 0.0:
-            raise DataError(None, "low", "more than 0 with log", f"{self.low:g}", "correct one of them")
+            raise DataError(None, "low", "more than 0 with log", f"{plain_number(self.low)}", "correct one of them")
 
     def ends(self, whole: bool) -> tuple[float, float]:
         """Return both ends, as whole numbers for an option that is one."""

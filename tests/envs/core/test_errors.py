@@ -2,7 +2,7 @@ import pickle
 
 import pytest
 
-from soulsgraph_envs.core.errors import DataError, EpisodeLostError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import DataError, EpisodeLostError, SoulsGraphError, UnknownNameError, plain_number
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,25 @@ def test_errors_cross_between_processes_whole(error):
     assert type(found) is type(error)
     assert str(found) == str(error)
     assert found.__dict__ == error.__dict__
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (2**31 - 1, "2147483647"),
+        (2.0**31, "2147483648"),
+        (1e15, "1000000000000000"),
+        (2**64 - 1, "18446744073709551615"),
+        (0, "0"),
+        (-3.0, "-3"),
+        (0.001, "0.001"),
+        (12345678.5, "12345678.5"),
+        (0.1 + 0.2, "0.3"),
+        (1e30, "1e+30"),
+        (10**30, "1e+30"),
+        (float("inf"), "inf"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_numbers_read_as_people_write_them(number, text):
+    assert plain_number(number) == text

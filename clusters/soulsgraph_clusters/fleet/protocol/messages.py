@@ -29,7 +29,7 @@ from soulsgraph_clusters.fleet.protocol.settings import (
 )
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.config import Where, parse
-from soulsgraph_envs.core.errors import SoulsGraphError, shown
+from soulsgraph_envs.core.errors import SoulsGraphError, plain_number, shown
 from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_policies.agents.inference import Weights
@@ -379,7 +379,7 @@ def decode_columns(data: bytes, spaces: Mapping[str, tuple[int, int]], terms: Ma
     for skill, columns in form.episodes.items():
         episodes[skill] = Episodes(*_at(whole, columns))
         if not all(_within(getattr(episodes[skill], name)) for name in _EPISODE_TYPES):
-            raise _refusal(f"episodes of {skill} with values to {_MOST_VALUE:g}", "others")
+            raise _refusal(f"episodes of {skill} with values to {plain_number(_MOST_VALUE)}", "others")
     return Chunk(transitions, episodes, 0)
 
 
@@ -502,7 +502,9 @@ def _require_decisions(module: str, found: Transitions, actions: int) -> None:
         _within(found.terminated),
     )
     if not all(within):
-        raise _refusal(f"decisions of {module}'s {actions} actions with values to {_MOST_VALUE:g}", "others")
+        raise _refusal(
+            f"decisions of {module}'s {actions} actions with values to {plain_number(_MOST_VALUE)}", "others"
+        )
 
 
 def _within(values: npt.NDArray[Any]) -> bool:

@@ -35,7 +35,7 @@ from soulsgraph_envs.compat.eldengym.world import (
     without_effect,
 )
 from soulsgraph_envs.core.access import split_address
-from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError, UnknownNameError, shown
+from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError, UnknownNameError, plain_range, shown
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.seeds import checked_seed
 from soulsgraph_envs.render.pictures import PictureWindow, is_size, scaled
@@ -87,7 +87,7 @@ def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
 def check_between(name: str, value: float, low: float, high: float) -> None:
     """Raise `OptionError` for a number outside [low, high]."""
     if not (isinstance(value, Real) and low <= value <= high):
-        raise OptionError(f"{name}: expected a number from {low:g} to {high:g}, found {shown(value)}.")
+        raise OptionError(f"{name}: expected a number from {plain_range(low, high)}, found {shown(value)}.")
 
 
 def check_at_least(name: str, value: float | None, low: float) -> None:

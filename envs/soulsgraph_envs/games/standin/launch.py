@@ -26,7 +26,7 @@ from tyro.conf import UseAppendAction
 
 from soulsgraph_envs.core.access import family_of, is_loopback
 from soulsgraph_envs.core.config import Between, load_data, shipped_names
-from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError, plain_number, plain_range
 from soulsgraph_envs.core.seeds import checked_seed
 from soulsgraph_envs.core.terminal import handled_by, hangups
 from soulsgraph_envs.games.address_map import Entry
@@ -176,7 +176,9 @@ class StandInOptions:
         for name, least, most in (("speed", 0.1, 3.0), ("seconds", 0.0, 1e9)):
             value = getattr(self, name)
             if not least <= value <= most:
-                raise SoulsGraphError(f"`{name}`: expected a number from {least:g} to {most:g}, found {value:g}.")
+                raise SoulsGraphError(
+                    f"`{name}`: expected a number from {plain_range(least, most)}, found {plain_number(value)}."
+                )
 
     def arguments(self) -> list[str]:
         """Return the command-line arguments that mean these options."""
