@@ -176,6 +176,7 @@ clean:
 		"install one or name it: make PYTHON=/path/to/python3.12" >&2; exit 2; }
 	@$(PYTHON) -c '$(SUITABLE)' 2> /dev/null || { echo "expected Python 3.11 to 3.13," \
 		"found $$($(PYTHON) --version 2>&1 | head -n 1) as $(PYTHON); name another: make PYTHON=/path/to/python3.12" >&2; exit 2; }
+	@echo "installing what soulsgraph needs into .venv, once: some minutes, about 3 GB"
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet $(TORCH)
 	.venv/bin/python -m pip install --quiet -c constraints.txt -e '.[dev]'
