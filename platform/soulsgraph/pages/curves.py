@@ -9,6 +9,8 @@ from soulsgraph.pages import Html, tag
 
 #: Points of a curve: decisions, mean return, and the ends of its interval.
 Curve = list[tuple[float, float, float, float]]
+#: Curves that have colours of their own.
+MOST_CURVES = 10
 #: Width and height of the picture, and the margins at its left, right, top and bottom.
 _SIZE, _LEFT, _RIGHT, _TOP, _BOTTOM = (360, 230), 46, 10, 26, 34
 _TICKS = 4
@@ -28,6 +30,16 @@ def draw_curve(skill: str, runs: Sequence[Sequence[Curve]]) -> Html:
     title = tag("text", skill.replace("_", " "), x=_LEFT, y=16, class_="title")
     box, name = f"0 0 {_SIZE[0]} {_SIZE[1]}", f"learning curve of {skill}"
     return tag("svg", title, frame.axes(ticks), shown, viewBox=box, class_="curve", role="img", aria_label=name)
+
+
+def legend(names: Iterable[str]) -> Html:
+    """Return the names of what is drawn, each with its colour."""
+    return tag("p", [tag("span", _line_of(number), name) for number, name in enumerate(names)], class_="legend")
+
+
+def _line_of(number: int) -> Html:
+    mark = tag("rect", y=4, width=16, height=4, class_=f"mark-{number}")
+    return tag("svg", mark, width=16, height=12, aria_hidden="true")
 
 
 class _Frame:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.console import Console
 
 from soulsgraph.pages import Html, data_uri, page, section, table, tag
-from soulsgraph.pages.curves import Curve, draw_curve
+from soulsgraph.pages.curves import Curve, draw_curve, legend
 from soulsgraph.recordings.format import run_name
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import read_rows
@@ -251,14 +251,8 @@ def _curves(runs: Sequence[ReportedRun]) -> Html:
     note = "Return of greedy play, the mean over the episodes of a checkpoint and its 95 % interval."
     skills = list(dict.fromkeys(row["skill"] for rows in drawn.values() for row in rows))
     curves = [draw_curve(skill, [_joined(rows, skill) for rows in drawn.values()]) for skill in skills]
-    names = [tag("span", _line_of(number), name) for number, name in enumerate(drawn)] if len(runs) > 1 else []
-    legend = tag("p", names, class_="legend")
-    return section("Learning curves", tag("p", note, class_="faint"), legend, tag("div", curves, class_="curves"))
-
-
-def _line_of(number: int) -> Html:
-    mark = tag("rect", y=4, width=16, height=4, class_=f"mark-{number}")
-    return tag("svg", mark, width=16, height=12, aria_hidden="true")
+    names = legend(drawn if len(runs) > 1 else ())
+    return section("Learning curves", tag("p", note, class_="faint"), names, tag("div", curves, class_="curves"))
 
 
 def _joined(rows: Sequence[Mapping[str, Any]], skill: str) -> list[Curve]:

@@ -280,13 +280,13 @@ class SweepFolder(PlannedFolder[Sweep]):
         if (adapted := self.plan.adaptation) is not None and not self.source.exists():
             lineage.branch(adapted.source, self.source, lineage.domain_chain(adapted.source)[-1])
 
-    def member_path(self, trial: str, seed: int) -> Path:
-        """Return the folder of the run of a member of a population, by the id of its trial."""
-        return self.path / "runs" / f"member-{trial.rpartition('_')[2]}-{seed}"
+    def member_path(self, number: int, seed: int) -> Path:
+        """Return the folder of the run of a member of a population."""
+        return self.path / "runs" / f"member-{number:05}-{seed}"
 
-    def member(self, trial: str, setting: Setting, seed: int) -> RunFolder:
+    def member(self, number: int, setting: Setting, seed: int) -> RunFolder:
         """Open the run of a member of a population, whose options change: its stages learn by those it has now."""
-        path, plan = self.member_path(trial, seed), replace(self.plan.plan, seed=seed)
+        path, plan = self.member_path(number, seed), replace(self.plan.plan, seed=seed)
         begun = (path / RunFolder.plan_file).exists()
         run = RunFolder.open(path) if begun else RunFolder.create(path, plan)
         return _by(self.plan.plan_of(setting, seed), run)
@@ -303,5 +303,5 @@ class SweepFolder(PlannedFolder[Sweep]):
 
     @property
     def tune(self) -> Path:
-        """The folder in which Ray Tune keeps what it goes on from."""
+        """The folder of what Ray Tune, or a population, goes on from."""
         return self.path / "tune"

@@ -1,112 +1,259 @@
-"""A member of a population: one skill's stage as a trainable of Ray Tune, whose weights and replay others go on from.
+"""Populations: one skill's stage, whose members go on from the weights and replay of those ahead as options change.
 
-Its options change while it learns. How they did, over all members whose weights it went on from, is its schedule.
+A member trains from one comparison to the next as a task of Ray. What all have reached is written at each, so that a
+population that was stopped goes on from its last comparison, and comes out as if it had not been stopped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ray import tune
+import numpy as np
+import ray
+from ray.exceptions import RayError
 
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
+from soulsgraph.runs.progress import interruptible
 from soulsgraph.runs.train import StageSetup, Workplace, trained_artifact
 from soulsgraph.tune.folder import RETURN, TRAINING_RETURN, SweepFolder
 from soulsgraph.tune.shared import SharedStages
-from soulsgraph.tune.trial import NODE, OPTIONS, SEED, STEP, evaluated, stage_return, this_node
+from soulsgraph.tune.space import SearchSpace
+from soulsgraph.tune.trial import EPISODES, NODE, STEP, TrialLines, evaluated, stage_return, this_node
 from soulsgraph_clusters.sessions.session import Session
-from soulsgraph_envs.core.config import Where, read_file
-from soulsgraph_envs.core.files import write_json
+from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
+from soulsgraph_envs.core.files import make_folder, remove_folder, whole_folder, write_json
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork
-from soulsgraph_policies.agents.projects import LoadedProject, take_over
+from soulsgraph_policies.agents.projects import LoadedProject, loaded_projects, take_over
+from soulsgraph_policies.learning.algorithm import SkillDQN
 
 #: Greedy episodes by which members are compared while they learn; they are reported on others.
 _EPISODES = 40
-#: The schedule's file: beside a checkpoint, and in the results of its run.
-SCHEDULE = "schedule"
+#: Members are compared after each such share of the budget, and the last quarter go on as others.
+_CHANGES, _QUANTILE = 10, 0.25
+#: The schedule's file in the results of a member's run, and what a population keeps beside its checkpoints.
+SCHEDULE, _STATE = "schedule", "population.json"
+#: How often a wait for members looks whether a stop was asked for.
+_LOOK_S = 0.2
 
 
-class StageMember(tune.Trainable):
-    """Train a stage by iterations of `SkillDQN`; checkpoints hold the exact state, replay and optimizer included."""
+@dataclass(frozen=True)
+class Member:
+    """What a member of a population goes on from."""
 
-    def setup(self, config: dict[str, Any], path: Path, projects: tuple[LoadedProject, ...] = ()) -> None:
-        """Train or take the stages upstream, and build the algorithm.
+    setting: Mapping[str, Any]
+    """Its present options."""
+    schedule: Sequence[Mapping[str, Any]] = ()
+    """By which options its weights came about, those of the members included from which it went on."""
+    checkpoint: str | None = None
+    """The folder of its exact state, in that of the population."""
+    reported: Mapping[str, Any] = field(default_factory=dict)
+    """Its figures at the last comparison."""
+    error: str = ""
+    """What it failed by since then; empty if it did not."""
 
-        Raises:
-            SoulsGraphError: if the run cannot be trained.
-        """
-        take_over(projects)
-        self._folder = SweepFolder.open(path)
-        self._begin(config)
+    @property
+    def finished(self) -> bool:
+        """Whether it was trained to the end."""
+        return EPISODES in self.reported
 
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Go on as another member, or by other options: its checkpoint is loaded next."""
-        self._algorithm.stop()
-        self._begin(new_config)
-        return True
+    def noted(self, step: int) -> Member:
+        """Return it with its options in the schedule, where they changed."""
+        last = {name: value for name, value in self.schedule[-1].items() if name != STEP} if self.schedule else None
+        return (
+            self
+            if last == dict(self.setting)
+            else replace(self, schedule=(*self.schedule, {STEP: step, **self.setting}))
+        )
 
-    def _begin(self, config: Mapping[str, Any]) -> None:
-        self._run = self._folder.member(self.trial_id, config[OPTIONS], config[SEED])
-        *upstream, self._stage = self._folder.plan.stages(self._run)
+
+@dataclass(frozen=True)
+class Population:
+    """The members of one seed at a comparison."""
+
+    round: int
+    """Comparisons so far."""
+    members: tuple[Member, ...]
+
+    @property
+    def finished(self) -> bool:
+        """Whether every member was trained to the end."""
+        return all(member.finished for member in self.members)
+
+    @classmethod
+    def begin(cls, folder: SweepFolder, seed: int) -> Population:
+        """Return the members that the search asks for, drawn by the seed."""
+        asked, drawn = folder.plan, np.random.default_rng((seed, 0))
+        grid = asked.search == "grid"
+        settings = asked.space.grid() if grid else (asked.space.draw(drawn) for _ in range(asked.samples))
+        return cls(0, tuple(map(Member, settings)))
+
+    @classmethod
+    def of(cls, folder: SweepFolder, seed: int) -> Population:
+        """Return what a population has reached, the beginning where nothing is written; raises DataError."""
+        file = population_path(folder, seed) / _STATE
+        if not file.exists():
+            return cls.begin(folder, seed)
+        where = Where(file, remedy="begin another sweep with `path`", saved=True)
+        return read_table(cls, read_file(where), where)
+
+    def compared(self, space: SearchSpace, seed: int) -> Population:
+        """Return it with those behind as those ahead are, by changed options; all draws depend on seed and round."""
+        drawn = np.random.default_rng((seed, self.round))
+        order = sorted(range(len(self.members)), key=lambda number: _score(self.members[number]))
+        count = min(math.ceil(_QUANTILE * len(order)), len(order) // 2)
+        ahead, members = order[len(order) - count :], [*self.members]
+        for number in order[:count]:
+            other = self.members[int(drawn.choice(ahead))]
+            members[number] = replace(other, setting=space.changed(other.setting, drawn))
+        return replace(self, members=tuple(members))
+
+
+def _score(member: Member) -> float:
+    value = float(member.reported[TRAINING_RETURN])
+    return value if math.isfinite(value) else -math.inf
+
+
+def population_path(folder: SweepFolder, seed: int) -> Path:
+    """Return the folder of the checkpoints of a population."""
+    return folder.tune / f"{seed}"
+
+
+def train_population(folder: SweepFolder, seed: int, lines: TrialLines) -> bool:
+    """Train the members of one seed from their last comparison on; return False if a stop was asked for, or one failed.
+
+    Raises:
+        SoulsGraphError: if the folder cannot be read or written.
+    """
+    path, population = population_path(folder, seed), Population.of(folder, seed)
+    make_folder(path)
+    with interruptible() as stopping:
+        while not population.finished:
+            ended = _trained_round(folder, seed, population, stopping)
+            if ended is None:
+                return False
+            population = _next(population, ended, folder.plan.space, seed)
+            write_json(path / _STATE, to_table(population))
+            _remove_others(path, population)
+            for member in population.members:
+                if member.finished or member.error:
+                    lines.show(member.setting, seed, member.reported)
+            if any(member.error for member in population.members):
+                return False
+    return True
+
+
+def _next(population: Population, ended: tuple[Member, ...], space: SearchSpace, seed: int) -> Population:
+    """Return what follows a round: the members compared, or where one failed those from which it is trained anew."""
+    if any(member.error for member in ended):
+        failed = (replace(before, error=now.error) for before, now in zip(population.members, ended, strict=True))
+        return replace(population, members=tuple(failed))
+    trained = Population(population.round + 1, ended)
+    return trained if trained.finished else trained.compared(space, seed)
+
+
+def _trained_round(folder: SweepFolder, seed: int, population: Population, stopping: Any) -> tuple[Member, ...] | None:
+    """Return the members after one more interval; None if a stop was asked for."""
+    task = ray.remote(num_cpus=1)(train_member)
+    common = folder.path.absolute(), tuple(loaded_projects().values()), seed, population.round
+    references = [task.remote(*common, number, member) for number, member in enumerate(population.members)]
+    waiting = references
+    while waiting:
+        if stopping():
+            for reference in waiting:
+                ray.cancel(reference, force=True)
+            return None
+        _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_LOOK_S)
+    return tuple(map(_ended, references, population.members))
+
+
+def _ended(reference: Any, member: Member) -> Member:
+    try:
+        ended: Member = ray.get(reference)
+    except RayError as error:
+        return replace(member, error=str(getattr(error, "cause", error)).strip().rpartition("\n")[2])
+    return ended
+
+
+def _remove_others(path: Path, population: Population) -> None:
+    """Remove checkpoints that no member goes on from."""
+    kept = {member.checkpoint for member in population.members}
+    for checkpoint in path.iterdir():
+        if checkpoint.is_dir() and checkpoint.name not in kept:
+            remove_folder(checkpoint)
+
+
+def train_member(
+    path: Path, projects: tuple[LoadedProject, ...], seed: int, round_: int, number: int, member: Member
+) -> Member:
+    """Train a member to the next comparison, and return it with what it reached; at the end save its version.
+
+    Raises:
+        SoulsGraphError: if the run cannot be trained.
+    """
+    take_over(projects)
+    folder = SweepFolder.open(path)
+    training = MemberTraining(folder, seed, number, member)
+    try:
+        return training.train(population_path(folder, seed), f"{round_}-{number}")
+    finally:
+        training.algorithm.stop()
+
+
+class MemberTraining:
+    """A member's stage, by its present options and from its checkpoint: weights, optimizer, replay and clocks."""
+
+    def __init__(self, folder: SweepFolder, seed: int, number: int, member: Member) -> None:
+        self._folder, self._run = folder, folder.member(number, member.setting, seed)
+        *upstream, self._stage = folder.plan.stages(self._run)
         with self._run.locked(), Workplace(self._run, Session(local=False), "silent", trackers=()) as place:
             for stage in upstream:
-                SharedStages(self._folder.shared).train(place, stage)
+                SharedStages(folder.shared).train(place, stage)
         self._setup = StageSetup(self._run, self._stage)
-        self._algorithm = self._setup.build(Session(local=False))
-        self._schedule: list[dict[str, Any]] = []
-        self._note_options(config[OPTIONS])
+        self.algorithm = self._setup.build(Session(local=False))
+        if member.checkpoint is not None:
+            self.algorithm.load_checkpoint(str(population_path(folder, seed) / member.checkpoint))
+        self._member = member.noted(self.algorithm.decisions)
 
-    def _note_options(self, setting: Mapping[str, Any]) -> None:
-        if not self._schedule or any(self._schedule[-1][name] != value for name, value in setting.items()):
-            self._schedule.append({STEP: self._algorithm.decisions, **setting})
-
-    def step(self) -> dict[str, Any]:
-        """Train an iteration, and play greedily; at the end of the budget save the version and evaluate it."""
-        self._algorithm.train()
-        played = stage_return(self._agent(), _EPISODES, evaluating.CURVE_SEED)
-        result: dict[str, Any] = {
-            RETURN: played[RETURN],
-            TRAINING_RETURN: played[RETURN],
-            STEP: self._algorithm.decisions,
-        }
-        if self._algorithm.finished:
+    def train(self, path: Path, checkpoint: str) -> Member:
+        """Train to the next comparison, write the checkpoint, and return the member with its figures."""
+        for _ in range(_iterations(self._stage.budget)):
+            if not self.algorithm.finished:
+                self.algorithm.train()
+        value = stage_return(self._agent(), _EPISODES, evaluating.CURVE_SEED)[RETURN]
+        reported: dict[str, Any] = {RETURN: value, TRAINING_RETURN: value, STEP: self.algorithm.decisions}
+        if self.algorithm.finished:
             self._save_version()
-            result |= {**evaluated(self._run, self._folder.plan), NODE: this_node()}
-        return {**result, "done": self._algorithm.finished}
+            reported |= {**evaluated(self._run, self._folder.plan), NODE: this_node()}
+            return replace(self._member, checkpoint=None, reported=reported)
+        with whole_folder(path / checkpoint, replace=True) as temporary:
+            self.algorithm.save_checkpoint(str(temporary))
+        return replace(self._member, checkpoint=checkpoint, reported=reported)
 
     def _agent(self) -> Agent:
         setup, name = self._setup, self._stage.skill
-        weights, clip = self._algorithm.weights(name), setup.hyperparameters.observation_clip
+        weights, clip = self.algorithm.weights(name), setup.hyperparameters.observation_clip
         own = FrozenNetwork.of(setup.skill(name), setup.scenario, weights, clip)
         return Agent(setup.scenario, setup.skills, {**setup.agent.networks, name: own})
 
     def _save_version(self) -> None:
         name, setup = self._stage.skill, self._setup
-        setup.verify_frozen(self._algorithm)
-        learned = self._algorithm.training[name]
-        weights = self._algorithm.weights(name) | self._algorithm.head_weights(name)
+        setup.verify_frozen(self.algorithm)
+        learned = self.algorithm.training[name]
+        weights = self.algorithm.weights(name) | self.algorithm.head_weights(name)
         artifact = trained_artifact(setup, weights, learned.normalizer, learned.decisions)
         with self._run.locked():
-            lineage.save_version(self._run, self._stage, artifact)
-            write_rows(self._run.results(SCHEDULE), self._schedule)
+            # A population that was killed before its state was written has trained the same version once.
+            if not self._run.library.versions(name):
+                lineage.save_version(self._run, self._stage, artifact)
+            write_rows(self._run.results(SCHEDULE), [dict(row) for row in self._member.schedule])
 
-    def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Write the exact state, and by which options it was reached."""
-        self._algorithm.save_checkpoint(checkpoint_dir)
-        write_json(Path(checkpoint_dir) / f"{SCHEDULE}.json", self._schedule)
 
-    def load_checkpoint(self, checkpoint_dir: str) -> None:
-        """Go on from a member's state, by the present options."""
-        self._algorithm.load_checkpoint(checkpoint_dir)
-        setting = self._schedule[-1]
-        self._schedule = list(read_file(Where(Path(checkpoint_dir) / f"{SCHEDULE}.json")))
-        self._note_options({name: value for name, value in setting.items() if name != STEP})
-
-    def cleanup(self) -> None:
-        """Stop the algorithm."""
-        self._algorithm.stop()
+def _iterations(budget: int) -> int:
+    return max(budget // (_CHANGES * SkillDQN.get_default_config().decisions_per_iteration), 1)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
-from soulsgraph.pages import page, tag
+from soulsgraph.pages import Html, page, section, tag
 from soulsgraph.pages import table as html_table
+from soulsgraph.pages.curves import MOST_CURVES, Curve, draw_curve, legend
 from soulsgraph.pages.report_section import PICTURES, ReportSection
 from soulsgraph.playing import as_text, frame_of
-from soulsgraph.results.tables import readable_table, write_rows
+from soulsgraph.results.tables import read_rows, readable_table, write_rows
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.tune.folder import RETURN, TRAINING_RETURN, WIN_RATE, Setting, SweepFolder
 from soulsgraph_envs.core.config import to_json
@@ -21,6 +23,8 @@ from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, shown
 from soulsgraph_envs.core.files import whole_folder, write_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ray.tune.experiment import Trial
 
     from soulsgraph.results.seeds import SeedsTable
@@ -39,25 +43,44 @@ def rows_of(folder: SweepFolder) -> list[dict[str, Any]]:
     # Imported here: it takes seconds.
     from soulsgraph.tune.tuners import trials_of
 
-    return sorted((_row(folder, trial) for trial in trials_of(folder)), key=itemgetter("run"))
+    if folder.plan.scheduler == "pbt":
+        return _rows_of_members(folder)
+    return sorted((_row_of_trial(folder, trial) for trial in trials_of(folder)), key=itemgetter("run"))
 
 
-def _row(folder: SweepFolder, trial: Trial) -> dict[str, Any]:
-    """Return a trial as a row: its setting and seed, how it ended, and its last figure."""
-    from soulsgraph.tune.trial import EPISODES, HIGH, LOW, NODE, OPTIONS, STEP, WINS, seed_of
+def _rows_of_members(folder: SweepFolder) -> list[dict[str, Any]]:
+    from soulsgraph.tune.population import Population
 
-    reported, sweep = trial.last_result or {}, folder.plan
-    setting, seed = trial.config[OPTIONS], seed_of(trial.config, sweep.seeds)
+    rows = []
+    for seed in folder.plan.seeds:
+        for number, member in enumerate(Population.of(folder, seed).members):
+            state = FAILED if member.error else FINISHED if member.finished else INTERRUPTED
+            path = folder.member_path(number, seed)
+            row = _row(folder, path, member.setting, seed, state, member.reported, member.error)
+            rows.append(row | {TRAINING_RETURN: member.reported.get(TRAINING_RETURN)})
+    return sorted(rows, key=itemgetter("run"))
+
+
+def _row_of_trial(folder: SweepFolder, trial: Trial) -> dict[str, Any]:
+    from soulsgraph.tune.trial import EPISODES, OPTIONS, seed_of
+
+    reported, setting, seed = trial.last_result or {}, trial.config[OPTIONS], seed_of(trial.config, folder.plan.seeds)
     state = _ENDED.get(trial.status, INTERRUPTED)
-    whole = state == FINISHED and EPISODES in reported
-    row = {**_cells(setting), "seed": seed, "state": STOPPED if state == FINISHED and not whole else state}
-    row |= {name: reported.get(name) for name in (STEP, sweep.metric)}
+    state = STOPPED if state == FINISHED and EPISODES not in reported else state
+    return _row(folder, folder.run_path(setting, seed), setting, seed, state, reported, _error(trial))
+
+
+def _row(
+    folder: SweepFolder, path: Path, setting: Setting, seed: int, state: str, reported: Mapping[str, Any], error: str
+) -> dict[str, Any]:
+    """Return a trial as a row: its setting and seed, how it ended, and its last figure."""
+    from soulsgraph.tune.trial import EPISODES, HIGH, LOW, NODE, STEP, WINS
+
+    whole = state == FINISHED
+    row = {**_cells(setting), "seed": seed, "state": state}
+    row |= {name: reported.get(name) for name in (STEP, folder.plan.metric)}
     row |= {name: reported.get(name) if whole else None for name in (WINS, EPISODES, LOW, HIGH, NODE)}
-    path = folder.run_path(setting, seed)
-    if sweep.scheduler == "pbt":
-        row[TRAINING_RETURN] = reported.get(TRAINING_RETURN)
-        path = folder.member_path(trial.trial_id, seed)
-    return {**row, "error": _error(trial), "run": path.relative_to(folder.path).as_posix()}
+    return {**row, "error": error, "run": path.relative_to(folder.path).as_posix()}
 
 
 def _error(trial: Trial) -> str:
@@ -195,7 +218,8 @@ class SweepResults:
         with whole_folder(results / PICTURES, replace=True) as pictures:
             for name, content in images.items():
                 (pictures / f"{name}.png").write_bytes(content)
-        write_text(results / "page.html", page(title, tag("h1", title), *(part.to_html(images) for part in parts)))
+        first, *others = (part.to_html(images) for part in parts)
+        write_text(results / "page.html", page(title, tag("h1", title), first, self._curves(), *others))
         text = "\n\n".join([f"# {title}", *(part.to_markdown() for part in parts)])
         write_text(results / "report.md", f"{text}\n")
 
@@ -221,6 +245,26 @@ class SweepResults:
                 ((trials.headings, trials.cells),),
             ),
         ]
+
+    def _curves(self) -> Html:
+        """Return the learning curves of the best settings; nothing where none is kept, as of populations."""
+        scale, by_setting = self._axis[1], dict[str, list[Curve]]()
+        for row in self.finished:
+            if curve := _curve_of(self.folder.path / row["run"] / "results" / "curves.parquet", self._metric, scale):
+                name = ", ".join(f"{name} {_value(row[name])}" for name in self.folder.plan.space.names)
+                by_setting.setdefault(name, []).append(curve)
+        best = dict(islice(by_setting.items(), MOST_CURVES))
+        if not best:
+            return Html("")
+        note = (
+            f"Greedy play at each checkpoint, the mean over training seeds; a band reaches from the lowest seed to the "
+            f"highest. {'The' if len(best) == len(by_setting) else f'Of {len(by_setting)} settings the'} best first."
+        )
+        title = f"{self.folder.plan.stage or self.folder.plan.scenario}: {self._axis[0]}"
+        drawn = draw_curve(title, [[_over_seeds(curves)] for curves in best.values()])
+        return section(
+            "Learning curves", tag("p", note, class_="faint"), legend(best), tag("div", drawn, class_="chart")
+        )
 
     def check(self) -> None:
         """Refuse results that are not whole.
@@ -257,6 +301,28 @@ class SweepResults:
     def _repr_html_(self) -> str:
         names = (*self.folder.plan.space.names, "seed", "state", self._metric)
         return html_table(names, [tuple(shown(row[name]) for name in names) for row in self.rows])
+
+
+def _curve_of(file: Path, metric: str, scale: float) -> Curve:
+    """Return the last stage's points of a run's learning curves, empty where it has none."""
+    rows = read_rows(file) if file.exists() else []
+    points = sorted((row for row in rows if row["stage"] == rows[-1]["stage"]), key=itemgetter("step"))
+    values = [(float(row["step"]), scale * float(row[metric])) for row in points]
+    return [(step, value, value, value) for step, value in values]
+
+
+def _over_seeds(curves: Sequence[Curve]) -> Curve:
+    """Return the means of curves, checkpoint by checkpoint as far as all go, between the lowest and the highest."""
+    drawn = []
+    for points in zip(*curves, strict=False):
+        values = [value for _, value, _, _ in points]
+        step = sum(point[0] for point in points) / len(points)
+        drawn.append((step, sum(values) / len(values), min(values), max(values)))
+    return drawn
+
+
+def _value(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _same(row: Mapping[str, Any], other: Mapping[str, Any], names: Sequence[str]) -> bool:

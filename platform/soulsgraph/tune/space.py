@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
+
+import numpy as np
 
 from soulsgraph_envs.core.config import Where, present_names, read_file, read_table, split_hint
 from soulsgraph_envs.core.errors import DataError, UnknownNameError, plain_number, shown
@@ -17,6 +20,8 @@ Search = Literal["grid", "random", "optuna"]
 _RANGE_KEYS = {"low", "high"}
 #: Settings of a grid that are checked, and trained at most.
 MOST_SETTINGS = 10_000
+#: Of a population's changes the share that is drawn anew, and by how much a number is moved otherwise.
+_DRAWN_ANEW, _STEP = 0.25, 0.2
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,13 @@ class SearchRange:
     def ends(self, whole: bool) -> tuple[float, float]:
         """Return both ends, as whole numbers for an option that is one."""
         return (int(self.low), int(self.high)) if whole else (self.low, self.high)
+
+    def draw(self, whole: bool, drawn: np.random.Generator) -> float:
+        """Return a number drawn from it, both ends included where it is whole."""
+        low, high = self.ends(whole)
+        high += whole
+        value = math.exp(drawn.uniform(math.log(low), math.log(high))) if self.log else drawn.uniform(low, high)
+        return min(int(value), self.ends(True)[1]) if whole else min(max(value, low), high)
 
 
 @dataclass(frozen=True)
@@ -80,16 +92,28 @@ class SearchSpace:
         listed = {name: choose([*values]) for name, values in self.lists.items()}
         return {**listed, **{name: _domain(one, is_whole(name)) for name, one in self.ranges.items()}}
 
-    def mutations(self) -> dict[str, Any]:
-        """Return what a population's options change among, as Ray Tune has it: the lists, and the ranges."""
-        return {**self.lists, **{name: _domain(one, is_whole(name)) for name, one in self.ranges.items()}}
+    def draw(self, drawn: np.random.Generator) -> dict[str, Any]:
+        """Return a setting drawn from the lists and ranges."""
+        values = {name: known[int(drawn.integers(len(known)))] for name, known in self.lists.items()}
+        return {**values, **{name: one.draw(is_whole(name), drawn) for name, one in self.ranges.items()}}
 
-    def within(self, setting: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a setting with what is beyond the end of a range moved to it."""
-        ends = {name: one.ends(is_whole(name)) for name, one in self.ranges.items()}
+    def changed(self, setting: Mapping[str, Any], drawn: np.random.Generator) -> dict[str, Any]:
+        """Return a setting each of whose options is drawn anew or moved a little (Jaderberg et al. 2017, explore)."""
+        other = self.draw(drawn)
         return {
-            name: min(max(one, ends[name][0]), ends[name][1]) if name in ends else one for name, one in setting.items()
+            name: other[name] if drawn.random() < _DRAWN_ANEW else self._moved(name, value, drawn)
+            for name, value in setting.items()
         }
+
+    def _moved(self, name: str, value: Any, drawn: np.random.Generator) -> Any:
+        """Return an option's neighbour in its list, or a number a fifth higher or lower within its range."""
+        up = bool(drawn.integers(2))
+        if (known := self.lists.get(name)) is not None:
+            index = known.index(value) + (1 if up else -1)
+            return known[min(max(index, 0), len(known) - 1)]
+        low, high = self.ranges[name].ends(whole := is_whole(name))
+        moved = value * (1.0 + _STEP if up else 1.0 - _STEP)
+        return min(max(round(moved) if whole else moved, low), high)
 
 
 def _domain(one: SearchRange, whole: bool) -> Any:

@@ -158,14 +158,13 @@ def run_sweep(folder: SweepFolder, console: Console, address: str | None = None)
     folder.plan.check_learns()
     # Imported here: it takes seconds.
     from soulsgraph.runs.workplace import joined_session
-    from soulsgraph.tune.tuners import tuners
+    from soulsgraph.tune.tuners import train_trials
 
     with joined_session(folder, console, address) as session:
         console.print(f"sweep {folder.path}: {folder.plan.trials} trials", highlight=False, soft_wrap=True)
         with _placed(folder, session, console) as place, _quiet_tune():
             folder.copy_source()
-            for tuner in tuners(folder, console.quiet, place):
-                tuner.fit()
+            train_trials(folder, console.quiet, place)
             results = SweepResults(folder, rows_of(folder))
         results.save()
     results.check()

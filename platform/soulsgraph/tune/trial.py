@@ -69,19 +69,22 @@ class TrialLines(tune.Callback):
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Print its setting, seed and last figure."""
-        last = trial.last_result or {}
-        figures = [f"win rate {100.0 * last[WIN_RATE]:.1f} %"] if WIN_RATE in last else []
-        figures += [f"return {last[RETURN]:.2f}"] if RETURN in last else []
-        self._print(trial, *(figures or ["no result"]))
+        config = trial.config
+        self.show(config[OPTIONS], seed_of(config, self._seeds), trial.last_result or {})
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Print that it failed; why is in the error at the end."""
-        self._print(trial, "failed")
+        self.show(trial.config[OPTIONS], seed_of(trial.config, self._seeds), {}, "failed")
 
-    def _print(self, trial: Any, ended: str) -> None:
+    def show(
+        self, setting: Mapping[str, Any], seed: int, figures: Mapping[str, Any], without: str = "no result"
+    ) -> None:
+        """Print the line of a trial that ended, with its figures, or what it is `without` them."""
         self._ended += 1
-        setting = ", ".join(f"{name}={value}" for name, value in trial.config[OPTIONS].items())
-        line = f"{self._ended}/{self._trials}: {setting}, seed {seed_of(trial.config, self._seeds)}: {ended}"
+        values = [f"win rate {100.0 * figures[WIN_RATE]:.1f} %"] if WIN_RATE in figures else []
+        values += [f"return {figures[RETURN]:.2f}"] if RETURN in figures else []
+        options = ", ".join(f"{name}={value}" for name, value in setting.items())
+        line = f"{self._ended}/{self._trials}: {options}, seed {seed}: {', '.join(values) or without}"
         OutputConsole(quiet=self._quiet).print(line, highlight=False, soft_wrap=True)
 
 

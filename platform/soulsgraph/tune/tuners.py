@@ -2,63 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 from ray import tune
-from ray.air.constants import TRAINING_ITERATION
 from ray.tune.experiment import Trial
-from ray.tune.schedulers import ASHAScheduler, PopulationBasedTraining, TrialScheduler
+from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 from ray.tune.search import SearchAlgorithm, Searcher
 from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.tune.search.repeater import Repeater
 
 from soulsgraph.tune.elsewhere import SweepPlace
-from soulsgraph.tune.folder import RETURN, Sweep, SweepFolder
-from soulsgraph.tune.population import StageMember
+from soulsgraph.tune.folder import Sweep, SweepFolder
+from soulsgraph.tune.population import train_population
 from soulsgraph.tune.trial import OPTIONS, SEED, STEP, TrialLines, trainable
 from soulsgraph_policies.agents.projects import loaded_projects
-from soulsgraph_policies.learning.algorithm import SkillDQN
 
 #: Of what a sweep halves: a trial goes on if it is among the best third at its rung, the first after this share.
 _REDUCTION, _GRACE = 3, 9
-#: Members of a population are compared after each such share of the budget, and the last quarter go on as others.
-_CHANGES, _QUANTILE = 10, 0.25
-#: Checkpoints of a member that are kept: others may be about to go on from an earlier one.
-_KEPT = 4
 
 
-def tuners(folder: SweepFolder, quiet: bool, place: SweepPlace | None = None) -> Iterator[tune.Tuner]:
-    """Yield what trains the trials, or those that are left: one tuner, or of populations one a seed."""
+def train_trials(folder: SweepFolder, quiet: bool, place: SweepPlace | None = None) -> None:
+    """Train the trials, or those that are left: by one tuner, or a population a seed."""
     asked = folder.plan
     lines = TrialLines(asked.trials, asked.seeds, quiet)
     if asked.scheduler == "pbt":
-        for seed in asked.seeds:
-            yield _population(folder, seed, lines)
+        all(train_population(folder, seed, lines) for seed in asked.seeds)
         return
     function = tune.with_resources(trainable(folder, tuple(loaded_projects().values()), place), {"cpu": 1})
-    yield _tuner(folder.tune, function, _space(asked), _tune_config(asked), lines)
+    _tuner(folder.tune, function, _space(asked), _tune_config(asked), lines).fit()
 
 
 def trials_of(folder: SweepFolder) -> list[Trial]:
-    """Return the trials that began, of all tuners."""
-    paths = [_population_path(folder, seed) for seed in folder.plan.seeds]
-    known = [path for path in paths if path.exists()] if folder.plan.scheduler == "pbt" else [folder.tune]
-    return [trial for path in known for trial in tune.ExperimentAnalysis(str(path.absolute())).trials]
+    """Return the trials that began."""
+    return list(tune.ExperimentAnalysis(str(folder.tune.absolute())).trials)
 
 
 def _tuner(
-    path: Path, trial: Any, space: Mapping[str, Any], tune_config: tune.TuneConfig, lines: TrialLines, kept: int = 0
+    path: Path, trial: Any, space: Mapping[str, Any], tune_config: tune.TuneConfig, lines: TrialLines
 ) -> tune.Tuner:
     path = path.absolute()
     if tune.Tuner.can_restore(str(path)):
         return tune.Tuner.restore(str(path), trial, resume_errored=True)
-    checkpoints = tune.CheckpointConfig(num_to_keep=kept) if kept else tune.CheckpointConfig()
-    run_config = tune.RunConfig(
-        name=path.name, storage_path=str(path.parent), verbose=0, callbacks=[lines], checkpoint_config=checkpoints
-    )
+    run_config = tune.RunConfig(name=path.name, storage_path=str(path.parent), verbose=0, callbacks=[lines])
     return tune.Tuner(trial, param_space=dict(space), tune_config=tune_config, run_config=run_config)
 
 
@@ -107,43 +95,3 @@ class RepeatedSearch(Repeater):
         super().restore(str(inner))
         inner.unlink()
         self.set_state(state)
-
-
-def _population_path(folder: SweepFolder, seed: int) -> Path:
-    return folder.tune / f"{seed}"
-
-
-def _population(folder: SweepFolder, seed: int, lines: TrialLines) -> tune.Tuner:
-    """Return what trains the members of one seed: all on top of the same skills upstream."""
-    asked = folder.plan
-    member = tune.with_parameters(StageMember, path=folder.path.absolute(), projects=tuple(loaded_projects().values()))
-    tune_config = tune.TuneConfig(
-        metric=RETURN,
-        mode="max",
-        num_samples=asked.samples if asked.search == "random" else 1,
-        search_alg=BasicVariantGenerator(constant_grid_search=True, random_state=seed),
-        scheduler=_changing(asked),
-        reuse_actors=True,
-    )
-    space = {OPTIONS: asked.space.domains(asked.search), SEED: seed}
-    return _tuner(
-        _population_path(folder, seed), tune.with_resources(member, {"cpu": 1}), space, tune_config, lines, _KEPT
-    )
-
-
-def _changing(asked: Sweep) -> PopulationBasedTraining:
-    space, each = asked.space, SkillDQN.get_default_config().decisions_per_iteration
-
-    def within(config: dict[str, Any]) -> dict[str, Any]:
-        return {**config, OPTIONS: space.within(config[OPTIONS])}
-
-    return PopulationBasedTraining(
-        # By decisions, whoever overshoots the next comparison by a whole interval would wait for it forever.
-        time_attr=TRAINING_ITERATION,
-        perturbation_interval=max(asked.budget // (_CHANGES * each), 1),
-        quantile_fraction=_QUANTILE,
-        hyperparam_mutations={OPTIONS: space.mutations()},
-        custom_explore_fn=within,
-        log_config=False,
-        synch=True,
-    )

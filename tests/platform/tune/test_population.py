@@ -1,31 +1,34 @@
-"""A member of a population in this process: what it goes on from, by which options, and what it leaves."""
+"""Populations: what a member goes on from, who goes on as whom, and that one that was stopped comes out the same."""
 
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from fakes.waiting import PATIENCE_S
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.tune.folder import RETURN, TRAINING_RETURN, Sweep, SweepFolder
-from soulsgraph.tune.population import StageMember
-from soulsgraph.tune.space import SearchSpace
-from soulsgraph.tune.trial import OPTIONS, SEED, STEP
+from soulsgraph.tune.population import Member, MemberTraining, Population, population_path
+from soulsgraph.tune.space import SearchRange, SearchSpace
+from soulsgraph.tune.sweep import sweep
+from soulsgraph.tune.trial import STEP
+from soulsgraph_envs.core.config import to_table
+from soulsgraph_envs.core.files import write_json
 
 RATE = "camera.learning_rate"
 
 
-def member_class(path: Path) -> type[StageMember]:
-    class HereMember(StageMember):
-        def setup(self, config: dict[str, Any], *_: Any) -> None:
-            super().setup(config, path)
-
-    return HereMember
-
-
-def arrays(member: StageMember) -> dict[str, Any]:
-    state = member._algorithm.get_training_state()
+def arrays(training: MemberTraining) -> dict[str, Any]:
+    state = training.algorithm.get_training_state()
     found: dict[str, Any] = {}
     for part in ("training", "learner", "runner"):
         _flatten(state[part], part, found)
@@ -45,31 +48,98 @@ def test_a_member_goes_on_from_anothers_state_by_its_own_options(
 ) -> None:
     monkeypatch.setattr("soulsgraph.tune.population.this_node", lambda: "here")
     plan = Plan(preset="fast", scale=0.15, episodes=4)
-    sweep = Sweep(plan, SearchSpace({RATE: (1e-4, 1e-2)}), (7,), scheduler="pbt", stage="camera")
-    folder = SweepFolder.create(tmp_path / "sweep", sweep)
-    members = [member_class(folder.path)({OPTIONS: {RATE: rate}, SEED: 7}) for rate in (1e-4, 1e-2)]
-    donor, other = members
+    asked = Sweep(plan, SearchSpace({RATE: (1e-4, 1e-2)}), (7,), scheduler="pbt", stage="camera")
+    folder = SweepFolder.create(tmp_path / "sweep", asked)
+    path = population_path(folder, 7)
+    path.mkdir(parents=True)
+    donor = MemberTraining(folder, 7, 0, Member({RATE: 1e-4}))
+    first = donor.train(path, "0-0")
+    assert not first.finished
+    assert first.reported[RETURN] == first.reported[TRAINING_RETURN]
+    other = MemberTraining(folder, 7, 1, Member({RATE: 1e-2}, first.schedule, first.checkpoint, first.reported))
     try:
-        first = donor.step()
-        assert not first["done"]
-        assert first[RETURN] == first[TRAINING_RETURN]
-        (checkpoint := tmp_path / "checkpoint").mkdir()
-        donor.save_checkpoint(str(checkpoint))
-        other.step()
-        other.load_checkpoint(str(checkpoint))
         ours, theirs = arrays(other), arrays(donor)
         assert ours.keys() == theirs.keys()
         assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
-        assert other._algorithm.learner.learning["camera"].optimizer.param_groups[0]["lr"] == 1e-2
-        last = first
-        while not last["done"]:
-            last = other.step()
-        assert last[STEP] == sweep.budget
-        schedule = read_rows(other._run.results("schedule"))
-        assert schedule == [{STEP: 0, RATE: 1e-4}, {STEP: first[STEP], RATE: 1e-2}]
-        assert other._run.library.versions("camera") == [1]
-        assert other.reset_config({OPTIONS: {RATE: 1e-4}, SEED: 7})
-        assert other._algorithm.decisions == 0
+        assert other.algorithm.learner.learning["camera"].optimizer.param_groups[0]["lr"] == 1e-2
+        last = other.train(path, "1-1")
+        while not last.finished:
+            last = other.train(path, "1-1")
+        assert last.reported[STEP] == asked.budget
+        run = RunFolder.open(folder.member_path(1, 7))
+        schedule = [{STEP: 0, RATE: 1e-4}, {STEP: first.reported[STEP], RATE: 1e-2}]
+        assert read_rows(run.results("schedule")) == schedule
+        assert run.library.versions("camera") == [1]
+        # What a population does again that was killed before it wrote down that the member is finished.
+        other._save_version()
+        assert run.library.versions("camera") == [1]
     finally:
-        for member in members:
-            member.cleanup()
+        for training in (donor, other):
+            training.algorithm.stop()
+
+
+@given(
+    scores=st.lists(st.one_of(st.floats(-100.0, 100.0), st.just(float("nan"))), min_size=1, max_size=12),
+    seed=st.integers(0, 2**31 - 1),
+)
+def test_the_last_quarter_goes_on_as_one_of_the_first_and_the_same_each_time(scores: list[float], seed: int) -> None:
+    space = SearchSpace({}, {"gamma": SearchRange(0.9, 0.99)})
+    members = tuple(
+        Member({"gamma": 0.95}, (), f"0-{number}", {TRAINING_RETURN: score}) for number, score in enumerate(scores)
+    )
+    before = Population(1, members)
+    after = before.compared(space, seed)
+    assert after == before.compared(space, seed)
+    changed = [number for number, member in enumerate(after.members) if member.checkpoint != f"0-{number}"]
+    assert len(changed) == min(-(-len(scores) // 4), len(scores) // 2)
+    known = [-np.inf if np.isnan(score) else score for score in scores]
+    for number in changed:
+        assert known[number] <= known[int(str(after.members[number].checkpoint)[2:])]
+        assert 0.9 <= after.members[number].setting["gamma"] <= 0.99
+
+
+ASKED: dict[str, Any] = {"preset": "fast", "scale": 0.2, "episodes": 4, "quiet": True, "stage": "lock_on"}
+SPACE = {"lock_on": {"learning_rate": {"low": 1e-6, "high": 1e-1, "log": True}}}
+PROGRAM = "import sys; from test_population import train; train(sys.argv[1])"
+
+
+def train(path: str | Path) -> list[tuple[Any, ...]]:
+    """Train a small population, and return what every member led to."""
+    results = sweep(SPACE, seeds=1, run=path, search="random", samples=4, scheduler="pbt", **ASKED)
+    runs = [RunFolder.open(Path(path) / row["run"]) for row in results.rows]
+    assert [run.library.versions("lock_on") for run in runs] == [[1]] * 4
+    schedules = [[tuple(row.values()) for row in read_rows(run.results("schedule"))] for run in runs]
+    digests = [run.library.card("lock_on", 1).sha256 for run in runs]
+    return [*zip(digests, schedules, [row[RETURN] for row in results.rows], strict=True)]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="sends the signals of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_population_that_was_stopped_comes_out_as_one_that_was_not(number: signal.Signals, tmp_path: Path) -> None:
+    stopped = tmp_path / "stopped"
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(stopped)], cwd=Path(__file__).parent)
+    state, until_s = stopped / "tune" / "200" / "population.json", time.monotonic() + 4.0 * PATIENCE_S
+    while not state.exists() and process.poll() is None and time.monotonic() < until_s:
+        time.sleep(0.1)
+    assert state.exists()
+    process.send_signal(number)
+    assert process.wait(PATIENCE_S)
+    reached = Population.of(SweepFolder.open(stopped), 200)
+    assert not reached.finished
+    assert all(member.checkpoint for member in reached.members)
+    outcome = train(stopped)
+    assert outcome == train(tmp_path / "whole")
+    assert any(len(schedule) > 1 for _, schedule, _ in outcome)
+
+
+def test_what_a_population_reached_is_read_back_whole(tmp_path: Path) -> None:
+    asked = Sweep(Plan(), SearchSpace({RATE: (1e-4, 1e-2)}), (7,), scheduler="pbt", stage="camera")
+    folder = SweepFolder.create(tmp_path / "sweep", asked)
+    begun = Population.of(folder, 7)
+    assert [member.setting[RATE] for member in begun.members] == [1e-4, 1e-2]
+    known = {TRAINING_RETURN: 1.5, STEP: 1_000}
+    reached = Population(3, tuple(Member(one.setting, (), "3-0", known).noted(0) for one in begun.members))
+    (path := population_path(folder, 7)).mkdir(parents=True)
+    write_json(path / "population.json", to_table(reached))
+    assert Population.of(folder, 7) == reached

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,6 +90,27 @@ def test_a_range_of_whole_numbers_is_drawn_with_both_ends(low: int, width: int, 
     drawn = domain.sample(size=50)
     assert all(low <= number <= low + width for number in drawn)
     assert domain.upper == low + width + 1
+
+
+@given(
+    low=st.integers(1, 50),
+    width=st.integers(1, 50),
+    log=st.booleans(),
+    value=st.sampled_from([4, 8, 32]),
+    seed=st.integers(0, 1_000),
+)
+def test_what_a_population_changes_stays_within_the_space(
+    low: int, width: int, log: bool, value: int, seed: int
+) -> None:
+    space = read_space({"n_step": {"low": low, "high": low + width, "log": log}, "batch_size": [4, 8, 32]}, WHERE)
+    drawn = np.random.default_rng(seed)
+    setting = space.draw(drawn) | {"batch_size": value}
+    for _ in range(10):
+        changed = space.changed(setting, drawn)
+        assert isinstance(changed["n_step"], int)
+        assert low <= changed["n_step"] <= low + width
+        assert changed["batch_size"] in (4, 8, 32)
+        setting = changed
 
 
 def test_a_folder_goes_on_with_its_own_plan(tmp_path: Path) -> None:
