@@ -251,14 +251,15 @@ class SweepResults:
         scale, by_setting = self._axis[1], dict[str, list[Curve]]()
         for row in self.finished:
             if curve := _curve_of(self.folder.path / row["run"] / "results" / "curves.parquet", self._metric, scale):
-                name = ", ".join(f"{name} {_value(row[name])}" for name in self.folder.plan.space.names)
-                by_setting.setdefault(name, []).append(curve)
+                values = {name: row[name] for name in self.folder.plan.space.names}
+                by_setting.setdefault(_in_short(values), []).append(curve)
         best = dict(islice(by_setting.items(), MOST_CURVES))
         if not best:
             return Html("")
+        of_all = f", the {len(best)} best of {len(by_setting)} settings" if len(best) < len(by_setting) else ""
         note = (
-            f"Greedy play at each checkpoint, the mean over training seeds; a band reaches from the lowest seed to the "
-            f"highest. {'The' if len(best) == len(by_setting) else f'Of {len(by_setting)} settings the'} best first."
+            "Greedy play at each checkpoint, the mean over training seeds; a band reaches from the lowest seed to the "
+            f"highest. Settings stand in order, the best first{of_all}."
         )
         title = f"{self.folder.plan.stage or self.folder.plan.scenario}: {self._axis[0]}"
         drawn = draw_curve(title, [[_over_seeds(curves)] for curves in best.values()])
@@ -321,8 +322,11 @@ def _over_seeds(curves: Sequence[Curve]) -> Curve:
     return drawn
 
 
-def _value(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _in_short(setting: Setting) -> str:
+    """Return a setting as a legend has it, without the skill where all options are of the same one."""
+    alike = len({name.rpartition(".")[0] for name in setting}) == 1
+    shown_values = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in setting.items()}
+    return ", ".join(f"{name.rpartition('.')[2] if alike else name} {one}" for name, one in shown_values.items())
 
 
 def _same(row: Mapping[str, Any], other: Mapping[str, Any], names: Sequence[str]) -> bool:

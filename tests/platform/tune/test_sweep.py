@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 import soulsgraph as sg
-from soulsgraph.results.tables import read_rows
+from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.tune.folder import Sweep, SweepFolder
-from soulsgraph.tune.results import FAILED, FINISHED, INTERRUPTED, STOPPED, SweepResults
+from soulsgraph.tune.results import FAILED, FINISHED, INTERRUPTED, STOPPED, SweepResults, _curve_of, _over_seeds
 from soulsgraph.tune.space import SearchSpace
 from soulsgraph.tune.sweep import sweep
 
@@ -157,6 +157,40 @@ def test_a_page_shows_every_setting_with_its_interval_and_every_trial(folder: Sw
     assert "data:image/png" in page
     assert "stopped early" in page
     assert (folder.path / "results" / "figures" / "settings.png").is_file()
+
+
+def curve(folder: SweepFolder, run: str, steps: int, value: float) -> str:
+    """Write the learning curve of a run, which ends at a win rate, and return the run."""
+    rows = [{"stage": "dodge", "skill": "dodge", "step": 500, "win_rate": 1.0}]
+    rows += [{"stage": "last", "skill": "heal_attack", "step": 1_000 * n, "win_rate": value} for n in range(steps)]
+    write_rows(folder.path / run / "results" / "curves.parquet", rows)
+    return run
+
+
+def test_a_page_draws_the_last_stages_curves_of_each_setting_between_its_seeds(folder: SweepFolder) -> None:
+    rows = [row(0.9, 1, wins=1, run=curve(folder, "a", 3, 0.1)), row(0.9, 2, wins=2, run=curve(folder, "b", 2, 0.3))]
+    rows += [row(0.8, 1, wins=6, run=curve(folder, "c", 3, 0.6)), row(0.8, 2, wins=8)]
+    results = SweepResults(folder, rows)
+    assert _over_seeds(
+        [_curve_of(folder.path / name / "results" / "curves.parquet", "win_rate", 100.0) for name in "ab"]
+    ) == [(0.0, 20.0, 10.0, 30.0), (1_000.0, 20.0, 10.0, 30.0)]
+    results.save()
+    page = (folder.path / "results" / "page.html").read_text(encoding="utf-8")
+    assert page.index("gamma 0.8</span>") < page.index("gamma 0.9</span>")
+    assert page.count('class="band"') == 2
+    assert "the best first." in page
+
+
+def test_a_page_draws_at_most_the_ten_best_settings(tmp_path: Path) -> None:
+    space = SearchSpace({"gamma": tuple(number / 100 for number in range(80, 92))})
+    folder = SweepFolder.create(tmp_path / "sweep", Sweep(Plan(), space, (1,)))
+    rows = [
+        row(gamma, 1, wins=n % 10, run=curve(folder, f"r{n}", 2, 0.5)) for n, gamma in enumerate(space.lists["gamma"])
+    ]
+    SweepResults(folder, rows).save()
+    page = (folder.path / "results" / "page.html").read_text(encoding="utf-8")
+    assert page.count('class="band"') == 10
+    assert "the 10 best of 12 settings" in page
 
 
 @pytest.mark.slow
