@@ -147,10 +147,10 @@ def filter_result(name: str, oracle: float, random: float, undodged: float | Non
     shift = shift_of(name)
     least, reasons = LEAST_ORACLE if shift is None else shift.least_oracle, []
     if oracle < least:
-        reasons.append(f"an oracle that wins {oracle:.0%}, less than {least:.0%}")
+        reasons.append(f"an oracle that wins {100.0 * oracle:.0f} %, less than {100.0 * least:.0f} %")
     if random > MOST_RANDOM:
-        reasons.append(f"random play that wins {random:.0%}, more than {MOST_RANDOM:.0%}")
+        reasons.append(f"random play that wins {100.0 * random:.0f} %, more than {100.0 * MOST_RANDOM:.0f} %")
     # Win rates are hundredths: what is 40 points apart must not fail by a rounded difference.
     if undodged is not None and round(oracle - undodged, 6) < LEAST_BY_DODGING:
-        reasons.append(f"an oracle that wins {oracle:.0%}, and {undodged:.0%} without ever dodging")
+        reasons.append(f"an oracle that wins {100.0 * oracle:.0f} %, and {100.0 * undodged:.0f} % without ever dodging")
     return FilterResult(oracle, random, undodged, not reasons, " and ".join(reasons))

@@ -308,11 +308,11 @@ def _verdict(skill: str, found: Evidence) -> SkillVerdict:
     other = clear and abs(effect.kept - 1.0) >= MATERIAL_CHANGE and abs(effect.change_errors) >= CERTAIN_ERRORS
     reasons = []
     if other:
-        reasons.append(f"its actions do {effect.kept:.0%} of what they did at home")
+        reasons.append(f"its actions do {100.0 * effect.kept:.0f} % of what they did at home")
     if share >= CHANGED_DECISIONS:
         listed = ", ".join(f"{name} {change}" for name, change in list(named.items())[:_NAMED_CUES])
         more = f" and {len(named) - _NAMED_CUES} more" if len(named) > _NAMED_CUES else ""
-        reasons.append(f"in {share:.0%} of its decisions it sees changed animations: {listed}{more}")
+        reasons.append(f"in {100.0 * share:.0f} % of its decisions it sees changed animations: {listed}{more}")
     unclear = "" if clear else "; what its actions do is too unclear at home to tell a change"
     none = f"its actions do, and its inputs announce, what they did at home{unclear}"
     return SkillVerdict(skill, other, named, share, adapt=bool(reasons), reason="; ".join(reasons) or none)

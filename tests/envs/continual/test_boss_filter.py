@@ -38,7 +38,7 @@ def test_a_boss_that_kills_at_once_is_lost_by_looking_ahead_too(tmp_path: Path) 
     result = check_boss(written(tmp_path, "damage_factor = 10.0\ntime_factor = 0.2\n"))
     assert not result.passed
     assert result.oracle < 0.9
-    assert "less than 90%" in result.reason
+    assert "less than 90 %" in result.reason
 
 
 def test_the_bounds_themselves_pass_and_a_hundredth_beyond_does_not() -> None:
@@ -46,8 +46,8 @@ def test_the_bounds_themselves_pass_and_a_hundredth_beyond_does_not() -> None:
     for rates in ((0.89, 0.05, 0.4), (0.90, 0.06, 0.5), (0.90, 0.05, 0.51)):
         assert not filter_result("vordt", *rates).passed
     both = filter_result("vordt", 0.2, 0.3, 0.0).reason
-    assert "less than 90%" in both
-    assert "more than 5%" in both
+    assert "less than 90 %" in both
+    assert "more than 5 %" in both
 
 
 def test_a_labelled_shift_is_not_asked_to_need_dodging_and_a_costly_one_passes_with_less() -> None:

@@ -121,7 +121,7 @@ def test_a_boss_that_fails_the_filter_is_refused_by_name(tmp_path: Path, monkeyp
     # What is recorded counts as much as what is played.
     recorded = own(tmp_path, 'scenario = "iudex-phase1"\noracle = 0.5\nrandom = 0.0')
     monkeypatch.setattr(module, "check_boss", lambda _: FilterResult(1.0, 0.0, 0.0, True))
-    with pytest.raises(SoulsGraphError, match=r"iudex-phase1: .*an oracle that wins 50%, less than 90%"):
+    with pytest.raises(SoulsGraphError, match=r"iudex-phase1: .*an oracle that wins 50 %, less than 90 %"):
         checked_tasks(load_sequence(recorded))
 
 
