@@ -20,7 +20,7 @@ from soulsgraph.tune.folder import SweepFolder
 from soulsgraph.tune.shared import SharedStages
 from soulsgraph_clusters.sessions.nodes import Mark, answer_of, other_folder, this_node
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import FileLock, temporary_folder, whole_folder
+from soulsgraph_envs.core.files import FileLock, make_folder, temporary_folder, whole_folder
 
 #: How the temporary folder of a trial begins.
 APART = "soulsgraph-trial-"
@@ -59,32 +59,31 @@ class SweepPlace:
 
 
 class DriversFolder:
-    """The folder of a sweep, read and written for one trial on another node; a Ray actor on the driver's.
-
-    Raises:
-        ClusterError: if it is not the driver's folder.
-    """
+    """The folder of a sweep, read and written for one trial on another node; a Ray actor on the driver's."""
 
     def __init__(self, mark: Mark, folder: SweepFolder) -> None:
-        self._folder, self._held = folder, dict[str, FileLock]()
-        self._problem = mark.problem(0.0) and other_folder(mark.folder, f"{mark.problem(0.0)} on {this_node()}")
+        self._mark, self._folder, self._held = mark, folder, dict[str, FileLock]()
 
     def read(self, run: str) -> Files:
-        """Return what a trial begins with: what was trained of its run, and the run that it adapts."""
-        if self._problem:
-            raise self._problem
+        """Return what a trial begins with: what was trained of its run, and the run that it adapts.
+
+        Raises:
+            ClusterError: if it is not the driver's folder.
+        """
+        if problem := self._mark.problem(0.0):
+            raise other_folder(self._mark.folder, f"{problem} on {this_node()}")
         parts = {name: self._folder.path / name for name in (run, self._folder.source.name)}
         found = {name: contents(path) for name, path in parts.items() if path.is_dir()}
         return {f"{name}/{file}": content for name, files in found.items() for file, content in files.items()}
 
     def write(self, run: str, files: Files) -> None:
         """Write what a trial left of its run; raises RunFolderError if another process writes there."""
-        (path := self._folder.path / run).parent.mkdir(parents=True, exist_ok=True)
+        make_folder((path := self._folder.path / run).parent)
         replace_contents(path, files)
 
     def claim(self, stage: str) -> Files:
         """Return a stage that trials have in common, empty if nobody trained it: the caller does, others wait."""
-        self._folder.shared.mkdir(exist_ok=True)
+        make_folder(self._folder.shared)
         self._held[stage] = FileLock(self._folder.shared / f"{stage}.lock", wait=True)
         kept = self._folder.shared / stage
         return contents(kept) if kept.is_dir() else {}
