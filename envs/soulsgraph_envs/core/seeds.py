@@ -6,14 +6,15 @@ generators"): 64 bits of state, one multiply-xorshift mix a draw, equally usable
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import index
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from soulsgraph_envs.core.compiling import cached
-from soulsgraph_envs.core.errors import SeedError, shown
+from soulsgraph_envs.core.errors import SeedError, SoulsGraphError, shown
 
 Seeds = npt.NDArray[np.uint64]
 
@@ -63,6 +64,21 @@ def checked_seed(seed: object) -> int | None:
     if number < 0:
         raise SeedError(f"seed: expected an integer of at least 0, or None to draw one, found {shown(seed)}.")
     return int(number)
+
+
+def checked_options(options: object, names: Sequence[str] | None = None) -> Mapping[str, Any]:
+    """Return the options of a reset, empty for None; any names are taken where `names` are not known.
+
+    Raises:
+        SoulsGraphError: for anything but a mapping of text to values, and for a name that is not known.
+    """
+    known = f" of {' and '.join(names)}" if names else ""
+    if options is not None and not (isinstance(options, Mapping) and all(isinstance(name, str) for name in options)):
+        raise SoulsGraphError(f"reset: expected options as a dict{known} or None, found {shown(options)}.")
+    asked: Mapping[str, Any] = {} if options is None else options
+    if others := [name for name in asked if names is not None and name not in names]:
+        raise SoulsGraphError(f"reset: expected options{known}, found {shown(others[0])}; correct the name.")
+    return asked
 
 
 @cached()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import gymnasium
 import numpy as np
@@ -20,7 +20,7 @@ from gymnasium.vector.utils import batch_space
 from soulsgraph_envs.continual.sequences import ContinualSequence, load_sequence
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.seeds import checked_seed
+from soulsgraph_envs.core.seeds import checked_options, checked_seed
 from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.gym.skill_env import (
     Floats,
@@ -35,6 +35,8 @@ from soulsgraph_envs.skills import END_TO_END, Skill, SkillOptions, make_skill
 
 #: Whether an agent is shown which task it plays: not at all, or in its observation and in `info`.
 TaskIdentity = Literal["none", "one-hot"]
+#: Decisions for a task, at most.
+_MOST_STEPS = 1_000_000_000
 
 
 class TaskClock:
@@ -57,8 +59,10 @@ class TaskClock:
         self.sequence = sequence if isinstance(sequence, ContinualSequence) else load_sequence(sequence)
         if identity not in get_args(TaskIdentity):
             raise UnknownNameError("task identity", identity, get_args(TaskIdentity))
-        if steps_per_task is not None and not (_is_whole(steps_per_task) and steps_per_task >= 1):
-            raise SoulsGraphError(f"steps_per_task: expected 1 or more, or None, found {shown(steps_per_task)}.")
+        if steps_per_task is not None and not (_is_whole(steps_per_task) and 1 <= steps_per_task <= _MOST_STEPS):
+            raise SoulsGraphError(
+                f"steps_per_task: expected 1 to {_MOST_STEPS:,}, or None, found {shown(steps_per_task)}."
+            )
         count = len(self.sequence.tasks)
         #: Decisions for each task.
         self.steps = tuple(steps_per_task or self.sequence.budget_at(position) for position in range(count))
@@ -159,10 +163,10 @@ class ContinualEnv(SkillEnv):
 
         Raises:
             SeedError: as `SkillEnv.reset`.
-            SoulsGraphError: for a task that the sequence does not have; the episode goes on.
+            SoulsGraphError: for a task that the sequence does not have, or another option; the episode goes on.
         """
         checked_seed(seed)
-        if (task := (options or {}).get("task")) is not None:
+        if (task := checked_options(options, ("task",)).get("task")) is not None:
             self.clock.go_to(task)
         observation, info = super().reset(seed=seed)
         return observation, info | self._task_info()
@@ -203,6 +207,8 @@ class ContinualVectorEnv(SkillVectorEnv):
     without decisions. The first `reset` after it begins an episode of the next task in every lane, whatever its mask.
     """
 
+    reset_options: ClassVar[tuple[str, ...]] = ("reset_mask", "task")
+
     def __init__(
         self,
         num_envs: int = 32,
@@ -224,7 +230,7 @@ class ContinualVectorEnv(SkillVectorEnv):
         self._animations = _boss_animations(self.clock.sequence, agent, options)
         super().__init__(num_envs, *fixed, observation=observation, boss_animations=self._animations)
         self.single_observation_space = _space_of(self.rollout.skill, self.clock, observation)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -235,7 +241,7 @@ class ContinualVectorEnv(SkillVectorEnv):
             SoulsGraphError: also for a task that the sequence does not have, or one for some lanes only.
         """
         self._seeds.checked(seed)
-        mask, task = self._mask(options), (options or {}).get("task")
+        mask, task = self._mask(options), dict(options or {}).get("task")
         if task is not None:
             if not mask.all():
                 raise SoulsGraphError(

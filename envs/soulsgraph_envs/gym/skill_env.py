@@ -8,7 +8,7 @@ docs/gymnasium.md says how lanes of the vector face begin their next episodes, a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, cast, get_args
+from typing import Any, ClassVar, Literal, cast, get_args
 
 import gymnasium
 import numpy as np
@@ -22,7 +22,7 @@ from soulsgraph_envs.combat.scripted import ScriptedPlay, references
 from soulsgraph_envs.core.errors import GameError, ResetNeededError, SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.game import Picture, RenderableGame
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
-from soulsgraph_envs.core.seeds import EpisodeSeeds, checked_seed
+from soulsgraph_envs.core.seeds import EpisodeSeeds, checked_options, checked_seed
 from soulsgraph_envs.core.state import StateRows
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.render.pictures import PictureWindow
@@ -43,6 +43,8 @@ _SHADES: Mapping[ObservationKind, tuple[int, Shades]] = {"pixels": (1, "grey"), 
 PICTURE_SIZE, LANE_PICTURE_SIZE = (360, 640), (180, 320)
 #: Pictures a second: a control tick takes 0.1 s.
 PICTURES_PER_S = 10
+#: Environments of a vector environment, at most.
+_MOST_ENVS = 100_000
 
 
 def upstream_of(skill: str) -> tuple[str, ...]:
@@ -285,6 +287,8 @@ class SkillVectorEnv(VectorEnv[Observed, npt.NDArray[np.int64], npt.NDArray[np.g
         "render_modes": ["rgb_array"],
         "render_fps": PICTURES_PER_S,
     }
+    #: What `reset` can be asked for.
+    reset_options: ClassVar[tuple[str, ...]] = ("reset_mask",)
 
     def __init__(
         self,
@@ -304,7 +308,7 @@ class SkillVectorEnv(VectorEnv[Observed, npt.NDArray[np.int64], npt.NDArray[np.g
         self.render_mode = _checked_mode(render_mode, self.metadata)
         self.autoreset_mode = _checked_autoreset(autoreset_mode)
         self.metadata = self.metadata | {"autoreset_mode": self.autoreset_mode}
-        self.num_envs = num_envs
+        self.num_envs = num_envs = _checked_count(num_envs)
         rollout = make_rollout(skill, scenario, num_envs, controller, options, upstream, boss_animations)
         self._kind = observation
         self.single_observation_space = observation_space(rollout.skill, rollout.combat.scenario, kind=observation)
@@ -338,7 +342,7 @@ class SkillVectorEnv(VectorEnv[Observed, npt.NDArray[np.int64], npt.NDArray[np.g
         Raises:
             SeedError: for anything else but None; the episodes go on.
             ResetNeededError: for a mask without every lane before all have begun.
-            SoulsGraphError: for a mask of another kind.
+            SoulsGraphError: for a mask of another kind, or another option.
         """
         checked, mask = self._seeds.checked(seed), self._mask(options)
         lanes = np.flatnonzero(mask)
@@ -349,7 +353,7 @@ class SkillVectorEnv(VectorEnv[Observed, npt.NDArray[np.int64], npt.NDArray[np.g
         return self._observe(), self._info(mask)
 
     def _mask(self, options: dict[str, Any] | None) -> npt.NDArray[np.bool_]:
-        mask = (options or {}).get("reset_mask")
+        mask = checked_options(options, self.reset_options).get("reset_mask")
         if mask is None:
             return np.ones(self.num_envs, np.bool_)
         found = np.asarray(mask)
@@ -462,6 +466,13 @@ def _checked_autoreset(mode: str | AutoresetMode) -> AutoresetMode:
     if not isinstance(mode, AutoresetMode) and mode not in known:
         raise UnknownNameError("autoreset mode", mode, known)
     return AutoresetMode(mode)
+
+
+def _checked_count(num_envs: Any) -> int:
+    whole = isinstance(num_envs, int | np.integer) and not isinstance(num_envs, bool)
+    if not whole or not 1 <= num_envs <= _MOST_ENVS:
+        raise SoulsGraphError(f"num_envs: expected a whole number from 1 to {_MOST_ENVS:,}, found {shown(num_envs)}.")
+    return int(num_envs)
 
 
 def _checked_mode(mode: str | None, metadata: dict[str, Any]) -> str | None:

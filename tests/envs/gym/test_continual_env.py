@@ -221,7 +221,8 @@ def test_one_lane_is_played_as_one_environment() -> None:
         ({"sequence": "S9"}, r"unknown sequence: .*found 'S9'"),
         ({"agent": "dogde"}, r"unknown skill.*Did you mean 'dodge'"),
         ({"task_identity": "onehot"}, r"unknown task identity: .*none, one-hot"),
-        ({"steps_per_task": 0}, r"steps_per_task: expected 1 or more, or None, found 0"),
+        ({"steps_per_task": 0}, r"steps_per_task: expected 1 to 1,000,000,000, or None, found 0"),
+        ({"steps_per_task": 10**10}, r"steps_per_task: .*found 10000000000"),
         ({"steps_per_task": 1.5}, r"steps_per_task: .*found 1\.5"),
         ({"task": 3}, r"task: expected a whole number from 0 to 2, as three has 3 tasks, found 3"),
         ({"task": True}, r"task: .*found True"),
@@ -243,6 +244,10 @@ def test_bad_resets_are_refused_and_the_episode_goes_on() -> None:
             one.reset(options={"task": -1})
         with pytest.raises(SoulsGraphError, match="seed: expected"):
             one.reset(seed=-1, options={"task": 1})
+        with pytest.raises(SoulsGraphError, match="reset: expected options of .*task, found 'tsk'; correct the name"):
+            one.reset(options={"tsk": 1})
+        with pytest.raises(SoulsGraphError, match="reset: expected options as a dict of .*task or None, found 3"):
+            one.reset(options=3)
         assert one.clock.position == 0
     with pytest.raises(SoulsGraphError, match="a task for every environment"):
         lanes.reset(options={"task": 1, "reset_mask": np.array([True, False])})

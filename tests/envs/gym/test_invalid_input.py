@@ -142,6 +142,22 @@ def test_1_000_invalid_actions_and_seeds_leave_the_registered_vector_face_as_it_
     np.testing.assert_equal(disturbed.reset(), calm.reset())
 
 
+@pytest.mark.parametrize("id", ["soulsgraph/Dodge-v0", "soulsgraph/Continual-v0"])
+@pytest.mark.parametrize("count", [0, -1, 1.5, "2", True, None, 10**9])
+def test_a_count_of_environments_that_cannot_be_is_refused_by_its_name(id: str, count: Any) -> None:
+    with pytest.raises(SoulsGraphError, match="num_envs: expected a whole number from 1 to 100,000, found"):
+        gymnasium.make_vec(id, num_envs=count)
+
+
+@pytest.mark.parametrize("options", [3, "reset_mask", {"reset_maks": np.ones(3, np.bool_)}, {1: 2}])
+def test_options_of_a_reset_that_no_vector_face_has_are_refused(options: Any) -> None:
+    envs = SkillVectorEnv(3)
+    envs.reset(seed=0)
+    with pytest.raises(SoulsGraphError, match="reset: expected options"):
+        envs.reset(options=options)
+    envs.step(np.zeros(3, np.int64))
+
+
 def test_an_action_error_names_the_lane() -> None:
     env = SkillVectorEnv(3, "dodge")
     env.reset(seed=5)
