@@ -460,6 +460,12 @@ def _of_held_out_bosses() -> list[str]:
     ]
 
 
+def _of_the_monolith() -> list[str]:
+    one, graph = _averages("S20-end-to-end", "kept"), _averages("S20-clonex", "kept")
+    below = sum(one[seed] < graph[seed] for seed in one)
+    return [f"in {below} of {len(graph)} seeds", f"in the worst, {100.0 * min(one.values()):.1f} % on average"]
+
+
 def _of_packnet() -> list[str]:
     report = _read("continual/S20-packnet/report.json")
     (average,) = (
@@ -488,6 +494,7 @@ _SENTENCES = [
     ("findings_transfer.md", _of_decisions_for_shifts),
     ("findings_transfer.md", _of_held_out_bosses),
     ("findings_transfer.md", _of_packnet),
+    ("findings_transfer.md", _of_the_monolith),
     ("generated_bosses.md", _of_the_rule_for_labelled_shifts),
     ("generated_bosses.md", _of_transfer_over_labelled_shifts),
     ("cloning.md", _of_cloning),
