@@ -217,7 +217,7 @@ def _of_a_fleet() -> list[str]:
     return [
         f"the gateway takes {cores[0]:.2f} of a core, a bare gRPC server with the same messages {cores[1]:.2f}: "
         f"{gateway['to_bare']['median']:.2f} times ([{_commit('fleet/driver-1000.json')}]",
-        f"p99 is {min(latest):.2f} to {max(latest):.2f} s.",
+        f"after {min(latest):.2f} to {max(latest):.2f} s (p99).",
         f"it was {before:.2f} ms at {_commit('fleet/driver-1000-before.json')}",
         f"On an AMD EPYC it was {amd:.2f} ms at {_commit('fleet/driver-1000-amd.json')}",
         f"reported by name after {frozen['lowest']:.1f} to {frozen['highest']:.1f} s.",

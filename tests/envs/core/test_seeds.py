@@ -103,6 +103,8 @@ _NAMED = {
     "comparison.py _seeds": "rows of recorded fights that are replayed, by the seed of the measurement",
     "joint.py MoveSpans.__init__": "spans of recorded fights that are replayed, the same each time",
     "joint.py _search": "the search of a joint fit, by its seed",
+    "population.py Population.begin": "the members of a population, by its seed",
+    "population.py Population.compared": "who goes on from whom, by the population's seed and round",
     "boss_filter.py _played": "the fights by which a scenario is checked, the same each time",
     "checking.py _Ground._play": "fights by which a project is checked",
     "doctor.py _examine_simulator": "one fight of the doctor",
