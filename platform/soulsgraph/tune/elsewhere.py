@@ -27,6 +27,19 @@ APART = "soulsgraph-trial-"
 Files = Mapping[str, bytes]
 
 
+@contextmanager
+def seen_folder(folder: SweepFolder, run: str) -> Iterator[tuple[SweepFolder, SharedStages]]:
+    """Yield the sweep's folder, on a node that sees it, to one trial of a run at a time."""
+    with _turn(folder, run):
+        yield folder, SharedStages(folder.shared)
+
+
+def _turn(folder: SweepFolder, run: str) -> FileLock:
+    """Wait for another trial of the same run, as of a setting that was drawn twice, and keep others from it."""
+    make_folder(folder.shared)
+    return FileLock(folder.shared / f"{Path(run).name}.lock", wait=True)
+
+
 @dataclass(frozen=True)
 class SweepPlace:
     """Where the folder of a sweep is: the mark in it, and the node of the driver, which sees it."""
@@ -43,7 +56,8 @@ class SweepPlace:
         """
         # Nobody is waited for: all nodes were asked before.
         if not self.mark.problem(0.0):
-            yield folder, SharedStages(folder.shared)
+            with seen_folder(folder, run) as seen:
+                yield seen
             return
         there = NodeAffinitySchedulingStrategy(self.driver, soft=False)
         drivers = ray.remote(num_cpus=0, scheduling_strategy=there)(DriversFolder).remote(self.mark, folder)
@@ -72,6 +86,7 @@ class DriversFolder:
         """
         if problem := self._mark.problem(0.0):
             raise other_folder(self._mark.folder, f"{problem} on {this_node()}")
+        self._held[run] = _turn(self._folder, run)
         parts = {name: self._folder.path / name for name in (run, self._folder.source.name)}
         found = {name: contents(path) for name, path in parts.items() if path.is_dir()}
         return {f"{name}/{file}": content for name, files in found.items() for file, content in files.items()}

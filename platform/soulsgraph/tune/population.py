@@ -24,7 +24,7 @@ from soulsgraph.runs.train import StageSetup, Workplace, trained_artifact
 from soulsgraph.tune.folder import RETURN, TRAINING_RETURN, SweepFolder
 from soulsgraph.tune.shared import SharedStages
 from soulsgraph.tune.space import SearchSpace
-from soulsgraph.tune.trial import EPISODES, NODE, STEP, TrialLines, evaluated, stage_return, this_node
+from soulsgraph.tune.trial import EPISODES, FAILED, NODE, STEP, TrialLines, evaluated, stage_return, this_node
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
 from soulsgraph_envs.core.files import make_folder, remove_folder, whole_folder, write_json
@@ -86,6 +86,11 @@ class Population:
         """Whether every member was trained to the end."""
         return all(member.finished for member in self.members)
 
+    @property
+    def failed(self) -> bool:
+        """Whether a member failed since the last comparison."""
+        return any(member.error for member in self.members)
+
     @classmethod
     def begin(cls, folder: SweepFolder, seed: int) -> Population:
         """Return the members that the search asks for, drawn by the seed."""
@@ -114,6 +119,10 @@ class Population:
             members[number] = replace(other, setting=space.changed(other.setting, drawn))
         return replace(self, members=tuple(members))
 
+    def begun_again(self) -> Population:
+        """Return it without what members failed by: they are trained anew."""
+        return replace(self, members=tuple(replace(member, error="") for member in self.members))
+
 
 def _score(member: Member) -> float:
     value = float(member.reported[TRAINING_RETURN])
@@ -133,6 +142,9 @@ def train_population(folder: SweepFolder, seed: int, lines: TrialLines) -> bool:
     """
     path, population = population_path(folder, seed), Population.of(folder, seed)
     make_folder(path)
+    if population.failed:
+        population = population.begun_again()
+        write_json(path / _STATE, to_table(population))
     with interruptible() as stopping:
         while not population.finished:
             ended = _trained_round(folder, seed, population, stopping)
@@ -142,9 +154,11 @@ def train_population(folder: SweepFolder, seed: int, lines: TrialLines) -> bool:
             write_json(path / _STATE, to_table(population))
             _remove_others(path, population)
             for member in population.members:
-                if member.finished or member.error:
+                if member.error:
+                    lines.show(member.setting, seed, {}, FAILED)
+                elif member.finished:
                     lines.show(member.setting, seed, member.reported)
-            if any(member.error for member in population.members):
+            if population.failed:
                 return False
     return True
 

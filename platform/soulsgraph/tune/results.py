@@ -36,6 +36,8 @@ _ENDED = {"TERMINATED": FINISHED, "ERROR": FAILED}
 _RESULTS, _TRIALS, _PICTURE = "sweep", "trials", "settings"
 #: Of a population each seed has its best member, by its fights while it learned, and the mean of all.
 _MEMBERS, _BEST, _MEAN = "members", "best", "mean"
+#: Digits of a number in a legend, and those that tell any two apart.
+_LEAST_DIGITS, _ALL_DIGITS = 4, 17
 
 
 def rows_of(folder: SweepFolder) -> list[dict[str, Any]]:
@@ -126,14 +128,18 @@ class SweepResults:
 
         Of populations, whose settings change, the member first that was best while it learned.
         """
-        finished = [row for row in self.rows if row["state"] == FINISHED]
-        return sorted(finished, key=lambda row: -self._mean(row))
+        return sorted(self._whole, key=lambda row: -self._mean(row))
+
+    @property
+    def _whole(self) -> list[Mapping[str, Any]]:
+        """The rows of trials that were trained to the end, one a run: a setting that was drawn twice counts once."""
+        return list({row["run"]: row for row in self.rows if row["state"] == FINISHED}.values())
 
     def _mean(self, of: Mapping[str, Any]) -> float:
         if self._by_members:
             return float(of[TRAINING_RETURN])
         names = self.folder.plan.space.names
-        rates = [row[self._metric] for row in self.rows if row["state"] == FINISHED and _same(row, of, names)]
+        rates = [row[self._metric] for row in self._whole if _same(row, of, names)]
         return float(sum(rates) / len(rates))
 
     @property
@@ -248,11 +254,11 @@ class SweepResults:
 
     def _curves(self) -> Html:
         """Return the learning curves of the best settings; nothing where none is kept, as of populations."""
-        scale, by_setting = self._axis[1], dict[str, list[Curve]]()
+        names, scale = self.folder.plan.space.names, self._axis[1]
+        by_setting: dict[tuple[Any, ...], list[Curve]] = {}
         for row in self.finished:
             if curve := _curve_of(self.folder.path / row["run"] / "results" / "curves.parquet", self._metric, scale):
-                values = {name: row[name] for name in self.folder.plan.space.names}
-                by_setting.setdefault(_in_short(values), []).append(curve)
+                by_setting.setdefault(tuple(row[name] for name in names), []).append(curve)
         best = dict(islice(by_setting.items(), MOST_CURVES))
         if not best:
             return Html("")
@@ -263,8 +269,9 @@ class SweepResults:
         )
         title = f"{self.folder.plan.stage or self.folder.plan.scenario}: {self._axis[0]}"
         drawn = draw_curve(title, [[_over_seeds(curves)] for curves in best.values()])
+        shown_names = legend(_in_short([dict(zip(names, values, strict=True)) for values in best]))
         return section(
-            "Learning curves", tag("p", note, class_="faint"), legend(best), tag("div", drawn, class_="chart")
+            "Learning curves", tag("p", note, class_="faint"), shown_names, tag("div", drawn, class_="chart")
         )
 
     def check(self) -> None:
@@ -322,11 +329,19 @@ def _over_seeds(curves: Sequence[Curve]) -> Curve:
     return drawn
 
 
-def _in_short(setting: Setting) -> str:
-    """Return a setting as a legend has it, without the skill where all options are of the same one."""
+def _in_short(settings: Sequence[Setting]) -> list[str]:
+    """Return settings as a legend has them, numbers with as many digits as tell them apart."""
+    digits = _LEAST_DIGITS
+    while len({*(names := [_named(setting, digits) for setting in settings])}) < len(names) and digits < _ALL_DIGITS:
+        digits += 1
+    return names
+
+
+def _named(setting: Setting, digits: int) -> str:
+    """Return a setting's options and values, without the skill where all options are of the same one."""
     alike = len({name.rpartition(".")[0] for name in setting}) == 1
-    shown_values = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in setting.items()}
-    return ", ".join(f"{name.rpartition('.')[2] if alike else name} {one}" for name, one in shown_values.items())
+    values = {name: f"{value:.{digits}g}" if isinstance(value, float) else value for name, value in setting.items()}
+    return ", ".join(f"{name.rpartition('.')[2] if alike else name} {one}" for name, one in values.items())
 
 
 def _same(row: Mapping[str, Any], other: Mapping[str, Any], names: Sequence[str]) -> bool:

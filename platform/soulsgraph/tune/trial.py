@@ -6,7 +6,6 @@ A trial is a curriculum, a stage or an adaptation by one setting and seed, evalu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import ray
@@ -22,7 +21,7 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, Workplace, train_stages
 from soulsgraph.tracking.board import USUAL
 from soulsgraph.tracking.contract import LogPoint, TrackedRun, Tracker
-from soulsgraph.tune.elsewhere import SweepPlace
+from soulsgraph.tune.elsewhere import SweepPlace, seen_folder
 from soulsgraph.tune.folder import RETURN, WIN_RATE, Setting, Sweep, SweepFolder
 from soulsgraph.tune.shared import SharedStages
 from soulsgraph_clusters.sessions.session import Session
@@ -33,6 +32,8 @@ from soulsgraph_policies.agents.projects import LoadedProject, take_over
 #: of one seed may wait for the stages that they share.
 OPTIONS, SEED, STEP, WINS, EPISODES, LOW, HIGH = "setting", "seed", "step", "wins", "episodes", "low", "high"
 NODE = "node"
+#: How a trial that failed is shown.
+FAILED = "failed"
 _LOGGED = {WIN_RATE: "eval/win_rate", RETURN: "eval/episodic_return"}
 #: Seed of the fights by which settings are compared: results are reported on others.
 CHOICE_SEED = evaluating.EVALUATION_SEED + 1
@@ -74,7 +75,7 @@ class TrialLines(tune.Callback):
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Print that it failed; why is in the error at the end."""
-        self.show(trial.config[OPTIONS], seed_of(trial.config, self._seeds), {}, "failed")
+        self.show(trial.config[OPTIONS], seed_of(trial.config, self._seeds), {}, FAILED)
 
     def show(
         self, setting: Mapping[str, Any], seed: int, figures: Mapping[str, Any], without: str = "no result"
@@ -98,7 +99,7 @@ def trainable(
         take_over(projects)
         setting, seed = config[OPTIONS], seed_of(config, folder.plan.seeds)
         run = folder.run_path(setting, seed).relative_to(folder.path).as_posix()
-        at = nullcontext((folder, SharedStages(folder.shared))) if place is None else place.folder(folder, run)
+        at = seen_folder(folder, run) if place is None else place.folder(folder, run)
         with at as (here, shared):
             result = train_trial(here, shared, setting, seed)
         tune.report({**result, NODE: this_node()})

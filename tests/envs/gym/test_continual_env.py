@@ -244,9 +244,9 @@ def test_bad_resets_are_refused_and_the_episode_goes_on() -> None:
             one.reset(options={"task": -1})
         with pytest.raises(SoulsGraphError, match="seed: expected"):
             one.reset(seed=-1, options={"task": 1})
-        with pytest.raises(SoulsGraphError, match="reset: expected options of .*task, found 'tsk'; correct the name"):
+        with pytest.raises(SoulsGraphError, match=r"reset: expected options of .*task, found 'tsk'; correct the name"):
             one.reset(options={"tsk": 1})
-        with pytest.raises(SoulsGraphError, match="reset: expected options as a dict of .*task or None, found 3"):
+        with pytest.raises(SoulsGraphError, match=r"reset: expected options as a dict of .*task or None, found 3"):
             one.reset(options=3)
         assert one.clock.position == 0
     with pytest.raises(SoulsGraphError, match="a task for every environment"):

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.tune.folder import RETURN, TRAINING_RETURN, Sweep, SweepFolder
-from soulsgraph.tune.population import Member, MemberTraining, Population, population_path
+from soulsgraph.tune.population import Member, MemberTraining, Population, population_path, train_population
 from soulsgraph.tune.space import SearchRange, SearchSpace
 from soulsgraph.tune.sweep import sweep
-from soulsgraph.tune.trial import STEP
+from soulsgraph.tune.trial import EPISODES, STEP, TrialLines
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.files import write_json
 
@@ -131,6 +132,28 @@ def test_a_population_that_was_stopped_comes_out_as_one_that_was_not(number: sig
     outcome = train(stopped)
     assert outcome == train(tmp_path / "whole")
     assert any(len(schedule) > 1 for _, schedule, _ in outcome)
+
+
+def test_a_population_of_which_a_member_failed_goes_on_from_its_last_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = Sweep(Plan(), SearchSpace({RATE: (1e-4, 1e-2)}), (7,), scheduler="pbt", stage="camera")
+    folder, failures = SweepFolder.create(tmp_path / "sweep", asked), ["", "out of memory", ""]
+
+    def trained(_: SweepFolder, seed: int, population: Population, stopping: object) -> tuple[Member, ...]:
+        known = {TRAINING_RETURN: 1.5, RETURN: 1.5} | ({EPISODES: 4} if population.round else {})
+        first, second = (replace(member, reported=known) for member in population.members)
+        return replace(first, error=error) if (error := failures.pop(0)) else first, second
+
+    monkeypatch.setattr("soulsgraph.tune.population._trained_round", trained)
+    assert not train_population(folder, 7, TrialLines(2, (7,), quiet=False))
+    assert "seed 7: failed" in capsys.readouterr().out
+    reached = Population.of(folder, 7)
+    assert [member.error for member in reached.members] == ["out of memory", ""]
+    assert reached.round == 1
+    assert train_population(folder, 7, TrialLines(2, (7,), quiet=False))
+    assert "failed" not in capsys.readouterr().out
+    assert Population.of(folder, 7).finished
 
 
 def test_what_a_population_reached_is_read_back_whole(tmp_path: Path) -> None:

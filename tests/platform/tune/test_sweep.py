@@ -22,7 +22,16 @@ TINY: dict[str, Any] = {"graph": "end-to-end", "preset": "fast", "scale": 0.01, 
 
 def row(gamma: float, seed: int, state: str = FINISHED, wins: int = 0, **others: Any) -> dict[str, Any]:
     counts = {"win_rate": wins / 10, "wins": wins, "episodes": 10, "low": 0.0, "high": 1.0}
-    return {"gamma": gamma, "seed": seed, "state": state, "step": 900, **counts, "error": "", "run": "r", **others}
+    return {
+        "gamma": gamma,
+        "seed": seed,
+        "state": state,
+        "step": 900,
+        **counts,
+        "error": "",
+        "run": f"runs/{gamma}-{seed}",
+        **others,
+    }
 
 
 @pytest.fixture
@@ -128,7 +137,8 @@ def test_a_sweep_is_resumed_as_it_was_begun(refuse: Any, folder: SweepFolder) ->
 
 def fake_member(gamma: float, seed: int, value: float, training: float) -> dict[str, Any]:
     figures = {"return": value, "training_return": training, "episodes": 10, "low": value - 1.0, "high": value + 1.0}
-    return {"dodge.gamma": gamma, "seed": seed, "state": FINISHED, "step": 900, **figures, "error": "", "run": "r"}
+    named = {"dodge.gamma": gamma, "seed": seed, "run": f"runs/{gamma}-{seed}"}
+    return {**named, "state": FINISHED, "step": 900, **figures, "error": ""}
 
 
 def test_of_populations_the_best_member_is_chosen_by_its_training_and_shown_with_the_mean(tmp_path: Path) -> None:
@@ -191,6 +201,29 @@ def test_a_page_draws_at_most_the_ten_best_settings(tmp_path: Path) -> None:
     page = (folder.path / "results" / "page.html").read_text(encoding="utf-8")
     assert page.count('class="band"') == 10
     assert "the 10 best of 12 settings" in page
+
+
+def test_a_page_tells_settings_apart_that_are_the_same_in_few_digits(folder: SweepFolder) -> None:
+    rows = [row(gamma, 1, run=curve(folder, f"{gamma}", 2, 0.5)) for gamma in (0.990012, 0.990014)]
+    SweepResults(folder, rows).save()
+    page = (folder.path / "results" / "page.html").read_text(encoding="utf-8")
+    assert page.count('class="band"') == 2
+    assert "gamma 0.990012</span>" in page
+    assert "gamma 0.990014</span>" in page
+
+
+def test_a_setting_that_was_drawn_twice_counts_once(folder: SweepFolder) -> None:
+    rows = [row(0.9, 1, wins=4), row(0.9, 1, wins=4), row(0.9, 2, wins=8)]
+    table = SweepResults(folder, rows).table
+    assert table is not None
+    assert [(one["seeds"], round(one["win_percent"])) for one in table.summary] == [(2, 60)]
+
+
+@pytest.mark.slow
+def test_trials_of_a_setting_that_was_drawn_twice_wait_for_each_other(tmp_path: Path) -> None:
+    results = sweep({"gamma": [0.9]}, seeds=1, run=tmp_path / "sweep", search="random", samples=2, **TINY)
+    assert [row["state"] for row in results.rows] == [FINISHED, FINISHED]
+    assert len({(row["run"], row["win_rate"]) for row in results.rows}) == 1
 
 
 @pytest.mark.slow
