@@ -84,21 +84,22 @@ def _planned(
         raise SoulsGraphError("sweep: expected the TOML file of a space to search, found none; name it.")
     of_sweep, of_plan = _values(given, Sweep.seeds, graph)
     if not adapting:
-        return SweepFolder.planned(run, Sweep(Plan(**of_plan), load_space(space), **of_sweep))
+        plan = Plan(**of_plan)
+        return SweepFolder.planned(run, Sweep(plan, load_space(space, plan.skill_graph.order), **of_sweep))
     # Imported here: it loads what trains.
     from soulsgraph.tune.sweep import adapted_plan
 
     names = tuple(name.strip() for name in adapting.get("skills", ",".join(ADAPTED)).split(",") if name.strip())
     scenario = of_plan.pop("scenario", TransferOptions.scenario)
     adaptation = SweptAdaptation(adapting["adapt"].as_posix(), scenario, names, adapting.get("budget"))
-    of_sweep["adaptation"] = adaptation
-    return SweepFolder.planned(run, Sweep(adapted_plan(adaptation, of_plan), load_space(space), **of_sweep))
+    of_sweep["adaptation"], plan = adaptation, adapted_plan(adaptation, of_plan)
+    return SweepFolder.planned(run, Sweep(plan, load_space(space, plan.skill_graph.order), **of_sweep))
 
 
 def _opened(run: Path, space: Path | None, given: options.Given, graph: str | None) -> SweepFolder:
     folder, another = SweepFolder.open(run), "begin another folder with --run"
     of_sweep, of_plan = _values(given, folder.plan.seeds, graph)
-    of_sweep |= {} if space is None else {"space": load_space(space)}
+    of_sweep |= {} if space is None else {"space": load_space(space, folder.plan.plan.skill_graph.order)}
     check_given(run, folder.plan, of_sweep, another)
     check_given(run, folder.plan.plan, of_plan, another)
     return folder

@@ -132,23 +132,24 @@ def is_whole(option: str) -> bool:
     return name in hints and split_hint(hints[name])[0] is int
 
 
-def load_space(file: Path) -> SearchSpace:
-    """Read a TOML file of lists of values, `{low, high, log}`, and tables of these for single skills.
+def load_space(file: Path, skills: Sequence[str]) -> SearchSpace:
+    """Read a TOML file of lists of values, `{low, high, log}`, and tables of these for some of the skills.
 
     Raises:
         DataError: for a file that cannot be read, or what is none of these.
+        UnknownNameError: for an unknown option or skill.
     """
     where = Where(file)
-    return read_space(read_file(where, "TOML"), where)
+    return read_space(read_file(where, "TOML"), where, skills)
 
 
-def read_space(table: object, where: Where) -> SearchSpace:
+def read_space(table: object, where: Where, skills: Sequence[str]) -> SearchSpace:
     """Read a space from nested tables, as `load_space`."""
     lists: dict[str, Sequence[Any]] = {}
     ranges: dict[str, SearchRange] = {}
     for name, value, at in _entries(table, where):
         with at.referring():
-            _check_option(name)
+            _check_option(name, skills)
         if isinstance(value, Mapping):
             ranges[name] = read_table(SearchRange, value, at)
         else:
@@ -168,8 +169,10 @@ def _entries(table: object, where: Where, skill: str = "") -> Iterator[tuple[str
             yield f"{skill}{key}", value, at
 
 
-def _check_option(name: str) -> None:
+def _check_option(name: str, skills: Sequence[str]) -> None:
     skill, _, option = name.rpartition(".")
+    if skill and skill not in skills:
+        raise UnknownNameError("skill", skill, skills)
     known, kind = (SKILL_OPTION_NAMES, "option of a skill") if skill else (OPTION_NAMES, "option")
     if not present_names({option: None}, known).keys() <= {*known}:
         raise UnknownNameError(kind, option, known)

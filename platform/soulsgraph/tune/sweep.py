@@ -88,9 +88,10 @@ def sweep(
     """
     check_extra("soulsgraph.sweep", "train")
     know_projects(project)
-    table = load_space(Path(space)) if isinstance(space, str | Path) else read_space(space, _SPACE)
     asked_plan = {"preset": preset, "scenario": str(scenario), "graph": graph, **overrides}
     plan, adaptation = (plan_of(asked_plan), None) if adapt is None else _adapting(adapt, asked_plan, overrides)
+    skills = plan.skill_graph.order
+    table = load_space(Path(space), skills) if isinstance(space, str | Path) else read_space(space, _SPACE, skills)
     asked = Sweep(plan, table, _seeds(seeds), search, samples, scheduler, stage, adaptation)
     folder = _planned_or_begun(path_of(run, "run"), asked)
     try:

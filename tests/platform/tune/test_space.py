@@ -15,13 +15,14 @@ from soulsgraph.tune.space import SearchRange, SearchSpace, load_space, read_spa
 from soulsgraph.tune.tuners import RepeatedSearch, _search
 from soulsgraph_envs.core.config import Where
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.skills import SKILL_NAMES
 
 WHERE = Where(None, "space")
 
 
 def space_of(text: str, folder: Path) -> SearchSpace:
     (file := folder / "space.toml").write_text(text, encoding="utf-8")
-    return load_space(file)
+    return load_space(file, SKILL_NAMES)
 
 
 def test_lists_ranges_and_tables_of_skills_are_read(tmp_path: Path) -> None:
@@ -43,6 +44,7 @@ def test_lists_ranges_and_tables_of_skills_are_read(tmp_path: Path) -> None:
         ("gamma = {low = 0.0, high = 0.8, log = true}", "low: expected more than 0 with log"),
         ("gamma = {low = 0.1, high = 0.8, logg = true}", "logg"),
         ("[dodge.gamma.deeper]\nx = [1]", "dodge.gamma"),
+        ("[doge]\ngamma = [0.9]", "doge.gamma: unknown skill: expected one of camera"),
         ("gamma = [", "a readable TOML file"),
     ],
 )
@@ -67,11 +69,13 @@ def test_a_space_that_cannot_be_searched_is_refused_by_its_place(text: str, mess
 )
 def test_an_option_that_no_trial_could_have_is_refused(table: object, search: str, message: str) -> None:
     with pytest.raises(SoulsGraphError, match=message):
-        Sweep(Plan(), read_space(table, WHERE), search=search)  # type: ignore[arg-type]
+        Sweep(Plan(), read_space(table, WHERE, SKILL_NAMES), search=search)  # type: ignore[arg-type]
 
 
 def test_a_grid_has_every_combination_on_every_seed() -> None:
-    sweep = Sweep(Plan(), read_space({"gamma": [0.9, 0.8], "dodge": {"n_step": [1, 2, 3]}}, WHERE), seeds=(7, 9))
+    sweep = Sweep(
+        Plan(), read_space({"gamma": [0.9, 0.8], "dodge": {"n_step": [1, 2, 3]}}, WHERE, SKILL_NAMES), seeds=(7, 9)
+    )
     assert sweep.trials == 12
     settings = [*sweep.space.grid()]
     assert len({tuple(setting.items()) for setting in settings}) == 6
@@ -84,7 +88,7 @@ def test_a_grid_has_every_combination_on_every_seed() -> None:
 
 @given(low=st.integers(1, 50), width=st.integers(1, 50), log=st.booleans())
 def test_a_range_of_whole_numbers_is_drawn_with_both_ends(low: int, width: int, log: bool) -> None:
-    space = read_space({"n_step": {"low": low, "high": low + width, "log": log}}, WHERE)
+    space = read_space({"n_step": {"low": low, "high": low + width, "log": log}}, WHERE, SKILL_NAMES)
     domain = space.domains("random")["n_step"]
     assert isinstance(domain, tune.search.sample.Integer)
     drawn = domain.sample(size=50)
@@ -102,7 +106,9 @@ def test_a_range_of_whole_numbers_is_drawn_with_both_ends(low: int, width: int, 
 def test_what_a_population_changes_stays_within_the_space(
     low: int, width: int, log: bool, value: int, seed: int
 ) -> None:
-    space = read_space({"n_step": {"low": low, "high": low + width, "log": log}, "batch_size": [4, 8, 32]}, WHERE)
+    space = read_space(
+        {"n_step": {"low": low, "high": low + width, "log": log}, "batch_size": [4, 8, 32]}, WHERE, SKILL_NAMES
+    )
     drawn = np.random.default_rng(seed)
     setting = space.draw(drawn) | {"batch_size": value}
     for _ in range(10):
@@ -114,7 +120,9 @@ def test_what_a_population_changes_stays_within_the_space(
 
 
 def test_a_folder_goes_on_with_its_own_plan(tmp_path: Path) -> None:
-    sweep = Sweep(Plan(scale=0.1), read_space({"gamma": [0.9], "dodge": {"tau": [0.5]}}, WHERE), seeds=(3,))
+    sweep = Sweep(
+        Plan(scale=0.1), read_space({"gamma": [0.9], "dodge": {"tau": [0.5]}}, WHERE, SKILL_NAMES), seeds=(3,)
+    )
     SweepFolder.create(tmp_path / "sweep", sweep)
     folder = SweepFolder.open(tmp_path / "sweep")
     assert folder.plan == sweep
