@@ -194,8 +194,9 @@ class SkillEnv(gymnasium.Env[Observed, np.int64]):
 
         Raises:
             SeedError: for anything but a non-negative integer or None; the episode goes on.
+            SoulsGraphError: for options that are no dict; none is known, and any name is taken.
         """
-        seed = checked_seed(seed)
+        seed, _ = checked_seed(seed), checked_options(options)
         super().reset(seed=seed)
         self._seeds.restart(seed, self.np_random)
         self._begin()

@@ -6,6 +6,7 @@ trials have in common, so that these are trained once, whichever nodes need them
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from soulsgraph.tune.folder import SweepFolder
 from soulsgraph.tune.shared import SharedStages
 from soulsgraph_clusters.sessions.nodes import Mark, answer_of, other_folder, this_node
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import FileLock, make_folder, temporary_folder, whole_folder
+from soulsgraph_envs.core.files import FileLock, make_folder, temporary_folder, whole_folder, writing
 
 #: How the temporary folder of a trial begins.
 APART = "soulsgraph-trial-"
@@ -63,7 +64,8 @@ class SweepPlace:
         drivers = ray.remote(num_cpus=0, scheduling_strategy=there)(DriversFolder).remote(self.mark, folder)
         with temporary_folder(APART) as path:
             try:
-                write_contents(path, answer_of(drivers.read.remote(run)))
+                with writing(tempfile.gettempdir()):
+                    write_contents(path, answer_of(drivers.read.remote(run)))
                 here = SweepFolder(path, folder.plan)
                 yield here, StagesElsewhere(here.shared, drivers)
                 answer_of(drivers.write.remote(run, contents(path / run)))

@@ -106,14 +106,16 @@ class SearchSpace:
         }
 
     def _moved(self, name: str, value: Any, drawn: np.random.Generator) -> Any:
-        """Return an option's neighbour in its list, or a number a fifth higher or lower within its range."""
+        """Return an option's neighbour in its list, or a number a fifth higher or lower, a small whole one by 1."""
         up = bool(drawn.integers(2))
         if (known := self.lists.get(name)) is not None:
             index = known.index(value) + (1 if up else -1)
             return known[min(max(index, 0), len(known) - 1)]
         low, high = self.ranges[name].ends(whole := is_whole(name))
         moved = value * (1.0 + _STEP if up else 1.0 - _STEP)
-        return min(max(round(moved) if whole else moved, low), high)
+        if whole and (moved := round(moved)) == value:
+            moved += 1 if up else -1
+        return min(max(moved, low), high)
 
 
 def _domain(one: SearchRange, whole: bool) -> Any:

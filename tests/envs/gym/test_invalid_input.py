@@ -158,6 +158,15 @@ def test_options_of_a_reset_that_no_vector_face_has_are_refused(options: Any) ->
     envs.step(np.zeros(3, np.int64))
 
 
+@pytest.mark.parametrize("options", [3, "task", {1: 2}])
+def test_options_of_a_reset_that_are_no_dict_are_refused(options: Any) -> None:
+    env = SkillEnv("camera")
+    env.reset(seed=0)
+    with pytest.raises(SoulsGraphError, match="reset: expected options as a dict or None, found"):
+        env.reset(options=options)
+    env.step(0)
+
+
 def test_an_action_error_names_the_lane() -> None:
     env = SkillVectorEnv(3, "dodge")
     env.reset(seed=5)
