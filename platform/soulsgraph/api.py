@@ -279,9 +279,14 @@ class Run:
         names = skills if isinstance(skills, str) else ",".join(skills)
         target = lasting_name(str(scenario))
         lineage.check_budget(budget)
-        chosen = lineage.named_skills(folder, names)
-        if chosen is None and not (chosen := _selected(folder, target, quiet)):
-            return Run(folder)
+        if (chosen := lineage.named_skills(folder, names)) is None:
+            # Imported here: it loads Ray.
+            from soulsgraph_clusters.sessions.session import check_session
+
+            check_session(address)
+            chosen = _selected(folder, target, quiet)
+            if not chosen:
+                return Run(folder)
         stages = lineage.adaptation_stages(folder, target, chosen, budget, None, jointly)
         _train_stages(folder, stages, address, quiet, track)
         return Run(folder)

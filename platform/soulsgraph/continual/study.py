@@ -338,6 +338,8 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
         """Record a session: when it began, from which commit and on what machine, and how long it took."""
         began_s, session = time.monotonic(), {"started": _now(), **describe_origin()}
         before = self.sessions()
+        # At once: a session that is killed has trained, too.
+        write_json(self.path / _SESSIONS, [*before, session | {"wall_time_s": 0.0}])
         try:
             yield
         finally:

@@ -20,6 +20,7 @@ from soulsgraph.results.tables import write_rows
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
 from soulsgraph.runs.progress import interruptible
+from soulsgraph.runs.run_folder import RunFolderError
 from soulsgraph.runs.train import StageSetup, Workplace, trained_artifact
 from soulsgraph.tune.folder import RETURN, TRAINING_RETURN, SweepFolder
 from soulsgraph.tune.shared import SharedStages
@@ -39,6 +40,8 @@ _EPISODES = 40
 _CHANGES, _QUANTILE = 10, 0.25
 #: The schedule's file in the results of a member's run, and what a population keeps beside its checkpoints.
 SCHEDULE, _STATE = "schedule", "population.json"
+#: What is in that folder of a population of an earlier version.
+_OF_TUNE = "tuner.pkl"
 #: How often a wait for members looks whether a stop was asked for.
 _LOOK_S = 0.2
 
@@ -101,9 +104,16 @@ class Population:
 
     @classmethod
     def of(cls, folder: SweepFolder, seed: int) -> Population:
-        """Return what a population has reached, the beginning where nothing is written; raises DataError."""
-        file = population_path(folder, seed) / _STATE
+        """Return what a population has reached, the beginning where nothing is written.
+
+        Raises:
+            DataError: if what is written is damaged.
+            RunFolderError: if an earlier version of soulsgraph trained it.
+        """
+        file = (path := population_path(folder, seed)) / _STATE
         if not file.exists():
+            if (path / _OF_TUNE).exists():
+                raise RunFolderError(path, "no population", "one of an earlier version", "begin another sweep")
             return cls.begin(folder, seed)
         where = Where(file, remedy="begin another sweep with `path`", saved=True)
         return read_table(cls, read_file(where), where)

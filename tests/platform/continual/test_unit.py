@@ -303,3 +303,14 @@ def test_a_study_is_opened_as_it_was_begun_and_not_where_a_fight_changed(tmp_pat
         ContinualFolder.open(folder.path)
     with pytest.raises(SoulsGraphError, match=r"no continual\.json"):
         ContinualFolder.open(tmp_path)
+
+
+def test_a_session_is_recorded_when_it_begins(tmp_path):
+    folder = ContinualFolder.create(tmp_path / "study", study_of(tmp_path))
+    with folder.session():
+        (begun,) = folder.sessions()
+        assert begun["wall_time_s"] == 0.0
+    (ended,) = folder.sessions()
+    assert {**ended, "wall_time_s": 0.0} == begun
+    with folder.session():
+        assert len(folder.sessions()) == 2
