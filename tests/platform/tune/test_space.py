@@ -121,7 +121,7 @@ def test_what_a_population_changes_stays_within_the_space(
 
 @pytest.mark.parametrize("value", [1, 2, 3])
 def test_a_small_whole_number_is_moved_too(value: int) -> None:
-    space, drawn = read_space({"n_step": {"low": 0, "high": 9}}, WHERE), np.random.default_rng(0)
+    space, drawn = read_space({"n_step": {"low": 0, "high": 9}}, WHERE, SKILL_NAMES), np.random.default_rng(0)
     moved = {space._moved("n_step", value, drawn) for _ in range(20)}
     assert moved == {value - 1, value + 1}
 
