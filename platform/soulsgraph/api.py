@@ -280,11 +280,13 @@ class Run:
         target = lasting_name(str(scenario))
         lineage.check_budget(budget)
         if (chosen := lineage.named_skills(folder, names)) is None:
-            # Imported here: it loads Ray.
+            # Imported here: they load Ray and scipy.
+            from soulsgraph.continual.selecting import select_and_show
             from soulsgraph_clusters.sessions.session import check_session
 
+            home = lineage.check_target(folder, target, None)
             check_session(address)
-            chosen = _selected(folder, target, quiet)
+            chosen = select_and_show(folder, home, target, OutputConsole(quiet=quiet))
             if not chosen:
                 return Run(folder)
         stages = lineage.adaptation_stages(folder, target, chosen, budget, None, jointly)
@@ -493,16 +495,6 @@ def _name_of(factory: LearnerFactory) -> str:
     from soulsgraph_policies.learning.own_learner import learner_name
 
     return learner_name(factory)
-
-
-def _selected(folder: RunFolder, scenario: str, quiet: bool) -> tuple[str, ...]:
-    """Select skills to adapt by few decisions in the new fight, shown unless `quiet`."""
-    # Imported here: its statistics are scipy's.
-    from soulsgraph.continual.selecting import select_for_run
-
-    selection = select_for_run(folder, lineage.check_target(folder, scenario, None), scenario)
-    OutputConsole(quiet=quiet).print("\n".join(selection.lines()))
-    return selection.skills
 
 
 def _train_stages(

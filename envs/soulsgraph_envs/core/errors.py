@@ -147,16 +147,14 @@ def shown(value: object) -> str:
 
 def plain_number(number: float) -> str:
     """Return a number as people write it: a whole one with all its digits, unless nobody would count them."""
-    return f"{number:.0f}" if abs(number) < 1e16 and number == int(number) else _rounded(number)
+    if isinstance(number, int):
+        return str(number) if abs(number) < 10**20 else f"{number:.10g}"
+    return f"{number:.0f}" if abs(number) < 1e16 and number == int(number) else f"{number:.10g}"
 
 
 def plain_range(low: float, high: float) -> str:
     """Return the ends of a range as people write them."""
     return f"{plain_number(low)} to {plain_number(high)}"
-
-
-def _rounded(number: float) -> str:
-    return str(number) if isinstance(number, int) and abs(number) < 1e20 else f"{number:.10g}"
 
 
 _SHORT = Repr()

@@ -28,6 +28,7 @@ from soulsgraph_envs.gym.skill_env import (
     Observed,
     SkillEnv,
     SkillVectorEnv,
+    is_whole,
     make_rollout,
     observation_space,
 )
@@ -59,7 +60,7 @@ class TaskClock:
         self.sequence = sequence if isinstance(sequence, ContinualSequence) else load_sequence(sequence)
         if identity not in get_args(TaskIdentity):
             raise UnknownNameError("task identity", identity, get_args(TaskIdentity))
-        if steps_per_task is not None and not (_is_whole(steps_per_task) and 1 <= steps_per_task <= _MOST_STEPS):
+        if steps_per_task is not None and not (is_whole(steps_per_task) and 1 <= steps_per_task <= _MOST_STEPS):
             raise SoulsGraphError(
                 f"steps_per_task: expected 1 to {_MOST_STEPS:,}, or None, found {shown(steps_per_task)}."
             )
@@ -85,7 +86,7 @@ class TaskClock:
     def go_to(self, task: Any) -> None:
         """Begin a task, by its position from 0 on; raises SoulsGraphError for one that is not there."""
         count = len(self.sequence.tasks)
-        if not _is_whole(task) or not 0 <= task < count:
+        if not is_whole(task) or not 0 <= task < count:
             raise SoulsGraphError(
                 f"task: expected a whole number from 0 to {count - 1}, as {self.sequence.name} has {count} tasks, "
                 f"found {shown(task)}."
@@ -241,7 +242,7 @@ class ContinualVectorEnv(SkillVectorEnv):
             SoulsGraphError: also for a task that the sequence does not have, or one for some lanes only.
         """
         self._seeds.checked(seed)
-        mask, task = self._mask(options), dict(options or {}).get("task")
+        mask, task = self._mask(options), checked_options(options, self.reset_options).get("task")
         if task is not None:
             if not mask.all():
                 raise SoulsGraphError(
@@ -285,10 +286,6 @@ class ContinualVectorEnv(SkillVectorEnv):
         info: dict[str, Any] = {key: np.full(self.num_envs, value) for key, value in each.items()}
         info["task_name"] = np.full(self.num_envs, clock.scenario, dtype=object)
         return info | {f"_{key}": lanes.copy() for key in info}
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _boss_animations(sequence: ContinualSequence, agent: str, options: SkillOptions | None) -> int:

@@ -469,9 +469,13 @@ def _checked_autoreset(mode: str | AutoresetMode) -> AutoresetMode:
     return AutoresetMode(mode)
 
 
+def is_whole(value: object) -> bool:
+    """Return whether a value is a whole number, Python's or numpy's."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def _checked_count(num_envs: Any) -> int:
-    whole = isinstance(num_envs, int | np.integer) and not isinstance(num_envs, bool)
-    if not whole or not 1 <= num_envs <= _MOST_ENVS:
+    if not is_whole(num_envs) or not 1 <= num_envs <= _MOST_ENVS:
         raise SoulsGraphError(f"num_envs: expected a whole number from 1 to {_MOST_ENVS:,}, found {shown(num_envs)}.")
     return int(num_envs)
 

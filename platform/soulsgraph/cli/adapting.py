@@ -305,16 +305,14 @@ def _named(run: RunFolder, skills: str) -> tuple[str, ...] | None:
 
 
 def _found(run: RunFolder, home: str, scenario: str, output: OutputOptions, skills: str) -> tuple[str, ...]:
-    """Return the skills that `transfer` recommends, or select some by few decisions; show which, and what it took."""
-    from soulsgraph.continual.selecting import select_for_run
+    """Return the skills that `transfer` recommends, or that few decisions select, and show which."""
+    from soulsgraph.continual.selecting import select_and_show
 
-    if skills.strip() == _MEASURED:
-        recommended = _recommended(run, home, scenario, output)
-        output.console.print(f"recommended: {', '.join(recommended) or 'no skill'}")
-        return recommended
-    selection = select_for_run(run, home, scenario)
-    output.console.print("\n".join(selection.lines()))
-    return selection.skills
+    if skills.strip() != _MEASURED:
+        return select_and_show(run, home, scenario, output.console)
+    recommended = _recommended(run, home, scenario, output)
+    output.console.print(f"recommended: {', '.join(recommended) or 'no skill'}")
+    return recommended
 
 
 def _measured(run: RunFolder, question: Question, output: OutputOptions) -> TransferReport:

@@ -55,8 +55,8 @@ def sweep(
     Args:
         space: Options by name, each a list of values or {low, high, log}; those of one skill in a table of its name.
         run: Folder of the sweep: a run folder for each trial, and results.
-        address: Ray cluster whose nodes train trials, as HOST:PORT or auto; with pbt each has to
-            see the folder.
+        address: Ray cluster whose nodes train trials, as HOST:PORT or auto; with pbt each has to see
+            the folder.
         resume: Resume the sweep in the folder instead of creating one.
         graph: Skill graph to train: paper (the default), or a project's, as PROJECT/GRAPH.
         adapt: Run folder with trained skills, or agent of the zoo, that trials adapt to the scenario, by its plan.

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any
 
+from rich.console import Console
+
 from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, Versions
 from soulsgraph.runs.evaluate import evaluation_seeds, load_artifacts
 from soulsgraph.runs.run_folder import RunFolder
@@ -108,6 +110,13 @@ def select_for_run(run: RunFolder, home: str, scenario: str, most: int = MOST_DE
         skill: [Home(TaskWorld(run.plan, 0, one.card.training.scenario), versions)] for skill, one in artifacts.items()
     }
     return select(homes, TaskWorld(run.plan, 1, scenario), versions, most)
+
+
+def select_and_show(run: RunFolder, home: str, scenario: str, console: Console) -> tuple[str, ...]:
+    """Select skills of a run by `select_for_run`, print which, why and at what cost, and return their names."""
+    selection = select_for_run(run, home, scenario)
+    console.print("\n".join(selection.lines()))
+    return selection.skills
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ def _observations(name: str) -> str:
 
 def _fight(scenario: str) -> str:
     fight = load_scenario(scenario)
-    return f"{fight.name}, {plain_range(fight.boss_hp[0], fight.boss_hp[1])} HP"
+    return f"{fight.name}, {plain_range(*fight.boss_hp)} HP"
 
 
 def _finite(what: str, *arrays: npt.NDArray[Any]) -> None:

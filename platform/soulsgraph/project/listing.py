@@ -32,7 +32,7 @@ def scenarios() -> list[Listing]:
     rows = []
     for name in shipped_names("scenario"):
         fight = load_scenario(name)
-        window = f"{plain_range(fight.boss_hp[0], fight.boss_hp[1])}"
+        window = plain_range(*fight.boss_hp)
         who = load_boss(fight.boss), load_player(fight.player)
         boss = f"{who[0].name}, phase {who[0].phase}" + (" and on" if fight.transition else "")
         rows.append((name, boss, who[1].name, window, str(fight.flasks), fight.start))

@@ -375,10 +375,18 @@ def _named(ending: Ending, there: Path | None = None, here: Path | None = None) 
     failure = ending.failure
     if ending.stopped or not isinstance(failure, SoulsGraphError):
         return ending
-    text = str(failure)
-    if there is not None and not isinstance(failure, WriteError):
+    return replace(ending, failure=named_here(failure, there, here))
+
+
+def named_here(error: SoulsGraphError, there: Path | None = None, here: Path | None = None) -> SoulsGraphError:
+    """Return an error with this node's name, and the driver's folder `here` in the place of the temporary one.
+
+    What could not be written could not be written there.
+    """
+    text = str(error)
+    if there is not None and not isinstance(error, WriteError):
         text = text.replace(str(there), str(here))
-    return replace(ending, failure=SoulsGraphError(f"on {this_node()}: {text}", repeated=[failure]))
+    return SoulsGraphError(f"on {this_node()}: {text}", repeated=[error])
 
 
 def taken_in(folder: Path, job: RayJob, ending: Ending, within_s: float = SEEN_WITHIN_S) -> Ending:

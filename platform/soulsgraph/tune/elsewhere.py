@@ -16,7 +16,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from soulsgraph.runs.ray_runner import contents, replace_contents, write_contents
+from soulsgraph.runs.ray_runner import contents, named_here, replace_contents, write_contents
 from soulsgraph.tune.folder import SweepFolder
 from soulsgraph.tune.shared import SharedStages
 from soulsgraph_clusters.sessions.nodes import Mark, answer_of, other_folder, this_node
@@ -70,8 +70,7 @@ class SweepPlace:
                 yield here, StagesElsewhere(here.shared, drivers)
                 answer_of(drivers.write.remote(run, contents(path / run)))
             except SoulsGraphError as error:
-                text = str(error).replace(str(path), str(self.mark.folder))
-                raise SoulsGraphError(f"on {this_node()}: {text}", repeated=[error]) from error
+                raise named_here(error, path, self.mark.folder) from error
 
 
 class DriversFolder:

@@ -29,7 +29,9 @@ def train_trials(folder: SweepFolder, quiet: bool, place: SweepPlace | None = No
     asked = folder.plan
     lines = TrialLines(asked.trials, asked.seeds, quiet)
     if asked.scheduler == "pbt":
-        all(train_population(folder, seed, lines) for seed in asked.seeds)
+        for seed in asked.seeds:
+            if not train_population(folder, seed, lines):
+                return
         return
     function = tune.with_resources(trainable(folder, tuple(loaded_projects().values()), place), {"cpu": 1})
     _tuner(folder.tune, function, _space(asked), _tune_config(asked), lines).fit()
