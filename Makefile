@@ -49,6 +49,7 @@ MOVES := --skills dodge,heal_attack
 continual: .venv/ready
 	$(CONTINUAL) S8 --methods kept,all-skills $(SHIFTS) --out $(CONTINUAL_RUNS)/S8
 	$(CONTINUAL) S8 --methods kept $(SHIFTS) $(MOVES) --out $(CONTINUAL_RUNS)/S8-dodge-heal-attack
+	$(CONTINUAL) S8 --methods all --seeds 10 --first-seed 360 --out $(CONTINUAL_RUNS)/S8-all
 	$(CONTINUAL) C20 --methods kept,newest,clonex $(CONFLICTS) $(MOVES) --out $(CONTINUAL_RUNS)/C20
 	$(CONTINUAL) S20 --methods kept,newest,clonex,replay $(BOSSES) $(MOVES) --out $(CONTINUAL_RUNS)/S20
 	$(CONTINUAL) S20 --methods kept,clonex $(PAIRS) $(MOVES) --out $(CONTINUAL_RUNS)/S20-clonex
