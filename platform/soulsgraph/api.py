@@ -255,6 +255,7 @@ class Run:
         run: str | Path | None = None,
         address: str | None = None,
         quiet: bool = False,
+        learners: Mapping[str, LearnerFactory] | None = None,
         track: str | Tracker | Sequence[str | Tracker] = USUAL,
     ) -> Run:
         """Fine-tune some skills in another scenario, everything else frozen, and return the run that has them.
@@ -269,13 +270,15 @@ class Run:
             run: Folder for a copy, which is adapted: needed for an agent of the zoo.
             address: As of `train`, as is `track`.
             quiet: Print nothing.
+            learners: The run's own learners by skill, as in `train`: needed where their module is not imported.
 
         Raises:
-            SoulsGraphError: for a scenario, skill or folder that cannot be used, before anything is begun.
+            SoulsGraphError: for a scenario, skill, learner or folder that cannot be used, before anything is begun.
             Interruption: as `train`.
         """
         check_extra("adapt", "train")
-        folder = self._own_folder(run)
+        folder, own = self._own_folder(run), dict(learners or {})
+        _check_learners(folder, own)
         names = skills if isinstance(skills, str) else ",".join(skills)
         target = lasting_name(str(scenario))
         lineage.check_budget(budget)
@@ -290,7 +293,7 @@ class Run:
             if not chosen:
                 return Run(folder)
         stages = lineage.adaptation_stages(folder, target, chosen, budget, None, jointly)
-        _train_stages(folder, stages, address, quiet, track)
+        _train_stages(folder, stages, address, quiet, track, own)
         return Run(folder)
 
     def _own_folder(self, run: str | Path | None) -> RunFolder:
@@ -495,6 +498,16 @@ def _name_of(factory: LearnerFactory) -> str:
     from soulsgraph_policies.learning.own_learner import learner_name
 
     return learner_name(factory)
+
+
+def _check_learners(folder: RunFolder, own: Mapping[str, LearnerFactory]) -> None:
+    """Refuse learners that are not those of the run's plan; raises RunFolderError."""
+    planned, found = folder.plan.learners, {name: _name_of(factory) for name, factory in own.items()}
+    for name, learner in found.items():
+        if learner != planned.get(name):
+            expected = f"{planned[name]} as the learner of {name}" if name in planned else f"no learner of {name}"
+            remedy = "pass the one that trained it" if name in planned else "leave it out: the run trained it without"
+            raise RunFolderError(folder.path, expected, learner, remedy)
 
 
 def _train_stages(

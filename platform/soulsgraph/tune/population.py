@@ -16,7 +16,8 @@ import numpy as np
 import ray
 from ray.exceptions import RayError
 
-from soulsgraph.results.tables import write_rows
+from soulsgraph.results.statistics import mean_interval
+from soulsgraph.results.tables import GrowingTable, write_rows
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
 from soulsgraph.runs.progress import interruptible
@@ -25,7 +26,7 @@ from soulsgraph.runs.train import StageSetup, Workplace, trained_artifact
 from soulsgraph.tune.folder import RETURN, TRAINING_RETURN, SweepFolder
 from soulsgraph.tune.shared import SharedStages
 from soulsgraph.tune.space import SearchSpace
-from soulsgraph.tune.trial import EPISODES, FAILED, NODE, STEP, TrialLines, evaluated, stage_return, this_node
+from soulsgraph.tune.trial import EPISODES, FAILED, NODE, STEP, TrialLines, evaluated, this_node
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
 from soulsgraph_envs.core.files import make_folder, remove_folder, whole_folder, write_json
@@ -58,6 +59,8 @@ class Member:
     """The folder of its exact state, in that of the population."""
     reported: Mapping[str, Any] = field(default_factory=dict)
     """Its figures at the last comparison."""
+    curve: Sequence[Mapping[str, float]] = ()
+    """Its greedy play at each comparison, until it went on from another member that of the other."""
     error: str = ""
     """What it failed by since then; empty if it did not."""
 
@@ -250,8 +253,9 @@ class MemberTraining:
         for _ in range(_iterations(self._stage.budget)):
             if not self.algorithm.finished:
                 self.algorithm.train()
-        value = stage_return(self._agent(), _EPISODES, evaluating.CURVE_SEED)[RETURN]
-        reported: dict[str, Any] = {RETURN: value, TRAINING_RETURN: value, STEP: self.algorithm.decisions}
+        point, decisions = self._point(), self.algorithm.decisions
+        reported: dict[str, Any] = {RETURN: point["return"], TRAINING_RETURN: point["return"], STEP: decisions}
+        self._member = replace(self._member, curve=(*self._member.curve, {"step": decisions, **point}))
         if self.algorithm.finished:
             self._save_version()
             reported |= {**evaluated(self._run, self._folder.plan), NODE: this_node()}
@@ -259,6 +263,11 @@ class MemberTraining:
         with whole_folder(path / checkpoint, replace=True) as temporary:
             self.algorithm.save_checkpoint(str(temporary))
         return replace(self._member, checkpoint=checkpoint, reported=reported)
+
+    def _point(self) -> dict[str, float]:
+        """Return how it plays now, as a point of a learning curve."""
+        played = evaluating.play(self._agent(), evaluating.evaluation_seeds(evaluating.CURVE_SEED, _EPISODES))
+        return evaluating.episode_means(played) | mean_interval(played.returns).columns()
 
     def _agent(self) -> Agent:
         setup, name = self._setup, self._stage.skill
@@ -277,6 +286,14 @@ class MemberTraining:
             if not self._run.library.versions(name):
                 lineage.save_version(self._run, self._stage, artifact)
             write_rows(self._run.results(SCHEDULE), [dict(row) for row in self._member.schedule])
+            self._write_curve()
+
+    def _write_curve(self) -> None:
+        table = GrowingTable(self._run.results("curves"))
+        table.forget(self._stage.name, 0)
+        for point in self._member.curve:
+            table.add({"stage": self._stage.name, "skill": self._stage.skill, **point})
+        table.flush()
 
 
 def _iterations(budget: int) -> int:

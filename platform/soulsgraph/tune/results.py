@@ -253,26 +253,49 @@ class SweepResults:
         ]
 
     def _curves(self) -> Html:
-        """Return the learning curves of the best settings; nothing where none is kept, as of populations."""
-        names, scale = self.folder.plan.space.names, self._axis[1]
-        by_setting: dict[tuple[Any, ...], list[Curve]] = {}
-        for row in self.finished:
-            if curve := _curve_of(self.folder.path / row["run"] / "results" / "curves.parquet", self._metric, scale):
-                by_setting.setdefault(tuple(row[name] for name in names), []).append(curve)
-        best = dict(islice(by_setting.items(), MOST_CURVES))
+        """Return the learning curves of the best settings, or of members; nothing where none is kept."""
+        by_name = self._curves_of_members() if self._by_members else self._curves_of_settings()
+        best = dict(islice(by_name.items(), MOST_CURVES))
         if not best:
             return Html("")
-        of_all = f", the {len(best)} best of {len(by_setting)} settings" if len(best) < len(by_setting) else ""
+        of_all = f", the {len(best)} best of {len(by_name)} settings" if len(best) < len(by_name) else ""
+        order = f"Settings stand in order, the best first{of_all}."
+        if self._by_members:
+            order = "A member that went on from another has the other's curve until then."
+        what = "member" if self._by_members else "seed"
         note = (
-            "Greedy play at each checkpoint, the mean over training seeds; a band reaches from the lowest seed to the "
-            f"highest. Settings stand in order, the best first{of_all}."
+            "Greedy play at each checkpoint, the mean over training seeds; a band reaches from the lowest "
+            f"{what} to the highest. {order}"
         )
         title = f"{self.folder.plan.stage or self.folder.plan.scenario}: {self._axis[0]}"
         drawn = draw_curve(title, [[_over_seeds(curves)] for curves in best.values()])
-        shown_names = legend(_in_short([dict(zip(names, values, strict=True)) for values in best]))
         return section(
-            "Learning curves", tag("p", note, class_="faint"), shown_names, tag("div", drawn, class_="chart")
+            "Learning curves", tag("p", note, class_="faint"), legend(best), tag("div", drawn, class_="chart")
         )
+
+    def _curves_of_settings(self) -> dict[str, list[Curve]]:
+        """Return the curves of each setting, by its name in a legend, the best first."""
+        names = self.folder.plan.space.names
+        by_setting: dict[tuple[Any, ...], list[Curve]] = {}
+        for row in self.finished:
+            if curve := self._curve_of(row):
+                by_setting.setdefault(tuple(row[name] for name in names), []).append(curve)
+        short = _in_short([dict(zip(names, values, strict=True)) for values in by_setting])
+        return dict(zip(short, by_setting.values(), strict=True))
+
+    def _curves_of_members(self) -> dict[str, list[Curve]]:
+        """Return the curves of the best member of each seed, and those of all members."""
+        best: dict[int, Curve] = {}
+        curves = {row["run"]: self._curve_of(row) for row in self.finished}
+        for row in self.finished:
+            best.setdefault(row["seed"], curves[row["run"]])
+        named = {_BEST: [*best.values()], _MEAN: [*curves.values()]}
+        return {name: found for name, each in named.items() if (found := [curve for curve in each if curve])}
+
+    def _curve_of(self, row: Mapping[str, Any]) -> Curve:
+        """Return the last stage's points of the learning curves of a trial's run, empty where it has none."""
+        file = self.folder.path / row["run"] / "results" / "curves.parquet"
+        return _last_curve(read_rows(file) if file.exists() else [], self._metric, self._axis[1])
 
     def check(self) -> None:
         """Refuse results that are not whole.
@@ -311,9 +334,8 @@ class SweepResults:
         return html_table(names, [tuple(shown(row[name]) for name in names) for row in self.rows])
 
 
-def _curve_of(file: Path, metric: str, scale: float) -> Curve:
-    """Return the last stage's points of a run's learning curves, empty where it has none."""
-    rows = read_rows(file) if file.exists() else []
+def _last_curve(rows: Sequence[Mapping[str, Any]], metric: str, scale: float) -> Curve:
+    """Return the points of the last stage in the rows of learning curves."""
     points = sorted((row for row in rows if row["stage"] == rows[-1]["stage"]), key=itemgetter("step"))
     values = [(float(row["step"]), scale * float(row[metric])) for row in points]
     return [(step, value, value, value) for step, value in values]

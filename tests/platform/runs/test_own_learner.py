@@ -85,6 +85,38 @@ def test_a_stage_is_the_learners_and_another_one_trains_it_anew(tmp_path):
         sg.train("fast", run=tmp_path / "run", scale=0.02)
 
 
+def test_an_adaptation_continues_with_the_runs_own_learner_and_refuses_another(tmp_path):
+    begun = []
+
+    class NotebookLearner(CountingLearner):
+        """One that nobody can import."""
+
+        def __init__(self, task):
+            super().__init__(task)
+            begun.append(task.layers)
+
+    own = {"camera": NotebookLearner}
+    run = sg.train("fast", graph="paper", run=tmp_path / "run", scale=0.02, learners=own, quiet=True)
+    for wrong, expected in (
+        (
+            {"camera": CountingLearner},
+            "expected .*NotebookLearner as the learner of camera, found .*CountingLearner; pass",
+        ),
+        ({"dodge": CountingLearner}, "expected no learner of dodge, found .*CountingLearner; leave it out"),
+    ):
+        with pytest.raises(SoulsGraphError, match=expected):
+            run.adapt("vordt", "camera", budget=400, learners=wrong, quiet=True)
+    with pytest.raises(SoulsGraphError, match="expected one of a module that is imported"):
+        run.adapt("vordt", "camera", budget=400, quiet=True)
+    assert run.adapt("vordt", "camera", budget=400, learners=own, quiet=True).folder.library.versions("camera") == [
+        1,
+        2,
+    ]
+    first, second = begun
+    assert first is None
+    assert second is not None
+
+
 @pytest.mark.parametrize(("learner", "decisions"), [(ResumableLearner, 800), (CountingLearner, 0)])
 def test_it_goes_on_from_a_checkpoint_if_it_keeps_its_state(tmp_path, learner, decisions):
     setup = _setup(tmp_path / "run", learner)

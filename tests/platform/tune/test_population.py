@@ -58,7 +58,9 @@ def test_a_member_goes_on_from_anothers_state_by_its_own_options(
     first = donor.train(path, "0-0")
     assert not first.finished
     assert first.reported[RETURN] == first.reported[TRAINING_RETURN]
-    other = MemberTraining(folder, 7, 1, Member({RATE: 1e-2}, first.schedule, first.checkpoint, first.reported))
+    other = MemberTraining(
+        folder, 7, 1, Member({RATE: 1e-2}, first.schedule, first.checkpoint, first.reported, first.curve)
+    )
     try:
         ours, theirs = arrays(other), arrays(donor)
         assert ours.keys() == theirs.keys()
@@ -72,6 +74,11 @@ def test_a_member_goes_on_from_anothers_state_by_its_own_options(
         schedule = [{STEP: 0, RATE: 1e-4}, {STEP: first.reported[STEP], RATE: 1e-2}]
         assert read_rows(run.results("schedule")) == schedule
         assert run.library.versions("camera") == [1]
+        # The curve begins as that of the member from which it went on.
+        points = read_rows(run.results("curves"))
+        assert (points[0]["step"], points[0]["return"]) == (first.reported[STEP], first.reported[RETURN])
+        assert (points[-1]["step"], points[-1]["return"]) == (asked.budget, last.reported[TRAINING_RETURN])
+        assert {point["stage"] for point in points} == {"camera"}
         # What a population does again that was killed before it wrote down that the member is finished.
         other._save_version()
         assert run.library.versions("camera") == [1]
@@ -111,6 +118,9 @@ def train(path: str | Path) -> list[tuple[Any, ...]]:
     runs = [RunFolder.open(Path(path) / row["run"]) for row in results.rows]
     assert [run.library.versions("lock_on") for run in runs] == [[1]] * 4
     schedules = [[tuple(row.values()) for row in read_rows(run.results("schedule"))] for run in runs]
+    drawn = (Path(path) / "results" / "page.html").read_text()
+    assert "from the lowest member to the highest" in drawn
+    assert all(f">{name}</span>" in drawn for name in ("best", "mean"))
     digests = [run.library.card("lock_on", 1).sha256 for run in runs]
     return [*zip(digests, schedules, [row[RETURN] for row in results.rows], strict=True)]
 
