@@ -481,6 +481,10 @@ def find(kind: str, name_or_path: str | Path) -> Path:
     return _DATA / _FOLDERS[kind] / f"{name_or_path}.toml"
 
 
+#: Loaded data of the package, or of a seed, that a process keeps.
+_MOST_KEPT = 256
+
+
 def load_data(
     kind: str, cls: type[T], name_or_path: str | Path, check: Callable[[T, Where], None] = lambda *_: None
 ) -> T:
@@ -491,6 +495,18 @@ def load_data(
         DataError: for a missing, misspelt, mistyped or out-of-range value, and what `check` refuses.
     """
     path = find(kind, name_or_path)
+    # What comes with the package, or from a seed, is the same for as long as a process lives.
+    lasting = is_generated(path) or path.is_relative_to(_DATA)
+    load: Callable[..., T] = _load_lasting if lasting else _load
+    return load(kind, cls, path, check)
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _load_lasting(kind: str, cls: Any, path: Path, check: Callable[[Any, Where], None]) -> Any:
+    return _load(kind, cls, path, check)
+
+
+def _load(kind: str, cls: type[T], path: Path, check: Callable[[T, Where], None]) -> T:
     if base := base_of(kind, path):
         load_data(kind, cls, base, check)
     where = Where(path)

@@ -15,11 +15,11 @@ from typing import Any
 
 from rich.console import Console
 
-from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, Versions
+from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, Versions, versions_digest
 from soulsgraph.runs.evaluate import evaluation_seeds, load_artifacts
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer import rule
-from soulsgraph.transfer.consequences import BLOCK, LEAST_BLOCKS, changed_consequences, unseen_inputs
+from soulsgraph.transfer.consequences import BLOCK, LEAST_BLOCKS, HomeConsequences, unseen_inputs
 from soulsgraph.transfer.report import EXPLORATION, play_trial
 from soulsgraph_envs.combat.rollout import DecisionColumns, Episodes
 from soulsgraph_envs.skills import Skill, training_scenario
@@ -32,6 +32,8 @@ MOST_DECISIONS = 8_000
 PARTS: Mapping[str, float] = {"camera": 0.1, "lock_on": 0.2, "movement": 0.15, "dodge": 0.2, "heal_attack": 0.35}
 #: A selection takes at most a budget's part of this number: a tenth.
 SELECTED_PART = 10
+#: Homes of skills of which it is kept what was played there: a few megabytes each.
+_MOST_HOMES = 16
 #: Looks at a skill, at most; episodes of each skill at home; seed of all episodes.
 LOOKS, HOME_EPISODES, SELECTION_SEED = 2, 80, 4_000_000
 TICKS_PER_S = 10.0
@@ -71,9 +73,15 @@ class Selection:
 
 
 def select(
-    homes: Mapping[str, Sequence[Home]], world: TaskWorld, versions: Versions, most: int = MOST_DECISIONS
+    homes: Mapping[str, Sequence[Home]],
+    world: TaskWorld,
+    versions: Versions,
+    most: int = MOST_DECISIONS,
+    known: KnownHomes | None = None,
 ) -> Selection:
     """Select skills by at most `most` decisions in the new world; `homes` of each skill are the newest one first.
+
+    `known` keeps what was played in homes from one task of a sequence to the next.
 
     A skill for which the new world is not as its newest home, but as an earlier one, starts from what it was there and
     is not selected. Episodes are played as long as another one of the greatest length so far has a place: one that is
@@ -81,8 +89,9 @@ def select(
     """
     order = world.plan.skill_graph.order
     parts, now, looks = _parts(order), dict(versions), dict[str, _Look]()
+    known = known or KnownHomes()
     for skill in order:
-        looks[skill] = _look(homes[skill], world, now, skill, int(most * parts[skill]))
+        looks[skill] = _look(homes[skill], world, now, skill, int(most * parts[skill]), known)
         if earlier := looks[skill].start:
             now[skill] = earlier.versions[skill]
     return Selection(
@@ -144,10 +153,12 @@ def least_decisions(skills: Sequence[Skill]) -> int:
     return max((ceil(count / parts[name]) for name, count in decisions.items()), default=0)
 
 
-def _look(homes: Sequence[Home], world: TaskWorld, versions: Versions, name: str, most: int) -> _Look:
+def _look(
+    homes: Sequence[Home], world: TaskWorld, versions: Versions, name: str, most: int, known_homes: KnownHomes
+) -> _Look:
     """Look at a skill until a change is certain, or another episode could take more decisions than it may."""
     chain = (*world.plan.skill_graph.upstream(name), name)
-    known = _Known(homes[0], chain)
+    known = known_homes.of(homes[0], chain)
     parts: list[Episodes] = []
     reason, spent, longest, looks = "", 0, known.longest, 0
     while not reason and spent + longest <= most:
@@ -159,9 +170,26 @@ def _look(homes: Sequence[Home], world: TaskWorld, versions: Versions, name: str
     ticks = sum(round(float(part.seconds.sum()) * TICKS_PER_S) for part in parts)
     for home in homes[1:] if reason else ():
         # The same decisions tell whether the world is as an earlier home: none is played for it.
-        if not _Known(home, chain).reason(world, _joined(parts)):
+        if not known_homes.of(home, chain).reason(world, _joined(parts)):
             return _Look("", spent, ticks, home)
     return _Look(reason, spent, ticks)
+
+
+class KnownHomes:
+    """What skills' actions lead to in their homes, kept for further tasks: what is played there is always the same."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, str, bytes], _Known] = {}
+
+    def of(self, home: Home, chain: tuple[str, ...]) -> _Known:
+        """Return what the last skill of a chain leads to in a home, by what was played there before or is now."""
+        versions = {name: home.versions[name] for name in chain}
+        key = home.world.position, home.world.name, versions_digest(versions)
+        known = self._kept.pop(key, None) or _Known(home, chain)
+        self._kept[key] = known
+        while len(self._kept) > _MOST_HOMES:
+            del self._kept[next(iter(self._kept))]
+        return known
 
 
 class _Known:
@@ -169,14 +197,15 @@ class _Known:
 
     def __init__(self, home: Home, chain: tuple[str, ...]) -> None:
         self._world, self._skill = home.world, home.world.skill(chain[-1])
-        self._columns = sorted({column for name in chain for column in home.world.skill(name).observation.columns})
+        columns = sorted({column for name in chain for column in home.world.skill(name).observation.columns})
         played = _tried(home.world, home.versions, chain, 0, HOME_EPISODES)
         self._taken, self.longest = played.taken, float(played.lengths.mean())
+        self._consequences = HomeConsequences(self._skill, self._taken, columns)
 
     def reason(self, world: TaskWorld, shifted: DecisionColumns) -> str:
         """Return why the skill is worth adapting to another world; empty if nothing says so."""
         unseen = unseen_inputs(self._skill, (self._world.scenario, self._taken), (world.scenario, shifted))
-        changed = changed_consequences(self._skill, self._taken, shifted, self._columns)
+        changed = self._consequences.changed(shifted)
         evidence = rule.Evidence(rule.NO_EFFECT, rule.compare_cues(self._skill, self._taken, shifted))
         seen = rule.recommend({self._skill.name: evidence})[self._skill.name]
         return "; ".join([*map(str, unseen[:1]), *map(str, changed[:1]), *([seen.reason] if seen.adapt else [])])

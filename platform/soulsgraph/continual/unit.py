@@ -27,7 +27,7 @@ from soulsgraph.continual.methods.learning import (
     versions_digest,
 )
 from soulsgraph.continual.methods.method import versions_from, versions_state
-from soulsgraph.continual.selecting import MOST_DECISIONS, SELECTED_PART, Home, Selection, select
+from soulsgraph.continual.selecting import MOST_DECISIONS, SELECTED_PART, Home, KnownHomes, Selection, select
 from soulsgraph.continual.study import FIRST, LEFT, STATES, ContinualFolder, ContinualUnit, shares
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants
@@ -174,6 +174,7 @@ class UnitRun:
         self.known: list[Fingerprint] = []
         #: What was won in a task by which versions: fights are repeatable, and most versions stay.
         self._won: dict[tuple[int, int, bytes], int] = {}
+        self._known_homes = KnownHomes()
 
     def run(self) -> None:
         """Go through the tasks that are left, and write the tables.
@@ -312,7 +313,9 @@ class UnitRun:
         if not self.study.selects:
             return Selection(self.study.named(order))
         most = min(MOST_DECISIONS, self.study.budget(world.position) // SELECTED_PART)
-        selection = select({skill: self._homes(skill) for skill in order}, world, method.newest, most)
+        selection = select(
+            {skill: self._homes(skill) for skill in order}, world, method.newest, most, self._known_homes
+        )
         for skill, home in selection.starts.items():
             method.take(skill, home.versions[skill])
             self.learned_at[skill] = home.world.position

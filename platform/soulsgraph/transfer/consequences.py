@@ -159,36 +159,52 @@ def unseen_inputs(
     return tuple(sorted((one for one in found if one.share > UNSEEN_SHARE), key=lambda one: -one.share))
 
 
-def changed_consequences(
-    skill: Skill, home: DecisionColumns, shifted: DecisionColumns, columns: Sequence[Column]
-) -> tuple[Consequence, ...]:
-    """Return what of a skill's actions leads to something else in the new fight, the most certain first.
+class HomeConsequences:
+    """What a skill's actions lead to at home, with which decisions in new fights are compared.
 
-    Half of the episodes at home are what decisions are compared with, the other half what the comparison finds where
-    nothing changed.
+    `columns` are those of the situation. Half of the episodes at home are what decisions are compared with, the other
+    half what the comparison finds where nothing changed. What it takes from home alone is kept for the next fight.
     """
-    compute_on_one_thread()
-    there, episodes = followed(skill, shifted, columns), np.unique(home.episodes)
-    known, control = (followed(skill, home.without(episodes[half::2]), columns) for half in (1, 0))
-    pairs = [
-        _compared(*(one.of_action(index) for one in (known, control, there))) for index in range(len(skill.actions))
-    ]
-    idle = next((index for index, one in enumerate(skill.actions) if not (one.holds | one.presses)), None)
-    beside = None if idle is None else pairs[idle]
-    if idle is not None and (beside is None or _shift(beside) is None):
-        # What else changed is not known, and would count as the skill's own.
-        return ()
-    parts, found, tests = [_EVERYWHERE, *_parts(skill, known, columns)], list[Consequence](), 0
-    for index, pair in enumerate(pairs):
-        for part in parts if index != idle else ():
-            shift = None if pair is None else _shift(pair, part)
-            if shift is None:
-                continue
-            tests += len(FOLLOWING)
-            unowned = None if beside is None else _shift(beside, part) or _shift(beside)
-            found += _material(skill.actions[index].name, part.name, shift, unowned)
-    certain = [one for one in found if one.probability * tests <= FALSE_ALARM]
-    return tuple(sorted(certain, key=lambda one: (one.probability, -abs(one.change))))
+
+    def __init__(self, skill: Skill, home: DecisionColumns, columns: Sequence[Column]) -> None:
+        self._skill, self._columns = skill, columns
+        episodes = np.unique(home.episodes)
+        self._known, self._control = (followed(skill, home.without(episodes[half::2]), columns) for half in (1, 0))
+        self._parts = [_EVERYWHERE, *_parts(skill, self._known, columns)]
+        self._actions: dict[int, _ActionAtHome | None] = {}
+
+    def changed(self, shifted: DecisionColumns) -> tuple[Consequence, ...]:
+        """Return what of the skill's actions leads to something else in a new fight, the most certain first."""
+        compute_on_one_thread()
+        actions, there = self._skill.actions, followed(self._skill, shifted, self._columns)
+        pairs = [self._compared(index, there.of_action(index)) for index in range(len(actions))]
+        idle = next((index for index, one in enumerate(actions) if not (one.holds | one.presses)), None)
+        beside = None if idle is None else pairs[idle]
+        if idle is not None and (beside is None or beside.shift() is None):
+            # What else changed is not known, and would count as the skill's own.
+            return ()
+        found, tests = list[Consequence](), 0
+        for index, pair in enumerate(pairs):
+            for part in self._parts if index != idle else ():
+                shift = None if pair is None else pair.shift(part)
+                if shift is None:
+                    continue
+                tests += len(FOLLOWING)
+                unowned = None if beside is None else beside.shift(part) or beside.shift()
+                found += _material(actions[index].name, part.name, shift, unowned)
+        certain = [one for one in found if one.probability * tests <= FALSE_ALARM]
+        return tuple(sorted(certain, key=lambda one: (one.probability, -abs(one.change))))
+
+    def _compared(self, action: int, there: FollowedDecisions) -> _Compared | None:
+        """Return one action's decisions beside those at home; None where there are too few."""
+        if len(there.actions) < LEAST_DECISIONS:
+            return None
+        if action not in self._actions:
+            known, control = (one.of_action(action) for one in (self._known, self._control))
+            few = min(len(known.actions), len(control.actions)) < 2 * NEIGHBOURS
+            self._actions[action] = None if few else _ActionAtHome(known, control)
+        home = self._actions[action]
+        return None if home is None else _Compared(home, home.beside(there))
 
 
 @dataclass(frozen=True)
@@ -226,42 +242,61 @@ def _parts(skill: Skill, known: FollowedDecisions, columns: Sequence[Column]) ->
             yield _Part(name, place, low, high)
 
 
-#: What followed an action less what followed its neighbours at home, in deviations: at home, and in the new fight.
-_Compared = tuple[FollowedDecisions, FollowedDecisions]
-#: A mean change of what follows (8,), its standard error (8,), and the smaller number of blocks.
-_Shift = tuple[Doubles, Doubles, int]
+#: A mean of what follows (8,), its standard error (8,), and the number of blocks.
+_Mean = tuple[Doubles, Doubles, int]
 
 
-def _compared(known: FollowedDecisions, control: FollowedDecisions, there: FollowedDecisions) -> _Compared | None:
-    """Return one action's decisions with what they led to beside their neighbours; None where there are too few."""
-    if len(there.actions) < LEAST_DECISIONS or min(len(known.actions), len(control.actions)) < 2 * NEIGHBOURS:
-        return None
-    # More neighbours than these make no comparison better, and each costs time.
-    known, control = (one.where(slice(None, None, len(one.actions) // _MOST_KNOWN + 1)) for one in (known, control))
-    deviation = known.following.std(axis=0)
-    deviation = np.where(deviation > 1e-6, deviation, np.maximum(np.abs(known.following).mean(axis=0), 1e-3))
-    spread = known.situations.std(axis=0)
-    scale = np.where(spread > 1e-6, spread, 1.0)
-    (usual, usual_distance), (expected, distance) = (_expected(one, known, scale) for one in (control, there))
-    # Nothing at home is like a situation that lies further from its neighbours than those of home from theirs.
-    alike = distance <= np.quantile(usual_distance, _ALIKE)
-    control = replace(control, following=(control.following - usual) / deviation)
-    there = replace(there, following=(there.following - expected) / deviation)
-    return control, there.where(alike)
+class _ActionAtHome:
+    """One action's decisions at home: those that are neighbours of others, and what the others led to beside theirs."""
+
+    def __init__(self, known: FollowedDecisions, control: FollowedDecisions) -> None:
+        # More neighbours than these make no comparison better, and each costs time.
+        known, control = (one.where(slice(None, None, len(one.actions) // _MOST_KNOWN + 1)) for one in (known, control))
+        deviation = known.following.std(axis=0)
+        self._known = known
+        self._deviation = np.where(deviation > 1e-6, deviation, np.maximum(np.abs(known.following).mean(axis=0), 1e-3))
+        spread = known.situations.std(axis=0)
+        self._scale = np.where(spread > 1e-6, spread, 1.0)
+        usual, distance = _expected(control, known, self._scale)
+        # Nothing at home is like a situation that lies further from its neighbours than those of home from theirs.
+        self._farthest = np.quantile(distance, _ALIKE)
+        self._control = replace(control, following=(control.following - usual) / self._deviation)
+        self._means: dict[_Part, _Mean | None] = {}
+
+    def beside(self, there: FollowedDecisions) -> FollowedDecisions:
+        """Return decisions that are like some at home, with what they led to less what those did, in deviations."""
+        expected, distance = _expected(there, self._known, self._scale)
+        beside = replace(there, following=(there.following - expected) / self._deviation)
+        return beside.where(distance <= self._farthest)
+
+    def mean(self, part: _Part) -> _Mean | None:
+        """Return the mean where nothing changed, in a part of the range; None where too little was seen of it."""
+        if part not in self._means:
+            self._means[part] = _mean_of(part.of(self._control))
+        return self._means[part]
 
 
-def _shift(pair: _Compared, part: _Part = _EVERYWHERE) -> _Shift | None:
-    """Return the mean change of what follows in a part of the range; None where too little was seen of it."""
-    control, there = map(part.of, pair)
-    if min(len(control.actions), len(there.actions)) < LEAST_DECISIONS:
-        return None
-    usual, usual_error, usual_blocks = _mean(control.following, control.blocks)
-    now, error, blocks = _mean(there.following, there.blocks)
-    count = min(usual_blocks, blocks)
-    return None if count < LEAST_BLOCKS else (now - usual, np.hypot(error, usual_error), count)
+@dataclass(frozen=True)
+class _Compared:
+    """An action at home, and what it led to in a new fight beside that."""
+
+    home: _ActionAtHome
+    there: FollowedDecisions
+
+    def shift(self, part: _Part = _EVERYWHERE) -> _Mean | None:
+        """Return the mean change of what follows in a part of the range; None where too little was seen of it."""
+        usual, now = self.home.mean(part), _mean_of(part.of(self.there))
+        if usual is None or now is None:
+            return None
+        count = min(usual[2], now[2])
+        return None if count < LEAST_BLOCKS else (now[0] - usual[0], np.hypot(now[1], usual[1]), count)
 
 
-def _material(action: str, where: str, shift: _Shift, beside: _Shift | None) -> Iterator[Consequence]:
+def _mean_of(decisions: FollowedDecisions) -> _Mean | None:
+    return None if len(decisions.actions) < LEAST_DECISIONS else _mean(decisions.following, decisions.blocks)
+
+
+def _material(action: str, where: str, shift: _Mean, beside: _Mean | None) -> Iterator[Consequence]:
     """Yield what changed enough, and by itself: what differs from the change where the skill idled."""
     change, error, count = shift
     probability, own = _probability(*shift), change
@@ -278,7 +313,7 @@ def _probability(change: Doubles, error: Doubles, count: int) -> Doubles:
     return np.asarray(2.0 * stats.t.sf(np.abs(change) / np.maximum(error, 1e-12), count - 1))
 
 
-def _mean(values: Doubles, blocks: Integers) -> tuple[Doubles, Doubles, int]:
+def _mean(values: Doubles, blocks: Integers) -> _Mean:
     """Return the mean of values (n, m), (m,), its standard error over blocks, and their number."""
     mean = values.mean(axis=0)
     _, groups = np.unique(blocks, return_inverse=True)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from fakes.learners import versions_of
+from soulsgraph.continual import selecting
 from soulsgraph.continual.methods.learning import TaskWorld
-from soulsgraph.continual.selecting import MOST_DECISIONS, Home, select, select_for_run
-from soulsgraph.transfer.consequences import changed_consequences, unseen_inputs
+from soulsgraph.continual.selecting import HOME_EPISODES, MOST_DECISIONS, Home, KnownHomes, select, select_for_run
+from soulsgraph.transfer.consequences import HomeConsequences, unseen_inputs
 from soulsgraph.zoo import open_run
 from soulsgraph_envs.combat.rollout import DecisionColumns
 from soulsgraph_envs.core.scenario import load_scenario
@@ -27,12 +28,12 @@ SHIFTS = {
 _LATE = ("camera-reversed", "moves")
 
 
-def selected(kind, *homes):
+def selected(kind, *homes, kept=None):
     """Select skills of an agent of the zoo for a labelled shift; it learned last in the first of the homes."""
     plan, versions = versions_of("five-skills-best-0")
     known = [Home(TaskWorld(plan, place, name), versions) for place, name in enumerate(homes or ("five-skills",))]
     task = TaskWorld(plan, len(known), f"generated/labelled-{kind}/1")
-    return select(dict.fromkeys(versions, known), task, versions)
+    return select(dict.fromkeys(versions, known), task, versions, known=kept)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +60,22 @@ def test_a_skill_goes_on_from_an_earlier_home_that_the_task_is_like():
     assert selection.skills == ()
     assert selection.starts["camera"].world.name == "five-skills"
     assert not {"lock_on", "movement", "dodge", "heal_attack"} & set(selection.starts)
+
+
+def test_what_a_skill_does_at_home_is_played_once_for_all_tasks(monkeypatch):
+    played, tried = [], selecting._tried
+
+    def counted(world, versions, chain, first, count):
+        played.append((chain[-1], count))
+        return tried(world, versions, chain, first, count)
+
+    monkeypatch.setattr(selecting, "_tried", counted)
+    kept = KnownHomes()
+    for _ in range(2):
+        assert selected("lock-view", kept=kept).skills == ("lock_on",)
+    at_home = [skill for skill, count in played if count == HOME_EPISODES]
+    assert sorted(at_home) == ["camera", "dodge", "heal_attack", "lock_on", "movement"]
+    assert len(played) > 2 * len(at_home)
 
 
 def test_skills_of_a_run_are_selected_for_other_moves_that_they_see():
@@ -91,7 +108,7 @@ def walked(seed, steps):
 def changed(steps, seed=1):
     """Return what changed for a player whose every action, idling too, moved it by 0.4 m at home."""
     home = walked(0, np.full(ACTIONS, 0.4))
-    return changed_consequences(MOVEMENT, home, walked(seed, steps), MOVEMENT.observation.columns)
+    return HomeConsequences(MOVEMENT, home, MOVEMENT.observation.columns).changed(walked(seed, steps))
 
 
 def test_what_an_action_does_otherwise_is_found_and_named():
@@ -111,7 +128,7 @@ def test_what_an_action_does_otherwise_in_a_part_of_the_range_is_found_there():
     moved = np.diff(there.rows[:, Column.PLAYER_X].astype(np.float64), append=np.nan)
     moved[(there.actions == other) & (there.rows[:, Column.DISTANCE] > 5.0)] += 0.3
     there.rows[1:, Column.PLAYER_X] = np.cumsum(moved[:-1])
-    found = changed_consequences(MOVEMENT, home, there, [*MOVEMENT.observation.columns, Column.DISTANCE])
+    found = HomeConsequences(MOVEMENT, home, [*MOVEMENT.observation.columns, Column.DISTANCE]).changed(there)
     assert {one.action for one in found} == {MOVEMENT.actions[other].name}
 
 
@@ -132,7 +149,7 @@ def test_what_changed_whatever_the_skill_did_is_not_its_own():
 def test_nothing_is_known_to_be_its_own_where_the_skill_never_idled():
     home, there = walked(0, np.full(ACTIONS, 0.4)), walked(1, np.full(ACTIONS, 0.8))
     busy = DecisionColumns(*(column[there.actions != IDLE] for column in vars(there).values()))
-    assert not changed_consequences(MOVEMENT, home, busy, MOVEMENT.observation.columns)
+    assert not HomeConsequences(MOVEMENT, home, MOVEMENT.observation.columns).changed(busy)
 
 
 def test_few_decisions_in_a_row_say_nothing():
@@ -141,7 +158,7 @@ def test_few_decisions_in_a_row_say_nothing():
     steps[(IDLE + 1) % ACTIONS] = 0.8
     there = walked(1, steps)
     few = there.without(np.arange(1, 40))
-    assert not changed_consequences(MOVEMENT, home, few, MOVEMENT.observation.columns)
+    assert not HomeConsequences(MOVEMENT, home, MOVEMENT.observation.columns).changed(few)
 
 
 def test_equal_worlds_raise_no_false_alarm():

@@ -140,7 +140,12 @@ class TaskWorld:
 
     def clip(self, skill: str) -> float:
         """Return where a skill's normalised observations are clipped."""
-        return self.plan.hyperparameters(self.plan.stage(skill)).observation_clip
+        return self._clips[skill]
+
+    @cached_property
+    def _clips(self) -> dict[str, float]:
+        plan = self.plan
+        return {name: plan.hyperparameters(plan.stage(name)).observation_clip for name in plan.skill_graph.order}
 
     def variants(self, versions: Versions, skill: str, learned: Sequence[Weights]) -> Agent:
         """Return the agent in as many variants as there are weights of one skill, all else by `versions`."""
