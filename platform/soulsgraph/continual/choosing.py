@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import log2
 
 import numpy as np
+import numpy.typing as npt
 
 from soulsgraph.continual.methods.learning import TaskWorld, Versions, versions_digest
 from soulsgraph.runs.evaluate import evaluation_seeds, play
@@ -21,6 +22,8 @@ from soulsgraph_envs.core.state import Column
 #: Fights by which versions are chosen, those of them by which the boss is recognised, and the seed of all: others than
 #: those of the evaluation.
 CHOOSING_FIGHTS, RECOGNITION_FIGHTS, CHOOSING_SEED = 20, 3, 2_000_000
+#: Seeds up to that of the last fight in which versions play against each other.
+_LAST_SEED = CHOOSING_FIGHTS + CHOOSING_FIGHTS - RECOGNITION_FIGHTS
 #: Fights in which a boss is met that was learned: of few, a move that was not seen would count as another boss's.
 KNOWN_FIGHTS = 20
 #: Tempos that differ by a larger part are not those of the same animation; tasks whose share of alike ones is this much
@@ -67,44 +70,84 @@ def alike(seen: Fingerprint, known: Fingerprint) -> float:
     return same / total if total else 1.0
 
 
-def choose(world: TaskWorld, by_task: Sequence[Versions], known: Sequence[Fingerprint]) -> ChosenVersions:
+@dataclass(frozen=True)
+class _Tried:
+    """Fights of a task by some versions: a score and the decisions of the last skill of each, (n,)."""
+
+    scores: npt.NDArray[np.float32]
+    lengths: npt.NDArray[np.int64]
+
+
+class ChoosingFights:
+    """Fights by which versions are chosen, kept for the next choice: they are repeatable, and most versions stay.
+
+    More are played at once than a choice may take; it is told, and charged, no more than it asks for.
+    """
+
+    def __init__(self) -> None:
+        self._recognised: dict[tuple[int, bytes], tuple[Fingerprint, int]] = {}
+        self._tried: dict[tuple[int, bytes], _Tried] = {}
+
+    def fingerprint(self, world: TaskWorld, versions: Versions) -> tuple[Fingerprint, int]:
+        """Return how a task's boss moves, and the decisions that it took to see it."""
+        key = world.position, versions_digest(versions)
+        if key not in self._recognised:
+            self._recognised[key] = fingerprint(world, versions)
+        return self._recognised[key]
+
+    def scores(self, world: TaskWorld, versions: Versions, first: int, count: int) -> tuple[float, int]:
+        """Return the sum of the scores of some fights, and the decisions that they took.
+
+        A fight counts by the boss's HP lost less the player's: it tells more than who won.
+        """
+        key = world.position, versions_digest(versions)
+        if key not in self._tried:
+            played = play(world.agent(versions), evaluation_seeds(CHOOSING_SEED, _LAST_SEED)[CHOOSING_FIGHTS:])
+            ends = played.rows
+            scores = ends[:, Column.PLAYER_HP] - ends[:, Column.BOSS_HP] + played.won
+            self._tried[key] = _Tried(scores, played.lengths)
+        tried, asked = self._tried[key], slice(first, first + count)
+        return float(tried.scores[asked].sum()), int(tried.lengths[asked].sum())
+
+
+def choose(
+    world: TaskWorld, by_task: Sequence[Versions], known: Sequence[Fingerprint], fights: ChoosingFights | None = None
+) -> ChosenVersions:
     """Choose among the versions of the tasks so far in at most `CHOOSING_FIGHTS` fights, by what is known of each boss.
 
-    Versions that are the same are tried once, for the first of their tasks.
+    Versions that are the same are tried once, for the first of their tasks. `fights` keeps what was played.
     """
+    fights = fights or ChoosingFights()
     distinct = {versions_digest(versions): task for task, versions in reversed([*enumerate(by_task)])}
     if len(distinct) == 1:
         return ChosenVersions(len(by_task) - 1, 0)
-    seen, decisions = fingerprint(world, by_task[-1])
+    seen, decisions = fights.fingerprint(world, by_task[-1])
     shares = [alike(seen, one) for one in known]
     likely = [task for task, share in enumerate(shares) if share >= max(shares) - _OTHERS]
     tried = sorted({distinct[versions_digest(by_task[task])] for task in likely})
     if len(tried) == 1:
         return ChosenVersions(tried[0], decisions)
-    task, more = _best(world, by_task, tried, CHOOSING_FIGHTS - RECOGNITION_FIGHTS)
+    task, more = _best(world, by_task, tried, fights)
     return ChosenVersions(task, decisions + more)
 
 
-def _best(world: TaskWorld, by_task: Sequence[Versions], tried: list[int], fights: int) -> tuple[int, int]:
+def _best(world: TaskWorld, by_task: Sequence[Versions], tried: list[int], fights: ChoosingFights) -> tuple[int, int]:
     """Return the best of some tasks' versions by sequential halving (Karnin et al. 2013), and the decisions it took.
 
-    A fight counts by the boss's HP lost less the player's: it tells more than who won. Of more versions than fights the
-    newest are tried.
+    Of more versions than fights the newest are tried.
     """
-    left = tried[-fights:]
+    most = CHOOSING_FIGHTS - RECOGNITION_FIGHTS
+    left = tried[-most:]
     decisions = played = 0
     totals, counts = dict.fromkeys(left, 0.0), dict.fromkeys(left, 0)
-    seeds = evaluation_seeds(CHOOSING_SEED, CHOOSING_FIGHTS + fights)[CHOOSING_FIGHTS:]
-    while len(left) > 1 and played + len(left) <= fights:
+    while len(left) > 1 and played + len(left) <= most:
         # The rounds that are left share the fights that are left.
-        each = max((fights - played) // (len(left) * int(log2(len(left)))), 1)
+        each = max((most - played) // (len(left) * int(log2(len(left)))), 1)
         for task in left:
-            episodes = play(world.agent(by_task[task]), seeds[counts[task] : counts[task] + each])
-            ends = episodes.rows
-            scores = ends[:, Column.PLAYER_HP] - ends[:, Column.BOSS_HP] + episodes.won
-            totals[task] += float(scores.sum())
+            score, more = fights.scores(world, by_task[task], counts[task], each)
+            totals[task] += score
             counts[task] += each
-            decisions += int(episodes.lengths.sum())
+            decisions += more
         played += each * len(left)
         left = sorted(left, key=lambda task: (-totals[task] / counts[task], -task))[: max(len(left) // 2, 1)]
     return left[0], decisions

@@ -162,7 +162,10 @@ def _look(
     parts: list[Episodes] = []
     reason, spent, longest, looks = "", 0, known.longest, 0
     while not reason and spent + longest <= most:
-        parts.append(_tried(world, versions, chain, len(parts), 1))
+        # At once are played as many as are played before the next look however long they last.
+        horizon, look = world.skill(name).horizon, ceil(most * (looks + 1) / LOOKS)
+        surely = min(look - 1, most - max(longest, horizon)) - spent
+        parts.append(_tried(world, versions, chain, sum(map(len, parts)), 1 + max(int(surely // horizon), 0)))
         spent, longest = spent + int(parts[-1].lengths.sum()), max(longest, float(parts[-1].lengths.max()))
         if spent * LOOKS >= most * (looks + 1) or spent + longest > most:
             looks += 1

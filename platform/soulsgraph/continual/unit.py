@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from soulsgraph.continual.choosing import KNOWN_FIGHTS, Fingerprint, choose, fingerprint
+from soulsgraph.continual.choosing import KNOWN_FIGHTS, ChoosingFights, Fingerprint, choose, fingerprint
 from soulsgraph.continual.files import CHOOSING
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.learning import (
@@ -174,7 +174,7 @@ class UnitRun:
         self.known: list[Fingerprint] = []
         #: What was won in a task by which versions: fights are repeatable, and most versions stay.
         self._won: dict[tuple[int, int, bytes], int] = {}
-        self._known_homes = KnownHomes()
+        self._known_homes, self._choosing = KnownHomes(), ChoosingFights()
 
     def run(self) -> None:
         """Go through the tasks that are left, and write the tables.
@@ -386,7 +386,7 @@ class UnitRun:
         if not self._chooses:
             return method.playing(world.position), 0
         by_task = [method.playing(position) for position in range(self.done)]
-        choice = choose(world, by_task, self.known)
+        choice = choose(world, by_task, self.known, self._choosing)
         return by_task[choice.task], choice.decisions
 
     def _won_by(self, world: TaskWorld, versions: Versions, seed: int, fights: int, anew: bool = False) -> int:

@@ -6,9 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.learners import versions_of
-from soulsgraph.continual import choosing
-from soulsgraph.continual.choosing import CHOOSING_FIGHTS, KNOWN_FIGHTS, alike, choose, fingerprint
-from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, replace_task
+from soulsgraph.continual.choosing import (
+    CHOOSING_FIGHTS,
+    KNOWN_FIGHTS,
+    RECOGNITION_FIGHTS,
+    ChoosingFights,
+    alike,
+    choose,
+    fingerprint,
+)
+from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, replace_task, versions_digest
 from soulsgraph.runs.plan import Plan
 from soulsgraph_envs.continual.sequences import ContinualSequence, ContinualTask
 from soulsgraph_envs.core.scenario import load_scenario
@@ -98,17 +105,30 @@ def test_versions_that_are_the_same_need_no_fight():
     assert (choice.task, choice.decisions) == (1, 0)
 
 
+class CountedFights(ChoosingFights):
+    """It counts the fights whose results it was asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = []
+
+    def fingerprint(self, world, versions):
+        self.asked += [(versions_digest(versions), "recognised", fight) for fight in range(RECOGNITION_FIGHTS)]
+        return super().fingerprint(world, versions)
+
+    def scores(self, world, versions, first, count):
+        self.asked += [(versions_digest(versions), "tried", fight) for fight in range(first, first + count)]
+        return super().scores(world, versions, first, count)
+
+
 @pytest.mark.parametrize("count", [2, 3, 7, 20, 33])
-def test_no_more_fights_are_played_than_may_be(count, monkeypatch):
+def test_no_more_fights_are_asked_for_than_may_be(count):
     plan, trained = versions_of("iudex-phase1-best-0")
-    played, real = [], choosing.play
-
-    def counted(agent, seeds, **options):
-        played.append(len(seeds))
-        return real(agent, seeds, **options)
-
-    monkeypatch.setattr(choosing, "play", counted)
     by_task = [{name: forgetful(one, seed) for name, one in trained.items()} for seed in range(count)]
-    choose(TaskWorld(plan, 0, "iudex-phase1"), by_task, [{}] * count)
+    world, known, fights = TaskWorld(plan, 0, "iudex-phase1"), [{}] * count, CountedFights()
+    choice = choose(world, by_task, known, fights)
     # Hardly any is left unplayed where every version gets one.
-    assert CHOOSING_FIGHTS - (2 if count < 9 else 5) <= sum(played) <= CHOOSING_FIGHTS
+    assert CHOOSING_FIGHTS - (2 if count < 9 else 5) <= len(fights.asked) <= CHOOSING_FIGHTS
+    # None is asked for twice, and what was kept leads to the same choice at the same cost.
+    assert len({*fights.asked}) == len(fights.asked)
+    assert choose(world, by_task, known, fights) == choose(world, by_task, known) == choice
