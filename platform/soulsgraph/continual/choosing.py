@@ -71,7 +71,7 @@ def alike(seen: Fingerprint, known: Fingerprint) -> float:
 
 
 @dataclass(frozen=True)
-class _Tried:
+class _FightScores:
     """Fights of a task by some versions: a score and the decisions of the last skill of each, (n,)."""
 
     scores: npt.NDArray[np.float32]
@@ -86,7 +86,7 @@ class ChoosingFights:
 
     def __init__(self) -> None:
         self._recognised: dict[tuple[int, bytes], tuple[Fingerprint, int]] = {}
-        self._tried: dict[tuple[int, bytes], _Tried] = {}
+        self._tried: dict[tuple[int, bytes], _FightScores] = {}
 
     def fingerprint(self, world: TaskWorld, versions: Versions) -> tuple[Fingerprint, int]:
         """Return how a task's boss moves, and the decisions that it took to see it."""
@@ -105,7 +105,7 @@ class ChoosingFights:
             played = play(world.agent(versions), evaluation_seeds(CHOOSING_SEED, _LAST_SEED)[CHOOSING_FIGHTS:])
             ends = played.rows
             scores = ends[:, Column.PLAYER_HP] - ends[:, Column.BOSS_HP] + played.won
-            self._tried[key] = _Tried(scores, played.lengths)
+            self._tried[key] = _FightScores(scores, played.lengths)
         tried, asked = self._tried[key], slice(first, first + count)
         return float(tried.scores[asked].sum()), int(tried.lengths[asked].sum())
 

@@ -195,7 +195,7 @@ class HomeConsequences:
         certain = [one for one in found if one.probability * tests <= FALSE_ALARM]
         return tuple(sorted(certain, key=lambda one: (one.probability, -abs(one.change))))
 
-    def _compared(self, action: int, there: FollowedDecisions) -> _Compared | None:
+    def _compared(self, action: int, there: FollowedDecisions) -> _Comparison | None:
         """Return one action's decisions beside those at home; None where there are too few."""
         if len(there.actions) < LEAST_DECISIONS:
             return None
@@ -204,7 +204,7 @@ class HomeConsequences:
             few = min(len(known.actions), len(control.actions)) < 2 * NEIGHBOURS
             self._actions[action] = None if few else _ActionAtHome(known, control)
         home = self._actions[action]
-        return None if home is None else _Compared(home, home.beside(there))
+        return None if home is None else _Comparison(home, home.beside(there))
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ class _ActionAtHome:
 
 
 @dataclass(frozen=True)
-class _Compared:
+class _Comparison:
     """An action at home, and what it led to in a new fight beside that."""
 
     home: _ActionAtHome
