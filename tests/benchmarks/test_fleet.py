@@ -3,6 +3,7 @@ import pytest
 import fleet_games
 import fleet_streams
 from fakes.fleet_here import GatewayHere
+from fakes.waiting import until
 from fleet import MOST_STREAMS, bench_fleet, describe
 from fleet_games import bench_paced, keep_time
 from fleet_streams import PCS, bench_task, open_clients
@@ -51,19 +52,29 @@ def test_the_streams_are_of_so_many_pcs_that_none_has_more_games_than_a_stage_ta
 
 
 def test_paced_games_are_measured_beside_a_bare_loop(tmp_path):
-    result = bench_paced(games=2, speed=10.0, seconds=3.0, rounds=1, folder=tmp_path)
-    (measured,) = result["measured"]
-    assert 0 < measured["slowest_ticks_per_s"] <= measured["ticks_per_s"] < 130
-    assert 50 < measured["bare_ticks_per_s"] <= 101
-    assert measured["cpu_ms_a_tick"] > 0
-    assert "2 paced games at speed 10: " in describe(result)
-    assert list(tmp_path.iterdir()) == []
+    def kept():
+        result = bench_paced(games=2, speed=10.0, seconds=3.0, rounds=1, folder=tmp_path)
+        (measured,) = result["measured"]
+        assert 0 < measured["slowest_ticks_per_s"] <= measured["ticks_per_s"] < 130
+        assert measured["bare_ticks_per_s"] <= 101
+        assert measured["cpu_ms_a_tick"] > 0
+        assert "2 paced games at speed 10: " in describe(result)
+        assert list(tmp_path.iterdir()) == []
+        # A busy machine may take the processor away for a part of the time.
+        return measured["bare_ticks_per_s"] > 50
+
+    until(kept, "a bare loop that kept its time")
 
 
 def test_the_bare_loop_keeps_its_time():
-    rate, late_ms = keep_time(speed=10.0, seconds=1.0)
-    assert 50 < rate <= 101
-    assert late_ms > 0
+    def kept():
+        rate, late_ms = keep_time(speed=10.0, seconds=1.0)
+        assert rate <= 101
+        assert late_ms > 0
+        # A busy machine may take the processor away for a part of the second.
+        return rate > 50
+
+    until(kept, "a second in which it kept its time")
 
 
 def test_games_are_measured_while_one_of_them_resets_or_is_frozen(tmp_path, monkeypatch):

@@ -18,6 +18,8 @@ from soulsgraph_clusters.fleet.gateway.status import read_status
 pytestmark = pytest.mark.slow
 #: Games whose stage is still trained when a busy machine comes to break it.
 SLOWER = GAMES.replace("speed = 20.0", "speed = 8.0")
+#: Games of which one needs so long for a small budget that the other is there before its end.
+SLOW = GAMES.replace("speed = 20.0", "speed = 2.0")
 
 
 def _kill_gateway(training):
@@ -33,6 +35,7 @@ def fleet(tmp_path):
 
 
 def test_a_pc_plays_and_its_journal_leads_to_the_skill_that_was_saved(fleet):
+    fleet.write_games("attic", SLOW)
     host, training = fleet.host(), fleet.train(scale=0.15)
     assert training.wait() == 0, training.logs()
     assert "attic/1 joined" in training.logs()
@@ -164,8 +167,13 @@ def test_one_game_plays_a_curriculum_then_an_adaptation_and_an_evaluation(tmp_pa
         def dodged():
             return any(not record.refused for record in read_records(fleet.run / "journal" / "dodge", "dodge"))
 
+        def joined():
+            # A machine that stands still for seconds may lose a game as silent, which comes back.
+            logs = training.logs()
+            return logs.count("attic/1 joined") - logs.count("attic/1 left: silent")
+
         until(lambda: dodged() or not training.running, "chunks of the fourth stage")
-        assert training.logs().count("attic/1 joined") == 1, "it stayed connected"
+        assert joined() == 1, "it stayed connected"
         # One that is started again takes up the stage that it died in.
         _kill_gateway(training)
         assert training.wait() == 0, training.logs()
@@ -177,7 +185,7 @@ def test_one_game_plays_a_curriculum_then_an_adaptation_and_an_evaluation(tmp_pa
             records = read_records(journals / skill, skill)
             require_once(records)
             assert {(record.pc, record.game) for record in records} == {("attic", "1")}
-        assert training.logs().count("attic/1 joined") == 2
+        assert joined() == 2
         code, text = fleet.call("fleet", "replay", fleet.run, order[-1])
         assert code == 0, text
         # It stays where it is for the next commands.

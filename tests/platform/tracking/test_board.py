@@ -51,6 +51,8 @@ def test_a_tracker_that_raises_is_reported_once_and_called_no_more(tmp_path, cap
             board.log("dodge", step, {"losses/td_loss": 0.5})
             board.flush()
     assert (raising.calls, len(kept.logged)) == (1, 5)
+    # Its thread, for which nobody waits any more, says why.
+    until(lambda: caplog.records, "the report")
     (record,) = caplog.records
     assert "RaisingTracker: expected it to go on, found ConnectionError: the server is away; " in record.message
     assert "and this is more" not in record.message

@@ -95,6 +95,8 @@ def test_a_server_that_is_away_is_reported_and_stops_nothing(name, variables, ru
         monkeypatch.setenv(variable, value)
     with caplog.at_level(logging.WARNING, "soulsgraph"):
         log_everything(run, name, 1_000)
+        # The tracker's thread, for which nobody waits any more, says why.
+        until(lambda: ours(caplog), "the report")
     (record,) = ours(caplog)
     assert "the run goes on without it" in record.message
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from fakes.fleet_here import GatewayHere, playing
-from fakes.waiting import until
+from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.actor import stream
 from soulsgraph_clusters.fleet.actor.host import HostOptions
 from soulsgraph_clusters.fleet.actor.stream import Head
@@ -158,6 +158,8 @@ def _listening(files=None):
 def test_each_reason_for_which_no_head_answers_has_a_line_of_its_own(tmp_path, monkeypatch):
     for name in ("grpc_proxy", "https_proxy", "http_proxy", "no_proxy", "no_grpc_proxy"):
         monkeypatch.delenv(name, raising=False)
+    # Each step ends by itself, on a busy machine after longer than a person waits.
+    monkeypatch.setattr(stream, "_STEP_WITHIN_S", PATIENCE_S)
     own, other = tmp_path / "own", tmp_path / "other"
     make_certificates(own, ["head.lan"])
     make_certificates(other, ["head.lan"])

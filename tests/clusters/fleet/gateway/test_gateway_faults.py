@@ -38,7 +38,7 @@ def _require_lost(door, name, since_s):
 def test_a_silent_stream_counts_as_lost_and_is_reported_by_name(door):
     since_s, client = time.monotonic(), door.joined()
     _require_lost(door, "attic/1", since_s)
-    assert client.ended.wait(30)
+    assert client.ended.wait(PATIENCE_S)
     door.joined()
 
 
@@ -185,6 +185,8 @@ class SlowJournal(Journal):
         return super().append(records)
 
 
+# The client says nothing for nearly as long as a silent game is waited for.
+@pytest.mark.parametrize("silent_after_s", [PATIENCE_S])
 def test_what_came_before_a_stages_end_is_written_to_a_slow_disk_and_acknowledged(open_door):
     door = open_door(journal=SlowJournal)
     client = door.joined()

@@ -141,10 +141,13 @@ def test_what_takes_long_to_write_is_written_less_often_up_to_a_bound(here, monk
 
 def test_a_game_says_how_late_its_ticks_are_and_what_its_resets_and_itself_take(here):
     here.play(GameSettings(driver="simulator", speed=20.0))
-    until(lambda: any(game.ticks_per_s > 0 for game in here.status.describe(1).games), "a game that plays")
-    (game,) = here.status.describe(1).games
+
+    def playing():
+        # Where the first report comes late, what is played until the second seems to take less time.
+        return next((game for game in here.status.describe(1).games if 0 < game.ticks_per_s < 220.0), None)
+
+    game = until(playing, "a game that plays as fast as it may")
     assert game.ideal_ticks_per_s == pytest.approx(200.0)
-    assert 0 < game.ticks_per_s < 220.0
     assert game.lateness_p99_ms > 0
     assert 0 < game.reset_s["start"] < 60.0
     assert game.cpu_s > 0
@@ -157,7 +160,11 @@ def _row(here, name):
 def test_a_game_that_is_gone_keeps_its_last_row_and_says_for_how_long_it_is_silent(here):
     here.publish()
     with playing(here.head(), here.folder / "attic", GameSettings(driver="simulator", speed=20.0, lanes=2)):
-        until(lambda: (row := _row(here, "attic/1")) and row.ticks_per_s > 0, "a game that plays")
+        # A decision is finished some time after the tick that began it.
+        until(
+            lambda: (row := _row(here, "attic/1")) and row.ticks_per_s > 0 and row.finished > 0,
+            "a game that plays and has finished decisions",
+        )
         last = _row(here, "attic/1")
         assert last.connected
     until(lambda: not here.gateway.connections.live, "the end of its stream")
@@ -226,8 +233,8 @@ def test_the_latest_refusal_of_a_pc_has_a_row_until_it_plays(tmp_path):
         here.gateway.connections.refusals["attic"] = "an old version", time.monotonic()
         assert _row(here, "attic").note == "an old version"
         here.play(simulator, "attic")
-        until(lambda: _row(here, "attic/1"), "the game")
-        assert _row(here, "attic") is None
+        # The game is there a moment before its PC's refusal is forgotten.
+        until(lambda: _row(here, "attic/1") and _row(here, "attic") is None, "the game in the refusal's place")
 
 
 def test_a_game_that_another_gateway_lost_keeps_its_last_row(here):

@@ -146,8 +146,14 @@ def test_a_fleet_fights_as_the_simulator_does(tmp_path):
     # A share does not count here: nobody learns.
     fleet, finished = _fleet(tmp_path, attic=PC(share=0.01)), []
     weights = random_weights(TASK, seed=3)
+
+    def count(fights):
+        # One game may end it before the other has found its head, and that one would never hear that it is over.
+        until(lambda: lines.count("playing") >= 2, "two games that play")
+        finished.append(fights)
+
     with played_for(fleet, lanes=(16, 1)) as lines:
-        found = play_in_fleet(fleet, TASK, weights, 100, finished.append)
+        found = play_in_fleet(fleet, TASK, weights, 100, count)
         until(lambda: sum("the evaluation is over" in line for line in lines) == 2, "the games to stop")
     assert sum(finished) == 100
     assert found.lost == 0
