@@ -234,7 +234,7 @@ class SweepResults:
         from soulsgraph.results.figures import draw_settings
 
         sweep = self.folder.plan
-        over = f"Means over {len(sweep.seeds)} training seeds with 95 % t intervals."
+        over = "Means over training seeds with 95 % t intervals."
         drawn = "In the picture a circle is a seed, the tick their median, the band the interval of their mean."
         asked = f"{sweep.trials} trials, search {sweep.search}, scheduler {sweep.scheduler}, preset {sweep.plan.preset}"
         summed, trials = readable_table(table.rows()), readable_table(self.rows)
