@@ -93,14 +93,14 @@ def _thousand_games() -> Rows:
     return [
         ["the gateway's one thread", f"{core:.2f} of a core", f"{full(core)} games"],
         [
-            "updates, at the speed of the table above",
+            "updates, at the measured [speed](findings_speed.md#speed)",
             f"{updates:.2f} of a core",
-            f"{full(updates)} games, were they alone",
+            f"{full(updates)} games, if they ran alone",
         ],
         [
             "the driver's fetching, decoding and storing",
             f"{driver:.2f} of a core, or {driver_of_thousand:.2f}",
-            f"{full(driver)} games, were they alone, or {full(driver_of_thousand)}",
+            f"{full(driver)} games, if they ran alone, or {full(driver_of_thousand)}",
         ],
         [
             "the driver's process, both together",

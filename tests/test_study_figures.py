@@ -443,7 +443,7 @@ def _of_the_rule_for_labelled_shifts() -> list[str]:
     taken = [row["decisions"] for row in results]
     assert not any(row["skills"] for row in results if row["kind"] == "none")
     return [
-        f"finds {found} of {len(shifts)}, and selects {selected - found} skills that it does not win back, {beside} of",
+        f"finds {found} of {len(shifts)}. It also selects {selected - found} skills that win nothing back, {beside} of",
         f"{min(taken):,} to {max(taken):,} decisions each",
     ]
 
