@@ -401,7 +401,7 @@ class Run:
         start: str | None = None,
         file: str | Path | None = None,
     ) -> FightPage:
-        """Play a fight and write its page: scrubbed tick by tick, with what every skill saw, valued and chose.
+        """Play a fight and write its page: tick by tick, with what every skill saw, valued and chose.
 
         Args:
             seed: Seed of the fight: the first that `evaluate` plays with it.

@@ -287,7 +287,7 @@ class FightFilm:
 
 
 class FightPage:
-    """The page of a fight, scrubbed tick by tick: one HTML file that needs no network; a notebook shows it inside."""
+    """The page of a fight, tick by tick: one HTML file that needs no network; a notebook shows it inside."""
 
     def __init__(self, file: Path, title: str) -> None:
         self.file, self.title = file, title

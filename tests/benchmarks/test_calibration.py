@@ -80,12 +80,12 @@ def test_the_page_has_the_figures_of_the_stand_ins() -> None:
     whole, page = found["kinds"][-1], " ".join((_DOCS / "fitting.md").read_text(encoding="utf-8").split())
     shares = {
         "determined {} of the values": whole["determined"] / whole["values"],
-        "by {} off in the median": whole["median_error"],
-        "and {} at most": whole["largest_error"],
-        "{} of all intervals held": whole["covered"],
+        "with a median error of {}": whole["median_error"],
+        "and at most {}": whole["largest_error"],
+        "{} of all intervals contained": whole["covered"],
         "{} of the weights": found["weights_within"],
         "{} of win rates": found["won_within_5"],
-        "by the shipped data {}": found["shipped_within_5"],
+        "with the shipped data {}": found["shipped_within_5"],
     }
     missing = [line for name, share in shares.items() if (line := name.format(f"{100 * share:.1f} %")) not in page]
     assert missing == []

@@ -53,8 +53,8 @@ def adapt(
     Args:
         folder: Run folder with trained skills, or the name of an agent of the zoo.
         scenario: Scenario to adapt to: a name or a TOML file.
-        skills: Skills to adapt, separated by commas; auto: those that transfer --quick selects, by at most 8,000
-            decisions in the new fight; measured: those that transfer recommends, by hundreds of thousands; all.
+        skills: Skills to adapt, separated by commas; auto: those that transfer --quick selects, with at most 8,000
+            decisions in the new fight; measured: those that transfer recommends, with hundreds of thousands; or all.
         budget: Steps for each skill; 40,000 times the run's scale if not given.
         after: Scenario whose versions are continued; the last one the run was adapted to if not given.
         jointly: Adapt the skills in the same fights, each for its own steps, instead of one after another.
@@ -102,10 +102,9 @@ def transfer(
     """Measure, without training, what a shift does to each skill, and recommend which to adapt.
 
     Args:
-        folders: Run folders with trained skills, or agents of the zoo, one a seed; each is measured by itself.
-        controls: Check the recommendation on shifts whose cause is known instead.
-        quick: Select skills by at most 8,000 decisions in the new fight instead, and measure nothing else; episodes
-            and seed then make no difference.
+        folders: Run folders with trained skills, or agents of the zoo, one for each seed; each is measured by itself.
+        controls: Check the recommendation on shifts with a known cause instead.
+        quick: Only select skills, with at most 8,000 decisions in the new fight; episodes and seed have no effect then.
         out: Folder for the results over all seeds.
         copy: Folder for copies of the agents, a run folder of its name each; results are written there.
     """
@@ -152,14 +151,14 @@ def recovery(
     out: Path | None = None,
     copy: options.Copy = None,
 ) -> None:
-    """Compare the win rate that the same steps recover: the recommended skills, each alone, all, all from scratch.
+    """Compare how much win rate the same steps recover: recommended skills, each alone, all, all from scratch.
 
     Args:
-        folders: Run folders with trained skills, or agents of the zoo, one a seed; each stays as it is, its arms get
-            folders below it.
-        budget: Steps of each arm in all.
-        jointly: Skills to adapt in the same fights and one after another instead, separated by commas; auto,
-            measured and all as in adapt.
+        folders: Run folders with trained skills, or agents of the zoo, one for each seed; they stay unchanged, and
+            their arms get folders below them.
+        budget: Total steps of each arm.
+        jointly: Compare adapting these skills in the same fights with one after another instead, separated by commas;
+            auto, measured and all as in adapt.
         out: Folder for the results over all seeds.
         copy: Folder for copies of the agents, a run folder of its name each; results are written there.
     """
@@ -202,11 +201,11 @@ def necessity(
 ) -> None:
     """Measure what agents lose when one skill acts at random, does nothing, or never learned.
 
-    All other skills play as trained, in the same fights. The scripted reference is measured too: what it loses is due
-    to the fight, not to training.
+    All other skills play as trained, in the same fights. The scripted reference is measured too: its losses are due to
+    the fight, not to training.
 
     Args:
-        folders: Run folders with trained skills, or agents of the zoo, one a seed; they are read alone.
+        folders: Run folders with trained skills, or agents of the zoo, one for each seed; they are only read.
         scenario: Scenario to fight in; the runs' own if not given.
         start: How episodes begin: mid, long or scattered; the scenario's own if not given.
         out: Folder for the results over all seeds.
@@ -230,10 +229,10 @@ def retention(
     evaluation: options.EvaluationOptions = options.DEFAULT_EVALUATION,
     out: Path | None = None,
 ) -> None:
-    """Evaluate every scenario a run went through with the versions after each: transfer and forgetting.
+    """Evaluate every scenario of a run with the versions after each adaptation: transfer and forgetting.
 
     Args:
-        folders: Run folders that were adapted to one scenario or more, one a seed, all to the same.
+        folders: Run folders that were adapted to the same scenarios, one or more; one folder for each seed.
         out: Folder for the results over all seeds.
     """
     from soulsgraph.transfer.retention import chain_rates_over_seeds, measure_retention, measures_over_seeds

@@ -118,7 +118,7 @@ def run(
     out: Path = Path("runs/continual"),
     resume: Flag = False,
 ) -> None:
-    """Learn a sequence of bosses by several continual methods and seeds, each a task of its own, and write the report.
+    """Learn a sequence of bosses by several continual methods and seeds, in parallel, and write the report.
 
     Args:
         sequence: Sequence of tasks, as S8, S20 or C20, or a TOML file; S8 if not given.
@@ -143,8 +143,8 @@ def run(
 def bosses(
     names: Annotated[Positional[tuple[str, ...]], arg(metavar="NAME ...")], output: OutputOptions = DEFAULT_OUTPUT
 ) -> None:
-    """Play the filter of bosses and sequences: the win rates of scripted play that sees ahead, of random play, and of
-    the first without ever dodging. Exit 1 if one fails.
+    """Check bosses and sequences by the filter: the win rates of a script that sees ahead, of random play, and of the
+    script without dodging. Exit 1 if one fails.
 
     Args:
         names: Sequences as S8, scenarios as generated/timing/10001, or TOML files of either.
@@ -191,7 +191,7 @@ def score(
 
     A row of the file is a task that was played at a moment of training, with the columns method, seed, after (tasks
     finished), decisions (spent in the task that is trained, 0 between tasks), task (its position from 1), wins and
-    episodes; ticks and task_name are optional. The method named scratch is what forward transfer is measured from.
+    episodes; ticks and task_name are optional. The method named scratch is the reference of forward transfer.
 
     Args:
         file: Parquet file of evaluations.

@@ -85,16 +85,16 @@ def watch(
     """Watch an agent fight in the simulator, with what each of its skills observes, values and chooses.
 
     It opens a window; with `--mp4`, `--gif` or `--png` it writes a file and needs no display. A run that is still
-    training fights by its newest checkpoint, a newer one in every fight.
+    training fights with its newest weights, loaded again for every fight.
 
     Args:
         folder: Run folder, or the name of an agent of the zoo; `RUN@dodge=v1,movement=v2` plays these versions of its
-            skills in place of those in play.
-        side_by_side: Another run folder or agent, or the same with other versions, shown beside the first in fights of
-            the same seeds.
+            skills instead of the present ones.
+        side_by_side: Another run folder or agent, or the same with other versions, beside the first in fights of the
+            same seeds.
         seed: Seed of the fights: those that `evaluate` plays with it.
-        episodes: Fights to show, one after another; until the window is closed if not given, one in a file.
-        seconds: Seconds of the game to show of each fight at most; 120 if not given.
+        episodes: Fights to show, one after another; if not given, until the window is closed, or one in a file.
+        seconds: Show at most this many seconds of the game of each fight; 120 if not given.
     """
     # Imported here: a help text need not wait for it.
     from soulsgraph.watch.watching import AgentSource, play_fights
@@ -195,7 +195,7 @@ def play(
         episodes: Fights to play at most; until the window is closed if not given.
         keys: Name of shipped bindings, or a TOML file of your own.
         record: Folder in which every fight becomes a Parquet file.
-        player: Name of the person in what is recorded; any name will do.
+        player: Name of the person in the recordings; any name will do.
     """
     # Imported here: a help text need not wait for it.
     from soulsgraph.watch.playing import Play, Recorder, make_window, scenario_against
@@ -225,7 +225,7 @@ def replay(
     output: RunOptions = DEFAULT_RUN,
     run: Annotated[Path | None, arg(metavar="RUN")] = None,
 ) -> None:
-    """Write a page about a recorded fight: scrubbed tick by tick, with what every skill saw, valued and chose.
+    """Write an HTML page about a recorded fight: tick by tick, with what every skill saw, valued and chose.
 
     It is one file that needs no network. Of a simulated fight that the agent lost it names the last decision for which
     another action lives at least 2 s longer.
@@ -282,19 +282,19 @@ def record(
     after: Path | None = None,
     journal: Flag = False,
 ) -> None:
-    """Record fights, each as a Parquet file with a row a control tick.
+    """Record fights, each as a Parquet file with a row for each control tick.
 
-    Fights that are there already are not played again. With `--journal` nothing is played: the fights are those in the
-    journals that a fleet left in the run folder, with a row a decision.
+    Fights that exist already are not played again. With `--journal` nothing is played: the fights are those in the
+    journals that a fleet left in the run folder, with a row for each decision.
 
     Args:
         who: Run folder, name of an agent of the zoo, or a script, which fights in iudex-phase1 if no scenario is given:
             `oracle` knows the boss's hit windows; `probe` covers the distances, sides and moments that agents don't.
-        out: Folder for the fights; files that are there stay, and their fights are not played again.
+        out: Folder for the fights; existing files stay, and their fights are not played again.
         episodes: Fights to record; 20 if not given.
         seed: Seed of the fights: those that `evaluate` plays with it.
         games: TOML file of real-time games to fight in, side by side; the simulator if not given.
-        after: Folder of earlier fights, for the probe: it plays more often what they leave open of the boss.
+        after: Folder of earlier fights, for the probe: it plays more often what they leave uncertain about the boss.
         journal: Take the fights of a fleet's journals instead of new ones.
     """
     if journal:
@@ -422,7 +422,7 @@ def check(folder: Folder, output: RunOptions = DEFAULT_RUN) -> None:
     """Play simulated fights again and compare every bit; exit 1 if one differs or a file is damaged.
 
     A fight whose data have changed since is refused. On another kind of processor than it was recorded on, it is
-    marked with the first tick that differs. Last it says whether the fights suffice for `calibrate`.
+    marked with the first tick that differs. At the end it says whether the fights suffice for `calibrate`.
 
     Args:
         folder: Folder with recorded fights, or one file.
@@ -446,9 +446,9 @@ def check(folder: Folder, output: RunOptions = DEFAULT_RUN) -> None:
 
 
 def summarize(folder: Folder, output: OutputOptions = DEFAULT_OUTPUT) -> None:
-    """Summarize recorded fights by scenario, source, player and versions: win rate, length, damage, flasks a fight.
+    """Summarize recorded fights by scenario, source, player and versions: win rate, length, damage, flasks used.
 
-    It says whether they suffice for `calibrate`: what they lack or mix, and how often each move of the boss was seen.
+    It also says whether they suffice for `calibrate`: what they lack or mix, and how often each boss move was seen.
 
     Args:
         folder: Folder with recorded fights, or one file.

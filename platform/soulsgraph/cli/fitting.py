@@ -29,19 +29,19 @@ def calibrate(
     joint: Annotated[int | None, arg(metavar="EVALUATIONS")] = None,
     seed: int = 0,
 ) -> None:
-    """Fit a boss's data to recorded fights: a value, its interval and a verdict each, and a scenario to train in.
+    """Fit a boss's data to recorded fights: values with intervals and verdicts, and a scenario to train in.
 
     Values that the fights do not determine stay as shipped, and are listed in the file. Nothing is overwritten.
 
     Args:
         folder: Folder with recorded fights of one scenario, or one file.
         boss: Boss whose data are fitted, by name or as a TOML file; moves that they lack are added.
-        out: TOML file of the fitted boss; beside it appears its scenario, with `-scenario` behind the name,
-            and where the player is not as shipped that, with `-player`.
+        out: TOML file of the fitted boss. Its scenario is written beside it, with `-scenario` after the name, and the
+            player, if it differs from the shipped one, with `-player`.
         scenario: Scenario in which the fitted boss is fought; the recorded one if not given.
-        simulated: Accept fights of the simulator itself, to try out how much comes back.
-        joint: Search the bounded values of each move together too, by this number of replays of the fights: 240 take
-            about a minute on an idle machine. A change is kept where held-out fights get likelier. Needs the extra
+        simulated: Accept fights of the simulator itself, to test the fit on known values.
+        joint: Also search the bounded values of each move together, by this number of replays of the fights: 240 take
+            about a minute on an idle machine. A change is kept if it makes held-out fights more likely. Needs the extra
             calibrate.
         seed: Seed of that search.
     """
@@ -86,14 +86,15 @@ def fidelity(
     """Measure how wrong the simulator is about recorded fights: errors of replayed rows, moves, win rates.
 
     Recorded rows are put into the simulator and the recorded controls played for 0.1, 0.5 and 2 s. Every error is
-    shown next to its floor: the same measured on simulated fights of the same players, since hidden values are guessed.
+    shown next to its floor: the same error on simulated fights of the same players, since hidden values have to be
+    estimated.
 
     Args:
         fights: Folder with recorded fights of one scenario, or one file.
-        scenario: Scenario whose data are measured, by name or file; several times for several; the one that was fought
-            in if not given.
+        scenario: Scenario whose data are measured, by name or file; may be given several times; the recorded one if not
+            given.
         out: Folder for the report: Markdown, one HTML page that needs no network, JSON and figures.
-        episodes: Fights that each player fights for its predicted win rate.
+        episodes: Fights of each player for its predicted win rate.
         seed: Seed of what is drawn, and of those fights: those that `evaluate` plays with it.
     """
     # Imported here: a help text need not wait for it.

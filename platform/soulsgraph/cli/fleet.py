@@ -57,7 +57,7 @@ def token(
     revoke: bool = False,
     out: Annotated[Path | None, arg(metavar="FILE")] = None,
 ) -> None:
-    """Make a game PC's token in place of an older one, or revoke it; the head keeps only its hash.
+    """Make a new token for a game PC, which replaces an older one, or revoke it; the head keeps only its hash.
 
     Args:
         pc: The PC's name: letters, digits, - and _.
@@ -100,7 +100,7 @@ def _issue(tokens: security.Tokens, pc: str, file: Path) -> Path:
 def certificates(
     hosts: tuple[str, ...], output: OutputOptions = DEFAULT_OUTPUT, fleet: Path = _FLEET, days: int = security.HEAD_DAYS
 ) -> None:
-    """Make the head's certificate and key beside the fleet's file, and our own small CA if there is none.
+    """Make the head's certificate and key beside the fleet's file, and a small CA for them if there is none.
 
     Args:
         hosts: Names and addresses by which PCs reach the head, such as head.lan 192.168.1.5.
@@ -255,7 +255,7 @@ def plan(output: RunOptions = DEFAULT_RUN, fleet: Path = _FLEET, wait_s: float =
     """Wait for the PCs that the fleet's file names, and show which of their games could play here; train nothing.
 
     It ends once every PC has answered. Exit 1 if one is missing, or has a game that could not play. The code of every
-    project that is known here is compared, too; of the one named by --project each PC must have the same.
+    project that is known here is compared, too; if --project names one, each PC must have the same code of it.
 
     Args:
         fleet: The fleet's file.
@@ -300,7 +300,7 @@ def drain(
     fleet: Path = _FLEET,
     undo: bool = False,
 ) -> None:
-    """Let a PC's games end after the fight that each is in, and play no longer here; --undo lets them play again.
+    """Stop a PC's games for this head after the fight that each is in; --undo lets them play again.
 
     Args:
         pc: The PC's name.
@@ -343,7 +343,7 @@ _Action: Any = one_action("fleet", ACTIONS)
 
 
 def fleet(action: _Action) -> None:
-    """Let game PCs play for a run on this machine: tokens, certificates, and how the PCs do.
+    """Let game PCs play for a run on this machine: tokens, certificates, and the state of the PCs.
 
     Args:
         action: What to do.

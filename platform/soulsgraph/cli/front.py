@@ -26,7 +26,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "watch": "Watch an agent fight in the simulator, with what each of its skills observes, values and chooses.",
         "play": "Play against the boss in the simulator, by keyboard or gamepad, in a window at the game's speed.",
         "replay": (
-            "Write a page about a recorded fight: scrubbed tick by tick, with what every skill saw, valued and chose."
+            "Write an HTML page about a recorded fight: tick by tick, with what every skill saw, valued and chose."
         ),
         "zoo": "Use the trained agents that come with the package: list them, see their cards, copy and verify them.",
     },
@@ -38,7 +38,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
             "Run a training command, and resume its run when it crashes or is killed: soulsgraph supervise -- "
             "curriculum."
         ),
-        "clone": "Clone skills from recorded fights, of people or of anybody else; training continues from the clones.",
+        "clone": "Clone skills from recorded fights of people, scripts or agents; training continues from the clones.",
     },
     "Evaluate": {
         "evaluate": "Evaluate one setting of a run's skills, greedily.",
@@ -49,12 +49,11 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "adapt": "Fine-tune chosen skills in another scenario, everything else frozen; earlier versions stay.",
         "transfer": "Measure, without training, what a shift does to each skill, and recommend which to adapt.",
         "recovery": (
-            "Compare the win rate that the same steps recover: the recommended skills, each alone, all, all from "
-            "scratch."
+            "Compare how much win rate the same steps recover: recommended skills, each alone, all, all from scratch."
         ),
         "necessity": "Measure what agents lose when one skill acts at random, does nothing, or never learned.",
         "retention": (
-            "Evaluate every scenario a run went through with the versions after each: transfer and forgetting."
+            "Evaluate every scenario of a run with the versions after each adaptation: transfer and forgetting."
         ),
         "continual": (
             "Compare continual learners over sequences of bosses: run methods, score evaluations, write the report."
@@ -65,27 +64,23 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
             "Begin a project of your own: a skill, a graph, a boss, a reward, a test and a README, in a new folder."
         ),
         "validate": (
-            "Check a project without training it: skills, graphs, fights, rewards, references, one update; exit 1 if "
-            "not."
+            "Check a project without training: skills, graphs, fights, rewards, references, an update; exit 1 on "
+            "failure."
         ),
         "smoke": "Play and learn 1,000 decisions of each skill of a project, on top of untrained networks.",
         "compare": "Train agents of several skill graphs on the same seeds, and evaluate them in the same fights.",
-        "list": (
-            "List what may be named: scenarios, presets, skills, graphs, sequences, methods, fields of TOML files ..."
-        ),
+        "list": ("List known names: scenarios, presets, skills, graphs, sequences, methods, fields of TOML files ..."),
     },
     "Record and exchange": {
         "data": "Record fights as Parquet files, list, check and summarize them, and export them for other tools.",
-        "export": "Write an agent's skills for other programs: as ONNX, a file for each with its normalisation inside.",
+        "export": "Export an agent's skills for other programs: an ONNX file for each, with its normalisation inside.",
         "import-sb3": (
-            "Import a DQN that stable-baselines3 saved as a version of a skill: its weights alone, nothing is "
-            "unpickled."
+            "Import a DQN saved by stable-baselines3 as a version of a skill: only its weights, nothing is unpickled."
         ),
     },
     "Fit the simulator to a game": {
         "calibrate": (
-            "Fit a boss's data to recorded fights: a value, its interval and a verdict each, and a scenario to train "
-            "in."
+            "Fit a boss's data to recorded fights: values with intervals and verdicts, and a scenario to train in."
         ),
         "fidelity": (
             "Measure how wrong the simulator is about recorded fights: errors of replayed rows, moves, win rates."
@@ -115,7 +110,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "host": "Play this PC's games for a head that trains, until Ctrl-C.",
         "pause": "Pause the games that this PC plays for a head: their keys are released, and a person may play.",
         "resume": "Let this PC's games play for their head again.",
-        "fleet": "Let game PCs play for a run on this machine: tokens, certificates, and how the PCs do.",
+        "fleet": "Let game PCs play for a run on this machine: tokens, certificates, and the state of the PCs.",
     },
     "Measure speed": {
         "bench": (
@@ -160,7 +155,7 @@ _EXAMPLES = (
     ("evaluate runs/first", "play 400 fights and print how many it wins"),
     ("adapt iudex-phase1-best-0 --scenario vordt --run runs/vordt", "adapt a trained agent to another boss"),
     ("init duel", "begin a skill, a graph and a boss of your own"),
-    ("standin --speed 3", "start a game that can be attached to"),
+    ("standin --speed 3", "start the stand-in, a program that imitates the game"),
     ("host --help", "let this PC's games play for a head that trains"),
 )
 #: An option of tyro's, which writes the script by which a shell completes words.

@@ -57,8 +57,8 @@ def doctor(
     Args:
         driver: Driver to examine, if no games are given.
         games: TOML file of real-time games to examine, one after the other.
-        setup: Games file to write for the game that runs here, or is that of the games given: ask what no reading
-            shows, press each bound key once and look at what the game does.
+        setup: Games file to write for the game that runs here, or for that of --games: ask what cannot be read, press
+            each bound key once and check what the game does.
         fleet: TOML file of a fleet whose head this machine is; `soulsgraph fleet plan` examines its game PCs.
     """
     if setup is None:
@@ -266,13 +266,13 @@ def restore(
     folder: Path | None = None,
     out: Path = _COPIES,
 ) -> None:
-    """Put a copy back in the place of a game's saves, which are copied before; the game must not run.
+    """Replace a game's saves by a copy; the present ones are copied first. The game must not run.
 
     Args:
         game: Name of the game, as `list` has it.
         copied: Folder that `copy` made.
         folder: Folder of the saves, where they lie elsewhere or there are several.
-        out: Folder in which what is there now is copied before.
+        out: Folder for the copy of the present saves.
     """
     save = the_save(game, folder)
     before = restore_save(Save(game, copied), save, out)
@@ -295,9 +295,8 @@ def saves(action: one_action("saves", ACTIONS)) -> None:  # type: ignore[valid-t
 def standin(options: StandInOptions = DEFAULT_STAND_IN) -> None:
     """Run the stand-in game: the simulator as a program with a window, keys and a memory like the real game's.
 
-    Once it can be attached it prints a line that begins with "ready". On standard input it takes
-    commands, one a line: crash, move, hang [S], freeze [S], stall [S], drop [S], pause, speed N, die,
-    state, quit.
+    Once a driver can attach to it, it prints a line that begins with "ready". On standard input it takes commands, one
+    a line: crash, move, hang [S], freeze [S], stall [S], drop [S], pause, speed N, die, state, quit.
     """
     from soulsgraph_envs.games.standin.program import run
 

@@ -163,14 +163,14 @@ class SessionOptions(RunOptions):
     fleet: Path | None = None
     """TOML file of a fleet: its game PCs play, each with `soulsgraph host`, in the place of env runners."""
     gateways: int = 1
-    """Gateways that the fleet's games can dial: one beside the driver, each further one at the next address of the
-    fleet file's `relays`, on a node of the Ray cluster that offers game_pc."""
+    """Gateways that the fleet's games can connect to: one beside the driver, each further one at the next address of
+    the fleet file's `relays`, on a node of the Ray cluster that offers game_pc."""
     places_within: float = 0.0
-    """Minutes for which a stage waits for all its env runners' places, as where an autoscaler starts machines; without
-    it, for half a minute, for those that the cluster offers already."""
+    """Minutes that a stage waits until every env runner has a place, for example while an autoscaler starts machines;
+    without it, half a minute, and only for places that the cluster has already."""
     no_ray: Flag = False
-    """Let a fleet's gateway be in this process, and start no Ray for it, as on Windows. It ends with this process, in
-    whose place a Ray actor that is killed comes back."""
+    """Run a fleet's gateway in this process, without Ray, as on Windows. It then ends with this process; as a Ray actor
+    it would be restarted if it is killed."""
 
     @property
     def places_within_s(self) -> float:

@@ -47,7 +47,7 @@ def init(folder: Annotated[Positional[Path], arg(metavar="NAME")], output: Outpu
 
 
 def validate(project: Named, output: OutputOptions = DEFAULT_OUTPUT) -> None:
-    """Check a project without training it: skills, graphs, fights, rewards, references, one update; exit 1 if not.
+    """Check a project without training: skills, graphs, fights, rewards, references, an update; exit 1 on failure.
 
     Args:
         project: Folder of a project, or the name of an installed one.
@@ -123,7 +123,7 @@ def list(
     output: RunOptions = DEFAULT_RUN,
     markdown: Flag = False,
 ) -> None:
-    """List what may be named: scenarios, presets, skills, graphs, sequences, methods, fields of TOML files ...
+    """List known names: scenarios, presets, skills, graphs, sequences, methods, fields of TOML files ...
 
     Args:
         what: scenarios: fights by name; presets: ways of learning; options: everything that a preset or a file of skill

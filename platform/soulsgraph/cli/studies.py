@@ -108,7 +108,7 @@ def report(
     Args:
         folders: Folders that reproduce wrote; with `--html` a run folder, or the name of an agent of the zoo.
         variants: Folders of an ablation, the reference first.
-        attach: Tables of other commands to show in it, as of transfer, recovery or retention.
+        attach: Tables of other commands to show in the report, such as those of transfer, recovery or retention.
         earlier: Folders of reports on other seeds; every row is compared with its row there, their seeds pooled.
         out: Folder of the report; `report` in the first folder if not given.
         html: HTML file to write about a run.

@@ -55,20 +55,20 @@ def supervise(
 ) -> None:
     """Run a training command, and resume its run when it crashes or is killed: soulsgraph supervise -- curriculum.
 
-    It ends with the command's exit code when that succeeds, refuses its input or was interrupted, or ends by the same
-    error five times at once. Games of a fleet keep what they play meanwhile. When this process is killed the command
-    stops too, with a checkpoint; what is left of it, or a job that goes on, is ended by the next supervisor of the run,
-    before it begins.
+    It exits with the command's code when the command succeeds, refuses its input, is interrupted, or ends at once with
+    the same error five times in a row. Games of a fleet keep what they play meanwhile. When this process is killed the
+    command stops too, with a checkpoint; what is left of it, or a job that goes on, is ended by the next supervisor of
+    the run, before it begins.
 
     Args:
-        words: The command with its options, behind `--`.
+        words: The command with its options, after `--`.
         most_restarts: Restarts after which it gives up.
         cluster_within: Minutes to wait for a cluster that does not answer or has no free place, as after its head died,
-            for game PCs, or for room on a full disk. Such a wait is no restart.
-        head_command: What starts the cluster's head, as "ray start --head --port=6379": it is run where no head
-            answers, again whenever that is lost, and ended at the end.
-        job: Dashboard of a cluster, as http://127.0.0.1:8265: the command is submitted there as a job, again when the
-            job fails or its head was lost.
+            for game PCs, or for room on a full disk. Such a wait does not count as a restart.
+        head_command: Command that starts the cluster's head, as "ray start --head --port=6379": it is run if no head
+            answers and whenever the head is lost; the head is ended at the end.
+        job: Dashboard of a cluster, as http://127.0.0.1:8265: the command is submitted there as a job, and submitted
+            again when the job fails or its head is lost.
     """
     known = (*RESUMED, *REPEATED)
     if command_of(words) not in known:

@@ -151,11 +151,11 @@ def clone(
     skills: str = "all",
     graph: str | None = None,
 ) -> None:
-    """Clone skills from recorded fights, of people or of anybody else; training continues from the clones.
+    """Clone skills from recorded fights of people, scripts or agents; training continues from the clones.
 
-    What every skill would have decided is read back from the fights' controls. Each clone becomes the next version of
-    its skill, unless that in play is a clone of the same decisions; `train` and `curriculum --resume` continue from the
-    newest one, with the fights' decisions in the replay.
+    The decisions of every skill are reconstructed from the fights' controls. Each clone becomes the next version of its
+    skill, unless the present version is a clone of the same decisions; `train` and `curriculum --resume` continue from
+    the newest one, with the fights' decisions in the replay.
 
     Args:
         fights: Folder with recorded fights of the run's scenario, or one file.

@@ -89,14 +89,14 @@ def copy(name: Name, run: Path, output: OutputOptions = DEFAULT_OUTPUT) -> None:
 def verify(
     names: Names = (), output: OutputOptions = DEFAULT_OUTPUT, episodes: int | None = None, out: Path | None = None
 ) -> None:
-    """Play the episodes of agents' cards again and compare the win rates; exit 1 if one does not hold.
+    """Play the episodes of agents' cards again and compare the win rates; exit 1 if an agent fails.
 
-    A rate holds within 1 point of the card's on the kind of processor that the card comes from, elsewhere inside the
-    card's interval.
+    A win rate must be within 1 point of the card's on the kind of processor that the card comes from, elsewhere inside
+    the card's interval.
 
     Args:
         names: Agents to verify; all if none is named.
-        episodes: Play the first episodes of each card alone.
+        episodes: Play only this many first episodes of each card.
         out: Folder for verify.json and the page verify.md; earlier ones are replaced.
     """
     from soulsgraph.zoo import maintenance
@@ -214,7 +214,7 @@ def export(
     scenario: str | None = None,
     check: int = 500_000,
 ) -> None:
-    """Write an agent's skills for other programs: as ONNX, a file for each with its normalisation inside.
+    """Export an agent's skills for other programs: an ONNX file for each, with its normalisation inside.
 
     Before anything is written, every file's actions are compared with ours: on observations of the agent's own fights,
     and on observations drawn in the ranges of the columns.
@@ -266,7 +266,7 @@ def import_sb3(
     output: RunOptions = DEFAULT_RUN,
     statistics: Annotated[Path | None, arg(metavar="FILE.json")] = None,
 ) -> None:
-    """Import a DQN that stable-baselines3 saved as a version of a skill: its weights alone, nothing is unpickled.
+    """Import a DQN saved by stable-baselines3 as a version of a skill: only its weights, nothing is unpickled.
 
     Args:
         file: File that DQN.save wrote, of an MlpPolicy with the skill's observation and actions.

@@ -115,12 +115,12 @@ class Plan:
     scale: Annotated[float, config.Between(LEAST_SCALE, 1e3)] = 1.0
     """Multiplies every skill's budget (in decisions of the skill)."""
     lanes: Annotated[int, config.Between(1, 65_536)] | None = None
-    """Fights beside each other in an env runner; the preset's number if not given."""
+    """Parallel fights in an env runner; the preset's number if not given."""
     env_runners: Annotated[int, config.Between(0, 1000)] = 0
     """Remote env runners, on nodes that offer the resource game_pc; 0 samples in this process."""
     synchronous: bool = False
     """Wait for every env runner and take their decisions in the order of the runners: the same run then leads to the
-    same weights, and a slow runner holds up the others. By default whichever has answered is learned from."""
+    same weights, and a slow runner delays the others. By default the driver takes whichever has answered."""
     episodes: Annotated[int, config.Between(1, 1_000_000)] = 400
     """Evaluation episodes for each row of the table."""
     graph: str = "paper"

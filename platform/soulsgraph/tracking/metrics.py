@@ -27,7 +27,11 @@ class LoggedMetric:
 
 METRICS = (
     LoggedMetric(
-        "charts/episodic_return", "training", "return", "reward", "mean return of the episodes that ended, exploring"
+        "charts/episodic_return",
+        "training",
+        "return",
+        "reward",
+        "mean return of the episodes that ended, with exploration",
     ),
     LoggedMetric("charts/episodic_length", "training", "length", "decisions", "mean length of these episodes"),
     LoggedMetric("charts/episodic_seconds", "training", "seconds", "s", "the same in game time"),

@@ -83,14 +83,14 @@ class Sweep:
     """Training seeds, the same for each setting."""
     search: Search = "grid"
     """grid: every combination of the lists; random: samples of lists and ranges, the same in every call; optuna: each
-    chosen by what the settings before it led to (TPE), the mean over seeds."""
+    chosen by the mean result over seeds of the settings before it (TPE)."""
     samples: Annotated[int, Between(1, MOST_SETTINGS)] = 10
     """Settings that a random search draws, and optuna tries."""
     scheduler: Scheduler = "none"
     """asha: stop trials early that are behind at checkpoints of the last skill (Li et al. 2020); pbt: of one stage, let
-    those behind go on from the weights and replay of those ahead, with changed options (Jaderberg et al. 2017)."""
+    those behind copy the weights and replay of those ahead, with changed options (Jaderberg et al. 2017)."""
     stage: str | None = None
-    """Skill that trials train alone, compared by its mean return; the skills upstream are trained once a seed."""
+    """Skill that trials train alone, compared by its mean return; skills upstream are trained once for each seed."""
     adaptation: SweptAdaptation | None = None
     """What trials adapt, in the place of a curriculum."""
 

@@ -78,7 +78,7 @@ class HostOptions:
     """
 
     head: str
-    """Where the head listens, as HOST:PORT; several, by commas, of its gateways: the first that answers is taken."""
+    """Address of the head, as HOST:PORT; of several gateways, separated by commas, the first that answers is used."""
     token_file: Path
     """File (mode 600) with this PC's token."""
     games: Path
@@ -86,9 +86,9 @@ class HostOptions:
     ca: Path | None = None
     """PEM file of the fleet's CA; a head on another machine needs it."""
     spool: Path = field(default_factory=state_folder)
-    """Folder for what the head has not acknowledged yet."""
+    """Folder for decisions that the head has not acknowledged yet."""
     spool_mb: Annotated[int, _SPOOL_MB] = 256
-    """Megabytes that each game may keep there; with more the oldest is dropped."""
+    """Megabytes that each game may keep there; beyond that the oldest decisions are dropped."""
 
     def __post_init__(self) -> None:
         check_spool(self.spool)

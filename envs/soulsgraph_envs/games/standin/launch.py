@@ -156,11 +156,11 @@ class StandInOptions:
     display: str = ""
     """X display of the window, such as :99; the environment's if not given."""
     settings: Path | None = None
-    """File to write once it can be attached: a games file for other commands."""
+    """Games file to write for other commands, once a driver can attach."""
     seconds: float = 0.0
     """End after this many seconds; 0 never."""
     misbehave: Annotated[tuple[str, ...], UseAppendAction] = ()
-    """KIND@START or KIND@START+SECONDS, again and again: crash, move, hang, freeze, stall, drop."""
+    """KIND@START or KIND@START+SECONDS, as often as needed: crash, move, hang, freeze, stall, drop."""
     until_eof: bool = False
     """End when standard input ends: with the program that started it."""
     json: bool = False
@@ -205,7 +205,7 @@ class ServingOptions:
     """The options of a Siphon server: how it is reached and what its clients may do."""
 
     address: str = "127.0.0.1:50051"
-    """Where it listens; on any address but the loopback it demands a token of every call."""
+    """Where it listens; on any address but the loopback every call needs a token."""
     token_file: Path | None = None
     """File of the token, made with mode 600 if there is none; with one, every call needs it."""
     certificate: Path | None = None
