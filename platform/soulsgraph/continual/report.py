@@ -13,7 +13,7 @@ import pandas as pd
 from soulsgraph.continual import figures
 from soulsgraph.continual.files import CHOOSING, COSTS, DORMANT, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS, read_folder
 from soulsgraph.continual.scoring import MAIN, METRICS, OTHERS, ContinualScores, Rows, score
-from soulsgraph.continual.study import ContinualUnit, planned_units, trained_at
+from soulsgraph.continual.study import ContinualUnit, StudySession, planned_units, sessions_of
 from soulsgraph.pages import page, tag
 from soulsgraph.pages.report_section import PICTURES, ReportSection
 from soulsgraph.results import metrics
@@ -55,8 +55,19 @@ class RunTables:
     scores: ContinualScores
     #: The units that its study plans.
     planned: Sequence[ContinualUnit] = ()
-    #: The commits that they were trained at, where its folder says.
-    commits: Sequence[str] = ()
+    #: When and where they were trained, where its folder says.
+    sessions: Sequence[StudySession] = ()
+
+    @property
+    def commits(self) -> list[str]:
+        """The commits of the sessions, in order."""
+        return [commit for commit in dict.fromkeys(one.commit for one in self.sessions) if commit]
+
+    @property
+    def wall_time_s(self) -> float | None:
+        """Seconds of all sessions; None without one, or where one was killed."""
+        took_s = [one.wall_time_s for one in self.sessions]
+        return sum(took_s) if took_s and all(took_s) else None
 
     @cached_property
     def missing(self) -> list[ContinualUnit]:
@@ -184,7 +195,7 @@ def write_continual_report(folder: Path, out: Path | None = None, against: str |
     """
     found = read_folder(folder)
     out, scores = out or folder / "report", score(found[EVALUATIONS], against)
-    tables = RunTables(found, scores, planned_units(folder), trained_at(folder))
+    tables = RunTables(found, scores, planned_units(folder), sessions_of(folder))
     title = f"Continual learning: {scores.counted}"
     parts = [part for part in _sections(tables) if not part.empty]
     images = {name: png_of(figure) for part in parts for name, figure in part.drawn.items()}
@@ -196,7 +207,8 @@ def write_continual_report(folder: Path, out: Path | None = None, against: str |
         for name, rows in {**finite(scores.tables()), **beside}.items():
             write_rows(data / f"{name}.parquet", rows)
     more = {"missing": [vars(unit) for unit in tables.missing], "tables": beside}
-    write_json(out / "report.json", describe_origin() | {"trained_at": tables.commits} | scores.to_dict() | more)
+    trained = {"trained_at": tables.commits, "wall_time_s": tables.wall_time_s}
+    write_json(out / "report.json", describe_origin() | trained | scores.to_dict() | more)
     write_text(out / PAGE, page(title, tag("h1", title), *(part.to_html(images) for part in parts)))
     write_text(out / REPORT, "\n\n".join([f"# {title}", *(part.to_markdown() for part in parts)]) + "\n")
     return out / REPORT
@@ -359,3 +371,6 @@ def _made(tables: RunTables) -> Iterator[str]:
     seeds = ", ".join(map(str, tables.scores.seeds))
     trained = f"trained at commit {', '.join(tables.commits)}, " if tables.commits else ""
     yield f"Seeds {seeds}; {trained}written at commit {describe_origin()['commit'] or 'unknown'}."
+    if tables.wall_time_s is not None:
+        machines = (f"{one.machine.get('cores')} cores ({one.machine.get('processor')})" for one in tables.sessions)
+        yield f"All units took {tables.wall_time_s / 60.0:,.0f} minutes on {', then '.join(dict.fromkeys(machines))}."

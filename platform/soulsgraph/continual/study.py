@@ -21,7 +21,7 @@ from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.plan import Plan, check_learns
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolderError
 from soulsgraph_envs.continual.sequences import ContinualSequence, fight_digest, load_sequence
-from soulsgraph_envs.core.config import Between, Where, check_fields, read_file, read_table, read_value
+from soulsgraph_envs.core.config import Between, Where, check_fields, read_file, read_table, read_value, to_table
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import remove_folder, write_json
 from soulsgraph_envs.core.machine import usable_processors
@@ -246,6 +246,18 @@ class _ContinualFile:
     plan: ContinualStudy
 
 
+@dataclass(frozen=True)
+class StudySession:
+    """When units of a study were done, from which commit, on what machine, and for how long."""
+
+    started: str = ""
+    commit: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    wall_time_s: float = 0.0
+    """0 where it was killed."""
+
+
 class ContinualFolder(PlannedFolder[ContinualStudy]):
     """Paths of a continual study.
 
@@ -336,34 +348,29 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
     @contextmanager
     def session(self) -> Iterator[None]:
         """Record a session: when it began, from which commit and on what machine, and how long it took."""
-        began_s, session = time.monotonic(), {"started": _now(), **describe_origin()}
-        before = self.sessions()
+        began_s, before = time.monotonic(), [*sessions_of(self.path)]
+        session = StudySession(_now(), **describe_origin())
+
+        def write(took_s: float) -> None:
+            sessions = [*before, replace(session, wall_time_s=round(took_s, 1))]
+            write_json(self.path / _SESSIONS, [to_table(one) for one in sessions])
+
         # At once: a session that is killed has trained, too.
-        write_json(self.path / _SESSIONS, [*before, session | {"wall_time_s": 0.0}])
+        write(0.0)
         try:
             yield
         finally:
-            took_s = round(time.monotonic() - began_s, 1)
-            write_json(self.path / _SESSIONS, [*before, session | {"wall_time_s": took_s}])
-
-    def sessions(self) -> Sequence[Mapping[str, Any]]:
-        """Return the sessions so far; raises DataError if their file is damaged."""
-        return _sessions(self.path)
+            write(time.monotonic() - began_s)
 
 
-def _sessions(folder: Path) -> Sequence[Mapping[str, Any]]:
+def sessions_of(folder: Path) -> Sequence[StudySession]:
+    """Return the sessions of a folder, in order; none without a study. Raises DataError."""
     file = folder / _SESSIONS
     if not file.is_file():
-        return []
+        return ()
     where = Where(file, remedy="remove the file: it only says when and where the study was run")
-    sessions: Sequence[Mapping[str, Any]] = read_value(Sequence[Mapping[str, Any]], read_file(where), where)
+    sessions: Sequence[StudySession] = read_value(Sequence[StudySession], read_file(where), where)
     return sessions
-
-
-def trained_at(folder: Path) -> list[str]:
-    """Return the commits of a folder's sessions, in order; none without a study. Raises DataError."""
-    commits = [session.get("commit") for session in _sessions(folder)]
-    return [str(commit) for commit in dict.fromkeys(commits) if commit]
 
 
 def planned_units(folder: Path) -> list[ContinualUnit]:

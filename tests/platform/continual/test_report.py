@@ -69,13 +69,20 @@ def test_the_json_has_the_scores_and_where_they_come_from(run):
     assert found["against"] == "kept"
 
 
-def test_a_report_names_the_commits_that_its_units_were_trained_at(run, tmp_path):
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_report_says_at_which_commits_and_for_how_long_its_units_were_trained(run, tmp_path, killed):
     shutil.copytree(run, tmp_path / "run")
-    commits = ["aaa", "aaa", "bbb-modified", None]
-    (tmp_path / "run" / "sessions.json").write_text(json.dumps([{"commit": commit} for commit in commits]))
+    took_s = {"aaa": 60.0, "bbb-modified": 0.0 if killed else 3_540.0, None: 30.0}
+    machine = {"processor": "one of ours", "cores": 2}
+    sessions = [{"commit": commit, "machine": machine, "wall_time_s": took_s} for commit, took_s in took_s.items()]
+    (tmp_path / "run" / "sessions.json").write_text(json.dumps(sessions))
     report = write_continual_report(tmp_path / "run")
-    assert "trained at commit aaa, bbb-modified, written at commit" in report.read_text()
-    assert json.loads(report.with_name("report.json").read_text())["trained_at"] == ["aaa", "bbb-modified"]
+    text, found = report.read_text(), json.loads(report.with_name("report.json").read_text())
+    assert "trained at commit aaa, bbb-modified, written at commit" in text
+    assert found["trained_at"] == ["aaa", "bbb-modified"]
+    # How long a session took that was killed nobody knows.
+    assert ("All units took 60 minutes on 2 cores (one of ours)." in text) is not killed
+    assert found["wall_time_s"] == (None if killed else 3_630.0)
 
 
 def test_a_run_of_evaluations_alone_has_a_report_without_the_rest(run, tmp_path):

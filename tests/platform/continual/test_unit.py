@@ -3,6 +3,7 @@
 import filecmp
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -12,7 +13,7 @@ from soulsgraph.continual.files import COSTS, EVALUATIONS, SCRATCH, SKILLS
 from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.report import write_continual_report
 from soulsgraph.continual.selecting import Selection
-from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualStudy, ContinualUnit, shares
+from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualStudy, ContinualUnit, sessions_of, shares
 from soulsgraph.continual.unit import UnitRun, train_first
 from soulsgraph.runs.progress import Interruption
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError
@@ -308,9 +309,9 @@ def test_a_study_is_opened_as_it_was_begun_and_not_where_a_fight_changed(tmp_pat
 def test_a_session_is_recorded_when_it_begins(tmp_path):
     folder = ContinualFolder.create(tmp_path / "study", study_of(tmp_path))
     with folder.session():
-        (begun,) = folder.sessions()
-        assert begun["wall_time_s"] == 0.0
-    (ended,) = folder.sessions()
-    assert {**ended, "wall_time_s": 0.0} == begun
+        (begun,) = sessions_of(folder.path)
+        assert begun.wall_time_s == 0.0
+    (ended,) = sessions_of(folder.path)
+    assert replace(ended, wall_time_s=0.0) == begun
     with folder.session():
-        assert len(folder.sessions()) == 2
+        assert len(sessions_of(folder.path)) == 2
