@@ -48,7 +48,7 @@ def frame_of(rows: Any) -> Any:
     check_extra("a data frame", "train")
     import pandas as pd
 
-    return pd.DataFrame(rows) if isinstance(rows, list) else rows.to_pandas()
+    return pd.DataFrame(rows) if isinstance(rows, list) else rows.to_pandas(use_threads=False)
 
 
 def as_text(*parts: RenderableType) -> str:

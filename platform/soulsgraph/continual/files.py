@@ -157,8 +157,12 @@ def _values(array: pa.ChunkedArray, column: TableColumn, source: str) -> npt.NDA
     refused = wrong if column.optional else wrong | missing
     if refused.any():
         row = int(np.flatnonzero(refused)[0])
-        found = "none" if missing[row] else shown(values[[row]].tolist()[0])
-        raise DataError(source, f"column {column.name}", column.expectation, f"{found} in row {row}", REMEDY)
+        value = values[[row]].tolist()[0]
+        found = "none" if missing[row] else shown(value)
+        expected = column.expectation
+        if column.kind != "text" and not missing[row] and abs(value) > _MOST:
+            expected = f"{expected}, at most {_MOST} above or below 0"
+        raise DataError(source, f"column {column.name}", expected, f"{found} in row {row}", REMEDY)
     if column.kind == "text":
         return values
     return values.astype(np.int64 if column.kind == "whole" and not column.optional else np.float64)

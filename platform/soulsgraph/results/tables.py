@@ -227,7 +227,8 @@ def read_arrow(path: Path, remedy: str = REWRITE) -> pa.Table:
     try:
         with reading(path):
             content = path.read_bytes()
-        table = pq.read_table(pa.BufferReader(content))
+        # Threads that Arrow starts for a small table abort the process where it ends at once.
+        table = pq.read_table(pa.BufferReader(content), use_threads=False)
         table.validate(full=True)
         # Names are decoded where they are asked for.
         return table.select(table.column_names)

@@ -51,6 +51,26 @@ for write in (lambda p: write_text(p, "x" * 5000), lambda p: write_rows(p, [{"a"
 """
 
 
+_THREADS = """
+import sys
+from pathlib import Path
+import psutil
+import pyarrow.dataset, pyarrow.parquet
+from soulsgraph.results.tables import read_arrow
+before = psutil.Process().num_threads()
+{"ours": read_arrow, "arrow": lambda path: pyarrow.parquet.read_table(path)}[sys.argv[1]](Path(sys.argv[2]))
+print(psutil.Process().num_threads() - before)
+"""
+
+
+def test_reading_starts_no_threads_that_compute(tmp_path):
+    # A process that ends while they begin is aborted now and then, whatever it did.
+    write_rows(tmp_path / "a.parquet", [{"x": 1}])
+    commands = [[sys.executable, "-c", _THREADS, way, str(tmp_path / "a.parquet")] for way in ("ours", "arrow")]
+    ours, arrow = (int(subprocess.run(command, check=True, capture_output=True).stdout) for command in commands)
+    assert ours < arrow
+
+
 def test_what_is_written_comes_back(tmp_path):
     write_json(tmp_path / "deep" / "a.json", {"b": [1, 2.5, None]})
     assert read_file(Where(tmp_path / "deep" / "a.json")) == {"b": [1, 2.5, None]}
