@@ -490,6 +490,29 @@ def _of_packnet() -> list[str]:
     ]
 
 
+#: Methods that play each task by versions of its own; every other one ends in a single network a skill.
+_VERSIONED = {"kept", "packnet", "base", "scratch"}
+
+
+def _of_thirteen_methods() -> list[str]:
+    report = _read("continual/S8-all/report.json")
+    scores = {(row["metric"], row["method"]): row for row in report["scores"]}
+    averages = {method: row for (metric, method), row in scores.items() if metric == "average_performance"}
+    single = max((name for name in averages if name not in _VERSIONED), key=lambda name: averages[name]["mean"])
+    (behind,) = (
+        row for row in report["differences"] if (row["metric"], row["method"]) == ("average_performance", single)
+    )
+    forgotten = [100.0 * scores["forgetting", name]["mean"] for name in ("kept", single)]
+    return [
+        f"{_interval(averages['kept'], 'mean', 100.0)} % on average with kept versions",
+        f"{_interval(averages[single], 'mean', 100.0)} % with the best single network, `{single}`",
+        f"a difference of {_interval(behind, 'mean', 100.0)} points",
+        f"Both forget little, {forgotten[0]:.1f} and {forgotten[1]:.1f} points",
+        f"`packnet` wins {100.0 * averages['packnet']['mean']:.1f} %",
+        f"All units took {report['wall_time_s'] / 60.0:.0f} minutes",
+    ]
+
+
 _SENTENCES = [
     ("findings.md", _of_fast_and_best),
     ("findings.md", _of_fresh_and_earlier_seeds),
@@ -502,6 +525,7 @@ _SENTENCES = [
     ("findings_transfer.md", _of_held_out_bosses),
     ("findings_transfer.md", _of_packnet),
     ("findings_transfer.md", _of_the_monolith),
+    ("findings_transfer.md", _of_thirteen_methods),
     ("generated_bosses.md", _of_the_rule_for_labelled_shifts),
     ("generated_bosses.md", _of_transfer_over_labelled_shifts),
     ("cloning.md", _of_cloning),
