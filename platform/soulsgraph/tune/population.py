@@ -63,11 +63,18 @@ class Member:
     """Its greedy play at each comparison, until it went on from another member that of the other."""
     error: str = ""
     """What it failed by since then; empty if it did not."""
+    failures: int = 0
+    """How often in a row it failed."""
 
     @property
     def finished(self) -> bool:
         """Whether it was trained to the end."""
         return EPISODES in self.reported
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether it failed again where it had failed before."""
+        return bool(self.error) and self.failures > 1
 
     def noted(self, step: int) -> Member:
         """Return it with its options in the schedule, where they changed."""
@@ -86,11 +93,19 @@ class Population:
     round: int
     """Comparisons so far."""
     members: tuple[Member, ...]
+    ended: Sequence[int] = ()
+    """The numbers of those that were trained further since then, where another one failed."""
 
     @property
     def finished(self) -> bool:
-        """Whether every member was trained to the end."""
-        return all(member.finished for member in self.members)
+        """Whether every member was trained to the end, but for those that fail each time."""
+        return all(member.finished or member.hopeless for member in self.members)
+
+    @property
+    def due(self) -> list[int]:
+        """The numbers of the members that are to be trained to the next comparison."""
+        left = enumerate(self.members)
+        return [number for number, member in left if number not in self.ended and not member.finished]
 
     @property
     def failed(self) -> bool:
@@ -118,16 +133,21 @@ class Population:
             if (path / _OF_TUNE).exists():
                 raise RunFolderError(path, "no population", "one of an earlier version", "begin another sweep")
             return cls.begin(folder, seed)
-        where = Where(file, remedy="begin another sweep with `path`", saved=True)
+        where = Where(file, remedy="begin another sweep with `path`")
         return read_table(cls, read_file(where), where)
 
     def compared(self, space: SearchSpace, seed: int) -> Population:
-        """Return it with those behind as those ahead are, by changed options; all draws depend on seed and round."""
-        drawn = np.random.default_rng((seed, self.round))
-        order = sorted(range(len(self.members)), key=lambda number: _score(self.members[number]))
+        """Return it with those behind as those ahead are, by changed options; all draws depend on seed and round.
+
+        Whoever fails each time is behind.
+        """
+        drawn, members = np.random.default_rng((seed, self.round)), [*self.members]
+        failed = [number for number, member in enumerate(members) if member.error]
+        others = [number for number, member in enumerate(members) if not member.error]
+        order = [*failed, *sorted(others, key=lambda number: _score(members[number]))]
         count = min(math.ceil(_QUANTILE * len(order)), len(order) // 2)
-        ahead, members = order[len(order) - count :], [*self.members]
-        for number in order[:count]:
+        ahead = order[max(len(order) - count, len(failed)) :]
+        for number in order[: max(count, len(failed))]:
             other = self.members[int(drawn.choice(ahead))]
             members[number] = replace(other, setting=space.changed(other.setting, drawn))
         return replace(self, members=tuple(members))
@@ -150,6 +170,8 @@ def population_path(folder: SweepFolder, seed: int) -> Path:
 def train_population(folder: SweepFolder, seed: int, lines: TrialLines) -> bool:
     """Train the members of one seed from their last comparison on; return False if a stop was asked for, or one failed.
 
+    One that fails again goes on as another one does.
+
     Raises:
         SoulsGraphError: if the folder cannot be read or written.
     """
@@ -163,25 +185,30 @@ def train_population(folder: SweepFolder, seed: int, lines: TrialLines) -> bool:
             ended = _trained_round(folder, seed, population, stopping)
             if ended is None:
                 return False
+            shown = [(member, now) for member, now in zip(population.members, ended, strict=True) if now is not member]
             population = _next(population, ended, folder.plan.space, seed)
             write_json(path / _STATE, to_table(population))
             _remove_others(path, population)
-            for member in population.members:
-                if member.error:
+            for member, now in shown:
+                if now.error:
                     lines.show(member.setting, seed, {}, FAILED)
-                elif member.finished:
-                    lines.show(member.setting, seed, member.reported)
+                elif now.finished:
+                    lines.show(now.setting, seed, now.reported)
             if population.failed:
                 return False
-    return True
+    return not population.failed
 
 
 def _next(population: Population, ended: tuple[Member, ...], space: SearchSpace, seed: int) -> Population:
-    """Return what follows a round: the members compared, or where one failed those from which it is trained anew."""
-    if any(member.error for member in ended):
-        failed = (replace(before, error=now.error) for before, now in zip(population.members, ended, strict=True))
-        return replace(population, members=tuple(failed))
-    trained = Population(population.round + 1, ended)
+    """Return what follows a round: the members compared, or where one failed for the first time all as they are."""
+    members = tuple(
+        replace(before, error=now.error, failures=before.failures + 1) if now.error else replace(now, failures=0)
+        for before, now in zip(population.members, ended, strict=True)
+    )
+    if any(member.error and not member.hopeless for member in members):
+        there = tuple(number for number, member in enumerate(members) if not member.error)
+        return replace(population, members=members, ended=there)
+    trained = Population(population.round + 1, members)
     return trained if trained.finished else trained.compared(space, seed)
 
 
@@ -189,15 +216,18 @@ def _trained_round(folder: SweepFolder, seed: int, population: Population, stopp
     """Return the members after one more interval; None if a stop was asked for."""
     task = ray.remote(num_cpus=1)(train_member)
     common = folder.path.absolute(), tuple(loaded_projects().values()), seed, population.round
-    references = [task.remote(*common, number, member) for number, member in enumerate(population.members)]
-    waiting = references
+    references = {number: task.remote(*common, number, population.members[number]) for number in population.due}
+    waiting = [*references.values()]
     while waiting:
         if stopping():
             for reference in waiting:
                 ray.cancel(reference, force=True)
             return None
         _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_LOOK_S)
-    return tuple(map(_ended, references, population.members))
+    return tuple(
+        _ended(references[number], member) if number in references else member
+        for number, member in enumerate(population.members)
+    )
 
 
 def _ended(reference: Any, member: Member) -> Member:

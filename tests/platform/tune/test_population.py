@@ -167,6 +167,60 @@ def test_a_population_of_which_a_member_failed_goes_on_from_its_last_comparison(
     assert Population.of(folder, 7).finished
 
 
+class Rounds:
+    """Trains members in no time; those of `failing` fail in the rounds that it names for them."""
+
+    def __init__(self, failing: dict[int, set[int]], last: int) -> None:
+        self.failing, self.last, self.trained = failing, last, list[tuple[int, int]]()
+
+    def __call__(self, _: SweepFolder, seed: int, population: Population, stopping: object) -> tuple[Member, ...]:
+        members = [*population.members]
+        for number in population.due:
+            self.trained.append((population.round, number))
+            known = {TRAINING_RETURN: float(number), RETURN: 1.5}
+            known |= {EPISODES: 4} if population.round >= self.last else {}
+            failed = population.round in self.failing.get(number, ())
+            now = {"error": "out of memory"} if failed else {"reported": known, "checkpoint": f"of {number}"}
+            members[number] = replace(members[number], **now)
+        return tuple(members)
+
+
+@pytest.mark.parametrize("failing", [{0: {1}}, {0: {1}, 1: {1}, 2: {1}}])
+def test_a_member_that_fails_again_goes_on_as_one_that_is_ahead(
+    failing: dict[int, set[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = SearchSpace({RATE: (1e-4, 1e-3, 1e-2, 1e-1)})
+    folder = SweepFolder.create(tmp_path / "sweep", Sweep(Plan(), space, (7,), scheduler="pbt", stage="camera"))
+    rounds = Rounds(failing, last=2)
+    monkeypatch.setattr("soulsgraph.tune.population._trained_round", rounds)
+    lines = TrialLines(4, (7,), quiet=True)
+    assert not train_population(folder, 7, lines)
+    stopped = Population.of(folder, 7)
+    assert stopped.ended == tuple(number for number in range(4) if number not in failing)
+    assert [number for number, member in enumerate(stopped.members) if member.error] == [*failing]
+    rounds.trained.clear()
+    assert train_population(folder, 7, lines)
+    # What others had trained is not trained again.
+    again = [number for at, number in rounds.trained if at == 1]
+    assert again == [*failing]
+    assert Population.of(folder, 7).finished
+
+
+def test_a_member_that_fails_to_the_end_leaves_the_others_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Sweep(Plan(), SearchSpace({RATE: (1e-4, 1e-2)}), (7,), scheduler="pbt", stage="camera")
+    folder, rounds = SweepFolder.create(tmp_path / "sweep", asked), Rounds({0: {1, 2, 3}}, last=1)
+    monkeypatch.setattr("soulsgraph.tune.population._trained_round", rounds)
+    for _ in range(3):
+        assert not train_population(folder, 7, TrialLines(2, (7,), quiet=True))
+    reached = Population.of(folder, 7)
+    assert [member.finished for member in reached.members] == [False, True]
+    assert reached.members[0].error == "out of memory"
+    # The one that fails is tried again each time, the other one never.
+    assert [number for at, number in rounds.trained if at] == [0, 1, 0, 0]
+
+
 def test_what_a_population_reached_is_read_back_whole(tmp_path: Path) -> None:
     asked = Sweep(Plan(), SearchSpace({RATE: (1e-4, 1e-2)}), (7,), scheduler="pbt", stage="camera")
     folder = SweepFolder.create(tmp_path / "sweep", asked)
