@@ -187,7 +187,7 @@ def test_the_chaos_run_that_is_kept_had_every_fault_at_least_five_times(page_row
 
 def test_how_long_a_fleet_is_away_after_a_fault_is_what_the_chaos_run_measured(page_rows: PageRows) -> None:
     chaos = json.loads((_RESULTS / "chaos" / "chaos.json").read_text(encoding="utf-8"))
-    told = page_rows("findings_fleet.md", "until decisions came to the journal again")
+    told = page_rows("findings_fleet.md", "until decisions reached the journal again")
     assert len(told) == 8
     for fault, cells in told.items():
         column = "back_s" if fault.startswith("cut") else "seconds"
@@ -213,8 +213,8 @@ def test_what_is_read_back_from_controls_is_what_the_test_counted() -> None:
     lowest = min(shares, key=lambda name: shares[name])
     page = " ".join((DOCS / "cloning.md").read_text(encoding="utf-8").split())
     together = f"{sum(returned.values()) / sum(made.values()):.1%}".replace("%", " %")
-    assert f"return {together} of all skills' decisions together" in page
-    assert f"the lowest is {lowest} with {shares.pop(lowest):.1%}".replace("%", " %") in page
+    assert f"{together} of all skills' decisions are reconstructed this way" in page
+    assert f"The lowest share is {shares.pop(lowest):.1%} for {lowest}".replace("%", " %") in page
     assert set(shares.values()) == {1.0}
 
 
@@ -226,7 +226,7 @@ def test_what_a_page_of_a_fight_takes_to_draw_is_what_was_measured() -> None:
     rounds = f"medians of {len(p95)} rounds ({min(p95):.1f} to {max(p95):.1f} ms at the 95th percentile)"
     where = f"Chromium {measured['chromium'].partition('.')[0]} without a graphics card"
     machine = f"on {measured['machine']['cores']} cores that other work kept busy (load {measured['load_average']})"
-    assert f"is drawn flat in {drawn}, {rounds}, in {where}, {machine}" in page
+    assert f"is drawn in the flat view in {drawn}, {rounds}, in {where}, {machine}" in page
     assert measured["ticks"] == 3_000
 
 
@@ -265,7 +265,7 @@ def test_what_whole_commands_take_is_what_the_benchmark_printed(page_rows: PageR
         seconds = [f"{one['median']:.1f} s" for one in (cpu, first, second)]
         spread = f"{wall['lowest']:.1f} to {wall['highest']:.1f}"
         assert cells == [f"{wall['median']:.1f} s", spread, *seconds, f"{row['memory_mib']['median']:.0f} MiB"]
-    assert f"at commit {printed['commit'][:7]}\n" in (DOCS / "findings_speed.md").read_text(encoding="utf-8")
+    assert f"at commit {printed['commit'][:7]} (" in (DOCS / "findings_speed.md").read_text(encoding="utf-8")
     best = printed["results"][-1]["wall_s"]["median"]
     assert f"`soulsgraph curriculum` ends after {best:.1f} s" in (DOCS.parent / "README.md").read_text()
 
@@ -280,7 +280,7 @@ def test_the_long_baselines_win_rates_are_those_of_its_report() -> None:
 
 
 def test_what_was_played_in_running_games_is_what_evaluate_saved(page_rows: PageRows) -> None:
-    told = page_rows("findings_fleet.md", "hundred seeds of fights, from the middle of Phase 1")
+    told = page_rows("findings_fleet.md", "hundred seeds of fights, with mid-range starts in Phase 1")
     assert len(told) == 9
     for title, (shown, link) in told.items():
         file = re.search(r"\(results/(.*)\)", link)

@@ -108,7 +108,7 @@ def test_a_unit_that_is_killed_after_every_stage_ends_as_one_that_was_not(tmp_pa
 def test_a_unit_that_is_killed_after_a_selection_does_not_play_it_again(tmp_path, monkeypatch):
     asked = []
 
-    def selected(homes, world, versions, most):
+    def selected(homes, world, versions, most, known):
         asked.append(world.position)
         starts = {"dodge": homes["dodge"][-1]} if world.position > 1 else {}
         return Selection(("camera", "heal_attack") if starts else ("dodge",), 100, 150, starts=starts)
@@ -162,10 +162,11 @@ def test_every_method_has_the_same_budget_and_the_same_first_task(tmp_path):
 
 
 def test_selection_is_charged_and_looks_at_each_skill_beside_the_task_that_it_learned_in(tmp_path, monkeypatch):
-    asked = []
+    asked, kept = [], set()
 
-    def selected(homes, world, versions, most):
-        asked.append(({skill: known[0].world.position for skill, known in homes.items()}, world.position, most))
+    def selected(homes, world, versions, most, known):
+        asked.append(({skill: own[0].world.position for skill, own in homes.items()}, world.position, most))
+        kept.add(known)
         return Selection(("dodge",), 100, 150)
 
     monkeypatch.setattr(unit, "select", selected)
@@ -173,6 +174,8 @@ def test_selection_is_charged_and_looks_at_each_skill_beside_the_task_that_it_le
     costs = pd.read_parquet(done(folder, "newest")[COSTS])
     assert costs["selection_decisions"].tolist() == [0, 100, 100]
     assert costs["decisions"].tolist() == [4_600, 1_600, 1_600]
+    # What was played at home is kept from task to task.
+    assert len(kept) == 1
     nowhere = dict.fromkeys(("camera", "lock_on", "movement", "heal_attack"), 0)
     assert asked == [({**nowhere, "dodge": 0}, 1, 160), ({**nowhere, "dodge": 1}, 2, 160)]
     curve = pd.read_parquet(folder.unit_path(ContinualUnit("newest", 3)) / f"{EVALUATIONS}.parquet")

@@ -12,7 +12,7 @@ from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.tune.folder import Sweep, SweepFolder
-from soulsgraph.tune.results import FAILED, FINISHED, INTERRUPTED, STOPPED, SweepResults, _curve_of, _over_seeds
+from soulsgraph.tune.results import FAILED, FINISHED, INTERRUPTED, STOPPED, SweepResults, _last_curve, _over_seeds
 from soulsgraph.tune.space import SearchSpace
 from soulsgraph.tune.sweep import sweep
 
@@ -181,9 +181,11 @@ def test_a_page_draws_the_last_stages_curves_of_each_setting_between_its_seeds(f
     rows = [row(0.9, 1, wins=1, run=curve(folder, "a", 3, 0.1)), row(0.9, 2, wins=2, run=curve(folder, "b", 2, 0.3))]
     rows += [row(0.8, 1, wins=6, run=curve(folder, "c", 3, 0.6)), row(0.8, 2, wins=8)]
     results = SweepResults(folder, rows)
-    assert _over_seeds(
-        [_curve_of(folder.path / name / "results" / "curves.parquet", "win_rate", 100.0) for name in "ab"]
-    ) == [(0.0, 20.0, 10.0, 30.0), (1_000.0, 20.0, 10.0, 30.0)]
+    points = [read_rows(folder.path / name / "results" / "curves.parquet") for name in "ab"]
+    assert _over_seeds([_last_curve(one, "win_rate", 100.0) for one in points]) == [
+        (0.0, 20.0, 10.0, 30.0),
+        (1_000.0, 20.0, 10.0, 30.0),
+    ]
     results.save()
     page = (folder.path / "results" / "page.html").read_text(encoding="utf-8")
     assert page.index("gamma 0.8</span>") < page.index("gamma 0.9</span>")
