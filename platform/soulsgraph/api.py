@@ -277,8 +277,9 @@ class Run:
             Interruption: as `train`.
         """
         check_extra("adapt", "train")
-        folder, own = self._own_folder(run), dict(learners or {})
-        _check_learners(folder, own)
+        own = dict(learners or {})
+        _check_learners(self.folder, own)
+        folder = self._own_folder(run)
         names = skills if isinstance(skills, str) else ",".join(skills)
         target = lasting_name(str(scenario))
         lineage.check_budget(budget)

@@ -372,5 +372,11 @@ def _made(tables: RunTables) -> Iterator[str]:
     trained = f"trained at commit {', '.join(tables.commits)}, " if tables.commits else ""
     yield f"Seeds {seeds}; {trained}written at commit {describe_origin()['commit'] or 'unknown'}."
     if tables.wall_time_s is not None:
-        machines = (f"{one.machine.get('cores')} cores ({one.machine.get('processor')})" for one in tables.sessions)
-        yield f"All units took {tables.wall_time_s / 60.0:,.0f} minutes on {', then '.join(dict.fromkeys(machines))}."
+        machines = dict.fromkeys(_machine(one) for one in tables.sessions if one.machine)
+        what = "The sessions so far" if tables.missing else "All units"
+        started = f", started on {', then on '.join(machines)}" if machines else ""
+        yield f"{what} took {tables.wall_time_s / 60.0:,.0f} minutes{started}."
+
+
+def _machine(session: StudySession) -> str:
+    return f"{session.machine.get('cores')} cores ({session.machine.get('processor')})"

@@ -77,7 +77,7 @@ class ContinualStudy:
     episodes: Annotated[int, Between(1, 100_000)] = 200
     """Evaluation fights of each win rate, the same for all."""
     rows_every: Annotated[int, Between(1, 10_000)] = 1
-    """Evaluate all earlier tasks after each this many tasks; a task itself is always evaluated when it ends."""
+    """Evaluate all earlier tasks after every this many tasks; a task itself is always evaluated when it ends."""
     held_out: Annotated[int, Between(0, 12)] = 0
     """Bosses outside all sequences on which plasticity is measured, after 1, 5, 10, 20, 50 and 100 tasks."""
     options: MethodOptions = field(default_factory=MethodOptions)

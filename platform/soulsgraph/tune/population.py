@@ -59,7 +59,7 @@ class Member:
     """The folder of its exact state, in that of the population."""
     reported: Mapping[str, Any] = field(default_factory=dict)
     """Its figures at the last comparison."""
-    curve: Sequence[Mapping[str, float]] = ()
+    curve: Sequence[Mapping[str, Any]] = ()
     """Its greedy play at each comparison, until it went on from another member that of the other."""
     error: str = ""
     """What it failed by since then; empty if it did not."""
@@ -133,8 +133,8 @@ class Population:
             if (path / _OF_TUNE).exists():
                 raise RunFolderError(path, "no population", "one of an earlier version", "begin another sweep")
             return cls.begin(folder, seed)
-        where = Where(file, remedy="begin another sweep with `path`")
-        return read_table(cls, read_file(where), where)
+        where = Where(file, remedy="begin another sweep with `path`", saved=True)
+        return read_table(cls, _with_later_keys(read_file(where)), where)
 
     def compared(self, space: SearchSpace, seed: int) -> Population:
         """Return it with those behind as those ahead are, by changed options; all draws depend on seed and round.
@@ -142,22 +142,35 @@ class Population:
         Whoever fails each time is behind.
         """
         drawn, members = np.random.default_rng((seed, self.round)), [*self.members]
-        failed = [number for number, member in enumerate(members) if member.error]
-        others = [number for number, member in enumerate(members) if not member.error]
-        order = [*failed, *sorted(others, key=lambda number: _score(members[number]))]
-        count = min(math.ceil(_QUANTILE * len(order)), len(order) // 2)
-        ahead = order[max(len(order) - count, len(failed)) :]
-        for number in order[: max(count, len(failed))]:
+        order = sorted(range(len(members)), key=lambda number: _score(members[number]))
+        ahead = order[len(order) - self.behind :]
+        for number in order[: self.behind]:
             other = self.members[int(drawn.choice(ahead))]
             members[number] = replace(other, setting=space.changed(other.setting, drawn))
         return replace(self, members=tuple(members))
+
+    @property
+    def behind(self) -> int:
+        """How many go on as others at a comparison."""
+        return min(math.ceil(_QUANTILE * len(self.members)), len(self.members) // 2)
 
     def begun_again(self) -> Population:
         """Return it without what members failed by: they are trained anew."""
         return replace(self, members=tuple(replace(member, error="") for member in self.members))
 
 
+def _with_later_keys(values: Any) -> Any:
+    """Return what a population reached with the keys that came later, where it has members."""
+    if not isinstance(values, dict) or not isinstance(values.get("members"), list):
+        return values
+    later = {"curve": [], "failures": 0}
+    members = [{**later, **member} if isinstance(member, dict) else member for member in values["members"]]
+    return {"ended": [], **values, "members": members}
+
+
 def _score(member: Member) -> float:
+    if member.error:
+        return -math.inf
     value = float(member.reported[TRAINING_RETURN])
     return value if math.isfinite(value) else -math.inf
 
@@ -170,7 +183,7 @@ def population_path(folder: SweepFolder, seed: int) -> Path:
 def train_population(folder: SweepFolder, seed: int, lines: TrialLines) -> bool:
     """Train the members of one seed from their last comparison on; return False if a stop was asked for, or one failed.
 
-    One that fails again goes on as another one does.
+    One that fails again goes on as another one does, or at the end is left.
 
     Raises:
         SoulsGraphError: if the folder cannot be read or written.
@@ -185,28 +198,40 @@ def train_population(folder: SweepFolder, seed: int, lines: TrialLines) -> bool:
             ended = _trained_round(folder, seed, population, stopping)
             if ended is None:
                 return False
-            shown = [(member, now) for member, now in zip(population.members, ended, strict=True) if now is not member]
-            population = _next(population, ended, folder.plan.space, seed)
+            before, population = population, _next(population, ended, folder.plan.space, seed)
             write_json(path / _STATE, to_table(population))
             _remove_others(path, population)
-            for member, now in shown:
-                if now.error:
-                    lines.show(member.setting, seed, {}, FAILED)
-                elif now.finished:
-                    lines.show(now.setting, seed, now.reported)
-            if population.failed:
+            _show(lines, seed, before, ended, population)
+            if population.failed and not population.finished:
                 return False
-    return not population.failed
+    return True
+
+
+def _show(lines: TrialLines, seed: int, before: Population, ended: tuple[Member, ...], population: Population) -> None:
+    """Print the lines of the members that a round finished, or that failed in it."""
+    for number in before.due:
+        member, now = before.members[number], ended[number]
+        if now.error and not population.members[number].error:
+            lines.note(f"member {number}, seed {seed} failed again, and goes on as one that is ahead: {now.error}")
+        elif now.error:
+            lines.show(member.setting, seed, {}, FAILED)
+        elif now.finished:
+            lines.show(now.setting, seed, now.reported)
 
 
 def _next(population: Population, ended: tuple[Member, ...], space: SearchSpace, seed: int) -> Population:
-    """Return what follows a round: the members compared, or where one failed for the first time all as they are."""
+    """Return what follows a round: the members compared, or where some have to be tried again all as they are.
+
+    Of those that failed again no more go on as others than do at any comparison: where more fail it is no member's own
+    fault. After the last round there is nobody to go on as.
+    """
     members = tuple(
         replace(before, error=now.error, failures=before.failures + 1) if now.error else replace(now, failures=0)
         for before, now in zip(population.members, ended, strict=True)
     )
-    if any(member.error and not member.hopeless for member in members):
-        there = tuple(number for number, member in enumerate(members) if not member.error)
+    there = [number for number, member in enumerate(members) if not member.error]
+    failed, last = [member for member in members if member.error], all(members[number].finished for number in there)
+    if failed and (last or len(failed) > population.behind or not all(member.hopeless for member in failed)):
         return replace(population, members=members, ended=there)
     trained = Population(population.round + 1, members)
     return trained if trained.finished else trained.compared(space, seed)

@@ -254,43 +254,44 @@ class SweepResults:
 
     def _curves(self) -> Html:
         """Return the learning curves of the best settings, or of members; nothing where none is kept."""
-        by_name = self._curves_of_members() if self._by_members else self._curves_of_settings()
-        best = dict(islice(by_name.items(), MOST_CURVES))
+        best, note = self._curves_of_members() if self._by_members else self._curves_of_settings()
         if not best:
             return Html("")
-        of_all = f", the {len(best)} best of {len(by_name)} settings" if len(best) < len(by_name) else ""
-        order = f"Settings stand in order, the best first{of_all}."
-        if self._by_members:
-            order = "A member that went on from another has the other's curve until then."
-        what = "member" if self._by_members else "seed"
-        note = (
-            "Greedy play at each checkpoint, the mean over training seeds; a band reaches from the lowest "
-            f"{what} to the highest. {order}"
-        )
         title = f"{self.folder.plan.stage or self.folder.plan.scenario}: {self._axis[0]}"
         drawn = draw_curve(title, [[_over_seeds(curves)] for curves in best.values()])
         return section(
             "Learning curves", tag("p", note, class_="faint"), legend(best), tag("div", drawn, class_="chart")
         )
 
-    def _curves_of_settings(self) -> dict[str, list[Curve]]:
-        """Return the curves of each setting, by its name in a legend, the best first."""
+    def _curves_of_settings(self) -> tuple[dict[str, list[Curve]], str]:
+        """Return the curves of the best settings, by their names in a legend, and what the picture shows."""
         names = self.folder.plan.space.names
         by_setting: dict[tuple[Any, ...], list[Curve]] = {}
         for row in self.finished:
             if curve := self._curve_of(row):
                 by_setting.setdefault(tuple(row[name] for name in names), []).append(curve)
-        short = _in_short([dict(zip(names, values, strict=True)) for values in by_setting])
-        return dict(zip(short, by_setting.values(), strict=True))
+        best = dict(islice(by_setting.items(), MOST_CURVES))
+        of_all = f", the {len(best)} best of {len(by_setting)} settings" if len(best) < len(by_setting) else ""
+        note = (
+            "Greedy play at each checkpoint, the mean over training seeds; a band reaches from the lowest seed to the "
+            f"highest. Settings stand in order, the best first{of_all}."
+        )
+        short = _in_short([dict(zip(names, values, strict=True)) for values in best])
+        return dict(zip(short, best.values(), strict=True)), note
 
-    def _curves_of_members(self) -> dict[str, list[Curve]]:
-        """Return the curves of the best member of each seed, and those of all members."""
+    def _curves_of_members(self) -> tuple[dict[str, list[Curve]], str]:
+        """Return the curves of the best member of each seed, and those of all, and what the picture shows."""
         best: dict[int, Curve] = {}
         curves = {row["run"]: self._curve_of(row) for row in self.finished}
         for row in self.finished:
             best.setdefault(row["seed"], curves[row["run"]])
         named = {_BEST: [*best.values()], _MEAN: [*curves.values()]}
-        return {name: found for name, each in named.items() if (found := [curve for curve in each if curve])}
+        note = (
+            "Greedy play at each comparison: the mean of the best member of each seed, and that of all members; a band "
+            "reaches from the lowest of them to the highest. A member that went on from another has the other's curve "
+            "until then."
+        )
+        return {name: found for name, each in named.items() if (found := [curve for curve in each if curve])}, note
 
     def _curve_of(self, row: Mapping[str, Any]) -> Curve:
         """Return the last stage's points of the learning curves of a trial's run, empty where it has none."""

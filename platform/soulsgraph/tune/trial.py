@@ -85,7 +85,10 @@ class TrialLines(tune.Callback):
         values = [f"win rate {100.0 * figures[WIN_RATE]:.1f} %"] if WIN_RATE in figures else []
         values += [f"return {figures[RETURN]:.2f}"] if RETURN in figures else []
         options = ", ".join(f"{name}={value}" for name, value in setting.items())
-        line = f"{self._ended}/{self._trials}: {options}, seed {seed}: {', '.join(values) or without}"
+        self.note(f"{self._ended}/{self._trials}: {options}, seed {seed}: {', '.join(values) or without}")
+
+    def note(self, line: str) -> None:
+        """Print a line that is of no trial that ended."""
         OutputConsole(quiet=self._quiet).print(line, highlight=False, soft_wrap=True)
 
 

@@ -81,7 +81,7 @@ def test_a_report_says_at_which_commits_and_for_how_long_its_units_were_trained(
     assert "trained at commit aaa, bbb-modified, written at commit" in text
     assert found["trained_at"] == ["aaa", "bbb-modified"]
     # How long a session took that was killed nobody knows.
-    assert ("All units took 60 minutes on 2 cores (one of ours)." in text) is not killed
+    assert ("All units took 60 minutes, started on 2 cores (one of ours)." in text) is not killed
     assert found["wall_time_s"] == (None if killed else 3_630.0)
 
 

@@ -119,7 +119,7 @@ def train(path: str | Path) -> list[tuple[Any, ...]]:
     assert [run.library.versions("lock_on") for run in runs] == [[1]] * 4
     schedules = [[tuple(row.values()) for row in read_rows(run.results("schedule"))] for run in runs]
     drawn = (Path(path) / "results" / "page.html").read_text()
-    assert "from the lowest member to the highest" in drawn
+    assert "the mean of the best member of each seed, and that of all members" in drawn
     assert all(f">{name}</span>" in drawn for name in ("best", "mean"))
     digests = [run.library.card("lock_on", 1).sha256 for run in runs]
     return [*zip(digests, schedules, [row[RETURN] for row in results.rows], strict=True)]
@@ -185,40 +185,79 @@ class Rounds:
         return tuple(members)
 
 
-@pytest.mark.parametrize("failing", [{0: {1}}, {0: {1}, 1: {1}, 2: {1}}])
 def test_a_member_that_fails_again_goes_on_as_one_that_is_ahead(
-    failing: dict[int, set[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     space = SearchSpace({RATE: (1e-4, 1e-3, 1e-2, 1e-1)})
     folder = SweepFolder.create(tmp_path / "sweep", Sweep(Plan(), space, (7,), scheduler="pbt", stage="camera"))
-    rounds = Rounds(failing, last=2)
+    rounds = Rounds({2: {1}}, last=2)
     monkeypatch.setattr("soulsgraph.tune.population._trained_round", rounds)
-    lines = TrialLines(4, (7,), quiet=True)
-    assert not train_population(folder, 7, lines)
+    assert not train_population(folder, 7, TrialLines(4, (7,), quiet=True))
     stopped = Population.of(folder, 7)
-    assert stopped.ended == tuple(number for number in range(4) if number not in failing)
-    assert [number for number, member in enumerate(stopped.members) if member.error] == [*failing]
+    assert [*stopped.ended] == [0, 1, 3]
+    assert [number for number, member in enumerate(stopped.members) if member.error] == [2]
     rounds.trained.clear()
-    assert train_population(folder, 7, lines)
+    assert train_population(folder, 7, TrialLines(4, (7,), quiet=False))
     # What others had trained is not trained again.
-    again = [number for at, number in rounds.trained if at == 1]
-    assert again == [*failing]
-    assert Population.of(folder, 7).finished
+    assert [number for at, number in rounds.trained if at == 1] == [2]
+    reached = Population.of(folder, 7)
+    assert reached.finished
+    assert not reached.failed
+    printed = capsys.readouterr().out
+    assert "member 2, seed 7 failed again, and goes on as one that is ahead: out of memory" in printed
+    assert "4/4: " in printed
+    assert "5/4" not in printed
+
+
+def test_a_population_of_before_a_key_came_is_read_and_one_that_lacks_another_is_refused(tmp_path: Path) -> None:
+    asked = Sweep(Plan(), SearchSpace({RATE: (1e-4, 1e-2)}), (7,), scheduler="pbt", stage="camera")
+    folder = SweepFolder.create(tmp_path / "sweep", asked)
+    (path := population_path(folder, 7)).mkdir(parents=True)
+    begun = Population.of(folder, 7)
+    values = to_table(begun)
+    del values["ended"]
+    for member in values["members"]:
+        del member["curve"], member["failures"]
+    write_json(path / "population.json", values)
+    assert Population.of(folder, 7).members == begun.members
+    del values["members"][0]["reported"]
+    write_json(path / "population.json", values)
+    with pytest.raises(SoulsGraphError, match="reported"):
+        Population.of(folder, 7)
 
 
 def test_a_member_that_fails_to_the_end_leaves_the_others_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = Sweep(Plan(), SearchSpace({RATE: (1e-4, 1e-2)}), (7,), scheduler="pbt", stage="camera")
-    folder, rounds = SweepFolder.create(tmp_path / "sweep", asked), Rounds({0: {1, 2, 3}}, last=1)
+    folder, rounds = SweepFolder.create(tmp_path / "sweep", asked), Rounds({0: {1}}, last=1)
     monkeypatch.setattr("soulsgraph.tune.population._trained_round", rounds)
-    for _ in range(3):
-        assert not train_population(folder, 7, TrialLines(2, (7,), quiet=True))
+    # From the second time on other seeds are trained.
+    assert [train_population(folder, 7, TrialLines(2, (7,), quiet=True)) for _ in range(3)] == [False, True, True]
     reached = Population.of(folder, 7)
     assert [member.finished for member in reached.members] == [False, True]
-    assert reached.members[0].error == "out of memory"
+    assert (reached.members[0].error, reached.round) == ("out of memory", 1)
     # The one that fails is tried again each time, the other one never.
     assert [number for at, number in rounds.trained if at] == [0, 1, 0, 0]
+
+
+def test_members_that_fail_together_stop_the_population_and_stay_what_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = SearchSpace({RATE: (1e-4, 1e-3, 1e-2, 1e-1)})
+    folder = SweepFolder.create(tmp_path / "sweep", Sweep(Plan(), space, (7,), scheduler="pbt", stage="camera"))
+    rounds = Rounds({0: {1}, 1: {1}, 2: {1}}, last=2)
+    monkeypatch.setattr("soulsgraph.tune.population._trained_round", rounds)
+    for _ in range(3):
+        assert not train_population(folder, 7, TrialLines(4, (7,), quiet=True))
+        reached = Population.of(folder, 7)
+        assert (reached.round, [bool(member.error) for member in reached.members]) == (1, [True] * 3 + [False])
+    # A full disk is no member's own fault: once there is room they go on by what they are.
+    settings = [member.setting for member in reached.members]
+    rounds.failing = {}
+    monkeypatch.setattr(Population, "compared", lambda population, space, seed: population)
+    assert train_population(folder, 7, TrialLines(4, (7,), quiet=True))
+    assert [member.setting for member in Population.of(folder, 7).members] == settings
 
 
 def test_what_a_population_reached_is_read_back_whole(tmp_path: Path) -> None:
