@@ -22,8 +22,8 @@ from soulsgraph_envs.core.state import Column
 #: Fights by which versions are chosen, those of them by which the boss is recognised, and the seed of all: others than
 #: those of the evaluation.
 CHOOSING_FIGHTS, RECOGNITION_FIGHTS, CHOOSING_SEED = 20, 3, 2_000_000
-#: Seeds up to that of the last fight in which versions play against each other.
-_LAST_SEED = CHOOSING_FIGHTS + CHOOSING_FIGHTS - RECOGNITION_FIGHTS
+#: The others, in which versions play against each other.
+_COMPARING_FIGHTS = CHOOSING_FIGHTS - RECOGNITION_FIGHTS
 #: Fights in which a boss is met that was learned: of few, a move that was not seen would count as another boss's.
 KNOWN_FIGHTS = 20
 #: Tempos that differ by a larger part are not those of the same animation; tasks whose share of alike ones is this much
@@ -81,7 +81,7 @@ class _FightScores:
 class ChoosingFights:
     """Fights by which versions are chosen, kept for the next choice: they are repeatable, and most versions stay.
 
-    More are played at once than a choice may take; it is told, and charged, no more than it asks for.
+    All that a choice may ask for are played at once; it gets, and is charged for, only those that it asks for.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,8 @@ class ChoosingFights:
         """
         key = world.position, versions_digest(versions)
         if key not in self._tried:
-            played = play(world.agent(versions), evaluation_seeds(CHOOSING_SEED, _LAST_SEED)[CHOOSING_FIGHTS:])
+            seeds = evaluation_seeds(CHOOSING_SEED, CHOOSING_FIGHTS + _COMPARING_FIGHTS)[CHOOSING_FIGHTS:]
+            played = play(world.agent(versions), seeds)
             ends = played.rows
             scores = ends[:, Column.PLAYER_HP] - ends[:, Column.BOSS_HP] + played.won
             self._tried[key] = _FightScores(scores, played.lengths)
@@ -136,13 +137,12 @@ def _best(world: TaskWorld, by_task: Sequence[Versions], tried: list[int], fight
 
     Of more versions than fights the newest are tried.
     """
-    most = CHOOSING_FIGHTS - RECOGNITION_FIGHTS
-    left = tried[-most:]
+    left = tried[-_COMPARING_FIGHTS:]
     decisions = played = 0
     totals, counts = dict.fromkeys(left, 0.0), dict.fromkeys(left, 0)
-    while len(left) > 1 and played + len(left) <= most:
+    while len(left) > 1 and played + len(left) <= _COMPARING_FIGHTS:
         # The rounds that are left share the fights that are left.
-        each = max((most - played) // (len(left) * int(log2(len(left)))), 1)
+        each = max((_COMPARING_FIGHTS - played) // (len(left) * int(log2(len(left)))), 1)
         for task in left:
             score, more = fights.scores(world, by_task[task], counts[task], each)
             totals[task] += score

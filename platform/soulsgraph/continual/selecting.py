@@ -160,12 +160,12 @@ def _look(
     chain = (*world.plan.skill_graph.upstream(name), name)
     known = known_homes.of(homes[0], chain)
     parts: list[Episodes] = []
-    reason, spent, longest, looks = "", 0, known.longest, 0
+    reason, spent, longest, looks, horizon = "", 0, known.longest, 0, world.skill(name).horizon
     while not reason and spent + longest <= most:
         # At once are played as many as are played before the next look however long they last.
-        horizon, look = world.skill(name).horizon, ceil(most * (looks + 1) / LOOKS)
-        surely = min(look - 1, most - max(longest, horizon)) - spent
-        parts.append(_tried(world, versions, chain, sum(map(len, parts)), 1 + max(int(surely // horizon), 0)))
+        surely = min(ceil(most * (looks + 1) / LOOKS) - 1, most - max(longest, horizon)) - spent
+        count = 1 + max(int(surely // horizon), 0)
+        parts.append(_tried(world, versions, chain, sum(map(len, parts)), count))
         spent, longest = spent + int(parts[-1].lengths.sum()), max(longest, float(parts[-1].lengths.max()))
         if spent * LOOKS >= most * (looks + 1) or spent + longest > most:
             looks += 1

@@ -517,6 +517,12 @@ class CurvePoint(NamedTuple):
     metrics: dict[str, float]
 
 
+def curve_metrics(episodes: Episodes, rows: slice = slice(None)) -> dict[str, float]:
+    """Return the metrics of a point on a learning curve, of some of the episodes."""
+    means = episode_means(episodes, rows)
+    return {"return": means["return"], **mean_interval(episodes.returns[rows]).columns(), **means}
+
+
 #: Weights of some steps.
 Checkpoints = Sequence[tuple[int, Weights]]
 
@@ -533,9 +539,7 @@ def evaluate_checkpoints(agent: Agent, clip: float, checkpoints: Checkpoints) ->
     points = []
     for index, (step, _) in enumerate(checkpoints):
         rows = slice(index * EPISODES, (index + 1) * EPISODES)
-        low, high = mean_interval(played.returns[rows])
-        means = episode_means(played, rows)
-        points.append(CurvePoint(step, {"return": means["return"], "low": low, "high": high, **means}))
+        points.append(CurvePoint(step, curve_metrics(played, rows)))
     return points
 
 

@@ -16,7 +16,6 @@ import numpy as np
 import ray
 from ray.exceptions import RayError
 
-from soulsgraph.results.statistics import mean_interval
 from soulsgraph.results.tables import GrowingTable, write_rows
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
@@ -308,7 +307,8 @@ class MemberTraining:
         for _ in range(_iterations(self._stage.budget)):
             if not self.algorithm.finished:
                 self.algorithm.train()
-        point, decisions = self._point(), self.algorithm.decisions
+        played = evaluating.play(self._agent(), evaluating.evaluation_seeds(evaluating.CURVE_SEED, _EPISODES))
+        point, decisions = evaluating.curve_metrics(played), self.algorithm.decisions
         reported: dict[str, Any] = {RETURN: point["return"], TRAINING_RETURN: point["return"], STEP: decisions}
         self._member = replace(self._member, curve=(*self._member.curve, {"step": decisions, **point}))
         if self.algorithm.finished:
@@ -318,11 +318,6 @@ class MemberTraining:
         with whole_folder(path / checkpoint, replace=True) as temporary:
             self.algorithm.save_checkpoint(str(temporary))
         return replace(self._member, checkpoint=checkpoint, reported=reported)
-
-    def _point(self) -> dict[str, float]:
-        """Return how it plays now, as a point of a learning curve."""
-        played = evaluating.play(self._agent(), evaluating.evaluation_seeds(evaluating.CURVE_SEED, _EPISODES))
-        return evaluating.episode_means(played) | mean_interval(played.returns).columns()
 
     def _agent(self) -> Agent:
         setup, name = self._setup, self._stage.skill
