@@ -53,7 +53,7 @@ continual: .venv/ready
 	$(CONTINUAL) C20 --methods kept,newest,clonex $(CONFLICTS) $(MOVES) --out $(CONTINUAL_RUNS)/C20
 	$(CONTINUAL) S20 --methods kept,newest,clonex,replay $(BOSSES) $(MOVES) --out $(CONTINUAL_RUNS)/S20
 	$(CONTINUAL) S20 --methods kept,clonex $(PAIRS) $(MOVES) --out $(CONTINUAL_RUNS)/S20-clonex
-	$(CONTINUAL) S100 --methods base --set base_tasks=20 --seeds 4 --first-seed 350 --rows-every 100 $(MOVES) \
+	$(CONTINUAL) S100 --methods base --set base_tasks=20 --seeds 10 --first-seed 370 --rows-every 100 $(MOVES) \
 		--held-out 8 --out $(CONTINUAL_RUNS)/S100-base-20
 	$(CONTINUAL) S20 --methods base $(BOSSES) $(MOVES) --held-out 8 --out $(CONTINUAL_RUNS)/S20-base
 	$(CONTINUAL) S20 --methods kept $(PAIRS) --graph end-to-end --preset fast --skills end_to_end \
