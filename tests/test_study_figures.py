@@ -423,19 +423,35 @@ def _of_decisions_for_shifts() -> list[str]:
 
 
 def _of_transfer_over_labelled_shifts() -> list[str]:
-    kinds, found = {"lock-view": "lock_on", "camera-reversed": "camera", "arena": "movement", "moves": "dodge"}, []
+    kinds = {"lock-view": "lock_on", "camera-reversed": "camera", "arena": "movement", "moves": "dodge"}
+    found, beside = list[int](), dict[tuple[str, str], int]()
     for kind, skill in kinds.items():
         rows = _by(
             _read(f"continual-selection/transfer/transfer-generated-labelled-{kind}-20001.json")["rows"], "skill"
         )
-        found.append(int(rows[skill]["seeds_adapt"].split()[0]))
+        adapted = {name: int(row["seeds_adapt"].split()[0]) for name, row in rows.items()}
+        found.append(adapted.pop(skill))
+        beside |= {(kind, name): count for name, count in adapted.items() if count}
     assert (found[0], found[2]) == (0, 1)
-    return [f"found {sum(found)} of {3 * len(found)} of the same kinds"]
+    assert {name for _, name in beside} == {"heal_attack"}
+    others = sum(beside.values())
+    return [
+        f"found {sum(found)} of {3 * len(found)} of the same kinds",
+        f"recommended heal-attack {others} times beside, so {sum(found)} of its {sum(found) + others} recommendations",
+    ]
 
 
 def _of_the_rule_for_labelled_shifts() -> list[str]:
     family, results = load_family("labelled"), _read("continual-selection/selection.json")["results"]
+    shares = {name: _won_back(results, name, kind.skill) for name, kind in family.kinds.items() if name != "none"}
+    recoverable = {name: kind.recoverable for name, kind in family.kinds.items() if name != "none"}
+    assert recoverable == {name: "yes" if beyond >= 0.5 else "no" for name, (_, beyond) in shares.items()}
     back = {name: kind.skill for name, kind in family.kinds.items() if kind.recoverable == "yes"}
+    shown = [f"{100.0 * shares[name][1]:.0f} %" for name in back]
+    least = {name: f"{100.0 * shares[name][1]:.0f} %" for name in ("reach", "blow", "camera-speed")}
+    assert shares["run-speed"][1] < 0.0
+    reach = sum("heal_attack" in row["skills"] for row in results if row["kind"] == "reach")
+    whole, _ = _won_back(results, "moves", "heal_attack")
     shifts = [row for row in results if row["kind"] in back]
     found = sum(back[row["kind"]] in row["skills"] for row in shifts)
     selected = sum(len(row["skills"]) for row in results)
@@ -443,8 +459,54 @@ def _of_the_rule_for_labelled_shifts() -> list[str]:
     taken = [row["decisions"] for row in results]
     assert not any(row["skills"] for row in results if row["kind"] == "none")
     return [
-        f"finds {found} of {len(shifts)}. It also selects {selected - found} skills that win nothing back, {beside} of",
+        f"that is {shown[0]} (lock view), {shown[1]} (reversed camera), {shown[2]} (another place",
+        f"{shown[3]} (other moves); of shorter reach {least['reach']}, of costlier blows {least['blow']}, of a slower",
+        f"view {least['camera-speed']} of nine fights",
+        f"shorter reach wins back {100.0 * shares['reach'][0]:.0f} %, and would count",
+        f"finds {found} of {len(shifts)}; with shorter reach it would be {found + reach} of {len(shifts) + 6}",
+        f"selects {selected} skills in all, so {100.0 * found / selected:.0f} % of its selections are right",
+        f"The other {selected - found} are heal-attack in all {beside} shifts of other moves, where it alone wins back "
+        f"{100.0 * whole:.0f} % of the loss, and {selected - found - beside} named skills",
         f"{min(taken):,} to {max(taken):,} decisions each",
+    ]
+
+
+def _won_back(results: list[dict[str, Any]], kind: str, skill: str) -> tuple[float, float]:
+    """Return the share of lost fights that training a skill wins back over all agents.
+
+    Also return it beyond what the same training wins in the unchanged fight.
+    """
+    trained = [row for row in results if "wins_of_200" in row]
+    shifted, home = (
+        {row["agent"]: row["wins_of_200"] for row in trained if row["kind"] == which} for which in (kind, "none")
+    )
+    lost = sum(home[agent]["before"] - wins["before"] for agent, wins in shifted.items())
+    back = sum(wins[skill] - wins["before"] for wins in shifted.values())
+    anyway = sum(home[agent][skill] - home[agent]["before"] for agent in shifted)
+    return back / lost, (back - anyway) / lost
+
+
+def _of_costs_in_ticks_and_bytes() -> list[str]:
+    def mean(study: str, cost: str, method: str) -> float:
+        rows = _read(f"continual/{study}/report.json")["tables"]["costs"]
+        return next(row["mean"] for row in rows if (row["cost"], row["method"]) == (cost, method))
+
+    millions = {
+        (study, method): f"{mean(study, 'ticks', method) / 1e6:.2f}"
+        for study, method in (("S20-clonex", "kept"), ("S20-clonex", "clonex"), ("C20", "kept"), ("C20", "clonex"))
+    }
+    one = mean("S20-end-to-end", "ticks", "kept") / 1e6
+    shifts = [
+        f"{mean('S8', cost, method):,.0f}" for method in ("kept", "all-skills") for cost in ("decisions", "ticks")
+    ]
+    stored = {name: mean("S20", "bytes", name) / 1e6 for name in ("kept", "newest", "clonex", "replay")}
+    return [
+        f"in S20 {millions['S20-clonex', 'kept']} million with kept versions and "
+        f"{millions['S20-clonex', 'clonex']} million with `clonex`, in C20 {millions['C20', 'kept']} and "
+        f"{millions['C20', 'clonex']} million; the single policy over all actions takes {one:.2f} million",
+        f"{shifts[0]} decisions and {shifts[1]} ticks with kept versions, {shifts[2]} and {shifts[3]} with all skills",
+        f"{stored['kept']:.1f} MB for kept versions, {stored['newest']:.1f} MB for the newest alone, "
+        f"{stored['clonex']:.1f} MB for `clonex` and {stored['replay']:.1f} MB for `replay`",
     ]
 
 
@@ -526,6 +588,7 @@ _SENTENCES = [
     ("findings_transfer.md", _of_packnet),
     ("findings_transfer.md", _of_the_monolith),
     ("findings_transfer.md", _of_thirteen_methods),
+    ("findings_transfer.md", _of_costs_in_ticks_and_bytes),
     ("generated_bosses.md", _of_the_rule_for_labelled_shifts),
     ("generated_bosses.md", _of_transfer_over_labelled_shifts),
     ("cloning.md", _of_cloning),

@@ -1,7 +1,7 @@
 """Sequences of fights to learn one after another, as data: tasks in order, budgets, and how each passed the filter.
 
 A shipped sequence records the digest of every fight and the win rates by which it passed the filter. A file of one's
-own may leave both out: `checked_tasks` plays the filter of what has none.
+own may leave both out: `checked_tasks` plays the filter of what lacks one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from soulsgraph_envs.continual.boss_filter import (
     filter_result,
     passing,
 )
+from soulsgraph_envs.continual.generator import shift_of
 from soulsgraph_envs.core.config import (
     Between,
     Where,
@@ -57,8 +58,13 @@ class ContinualTask:
 
     @property
     def result(self) -> FilterResult | None:
-        """What its recorded win rates say, None where none are recorded."""
-        if self.oracle is None or self.random is None:
+        """What its recorded win rates say; None where one that is asked for is missing, or whose they are.
+
+        Without a digest nobody knows which fight had them.
+        """
+        if not self.digest or self.oracle is None or self.random is None:
+            return None
+        if self.undodged is None and shift_of(self.scenario) is None:
             return None
         return filter_result(self.scenario, self.oracle, self.random, self.undodged)
 
@@ -173,19 +179,23 @@ def held_out(family: str, count: int) -> tuple[ContinualTask, ...]:
 
 
 def checked_tasks(sequence: ContinualSequence) -> ContinualSequence:
-    """Return a sequence with every task's win rates, playing the filter of those that have none.
+    """Return a sequence with every task's win rates, playing the filter where some or their digest are missing.
 
     Raises:
         SoulsGraphError: naming the first fight that fails the filter.
     """
-    results: dict[str, FilterResult] = {}
     tasks = []
     for task in sequence.tasks:
-        if task.scenario not in results:
-            results[task.scenario] = task.result or check_boss(task.scenario)
-        expect_playable(task.scenario, results[task.scenario])
-        tasks.append(_recorded(task.scenario, results[task.scenario]))
+        result = task.result or _played(task.scenario, fight_digest(task.scenario))
+        expect_playable(task.scenario, result)
+        tasks.append(_recorded(task.scenario, result))
     return replace(sequence, tasks=tuple(tasks))
+
+
+@lru_cache(maxsize=1024)
+def _played(scenario: str, digest: str) -> FilterResult:
+    """Return what the filter says of a scenario; the digest is that of its fight, which a file may change."""
+    return check_boss(scenario)
 
 
 def fight_digest(scenario: str) -> str:

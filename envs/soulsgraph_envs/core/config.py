@@ -474,7 +474,10 @@ def find(kind: str, name_or_path: str | Path) -> Path:
         return Path(name_or_path)
     if is_generated(name_or_path):
         if kind not in (known := _generated_tables(str(name_or_path))):
-            raise UnknownNameError(f"kind of data of {name_or_path}", kind, known)
+            raise SoulsGraphError(
+                f"{name_or_path}: expected the name or TOML file of a {kind}, found that of a generated "
+                f"{' or '.join(known)}; name one of {', '.join(shipped_names(kind))}, or a file."
+            )
         return Path(name_or_path)
     if name_or_path not in shipped_names(kind):
         raise UnknownNameError(kind, str(name_or_path), shipped_names(kind))

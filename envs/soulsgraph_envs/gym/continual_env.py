@@ -17,7 +17,7 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from soulsgraph_envs.continual.sequences import ContinualSequence, load_sequence
+from soulsgraph_envs.continual.sequences import ContinualSequence, checked_tasks, load_sequence
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import checked_options, checked_seed
@@ -47,7 +47,8 @@ class TaskClock:
 
     Raises:
         UnknownNameError: for an unknown sequence, scenario or way of showing tasks.
-        SoulsGraphError: for a task that the sequence does not have, or fewer than 1 step.
+        SoulsGraphError: for a task that the sequence does not have, fewer than 1 step, or a fight that fails the
+            filter, which is played where its win rates are not recorded.
     """
 
     def __init__(
@@ -57,7 +58,8 @@ class TaskClock:
         identity: TaskIdentity = "none",
         task: int | None = None,
     ) -> None:
-        self.sequence = sequence if isinstance(sequence, ContinualSequence) else load_sequence(sequence)
+        loaded = sequence if isinstance(sequence, ContinualSequence) else load_sequence(sequence)
+        self.sequence = checked_tasks(loaded)
         if identity not in get_args(TaskIdentity):
             raise UnknownNameError("task identity", identity, get_args(TaskIdentity))
         if steps_per_task is not None and not (is_whole(steps_per_task) and 1 <= steps_per_task <= _MOST_STEPS):
@@ -84,12 +86,17 @@ class TaskClock:
             )
 
     def go_to(self, task: Any) -> None:
-        """Begin a task, by its position from 0 on; raises SoulsGraphError for one that is not there."""
+        """Begin a task, by its position from 0 on; raises SoulsGraphError for one that is not there or not played."""
         count = len(self.sequence.tasks)
         if not is_whole(task) or not 0 <= task < count:
             raise SoulsGraphError(
                 f"task: expected a whole number from 0 to {count - 1}, as {self.sequence.name} has {count} tasks, "
                 f"found {shown(task)}."
+            )
+        if self._only is not None and task != self._only:
+            raise SoulsGraphError(
+                f"task: expected {self._only}, which this environment plays alone, found {task}; leave it out, or make "
+                "another environment."
             )
         self.position, self._used = int(task), 0
 

@@ -22,14 +22,14 @@ from soulsgraph.calibrate.fidelity import (
     win_table,
 )
 from soulsgraph.pages import page, tag
-from soulsgraph.pages.report_section import PICTURES, ReportSection
+from soulsgraph.pages.report_section import ReportFolder, ReportSection
 from soulsgraph.results.figures import BLUE, LIGHT, PALETTE, VERMILION, literal, png_of, styled
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.tables import finite
 from soulsgraph_envs.combat.rollout import Doubles
-from soulsgraph_envs.core.files import whole_folder, write_json, write_text
+from soulsgraph_envs.core.files import write_text
 
-REPORT, PAGE, DATA = "report.md", "page.html", "report.json"
+REPORT, PAGE = "report.md", "page.html"
 #: Moves that a figure tells apart; the others are drawn as one.
 _MOST_MOVES = len(PALETTE)
 _OTHERS = "others"
@@ -46,10 +46,10 @@ def write_fidelity(folder: Path, fidelity: Fidelity) -> Path:
     title = "How wrong the simulator is"
     parts = [part for part in _sections(fidelity) if not part.empty]
     images = {name: png_of(figure) for part in parts for name, figure in part.drawn.items()}
-    with whole_folder(folder / PICTURES, replace=True) as pictures:
-        for name, content in images.items():
-            (pictures / f"{name}.png").write_bytes(content)
-    write_json(folder / DATA, finite(describe_origin() | fidelity.to_dict()))
+    report = ReportFolder(folder)
+    for name, content in images.items():
+        report.add_picture(name, content)
+    report.end(finite(describe_origin() | fidelity.to_dict()))
     write_text(folder / PAGE, page(title, tag("h1", title), *(part.to_html(images) for part in parts)))
     write_text(folder / REPORT, "\n\n".join([f"# {title}", *(part.to_markdown() for part in parts)]) + "\n")
     return folder / REPORT

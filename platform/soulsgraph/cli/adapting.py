@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from soulsgraph.results.seeds import SeedsTable
     from soulsgraph.transfer.recovery import Arm
-    from soulsgraph.transfer.report import TransferReport
+    from soulsgraph.transfer.report import Recommendation, TransferReport
 
 #: In place of skills to adapt: those that `transfer` recommends. `auto` are those that its quick rule selects.
 _MEASURED = "measured"
@@ -73,12 +73,12 @@ def adapt(
     lineage.check_budget(budget)
     source = lineage.check_target(run, scenario, after)
     named = _named(run, skills)
-    chosen = named or ()
+    chosen, cost = named or (), dict[str, Any]()
     if named is None:
         check_session(session.address)
         if session.games is not None:
             load_games(session.games)
-        chosen = _found(run, source, scenario, session, skills)
+        chosen, cost["selection_decisions"] = _found(run, source, scenario, session, skills)
     cards = []
     if chosen or named is not None:
         stages = lineage.adaptation_stages(run, scenario, chosen, budget, source, jointly)
@@ -87,7 +87,7 @@ def adapt(
             cards = train_stages(place, stages, session.console)
             show_fight(place, session.console)
     note = run.plan.budget_note if cards and budget is None else ""
-    session.show([card.to_dict() for card in cards], *([note] if note else []))
+    session.show([card.to_dict() | cost for card in cards], *([note] if note else []))
 
 
 def transfer(
@@ -303,14 +303,18 @@ def _named(run: RunFolder, skills: str) -> tuple[str, ...] | None:
     return None if skills.strip() == _MEASURED else lineage.named_skills(run, skills)
 
 
-def _found(run: RunFolder, home: str, scenario: str, output: OutputOptions, skills: str) -> tuple[str, ...]:
-    """Return the skills that `transfer` recommends, or that few decisions select, and show which."""
+def _found(run: RunFolder, home: str, scenario: str, output: OutputOptions, skills: str) -> Recommendation:
+    """Return the skills that `transfer` recommends, or that few decisions select, and show which at what cost."""
     from soulsgraph.continual.selecting import select_and_show
+    from soulsgraph.transfer.report import Recommendation
 
     if skills.strip() != _MEASURED:
-        return select_and_show(run, home, scenario, output.console)
+        selection = select_and_show(run, home, scenario, output.console)
+        return Recommendation(selection.skills, selection.decisions)
     recommended = _recommended(run, home, scenario, output)
-    output.console.print(f"recommended: {', '.join(recommended) or 'no skill'}")
+    output.console.print(f"recommended: {', '.join(recommended.skills) or 'no skill'}")
+    if recommended.decisions is not None:
+        output.console.print(f"played: {recommended.decisions:,} decisions in the new fight")
     return recommended
 
 
@@ -328,15 +332,16 @@ def _arms(run: RunFolder, home: str, scenario: str, output: OutputOptions, joint
     from soulsgraph.transfer.recovery import arms_of, joint_arms
 
     if jointly is None:
-        return arms_of(run, _recommended(run, home, scenario, output))
-    named = _named(run, jointly)
-    skills = _found(run, home, scenario, output, jointly) if named is None else named
-    return joint_arms(skills) if skills else ()
+        return arms_of(run, *_recommended(run, home, scenario, output))
+    if (named := _named(run, jointly)) is not None:
+        return joint_arms(named)
+    found = _found(run, home, scenario, output, jointly)
+    return joint_arms(*found) if found.skills else ()
 
 
-def _recommended(run: RunFolder, home: str, scenario: str, output: OutputOptions) -> tuple[str, ...]:
+def _recommended(run: RunFolder, home: str, scenario: str, output: OutputOptions) -> Recommendation:
     """Return the recommendation saved for the versions in play; measure first if there is none."""
     from soulsgraph.transfer.report import saved_recommendation
 
     saved = saved_recommendation(run, home, scenario)
-    return saved if saved is not None else _measured(run, Question(scenario, home=home), output).recommended
+    return saved if saved is not None else _measured(run, Question(scenario, home=home), output).recommendation

@@ -15,19 +15,20 @@ from soulsgraph.continual.files import CHOOSING, COSTS, DORMANT, EVALUATIONS, PL
 from soulsgraph.continual.scoring import MAIN, METRICS, OTHERS, ContinualScores, Rows, score
 from soulsgraph.continual.study import ContinualUnit, StudySession, planned_units, sessions_of
 from soulsgraph.pages import page, tag
-from soulsgraph.pages.report_section import PICTURES, ReportSection
+from soulsgraph.pages.report_section import ReportFolder, ReportSection
 from soulsgraph.results import metrics
 from soulsgraph.results.figures import png_of
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import SeedValues, paired_ratio, records, seed_values, summary
-from soulsgraph.results.tables import finite, number, with_interval, write_rows
-from soulsgraph_envs.core.files import whole_folder, write_json, write_text
+from soulsgraph.results.tables import finite, number, with_interval
+from soulsgraph_envs.core.files import write_text
 
-REPORT, PAGE, DATA = "report.md", "page.html", "tables"
+REPORT, PAGE = "report.md", "page.html"
 #: Totals of a run by their column, with their unit and the digits that are shown.
 _COSTS: Mapping[str, tuple[str, int]] = {
     "decisions": ("decisions", 0),
     "selection_decisions": ("of these for selection", 0),
+    CHOOSING: ("decisions to choose versions", 0),
     "ticks": ("control ticks", 0),
     "cpu_s": ("CPU seconds", 1),
     "bytes": ("bytes kept at the end", 0),
@@ -140,12 +141,12 @@ class RunTables:
 
     @cached_property
     def choosing(self) -> pd.DataFrame | None:
-        """The mean decisions that choosing versions took for a task at the end, by method and seed; None if none."""
+        """The decisions that choosing versions took at the end for all tasks, by method and seed; None if none."""
         frame = self.found[EVALUATIONS]
         if CHOOSING not in frame:
             return None
         last = frame[(frame["after"] == self.scores.tasks) & (frame["decisions"] == 0) & frame[CHOOSING].notna()]
-        by_seed = last.groupby(["method", "seed"], sort=False)[CHOOSING].mean()
+        by_seed = last.groupby(["method", "seed"], sort=False)[CHOOSING].sum()
         rows = by_seed[by_seed > 0].rename("value").reset_index()
         return rows if len(rows) else None
 
@@ -155,9 +156,24 @@ class RunTables:
         if COSTS not in self.found:
             return {}
         by_seed = self.found[COSTS].sort_values("task").groupby(["method", "seed"], sort=False)
-        totals = by_seed[[name for name in _COSTS if name != "bytes"]].sum().assign(bytes=by_seed["bytes"].last())
+        summed = [name for name in _COSTS if name not in ("bytes", CHOOSING)]
+        totals = by_seed[summed].sum().assign(bytes=by_seed["bytes"].last(), **{CHOOSING: 0})
+        if self.choosing is not None:
+            totals[CHOOSING] = self.choosing.set_index(["method", "seed"])["value"].reindex(totals.index, fill_value=0)
         by_method = [*totals.reset_index().groupby("method", sort=False)]
-        return {cost: {str(method): seed_values(own, cost) for method, own in by_method} for cost in _COSTS}
+        costs = [cost for cost in _COSTS if cost != CHOOSING or self.choosing is not None]
+        return {cost: {str(method): seed_values(own, cost) for method, own in by_method} for cost in costs}
+
+    @property
+    def played(self) -> Mapping[str, SeedValues]:
+        """All decisions that each method played: to learn, to select skills and to choose versions."""
+        decisions, choosing = self.totals["decisions"], self.totals.get(CHOOSING, {})
+        return {
+            method: SeedValues({seed: value + choosing[method].by_seed[seed] for seed, value in own.by_seed.items()})
+            if method in choosing
+            else own
+            for method, own in decisions.items()
+        }
 
     def times_scratch(self, cost: str, method: str) -> SeedValues:
         """Return a cost as a multiple of that of training from scratch, by seed; empty where that is unknown."""
@@ -199,16 +215,14 @@ def write_continual_report(folder: Path, out: Path | None = None, against: str |
     title = f"Continual learning: {scores.counted}"
     parts = [part for part in _sections(tables) if not part.empty]
     images = {name: png_of(figure) for part in parts for name, figure in part.drawn.items()}
-    with whole_folder(out / PICTURES, replace=True) as pictures:
-        for name, content in images.items():
-            (pictures / f"{name}.png").write_bytes(content)
-    beside = finite(tables.rows())
-    with whole_folder(out / DATA, replace=True) as data:
-        for name, rows in {**finite(scores.tables()), **beside}.items():
-            write_rows(data / f"{name}.parquet", rows)
+    report, beside = ReportFolder(out), finite(tables.rows())
+    for name, content in images.items():
+        report.add_picture(name, content)
+    for name, rows in {**finite(scores.tables()), **beside}.items():
+        report.add_table(name, rows)
     more = {"missing": [vars(unit) for unit in tables.missing], "tables": beside}
     trained = {"trained_at": tables.commits, "wall_time_s": tables.wall_time_s}
-    write_json(out / "report.json", describe_origin() | trained | scores.to_dict() | more)
+    report.end(describe_origin() | trained | scores.to_dict() | more)
     write_text(out / PAGE, page(title, tag("h1", title), *(part.to_html(images) for part in parts)))
     write_text(out / REPORT, "\n\n".join([f"# {title}", *(part.to_markdown() for part in parts)]) + "\n")
     return out / REPORT
@@ -329,22 +343,25 @@ def _few(moments: Sequence[int]) -> list[int]:
 
 def _costs(tables: RunTables) -> ReportSection:
     totals, chosen = tables.totals, tables.choosing
-    means = [] if chosen is None else records(summary(chosen, ["method"], "value"))
-    choosing = [[str(row["method"]), number(row["mean"], 0)] for row in means]
-    choosing_table = ["method", "decisions to choose versions, a task"], choosing
     if not totals:
-        return ReportSection("Costs", tables=(choosing_table,))
+        means = [] if chosen is None else records(summary(chosen, ["method"], "value"))
+        choosing = [[str(row["method"]), number(row["mean"], 0)] for row in means]
+        return ReportSection("Costs", tables=((["method", _COSTS[CHOOSING][0]], choosing),))
     methods = list(totals["decisions"])
-    rows = [[method, *(_cost_text(tables, cost, method) for cost in _COSTS)] for method in methods]
-    note = (
+    rows = [[method, *(_cost_text(tables, cost, method) for cost in totals)] for method in methods]
+    notes = [
         f"Over all tasks: mean over seeds (95 % t interval); in brackets as a multiple of {SCRATCH}, which trains "
-        "each task from nothing. Decisions are those of all learning skills, selection included. Where nobody says "
-        "which task is played, versions are chosen by fights before it is; what these took comes on top."
-    )
-    drawn = {_COSTS[cost][0]: totals[cost] for cost in _DRAWN}
-    headings = ["method", *(unit for unit, _ in _COSTS.values())]
+        "each task from nothing. Decisions are those of all learning skills, selection included."
+    ]
+    if chosen is not None:
+        notes.append(
+            "Where nobody says which task is played, versions are chosen by fights before: the decisions of these for "
+            "all tasks at the end come on top, and the figure counts both."
+        )
+    drawn = {_COSTS[cost][0]: tables.played if cost == "decisions" else totals[cost] for cost in _DRAWN}
+    headings = ["method", *(_COSTS[cost][0] for cost in totals)]
     pictures = {"costs": figures.draw_costs(tables.scores, drawn)}
-    return ReportSection("Costs", (note,), ((headings, rows), choosing_table), pictures)
+    return ReportSection("Costs", tuple(notes), ((headings, rows),), pictures)
 
 
 def _cost_text(tables: RunTables, cost: str, method: str) -> str:

@@ -121,11 +121,11 @@ def select_for_run(run: RunFolder, home: str, scenario: str, most: int = MOST_DE
     return select(homes, TaskWorld(run.plan, 1, scenario), versions, most)
 
 
-def select_and_show(run: RunFolder, home: str, scenario: str, console: Console) -> tuple[str, ...]:
-    """Select skills of a run by `select_for_run`, print which, why and at what cost, and return their names."""
+def select_and_show(run: RunFolder, home: str, scenario: str, console: Console) -> Selection:
+    """Select skills of a run by `select_for_run`, and print which, why and at what cost."""
     selection = select_for_run(run, home, scenario)
     console.print("\n".join(selection.lines()))
-    return selection.skills
+    return selection
 
 
 @dataclass(frozen=True)

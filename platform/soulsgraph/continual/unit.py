@@ -46,7 +46,7 @@ POINT_FIGHTS, POINT_SEED = 20, 3_000_000
 _FIRST_ROWS = 10_000
 _STREAM = 60
 #: Decisions on a held-out boss, and the numbers of tasks after which they are spent.
-HELD_OUT_DECISIONS, HELD_OUT_AFTER = 10_000, (1, 5, 10, 20, 50, 100)
+HELD_OUT_DECISIONS, HELD_OUT_AFTER = 10_000, (0, 1, 5, 10, 20, 50, 100)
 #: The last of the states, and the one before it: where the last is damaged the unit goes on from that.
 _KEPT = 2
 Rows = list[dict[str, Any]]
@@ -183,7 +183,7 @@ class UnitRun:
             Interruption: if a stop was asked for; the state after the last stage is saved.
         """
         if not self._take_up():
-            self._evaluate_random()
+            self._evaluate_untrained()
         for world in self.worlds[self.done :]:
             self._learn(world)
             self._evaluate()
@@ -362,15 +362,15 @@ class UnitRun:
             wins = self._won_by(world, versions, EVALUATION_SEED, self.study.episodes, anew=last)
             self._add_rate(world, wins, **{CHOOSING: chosen})
         self.rows["dormant"] += self._dormant()
-        if self.study.held_out and self.done in HELD_OUT_AFTER:
-            self.rows["plasticity"] += self._plasticity()
+        self.rows["plasticity"] += self._plasticity()
         if last and not self.method.isolated:
             self._put_back()
 
-    def _evaluate_random(self) -> None:
-        """Evaluate the agent that learned nothing in every task: what zero-shot transfer is measured from."""
+    def _evaluate_untrained(self) -> None:
+        """Evaluate the agent that learned nothing: in every task, and how well it learns held-out bosses."""
         for world in self.worlds:
             self._add_rate(world, self._won_by(world, {}, EVALUATION_SEED, self.study.episodes))
+        self.rows["plasticity"] += self._plasticity()
 
     def _add_rate(self, world: TaskWorld, wins: int, **more: int) -> None:
         row = {"after": self.done, "decisions": 0, "task": world.position + 1, "task_name": world.name, "wins": wins}
@@ -384,7 +384,9 @@ class UnitRun:
     def _playing(self, world: TaskWorld) -> tuple[Versions, int]:
         method = self.method
         if not self._chooses:
-            return method.playing(world.position), 0
+            # Whoever knows the fight knows no visit: a fight that came again is played as after its last visit.
+            visits = [before.position for before in self.worlds[: self.done] if before.name == world.name]
+            return method.playing(visits[-1] if visits else world.position), 0
         by_task = [method.playing(position) for position in range(self.done)]
         choice = choose(world, by_task, self.known, self._choosing)
         return by_task[choice.task], choice.decisions
@@ -409,16 +411,19 @@ class UnitRun:
     def _plasticity(self) -> Rows:
         """Return what is won on held-out bosses after `HELD_OUT_DECISIONS`, from where a new task would begin.
 
-        It is plain fine-tuning of the method's weights: how well these still learn, without its own constraints.
+        It is plain fine-tuning of the method's weights: how well these still learn, without its own constraints. Before
+        the first task every skill learns from nothing. Nothing is returned between the moments when it is measured.
         """
         begin, family, found = self.method.beginning(), self.study.tasks.family, []
-        for boss in held_out(family, self.study.held_out) if begin and family else ():
-            world = replace(self.worlds[self.done - 1], name=boss.scenario)
+        asked = self.study.held_out and family and self.done in HELD_OUT_AFTER and (begin or not self.done)
+        for boss in held_out(family, self.study.held_out) if asked else ():
+            world = replace(self.worlds[max(self.done - 1, 0)], name=boss.scenario)
             versions, order = dict(begin), world.plan.skill_graph.order
-            skills = order if self.study.selects else self.study.named(order)
-            for skill, share in shares(skills, max(round(HELD_OUT_DECISIONS * self.study.scale), 1), False).items():
+            skills = order if self.study.selects or not begin else self.study.named(order)
+            budget = max(round(HELD_OUT_DECISIONS * self.study.scale), 1)
+            for skill, share in shares(skills, budget, not begin).items():
                 seed = stage_seed(self.unit.seed, len(self.worlds), order.index(skill))
-                learned = self.trainer.learn(world, skill, versions, versions[skill], share, seed)
+                learned = self.trainer.learn(world, skill, versions, versions.get(skill), share, seed)
                 versions[skill] = learned.version
             wins = int(play(world.agent(versions), evaluation_seeds(EVALUATION_SEED, self.study.episodes)).won.sum())
             row = {"after": self.done, "boss": boss.scenario, "wins": wins, "episodes": self.study.episodes}

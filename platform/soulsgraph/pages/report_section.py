@@ -1,19 +1,29 @@
-"""A part of a report that is written twice: as Markdown with its figures beside it, and as HTML with them inside."""
+"""A part of a report, as Markdown with its figures beside it and as HTML with them inside; the report's folder."""
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from soulsgraph.pages import Html, data_uri, section, table, tag
-from soulsgraph.results.tables import markdown_table
+from soulsgraph.results.tables import Row, markdown_table, write_rows
+from soulsgraph_envs.core.config import Where, read_file
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.files import whole_file, write_json, writing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: The folder of a report's figures.
-PICTURES = "figures"
+#: The folders of a report's figures, tables and events of TensorBoard.
+PICTURES, TABLES, BOARD = "figures", "tables", "tensorboard"
+#: A report in plain values, and its key for the names of the files in those folders.
+DATA, _FILES = "report.json", "files"
+_OURS = re.compile(rf"(?:{PICTURES}|{TABLES}|{BOARD})(?:/\w[\w.+-]*)+")
 
 
 @dataclass(frozen=True)
@@ -48,3 +58,51 @@ class ReportSection:
         sources = [data_uri("image/png", images[name]) for name in self.drawn]
         drawn = [tag("div", tag("img", src=source, alt=self.title), class_="wide") for source in sources]
         return section(self.title, *notes, *shown, *drawn)
+
+
+class ReportFolder:
+    """The folder that a report is written into; of what is there only files of an earlier report are replaced.
+
+    Its methods raise WriteError if the place cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._files: set[str] = set()
+
+    def add_picture(self, name: str, content: bytes) -> None:
+        """Write a figure."""
+        with whole_file(self._place(f"{PICTURES}/{name}.png")) as temporary:
+            temporary.write_bytes(content)
+
+    def add_table(self, name: str, rows: Sequence[Row]) -> None:
+        """Write rows as Parquet."""
+        write_rows(self._place(f"{TABLES}/{name}.parquet"), rows)
+
+    def add_events(self, folder: Path) -> None:
+        """Copy TensorBoard's files from a folder."""
+        for file in (path for path in folder.rglob("*") if path.is_file()):
+            with whole_file(self._place(f"{BOARD}/{file.relative_to(folder).as_posix()}")) as temporary:
+                shutil.copyfile(file, temporary)
+
+    def end(self, values: Mapping[str, Any]) -> None:
+        """Write `report.json`, and remove what an earlier report left in the folders and this one does not have."""
+        earlier = _files_of(self.path / DATA)
+        write_json(self.path / DATA, {**values, _FILES: sorted(self._files)})
+        for name in earlier - self._files:
+            with writing(self.path / name):
+                (self.path / name).unlink(missing_ok=True)
+
+    def _place(self, name: str) -> Path:
+        self._files.add(name)
+        return self.path / name
+
+
+def _files_of(report: Path) -> set[str]:
+    """Return the names of files in the folders beside a report; none of one that cannot be read, or is not ours."""
+    with suppress(SoulsGraphError):
+        values = read_file(Where(report))
+        named = values.get(_FILES) if isinstance(values, dict) else None
+        if isinstance(named, list):
+            return {name for name in named if isinstance(name, str) and _OURS.fullmatch(name)}
+    return set()

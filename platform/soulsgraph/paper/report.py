@@ -9,36 +9,29 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from soulsgraph.pages.report_section import ReportFolder
 from soulsgraph.paper import figures, records
 from soulsgraph.paper.records import Reproduction, SettingRates, in_present_names, load_reproductions
 from soulsgraph.paper.study import REFERENCE, TABLE_1_PARTS, Records
 from soulsgraph.results import statistics
-from soulsgraph.results.figures import save_figure
+from soulsgraph.results.figures import png_of
 from soulsgraph.results.seeds import SEED_FILTERS, SeedValues, difference_columns, paired_difference
 from soulsgraph.results.statistics import Interval
-from soulsgraph.results.tables import (
-    finite,
-    markdown_table,
-    number,
-    read_rows,
-    readable_table,
-    render,
-    write_rows,
-    yes_no,
-)
+from soulsgraph.results.tables import finite, markdown_table, number, read_rows, readable_table, render, yes_no
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph.runs.plan import RENAMED_PRESETS
 from soulsgraph.tracking.contract import LogPoint
 from soulsgraph.tracking.tensorboard import TensorBoardTracker
 from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import whole_folder, write_json, write_text
+from soulsgraph_envs.core.files import temporary_folder, write_text
 from soulsgraph_envs.skills import SKILL_NAMES
 
 Row = Mapping[str, Any]
@@ -370,7 +363,7 @@ class Attachment:
         return f"## {self.title}\n\n{readable_table(read_rows(self.path), self.columns).to_markdown()}"
 
 
-REPORT, FIGURES, TABLES, BOARD = "report.md", "figures", "tables", "tensorboard"
+REPORT = "report.md"
 
 
 def write_report(
@@ -395,15 +388,15 @@ def write_report(
     tables = report_tables(reproductions, ablated, load_earlier(earlier))
     kept = {name: rows for name, rows in tables.items() if rows}
     attached = [attachment.to_markdown() for attachment in attachments]
-    pictures = _write_figures(reproductions, out)
-    with whole_folder(out / TABLES, replace=True) as folder:
-        for name, rows in kept.items():
-            write_rows(folder / f"{name}.parquet", rows)
+    report = ReportFolder(out)
+    pictures = _write_figures(reproductions, report)
+    for name, rows in kept.items():
+        report.add_table(name, rows)
     described = {
         kind: {item.name: {"seeds": item.seeds, **item.description} for item in items}
         for kind, items in (("reproductions", reproductions), ("variants", ablated))
     }
-    write_json(out / "report.json", finite({**described, "tables": kept, "figures": pictures}))
+    report.end(finite({**described, "tables": kept, "figures": pictures}))
     names = {item.name for item in reproductions}
     made = (*reproductions, *(item for item in ablated if item.name not in names))
     text = render(
@@ -424,7 +417,7 @@ def write_report(
     return out / REPORT
 
 
-def _write_figures(reproductions: Sequence[Reproduction], out: Path) -> dict[str, str]:
+def _write_figures(reproductions: Sequence[Reproduction], report: ReportFolder) -> dict[str, str]:
     """Write every figure as PNG and for TensorBoard; return their titles by file name."""
     drawn = {"table-1": ("Win rates of every seed beside the paper's", figures.draw_win_rates(reproductions))}
     drawers = {
@@ -436,15 +429,14 @@ def _write_figures(reproductions: Sequence[Reproduction], out: Path) -> dict[str
         slug = re.sub(r"[^a-z0-9]+", "-", item.name.lower()).strip("-")
         drawn |= {f"{name}-{slug}": (f"{title}, {item.title}", draw(item)) for name, (title, draw) in drawers.items()}
     titles = {}
-    with (
-        whole_folder(out / FIGURES, replace=True) as folder,
-        whole_folder(out / BOARD, replace=True) as events,
-        TensorBoardTracker.opened(events, SKILL_NAMES) as board,
-    ):
-        for name, (title, figure) in drawn.items():
-            if figure:
-                file = folder / f"{name}.png"
-                save_figure(figure, file)
-                board.image(LogPoint("", 0, time.time()), name, np.asarray(Image.open(file).convert("RGB")))
-                titles[file.name] = title
+    with temporary_folder("soulsgraph-events-") as events:
+        with TensorBoardTracker.opened(events, SKILL_NAMES) as board:
+            for name, (title, figure) in drawn.items():
+                if figure:
+                    content = png_of(figure)
+                    report.add_picture(name, content)
+                    image = np.asarray(Image.open(BytesIO(content)).convert("RGB"))
+                    board.image(LogPoint("", 0, time.time()), name, image)
+                    titles[f"{name}.png"] = title
+        report.add_events(events)
     return titles

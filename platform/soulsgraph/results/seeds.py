@@ -37,6 +37,8 @@ Rows = Sequence[Mapping[str, Any]]
 #: All figures over seeds, under their own names.
 FIGURES = {name: name for name in ("seeds", "median", "mean", "interquartile_mean", "deviation")}
 _WITH_INTERVAL = ("mean", "interquartile_mean", "deviation")
+#: Values that differ by less, relative to their size or to 1, are equal.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -109,8 +111,15 @@ class SeedValues:
 
 
 def paired_difference(first: SeedValues | None, second: SeedValues | None) -> SeedValues | None:
-    """Return first - second of every seed that both have, None if they share no seed or one is missing."""
-    return _paired(operator.sub, first, second)
+    """Return first - second of every seed that both have, None if they share no seed or one is missing.
+
+    What only rounding left is 0: two means of the same shares, summed otherwise, are equal.
+    """
+    return _paired(_difference, first, second)
+
+
+def _difference(first: float, second: float) -> float:
+    return 0.0 if math.isclose(first, second, rel_tol=_ROUNDING, abs_tol=_ROUNDING) else first - second
 
 
 def paired_ratio(first: SeedValues | None, second: SeedValues | None) -> SeedValues | None:

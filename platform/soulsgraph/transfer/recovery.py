@@ -46,6 +46,8 @@ Row = Mapping[str, Any]
 NOTHING, RECOMMENDED, FROM_SCRATCH = "nothing", "recommended", "from scratch"
 #: Label of an arm whose skills adapt in the same fights, and kind of a comparison with one after another.
 JOINTLY = "jointly"
+#: Column of the decisions that were played in the new fight to select the skills of an arm.
+_SELECTED = "selection_decisions"
 #: Steps of the least budget: every skill of a run from scratch needs some.
 _LEAST_BUDGET = 1_000
 #: Folder of the arm of a recovery that trains every skill anew.
@@ -85,6 +87,8 @@ class Arm:
     label: str
     skills: tuple[str, ...]
     jointly: bool = False
+    #: Decisions that were played in the new fight to select the skills; None where an earlier version did not say.
+    selection_decisions: int | None = 0
 
     @property
     def folder(self) -> str:
@@ -95,8 +99,10 @@ class Arm:
 _FROM_NOTHING = Arm(FROM_SCRATCH, ())
 
 
-def arm_row(label: str, skills: Sequence[str], steps: int, played: Episodes, before: Episodes) -> Row:
+def arm_row(arm: Arm, steps: int, played: Episodes, before: Episodes) -> Row:
     """Return the result of an arm: skills adapted, steps taken, the episodes played, and those played before any step.
+
+    Selecting the skills is no step, and is counted beside.
 
     The gain in win rate is paired by episode, with its t interval.
     """
@@ -104,11 +110,12 @@ def arm_row(label: str, skills: Sequence[str], steps: int, played: Episodes, bef
     low, high = mean_interval(gains) if len(gains) > 1 else Interval(-1.0, 1.0)
     gain = float(gains.mean())
     return {
-        "setting": label,
+        "setting": arm.label,
         **WinRate.of(played.won).columns(),
-        "adapted": " + ".join(skills),
+        "adapted": " + ".join(arm.skills),
         "mean_return": float(played.returns.mean()),
         "steps": steps,
+        _SELECTED: arm.selection_decisions,
         "gain": gain,
         "gain_low": low,
         "gain_high": high,
@@ -116,16 +123,23 @@ def arm_row(label: str, skills: Sequence[str], steps: int, played: Episodes, bef
     }
 
 
-def arms_of(run: RunFolder, recommended: Sequence[str]) -> tuple[Arm, ...]:
-    """Return the arms: the recommended set if there is one, each single skill, all, and training from scratch."""
+def arms_of(run: RunFolder, recommended: Sequence[str], decisions: int | None = 0) -> tuple[Arm, ...]:
+    """Return the arms: the recommended set if there is one, each single skill, all, and training from scratch.
+
+    `decisions` were played in the new fight for the recommendation.
+    """
     order = run.plan.skill_graph.order
-    first = (Arm(RECOMMENDED, tuple(recommended)),) if recommended else ()
+    first = (Arm(RECOMMENDED, tuple(recommended), selection_decisions=decisions),) if recommended else ()
     return (*first, *(Arm(skill, (skill,)) for skill in order), Arm("all", order), _FROM_NOTHING)
 
 
-def joint_arms(skills: Sequence[str]) -> tuple[Arm, ...]:
-    """Return the arms that adapt the same skills for the same steps jointly and one after another."""
-    return Arm(JOINTLY, tuple(skills), jointly=True), Arm("one after another", tuple(skills))
+def joint_arms(skills: Sequence[str], decisions: int | None = 0) -> tuple[Arm, ...]:
+    """Return the arms that adapt the same skills for the same steps jointly and one after another.
+
+    `decisions` were played in the new fight to select them.
+    """
+    arms = Arm(JOINTLY, tuple(skills), jointly=True), Arm("one after another", tuple(skills))
+    return tuple(replace(arm, selection_decisions=decisions) for arm in arms)
 
 
 def recover(
@@ -145,7 +159,7 @@ def recover(
     after, fight = check_target(run, target.scenario, target.home), scenario_digest(target.scenario)
     _check_learns(run, target, arms)
     before = _evaluated(run, after, target)
-    rows, name = [arm_row(NOTHING, (), 0, before, before)], results_name(target, run.plan.scenario, after, arms)
+    rows, name = [arm_row(Arm(NOTHING, ()), 0, before, before)], results_name(target, run.plan.scenario, after, arms)
     about = {"scenario": target.scenario, "home": after, "fight": fight, "versions": _branched(run, after)}
     for arm in arms:
         console.print(f"arm: {arm.label}", highlight=False)
@@ -154,7 +168,7 @@ def recover(
             cards = train_stages(workplace, stages, console)
         steps = sum(card.training.steps for card in cards)
         expect_fight(target.scenario, fight, f"this recovery of {run.path}")
-        rows.append(arm_row(arm.label, arm.skills, steps, _evaluated(folder, target.scenario, target), before))
+        rows.append(arm_row(arm, steps, _evaluated(folder, target.scenario, target), before))
         write_results(run.path / "results", name, rows, {**about, "rows": rows})
     return rows
 
@@ -198,6 +212,7 @@ def _cells(row: Row) -> dict[str, str]:
     return {
         "adapted": row["setting"],
         "steps": f"{row['steps']:,}",
+        "to select": "unknown" if (selected := row[_SELECTED]) is None else f"{selected:,}",
         "wins": f"{row['wins']}/{row['episodes']}",
         "rate": f"{100 * row['rate']:.1f} %",
         "gain (95 %)": f"{100 * row['gain']:+.1f} ({100 * row['gain_low']:+.1f} to {100 * row['gain_high']:+.1f})",
@@ -222,6 +237,8 @@ def recovery_over_seeds(target: RecoveryTarget, results: Mapping[int, Rows]) -> 
     def row(label: str, arm: pd.DataFrame) -> dict[str, Any]:
         rates, gains = seed_values(arm, "percent"), seed_values(arm, "points")
         columns = {"setting": label, "seeds": len(arm), "steps": round(arm["steps"].mean())}
+        if _SELECTED in arm:  # Earlier versions did not count them.
+            columns |= seed_values(arm, _SELECTED).columns({"mean": _SELECTED})
         columns |= rates.columns({"median": "median_percent", "mean": "win_percent"})
         if label == NOTHING:
             return columns
@@ -239,7 +256,10 @@ def recovery_over_seeds(target: RecoveryTarget, results: Mapping[int, Rows]) -> 
 
 
 def _completed(arms: Rows, first: str) -> Rows:
-    return arms if any(arm["setting"] == first for arm in arms) else [*arms, {**arms[0], "setting": first}]
+    if any(arm["setting"] == first for arm in arms):
+        return arms
+    # What it took to recommend nothing is not recorded.
+    return [*arms, {**arms[0], "setting": first, _SELECTED: None}]
 
 
 def _evaluated(run: RunFolder, trained_on: str, target: RecoveryTarget) -> Episodes:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -330,6 +330,13 @@ _THRESHOLDS = ("MATERIAL_CHANGE", "TYPICAL_CHANGE", "CERTAIN_ERRORS", "KNOWN_SHA
 _DOMAINS = ("home", "shifted")
 
 
+class Recommendation(NamedTuple):
+    """The skills to adapt, and the decisions played in the new fight to find them; None where that is not recorded."""
+
+    skills: tuple[str, ...]
+    decisions: int | None
+
+
 @dataclass(frozen=True)
 class TransferReport:
     """The question, the versions that played (digests by skill), and what was measured, by skill in training order.
@@ -357,6 +364,11 @@ class TransferReport:
     def recommended(self) -> tuple[str, ...]:
         """The skills to adapt, in training order."""
         return tuple(name for name, verdict in self.verdicts.items() if verdict.adapt)
+
+    @property
+    def recommendation(self) -> Recommendation:
+        """The skills to adapt, and what it took to find them."""
+        return Recommendation(self.recommended, self.decisions)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON."""
@@ -512,7 +524,7 @@ def save_transfer(run: RunFolder, report: TransferReport) -> Path:
     return run.path / "results" / f"{name}.json"
 
 
-def saved_recommendation(run: RunFolder, home: str, scenario: str) -> tuple[str, ...] | None:
+def saved_recommendation(run: RunFolder, home: str, scenario: str) -> Recommendation | None:
     """Return the recommendation of a saved transfer of the versions now in play between these fights, None without one.
 
     Raises:
@@ -533,7 +545,8 @@ def saved_recommendation(run: RunFolder, home: str, scenario: str) -> tuple[str,
     recommended, order = found.values.get("recommended"), run.plan.skill_graph.order
     if not isinstance(recommended, list) or any(skill not in order for skill in recommended):
         raise where.at("recommended").error(f"a list of {', '.join(order)}", shown(recommended))
-    return tuple(recommended)
+    decisions = found.values.get("decisions")
+    return Recommendation(tuple(recommended), decisions if isinstance(decisions, int) else None)
 
 
 def recommendations_over_seeds(reports: Mapping[int, TransferReport]) -> SeedsTable:

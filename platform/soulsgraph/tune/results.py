@@ -13,14 +13,14 @@ from rich.console import RenderableType
 from soulsgraph.pages import Html, page, section, tag
 from soulsgraph.pages import table as html_table
 from soulsgraph.pages.curves import MOST_CURVES, Curve, draw_curve, legend
-from soulsgraph.pages.report_section import PICTURES, ReportSection
+from soulsgraph.pages.report_section import ReportFolder, ReportSection
 from soulsgraph.playing import as_text, frame_of
 from soulsgraph.results.tables import read_rows, readable_table, write_rows
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.tune.folder import RETURN, TRAINING_RETURN, WIN_RATE, Setting, SweepFolder
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, shown
-from soulsgraph_envs.core.files import whole_folder, write_text
+from soulsgraph_envs.core.files import write_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -221,9 +221,8 @@ class SweepResults:
         results, title = self.folder.path / "results", f"Sweep of {', '.join(self.folder.plan.space.names)}"
         parts = [part for part in self._sections(table) if not part.empty]
         images = {name: png_of(figure) for part in parts for name, figure in part.drawn.items()}
-        with whole_folder(results / PICTURES, replace=True) as pictures:
-            for name, content in images.items():
-                (pictures / f"{name}.png").write_bytes(content)
+        for name, content in images.items():
+            ReportFolder(results).add_picture(name, content)
         first, *others = (part.to_html(images) for part in parts)
         write_text(results / "page.html", page(title, tag("h1", title), first, self._curves(), *others))
         text = "\n\n".join([f"# {title}", *(part.to_markdown() for part in parts)])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from soulsgraph_envs.continual.families import family_names, load_family
 from soulsgraph_envs.continual.generator import MOST_SEED, Draws, generated_name, label_of, shift_of, tables
 from soulsgraph_envs.core.config import find, is_generated
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import BossData, Move, load_boss, load_player, load_scenario
 
 BOSSES = ("timing", "conflict", "own")
@@ -165,7 +165,7 @@ def test_a_bad_name_is_refused_in_one_line(name: str, reason: str) -> None:
 
 
 def test_a_name_without_data_of_a_kind_is_refused() -> None:
-    with pytest.raises(UnknownNameError, match=r"kind of data of generated/timing/7: .*found 'player'"):
+    with pytest.raises(SoulsGraphError, match=r"generated/timing/7: expected the name or TOML file of a player, found"):
         load_player("generated/timing/7")
     with pytest.raises(SoulsGraphError, match=r"expected a labelled shift"):
         label_of("generated/timing/7")

@@ -119,10 +119,22 @@ def test_a_boss_that_fails_the_filter_is_refused_by_name(tmp_path: Path, monkeyp
     with pytest.raises(SoulsGraphError, match=r"generated/timing/10001: expected a fight that passes the filter"):
         checked_tasks(load_sequence(own(tmp_path, 'scenario = "generated/timing/10001"')))
     # What is recorded counts as much as what is played.
-    recorded = own(tmp_path, 'scenario = "iudex-phase1"\noracle = 0.5\nrandom = 0.0')
+    recorded = f'scenario = "iudex-phase1"\ndigest = "{fight_digest("iudex-phase1")}"\noracle = 0.5\n'
     monkeypatch.setattr(module, "check_boss", lambda _: FilterResult(1.0, 0.0, 0.0, True))
     with pytest.raises(SoulsGraphError, match=r"iudex-phase1: .*an oracle that wins 50 %, less than 90 %"):
-        checked_tasks(load_sequence(recorded))
+        checked_tasks(load_sequence(own(tmp_path, recorded + "random = 0.0\nundodged = 0.0")))
+
+
+@pytest.mark.parametrize("missing", ["digest", "oracle", "random", "undodged"])
+def test_win_rates_count_only_if_all_are_there_and_it_is_known_of_which_fight(tmp_path: Path, missing: str) -> None:
+    failing = "generated/timing/10001"
+    lines = {"digest": f'"{fight_digest(failing)}"', "oracle": "1.0", "random": "0.0", "undodged": "0.0"}
+    said = [f"{key} = {value}" for key, value in lines.items() if key != missing]
+    with pytest.raises(SoulsGraphError, match=rf"{failing}: expected a fight that passes the filter"):
+        checked_tasks(load_sequence(own(tmp_path, "\n".join([f'scenario = "{failing}"', *said]))))
+    # A labelled shift has no such third rate.
+    shift = next(task for task in SHIPPED["S8"].tasks if task.undodged is None)
+    assert shift.result is not None
 
 
 @pytest.mark.parametrize(

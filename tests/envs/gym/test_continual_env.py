@@ -25,6 +25,7 @@ from soulsgraph_envs.skills.skill import ANIMATION_COUNTS
 #: It returns to its first fight.
 FIGHTS = ("iudex-phase1", "generated/timing/10002", "iudex-phase1")
 SEQUENCE = ContinualSequence("three", tuple(map(ContinualTask, FIGHTS)))
+FAILING = ContinualSequence("one", (ContinualTask("generated/timing/10001"),))
 STEPS = 25
 
 
@@ -226,6 +227,9 @@ def test_one_lane_is_played_as_one_environment() -> None:
         ({"steps_per_task": 1.5}, r"steps_per_task: .*found 1\.5"),
         ({"task": 3}, r"task: expected a whole number from 0 to 2, as three has 3 tasks, found 3"),
         ({"task": True}, r"task: .*found True"),
+        ({"options": "x"}, r"options: expected a SkillOptions or None, found 'x'"),
+        ({"options": {}}, r"options: expected a SkillOptions or None, found \{\}"),
+        ({"sequence": FAILING}, r"generated/timing/10001: expected a fight that passes the filter, found"),
     ],
 )
 def test_bad_keywords_are_refused_in_one_line(keywords: dict[str, Any], reason: str) -> None:
@@ -249,6 +253,11 @@ def test_bad_resets_are_refused_and_the_episode_goes_on() -> None:
         with pytest.raises(SoulsGraphError, match=r"reset: expected options as a dict of .*task or None, found 3"):
             one.reset(options=3)
         assert one.clock.position == 0
+    for alone in (make(task=1), make_lanes(2, task=1)):
+        alone.reset(seed=0, options={"task": 1})
+        with pytest.raises(SoulsGraphError, match="task: expected 1, which this environment plays alone, found 2"):
+            alone.reset(options={"task": 2})
+        assert alone.clock.position == 1
     with pytest.raises(SoulsGraphError, match="a task for every environment"):
         lanes.reset(options={"task": 1, "reset_mask": np.array([True, False])})
     env.step(np.int64(0))

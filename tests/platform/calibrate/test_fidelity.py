@@ -14,9 +14,10 @@ import pytest
 from fakes.drawn_fights import drawn_fight
 from soulsgraph.calibrate.comparison import BETWEEN, MEASURES, WITHIN, FightComparison, MoveEffects, MoveStarts, compare
 from soulsgraph.calibrate.fidelity import STEPS, Fidelity, fidelity_tables, measure_fidelity, read_fights
-from soulsgraph.calibrate.fidelity_page import DATA, PAGE, REPORT, write_fidelity
+from soulsgraph.calibrate.fidelity_page import PAGE, REPORT, write_fidelity
 from soulsgraph.calibrate.floor import fighter_of
 from soulsgraph.calibrate.replay import ReadFight
+from soulsgraph.pages.report_section import DATA
 from soulsgraph.recordings.files import RecordingError, read_recording, recording_files
 from soulsgraph.recordings.format import READINGS, SEEN
 from soulsgraph.recordings.recording import Fighter, record

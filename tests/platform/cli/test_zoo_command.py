@@ -10,6 +10,7 @@ from soulsgraph.cli.remedies import folder_of
 from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.lineage import cards_of
 from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.transfer.report import Recommendation
 from soulsgraph.zoo.card import read_card
 from soulsgraph.zoo.maintenance import SCENARIOS
 from soulsgraph_envs.core.config import to_table
@@ -111,8 +112,13 @@ def test_auto_adapts_what_few_decisions_select_and_measured_what_transfer_recomm
     assert "adapt: dodge, heal_attack\n" in shown
     assert 0 < int(shown.split("played: ")[1].split(" decisions")[0].replace(",", "")) <= 8_000
     assert "dodge v2: 400 steps" in shown
-    monkeypatch.setattr("soulsgraph.transfer.report.saved_recommendation", lambda *_: ("dodge",))
-    assert "recommended: dodge\n" in printed("adapt", *words, "--skills", "measured")
+    monkeypatch.setattr(
+        "soulsgraph.transfer.report.saved_recommendation", lambda *_: Recommendation(("dodge",), 12_345)
+    )
+    shown = printed("adapt", *words, "--skills", "measured")
+    assert "recommended: dodge\nplayed: 12,345 decisions in the new fight\n" in shown
+    cards = json.loads(printed("adapt", *words, "--skills", "measured", "--json"))
+    assert [card["selection_decisions"] for card in cards] == [12_345] * len(cards)
     assert "expected auto by itself" in refuse("adapt", *words, "--skills", "auto,dodge")
 
 

@@ -8,8 +8,9 @@ import pytest
 from PIL import Image
 
 from fakes.continual import InventedRun
-from soulsgraph.continual.files import read_results
-from soulsgraph.continual.report import write_continual_report
+from soulsgraph.continual.files import read_folder, read_results
+from soulsgraph.continual.report import RunTables, write_continual_report
+from soulsgraph.continual.scoring import score
 from soulsgraph.results.tables import read_rows
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -142,8 +143,43 @@ def test_what_choosing_versions_took_is_reported_of_whoever_chose(tmp_path):
     report = write_continual_report(folder)
     (row,) = read_rows(report.parent / "tables" / "choosing.parquet")
     first = min(frame["seed"])
-    assert (row["method"], row["mean"]) == ("kept", 150.0 + 10 * (first + 0.5))
-    assert "| kept | 155 |" in report.read_text()
+    whole = 300.0 + 20 * (first + 0.5)
+    assert (row["method"], row["mean"]) == ("kept", whole)
+    rows = {(one["cost"], one["method"]): one for one in read_rows(report.parent / "tables" / "costs.parquet")}
+    assert (rows["choosing_decisions", "kept"]["mean"], rows["choosing_decisions", "newest"]["mean"]) == (whole, 0.0)
+    assert rows["decisions", "kept"]["mean"] == rows["decisions", "newest"]["mean"] == 2 * 80_000
+    assert f"| {whole:,.0f} (" in report.read_text()
+    tables = RunTables(read_folder(folder), score(frame))
+    played = {method: values.mean for method, values in tables.played.items()}
+    assert played["kept"] == played["newest"] + whole
+    assert "decisions to choose versions" not in write_continual_report(folder_without(frame, tmp_path)).read_text()
+
+
+def folder_without(frame, tmp_path):
+    """A run in which nobody chose."""
+    return InventedRun({"evaluations": frame}).write(tmp_path / "without")
+
+
+def test_a_report_replaces_what_an_earlier_one_wrote_and_nothing_else(run, tmp_path):
+    out = tmp_path / "paper"
+    mine = {out / "figures" / "mine.png": b"mine", out / "tables" / "mine.csv": b"1", tmp_path / "kept.txt": b"kept"}
+    for file, content in mine.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    write_continual_report(run, out)
+    assert (out / "tables" / "costs.parquet").exists()
+    found = json.loads((out / "report.json").read_text())
+    # A file that someone changed must not lead to others.
+    found["files"] += ["../kept.txt", "figures/../../kept.txt", str(tmp_path / "kept.txt"), 3]
+    (out / "report.json").write_text(json.dumps(found))
+    fewer = InventedRun.draw(("newest",), seeds=1, tasks=1).write(tmp_path / "fewer")
+    for name in ("costs", "plasticity", "dormant"):
+        (fewer / "results" / f"{name}.parquet").unlink()
+    write_continual_report(fewer, out)
+    assert not (out / "tables" / "costs.parquet").exists(), "of the report before"
+    assert {file: file.read_bytes() for file in mine} == mine
+    (out / "report.json").write_text("no report")
+    assert write_continual_report(fewer, out).exists()
 
 
 @pytest.mark.parametrize("rows_every", [1, 4])

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from soulsgraph.continual import study, unit
-from soulsgraph.continual.files import COSTS, EVALUATIONS, SCRATCH, SKILLS
+from soulsgraph.continual.files import COSTS, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS
 from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.report import write_continual_report
 from soulsgraph.continual.selecting import Selection
@@ -146,9 +146,13 @@ def test_a_sequence_returns_to_a_boss_and_kept_versions_end_every_fight_as_befor
     folder = folder_of(tmp_path, identity="one-hot")
     table = pd.read_parquet(done(folder, "kept")[EVALUATIONS])
     ends = table[table["decisions"] == 0]
-    for task in (1, 2, 3):
-        of = ends[(ends["task"] == task) & (ends["after"] >= task)]
+    for task, until in ((1, 2), (2, 3)):
+        of = ends[(ends["task"] == task) & ends["after"].between(task, until)]
         assert of["wins"].nunique() == 1, task
+    # Whoever is shown the fight cannot tell its visits apart: both are played by the newest version of the fight.
+    wins = ends.set_index(["after", "task"])["wins"]
+    assert wins[3, 1] == wins[3, 3]
+    assert wins[2, 3] == wins[2, 1]
     assert sorted(ends[ends["after"] == 3]["task"]) == [1, 2, 3]
     assert (table[table["decisions"] > 0].groupby("after")["task"].nunique() == 1).all()
 
@@ -199,6 +203,19 @@ def test_an_agent_that_learned_nothing_is_evaluated_in_every_task(tmp_path):
     begin = table[(table["after"] == 0) & (table["decisions"] == 0)]
     assert begin["task"].tolist() == [1, 2, 3]
     assert (begin["wins"] <= 2).all()
+
+
+def test_held_out_bosses_are_learned_before_the_first_task_and_after_it_the_same_when_resumed(tmp_path):
+    options = {"sequence": "S20-choose", "skills": ("dodge", "heal_attack"), "episodes": 10, "seeds": (3,)}
+    study = ContinualStudy(**options, scale=0.01, held_out=2, methods=("newest",))
+    folder = ContinualFolder.create(tmp_path / "study", study)
+    train_first(folder, 3, Watching())
+    with pytest.raises(Interruption):
+        UnitRun(folder, ContinualUnit("newest", 3), Watching(1)).run()
+    table = pd.read_parquet(done(folder, "newest")[PLASTICITY])
+    # From nothing, then from what each number of tasks led to.
+    assert table.groupby("after").size().to_dict() == {0: 2, 1: 2, 5: 2}
+    assert set(table["episodes"]) == {10}
 
 
 @pytest.mark.parametrize("skills", [("dodge",), ("camera", "dodge", "heal_attack")])

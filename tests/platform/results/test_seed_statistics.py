@@ -22,6 +22,7 @@ from soulsgraph.results.statistics import (
     interquartile_mean,
     interquartile_mean_interval,
     mean_interval,
+    mean_test,
 )
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -88,6 +89,16 @@ def test_pairing_removes_what_the_seeds_share():
     assert difference is not None
     assert (difference.mean, *difference.mean_interval) == (10.0, 10.0, 10.0)
     assert mid.mean_interval.overlaps(tuned.mean_interval)
+
+
+def test_what_only_rounding_left_is_no_difference():
+    first, second = SeedValues({1: 0.1 + 0.2, 2: 1e9 + 1e-7, 3: 0.5}), SeedValues({1: 0.3, 2: 1e9, 3: 0.25})
+    difference = paired_difference(first, second)
+    assert difference is not None
+    assert difference.by_seed == {1: 0.0, 2: 0.0, 3: 0.25}
+    same = paired_difference(SeedValues({1: 0.1 + 0.2, 2: 0.3}), SeedValues({1: 0.3, 2: 0.3}))
+    assert same is not None
+    assert mean_test(same.values) == 1.0
 
 
 def test_only_shared_seeds_are_paired():

@@ -3,6 +3,7 @@
 import io
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from soulsgraph.transfer.recovery import (
     FROM_SCRATCH,
     NOTHING,
     RECOMMENDED,
+    Arm,
     RecoveryTarget,
     arm_row,
     recovery_over_seeds,
@@ -45,8 +47,9 @@ def won(*wins) -> Episodes:
 
 
 def arms(before, **after) -> list[dict]:
-    nothing = arm_row(NOTHING, (), 0, won(*before), won(*before))
-    return [nothing, *(arm_row(label, ("dodge",), 1_000, won(*wins), won(*before)) for label, wins in after.items())]
+    nothing = arm_row(Arm(NOTHING, ()), 0, won(*before), won(*before))
+    arm = partial(Arm, skills=("dodge",), selection_decisions=7_000)
+    return [nothing, *(arm_row(arm(label), 1_000, won(*wins), won(*before)) for label, wins in after.items())]
 
 
 def test_runs_of_one_plan_are_told_apart_by_their_seeds(folders, tmp_path):
@@ -70,6 +73,8 @@ def test_gains_are_taken_within_each_seed_and_their_interval_over_the_seeds():
     assert (recommended["gain_points_low"], recommended["gain_points_high"]) == pytest.approx((low, high))
     assert recommended["gain_per_10000_steps"] == pytest.approx(10 * 62.5)
     assert "gain_points" not in nothing
+    # What was played to select the skills is no step, and is shown.
+    assert (nothing["selection_decisions"], recommended["selection_decisions"]) == (0.0, 7_000.0)
     assert table.rows()[1]["each_seed"] == "1: 50.0 % (2/4, 15.0 to 85.0); 2: 100.0 % (4/4, 51.0 to 100.0)"
 
 

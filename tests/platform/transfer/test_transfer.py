@@ -146,7 +146,7 @@ def test_a_report_is_written_and_serves_only_the_versions_it_was_made_of(run):
     )
     cues = read_rows(run.results("transfer-iudex-phase2-animations"))
     assert {row["skill"] for row in cues} == {"dodge", "heal_attack"}
-    assert saved_recommendation(run, HOME, "iudex-phase2") == report.recommended
+    assert saved_recommendation(run, HOME, "iudex-phase2") == (report.recommended, report.decisions)
     assert saved_recommendation(run, HOME, "controls-blows") is None
     pretend_training(run, [run.plan.stage("camera", parent=1)])
     assert saved_recommendation(run, HOME, "iudex-phase2") is None, "another camera plays now"

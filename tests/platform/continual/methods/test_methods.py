@@ -15,7 +15,7 @@ TASKS = 4
 
 
 def world(position):
-    return SimpleNamespace(position=position)
+    return SimpleNamespace(position=position, skill=str.upper)
 
 
 def method_of(name, **options):
@@ -175,6 +175,28 @@ def test_clonex_raises_what_was_chosen_and_learns_no_values_from_it():
     assert (batch.weights[old] == 0.0).all()
     assert (batch.margins[old] > 0.0).all()
     assert (batch.margins[~old] == 0.0).all()
+
+
+def test_distil_teaches_one_network_the_new_task_and_what_played_on_kept_observations(monkeypatch):
+    taught = []
+
+    def fit(skill, teachers, numbers, seed, updates):
+        taught.append((skill, [(one["q_network.0.bias"][0], seen.ravel().tolist()) for one, seen in teachers], updates))
+        return SimpleNamespace(weights=weights_of(10.0 * len(taught)), normalizer=SimpleNamespace(get_state=dict))
+
+    monkeypatch.setattr("soulsgraph_policies.learning.distillation.distil", fit)
+    method = method_of("distil", distilled_updates=7)
+    for position, value in enumerate((1.0, 2.0, 3.0)):
+        assert method.start(SKILL) is None
+        learn(method, position, value, [float(position), position + 0.5])
+    # The first task has one teacher and is played by its own network.
+    new_and_old = [
+        [(2.0, [1.0, 1.5]), (1.0, [0.0, 0.5])],
+        # What was distilled then, 10, plays both earlier tasks.
+        [(3.0, [2.0, 2.5]), (10.0, [0.0, 0.5]), (10.0, [1.0, 1.5])],
+    ]
+    assert taught == [(SKILL.upper(), lessons, 7) for lessons in new_and_old]
+    assert plays(method.playing(0), 20.0)
 
 
 def test_the_base_is_trained_on_the_first_tasks_and_specialists_begin_there():
