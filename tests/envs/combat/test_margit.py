@@ -19,6 +19,7 @@ MARGIT = load_scenario("margit")
 TRIALS = ScriptedTrials(MARGIT, episodes=100, first_seed=90_000)
 
 
+@pytest.mark.slow
 def test_perfect_timing_wins_in_about_a_minute() -> None:
     fights = TRIALS.fights({"dodge": OracleDodge(), "heal_attack": OracleFight()})
     assert fights.win_rate >= 0.9

@@ -58,6 +58,7 @@ def test_never_dodging_is_worse_than_random(random_dodge_s: float) -> None:
     assert never_s < 0.85 * random_dodge_s
 
 
+@pytest.mark.slow
 def test_perfect_dodging_lasts_at_least_three_times_as_long(random_dodge_s: float) -> None:
     assert TRIALS.survival_s(OracleDodge()) >= 3 * random_dodge_s
 

@@ -27,6 +27,7 @@ def random_dodge_s() -> float:
     return TRIALS.survival_s(TRIALS.random("dodge"))
 
 
+@pytest.mark.slow
 def test_perfect_timing_wins_nearly_always() -> None:
     assert TRIALS.win_percent(OracleDodge(), OracleFight()) >= 94
 

@@ -49,6 +49,7 @@ def _with_code_cut_short(index: Path) -> None:
         code.write_bytes(code.read_bytes()[:40])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [_of_a_class_that_is_gone, _cut_short, _of_other_bytes, _with_code_cut_short])
 def test_kept_code_that_cannot_be_read_is_compiled_anew(tmp_path, damage):
     assert _hits(tmp_path) == 0

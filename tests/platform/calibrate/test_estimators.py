@@ -226,6 +226,7 @@ def test_a_draw_is_the_same_again_and_alters_as_much_as_it_says(tmp_path: Path) 
     assert draw_alterations("iudex-phase1", 4, tmp_path)[1] != done
 
 
+@pytest.mark.slow
 def test_every_window_of_a_draw_can_strike(tmp_path: Path) -> None:
     # Where windows may come out shorter than a frame, draw 108 has one.
     for seed in range(100, 116):

@@ -6,11 +6,14 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from soulsgraph_envs.core.scenario import load_scenario
 
 Run = Callable[..., str]
 
 
+@pytest.mark.slow
 def test_fights_become_a_boss_and_a_scenario(printed: Run, refuse: Run, tmp_path: Path) -> None:
     printed("data", "record", "oracle", "--episodes", 3, "--out", "fights")
     assert "of the simulator itself" in refuse("calibrate", "fights", "--boss", "iudex-phase1", "--out", "mine.toml")

@@ -23,6 +23,7 @@ def test_scores_are_printed_and_written(printed, run, tmp_path):
     assert written["scores"] == found["scores"]
 
 
+@pytest.mark.slow
 def test_the_report_lies_in_the_run_folder_unless_another_is_named(printed, run, tmp_path):
     assert f"report in {run / 'report' / 'report.md'}" in printed("continual", "report", run)
     found = json.loads(printed("continual", "report", run, "--out", tmp_path / "out", "--json"))

@@ -21,6 +21,7 @@ def fights(tmp_path: Path) -> Path:
     return tmp_path / "fights"
 
 
+@pytest.mark.slow
 def test_scenarios_are_measured_beside_each_other(printed: Run, fights: Path, tmp_path: Path) -> None:
     (tmp_path / "boss.toml").write_text('based_on = "iudex-phase1"\nname = "Faster"\n[motion]\nturn_rad_s = 3.0\n')
     (tmp_path / "mine.toml").write_text('based_on = "iudex-phase1"\nname = "mine"\nboss = "boss.toml"\n')

@@ -152,12 +152,8 @@ def test_what_choosing_versions_took_is_reported_of_whoever_chose(tmp_path):
     tables = RunTables(read_folder(folder), score(frame))
     played = {method: values.mean for method, values in tables.played.items()}
     assert played["kept"] == played["newest"] + whole
-    assert "decisions to choose versions" not in write_continual_report(folder_without(frame, tmp_path)).read_text()
-
-
-def folder_without(frame, tmp_path):
-    """A run in which nobody chose."""
-    return InventedRun({"evaluations": frame}).write(tmp_path / "without")
+    nobody = RunTables({**read_folder(folder), "evaluations": frame}, score(frame))
+    assert "choosing_decisions" not in nobody.totals
 
 
 def test_a_report_replaces_what_an_earlier_one_wrote_and_nothing_else(run, tmp_path):

@@ -145,6 +145,7 @@ def test_one_task_forgets_nothing_and_has_no_transfer_to_another():
     json.dumps(found.to_dict(), allow_nan=False)
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(st.randoms())
 def test_the_order_of_rows_and_the_names_of_seeds_change_no_score(random):

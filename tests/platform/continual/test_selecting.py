@@ -62,6 +62,7 @@ def test_a_skill_goes_on_from_an_earlier_home_that_the_task_is_like():
     assert not {"lock_on", "movement", "dodge", "heal_attack"} & set(selection.starts)
 
 
+@pytest.mark.slow
 def test_what_a_skill_does_at_home_is_played_once_for_all_tasks(monkeypatch):
     played, tried = [], selecting._tried
 

@@ -93,6 +93,7 @@ def assert_equal_tables(whole, parts):
     assert pd.read_parquet(whole[COSTS])[kept].equals(pd.read_parquet(parts[COSTS])[kept])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["kept", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_a_unit_that_is_killed_after_every_stage_ends_as_one_that_was_not(tmp_path, method, monkeypatch):
     folder = folder_of(tmp_path)
@@ -105,6 +106,7 @@ def test_a_unit_that_is_killed_after_every_stage_ends_as_one_that_was_not(tmp_pa
     assert saved == [*(first if method == "packnet" else []), "task-0001", *later]
 
 
+@pytest.mark.slow
 def test_a_unit_that_is_killed_after_a_selection_does_not_play_it_again(tmp_path, monkeypatch):
     asked = []
 
@@ -123,6 +125,7 @@ def test_a_unit_that_is_killed_after_a_selection_does_not_play_it_again(tmp_path
     assert saved[1:4] == ["task-0001-00", "task-0001-01", "task-0002"]
 
 
+@pytest.mark.slow
 def test_states_of_units_that_are_done_are_removed_and_what_units_share_stays(tmp_path):
     folder = folder_of(tmp_path, methods=("kept", "newest"))
     done(folder, "kept")
@@ -157,6 +160,7 @@ def test_a_sequence_returns_to_a_boss_and_kept_versions_end_every_fight_as_befor
     assert (table[table["decisions"] > 0].groupby("after")["task"].nunique() == 1).all()
 
 
+@pytest.mark.slow
 def test_every_method_has_the_same_budget_and_the_same_first_task(tmp_path):
     folder = folder_of(tmp_path)
     costs = {name: pd.read_parquet(done(folder, name)[COSTS]) for name in ("newest", "all-skills", SCRATCH)}
@@ -205,6 +209,7 @@ def test_an_agent_that_learned_nothing_is_evaluated_in_every_task(tmp_path):
     assert (begin["wins"] <= 2).all()
 
 
+@pytest.mark.slow
 def test_held_out_bosses_are_learned_before_the_first_task_and_after_it_the_same_when_resumed(tmp_path):
     options = {"sequence": "S20-choose", "skills": ("dodge", "heal_attack"), "episodes": 10, "seeds": (3,)}
     study = ContinualStudy(**options, scale=0.01, held_out=2, methods=("newest",))
@@ -290,6 +295,7 @@ def test_memory_is_counted_by_what_skills_observe_of_a_sequence():
     assert own > 15 * plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["kept", "replay"])
 def test_what_a_unit_keeps_is_no_more_than_what_is_counted(method, tmp_path):
     plan = study_of(tmp_path, options=MethodOptions(reserve=100))
@@ -301,6 +307,7 @@ def test_what_a_unit_keeps_is_no_more_than_what_is_counted(method, tmp_path):
     assert 0 < run.method.size_bytes + own <= plan.unit_bytes(method)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["kept", pytest.param("replay", marks=pytest.mark.slow)])
 def test_what_does_not_change_is_written_once(method, tmp_path):
     folder = folder_of(tmp_path)

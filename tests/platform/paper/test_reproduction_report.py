@@ -154,6 +154,7 @@ def test_one_seed_without_baseline_has_no_intervals_over_seeds(tmp_path):
     assert {row["label"]: row["mean_high"] for row in settings}[FINE_TUNED] is None
 
 
+@pytest.mark.slow
 def test_a_report_written_again_is_the_same_and_leaves_nothing_old(paper, fast, tmp_path):
     write_report([paper, fast], tmp_path)
     first = write_report([paper], tmp_path).read_text()

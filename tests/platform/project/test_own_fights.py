@@ -56,6 +56,7 @@ def test_a_fight_is_checked_with_its_code_and_refused_without_it_or_with_other_c
         assert "another state of its code" in note
 
 
+@pytest.mark.slow
 def test_decisions_of_an_own_skill_are_exported_and_cloned(fights, begun, duel, printed, tmp_path):
     printed("data", "export", fights, "--rllib", "parry", "--out", tmp_path / "parry.parquet")
     rows = pq.read_table(tmp_path / "parry.parquet")

@@ -126,6 +126,7 @@ def test_clones_play_and_training_goes_on_from_them(fights, tmp_path):
         algorithm.stop()
 
 
+@pytest.mark.slow
 def test_the_same_command_after_a_kill_clones_what_is_missing_and_nothing_twice(fights, tmp_path):
     whole, run = begin(tmp_path / "whole"), begin(tmp_path / "run")
     first = clone_fights(whole, fights, SKILL_NAMES)

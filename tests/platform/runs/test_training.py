@@ -82,6 +82,7 @@ def alter(runner: SkillGraphEnvRunner, packed: str) -> None:
         networks._parameters[0] += np.float32(1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", ["_parameters", "_affine"])
 def test_a_remote_runner_that_plays_a_frozen_skill_by_other_weights_is_found_out(packed, tmp_path, session):
     run = RunFolder.create(tmp_path / "run", Plan(scale=0.06, env_runners=1))

@@ -35,6 +35,7 @@ def _row(skill, played, wins, lost):
     return {"skill": skill, "played": played, **WinRate(wins, 100).columns(), "lost_points": lost}
 
 
+@pytest.mark.slow
 def test_every_skill_is_replaced_in_every_way_in_the_same_fights(runs):
     necessity = measure_necessity(runs, FIGHT, 6, 5, display="silent")
     ways = {"agent": ("random", "idle", "untrained"), "reference": ("random", "idle")}

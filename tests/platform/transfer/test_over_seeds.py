@@ -112,6 +112,7 @@ def test_one_seed_has_no_interval_over_seeds(tmp_path):
     assert "50.0 % (1/2, 9.5 to 90.5)" in console.export_text()
 
 
+@pytest.mark.slow
 def test_controls_count_the_seeds_that_came_out_right(folders):
     runs, home = open_seeds(folders), "iudex-phase1"
     found = {
@@ -126,6 +127,7 @@ def test_controls_count_the_seeds_that_came_out_right(folders):
     assert all((run.path / "results" / "transfer-controls.json").exists() for run in runs.values())
 
 
+@pytest.mark.slow
 def test_the_commands_take_several_runs(folders, capsys, monkeypatch, tmp_path):
     out = tmp_path / "together"
     line = ["transfer", *map(str, folders), "--scenario", "controls-no-shift", "--episodes", str(EPISODES)]

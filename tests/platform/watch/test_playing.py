@@ -99,6 +99,7 @@ def test_what_is_pressed_counts_from_the_next_tick_on(person: Person, window: Pl
     assert fight.seconds == pytest.approx(2.4, abs=0.2)
 
 
+@pytest.mark.slow
 def test_the_fight_is_the_simulators_own_from_its_seed_and_controls(person: Person, window: PlayWindow) -> None:
     pygame = person.pygame
     for number in range(40):
@@ -126,6 +127,7 @@ def test_a_gamepad_fights_too(person: Person, window: PlayWindow) -> None:
     assert sum(Control.LIGHT_ATTACK in controls for controls in found) == 1
 
 
+@pytest.mark.slow
 def test_death_is_said_and_a_key_fights_again(person: Person, window: PlayWindow) -> None:
     pygame = person.pygame
     person.read_s = 0.05  # A machine that draws slowly: pictures within a tick are left out.

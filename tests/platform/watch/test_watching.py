@@ -170,6 +170,7 @@ def test_a_picture_shows_the_chosen_action_of_every_skill(fight: Fight) -> None:
         assert (covered > 0.9).tolist() == [number == mind.actions[20] for number in range(len(lines))]
 
 
+@pytest.mark.slow
 def test_a_file_has_thirty_frames_a_second_in_the_requested_size(fight: Fight, tmp_path: Path) -> None:
     write_gif(tmp_path / "fight.gif", frames((fight,)))
     with Image.open(tmp_path / "fight.gif") as gif:

@@ -210,6 +210,7 @@ def test_a_stage_that_fills_its_journal_again_and_again_comes_to_its_end(stage, 
     assert 0 < journal.first <= positions[-2]
 
 
+@pytest.mark.slow
 def test_a_stage_is_resumed_as_it_was_begun_with_a_fleet_or_without(stage, tmp_path):
     first = _trained(stage, until=500)
     first.save_checkpoint(str(tmp_path / "fleet"))

@@ -218,6 +218,7 @@ def test_a_game_that_cannot_be_opened_is_named_and_tried_again_while_the_other_p
 
 
 # While the learner is kept waiting, the games may play more than the steps that are asked for here.
+@pytest.mark.slow
 @pytest.mark.parametrize("setup", [0.15], indirect=True)
 def test_what_a_kill_costs_is_counted_when_the_stage_goes_on(setup, build, lines, tmp_path):
     algorithm, folder = build(), tmp_path / "checkpoint"
