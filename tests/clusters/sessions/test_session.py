@@ -111,9 +111,13 @@ def cluster():
         yield cluster
 
 
+#: On a busy machine a head that is well may take longer to answer than a user waits for one that is not.
+_PATIENTLY = f"from soulsgraph_clusters.sessions import head\nhead.HEALTH_CHECK_TIMEOUT_S = {PATIENCE_S}\n"
+
+
 def _python(cluster, code, **changes):
     return subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", code if changes else _PATIENTLY + code],
         env=cluster.environment | changes,
         capture_output=True,
         text=True,
