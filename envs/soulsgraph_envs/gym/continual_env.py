@@ -58,8 +58,7 @@ class TaskClock:
         identity: TaskIdentity = "none",
         task: int | None = None,
     ) -> None:
-        loaded = sequence if isinstance(sequence, ContinualSequence) else load_sequence(sequence)
-        self.sequence = checked_tasks(loaded)
+        self.sequence = sequence if isinstance(sequence, ContinualSequence) else load_sequence(sequence)
         if identity not in get_args(TaskIdentity):
             raise UnknownNameError("task identity", identity, get_args(TaskIdentity))
         if steps_per_task is not None and not (is_whole(steps_per_task) and 1 <= steps_per_task <= _MOST_STEPS):
@@ -76,6 +75,8 @@ class TaskClock:
         self.changed = False
         if task is not None:
             self.go_to(task)
+        # Last, for it plays what is not recorded.
+        self.sequence = checked_tasks(self.sequence)
 
     def check_shown(self, observation: str) -> None:
         """Check that an observation has room for the task; raises SoulsGraphError for a picture that is to show it."""

@@ -153,27 +153,30 @@ class RunTables:
     @cached_property
     def totals(self) -> Mapping[str, Mapping[str, SeedValues]]:
         """What each method cost over all tasks, by cost and method; of bytes what it keeps at the end."""
-        if COSTS not in self.found:
+        if self._unit_totals.empty:
             return {}
-        by_seed = self.found[COSTS].sort_values("task").groupby(["method", "seed"], sort=False)
-        summed = [name for name in _COSTS if name not in ("bytes", CHOOSING)]
-        totals = by_seed[summed].sum().assign(bytes=by_seed["bytes"].last(), **{CHOOSING: 0})
-        if self.choosing is not None:
-            totals[CHOOSING] = self.choosing.set_index(["method", "seed"])["value"].reindex(totals.index, fill_value=0)
-        by_method = [*totals.reset_index().groupby("method", sort=False)]
         costs = [cost for cost in _COSTS if cost != CHOOSING or self.choosing is not None]
+        by_method = [*self._unit_totals.groupby("method", sort=False)]
         return {cost: {str(method): seed_values(own, cost) for method, own in by_method} for cost in costs}
 
     @property
     def played(self) -> Mapping[str, SeedValues]:
         """All decisions that each method played: to learn, to select skills and to choose versions."""
-        decisions, choosing = self.totals["decisions"], self.totals.get(CHOOSING, {})
-        return {
-            method: SeedValues({seed: value + choosing[method].by_seed[seed] for seed, value in own.by_seed.items()})
-            if method in choosing
-            else own
-            for method, own in decisions.items()
-        }
+        units = self._unit_totals
+        units = units.assign(played=units["decisions"] + units[CHOOSING])
+        return {str(method): seed_values(own, "played") for method, own in units.groupby("method", sort=False)}
+
+    @cached_property
+    def _unit_totals(self) -> pd.DataFrame:
+        """Costs over all tasks, a row for each method and seed; empty where they are not known."""
+        if COSTS not in self.found:
+            return pd.DataFrame(columns=["method", "seed", *_COSTS])
+        by_seed = self.found[COSTS].sort_values("task").groupby(["method", "seed"], sort=False)
+        summed = [name for name in _COSTS if name not in ("bytes", CHOOSING)]
+        totals = by_seed[summed].sum().assign(bytes=by_seed["bytes"].last(), **{CHOOSING: 0})
+        if self.choosing is not None:
+            totals[CHOOSING] = self.choosing.set_index(["method", "seed"])["value"].reindex(totals.index, fill_value=0)
+        return totals.reset_index()
 
     def times_scratch(self, cost: str, method: str) -> SeedValues:
         """Return a cost as a multiple of that of training from scratch, by seed; empty where that is unknown."""

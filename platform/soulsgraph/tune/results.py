@@ -221,8 +221,9 @@ class SweepResults:
         results, title = self.folder.path / "results", f"Sweep of {', '.join(self.folder.plan.space.names)}"
         parts = [part for part in self._sections(table) if not part.empty]
         images = {name: png_of(figure) for part in parts for name, figure in part.drawn.items()}
+        report = ReportFolder(results)
         for name, content in images.items():
-            ReportFolder(results).add_picture(name, content)
+            report.add_picture(name, content)
         first, *others = (part.to_html(images) for part in parts)
         write_text(results / "page.html", page(title, tag("h1", title), first, self._curves(), *others))
         text = "\n\n".join([f"# {title}", *(part.to_markdown() for part in parts)])

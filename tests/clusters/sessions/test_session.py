@@ -111,7 +111,8 @@ def cluster():
         yield cluster
 
 
-#: On a busy machine a head that is well may take longer to answer than a user waits for one that is not.
+#: On a busy machine a head that is well may take longer to answer than a user waits for one that is not. Programs in
+#: another environment are refused, for which a user's wait is waited out.
 _PATIENTLY = f"from soulsgraph_clusters.sessions import head\nhead.HEALTH_CHECK_TIMEOUT_S = {PATIENCE_S}\n"
 
 

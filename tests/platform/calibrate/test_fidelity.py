@@ -247,6 +247,8 @@ def test_the_report_is_written_as_text_a_page_and_data(found: Fidelity, tmp_path
     assert "http" not in page.replace("http-equiv", "")
     data = json.loads(report.with_name(DATA).read_text(encoding="utf-8"))
     assert {row["quantity"] for row in data["scenarios"][0]["errors"]} > set(MEASURES)
-    # Written again, nothing of the first is left.
+    # Written again, nothing of the first is left, and what is not its own stays.
+    (report.parent / "figures" / "mine.png").write_bytes(b"mine")
     write_fidelity(tmp_path / "report", found)
+    assert (report.parent / "figures" / "mine.png").read_bytes() == b"mine"
     assert sorted(path.name for path in report.parent.iterdir()) == ["figures", PAGE, DATA, REPORT]

@@ -215,9 +215,11 @@ def test_held_out_bosses_are_learned_before_the_first_task_and_after_it_the_same
     study = ContinualStudy(**options, scale=0.01, held_out=2, methods=("newest",))
     folder = ContinualFolder.create(tmp_path / "study", study)
     train_first(folder, 3, Watching())
+    whole = pd.read_parquet(done(copy_of(folder), "newest")[PLASTICITY])
     with pytest.raises(Interruption):
         UnitRun(folder, ContinualUnit("newest", 3), Watching(1)).run()
     table = pd.read_parquet(done(folder, "newest")[PLASTICITY])
+    pd.testing.assert_frame_equal(table, whole)
     # From nothing, then from what each number of tasks led to.
     assert table.groupby("after").size().to_dict() == {0: 2, 1: 2, 5: 2}
     assert set(table["episodes"]) == {10}

@@ -156,12 +156,20 @@ def test_one_seed_without_baseline_has_no_intervals_over_seeds(tmp_path):
 
 @pytest.mark.slow
 def test_a_report_written_again_is_the_same_and_leaves_nothing_old(paper, fast, tmp_path):
+    # What others wrote into folders of these names stays, as a run's own events.
+    mine = [
+        tmp_path / name for name in ("figures/mine.png", "tables/mine.csv", "tensorboard/events.out.tfevents.1.mine")
+    ]
+    for file in mine:
+        file.parent.mkdir()
+        file.write_text("mine")
     write_report([paper, fast], tmp_path)
     first = write_report([paper], tmp_path).read_text()
     assert write_report([paper], tmp_path).read_text() == first
     assert not list((tmp_path / "figures").glob("*fast*"))
     assert not (tmp_path / "tables" / "comparison.parquet").exists()
-    assert len(list((tmp_path / "tensorboard").iterdir())) == 1
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 2
+    assert [file.read_text() for file in mine] == ["mine"] * 3
     assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")]
 
 
