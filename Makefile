@@ -34,7 +34,7 @@ pictures: .venv/ready
 notebooks: .venv/ready
 	.venv/bin/python site/execute_notebooks.py
 
-.PHONY: curriculum test test-quick test-slow oldest pythons installs chaos check bench zoo docs docs-test docs-write clean screen
+.PHONY: curriculum test test-quick test-slow test-release oldest pythons installs chaos check bench zoo docs docs-test docs-write clean screen
 
 # The published results of continual learning on seeds and bosses that nothing was chosen on; each goes on where it was
 # stopped. Skills are those of timing bosses, or selected where the shifts are labelled.
@@ -77,18 +77,23 @@ test-quick: .venv/ready screen
 test-slow: .venv/ready screen
 	.venv/bin/python -m soulsgraph.runs.workers
 	$(TESTS) -n auto -m slow
-	.venv/bin/python tests/installations.py oldest
+
+# What takes too long for every change: whoever resolves an issue runs it once, from a clean clone. An hour and a half.
+test-release: .venv/ready screen
+	.venv/bin/python -m soulsgraph.runs.workers
+	$(TESTS) -n auto -m release -v
+	$(MAKE) oldest installs chaos docs-test
 
 # Also where it is switched off outside: the tests start hundreds of processes, each of which would compile the modules.
-test test-quick test-slow: export PYTHONDONTWRITEBYTECODE :=
+test test-quick test-slow test-release: export PYTHONDONTWRITEBYTECODE :=
 
 # Trains, evaluates and records by the oldest of each dependency that pyproject.toml admits, from PyPI: a few minutes.
 oldest: .venv/ready
 	.venv/bin/python tests/installations.py oldest
 
-# Of what is slow, the core's wheel and the environments' tests on every other Python that this machine has, two at once.
+# The core's wheel and the environments' tests on every other Python that this machine has, two at once.
 pythons: .venv/ready
-	.venv/bin/pytest -n logical --dist load -m slow -v tests/test_pythons.py
+	.venv/bin/pytest -n logical --dist load -m release -v tests/test_pythons.py
 
 # Installs in every way, each into a fresh environment, and plays and trains there: a quarter of an hour. `make installs
 # WAYS=newest INTERPRETER=python3.13` does so in one way on another Python; OUT=docs/results/installations keeps figures.

@@ -54,14 +54,13 @@ _LONGEST = (
     "test_stand_ins.py",
     "test_supervise.py",
     "test_session.py",
-    "test_pythons.py",
 )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the longest files; leave out what takes a quarter of an hour, unless it is asked for by its mark."""
+    """Begin with the longest files; leave out what `make test-release` runs, unless it is asked for by its mark."""
     items.sort(key=lambda item: item.path.name not in _LONGEST)
-    for mark in ("chaos", "docs"):
+    for mark in ("chaos", "docs", "release"):
         if mark not in config.option.markexpr:
             config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(mark)])
             items[:] = [item for item in items if not item.get_closest_marker(mark)]

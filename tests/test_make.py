@@ -78,7 +78,3 @@ def test_another_python_is_refused_in_one_line_before_anything_is_installed(tmp_
     assert last.startswith("make: *** [Makefile:")
     assert not (tmp_path / ".venv").exists()
 
-
-def test_ci_runs_what_everyone_runs():
-    lines = (ROOT / ".ci" / "run").read_text().splitlines()
-    assert lines == ["#!/usr/bin/env bash", "set -euo pipefail", 'cd "$(dirname "$0")/.."', "make check test test-slow"]

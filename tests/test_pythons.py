@@ -67,7 +67,7 @@ def wheel(tmp_path_factory):
     return wheel
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.skipif(sys.platform != "linux", reason="other Pythons are tried on Linux alone")
 @pytest.mark.parametrize("version", [one for one in VERSIONS if one != "{}.{}".format(*sys.version_info)])
 def test_the_core_passes_the_environments_tests_on_other_pythons(version, wheel, tmp_path):
