@@ -34,7 +34,7 @@ pictures: .venv/ready
 notebooks: .venv/ready
 	.venv/bin/python site/execute_notebooks.py
 
-.PHONY: curriculum test test-quick test-slow test-release oldest pythons installs chaos check bench zoo docs docs-test docs-write clean screen
+.PHONY: curriculum test test-quick test-slow test-release oldest pythons installs chaos check bench zoo docs docs-test docs-write tables clean screen
 
 # The published results of continual learning on seeds and bosses that nothing was chosen on; each goes on where it was
 # stopped. Skills are those of timing bosses, or selected where the shifts are labelled.
@@ -71,7 +71,7 @@ test: .venv/ready screen
 test-quick: .venv/ready screen
 	.venv/bin/python -m soulsgraph.runs.workers
 	$(TESTS) -n logical -m "not slow" --ignore=tests/envs/games tests/envs tests/policies \
-		tests/test_structure.py tests/test_words.py tests/test_docs.py
+		tests/test_structure.py tests/test_docs.py
 
 # What is marked slow, and the oldest of each dependency.
 test-slow: .venv/ready screen
@@ -145,11 +145,17 @@ zoo: .venv/ready
 
 # Runs every command and piece of code of the pages, but for those that say why not.
 docs-test: .venv/ready screen
-	.venv/bin/pytest -m docs -s tests/test_pages.py tests/test_two_machines.py tests/platform/calibrate/test_tutorial.py $(if $(KEEP),--keep-results)
+	.venv/bin/pytest -m docs -s tests/test_pages.py tests/test_one_pc.py tests/test_two_machines.py \
+		tests/platform/calibrate/test_tutorial.py
 
-# As docs-test, and rewrites what the pages show as printed.
+# Rewrites what the pages show as printed, by running it, and their tables, from the files of results.
 docs-write: .venv/ready screen
-	.venv/bin/pytest -m docs -s tests/test_pages.py --rewrite-pages $(if $(KEEP),--keep-results)
+	.venv/bin/pytest -m docs -s tests/test_pages.py --rewrite-pages
+	$(MAKE) tables
+
+# The tables of README and docs from the files of results; reference pages from the code. Seconds.
+tables: .venv/ready
+	PYTHONPATH=benchmarks .venv/bin/python site/write_tables.py
 
 # The pages as a site in build/site, which loads nothing from another host. Two of its scripts come from npm.
 docs: .venv/ready build/mermaid-$(MERMAID).min.js build/iframe-worker-$(IFRAME_WORKER).js

@@ -1,20 +1,9 @@
-"""Settings of every test: none depends on how busy the machine is, and files are tested beside each other.
+"""Settings of every test: none depends on how busy the machine is, and files are tested beside each other."""
 
-Arrays are checked while tests run: where a function's docstring states a shape, behind a parameter's name as in
-`rows` (n, 25) or as the result's as in "Return the weighted terms, (n, terms)", a call that returns must have had it.
-"""
-
-import functools
-import inspect
 import os
-import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -40,7 +29,6 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
     `-n logical` starts one for a processor, where tests mostly compute.
     """
-    # Imported here: what this file imports above is not checked.
     from soulsgraph_envs.core.machine import usable_processors
 
     for_each = 1 if config.option.numprocesses == "logical" else 2
@@ -48,13 +36,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 #: The files that take longest, which one worker runs: at the end the others would wait for it.
-_LONGEST = (
-    "test_examples.py",
-    "test_machines.py",
-    "test_stand_ins.py",
-    "test_supervise.py",
-    "test_session.py",
-)
+_LONGEST = ("test_examples.py", "test_machines.py", "test_stand_ins.py", "test_supervise.py", "test_session.py")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -129,20 +111,6 @@ def keep_result(request: pytest.FixtureRequest) -> Callable[[str, Mapping[str, A
 
 
 @pytest.fixture(scope="session")
-def page_rows() -> Callable[[str, str], dict[str, list[str]]]:
-    """Return what reads the first table of a page after a heading or phrase: its rows by their first cell."""
-
-    def rows(page: str, above: str) -> dict[str, list[str]]:
-        text = (Path(__file__).parents[1] / "docs" / page).read_text(encoding="utf-8").split(above, 1)[1]
-        table = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
-        assert table
-        found = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[0].splitlines()[2:]]
-        return {row[0].strip("`| "): row[1:] for row in found}
-
-    return rows
-
-
-@pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Return a Chromium that opens pages, without a display."""
     from fakes.programs import BrowserError, find_chromium, open_browser, starts_by_itself
@@ -157,71 +125,3 @@ def browser() -> Iterator[Any]:
                 raise
             pytest.skip(f"Chromium does not start here: {error}")
         yield opened
-
-
-_PACKAGES = ("soulsgraph", "soulsgraph_clusters", "soulsgraph_policies", "soulsgraph_envs", "fakes")
-#: A shape as docstrings have it: (n,) or (lanes, 25).
-_SHAPE = r"\(((?:[a-z_]+|\d+),(?: (?:[a-z_]+|\d+),?)*)\)"
-
-
-def shapes_checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function with its calls held to the shapes of its docstring, or itself if that states none."""
-    doc, names = " ".join((function.__doc__ or "").split()), tuple(inspect.signature(function).parameters)
-    stated = {name: re.search(rf"(?<![\w.])`?{name}`? {_SHAPE}", doc) for name in names}
-    stated["return"] = re.search(rf", {_SHAPE}", re.split(r"\. |:", doc)[0])
-    shapes = {name: re.findall(r"\w+", shape[1]) for name, shape in stated.items() if shape}
-    if not shapes:
-        return function
-
-    @functools.wraps(function)
-    def checked(*arguments: Any, **keywords: Any) -> Any:
-        returned = function(*arguments, **keywords)
-        # Afterwards: a function that refuses a wrong shape by an error of its own may do so.
-        found = dict(zip(names, arguments, strict=False)) | keywords | {"return": returned}
-        sizes: dict[str, int] = {}
-        for name, shape in shapes.items():
-            actual = getattr(found.get(name), "shape", None)
-            if actual:
-                assert _agree(shape, actual, sizes), (
-                    f"{function.__qualname__}: expected {name} of shape ({', '.join(shape)}), found {actual}"
-                    f"{sizes and f' with {sizes}'}"
-                )
-        return returned
-
-    return checked
-
-
-def _agree(shape: Sequence[str], actual: Sequence[int], sizes: dict[str, int]) -> bool:
-    """Return whether a shape is as stated; a name has one size throughout a call."""
-    return len(shape) == len(actual) and all(
-        (int(stated) if stated.isdecimal() else sizes.setdefault(stated, size)) == size
-        for stated, size in zip(shape, actual, strict=True)
-    )
-
-
-class _CheckedLoader(SourceFileLoader):
-    def exec_module(self, module: ModuleType) -> None:
-        super().exec_module(module)
-        own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
-        for place in (module, *(value for value in own if isinstance(value, type))):
-            for name, value in list(vars(place).items()):
-                if isinstance(value, FunctionType) and value.__module__ == module.__name__:
-                    setattr(place, name, shapes_checked(value))
-
-
-class _CheckedPackages(MetaPathFinder):
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if fullname.partition(".")[0] not in _PACKAGES:
-            return None
-        spec = PathFinder.find_spec(fullname, path, target)
-        if spec is not None and isinstance(spec.loader, SourceFileLoader):
-            spec.loader = _CheckedLoader(spec.loader.name, spec.loader.path)
-        return spec
-
-
-sys.meta_path.insert(0, _CheckedPackages())
-
-
-@pytest.fixture(name="shapes_checked")
-def _shapes_checked() -> Callable[..., Any]:
-    return shapes_checked

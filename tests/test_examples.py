@@ -1,9 +1,7 @@
 """The examples: the one-file version learns and is repeatable, and comparisons are written."""
 
-import ast
 import importlib.util
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -23,22 +21,6 @@ def example(name):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def test_the_one_file_is_short_and_needs_nothing_of_ours_but_the_environments():
-    text = (ROOT / "examples" / "one_file.py").read_text(encoding="utf-8")
-    assert text.count("\n") <= 300
-    found = {
-        name.split(".")[0]
-        for node in ast.walk(ast.parse(text))
-        for name in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [getattr(node, "module", None) or ""]
-        )
-        if isinstance(node, ast.Import | ast.ImportFrom)
-    }
-    assert found - set(sys.stdlib_module_names) == {"numpy", "gymnasium", "soulsgraph_envs"}
 
 
 @pytest.mark.slow
@@ -63,22 +45,6 @@ def test_the_one_file_repeats_itself():
             np.testing.assert_array_equal(mine, theirs)
 
 
-@pytest.mark.slow
-def test_the_one_file_and_a_preset_are_trained_and_written_beside_each_other(tmp_path, monkeypatch):
-    out = tmp_path / "one-file"
-    small = ("--first", "3", "--seeds", "2", "--scale", "0.01", "--episodes", "8")
-    monkeypatch.setattr("sys.argv", ["compare_one_file", *small, "--out", str(out)])
-    compare = example("compare_one_file")
-    compare.main()
-    found = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
-    assert (found["seeds"], found["episodes"]) == ([3, 4], 8)
-    assert {"commit", "machine", "versions"} <= found.keys()
-    assert list(found["percent"]) == list(compare.ROWS) == [row.label for row in TABLE_1[:4]]
-    mine = found["percent"]["heal-attack trained, dodge trained"]["one_file"]["by_seed"]
-    assert mine[0] == compare.one_file(3, 0.01, 8)["heal-attack trained, dodge trained"]
-    assert out.with_suffix(".md").read_text(encoding="utf-8").count("\n") == 2 + len(compare.ROWS)
-
-
 def test_means_over_seeds_have_their_intervals():
     compared = example("compare_one_file").compared
     found = compared([40.0, 44.0, 48.0], [30.0, 30.0, 36.0])
@@ -92,66 +58,11 @@ def test_means_over_seeds_have_their_intervals():
     assert alone == {"mean": 10.0, "low": None, "high": None}
 
 
-@pytest.mark.slow
-def test_a_seed_is_trained_with_a_fleet_and_without_and_only_once(tmp_path, monkeypatch):
-    out, work = tmp_path / "fleet", tmp_path / "work"
-    small = ("--first", "3", "--seeds", "2", "--scale", "0.01", "--speed", "50", "--work", work, "--out", out)
-    monkeypatch.setattr("sys.argv", ["compare_fleet", *map(str, small)])
-    example("compare_fleet").main()
-    found = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
-    assert (found["seeds"], found["lanes"]) == ([3, 4], 8)
-    assert {row.label for row in TABLE_1[:4]} <= found["percent"].keys()
-    assert "attic/1 joined" in (work / "3" / "log.txt").read_text(encoding="utf-8")
-    written = (work / "3" / "log.txt").stat().st_mtime_ns
-    example("compare_fleet").main()
-    assert (work / "3" / "log.txt").stat().st_mtime_ns == written
-
-
-@pytest.mark.slow
-def test_clones_and_agents_from_nothing_are_trained_once_and_compared(tmp_path, monkeypatch):
-    out, work = tmp_path / "cloning", tmp_path / "work"
-    small = ("--first", 3, "--seeds", 2, "--fights", 2, "--scale", 0.01, "--small", 150, "--episodes", 8)
-    monkeypatch.setattr("sys.argv", ["compare_cloning", *map(str, (*small, "--work", work, "--out", out))])
-    monkeypatch.setattr(cloning, "UPDATES", 50)
-    example("compare_cloning").main()
-    found = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
-    rates = found["percent"]
-    assert found["seeds"] == [3, 4]
-    assert {f"{kind}, {budget}" for kind in ("cloned", "scratch") for budget in ("0", "150", "full")} < rates.keys()
-    for seed in ("3", "4"):
-        difference = rates["cloned, 150"]["by_seed"][seed] - rates["scratch, 150"]["by_seed"][seed]
-        assert rates["cloned, 150 less scratch, 150"]["by_seed"][seed] == pytest.approx(difference)
-    written = (work / "3" / "rates.json").stat().st_mtime_ns
-    example("compare_cloning").main()
-    assert (work / "3" / "rates.json").stat().st_mtime_ns == written
-
-
 def test_a_fleets_difference_is_paired_by_seed():
     found = example("compare_fleet").compared({1: 90.0, 2: 60.0, 3: 30.0}, {1: 86.0, 2: 58.0, 3: 30.0})
     assert found["difference"]["by_seed"] == {1: 4.0, 2: 2.0, 3: 0.0}
     # t(0.975, 2) = 4.3027, standard error 2 / sqrt(3)
     assert found["difference"]["low"] == pytest.approx(2.0 - 4.3027 * 2 / 3**0.5, abs=1e-3)
-
-
-@pytest.mark.slow
-def test_weights_of_several_ages_are_played_by_and_newest_ones_train_as_without_delays(tmp_path, monkeypatch):
-    out, work = tmp_path / "stale", tmp_path / "work"
-    small = ("--first", "3", "--seeds", "2", "--delays", "20", "--scale", "0.02", "--work", work, "--out", out)
-    monkeypatch.setattr("sys.argv", ["compare_staleness", *map(str, small)])
-    compare = example("compare_staleness")
-    compare.main()
-    newest, delayed = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))["results"]
-    assert newest["difference"]["by_seed"] == {"3": 0.0, "4": 0.0}
-    for skill in compare.DELAYED:
-        assert 0.0 < newest["age"][skill] < 20.0 <= delayed["age"][skill] < 40.0
-    alone = work / "3" / "alone"
-    shutil.copytree(work / "3" / "upstream", alone)
-    compare.call(work / "3", "train", "dodge", "--run", alone.name)
-    cards = {run: RunFolder.open(work / "3" / run).library.load("dodge", 1).card for run in ("delay-0", "alone")}
-    assert cards["delay-0"].sha256 == cards["alone"].sha256
-    written = (work / "3" / "log.txt").stat().st_mtime_ns
-    compare.main()
-    assert (work / "3" / "log.txt").stat().st_mtime_ns == written
 
 
 @pytest.mark.slow
@@ -166,3 +77,59 @@ def test_an_own_learner_trains_dodge_beside_the_others(tmp_path, monkeypatch, ca
     dodge = run.library.load("dodge", 1)
     assert dodge.card.layer_sizes == (24, 64, 64, 2)
     assert {one.skill for one in run.library.card("heal_attack", 1).upstream} >= {"dodge"}
+
+
+#: What makes each comparison small, and what its results have: seeds, or rows.
+_SMALL = {
+    "measure_options": "--rounds 2 --seconds 0.01 --decisions 600",
+    "compare_one_file": "--first 3 --seeds 2 --scale 0.01 --episodes 8",
+    "compare_fleet": "--first 3 --seeds 1 --scale 0.01 --speed 50 --work work",
+    "compare_cloning": "--first 3 --seeds 1 --fights 2 --scale 0.01 --small 150 --episodes 8 --work work",
+    "compare_staleness": "--first 3 --seeds 1 --delays 20 --scale 0.02 --work work",
+}
+
+
+def compared(name, tmp_path, monkeypatch):
+    """Run a comparison at a small scale, and return what it wrote."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [name, *_SMALL[name].split(), "--out", "out/found"])
+    example(name).main()
+    assert (tmp_path / "out" / "found.md").stat().st_size > 0
+    return json.loads((tmp_path / "out" / "found.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+def test_the_cost_of_every_option_is_measured(tmp_path, monkeypatch):
+    found = compared("measure_options", tmp_path, monkeypatch)["results"]
+    assert list(found) == list(example("measure_options").OPTIONS)
+    assert all(one["sample_us"] > 0.0 < one["update_us"] for one in found.values())
+
+
+@pytest.mark.slow
+def test_the_one_file_and_a_preset_are_compared_by_seed(tmp_path, monkeypatch):
+    found = compared("compare_one_file", tmp_path, monkeypatch)["percent"]
+    mine = found["heal-attack trained, dodge trained"]["one_file"]["by_seed"]
+    assert mine[0] == example("compare_one_file").one_file(3, 0.01, 8)["heal-attack trained, dodge trained"]
+
+
+@pytest.mark.release
+def test_an_agent_of_a_fleet_is_compared_with_one_without(tmp_path, monkeypatch):
+    found = compared("compare_fleet", tmp_path, monkeypatch)
+    assert found["seeds"] == [3]
+    assert {row.label for row in TABLE_1[:4]} <= found["percent"].keys()
+
+
+@pytest.mark.release
+def test_clones_are_compared_with_agents_from_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(cloning, "UPDATES", 50)
+    rates = compared("compare_cloning", tmp_path, monkeypatch)["percent"]
+    difference = rates["cloned, 150"]["by_seed"]["3"] - rates["scratch, 150"]["by_seed"]["3"]
+    assert rates["cloned, 150 less scratch, 150"]["by_seed"]["3"] == pytest.approx(difference)
+
+
+@pytest.mark.release
+def test_weights_without_a_delay_are_the_newest(tmp_path, monkeypatch):
+    newest, delayed = compared("compare_staleness", tmp_path, monkeypatch)["results"]
+    assert newest["difference"]["by_seed"] == {"3": 0.0}
+    for skill in example("compare_staleness").DELAYED:
+        assert 0.0 < newest["age"][skill] < 20.0 <= delayed["age"][skill] < 40.0

@@ -35,19 +35,18 @@ def screen(tmp_path):
 @pytest.mark.parametrize(
     ("there", "missing"), [({}, "xvfb libx11-6 libxext6"), ({"Xvfb": ""}, "libx11-6 libxext6")], ids=["all", "some"]
 )
-def test_root_on_debian_installs_what_is_missing_after_a_line_that_says_so(screen, tmp_path, there, missing):
+def test_root_on_debian_installs_what_is_missing(screen, tmp_path, there, missing):
     done = screen(user=0, libraries=False, apt_get=f'echo "$@" >> {tmp_path}/asked', **there)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"installing the tests' virtual screen: apt-get install -y {missing}\n"
     assert (tmp_path / "asked").read_text() == f"update -qq\ninstall -y {missing} -qq\n"
 
 
 @pytest.mark.parametrize("user", [0, 1000])
-def test_others_are_shown_the_line_to_type_and_nothing_is_installed(screen, tmp_path, user):
+def test_others_are_shown_what_to_install_and_nothing_is_installed(screen, tmp_path, user):
     asked = {} if user == 0 else {"apt_get": f"touch {tmp_path}/asked"}
     stopped = screen(user, libraries=True, **asked)
     assert stopped.returncode == 2
-    assert "type: sudo apt-get install -y xvfb\n" in stopped.stderr
+    assert "xvfb" in stopped.stderr
     assert not (tmp_path / "asked").exists()
 
 
@@ -58,7 +57,7 @@ def test_a_screen_that_is_there_is_left_alone(screen, tmp_path):
 
 
 @pytest.mark.parametrize("found", ["Python 3.10.13", "Python 2.7.18", "no such file"])
-def test_another_python_is_refused_in_one_line_before_anything_is_installed(tmp_path, found):
+def test_another_python_is_refused_before_anything_is_installed(tmp_path, found):
     python = tmp_path / "python"
     if found.startswith("Python"):
         # It says which it is, and fails whatever else it is asked, as ours does whether it is the right one.
@@ -71,10 +70,5 @@ def test_another_python_is_refused_in_one_line_before_anything_is_installed(tmp_
     env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
-    line, last = done.stderr.splitlines()
-    assert line.startswith("expected Python 3.11 to 3.13, found ")
-    assert line.endswith(f" as {python}; name another: make PYTHON=/path/to/python3.12")
-    assert found in line or "not found" in line
-    assert last.startswith("make: *** [Makefile:")
+    assert str(python) in done.stderr
     assert not (tmp_path / ".venv").exists()
-

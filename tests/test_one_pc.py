@@ -65,21 +65,6 @@ def run(line: str, folder: Path, display: str, typed: str = "") -> str:
     return done.stdout + done.stderr
 
 
-def test_the_page_has_what_is_followed() -> None:
-    assert [(step, line.split()[1]) for step, line in commands()] == [
-        (3, "saves"),
-        (3, "saves"),
-        (4, "doctor"),
-        (5, "evaluate"),
-        (5, "evaluate"),
-        (6, "curriculum"),
-        (6, "evaluate"),
-        (7, "adapt"),
-        (7, "evaluate"),
-        (8, "saves"),
-    ]
-
-
 def steps_of_the_page() -> dict[int, list[str]]:
     """Return the commands of each step."""
     return {number: [line for step, line in commands() if step == number] for number in range(1, 9)}
@@ -90,7 +75,7 @@ def play_in_earnest(games: Path) -> None:
     games.write_text("".join(line for line in games.read_text().splitlines(True) if "dry_run" not in line))
 
 
-@pytest.mark.slow
+@pytest.mark.docs
 def test_one_pc_plays_and_trains_by_what_the_page_says(tmp_path: Path) -> None:
     steps = steps_of_the_page()
     found, games = tmp_path / "found.toml", tmp_path / "games.toml"
@@ -129,7 +114,7 @@ def run_there(pc: WindowsPC, line: str, typed: str = "") -> str:
     return text
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
 def test_windows_python_follows_the_page_in_a_windows_game(tmp_path: Path) -> None:
     """The save is copied, and put back by the command that the copy names."""

@@ -1,8 +1,8 @@
 """Every command and every piece of code on a page is run, or the page says why it is not.
 
-A comment on the line before a block says when: `<!-- quick -->` in every run of the tests, `<!-- not run: why -->`
-never; without a comment `make docs-test` runs it. Data is read in every run. Blocks run in the order of `PAGES` in one
-folder, where `runs/curriculum` is a trained run; a block whose first line ends in `title="NAME"` is that file.
+`make docs-test` runs every block but those with `<!-- not run: why -->` on the line before, in the order of `PAGES` in
+one folder, where `runs/curriculum` is a trained run; a block whose first line ends in `title="NAME"` is that file. Data
+is read in every run of the tests.
 
 What a page shows as printed is what the block of code before it prints, and says so: `<!-- printed -->` before a block
 or a paragraph, `<!-- printed: training -->` where figures are of an agent that was just trained, `<!-- not printed: why
@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,6 @@ from soulsgraph.results.statistics import wilson_interval
 from soulsgraph.zoo.card import TrainingOrigin
 from soulsgraph_envs.core.files import write_json
 
-KeepResult = Callable[[str, Mapping[str, Any]], None]
 ROOT = Path(__file__).parents[1]
 #: Pages that go on with what another one made, behind it.
 _FIRST = ("README.md", "docs/first_run.md", "docs/adapt.md", "docs/own_boss.md")
@@ -47,9 +46,6 @@ PAGES = (
     *sorted({path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))} - {*_FIRST}),
 )
 _DATA, _CODE = ("toml", "yaml", "json"), ("sh", "bash", "python")
-_SHOWN = ("", "text", "mermaid", "console")
-#: Below how many seconds a block may be marked quick, and how many all of them may take together.
-_QUICK_S, _MOST_S = 5.0, 1_800.0
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<when>[^\n]*) -->\n)?^ *```(?P<kind>\w*)(?P<info>[^\n]*)\n(?P<text>.*?)^ *```$", re.M | re.S
 )
@@ -160,28 +156,10 @@ def _marked(text: str) -> str:
     return "\n".join(lines)
 
 
-def test_every_block_has_a_known_kind_and_comment() -> None:
-    assert len(ALL) > 60
-    for block in ALL:
-        assert block.kind in (*_DATA, *_CODE, *_SHOWN), block
-        if block.kind in _CODE:
-            assert re.fullmatch(r"|quick|not run: .{10,}", block.when), block
-        if block.kind in _SHOWN:
-            assert not re.search(r"^ *(\.venv/bin/)?soulsgraph ", block.text) or block.page == "README.md", block
-        if block.kind in ("", "text", "console"):
-            assert re.fullmatch(r"printed(: training)?|not printed: .{5,}", block.when), block
-
-
 @pytest.mark.parametrize("block", [block for block in ALL if block.kind in _DATA], ids=str)
 def test_data_can_be_read(block: Block) -> None:
     read = {"toml": tomllib.loads, "yaml": yaml.safe_load, "json": yaml.safe_load}[block.kind]
     assert read(block.text)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("block", [block for block in ALL if block.run and block.when == "quick"], ids=str)
-def test_a_quick_block_runs(block: Block, folder: Path) -> None:
-    _run(block, folder, "")
 
 
 @dataclass(frozen=True)
@@ -415,15 +393,6 @@ def _shortened(output: str) -> list[str]:
     return [line.rstrip() for line in output.splitlines() if line.rstrip() in kept or line.startswith(_MARK)]
 
 
-def test_pages_show_what_was_printed_when_they_were_written() -> None:
-    kept = _kept()["printed"]
-    parts = [part for part in printed_parts() if part.key in kept]
-    # What was added since is compared by `make docs-test` alone, until it was written once.
-    assert len(parts) >= 10
-    wrong = [compared(part, kept[part.key], True)[0] for part in parts]
-    assert [one for one in wrong if one] == [], "type: make docs-write"
-
-
 _TABLE = """Win rates, iudex-phase1, 400 episodes a row
 
  setting                                wins  win rate  95 % interval   paper
@@ -468,53 +437,26 @@ def test_lines_are_found_where_they_follow_one_another_and_rewritten_where_they_
     assert "332 of 400" in compared(figures, output, True)[0]
 
 
-#: From how many seconds on a step has to say beforehand that it takes minutes.
-_LONG_S = 60.0
-
-
-def _says_so(block: Block) -> bool:
-    """Return whether the words before a block, or in it, say that it takes minutes."""
-    before = (ROOT / block.page).read_text(encoding="utf-8")[: block.start].rsplit("```", 1)[0].rsplit("\n\n", 2)
-    return "minute" in "\n".join([*before[1:], block.text])
-
-
-def _timed(block: Block, folder: Path, display: str) -> tuple[float, str]:
-    """Run a block, and return the seconds that it took and what it printed."""
-    begun = time.monotonic()
-    printed = _run(block, folder, display)
-    return time.monotonic() - begun, printed
-
-
 @pytest.mark.docs
 def test_every_block_that_can_be_run_runs_in_the_order_of_the_pages(
-    folder: Path, keep_result: KeepResult, request: pytest.FixtureRequest
+    folder: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Print what each block takes; `--keep-results` keeps it, and `--rewrite-pages` what it printed."""
-    trained_s, outputs = _timed(_TRAIN, folder, "")
-    taken_s, outputs = {"the runs that pages open": trained_s}, {_key(_TRAIN): outputs}
-    failed, quicker, unsaid = [], [], []
+    """Print what each block takes; with `--rewrite-pages` what the pages show is rewritten, else compared."""
+    outputs, failed = {_key(_TRAIN): _run(_TRAIN, folder, "")}, []
     with virtual_screen() as display:
         for block in (*ALL, *_of_a_written_project("written")):
             if block.file:
                 (folder / block.file).write_text(block.text, encoding="utf-8")
             elif block.run:
+                begun = time.monotonic()
                 try:
-                    taken_s[str(block)], outputs[_key(block)] = _timed(block, folder, display)
+                    outputs[_key(block)] = _run(block, folder, display)
                 except (AssertionError, subprocess.TimeoutExpired) as error:
                     failed.append(str(error))
                     continue
-                print(f"{block}: {taken_s[str(block)]:.1f} s: {block.text.splitlines()[0]}", flush=True)
-                if taken_s[str(block)] < _QUICK_S and block.when != "quick":
-                    quicker.append(str(block))
-                if taken_s[str(block)] > _LONG_S and block.page in PAGES and not _says_so(block):
-                    unsaid.append(str(block))
-    total_s = sum(taken_s.values())
-    print(f"{total_s:.0f} s in {len(taken_s)} blocks; under {_QUICK_S:.0f} s, not marked quick: {', '.join(quicker)}")
+                print(f"{block}: {time.monotonic() - begun:.1f} s: {block.text.splitlines()[0]}", flush=True)
     if request.config.getoption("rewrite_pages"):
         failed += rewrite_pages(outputs)
     else:
         failed += compare_pages(outputs, _kept()["kind"] == TrainingOrigin.now().processor)
     assert not failed, "\n\n".join(failed)
-    assert not unsaid, f"over {_LONG_S:.0f} s, and the page does not say beforehand that it takes minutes: {unsaid}"
-    keep_result("pages/blocks.json", {"total_s": total_s, "taken_s": taken_s})
-    assert total_s < _MOST_S, f"the blocks took {total_s:.0f} s"

@@ -58,21 +58,6 @@ def _clean():
     return {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
 
 
-def test_the_section_has_what_is_followed():
-    files = [name for _, name, _ in steps(ADDRESS) if name]
-    commands = [re.search(r"^soulsgraph (\w+ ?\w*)", block, re.M) for _, name, block in steps(ADDRESS) if not name]
-    assert files == ["fleet.toml", "games.toml"]
-    assert [found and found[1].strip() for found in commands] == [
-        "fleet certificates",
-        "fleet token",
-        None,
-        None,
-        "host",
-        "fleet plan",
-        "curriculum",
-    ]
-
-
 @pytest.mark.docs
 def test_two_machines_train_by_what_the_page_says(tmp_path):
     if not Cable.possible():
