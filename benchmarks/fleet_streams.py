@@ -212,7 +212,6 @@ class _Clients:
         call = channel.stream_stream(f"/{SERVICE}/{METHOD}")(metadata=metadata)
         boot, name = f"{number:016x}", f"{number:04d}"
         hello = wire.Hello(protocol=PROTOCOL, game=name, boot=boot, driver="bench", lanes=1, digests=digests())
-        hello.reads_acknowledged = True
         await call.write(wire.FromGame(hello=hello).SerializeToString())
         answer = wire.ToGame.FromString(await call.read())
         if answer.HasField("stop"):

@@ -1,13 +1,12 @@
 """Compare the bits of what two commits train, evaluate and play, both on this machine; not part of the suite.
 
-    python tests/compare_commits.py 90ac6a7                # the working tree beside that commit
-    python tests/compare_commits.py 90ac6a7 --only fights  # or training, resume
+    python tests/compare_commits.py COMMIT                # the working tree beside that commit
+    python tests/compare_commits.py COMMIT --only fights  # or training, resume
 
-`training`: each preset that both have, by the name that it has today, on two seeds: its weights and the rows of its
-table; 90ac6a7 needs threadpoolctl installed for it. `resume`: a stage killed after its first
-checkpoint, then resumed. `fights`: every scenario by every Gymnasium id, actions drawn. Both sides are driven by the
-command line and by Gymnasium alone, which stay the same while the code behind them changes. Weights are compared
-without their names and orientation, so that one format may replace another.
+`training`: each preset that both have, on two seeds: its weights and the rows of its table. `resume`: a stage killed
+after its first checkpoint, then resumed. `fights`: every scenario by every Gymnasium id, actions drawn. Both sides are
+driven by the command line and by Gymnasium alone, which stay the same while the code behind them changes. Weights are
+compared without their names.
 """
 
 import argparse
@@ -27,8 +26,6 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file
 
-from soulsgraph.runs.plan import RENAMED_PRESETS
-
 ROOT = Path(__file__).parents[1]
 FLOORS = ("platform", "clusters", "policies", "envs")
 SEEDS = (300, 301)
@@ -38,11 +35,10 @@ _SOULSGRAPH = ("-c", "from soulsgraph.cli import main; main()")
 
 #: Run in either tree: prints one digest for each scenario and environment.
 _FIGHTS = """
-import hashlib, inspect, json, sys, warnings
+import hashlib, json, sys, warnings
 from pathlib import Path
 import gymnasium, numpy as np
 import soulsgraph_envs
-from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 warnings.simplefilter("ignore")
 scenarios = sorted(path.stem for path in Path(soulsgraph_envs.__file__).parent.glob("data/scenarios/*.toml"))
 skills = ("camera", "lock_on", "movement", "dodge", "heal_attack")
@@ -70,12 +66,10 @@ for id, keywords in cases:
             observation, _ = env.reset()
     env.close()
     print(json.dumps([" ".join([id, *map(str, keywords.values())]), digest.hexdigest()]), flush=True)
-# Earlier commits have no other mode than this one.
-same = {"autoreset_mode": "SameStep"} if "autoreset_mode" in inspect.signature(SkillVectorEnv).parameters else {}
 for name in scenarios:
     for skill in skills:
         envs = gymnasium.make_vec("soulsgraph/Skill-v0", 8, vectorization_mode="vector_entry_point",
-                                  skill=skill, scenario=name, **same)
+                                  skill=skill, scenario=name, autoreset_mode="SameStep")
         digest = hashlib.sha256()
         envs.action_space.seed(7)
         digest.update(values(envs.reset(seed=7)[0]))
@@ -97,29 +91,29 @@ class Tree:
         self._root, self._scratch = root, scratch
         scratch.mkdir()
 
-    def presets(self) -> dict[str, str]:
-        """Return the names of its presets by those that they have today, as the command line lists its own."""
+    def presets(self) -> list[str]:
+        """Return the names of its presets, as the command line lists them."""
         process = self._soulsgraph("curriculum", self._scratch / "none", "none", 0, stderr=subprocess.PIPE)
         refused = process.communicate(timeout=PATIENCE_S)[1]
         listed = re.search("one of (.+); found 'none'", refused)
         assert listed, refused
-        return present_names(listed[1].split(", "))
+        return listed[1].split(", ")
 
     def findings(self, parts: list[str], presets: Collection[str]) -> Iterator[Finding]:
-        """Run the named parts; of `training` the presets that have these names today."""
+        """Run the named parts; of `training` these presets."""
         for part in parts:
             print(f"{self._root}: {part}", file=sys.stderr, flush=True)
             if part == "training":
-                yield from self._training({name: own for name, own in self.presets().items() if name in presets})
+                yield from self._training([name for name in self.presets() if name in presets])
             else:
                 yield from {"resume": self._resume, "fights": self._fights}[part]()
 
-    def _training(self, presets: dict[str, str]) -> Iterator[Finding]:
-        for preset, own in presets.items():
+    def _training(self, presets: Collection[str]) -> Iterator[Finding]:
+        for preset in presets:
             for seed in SEEDS:
-                print(f"{self._root}: preset {preset}, there {own}, seed {seed}", file=sys.stderr, flush=True)
+                print(f"{self._root}: preset {preset}, seed {seed}", file=sys.stderr, flush=True)
                 run = self._scratch / f"{preset}-{seed}"
-                printed = self._finish(self._soulsgraph("curriculum", run, own, seed))
+                printed = self._finish(self._soulsgraph("curriculum", run, preset, seed))
                 yield f"table of {preset}, seed {seed}", _plain_numbers(json.loads(printed))
                 yield f"weights of {preset}, seed {seed}", _weights(run)
 
@@ -166,15 +160,6 @@ class Tree:
         return printed
 
 
-def present_names(own: Collection[str]) -> dict[str, str]:
-    """Return the names of a commit's presets by those that they have today.
-
-    Where the later name of a renamed preset is not known yet, the earlier one, which means another today, means it.
-    """
-    renamed = {before: after for before, after in RENAMED_PRESETS.items() if after not in own}
-    return {renamed.get(name, name): name for name in own}
-
-
 def _plain_numbers(found: Any) -> list[float]:
     """Return every number of a JSON value in order, without the names beside them."""
     if isinstance(found, dict):
@@ -185,14 +170,14 @@ def _plain_numbers(found: Any) -> list[float]:
 
 
 def _weights(run: Path) -> dict[str, list[str]]:
-    """Return the digests of each skill's arrays, independent of their names and orientation."""
+    """Return the digests of each skill's arrays, independent of their names."""
     files = sorted(run.glob("library/*/v1/weights.safetensors"))
     assert files, f"{run}: no skill was trained"
     return {path.parts[-3]: sorted(_digest(array) for array in load_file(path).values()) for path in files}
 
 
 def _digest(array: np.ndarray[Any, Any]) -> str:
-    return min(hashlib.sha256(np.ascontiguousarray(view).tobytes()).hexdigest() for view in (array, array.T))
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
 
 
 def _findings_of(commit: str, folder: Path, parts: list[str], presets: Collection[str]) -> dict[str, Any]:

@@ -158,7 +158,7 @@ class Relay:
         try:
             for data in call:
                 message = ToGame.FromString(data)
-                for answer in (*message.acknowledged, message.acknowledgement):
+                for answer in message.acknowledged:
                     self.acknowledged |= {(answer.boot, sequence) for sequence in answer.sequences}
                 yield data
         except grpc.RpcError:

@@ -168,7 +168,7 @@ class _Run:
             decisions=self._decisions[which],
             columns=self._columns[which] if draw.random() < 0.1 else self._tampered(self._columns[which]),
         )
-        if draw.random() < 0.5:
+        if draw.random() < 0.9:
             chunk.versions.extend([0] * sum(chunk.decisions.values()))
             chunk.ticks.extend(range(len(chunk.versions) - (draw.random() < 0.1)))
         if chunk.versions and draw.random() < 0.2:

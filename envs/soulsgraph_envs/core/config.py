@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
@@ -101,51 +101,6 @@ class Between:
 
 
 ANY_NUMBER = Between(-inf, inf)
-
-
-#: Keys of tables and names of options, each with its earlier name: that one is still read, and digests are taken over
-#: it, so that what was begun before a name changed is found again.
-RENAMED: Mapping[str, str] = {
-    "gamma": "discount",
-    "epsilon_initial": "exploration_initial",
-    "epsilon_final": "exploration_final",
-    "epsilon_fraction": "exploration_fraction",
-    "target_update_interval": "target_period",
-    "tau": "target_rate",
-    "train_freq": "decisions_per_update",
-    "steps_per_round": "decisions_per_round",
-    "buffer_size": "replay_capacity",
-    "max_grad_norm": "max_gradient_norm",
-    "num_steps": "rollout",
-    "td_lambda": "trace_decay",
-    "update_epochs": "epochs",
-    "training_scenario": "practice",
-    "precedence_over": "wins_over",
-}
-_PRESENT = {earlier: name for name, earlier in RENAMED.items()}
-
-
-def present_names(table: Mapping[str, T], known: Collection[str] = RENAMED, where: Where = _ARGUMENT) -> dict[str, T]:
-    """Return a table whose keys of earlier names have their present ones, as far as those are `known`.
-
-    Raises:
-        DataError: if it has a key by both names.
-    """
-    named: dict[str, T] = {}
-    for key, value in table.items():
-        present = _PRESENT.get(key, key)
-        name = present if key not in known and present in known else key
-        if name in named:
-            raise where.at(name).error(f"{name}, or {RENAMED[name]} by its earlier name", "both")
-        named[name] = value
-    return named
-
-
-def canonical(values: Any) -> Any:
-    """Return plain values as digests are taken over them: keys by their earlier names, at every level."""
-    if isinstance(values, Mapping):
-        return {RENAMED.get(key, key): canonical(value) for key, value in values.items()}
-    return [canonical(value) for value in values] if isinstance(values, list | tuple) else values
 
 
 Language = Literal["TOML", "JSON"]
@@ -245,7 +200,7 @@ def load(cls: type[T], where: Where) -> T:
 def read_table(cls: type[T], values: object, where: Where) -> T:
     """Build the dataclass `cls` from one table, nested dataclasses included.
 
-    A field with `metadata={"key": ...}` has that key in the file; a key may have its earlier name.
+    A field with `metadata={"key": ...}` has that key in the file.
 
     Raises:
         DataError: for a missing or unknown key, a value of another type or out of its range.
@@ -255,7 +210,6 @@ def read_table(cls: type[T], values: object, where: Where) -> T:
         raise where.error("a table", shown(values))
     hints = _hints(cls)
     known = _keys(cls)
-    values = present_names(values, known, where)
     for key in values:
         if key not in known:
             raise where.at(key).error(_one_of(key, list(known)), "an unknown key")

@@ -272,8 +272,6 @@ class Simulator:
         self._rows = []
         where = Where("saved simulator state")
         self._pack([read_table(Scenario, values, where) for values in state["scenarios"]])
-        # A field of which an earlier version knew nothing is 0, as where a fight begins.
-        self._fight_bytes[:] = 0
         for name, values in state["fights"].items():
             self._fights[name] = values
         self._streams[:] = state["streams"]

@@ -18,7 +18,7 @@ from tyro.conf import arg
 from soulsgraph.cli.output import Flag, OutputOptions, RunOptions
 from soulsgraph.cli.remedies import command_line
 from soulsgraph.runs.evaluate import EVALUATION_SEED
-from soulsgraph.runs.plan import Plan, check_range, lasting_name, overrides_for, present_overrides
+from soulsgraph.runs.plan import Plan, check_range, lasting_name, overrides_for
 from soulsgraph.runs.run_folder import RunFolder, check_given
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.tracking.board import USUAL, make_trackers
@@ -119,7 +119,7 @@ def plan_values(given: Given, graph: str | None = None) -> dict[str, Any]:
     """
     values = dict(given)
     if "overrides" in values:
-        overrides = present_overrides(read_overrides(values["overrides"], "gamma=0.98"))
+        overrides = read_overrides(values["overrides"], "gamma=0.98")
         values["overrides"] = overrides_for(graph or Plan.graph, overrides)
     if "skill_options" in values:
         values["skill_options"] = load_skill_options(values["skill_options"])
@@ -287,7 +287,7 @@ def changed_run(run: RunFolder, texts: Sequence[str]) -> RunFolder:
     """
     if not texts:
         return run
-    overrides = present_overrides(read_overrides(texts, "learning_rate=1e-4"))
+    overrides = read_overrides(texts, "learning_rate=1e-4")
     plan = replace(run.plan, overrides={**run.plan.overrides, **overrides_for(run.plan.graph, overrides)})
     return RunFolder(run.path, plan, run.fight)
 

@@ -14,7 +14,7 @@ from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptio
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.paper.study import ReproductionFolder, Study
 from soulsgraph.results.origin import describe_run
-from soulsgraph.runs.plan import check_range, present_overrides
+from soulsgraph.runs.plan import check_range
 from soulsgraph.runs.run_folder import check_given
 from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -54,7 +54,7 @@ def study_values(given: options.Given, seeds: Sequence[int], example: str = "dou
         check_range("first-seed", first, 0, 2**31 - 1000)
         values["seeds"] = tuple(range(first, first + count))
     if "overrides" in values:
-        values["overrides"] = present_overrides(options.read_overrides(values["overrides"], example))
+        values["overrides"] = options.read_overrides(values["overrides"], example)
     return values
 
 

@@ -74,8 +74,6 @@ class ReportedRun:
         saved = read_file(Where(path, remedy="remove the file"))
         values = saved.get("key", {}) if isinstance(saved, dict) else {}
         now, found = table_key(self.run), Key(values if isinstance(values, dict) else {})
-        if now.unknown(found):
-            return "An earlier version of soulsgraph evaluated them, and did not record which versions played."
         if now.differing(found):
             return "Other versions play by now than were evaluated, or the fights changed: evaluate them anew."
         return ""

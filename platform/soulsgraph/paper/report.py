@@ -18,7 +18,7 @@ from PIL import Image
 
 from soulsgraph.pages.report_section import ReportFolder
 from soulsgraph.paper import figures, records
-from soulsgraph.paper.records import Reproduction, SettingRates, in_present_names, load_reproductions
+from soulsgraph.paper.records import Reproduction, SettingRates, load_reproductions
 from soulsgraph.paper.study import REFERENCE, TABLE_1_PARTS, Records
 from soulsgraph.results import statistics
 from soulsgraph.results.figures import png_of
@@ -26,10 +26,8 @@ from soulsgraph.results.seeds import SEED_FILTERS, SeedValues, difference_column
 from soulsgraph.results.statistics import Interval
 from soulsgraph.results.tables import finite, markdown_table, number, read_rows, readable_table, render, yes_no
 from soulsgraph.runs.evaluate import TABLE_1
-from soulsgraph.runs.plan import RENAMED_PRESETS
 from soulsgraph.tracking.contract import LogPoint
 from soulsgraph.tracking.tensorboard import TensorBoardTracker
-from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import temporary_folder, write_text
 from soulsgraph_envs.skills import SKILL_NAMES
@@ -62,7 +60,7 @@ def load_earlier(reports: Sequence[Path]) -> Mapping[str, Reproduction]:
 
 
 def _earlier_rows(report: Path) -> dict[str, Records]:
-    """Read the win rates of every training seed from the folder of a report, by the reproductions' present names.
+    """Read the win rates of every training seed from the folder of a report, by the reproductions' names.
 
     Raises:
         SoulsGraphError: if the folder holds no table of seeds, or a damaged one.
@@ -77,21 +75,9 @@ def _earlier_rows(report: Path) -> dict[str, Records]:
         )
     # Scripted references have no training seed.
     trained = [row for row in rows if row["part"] != REFERENCE]
-    found = {
+    return {
         name: [row for row in trained if row["reproduction"] == name] for name in {row["reproduction"] for row in rows}
     }
-    present = _present_names(report)
-    return {present.get(name, name): own for name, own in found.items()}
-
-
-def _present_names(report: Path) -> dict[str, str]:
-    """Return today's names of the presets in a report from before they were renamed."""
-    file = report / "report.json"
-    if not file.exists():
-        return {}
-    where = Where(file, remedy="name the folder that holds an earlier report.md")
-    described = read_value(Mapping[str, Any], read_file(where), where).get("reproductions", {})
-    return {name: in_present_names(one)["plan"]["preset"] for name, one in described.items() if name in RENAMED_PRESETS}
 
 
 def agreement_rows(reproductions: Sequence[Reproduction], earlier: Mapping[str, Reproduction]) -> Records:

@@ -56,9 +56,6 @@ _DODGE = "dodge"
 
 def do_units(folder: ReproductionFolder, console: Console, words: Words = str) -> None:
     """Do the rest of every job and assemble the records after each; arguments and errors as `run_jobs`."""
-    if unkeyed := folder.unkeyed:
-        note = f"{len(unkeyed)} records do not say by what plan: an earlier version wrote them; taken for this one's"
-        console.print(note, highlight=False, soft_wrap=True)
     run_jobs(folder, [ray_job(folder, job) for job in folder.left], console, words)
 
 

@@ -14,27 +14,9 @@ from typing import Annotated, Any, Literal
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
-from soulsgraph.runs.plan import (
-    RENAMED_PRESETS,
-    Key,
-    Plan,
-    check_learns,
-    how_it_learns,
-    in_words,
-    plan_values,
-    scenario_digest,
-)
+from soulsgraph.runs.plan import Key, Plan, check_learns, how_it_learns, in_words, plan_values, scenario_digest
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolder, RunFolderError
-from soulsgraph_envs.core.config import (
-    Between,
-    Where,
-    check_fields,
-    present_names,
-    read_file,
-    read_table,
-    read_value,
-    to_table,
-)
+from soulsgraph_envs.core.config import Between, Where, check_fields, read_file, read_table, read_value, to_table
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
 from soulsgraph_envs.core.files import write_json
 from soulsgraph_policies.learning.hyperparameters import Preset
@@ -145,7 +127,6 @@ class Study:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        object.__setattr__(self, "overrides", present_names(self.overrides))
         if len(set(self.seeds)) < len(self.seeds):
             raise SoulsGraphError(f"seeds: expected each once, found {list(self.seeds)}; correct them.")
         check_one_purpose(self.seeds)
@@ -234,7 +215,7 @@ def check_stable_baselines(preset: Preset) -> None:
         )
 
 
-_FORMAT, _VERSION, _READ_VERSIONS = "soulsgraph reproduction", 2, (1, 2)
+_FORMAT, _VERSION = "soulsgraph reproduction", 1
 _REMEDY = "restore the file from a copy or begin a new folder with `path`"
 _AGAIN = "remove it and continue with `ReproductionFolder.open`"
 
@@ -291,8 +272,8 @@ class ReproductionFolder(PlannedFolder[Study]):
         # Results of different fights cannot be compared.
         if begun.scenarios != (now := _fights()):
             raise SoulsGraphError(
-                f"{file}: expected the data of {', '.join(now)} that it was created with, found that they changed, "
-                "or that an earlier version wrote it; restore them or begin a new folder with `path`."
+                f"{file}: expected the data of {', '.join(now)} that it was created with, found that they changed; "
+                "restore them or begin a new folder with `path`."
             )
         return cls(path, begun.plan)
 
@@ -307,13 +288,14 @@ class ReproductionFolder(PlannedFolder[Study]):
             SoulsGraphError: if another run is in it.
         """
         path, plan = self.run_path(job), self.plan.plan(job)
-        learner = Key({"learner": self.plan.learner})
+        learner, file = Key({"learner": self.plan.learner}), path / Key.FILE
         if not (path / RunFolder.plan_file).exists():
-            run = RunFolder.create(path, plan)
-            learner.write(path / Key.FILE)
-            return run
+            RunFolder.create(path, plan)
         run = RunFolder.open(path)
-        if run.plan != plan or learner.differing(Key.read(path / Key.FILE)):
+        if not file.exists():
+            # Whoever was killed before it was written has trained nothing.
+            learner.write(file)
+        if run.plan != plan or learner.differing(Key.read(file)):
             found = "one by another plan or learner"
             raise RunFolderError(path, "a run by the plan of this reproduction", found, "remove it")
         return run
@@ -354,12 +336,6 @@ class ReproductionFolder(PlannedFolder[Study]):
         """The jobs whose records are not all there; raises as `is_recorded`."""
         jobs = (*self.plan.jobs(), REFERENCES)
         return [job for job in jobs if not all([self.is_recorded(job, piece) for piece in job.pieces])]
-
-    @property
-    def unkeyed(self) -> list[Path]:
-        """The files of records that an earlier version wrote, which do not say by what plan."""
-        files = [self.piece(job, piece) for job in (*self.plan.jobs(), REFERENCES) for piece in job.pieces]
-        return [file for file in files if file.exists() and "key" not in read_file(Where(file, remedy=_AGAIN))]
 
     def assemble(self) -> None:
         """Write the record tables from every piece there is.
@@ -417,13 +393,9 @@ class ReproductionFolder(PlannedFolder[Study]):
 def _read_begun(file: Path) -> _ReproductionFile:
     where = Where(file, remedy=_REMEDY, saved=True)
     values = read_file(where)
-    known = [(_FORMAT, version) for version in _READ_VERSIONS]
-    if not isinstance(values, dict) or (values.get("format"), values.get("version")) not in known:
+    if not isinstance(values, dict) or (values.get("format"), values.get("version")) != (_FORMAT, _VERSION):
         raise SoulsGraphError(f"{file}: expected format {_FORMAT!r} {_VERSION}, found another; {_REMEDY}.")
     begun = read_table(_ReproductionFile, values, where)
-    if begun.version < _VERSION:
-        preset = RENAMED_PRESETS.get(begun.plan.preset, begun.plan.preset)
-        begun = replace(begun, version=_VERSION, plan=replace(begun.plan, preset=preset))
     for index, session in enumerate(begun.sessions):
         read_value(float, session.get("wall_time_s"), where.at("sessions").at(index).at("wall_time_s"))
     return begun

@@ -27,10 +27,9 @@ from soulsgraph.recordings.format import (
     CONTROLS,
     DIGEST_KEY,
     FORMAT,
+    FORMAT_VERSION,
     HEADER_KEY,
     KEYS,
-    MEASURED,
-    READ_VERSIONS,
     READINGS,
     SEEN,
     TEXTS,
@@ -227,9 +226,8 @@ def read_recording(path: Path) -> Recording:
         except PagesError as error:
             raise RecordingError(path, error.expected, error.found) from error
         # A text of which a file has one copy for all rows is read once too, and written out when it is known to fit.
-        texts = [name for name in TEXTS if name in schema.names]
         with pq.ParquetFile(
-            pa.BufferReader(content), read_dictionary=texts, page_checksum_verification=True
+            pa.BufferReader(content), read_dictionary=[*TEXTS], page_checksum_verification=True
         ) as compact:
             for batch in compact.iter_batches(_ROWS_AT_ONCE, use_threads=False):
                 unpacked += _unpacked_bytes(batch)
@@ -239,15 +237,7 @@ def read_recording(path: Path) -> Recording:
         table = pa.Table.from_batches(batches).cast(schema)
     if len(table) != rows:
         raise RecordingError(path, f"{rows} rows", len(table))
-    return Recording(path, header, _with_measured(table))
-
-
-def _with_measured(table: pa.Table) -> pa.Table:
-    """Return a table with every column that the present version has, empty where an older one lacks it."""
-    for column in MEASURED:
-        if column.name not in table.column_names:
-            table = table.append_column(column.field, pa.nulls(len(table), column.type))
-    return table
+    return Recording(path, header, table)
 
 
 def _unpacked_bytes(batch: pa.RecordBatch) -> int:
@@ -327,10 +317,7 @@ def _header_of(path: Path, file: pq.ParquetFile) -> Header:
     where = Where(path, remedy="record the fight again", saved=True)
     values = parse(text.decode(), "JSON", where)
     found = (values.get("format"), values.get("format_version")) if isinstance(values, dict) else None
-    known = [(FORMAT, version) for version in READ_VERSIONS]
-    where.demand(found in known, f"a header of format {FORMAT!r} {' or '.join(map(str, READ_VERSIONS))}", found)
-    if values["format_version"] == 1:
-        values = {"map": "", "game_version": "", "speed": 1.0} | values
+    where.demand(found == (FORMAT, FORMAT_VERSION), f"a header of format {FORMAT!r} {FORMAT_VERSION}", found)
     header = read_table(Header, values, where)
     _check_header(where, header)
     if not (header.seed == "" or (header.seed.isdecimal() and int(header.seed) < 2**64)):

@@ -26,9 +26,7 @@ from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.skills import Skill, SkillOptions
 from soulsgraph_policies.agents.projects import ProjectDigest
 
-FORMAT, FORMAT_VERSION = "soulsgraph fight", 2
-#: Versions that are read; the first has none of the columns `MEASURED`.
-READ_VERSIONS = (1, 2)
+FORMAT, FORMAT_VERSION = "soulsgraph fight", 1
 #: Where a fight comes from: skills in the simulator or in a running game, a fleet's journal, or a person.
 Origins = Literal["simulator", "game", "fleet", "person"]
 #: The driver of a simulated fight, the only one that can be played again bit for bit.
@@ -336,7 +334,7 @@ _TIME = (
     ColumnType("time_s", pa.float64(), "s", "game time since the fight began, by whole control ticks", nullable=False),
     ColumnType("last", pa.bool_(), "", "the moment at which the fight ended, in which nothing is done", nullable=False),
 )
-#: What a game measures beside its readings; since version 2.
+#: What a game measures beside its readings.
 MEASURED = (
     ColumnType("clock_s", pa.float64(), "s", "game time since the fight began, as measured"),
     ColumnType("boss_animation_read", pa.string(), "", "the boss's animation as the game names or numbers it"),
@@ -387,10 +385,8 @@ def skill_columns(skill: PlayedSkill) -> Iterator[ColumnType]:
 
 
 def columns(header: Header) -> tuple[ColumnType, ...]:
-    """Return every column of a fight's file of its version, in order."""
-    skills = [column for skill in header.skills for column in skill_columns(skill)]
-    missing = MEASURED if header.format_version == 1 else ()
-    return (*(column for column in FIGHT_COLUMNS if column not in missing), *skills)
+    """Return every column of a fight's file, in order."""
+    return (*FIGHT_COLUMNS, *(column for skill in header.skills for column in skill_columns(skill)))
 
 
 def schema_of(header: Header) -> pa.Schema:

@@ -178,10 +178,7 @@ class _Reader:
         chunk = decode_columns(record.chunk.columns, self._task.spaces, self._task.terms)
         moments = read_moments(record.chunk)
         for module, transitions in chunk.transitions.items():
-            # An older host says of a chunk's oldest alone.
-            versions = np.full(len(transitions), record.chunk.weights_version, np.int64)
-            if module in moments:
-                versions = moments[module].versions
+            versions = moments[module].versions
             skills = self._task.skills_of([module])
             for index, skill in enumerate(skills):
                 chosen = transitions.lanes % len(skills) == index
@@ -226,9 +223,9 @@ def _write(header: Header, skill: Skill, folder: Path, whole: _Open, ended: Epis
     transitions, versions = Transitions.join(whole.parts), np.concatenate(whole.versions)
     played = replace(header.skills[0], version=int(versions.min()))
     header = replace(header, skills=(played,), result=_result(header, transitions, ended))
-    # Beside those of other stages their columns would be lost to tools that read a folder; earlier versions did that.
+    # Beside those of other stages their columns would be lost to tools that read a folder.
     own = folder / skill.name
-    if any(is_written(place, header, ("origin", "format_version")) for place in (folder, own)):
+    if is_written(own, header, ("origin",)):
         return None
     columns = _columns(header, versions, skill, transitions)
     return write_table(own, header, pa.table(columns, schema=schema_of(header)))

@@ -71,7 +71,7 @@ _LONGEST = 55
 #: Characters of a start, or of the skills that are replaced, in it.
 _SHORT = 24
 #: What of a header differs when the same fight is fought again.
-_OF_ITS_TIME = ("format_version", "driver", "map", "game_version", "speed", "tick_s", "origin", "result")
+_OF_ITS_TIME = ("driver", "map", "game_version", "speed", "tick_s", "origin", "result")
 OnWritten = Callable[[Path], None]
 
 

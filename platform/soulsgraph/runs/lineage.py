@@ -38,19 +38,13 @@ _AUTO, _ALL = "auto", "all"
 
 
 class _Domains:
-    """The fights that a run went through, each by its digest; by its scenario alone where that is not known."""
+    """The fights that a run went through, each by its digest; one without files by its scenario."""
 
     def __init__(self, run: RunFolder) -> None:
         self.run, self.own, self.cards = run, run.fight, cards_of(run)
         self._scenarios = {self.own: run.plan.scenario}
         for card in self.cards:
-            self._scenarios.setdefault(self.of(card), card.training.scenario)
-
-    def of(self, card: SkillCard) -> str:
-        """Return the fight that a version was trained in; one that was not recorded is taken for the present one."""
-        scenario = card.training.scenario
-        own = self.own if scenario == self.run.plan.scenario else ""
-        return card.training.fight or own or _present(scenario) or scenario
+            self._scenarios.setdefault(card.training.fight, card.training.scenario)
 
     def find(self, name: str) -> str:
         """Return the fight that a scenario is, as somebody names it."""
@@ -80,7 +74,7 @@ class _Domains:
         """
         # A fight that is not on record continued the run's own versions. A version that continues a clone is one of
         # the run's own fight.
-        continued = [self.of(card) for card in self.cards if card.parent is not None]
+        continued = [card.training.fight for card in self.cards if card.parent is not None]
         adapted = {fight: self.own for fight in continued if fight != self.own}
         path = self.run.path / _FILE
         if not path.exists():
@@ -144,13 +138,13 @@ def cards_trained_on(run: RunFolder, scenario: str) -> list[SkillCard]:
     """Return the cards of the versions that were trained in the fight that a scenario is."""
     domains = _Domains(run)
     fight = domains.find(scenario)
-    return [card for card in domains.cards if domains.of(card) == fight]
+    return [card for card in domains.cards if card.training.fight == fight]
 
 
 def scenarios_of(run: RunFolder) -> dict[tuple[str, int], str]:
     """Return the scenario that each version was trained in, by skill and version."""
     domains = _Domains(run)
-    return {(card.skill, card.version): domains.name(domains.of(card)) for card in domains.cards}
+    return {(card.skill, card.version): domains.name(card.training.fight) for card in domains.cards}
 
 
 def expect_unchanged(run: RunFolder, scenario: str) -> None:
@@ -161,7 +155,7 @@ def expect_unchanged(run: RunFolder, scenario: str) -> None:
     """
     domains = _Domains(run)
     fight = domains.find(scenario)
-    named = {domains.of(card): card for card in domains.cards if card.training.scenario == scenario}
+    named = {card.training.fight: card for card in domains.cards if card.training.scenario == scenario}
     if not named or fight in (*named, domains.own):
         return
     known, card = [*named.items()][-1]
@@ -239,7 +233,7 @@ def branch(run: RunFolder, path: Path, after: str) -> RunFolder:
     with whole_folder(path) as temporary:
         shutil.copy2(run.path / "plan.json", temporary / "plan.json")
         for card in domains.cards:
-            if domains.of(card) in chain:
+            if card.training.fight in chain:
                 version = Path(card.skill, f"v{card.version}")
                 shutil.copytree(run.library.folder / version, temporary / "library" / version)
                 if card.training.cloned:
@@ -261,9 +255,8 @@ def save_version(run: RunFolder, stage: Stage, artifact: Artifact) -> SkillCard:
     if stage.parent is not None and stage.scenario != run.plan.scenario:
         # Before the version: without it this record counts for nothing, but a version without it would
         # count as continuing the run's own.
-        fight = artifact.card.training.fight
         # Its file may have been edited while it was trained.
-        trained_in = marked(stage.scenario, fight) if fight else stage.scenario
+        trained_in = marked(stage.scenario, artifact.card.training.fight)
         record_domain(run, trained_in, stage.after or run.plan.scenario)
     return run.library.save(artifact)
 
@@ -299,7 +292,7 @@ def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | No
         names = (*run.plan.skill_graph.upstream(skill), skill)
         first = next(name for name in names if not run.library.versions(name))
         raise LibraryError(run.path, f"a trained {first}", "none", train_first(run, first, "it"))
-    newest = {domains.of(card): card.version for card in cards}
+    newest = {card.training.fight: card.version for card in cards}
     fight = domains.find(trained_on)
     chain = domains.chain(fight) if after is None else (*domains.chain(domains.find(after)), fight)
     fights = reversed((domains.own, *chain))
@@ -311,7 +304,7 @@ def domain_cards(run: RunFolder, domain: str) -> tuple[SkillCard, ...]:
     domains = _Domains(run)
     fight, order = domains.find(domain), run.plan.skill_graph.order
     cards = (run.library.card(skill, version_in_play(run, skill, domain)) for skill in order)
-    return tuple(card for card in cards if domains.of(card) == fight)
+    return tuple(card for card in cards if card.training.fight == fight)
 
 
 def cards_by_stage(cards: Sequence[SkillCard]) -> list[list[SkillCard]]:
@@ -400,7 +393,7 @@ def _finished(run: RunFolder, stage: Stage, jointly: tuple[str, ...]) -> SkillCa
     if not run.library.versions(stage.skill):
         return None
     card = run.library.card(stage.skill, version_in_play(run, stage.skill, stage.scenario, stage.after))
-    return None if _part_key(run, stage, jointly).differing(_card_key(run, card)) else card
+    return None if _part_key(run, stage, jointly).differing(_card_key(card)) else card
 
 
 def clone_in_play(run: RunFolder, stage: Stage) -> SkillCard | None:
@@ -413,7 +406,7 @@ def clone_in_play(run: RunFolder, stage: Stage) -> SkillCard | None:
     card = run.library.card(stage.skill, version_in_play(run, stage.skill, stage.scenario))
     # A clone decides nothing itself.
     key = Key({**_part_key(run, stage, ()).values, "budget": 0})
-    return card if card.training.cloned and not key.differing(_card_key(run, card)) else None
+    return card if card.training.cloned and not key.differing(_card_key(card)) else None
 
 
 def _part_key(run: RunFolder, stage: Stage, jointly: tuple[str, ...]) -> Key:
@@ -435,13 +428,12 @@ def _own_values(run: RunFolder, stage: Stage) -> dict[str, object]:
     }
 
 
-def _card_key(run: RunFolder, card: SkillCard) -> Key:
-    """Return the key of a version, as far as its card says it."""
+def _card_key(card: SkillCard) -> Key:
+    """Return the key of a version; how one learned that was imported is not known."""
     training = card.training
-    own = run.fight if training.scenario == run.plan.scenario else None
     return Key(
         {
-            "fight": training.fight or own,
+            "fight": training.fight,
             "learning": training.learning or None,
             "budget": training.budget,
             "seed": training.seed,
@@ -454,9 +446,9 @@ def _card_key(run: RunFolder, card: SkillCard) -> Key:
 
 
 def _project_values(project: ProjectDigest | None) -> dict[str, str]:
-    """Return what determines a project: an earlier version did not look at its data files."""
+    """Return what determines a project."""
     code, data = project.parts if project else ("", "")
-    return {"project": code, "data files": data} if data else {"project": code}
+    return {"project": code, "data files": data}
 
 
 def _digests(run: RunFolder, versions: Mapping[str, int]) -> dict[str, str]:
@@ -482,7 +474,7 @@ def made_key(run: RunFolder, cards: Sequence[SkillCard]) -> Key:
     """Return the `stage_key` that the stage had which made some cards, as far as they say it."""
     values: dict[str, object] = {}
     for card in cards:
-        known, beside = _card_key(run, card).values, card.training.jointly
+        known, beside = _card_key(card).values, card.training.jointly
         own = {name: known[name] for name in ("fight", "learning", "budget", "seed")}
         own |= _project_values(card.training.project)
         if card.parent is None or card.parent in run.library.versions(card.skill):
@@ -505,11 +497,6 @@ def is_of_stage(run: RunFolder, stage: Stage, folder: Path) -> bool:
     """
     differing = stage_key(run, stage).differing(Key.read(folder / Key.FILE))
     return all(name.startswith("budget of") for name in differing)
-
-
-def unrecorded(run: RunFolder, card: SkillCard) -> tuple[str, ...]:
-    """Return what of a version's key an earlier version of this package did not record."""
-    return Key(dict.fromkeys(("fight", "learning"))).unknown(_card_key(run, card))
 
 
 def expect_own_fight(run: RunFolder, scenario: str) -> None:
@@ -600,29 +587,19 @@ def adaptation_stages(
 
 
 def _named_apart(run: RunFolder, stage: Stage) -> Stage:
-    """Return the stage with its suffixes: no checkpoint of another fight, budget or version is taken for its own.
-
-    What an earlier version of this package left unfinished has the name without the fight.
-    """
+    """Return the stage with its suffixes: no checkpoint of another fight, budget or version is taken for its own."""
     saved, fight = half_saved(run, stage), scenario_digest(stage.scenario)
-    named, plain = (_all_suffixed(run, stage, saved, of) for of in (fight, ""))
-    older = run.checkpoints(plain.checkpoint_name)
-    return plain if older.is_dir() and not run.stage_key(plain.checkpoint_name).exists() else named
-
-
-def _all_suffixed(run: RunFolder, stage: Stage, saved: Mapping[str, SkillCard], fight: str) -> Stage:
     jointly = tuple(_suffixed(run, part, saved, fight) for part in stage.jointly)
     return replace(_suffixed(run, stage, saved, fight), jointly=jointly)
 
 
 def _suffixed(run: RunFolder, part: Stage, saved: Mapping[str, SkillCard], fight: str) -> Stage:
     """Return a stage with its suffix: of a scenario of your own the fight, and what makes it a further adaptation."""
-    suffix = f"-{short(fight)}" if fight and part.parent is not None and part.scenario.endswith(".toml") else ""
-    card, domains = saved.get(part.skill), _Domains(run)
+    suffix = f"-{short(fight)}" if part.parent is not None and part.scenario.endswith(".toml") else ""
+    card = saved.get(part.skill)
     # Where the stage saved this skill already, it is named by what it began with.
     before = [one for one in cards_of(run, (part.skill,)) if card is None or one.version < card.version]
-    same = fight or domains.find(part.scenario)
-    further = any(domains.of(one) == same for one in before)
+    further = any(one.training.fight == fight for one in before)
     usual = run.plan.stage(part.skill, part.scenario, part.parent).budget
     if further or part.budget != usual:
         suffix += f"-v{before[-1].version + 1}-{part.budget}"

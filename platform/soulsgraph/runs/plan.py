@@ -36,8 +36,6 @@ ADAPTATION_EXPLORATION = 0.3
 CLONING_MARGIN = 0.8
 #: A clone knows what somebody else knew; found on seeds 0 to 3.
 CLONING_EXPLORATION = 0.5
-#: The present names of presets in folders that were begun before the names changed: they go on as they began.
-RENAMED_PRESETS = {"best": "best-1"}
 _STAGE_STREAM = 10
 
 
@@ -134,7 +132,6 @@ class Plan:
 
     def __post_init__(self) -> None:
         config.check_fields(self)
-        object.__setattr__(self, "overrides", present_overrides(self.overrides))
         object.__setattr__(self, "scenario", lasting_name(self.scenario))
         load_scenario(self.scenario)
         find_graph(self.graph)
@@ -243,19 +240,6 @@ class Plan:
             dqn.check_memory({stage.skill: self.hyperparameters(stage).replay_bytes(size)})
 
 
-def present_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options to change by their present names, those of one skill as well.
-
-    Raises:
-        DataError: for an option by its present and its earlier name.
-    """
-    owned: dict[str, dict[str, Any]] = {}
-    for name, value in overrides.items():
-        owner, dot, option = name.rpartition(".")
-        owned.setdefault(owner + dot, {})[option] = value
-    return {f"{of}{name}": one for of, named in owned.items() for name, one in config.present_names(named).items()}
-
-
 def overrides_for(graph: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return options to change as a plan of a graph takes them: of the end-to-end baseline each is its one skill's.
 
@@ -337,7 +321,7 @@ def check_range(name: str, value: float, low: float, high: float) -> None:
 def scenario_digest(name: str) -> str:
     """Return a digest of everything that the files of a fight say: its scenario, player and bosses.
 
-    It depends neither on the files' place nor on keys that later versions of this package add.
+    It does not depend on the files' place.
 
     Raises:
         SoulsGraphError: if a file is missing or holds something else.
@@ -433,28 +417,22 @@ def expect_fight(scenario: str, fight: str, of: str) -> None:
         )
 
 
-#: Options that came after digests of how a skill learns, by the value that learns as before they came: with it an
-#: option does not count, and the digest stays what it was.
-_CAME_LATER: Mapping[str, Any] = {}
-
-
 @dataclass(frozen=True)
 class Key:
-    """Plain values by name that together determine a thing; None where nobody recorded one."""
+    """Plain values by name that together determine a thing; None where one is not known."""
 
     #: Its file in the folder of what it is of, where it lies there.
     FILE: ClassVar[str] = "key.json"
     values: Mapping[str, Any]
 
     def differing(self, found: Key) -> tuple[str, ...]:
-        """Return what is known of both and differs; what only the found one names came after this version."""
-        other = found.values
-        known = [name for name, value in self.values.items() if value is not None and other.get(name) is not None]
-        return tuple(name for name in known if _plain(self.values[name]) != _plain(other[name]))
+        """Return what was found to be different, or is missing there; what is None in one of both is not known."""
 
-    def unknown(self, found: Key) -> tuple[str, ...]:
-        """Return what the found one does not say."""
-        return tuple(name for name in self.values if found.values.get(name) is None)
+        def same(name: str) -> bool:
+            own, other = self.values[name], found.values[name]
+            return None in (own, other) or _plain(own) == _plain(other)
+
+        return tuple(name for name in self.values if name not in found.values or not same(name))
 
     @classmethod
     def read(cls, file: Path) -> Key:
@@ -491,10 +469,8 @@ def in_words(names: tuple[str, ...]) -> str:
 
 
 def plan_values(plan: Plan) -> dict[str, Any]:
-    """Return a plan as values of a key, each option by itself: one that comes later is then missing in older keys."""
-    table = config.canonical(config.to_table(plan))
-    if not plan.learners:
-        del table["learners"]  # It came later, and none is what there was before.
+    """Return a plan as values of a key, each option by itself."""
+    table = config.to_table(plan)
     for name, value in table.pop("options").items():
         parts = value if isinstance(value, Mapping) else {"": value}
         table |= {f"options {name} {part}".strip(): one for part, one in parts.items()}
@@ -507,14 +483,5 @@ def how_it_learns(plan: Plan, stage: Stage) -> str:
     # A replay holds a part of the budget.
     del numbers["budget"], numbers["buffer_size"]
     lanes = plan.lanes or method.lanes
-    learning = [_counted(numbers), _counted(config.to_table(plan.options)), lanes, method.steps_per_round]
-    learning += [plan.learners[stage.skill]] if stage.skill in plan.learners else []
-    return digest_of(config.canonical(learning))
-
-
-def _counted(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: _counted(value) if isinstance(value, Mapping) else value
-        for name, value in options.items()
-        if name not in _CAME_LATER or value != _CAME_LATER[name]
-    }
+    options, learner = config.to_table(plan.options), plan.learners.get(stage.skill)
+    return digest_of([numbers, options, lanes, method.steps_per_round, learner])

@@ -6,12 +6,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from soulsgraph.runs.plan import RENAMED_PRESETS, Plan, scenario_digest
+from soulsgraph.runs.plan import Plan, scenario_digest
 from soulsgraph.runs.supervision import end_orphan, lock_owner, owner_file
 from soulsgraph_envs.core import files
 from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
@@ -20,7 +20,7 @@ from soulsgraph_envs.core.files import FileLock, HeldError
 from soulsgraph_policies.agents.library import SkillLibrary
 from soulsgraph_policies.agents.projects import ProjectDigest
 
-_FORMAT, _FORMAT_VERSION, _READ_VERSIONS = "soulsgraph run", 6, (1, 2, 3, 4, 5, 6)
+_FORMAT, _FORMAT_VERSION = "soulsgraph run", 1
 #: The file that whoever writes a folder locks.
 LOCK = ".lock"
 #: The checkpoints of all stages, as a pattern below a run folder.
@@ -184,7 +184,7 @@ class RunFolder(PlannedFolder[Plan]):
 
     @property
     def fight(self) -> str:
-        """A digest of the fight that it was begun in; of the present one where an early version recorded none."""
+        """A digest of the fight that it was begun in; of the present one before it is begun."""
         self._fight = self._fight or scenario_digest(self.plan.scenario)
         return self._fight
 
@@ -223,32 +223,21 @@ class RunFolder(PlannedFolder[Plan]):
         if not isinstance(values, dict) or values.get("format") != _FORMAT:
             raise RunFolderError(file, f"a plan of format {_FORMAT!r}", "another file", _ANY)
         version = values.get("format_version")
-        if type(version) is not int or version not in _READ_VERSIONS:
+        if version != _FORMAT_VERSION:
             remedy = "use the version of soulsgraph that wrote it"
             raise RunFolderError(file, f"format version {_FORMAT_VERSION}", shown(version), remedy)
-        if version < 4 and isinstance(values.get("plan"), dict):
-            # The option came with version 4.
-            values["plan"] = {"synchronous": Plan.synchronous, **values["plan"]}
-        if version < 5:
-            values["project"] = None
-        if version < 6 and isinstance(values.get("plan"), dict):
-            values["plan"] = {"learners": {}, **values["plan"]}
         if (project := values.get("project")) is not None:
             read_table(ProjectDigest, project, where.at("project")).check(path)
         read = read_table(_PlanFile, values, where)
         plan, graph = read.plan, read.graph
-        if version < 3:
-            plan = replace(plan, preset=RENAMED_PRESETS.get(plan.preset, plan.preset))
         if graph.digest != plan.skill_graph.digest:
             expected = f"the graph {plan.graph!r} of this version ({plan.skill_graph.digest[:16]})"
             raise RunFolderError(file, expected, f"{shown(graph.name)} ({graph.digest[:16]})", "begin a new run")
-        # A shipped scenario goes with the version of the package; a file of your own may be edited. Version 1 had
-        # digests of another rule, which say nothing any more.
-        own = plan.scenario.endswith(".toml") and version > 1
-        if own and read.scenario_digest != scenario_digest(plan.scenario):
+        # A shipped scenario goes with the version of the package; a file of your own may be edited.
+        if plan.scenario.endswith(".toml") and read.scenario_digest != scenario_digest(plan.scenario):
             remedy = "restore it, or give the changed one another name and begin a new run"
             raise RunFolderError(Path(plan.scenario), f"the scenario that {path} began with", "it changed", remedy)
-        return cls(path, plan, read.scenario_digest if version > 1 else "")
+        return cls(path, plan, read.scenario_digest)
 
     def checkpoints(self, stage: str) -> Path:
         """Return the folder of a stage's checkpoints."""

@@ -79,10 +79,9 @@ def has_ended(description: str) -> bool:
     if match is None or match[1] != socket.gethostname():
         return False
     began = _began(int(match[2]))
-    if began and _CLOCKED.fullmatch(match[3]) and _CLOCKED.fullmatch(began):
+    if _CLOCKED.fullmatch(match[3]) and _CLOCKED.fullmatch(began):
         return abs(float(began) - float(match[3])) > _CLOCK_S
-    # An earlier version of ours noted the clock's time: what may be that process lives.
-    return not began if _CLOCKED.fullmatch(match[3]) else began != match[3]
+    return began != match[3]
 
 
 def _began(pid: int) -> str:

@@ -628,7 +628,7 @@ def _take_up(setup: StageSetup) -> Path | None:
     key, file = lineage.stage_key(run, stage), run.stage_key(stage.checkpoint_name)
     curve = lineage.curve_folder(run, stage)
     latest, kept = next(reversed(_checkpoints(run, stage)), None), Key.read(file)
-    differing = key.differing(kept)
+    differing = key.differing(kept) if file.exists() else ()
     fits = latest is None or bool(differing) or setup.fits(read_training_state(latest))
     if differing or not fits:
         upstream = not fits or all(name.startswith("version of") for name in differing)
@@ -639,11 +639,7 @@ def _take_up(setup: StageSetup) -> Path | None:
         for folder in (run.journal, run.games, run.checkpoints):
             remove_folder(folder(stage.checkpoint_name))
         latest = None
-    if latest is not None and key.unknown(kept):
-        _logger.warning("%s: its checkpoints do not say of which fight they are; taken for this one", stage.name)
-        setup.fight = ""
-    else:
-        key.write(file)
+    key.write(file)
     if key.differing(Key.read(curve / Key.FILE)):
         remove_folder(curve)
     key.write(curve / Key.FILE)
@@ -680,9 +676,7 @@ def train_stages(workplace: Workplace, stages: tuple[Stage, ...], console: Conso
         expect_fight(stage.scenario, fights[stage.scenario], f"the training in {workplace.run.path}")
         finished = lineage.finished_versions(workplace.run, stage)
         for card in finished:
-            missing = in_words(lineage.unrecorded(workplace.run, card))
-            note = f" (its {missing} was not recorded: taken for the same)" if missing else ""
-            console.print(f"{card.skill}: already trained, v{card.version}{note}", highlight=False, soft_wrap=True)
+            console.print(f"{card.skill}: already trained, v{card.version}", highlight=False, soft_wrap=True)
         if not finished:
             began = time.monotonic()
             finished = train_stage(workplace, stage)

@@ -37,7 +37,7 @@ from soulsgraph.runs.train import Workplace, train_stages
 from soulsgraph.transfer import TransferOptions
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import slug, writing
+from soulsgraph_envs.core.files import writing
 from soulsgraph_envs.skills import budget_of
 from soulsgraph_policies.agents.library import SkillCard
 
@@ -87,8 +87,8 @@ class Arm:
     label: str
     skills: tuple[str, ...]
     jointly: bool = False
-    #: Decisions that were played in the new fight to select the skills; None where an earlier version did not say.
-    selection_decisions: int | None = 0
+    #: Decisions that were played in the new fight to select the skills.
+    selection_decisions: int = 0
 
     @property
     def folder(self) -> str:
@@ -123,7 +123,7 @@ def arm_row(arm: Arm, steps: int, played: Episodes, before: Episodes) -> Row:
     }
 
 
-def arms_of(run: RunFolder, recommended: Sequence[str], decisions: int | None = 0) -> tuple[Arm, ...]:
+def arms_of(run: RunFolder, recommended: Sequence[str], decisions: int = 0) -> tuple[Arm, ...]:
     """Return the arms: the recommended set if there is one, each single skill, all, and training from scratch.
 
     `decisions` were played in the new fight for the recommendation.
@@ -133,7 +133,7 @@ def arms_of(run: RunFolder, recommended: Sequence[str], decisions: int | None = 
     return (*first, *(Arm(skill, (skill,)) for skill in order), Arm("all", order), _FROM_NOTHING)
 
 
-def joint_arms(skills: Sequence[str], decisions: int | None = 0) -> tuple[Arm, ...]:
+def joint_arms(skills: Sequence[str], decisions: int = 0) -> tuple[Arm, ...]:
     """Return the arms that adapt the same skills for the same steps jointly and one after another.
 
     `decisions` were played in the new fight to select them.
@@ -212,7 +212,7 @@ def _cells(row: Row) -> dict[str, str]:
     return {
         "adapted": row["setting"],
         "steps": f"{row['steps']:,}",
-        "to select": "unknown" if (selected := row[_SELECTED]) is None else f"{selected:,}",
+        "to select": f"{row[_SELECTED]:,}",
         "wins": f"{row['wins']}/{row['episodes']}",
         "rate": f"{100 * row['rate']:.1f} %",
         "gain (95 %)": f"{100 * row['gain']:+.1f} ({100 * row['gain_low']:+.1f} to {100 * row['gain_high']:+.1f})",
@@ -237,8 +237,7 @@ def recovery_over_seeds(target: RecoveryTarget, results: Mapping[int, Rows]) -> 
     def row(label: str, arm: pd.DataFrame) -> dict[str, Any]:
         rates, gains = seed_values(arm, "percent"), seed_values(arm, "points")
         columns = {"setting": label, "seeds": len(arm), "steps": round(arm["steps"].mean())}
-        if _SELECTED in arm:  # Earlier versions did not count them.
-            columns |= seed_values(arm, _SELECTED).columns({"mean": _SELECTED})
+        columns |= seed_values(arm, _SELECTED).columns({"mean": _SELECTED})
         columns |= rates.columns({"median": "median_percent", "mean": "win_percent"})
         if label == NOTHING:
             return columns
@@ -292,7 +291,7 @@ class _ArmStart:
         return Key({**plan_values(self.plan), "fight": fight, "versions": versions})
 
     def found_key(self, folder: RunFolder) -> Key:
-        """Return what an arm that is there began with; what it trained in the target's fight came later."""
+        """Return what an arm that is there began with; not what it trained in the target's fight since."""
         begun = _versions(cards_of(folder), cards_trained_on(folder, self.scenario)) if self.arm.skills else {}
         return Key({**plan_values(folder.plan), "fight": folder.fight, "versions": begun})
 
@@ -323,10 +322,7 @@ class _ArmStart:
         return RunFolder.open(usual)
 
     def _make_way(self) -> None:
-        usual, unlabelled = self.usual, self.run.path / "recovery" / slug(self.scenario) / str(self.budget)
-        older = unlabelled / self.arm.folder
-        if older != usual and _taken(older):
-            _logger.warning("arm %s: %s does not say in which fight it was trained; left aside", self.arm.label, older)
+        usual = self.usual
         if not _taken(usual):
             return
         there = _opened(usual)

@@ -5,7 +5,6 @@ The recommendation is held against shifts whose cause is known.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -22,14 +21,14 @@ from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import cells_table, write_results, write_rows
 from soulsgraph.runs.evaluate import OnFinished, evaluation_seeds, load_artifacts, load_networks, was_trained_on
 from soulsgraph.runs.lineage import expect_present
-from soulsgraph.runs.plan import Key, fight_label, in_words, scenario_digest
+from soulsgraph.runs.plan import Key, fight_label, scenario_digest
 from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer import Question, rule
 from soulsgraph_envs.combat.loop import Exploration, SeededDraw
 from soulsgraph_envs.combat.rollout import Doubles, Episodes, Flags, Integers
 from soulsgraph_envs.core.compiling import cached
-from soulsgraph_envs.core.config import Where, read_file
+from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, shown
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario
@@ -325,16 +324,15 @@ def _named(skills: Sequence[str]) -> str:
     return " + ".join(skills) or "none"
 
 
-_logger = logging.getLogger("soulsgraph")
 _THRESHOLDS = ("MATERIAL_CHANGE", "TYPICAL_CHANGE", "CERTAIN_ERRORS", "KNOWN_SHARE", "CHANGED_DECISIONS")
 _DOMAINS = ("home", "shifted")
 
 
 class Recommendation(NamedTuple):
-    """The skills to adapt, and the decisions played in the new fight to find them; None where that is not recorded."""
+    """The skills to adapt, and the decisions played in the new fight to find them."""
 
     skills: tuple[str, ...]
-    decisions: int | None
+    decisions: int
 
 
 @dataclass(frozen=True)
@@ -539,14 +537,10 @@ def saved_recommendation(run: RunFolder, home: str, scenario: str) -> Recommenda
     key = Key({"versions": versions_of(run, home), "fights": _fights(home, scenario), "thresholds": _thresholds()})
     if key.differing(found):
         return None
-    if missing := in_words(key.unknown(found)):
-        _logger.warning("%s: an earlier version did not record its %s; it is measured anew", path, missing)
-        return None
     recommended, order = found.values.get("recommended"), run.plan.skill_graph.order
     if not isinstance(recommended, list) or any(skill not in order for skill in recommended):
         raise where.at("recommended").error(f"a list of {', '.join(order)}", shown(recommended))
-    decisions = found.values.get("decisions")
-    return Recommendation(tuple(recommended), decisions if isinstance(decisions, int) else None)
+    return Recommendation(tuple(recommended), read_value(int, found.values.get("decisions"), where.at("decisions")))
 
 
 def recommendations_over_seeds(reports: Mapping[int, TransferReport]) -> SeedsTable:

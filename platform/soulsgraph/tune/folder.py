@@ -27,7 +27,7 @@ Setting = Mapping[str, Any]
 WIN_RATE, RETURN = "win_rate", "return"
 #: Of a member of a population: its mean return while it learns, in other fights than those that it is reported on.
 TRAINING_RETURN = "training_return"
-_FORMAT, _VERSION = "soulsgraph-sweep", 2
+_FORMAT, _VERSION = "soulsgraph-sweep", 1
 #: Digits of a setting's digest in the names of its runs.
 _DIGITS = 8
 

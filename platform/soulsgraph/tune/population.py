@@ -20,14 +20,13 @@ from soulsgraph.results.tables import GrowingTable, write_rows
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
 from soulsgraph.runs.progress import interruptible
-from soulsgraph.runs.run_folder import RunFolderError
 from soulsgraph.runs.train import StageSetup, Workplace, trained_artifact
 from soulsgraph.tune.folder import RETURN, TRAINING_RETURN, SweepFolder
 from soulsgraph.tune.shared import SharedStages
 from soulsgraph.tune.space import SearchSpace
 from soulsgraph.tune.trial import EPISODES, FAILED, NODE, STEP, TrialLines, evaluated, this_node
 from soulsgraph_clusters.sessions.session import Session
-from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
+from soulsgraph_envs.core.config import Where, load, to_table
 from soulsgraph_envs.core.files import make_folder, remove_folder, whole_folder, write_json
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork
@@ -40,8 +39,6 @@ _EPISODES = 40
 _CHANGES, _QUANTILE = 10, 0.25
 #: The schedule's file in the results of a member's run, and what a population keeps beside its checkpoints.
 SCHEDULE, _STATE = "schedule", "population.json"
-#: What is in that folder of a population of an earlier version.
-_OF_TUNE = "tuner.pkl"
 #: How often a wait for members looks whether a stop was asked for.
 _LOOK_S = 0.2
 
@@ -125,15 +122,11 @@ class Population:
 
         Raises:
             DataError: if what is written is damaged.
-            RunFolderError: if an earlier version of soulsgraph trained it.
         """
-        file = (path := population_path(folder, seed)) / _STATE
+        file = population_path(folder, seed) / _STATE
         if not file.exists():
-            if (path / _OF_TUNE).exists():
-                raise RunFolderError(path, "no population", "one of an earlier version", "begin another sweep")
             return cls.begin(folder, seed)
-        where = Where(file, remedy="begin another sweep with `path`", saved=True)
-        return read_table(cls, _with_later_keys(read_file(where)), where)
+        return load(cls, Where(file, remedy="begin another sweep with `path`", saved=True))
 
     def compared(self, space: SearchSpace, seed: int) -> Population:
         """Return it with those behind as those ahead are, by changed options; all draws depend on seed and round.
@@ -156,15 +149,6 @@ class Population:
     def begun_again(self) -> Population:
         """Return it without what members failed by: they are trained anew."""
         return replace(self, members=tuple(replace(member, error="") for member in self.members))
-
-
-def _with_later_keys(values: Any) -> Any:
-    """Return what a population reached with the keys that came later, where it has members."""
-    if not isinstance(values, dict) or not isinstance(values.get("members"), list):
-        return values
-    later = {"curve": [], "failures": 0}
-    members = [{**later, **member} if isinstance(member, dict) else member for member in values["members"]]
-    return {"ended": [], **values, "members": members}
 
 
 def _score(member: Member) -> float:

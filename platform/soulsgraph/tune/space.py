@@ -11,7 +11,7 @@ from typing import Any, Literal, get_type_hints
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Where, present_names, read_file, read_table, split_hint
+from soulsgraph_envs.core.config import Where, read_file, read_table, split_hint
 from soulsgraph_envs.core.errors import DataError, UnknownNameError, plain_number, shown
 from soulsgraph_policies.learning.hyperparameters import OPTION_NAMES, SKILL_OPTION_NAMES, DQNHyperparameters, Preset
 
@@ -176,7 +176,7 @@ def _check_option(name: str, skills: Sequence[str]) -> None:
     if skill and skill not in skills:
         raise UnknownNameError("skill", skill, skills)
     known, kind = (SKILL_OPTION_NAMES, "option of a skill") if skill else (OPTION_NAMES, "option")
-    if not present_names({option: None}, known).keys() <= {*known}:
+    if option not in known:
         raise UnknownNameError(kind, option, known)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,10 +21,9 @@ from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.lineage import cards_of
 from soulsgraph.runs.plan import Plan, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_envs.core.config import Between, Where, canonical, read_file, read_table, to_json
+from soulsgraph_envs.core.config import Between, Where, digest_of, read_file, read_table, to_json
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 #: Seed of the evaluation episodes that are used for nothing but the cards of the zoo, and their number.
 ZOO_SEED, EPISODES = 7_000_000, 1_000
@@ -103,11 +101,6 @@ class Ancestor:
     upstream: Sequence[str]
 
 
-def _learning(numbers: DQNHyperparameters) -> dict[str, Any]:
-    """Return what a stage learns by; an agent of the zoo continues no clone."""
-    return {name: value for name, value in asdict(numbers).items() if name != "margin"}
-
-
 @dataclass(frozen=True)
 class Digests:
     """SHA-256 digests of what an agent was trained with: the fight's data, the learner, each skill's inputs."""
@@ -119,9 +112,9 @@ class Digests:
     @classmethod
     def of(cls, plan: Plan) -> Digests:
         """Return the digests as this version of the package has them."""
-        learner = [asdict(plan.method), *map(_learning, map(plan.hyperparameters, plan.stages()))]
+        learner = [asdict(plan.method), *map(asdict, map(plan.hyperparameters, plan.stages()))]
         skills = {name: _skill_digest(name, plan) for name in plan.skill_graph.order}
-        return cls(scenario_digest(plan.scenario), _digest(canonical(learner)), skills)
+        return cls(scenario_digest(plan.scenario), digest_of(learner), skills)
 
     def differing(self, other: Digests) -> tuple[str, ...]:
         """Return what differs between two: scenario, preset, or skills by name."""
@@ -135,11 +128,7 @@ def _skill_digest(name: str, plan: Plan) -> str:
     skill = make_skill(name, plan.options)
     bound = skill.observation.bind(load_scenario(plan.scenario))
     observed = [skill.observation.names, bound.offset.tolist(), bound.scale.tolist()]
-    return _digest([observed, [asdict(action) for action in skill.actions]])
-
-
-def _digest(values: object) -> str:
-    return sha256(to_json(values, sort_keys=True, default=str).encode()).hexdigest()
+    return digest_of([observed, [asdict(action) for action in skill.actions]])
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,7 @@ from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.agents import inference
 from soulsgraph_policies.agents.projects import ProjectDigest, SkillGraph
 
-FORMAT_VERSION = 2
-#: Its files name layers by their number and hold them as (inputs, outputs); they are read, and no longer written.
-_OLD_FORMAT = 1
+FORMAT_VERSION = 1
 
 _WEIGHTS, _CARD = "weights.safetensors", "card.json"
 _OTHER_RUN = "use a run of this graph, or begin a new one"
@@ -243,7 +241,7 @@ class Training:
 
     `jointly` names all skills that learned in the same fights, if it was not alone; `project` whose graph it is of;
     `cloned` counts the decisions of recorded fights that it was cloned from, if it did not learn by itself. `fight` and
-    `learning` are digests of the scenario's data and of all that it learned by, empty where nobody recorded them.
+    `learning` are digests of the scenario's data and of all that it learned by, which is empty if it was imported.
     """
 
     scenario: str
@@ -254,15 +252,11 @@ class Training:
     seed: int
     created: str
     packages: Mapping[str, str]
+    fight: str
+    learning: str
     jointly: Sequence[str] = ()
     project: ProjectDigest | None = None
     cloned: int = 0
-    fight: str = ""
-    learning: str = ""
-
-
-#: Values of a card's training that came later, and that a card has only where they say something.
-_CAME_LATER = {"jointly": (), "project": None, "cloned": 0, "fight": "", "learning": ""}
 
 
 def package_versions() -> dict[str, str]:
@@ -308,19 +302,11 @@ class SkillCard:
     @property
     def checksum(self) -> str:
         """Return a SHA-256 of everything the card says, how it was trained and evaluated included."""
-        return _sha256(self._values())
+        return _sha256(asdict(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the card as plain values for JSON, its digest and checksum among them."""
-        return self._values() | {"digest": self.digest, "checksum": self.checksum}
-
-    def _values(self) -> dict[str, Any]:
-        values = asdict(self)
-        # A card that an earlier version wrote has the checksum that it always had.
-        for name in _CAME_LATER:
-            if not values["training"][name]:
-                del values["training"][name]
-        return values
+        return asdict(self) | {"digest": self.digest, "checksum": self.checksum}
 
 
 def _sha256(values: Mapping[str, Any]) -> str:
@@ -364,7 +350,7 @@ def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], sour
     Raises:
         LibraryError: if a tensor is missing, not finite, or of another shape or type than the card says.
     """
-    named = _renamed(card, tensors, source) if card.format_version == _OLD_FORMAT else dict(tensors)
+    named = dict(tensors)
     for index, (inputs, outputs) in enumerate(pairwise(card.layer_sizes)):
         for name, shape in zip(inference.layer_names_at(index), ((outputs, inputs), (outputs,)), strict=True):
             _check_tensor(named, name, shape, source)
@@ -378,18 +364,6 @@ def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], sour
     return Artifact(card, named)
 
 
-def _renamed(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], source: object) -> inference.Weights:
-    """Return tensors of the old format with the present names and layout."""
-    named: inference.Weights = {}
-    others = dict(tensors)
-    for index, (inputs, outputs) in enumerate(pairwise(card.layer_sizes)):
-        old = f"layer.{index}.weight", f"layer.{index}.bias"
-        for name, new, shape in zip(old, inference.layer_names_at(index), ((inputs, outputs), (outputs,)), strict=True):
-            _check_tensor(tensors, name, shape, source)
-            named[new] = np.ascontiguousarray(others.pop(name).T)
-    return named | {name.removeprefix("extra."): values for name, values in others.items()}
-
-
 def _check_tensor(tensors: Mapping[str, npt.NDArray[Any]], name: str, shape: tuple[int, ...], source: object) -> None:
     if name not in tensors:
         raise LibraryError(f"{source}: {name}", f"a float32 tensor {shape}", "none")
@@ -401,20 +375,17 @@ def _check_tensor(tensors: Mapping[str, npt.NDArray[Any]], name: str, shape: tup
 # Cached, for every table asks for the same cards again and again.
 @lru_cache(maxsize=256)
 def card_from(text: str, where: Where) -> SkillCard:
-    """Read a card from its JSON, every value of it checked; one written before cards had a checksum has none.
+    """Read a card from its JSON, every value of it checked.
 
     Raises:
         DataError: if a value is missing, misspelt, of another type, or at odds with another.
     """
     table: dict[str, Any] = dict(read_value(Mapping[str, Any], parse(text, "JSON", where), where))
     written_as = read_value(int, table.get("format_version"), where.at("format_version"))
-    if written_as not in (_OLD_FORMAT, FORMAT_VERSION):
+    if written_as != FORMAT_VERSION:
         newer = replace(where, remedy="use the version of soulsgraph that wrote it")
-        raise newer.at("format_version").error(f"{_OLD_FORMAT} or {FORMAT_VERSION}", written_as)
-    sums = ("digest", "checksum") if written_as != _OLD_FORMAT or "checksum" in table else ("digest",)
-    written = {name: read_value(str, table.pop(name, None), where.at(name)) for name in sums}
-    if isinstance(training := table.get("training"), Mapping):
-        table["training"] = {**_CAME_LATER, "jointly": [], **training}
+        raise newer.at("format_version").error(str(FORMAT_VERSION), written_as)
+    written = {name: read_value(str, table.pop(name, None), where.at(name)) for name in ("digest", "checksum")}
     # Results stay as written: a checksum tells 5 from 5.0.
     card = replace(read_table(SkillCard, table, where), results=table["results"])
     size = len(card.observation)

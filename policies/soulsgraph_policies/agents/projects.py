@@ -237,7 +237,7 @@ class ProjectDigest:
 
     @property
     def parts(self) -> tuple[str, str]:
-        """The digests of its code, and of its data files: empty where there are none, or where none were looked at."""
+        """The digests of its code, and of its data files: empty where there are none."""
         code, _, data = self.digest.partition(":")
         return code, data
 
@@ -252,9 +252,8 @@ class ProjectDigest:
         found = _LOADED[self.name]
         there_now = ProjectDigest(self.name, found.digest)
         for what, expected, there in zip(("code", "data files"), self.parts, there_now.parts, strict=True):
-            # An earlier version did not look at data files.
-            if expected != there and (what == "code" or expected):
-                wanted = f"the project {shown(self.name)} that it was created with ({expected[:16]})"
+            if expected != there:
+                wanted = f"the project {shown(self.name)} that it was created with ({expected[:16] or 'none'})"
                 changed = f"another state of its {what} in {found.folder} ({there[:16] or 'none'})"
                 raise ProjectError(source, wanted, changed, f"restore the {what}, or begin a new run")
 

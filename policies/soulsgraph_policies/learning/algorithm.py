@@ -573,9 +573,9 @@ class SkillDQN(RelativePaths, DQN):
             self.learner.learning[name].set_training_state(state["learner"][name])
         for module, weights in state["frozen"].items():
             self.learner.q_module(module).load_weights(weights)
-        self._recent.set_state(state.get("recent", {}))
-        self._count_on(int(state.get("episodes", 0)))
-        self._iteration = int(state.get("iteration", self.iteration) or 0)
+        self._recent.set_state(state["recent"])
+        self._count_on(int(state["episodes"]))
+        self._iteration = int(state["iteration"])
         self._changed(self.config.module_spaces())
         self._send_unsent()
         if state["runner"] and not self.config.num_env_runners:

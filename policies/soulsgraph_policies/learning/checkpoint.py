@@ -27,7 +27,7 @@ FILE_NAME = "training_state.safetensors"
 PARTS = "parts"
 #: Tables below this size stay in the state's own file.
 _PART_BYTES = 1 << 12
-_FORMAT = "2"
+_FORMAT = "1"
 _ARRAY = "array"
 #: Tables of arrays by their place below the state's folder.
 _Parts = dict[str, Arrays]

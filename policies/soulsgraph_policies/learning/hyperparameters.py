@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Between, check_fields, present_names, with_options
+from soulsgraph_envs.core.config import Between, check_fields, with_options
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.machine import usable_memory
 from soulsgraph_envs.skills import SkillOptions
@@ -311,13 +311,12 @@ PRESETS = {
 
 
 def preset_with(preset: Preset, options: Mapping[str, Any]) -> Preset:
-    """Change single options of a preset by their present or earlier names, as an ablation does.
+    """Change single options of a preset as an ablation does.
 
     Raises:
         UnknownNameError: for an unknown option.
         SoulsGraphError: for a value of another type or out of its range.
     """
-    options = present_names(options)
     for name in options:
         if name not in OPTION_NAMES:
             raise UnknownNameError("option", name, OPTION_NAMES)

@@ -455,10 +455,9 @@ class ModuleTraining:
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from `get_state`."""
         self.decisions, self.updates = int(state["decisions"]), int(state["updates"])
-        # A checkpoint of an earlier version has none.
-        self.ticks = int(state.get("ticks", 0))
+        self.ticks = int(state["ticks"])
         self._generator.bit_generator.state = state["generator"]
         self.normalizer.set_state(state["normalizer"])
-        self.normalizer_frozen = bool(state.get("normalizer_frozen", False))
+        self.normalizer_frozen = bool(state["normalizer_frozen"])
         self.replay.set_state(state["replay"])
-        self._sums, self._summed = np.array(state.get("sums", np.zeros(3))), int(state.get("summed", 0))
+        self._sums, self._summed = np.array(state["sums"]), int(state["summed"])

@@ -52,10 +52,10 @@ class Client:
         return self
 
     def got(self, kind):
-        """Return what came of one kind of message, in order; acknowledgements however they came."""
-        found = [getattr(message, kind) for message in [*self.received] if message.HasField(kind)]
-        riding = [answer for message in [*self.received] for answer in message.acknowledged]
-        return [*found, *riding] if kind == "acknowledgement" else found
+        """Return what came of one kind of message, in order; acknowledgements came beside others or alone."""
+        if kind == "acknowledgement":
+            return [answer for message in [*self.received] for answer in message.acknowledged]
+        return [getattr(message, kind) for message in [*self.received] if message.HasField(kind)]
 
     def wait(self, kind, count=1):
         """Wait for messages of a kind, and return the latest."""
@@ -107,7 +107,7 @@ class Door(GatewayHere):
 
     def hello(self, **changes):
         values = {"protocol": PROTOCOL, "version": "0.1.0", "game": "1", "boot": BOOT, "driver": "simulator"}
-        values |= {"lanes": LANES, "digests": digests(), "reads_acknowledged": True}
+        values |= {"lanes": LANES, "digests": digests()}
         return wire.FromGame(hello=wire.Hello(**values | changes))
 
     def health(self, **values):
@@ -115,8 +115,10 @@ class Door(GatewayHere):
 
     def chunk(self, sequence, **changes):
         values = {"boot": BOOT, "stage": STAGE, "attempt": self.journal.attempt, "weights_version": 1}
-        values |= {"decisions": {STAGE: 30}, "columns": self._columns, "sequence": sequence}
-        return wire.FromGame(chunk=wire.Chunk(**values | changes))
+        values |= {"decisions": {STAGE: 30}, "columns": self._columns, "sequence": sequence} | changes
+        count = sum(values["decisions"].values())
+        values = {"versions": [values["weights_version"]] * count, "ticks": range(count)} | values
+        return wire.FromGame(chunk=wire.Chunk(**values))
 
     def joined(self, address="", **changes):
         """Return a client whose hello was taken, here or by another gateway."""

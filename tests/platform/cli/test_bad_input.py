@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.runs import pretend_run
 from soulsgraph.cli import main, options
 from soulsgraph.results.tables import GrowingTable, write_rows
 from soulsgraph.runs.evaluate import CurveEvaluator
@@ -21,9 +22,6 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.agents.agent import Agent
-
-#: A camera and a lock-on of 200 steps each.
-_OLD_LIBRARY = Path(__file__).parents[2] / "policies" / "agents" / "data" / "library_without_checksums"
 
 
 @pytest.fixture
@@ -198,15 +196,8 @@ def test_a_damaged_skill_is_named_and_left_as_it_is(refuse, run, tmp_path):
 
 
 @pytest.fixture
-def skilled(run) -> Path:
-    shutil.copytree(_OLD_LIBRARY, run / "library")
-    return run
-
-
-def test_skills_lists_a_library_from_before_checksums(skilled, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["soulsgraph", "skills", str(skilled)])
-    main()
-    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == ["camera v1", "lock_on v1"]
+def skilled(tmp_path) -> Path:
+    return pretend_run(tmp_path / "run", Plan(scale=0.01)).path
 
 
 def test_results_that_cannot_be_written_are_refused_before_anything_is_played(refuse, skilled, tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fakes.recordings import changed, rewritten, write_first_version
+from fakes.recordings import changed, rewritten
 from soulsgraph.recordings.coverage import Coverage
 from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph_envs.core.scenario import load_boss
@@ -43,7 +43,7 @@ def test_fights_of_one_kind_are_all_right_and_their_moves_are_counted(games: lis
 
 
 def test_what_is_mixed_or_missing_is_named(games: list[Path], fights: Path) -> None:
-    one, other, third, fourth = games
+    one, other, third, _ = games
     table = pq.read_table(other)
     table = changed(table, "phase", [2] * len(table))
     rewritten(other, other, header={"map": "n", "game_version": "1.2", "speed": 3.0}, table=table)
@@ -61,8 +61,6 @@ def test_what_is_mixed_or_missing_is_named(games: list[Path], fights: Path) -> N
     assert coverage.missing == ("clock_s",)
     assert Coverage.of([one]).obstacles == ("at least 2 are needed",)
     assert Coverage.of(recording_files(fights)).obstacles == ("4 simulated",)
-    write_first_version(recording_files(fights)[0], fourth)
-    assert Coverage.of([fourth]).missing == ("clock_s", "boss_animation_read", "player_hp_unfilled")
 
 
 def test_a_move_that_the_data_lack_is_counted_by_what_the_game_calls_it(games: list[Path]) -> None:

@@ -76,7 +76,7 @@ def test_a_table_of_something_else_is_no_recording(damaged: Path) -> None:
 
 def test_headers_that_do_not_fit_are_refused(whole: Path, damaged: Path) -> None:
     for header, expected in (
-        ({"format_version": 3}, "format 'soulsgraph fight' 1 or 2"),
+        ({"format_version": 2}, "format 'soulsgraph fight' 1"),
         ({"seed": "many"}, "a whole number of 64 bits"),
         ({"seed": str(2**64)}, "a whole number of 64 bits"),
         ({"skills": []}, "the columns of its header"),

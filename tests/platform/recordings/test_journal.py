@@ -40,23 +40,19 @@ def sampled(run: RunFolder, stage: Stage, lanes: int = 2, chunks: int = 6) -> li
     return found
 
 
-def _chunk(number: int, played: sampler.Chunk, moments: bool) -> Chunk:
-    """Return a chunk whose weights changed with every decision, or one of an older host."""
+def _chunk(number: int, played: sampler.Chunk) -> Chunk:
+    """Return a chunk whose weights changed with every decision."""
     counts = {name: len(part) for name, part in played.transitions.items()}
     chunk = Chunk(boot=BOOT, sequence=number, decisions=counts, columns=encode_columns(played))
-    chunk.weights_version = 1000 * number + 1
-    if moments:
-        own = {name: np.arange(count) + 1000 * number + 1 for name, count in counts.items()}
-        write_moments({name: sampler.Moments(versions, versions) for name, versions in own.items()}, chunk)
+    own = {name: np.arange(count) + 1000 * number + 1 for name, count in counts.items()}
+    write_moments({name: sampler.Moments(versions, versions) for name, versions in own.items()}, chunk)
     return chunk
 
 
-def write_journal(
-    run: RunFolder, stage: Stage, chunks: Sequence[sampler.Chunk], left_out: int = -1, moments: bool = True
-) -> None:
+def write_journal(run: RunFolder, stage: Stage, chunks: Sequence[sampler.Chunk], left_out: int = -1) -> None:
     """Write chunks into the stage's journal in a drawn order, without one of them."""
     records = [
-        Record(pc="attic", game="1", chunk=_chunk(number, chunk, moments))
+        Record(pc="attic", game="1", chunk=_chunk(number, chunk))
         for number, chunk in enumerate(chunks)
         if number != left_out
     ]
@@ -71,17 +67,16 @@ def run(tmp_path: Path) -> RunFolder:
     return RunFolder.create(tmp_path / "run", Plan())
 
 
-@pytest.mark.parametrize("moments", [True, False])
 @pytest.mark.parametrize("skill", ["camera", "heal_attack"])
 def test_every_whole_fight_of_a_journal_is_recorded_decision_by_decision(
-    run: RunFolder, skill: str, tmp_path: Path, moments: bool
+    run: RunFolder, skill: str, tmp_path: Path
 ) -> None:
     stage = run.plan.stage(skill)
     chunks = sampled(run, stage)
-    write_journal(run, stage, chunks, moments=moments)
+    write_journal(run, stage, chunks)
     counts = [len(chunk.transitions[skill]) for chunk in chunks]
     numbers = np.repeat(np.arange(len(chunks)), counts) * 1000 + 1
-    versions = numbers + (np.concatenate([np.arange(count) for count in counts]) if moments else 0)
+    versions = numbers + np.concatenate([np.arange(count) for count in counts])
     assert journal_stages(run) == (stage,)
     left_out = record_journal(run, stage, tmp_path / "fights")
     whole = sampler.Transitions.join([chunk.transitions[skill] for chunk in chunks])

@@ -3,7 +3,6 @@
 import json
 from contextlib import nullcontext
 from dataclasses import replace
-from io import StringIO
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from rich.console import Console
 from fakes.runs import pretend_run, pretend_training
 from soulsgraph import zoo
 from soulsgraph.pages.run_report import ReportedRun
-from soulsgraph.paper.study import REFERENCES, ReproductionFolder, SeedJob, Study
+from soulsgraph.paper.study import ReproductionFolder, SeedJob, Study
 from soulsgraph.runs.evaluate import Setting, evaluate, save_checkpoint, source_of, table_key
 from soulsgraph.runs.lineage import (
     adaptation_stages,
@@ -27,10 +26,9 @@ from soulsgraph.runs.lineage import (
     scenarios_of,
     stage_key,
     stage_of,
-    unrecorded,
     version_in_play,
 )
-from soulsgraph.runs.plan import Key, Plan, check_learns, how_it_learns, scenario_digest, short
+from soulsgraph.runs.plan import Key, Plan, check_learns, scenario_digest, short
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.runs.train import StageSetup, Workplace, _take_up, train_stages
 from soulsgraph.transfer import Question, recovery, report, retention
@@ -144,19 +142,6 @@ def test_a_checkpoint_of_the_same_stage_is_gone_on_from(run, fight, monkeypatch)
     assert _take_up(StageSetup(run, stage)) == checkpoint
 
 
-def test_a_checkpoint_that_does_not_say_its_fight_is_gone_on_from_and_says_so(run, fight, monkeypatch, caplog):
-    (stage,) = adaptation_stages(run, fight, DODGE)
-    older = run.checkpoints("dodge@boss") / "step-000000100"
-    older.mkdir(parents=True)
-    monkeypatch.setattr("soulsgraph.runs.train.read_training_state", lambda path: {})
-    (again,) = adaptation_stages(run, fight, DODGE)
-    assert (stage.name, again.name) == (f"dodge@boss-{short(scenario_digest(fight))}", "dodge@boss")
-    setup = StageSetup(run, again)
-    assert _take_up(setup) == older
-    assert setup.fight == "", "what nobody knows is not put on record"
-    assert "do not say of which fight they are" in caplog.text
-
-
 @pytest.mark.parametrize("change", CHANGES)
 def test_no_arm_of_a_recovery_goes_on_with_another_one(run, fight, tmp_path, change):
     arms = recovery.Arm("dodge", DODGE), recovery.Arm("all", ("dodge", "heal_attack"), jointly=True)
@@ -239,7 +224,7 @@ def test_a_recommendation_serves_one_fight_and_its_versions(run, fight, tmp_path
     assert report.saved_recommendation(run, HOME, fight) is None
 
 
-def test_recommendations_of_two_homes_and_of_an_earlier_version(run, caplog):
+def test_recommendations_of_two_homes_and_of_unknown_fights(run):
     assert report.transfer_name(run, HOME, SECOND) == f"transfer-{SECOND}"
     assert report.transfer_name(run, SECOND, THIRD) == f"transfer-{THIRD}-from-{SECOND}"
     path = report.save_transfer(run, report.transfer(run, Question(SECOND, home=HOME, episodes=2), "silent"))
@@ -247,7 +232,6 @@ def test_recommendations_of_two_homes_and_of_an_earlier_version(run, caplog):
     del values["fights"]
     path.write_text(json.dumps(values))
     assert report.saved_recommendation(run, HOME, SECOND) is None
-    assert "an earlier version did not record its fights; it is measured anew" in caplog.text
 
 
 def test_a_scenario_that_was_edited_is_called_by_the_fight_that_it_was(run, fight, tmp_path, refuse):
@@ -308,23 +292,12 @@ def test_a_learning_curve_is_that_of_the_version_it_is_shown_for(run):
     card = run.library.card("dodge", 1)
     folder = curve_folder(run, stage_of(run, [card]))
     save_checkpoint(folder, 100, run.library.load("dodge", 1).playing)
-    assert [*retention._points(run, [card])] == [100, 800], "an earlier version kept no key"
+    assert [*retention._points(run, [card])] == [800], "nothing says of which stage it is"
     stage_key(run, run.plan.stage("dodge")).write(folder / Key.FILE)
     assert [*retention._points(run, [card])] == [100, 800]
     other = replanned(run, overrides={"learning_rate": 0.01})
     stage_key(other, other.plan.stage("dodge")).write(folder / Key.FILE)
     assert [*retention._points(run, [card])] == [800]
-
-
-def test_a_version_that_does_not_say_how_it_was_trained_is_taken_and_says_so(tmp_path):
-    run = zoo.copy_agent("iudex-phase1-best-0", tmp_path / "run")
-    assert {unrecorded(run, card) for card in cards_of(run)} == {("learning",)}, "its plan says the fight"
-    console = Console(record=True, width=200, file=StringIO())
-    with Workplace(run, Session(local=True), "silent") as workplace:
-        cards = train_stages(workplace, own_stages(run), console)
-    assert [card.version for card in cards] == [1] * len(SKILL_NAMES)
-    assert console.export_text().count("already trained, v1 (its learning was not recorded: taken for the same)") == 5
-    assert not any(unrecorded(run, card) for card in pretend_training(run, adaptation_stages(run, THIRD, DODGE)))
 
 
 def test_a_run_is_not_resumed_in_another_version_of_its_own_fight(run):
@@ -372,15 +345,6 @@ def test_a_study_takes_no_record_of_another_one(tmp_path, plan):
         other.run(job)
 
 
-def test_records_of_an_earlier_version_are_taken_and_counted(tmp_path):
-    folder = ReproductionFolder.create(tmp_path / "study", STUDY)
-    folder.record(REFERENCES, "rows", lambda: {"rows": []})
-    assert folder.unkeyed == []
-    (folder.path / "references.json").write_text('{"rows": []}')
-    assert REFERENCES not in folder.left
-    assert folder.unkeyed == [folder.path / "references.json"]
-
-
 def test_a_page_says_where_other_versions_play_than_were_evaluated(run, printed, fight):
     printed("table", run.path, "--episodes", 2)
     table = run.path / "results" / "table.json"
@@ -388,10 +352,6 @@ def test_a_page_says_where_other_versions_play_than_were_evaluated(run, printed,
     assert ReportedRun(run).note == ""
     pretend_training(run, [replace(run.plan.stage("camera"), seed=5)])
     assert ReportedRun(run).note.startswith("Other versions play by now")
-    values = json.loads(table.read_text())
-    del values["key"]
-    table.write_text(json.dumps(values))
-    assert "did not record which versions played" in ReportedRun(run).note
 
 
 def test_agents_are_compared_by_the_versions_that_an_evaluation_plays(run):
@@ -448,21 +408,12 @@ def test_a_table_says_how_small_the_budget_was(tmp_path, printed):
     assert Plan().budget_note == ""
 
 
-def test_a_digest_of_how_a_skill_learns_outlives_options_that_come_later():
-    # An option that comes later goes into `_CAME_LATER` of plan.py with the value that learns as before.
-    plan = Plan(preset="fast", scale=0.01)
-    assert how_it_learns(plan, plan.stage("dodge")) == PINNED
-
-
-PINNED = "3ef98968659e19daea1cede99459cf181eb36838c1f240f60b5b76d792bd4a9a"
-
-
-def test_a_key_stays_the_same_when_values_are_added_later():
-    older, newer = Key({"fight": "a", "budget": (1, 2)}), Key({"fight": "a", "budget": [1, 2], "weather": "rain"})
-    assert not newer.differing(older)
-    assert not older.differing(newer)
-    assert (newer.unknown(older), older.unknown(newer)) == (("weather",), ())
-    assert newer.differing(Key({"fight": "b", "budget": [1, 3]})) == ("fight", "budget")
+def test_what_is_not_known_of_a_key_differs_from_nothing_and_what_is_missing_does():
+    key = Key({"fight": "a", "budget": (1, 2)})
+    assert key.differing(Key({"fight": "a", "budget": [1, 2], "weather": "rain"})) == ()
+    assert key.differing(Key({"fight": None, "budget": [1, 2]})) == ()
+    assert Key({"fight": None}).differing(key) == ()
+    assert key.differing(Key({"fight": "b"})) == ("fight", "budget")
 
 
 def test_a_journal_of_another_stage_is_not_replayed(run):

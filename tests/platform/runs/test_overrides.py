@@ -1,7 +1,5 @@
 """Options of the learner that a plan changes: for all skills, for one alone, kept, and part of what a stage is."""
 
-import json
-
 import pytest
 
 from fakes.runs import pretend_run
@@ -9,7 +7,7 @@ from soulsgraph.cli.options import changed_run, plan_values
 from soulsgraph.runs.lineage import adaptation_stages, finished_versions, own_stage, stage_key
 from soulsgraph.runs.plan import Plan, check_learns
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import SKILL_NAMES
 from soulsgraph_policies.learning.hyperparameters import PRESETS, DQNHyperparameters
 
@@ -48,12 +46,6 @@ def test_what_is_no_option_of_a_skill_is_refused(name, value, words):
     assert words in str(refused.value)
 
 
-def test_an_earlier_name_of_a_skills_option_is_its_present_one_and_both_are_refused():
-    assert Plan(overrides={"dodge.discount": 0.8}).overrides == {"dodge.gamma": 0.8}
-    with pytest.raises(DataError, match="both"):
-        Plan(overrides={"dodge.discount": 0.8, "dodge.gamma": 0.8})
-
-
 def test_whether_it_learns_is_asked_of_the_skills_own_options():
     plan = Plan(overrides={"dodge.learning_starts": 90_000})
     with pytest.raises(SoulsGraphError, match=r"stage dodge: expected 90,00\d decisions or more"):
@@ -69,16 +61,6 @@ def test_it_is_kept_and_another_one_is_another_stage(tmp_path):
     assert finished == {name: name != "dodge" for name in SKILL_NAMES}
     keys = [stage_key(one, own_stage(one, "dodge")) for one in (run, other)]
     assert keys[0].differing(keys[1]) == ("learning of dodge",)
-
-
-def test_a_plan_of_the_format_before_is_read(tmp_path):
-    run = RunFolder.create(tmp_path / "run", Plan(scale=0.02))
-    file = run.path / "plan.json"
-    begun = json.loads(file.read_text(encoding="utf-8"))
-    assert begun["format_version"] == 6
-    del begun["plan"]["learners"]
-    file.write_text(json.dumps(begun | {"format_version": 5}), encoding="utf-8")
-    assert RunFolder.open(run.path).plan == run.plan
 
 
 def test_an_adaptation_learns_by_its_own_and_the_runs_plan_stays(tmp_path):

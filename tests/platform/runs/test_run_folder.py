@@ -13,7 +13,6 @@ from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph_envs.core.errors import ReadError, SoulsGraphError
 from soulsgraph_envs.core.files import WriteError
-from soulsgraph_policies.learning.hyperparameters import PRESETS
 
 
 @pytest.fixture
@@ -61,8 +60,8 @@ def test_a_folder_that_is_no_run_is_told(tmp_path):
 
 
 def test_a_run_of_another_version_is_told(run):
-    _change(run, format_version=7)
-    with pytest.raises(RunFolderError, match="expected format version 6, found 7"):
+    _change(run, format_version=2)
+    with pytest.raises(RunFolderError, match="format version 1"):
         RunFolder.open(run.path)
 
 
@@ -137,31 +136,10 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_starts(tmp_p
         RunFolder.planned(tmp_path / "file" / "run", Plan(scale=0.01))
 
 
-@pytest.mark.parametrize(("begun", "now"), [("best", "best-1"), ("fast", "fast")])
-def test_a_run_begun_before_presets_changed_goes_on_with_the_one_it_began_with(tmp_path, begun, now):
-    run = RunFolder.create(tmp_path / "run", Plan(preset=begun, scale=0.01))
-    assert RunFolder.open(run.path).plan.preset == begun
-    _change(run, format_version=2)
-    plan = RunFolder.open(run.path).plan
-    assert plan.preset == now
-    assert plan.method.learning == PRESETS[now].learning
-
-
-def test_a_run_begun_before_there_were_synchronous_ones_opens(run):
-    without = json.loads((run.path / "plan.json").read_text())["plan"]
-    assert without.pop("synchronous") is False
-    _change(run, format_version=3, plan=without)
-    assert RunFolder.open(run.path).plan == run.plan
-    _change(run, format_version=4)
-    with pytest.raises(SoulsGraphError, match=r"plan\.synchronous: expected true or false, found no such key"):
-        RunFolder.open(run.path)
-
-
-def test_a_run_of_format_version_1_opens_though_its_digest_is_of_another_rule(tmp_path):
+def test_a_run_whose_own_scenario_changed_is_refused(tmp_path):
     (tmp_path / "own.toml").write_text('based_on = "iudex-phase1"\nname = "own"\nflasks = 3\n')
     run = RunFolder.create(tmp_path / "run", Plan(scenario=str(tmp_path / "own.toml"), preset="fast", scale=0.01))
-    _change(run, format_version=1, scenario_digest="0" * 64)
     assert RunFolder.open(run.path).plan == run.plan
-    _change(run, format_version=2)
+    _change(run, scenario_digest="0" * 64)
     with pytest.raises(RunFolderError, match="it changed"):
         RunFolder.open(run.path)

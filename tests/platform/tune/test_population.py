@@ -270,13 +270,3 @@ def test_what_a_population_reached_is_read_back_whole(tmp_path: Path) -> None:
     (path := population_path(folder, 7)).mkdir(parents=True)
     write_json(path / "population.json", to_table(reached))
     assert Population.of(folder, 7) == reached
-
-
-def test_a_population_of_an_earlier_version_is_left_as_it_is(tmp_path: Path) -> None:
-    asked = Sweep(Plan(), SearchSpace({RATE: (1e-4, 1e-2)}), (7,), scheduler="pbt", stage="camera")
-    folder = SweepFolder.create(tmp_path / "sweep", asked)
-    (path := population_path(folder, 7)).mkdir(parents=True)
-    (path / "tuner.pkl").touch()
-    with pytest.raises(SoulsGraphError, match="expected no population, found one of an earlier version"):
-        Population.of(folder, 7)
-    assert (path / "tuner.pkl").exists()

@@ -70,7 +70,7 @@ class GameClient:
         machine: str = "",
     ) -> None:
         self._settings, self._spool, self._report, self._pause_file = settings, spool, report, pause_file
-        own = {"version": version, "boot": spool.boot, "machine": machine, "reads_acknowledged": True}
+        own = {"version": version, "boot": spool.boot, "machine": machine}
         hello = make_hello(game, settings.driver, settings.lanes, **own)
         self._stream = Stream(head, hello, spool, self._health, self._take, report)
         self._inbox: list[wire.ToGame] = []

@@ -34,7 +34,7 @@ _SUFFIX, _NEW, _LOCK = ".chunk", ".new", "lock"
 _MACHINE = re.compile(r"[0-9a-f]{16}")
 #: Which start of the game's process, its boot, the sequence in it, and how many decisions: files in the order in which
 #: they were made, whatever the clock said.
-_NAME = re.compile(r"(\d{8,})-([0-9a-f]+)-(\d{12,})(?:-(\d+))?")
+_NAME = re.compile(r"(\d{8,})-([0-9a-f]+)-(\d{12,})-(\d+)")
 
 #: A chunk by the boot and the sequence in it.
 Key = tuple[str, int]
@@ -97,7 +97,7 @@ class Spool:
         for unfinished in folder.glob(f"*{_NEW}"):
             unfinished.unlink()
         there = [(found, path) for path in folder.glob(f"*{_SUFFIX}") if (found := _NAME.fullmatch(path.stem))]
-        chunks = sorted((int(found[1]), found[2], int(found[3]), found[4], path) for found, path in there)
+        chunks = sorted((int(found[1]), found[2], int(found[3]), int(found[4]), path) for found, path in there)
         self._start = 1 + max((start for start, *_ in chunks), default=0)
         #: Every chunk, oldest first.
         self._kept: dict[Key, _SpooledChunk] = {}
@@ -108,10 +108,10 @@ class Spool:
         self._syncing = threading.Thread(target=self._keep_syncing, name="spool", daemon=True)
         self._syncing.start()
 
-    def _open(self, chunks: Sequence[tuple[Key, str | None, Path]], report: Callable[[str], None] | None) -> None:
+    def _open(self, chunks: Sequence[tuple[Key, int, Path]], report: Callable[[str], None] | None) -> None:
         """Take up the chunks of earlier boots, and report those that are damaged."""
         damaged = 0
-        for key, named, path in chunks:
+        for key, decisions, path in chunks:
             try:
                 chunk, size = _chunk(path), path.stat().st_size
             except OSError:
@@ -119,12 +119,10 @@ class Spool:
                 chunk, size = Chunk(), 0
             if chunk is None:
                 damaged += 1
-                # Up to version 0.2 the name did not say how many they were.
-                self.lost[DAMAGED] += int(named or 1)
+                self.lost[DAMAGED] += decisions
                 with suppress(OSError):
                     path.unlink(missing_ok=True)
                 continue
-            decisions = int(named) if named else sum(chunk.decisions.values())
             self._kept[key] = _SpooledChunk(path, size, decisions)
             self.bytes += size
         if damaged and report is not None:

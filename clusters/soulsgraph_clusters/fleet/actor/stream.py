@@ -288,8 +288,7 @@ class Stream:
         stopped = False
         for data in call:
             message = parse_message(wire.ToGame, data, "head")
-            # An older head's are messages of their own.
-            for answer in (*message.acknowledged, message.acknowledgement):
+            for answer in message.acknowledged:
                 self._spool.acknowledge(answer.boot, answer.sequences)
             kind = message.WhichOneof("message")
             if kind == "stop":

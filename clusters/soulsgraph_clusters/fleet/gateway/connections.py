@@ -78,10 +78,7 @@ class Connection:
             self.close(f"it read none of {MOST_UNREAD:,} messages")
 
     def acknowledge(self, answer: wire.Acknowledgement) -> None:
-        """Send an acknowledgement with the next weights; alone where none come soon or the game reads no other."""
-        if not self.hello.reads_acknowledged:
-            self.send(wire.ToGame(acknowledgement=answer))
-            return
+        """Send an acknowledgement with the next weights; alone where none come soon."""
         if self._ride is None:
             self._ride = asyncio.get_running_loop().call_later(RIDE_WITHIN_S, self._ride_no_longer)
         self._acknowledged.append(answer)

@@ -31,7 +31,6 @@ from soulsgraph_clusters.fleet.protocol.messages import (
 )
 from soulsgraph_clusters.fleet.protocol.security import Identity, Tokens, credentials_of, read_identity, sent_token
 from soulsgraph_clusters.fleet.protocol.settings import (
-    CODE,
     DRAINED_REASON,
     METHOD,
     MOST_MESSAGE_BYTES,
@@ -276,8 +275,7 @@ class Gateway:
         if replaced is not None:
             replaced.close()
         else:
-            older = "" if CODE in connection.hello.digests else ", by code that it does not report"
-            self.notes.add(f"{connection.name} joined, playing by {connection.hello.driver}{older}")
+            self.notes.add(f"{connection.name} joined, playing by {connection.hello.driver}")
         self._look_at_drained()
         self._order(connection)
         try:

@@ -133,7 +133,7 @@ class FleetStatus:
     records: _Count
     decisions: Mapping[str, _Count] = field(default_factory=dict)
     games: Sequence[GameStatus] = ()
-    #: The run of the machine that wrote it, and its seconds since then; empty in those of earlier versions.
+    #: The run of the machine that wrote it, and its seconds since then.
     boot: str = ""
     uptime_s: Annotated[float, Between(0.0, _MOST_VALUE)] = 0.0
 

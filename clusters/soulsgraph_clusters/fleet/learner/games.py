@@ -458,22 +458,22 @@ class LocalGamesDQN(RealTimeDQN):
         return super().get_training_state() | {"games": {"taken": self.taken, "lost": self.lost}}
 
     def set_training_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_training_state`, or from the checkpoint of a stage whose games had a journal.
+        """Continue from `get_training_state`.
 
         Raises:
-            SoulsGraphError: for the checkpoint of a stage that the simulator played.
+            SoulsGraphError: for the checkpoint of a stage that the simulator, or a fleet, played.
         """
         state = dict(state)
         counts: Mapping[str, int] | None = state.pop("games", None)
-        journal = state.pop("journal", None)
-        if counts is None and journal is None:
+        if counts is None and "journal" not in state:
             raise SoulsGraphError(
                 f"{self._title}: expected a checkpoint of a stage that games play, found one of the simulator; resume "
                 "it without games, or remove the stage's checkpoints to begin it anew."
             )
+        # It refuses a journal.
         super().set_training_state(state)
-        counts = counts or {"taken": self.decisions}
-        self.taken, self.lost = int(counts["taken"]), int(counts.get("lost", 0))
+        assert counts is not None
+        self.taken, self.lost = int(counts["taken"]), int(counts["lost"])
 
 
 @contextmanager

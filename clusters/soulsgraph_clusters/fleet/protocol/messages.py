@@ -19,7 +19,6 @@ from safetensors.numpy import save
 
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.settings import (
-    CODE,
     METRICS_READER,
     MOST_MESSAGE_BYTES,
     PROTOCOL,
@@ -89,7 +88,6 @@ BOUNDS: dict[str, Bound] = {
     "Hello.digests": Bound(length=LONGEST_NAME, entries=1_000),
     "Hello.only_asks": _YES_NO,
     "Hello.machine": _ID,
-    "Hello.reads_acknowledged": _YES_NO,
     "Chunk.boot": _ID,
     "Chunk.sequence": _whole(MOST_COUNT),
     "Chunk.stage": _NAME,
@@ -266,14 +264,10 @@ def other_code(hello: wire.Hello, settings: FleetSettings) -> str:
     """Return in what a game would play otherwise than the head, expected, found and remedy; empty if in nothing."""
     for what, digest in digests().items():
         there = hello.digests.get(what, "")
-        if there == digest or (what == CODE and not there and settings.older_hosts):
-            continue
-        remedy = "install the head's version on the PC"
-        if what == CODE and not there:
-            remedy += ", or set `older_hosts = true` in the fleet's file to learn from whatever it plays"
-        found = f"{plain(there[:12]) or 'none'} of soulsgraph {plain(hello.version) or 'unknown'}"
-        head = installed_version()
-        return f"expected the head's {what} ({digest[:12]} of version {head}), found {found}; {remedy}"
+        if there != digest:
+            expected = f"the head's {what} ({digest[:12]} of version {installed_version()})"
+            found = f"{plain(there[:12]) or 'none'} of soulsgraph {plain(hello.version) or 'unknown'}"
+            return f"expected {expected}, found {found}; install the head's version on the PC"
     return ""
 
 
@@ -457,7 +451,7 @@ def write_moments(moments: Mapping[str, Moments], chunk: wire.Chunk) -> None:
 
 
 def check_moments(chunk: wire.Chunk) -> None:
-    """Check what `write_moments` wrote; an older host writes nothing.
+    """Check what `write_moments` wrote.
 
     Raises:
         FleetError: if there are not as many as decisions, the oldest weights are others than the chunk says, or numbers
@@ -466,25 +460,22 @@ def check_moments(chunk: wire.Chunk) -> None:
     versions, ticks = chunk.versions, chunk.ticks
     if chunk.weights_version > MOST_VERSION:
         raise _refusal(f"weights of a version to {MOST_VERSION}", str(chunk.weights_version))
-    if not versions and not ticks:
-        return
     count = sum(chunk.decisions.values())
-    if not len(versions) == len(ticks) == count or min(versions) != chunk.weights_version:
+    if not len(versions) == len(ticks) == count or min(versions, default=0) != chunk.weights_version:
         expected = f"versions and ticks of {count} decisions, the oldest {chunk.weights_version}"
         raise _refusal(expected, f"{len(versions)} and {len(ticks)}, or others")
-    if max(versions) > MOST_VERSION or max(ticks) > MOST_COUNT:
-        raise _refusal(f"versions to {MOST_VERSION} and ticks to {MOST_COUNT}", f"{max(versions)} and {max(ticks)}")
+    newest, latest = max(versions, default=0), max(ticks, default=0)
+    if newest > MOST_VERSION or latest > MOST_COUNT:
+        raise _refusal(f"versions to {MOST_VERSION} and ticks to {MOST_COUNT}", f"{newest} and {latest}")
 
 
 def read_moments(chunk: wire.Chunk) -> dict[str, Moments]:
-    """Read what `write_moments` wrote, (n,) each, by module; nothing of an older host.
+    """Read what `write_moments` wrote, (n,) each, by module.
 
     Raises:
         FleetError: as `check_moments`.
     """
     check_moments(chunk)
-    if not chunk.versions:
-        return {}
     names = sorted(chunk.decisions)
     places = np.cumsum([chunk.decisions[name] for name in names])[:-1]
     columns = (np.split(np.array(values, np.int64), places) for values in (chunk.versions, chunk.ticks))

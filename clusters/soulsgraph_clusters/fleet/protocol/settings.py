@@ -138,8 +138,6 @@ class FleetSettings:
     most_stale_ticks: Annotated[int, Between(1, 10**6)] = 1200
     #: The largest that a stage's journal may be; less is no use for the head's groups of chunks.
     journal_mb: Annotated[float, Between(256.0, 1e6)] = 1000.0
-    #: Whether hosts of earlier versions may play, which do not report by what code they do.
-    older_hosts: bool = False
     #: A stage fails after this time without a game that could play.
     alone_for_s: Annotated[float, Between(1.0, 1e6)] = 300.0
     pcs: Mapping[str, PC] = field(default_factory=dict)
@@ -238,8 +236,6 @@ _DECIDING: Mapping[str, Sequence[str]] = {
         *("fleet/protocol/messages.py", "fleet/protocol/task.py", "fleet/actor/client.py", "fleet/actor/spool.py"),
     ),
 }
-#: The name of their digest; hosts of earlier versions report none.
-CODE = "code"
 
 
 @cache
@@ -249,7 +245,7 @@ def digests() -> dict[str, str]:
     return {
         "data": _digest(package / "data", "*.toml"),
         "skills": _digest(package / "skills", "*.py"),
-        CODE: _meaning(deciding_files()),
+        "code": _meaning(deciding_files()),
     }
 
 

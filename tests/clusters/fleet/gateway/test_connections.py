@@ -1,4 +1,4 @@
-"""Acknowledgements: they ride on weights where these come soon, each in its own time, and older games are served."""
+"""Acknowledgements: they ride on weights where these come soon, each in its own time."""
 
 import asyncio
 import time
@@ -26,17 +26,13 @@ def waits(door):
 
 def test_acknowledgements_ride_on_the_next_weights(door, monkeypatch):
     monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.connections.RIDE_WITHIN_S", 3600.0)
-    client, older = door.joined(), door.joined(game="2", boot=OTHER_BOOT, reads_acknowledged=False)
+    client = door.joined()
     client.send(*(door.chunk(sequence) for sequence in (1, 2)), door.chunk(9, boot="00000000000000b2"))
     until(lambda: len(door.verdicts()) == 3, "the chunks")
-    older.send(door.chunk(1, boot=OTHER_BOOT))
-    older.acknowledged(1)
     assert not riding(client)
     door.publish()
     until(lambda: riding(client), "acknowledgements")
     assert [(kind, sorted(told)) for kind, told in riding(client)] == [("weights", [1, 2, 9])]
-    assert client.got("weights")[-1] == older.wait("weights")
-    assert riding(older) == []
 
 
 def test_each_acknowledgement_waits_its_own_time_for_weights(door, monkeypatch):
@@ -68,9 +64,8 @@ def test_acknowledgements_are_sent_alone_where_no_weights_come(door, monkeypatch
 def test_a_game_that_reads_nothing_keeps_a_bounded_part_of_the_head(monkeypatch):
     monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.connections.MOST_UNREAD", 50)
 
-    async def fill(reads_acknowledged):
-        hello = wire.Hello(pc="attic", game="1", reads_acknowledged=reads_acknowledged)
-        connection = Connection(hello, 0.0)
+    async def fill():
+        connection = Connection(wire.Hello(pc="attic", game="1"), 0.0)
         for sequence in range(40):
             connection.acknowledge(wire.Acknowledgement(boot=OTHER_BOOT, sequences=[sequence]))
         assert not connection.closed
@@ -78,7 +73,6 @@ def test_a_game_that_reads_nothing_keeps_a_bounded_part_of_the_head(monkeypatch)
             connection.acknowledge(wire.Acknowledgement(boot=OTHER_BOOT, sequences=[sequence]))
         return connection
 
-    for reads_acknowledged in (True, False):
-        connection = asyncio.run(fill(reads_acknowledged))
-        assert connection.closed
-        assert "read none of 50" in connection.reason
+    connection = asyncio.run(fill())
+    assert connection.closed
+    assert "read none of 50" in connection.reason

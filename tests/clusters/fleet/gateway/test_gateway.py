@@ -284,7 +284,7 @@ def test_a_second_machine_with_a_copy_of_the_token_is_refused_whatever_its_games
     door.joined(game="2", boot=OTHER_BOOT, machine="a" * 16)
     line = door.client(door.hello(game="3", boot="c" * 16, machine="b" * 16)).refusal()
     assert "attic: expected one machine of this name, found another, whose games are live; end one of them" in line
-    # Older hosts do not name their machine.
+    # One that does not know its machine names none.
     door.joined(game="4", boot="d" * 16)
     client.send(door.chunk(1))
     assert client.acknowledged(1) == {}

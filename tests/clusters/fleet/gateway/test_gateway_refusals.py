@@ -19,7 +19,6 @@ from soulsgraph_clusters.fleet.gateway.gateway import Gateway, host_of
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.security import Tokens, channel_credentials, make_certificates
 from soulsgraph_clusters.fleet.protocol.settings import (
-    CODE,
     METHOD,
     PROTOCOL,
     SERVICE,
@@ -190,29 +189,13 @@ def test_a_hello_that_does_not_fit_is_refused_in_one_line_and_noted_once(door, c
 
 
 def test_a_pc_with_other_code_is_refused_by_its_address_both_versions_and_the_remedy(door):
-    other = digests() | {CODE: "0" * 64}
+    other = digests() | {"code": "0" * 64}
     found = door.client(door.hello(digests=other, version="0.2.0")).refusal()
-    head = f"the head's code ({digests()[CODE][:12]} of version {installed_version()})"
+    head = f"the head's code ({digests()['code'][:12]} of version {installed_version()})"
     expected = f"expected {head}, found 000000000000 of soulsgraph 0.2.0; install the head's version on the PC."
     assert found == f"attic (127.0.0.1): {expected}"
     asked = door.client(door.hello(digests=other, only_asks=True)).refusal()
     assert "expected the head's code" in asked
-
-
-def test_a_host_that_does_not_report_its_code_plays_only_where_the_fleets_file_says_so(tmp_path, open_door):
-    older = {name: digest for name, digest in digests().items() if name != CODE}
-    door = open_door()
-    found = door.client(door.hello(digests=older)).refusal()
-    assert "expected the head's code" in found
-    assert "found none of soulsgraph 0.1.0" in found
-    assert found.endswith("or set `older_hosts = true` in the fleet's file to learn from whatever it plays.")
-    door.close()
-    (tmp_path / "fleet.toml").write_text("older_hosts = true\n")
-    door = open_door(settings=load_fleet(tmp_path / "fleet.toml").settings)
-    assert "expected the head's code" in door.client(door.hello(digests=older | {CODE: "0" * 64})).refusal()
-    door.joined(digests=older)
-    note = door.wait_for_note("attic/1 joined")
-    assert note == "attic/1 joined, playing by simulator, by code that it does not report"
 
 
 def test_a_pc_that_the_fleets_file_does_not_name_is_refused(tmp_path, open_door):

@@ -21,11 +21,10 @@ TASK = StageTask("iudex-phase1", {"camera": "camera"}, {}, 10.0)
 CHUNKS = 400
 
 
-@pytest.mark.parametrize("rides", [True, False])
 @pytest.mark.parametrize("wait_s", [0.0, 0.02, 0.08])
-def test_chunks_are_acknowledged_or_not_written_when_a_stage_ends(tmp_path, wait_s, rides):
+def test_chunks_are_acknowledged_or_not_written_when_a_stage_ends(tmp_path, wait_s):
     for attempt in range(20):
-        acknowledged, written, broken = _end_a_stage(tmp_path / str(attempt), wait_s, rides)
+        acknowledged, written, broken = _end_a_stage(tmp_path / str(attempt), wait_s)
         assert {*acknowledged} <= {*written}
         if not broken:
             break
@@ -34,14 +33,14 @@ def test_chunks_are_acknowledged_or_not_written_when_a_stage_ends(tmp_path, wait
     assert sorted(acknowledged) == sorted(written)
 
 
-def _end_a_stage(folder, wait_s, rides):
+def _end_a_stage(folder, wait_s):
     """Return the acknowledged sequences, those in the journal, and whether the connection broke off."""
     folder.mkdir()
     token, journal = Tokens(folder / "tokens.json").issue("attic"), Journal(folder / "journal", "camera")
     settings = FleetSettings(listen="127.0.0.1:0")
     gateway = Gateway(Fleet(settings, folder), Admission(journal, TASK, 0, settings))
     messages = queue.SimpleQueue()
-    hello = Hello(protocol=PROTOCOL, game="1", boot="b" * 16, lanes=1, digests=digests(), reads_acknowledged=rides)
+    hello = Hello(protocol=PROTOCOL, game="1", boot="b" * 16, lanes=1, digests=digests())
     messages.put(FromGame(hello=hello))
     for sequence in range(1, CHUNKS + 1):
         messages.put(FromGame(chunk=Chunk(boot="b" * 16, sequence=sequence, columns=bytes(2000))))
@@ -58,7 +57,6 @@ def _end_a_stage(folder, wait_s, rides):
             broken = True
         messages.put(None)
     journal.close()
-    found = [answer for message in received for answer in (*message.acknowledged, message.acknowledgement)]
-    acknowledged = [sequence for answer in found for sequence in answer.sequences]
+    acknowledged = [one for message in received for answer in message.acknowledged for one in answer.sequences]
     written = [record.chunk.sequence for record in read_records(folder / "journal", "camera")]
     return acknowledged, written, broken

@@ -87,10 +87,6 @@ def test_no_version_is_larger_than_a_column_of_it_holds():
         read_moments(Chunk(decisions={"camera": 2}, weights_version=2**40))
 
 
-def test_an_older_hosts_chunk_says_of_no_transition_when_it_was_played():
-    assert read_moments(Chunk(decisions={"camera": 2}, weights_version=3)) == {}
-
-
 def test_files_of_one_head_are_checked_by_their_values_each(task, chunk):
     """The form of a file that was read before is known; its values and its size are not."""
     data = encode_columns(chunk)
