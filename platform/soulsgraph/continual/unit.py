@@ -205,7 +205,7 @@ class UnitRun:
         state = read_training_state(saved[-1])
         self.own = [versions_from(versions) for versions in state["own"]]
         self.known, self.learned_at = [*state["known"]], dict(state["learned_at"])
-        self.done, self.rows = int(state["done"]), {name: [*state["rows"].get(name, [])] for name in LEFT}
+        self.done, self.rows = int(state["done"]), {name: [*state["rows"][name]] for name in LEFT}
         if progress := state.get("progress"):
             self.progress = TaskProgress(**progress)
             self.method.before_task(self.worlds[self.done])

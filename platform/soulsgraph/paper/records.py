@@ -26,8 +26,6 @@ from soulsgraph_envs.core.config import Where, read_file, read_value
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
 from soulsgraph_envs.skills import END_TO_END as END_TO_END_SKILL
 
-#: Columns that records from before they were kept lack: nothing is shown of them then.
-_LATER = ("mean_seconds", "seconds", "episode_seconds")
 #: The learner of a study that is this package's own.
 OWN_LEARNER = "soulsgraph"
 
@@ -224,8 +222,7 @@ def _read(path: Path, columns: Sequence[str]) -> Records:
     if not path.exists():
         return []
     remedy = _remedy(path.parents[1])
-    later = dict.fromkeys(name for name in _LATER if name in columns)
-    rows = [later | row for row in read_rows(path, remedy)]
+    rows = read_rows(path, remedy)
     missing = [name for name in columns if rows and name not in rows[0]]
     if missing:
         raise SoulsGraphError(f"{path}: expected columns {', '.join(columns)}; found no {', '.join(missing)}", remedy)

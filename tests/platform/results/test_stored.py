@@ -77,7 +77,7 @@ def test_the_figures_of_a_studys_report_are_those_of_its_seeds(report):
     known = load_earlier([RESULTS / report])
     checked = 0
     for row in read_rows(RESULTS / report / "tables" / "settings.parquet"):
-        item = known.get(row["reproduction"]) or known[f"{row['reproduction']}-1"]
+        item = known[row["reproduction"]]
         for setting in item.settings:
             if (setting.label, setting.scenario, setting.start) == (row["label"], row["scenario"], row["start"]):
                 assert setting.spread.columns() == _close({name: row[name] for name in _columns()})

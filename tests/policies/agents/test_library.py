@@ -26,7 +26,8 @@ from soulsgraph_policies.agents.projects import PAPER_GRAPH, SkillGraph
 _OBSERVATION = ("DISTANCE", "STAMINA", "LOCKED")
 _SIZES = (3, 8, 4)
 _FIRST = "q_network.0.weight"
-_TRAINING = Training("iudex-phase1", "mid", "fast", 80_000, 80_000, 7, "2026-01-01T00:00:00+00:00", {"ray": "2.60.0"})
+_DIGESTS = {"fight": "a" * 64, "learning": "b" * 64}
+_TRAINING = Training("iudex-phase1", "mid", "fast", 80_000, 80_000, 7, "2026-01-01", {"ray": "2.60.0"}, **_DIGESTS)
 
 
 def _artifact(skill="camera", seed=0, **changes):
@@ -173,7 +174,7 @@ def _refusal(library):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format_version": 3}, "format_version: expected 1 or 2, found 3"),
+        ({"format_version": 2}, "format_version: expected 1, found 2"),
         ({"layer_sizes": [3, 9, 4]}, "digest: expected"),
         ({"layer_sizes": [2, 8, 4]}, "layer_sizes: expected 3 inputs"),
         ({"normalizer": {"mean": [0.0], "variance": [1.0], "count": 1.0}}, "normalizer.mean: expected 3 values"),
