@@ -112,9 +112,9 @@ class ReportedRun:
 
     @cached_property
     def fought(self) -> frozenset[int]:
-        """The seeds of the evaluated fights; none where the folder does not say them."""
+        """The seeds of the evaluated fights; none where nothing was evaluated."""
         path = self.run.results("episodes")
-        return frozenset(row["seed"] for row in read_rows(path) if "seed" in row) if self._has(path) else frozenset()
+        return frozenset(row["seed"] for row in read_rows(path)) if self._has(path) else frozenset()
 
     @property
     def versions(self) -> dict[str, str]:

@@ -116,7 +116,7 @@ class Door(GatewayHere):
     def chunk(self, sequence, **changes):
         values = {"boot": BOOT, "stage": STAGE, "attempt": self.journal.attempt, "weights_version": 1}
         values |= {"decisions": {STAGE: 30}, "columns": self._columns, "sequence": sequence} | changes
-        count = sum(values["decisions"].values())
+        count = min(sum(values["decisions"].values()), 1_000)
         values = {"versions": [values["weights_version"]] * count, "ticks": range(count)} | values
         return wire.FromGame(chunk=wire.Chunk(**values))
 
