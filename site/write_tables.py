@@ -357,12 +357,12 @@ _OUTSIDE = {
 
 def _found_outside(preset: str) -> Rows:
     """Return what lies outside of a preset's expected ranges: its name in the report, expected, found."""
-    rows = []
-    for row in _frame("seeds-500-519", "aims").query(f"reproduction == {preset!r} and not inside").itertuples():
+    rows, ranges = [], _frame("seeds-500-519", "expected_ranges")
+    for row in ranges.query(f"reproduction == {preset!r} and not inside").itertuples():
         found = re.match(r"\d+ of \d+|[\d.]+( %| points)?", str(row.found))
         assert found
         short = f"{float(found[0]):.0f}" if str(row.found).endswith("decisions") else found[0]
-        expected = re.sub(r"(\d)-(\d)", r"\1 to \2", str(row.aim)).partition(" below")[0]
+        expected = re.sub(r"(\d)-(\d)", r"\1 to \2", str(row.expected)).partition(" below")[0]
         rows.append([str(row.subject), expected, short])
     return rows
 
@@ -387,7 +387,7 @@ def ablation(_: Rows) -> Rows:
         "combined+replay-ratio-2": "A, two decisions an update",
         "combined+averaged": "A, weights averaged over the last 20 %",
         "chosen+fraction-0.4": "A, weights averaged over the last 40 %",
-        "chosen+semi-markov": "A, averaged over 20 %, semi-Markov discount: `best`",
+        "chosen+semi-markov": "A, averaged over 20 %, semi-Markov discount: `best-1`",
     }
     table = _frame("seeds-400-409", "ablation")
     assert set(table["seeds"]) == {3}

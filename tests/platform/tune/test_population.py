@@ -209,17 +209,11 @@ def test_a_member_that_fails_again_goes_on_as_one_that_is_ahead(
     assert "5/4" not in printed
 
 
-def test_a_population_of_before_a_key_came_is_read_and_one_that_lacks_another_is_refused(tmp_path: Path) -> None:
+def test_a_population_that_lacks_a_key_is_refused(tmp_path: Path) -> None:
     asked = Sweep(Plan(), SearchSpace({RATE: (1e-4, 1e-2)}), (7,), scheduler="pbt", stage="camera")
     folder = SweepFolder.create(tmp_path / "sweep", asked)
     (path := population_path(folder, 7)).mkdir(parents=True)
-    begun = Population.of(folder, 7)
-    values = to_table(begun)
-    del values["ended"]
-    for member in values["members"]:
-        del member["curve"], member["failures"]
-    write_json(path / "population.json", values)
-    assert Population.of(folder, 7).members == begun.members
+    values = to_table(Population.of(folder, 7))
     del values["members"][0]["reported"]
     write_json(path / "population.json", values)
     with pytest.raises(SoulsGraphError, match="reported"):
