@@ -22,7 +22,7 @@ from soulsgraph_envs.games.standin.program import HEIGHT, WIDTH
 
 MISSING = missing_for_wine()
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
+pytestmark = [pytest.mark.release, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 
 
 @pytest.fixture(scope="module")
