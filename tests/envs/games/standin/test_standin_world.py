@@ -163,6 +163,7 @@ def test_a_death_leads_through_a_loading_screen_to_the_bonfire_and_the_gate_into
         False,
         True,
     )
+    assert world.scene().boss.name == "rests"
     goal = world.scene().goal
     assert (goal.x, goal.y) == (GATE["player_x"], GATE["player_y"])
     # Only at the gate does the key lead on.
