@@ -56,13 +56,6 @@ def test_dark_souls_fixed_addresses_are_the_published_ones():
     assert load_address_map(IUDEX).chain("no_ai") == ("debug_flags", (0xD,))
 
 
-def test_dark_souls_map_supplies_what_the_state_needs():
-    needed = {f"{who}_{what}" for who in ("player", "boss") for what in ("x", "y", "z", "angle", "hp", "hp_max")}
-    needed |= {f"{who}_animation{what}" for who in ("player", "boss") for what in ("", "_time_s", "_length_s")}
-    needed |= {"player_stamina", "player_stamina_max", "camera_x", "camera_y", "camera_z", "locked", "flasks"}
-    assert needed <= load_address_map(IUDEX).readable()
-
-
 def test_unverified_entries_are_those_without_two_sources_and_each_has_a_fallback():
     loaded = load_address_map(IUDEX)
     entries = {name: loaded.entry(name) for name in loaded.readable()}

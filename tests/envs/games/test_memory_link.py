@@ -83,11 +83,3 @@ def test_link_waits_no_longer_than_told_for_a_game_that_is_not_there():
         link.attach(0.0)
     assert not waits
     link.close()
-
-
-def test_elden_ring_supplies_no_target_through_memory():
-    link = MemoryLink(GameSettings(map="elden-ring-1.16.1"), open_device=lambda _: FakeDevice())
-    assert "player_hp" in link.supplies
-    assert not any(name.startswith(("boss_", "camera_", "flasks")) for name in link.supplies | link.writes)
-    assert link.bindings == "elden-ring"
-    link.close()

@@ -69,17 +69,6 @@ def test_a_tick_is_a_tenth_of_a_game_second_at_any_speed() -> None:
         assert table.link.world.frames - frames == pytest.approx(180, abs=2)
 
 
-def test_controls_reach_the_game_as_keys() -> None:
-    table = FakeTable()
-    before = table.reset()[0]
-    for _ in range(5):
-        after = table.step(Control.BACK)[0]
-    assert np.hypot(*(after[:2] - before[:2])) > 1.0
-    assert table.link.keys.down == {"s"}
-    table.step(Control.ROLL | Control.BACK)
-    assert "space" not in table.link.keys.down
-
-
 def test_training_scenario_makes_both_whole_every_tick() -> None:
     table = FakeTable()
     table.reset(replace(SCENARIO, refill=True))
@@ -97,17 +86,6 @@ def test_boss_is_held_at_its_floor_but_shown_below_and_a_player_kept_alive_by_a_
     raw = table.step()[0]
     assert (raw[Raw.BOSS_HP], raw[Raw.PLAYER_HP]) == (600.0, 0.0)
     assert table.link.read()["boss_hp"] == 622.0
-
-
-def test_drinks_are_counted_where_flasks_cannot_be_read() -> None:
-    table = FakeTable(without=frozenset({"flasks"}), scenario="iudex-phase2")
-    scenario = load_scenario("iudex-phase1")
-    assert table.reset(scenario)[0, Raw.FLASKS] == 1
-    table.step(Control.USE_ITEM)
-    for _ in range(4):
-        raw = table.step()
-    assert raw[0, Raw.FLASKS] == 0
-    assert "FLASKS" in table.game.capabilities.supplies
 
 
 def test_phases_are_entered_by_the_transition_and_left_by_a_reload() -> None:
@@ -160,14 +138,6 @@ def test_a_beaten_boss_is_brought_back() -> None:
     table.play(Control.NONE, 1)
     table.reset()
     assert (table.link.world.loads, table.link.read()["boss_hp"]) == (1, 1037.0)
-
-
-def test_game_is_loaded_anew_after_its_time() -> None:
-    table = FakeTable(GameSettings(reload_after_s=60.0))
-    table.reset()
-    table.time.pass_by(61.0)
-    table.reset()
-    assert table.link.world.loads == 1
 
 
 def test_dry_run_writes_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pysiphon.utils import parse_config_file
 
-from soulsgraph_envs.core.config import find, shipped_names
+from soulsgraph_envs.core.config import shipped_names
 from soulsgraph_envs.core.errors import DataError, UnknownNameError
 from soulsgraph_envs.games.address_map import load_address_map
 from soulsgraph_envs.games.link import FIELDS
@@ -80,15 +79,6 @@ def test_what_siphon_cannot_follow_starts_at_the_module() -> None:
     assert attributes["camera_x"].offsets == (0x4796298, 0x10, 0x568, 0x110)
     assert attributes["player_hp"].method == "aobscan"
     assert attributes["gate_open"].mask == 1 << 3
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_siphons_own_client_reads_the_shipped_files(name: str) -> None:
-    process, window, attributes = parse_config_file(str(find("attribute file", name)))
-    file = load_attributes(name)
-    assert (process, window) == (file.process_info.name, file.process_info.window_name)
-    assert attributes.keys() == file.attributes.keys()
-    assert all(tuple(attributes[each]["offsets"]) == file.attributes[each].offsets for each in attributes)
 
 
 @pytest.mark.parametrize("name", [*SHIPPED, "dark-souls-3-1.15.2-vordt"])

@@ -77,20 +77,6 @@ def test_the_client_captures_pictures_as_siphons_client_does_and_has_no_mouse() 
         env.client.move_mouse(10, 0)
 
 
-def test_the_client_starts_a_fight_by_the_way_of_the_original() -> None:
-    env = make()
-    world = faked(env)
-    env.reset(0)
-    world.asked.clear()
-    env.unwrapped.client.start_scenario("Margit-v0")
-    assert [asked for asked in world.asked if asked[0] in ("tap", "mouse")] == [
-        ("mouse", 1000, 0, 1),
-        ("tap", ("W", "E"), 200, 200),
-        ("tap", ("B",), 200, 0),
-    ]
-    assert world.values["HeroLocalPosX"] == pytest.approx(19.958, abs=1e-3)
-
-
 def test_distances_are_taken_in_one_frame_of_coordinates() -> None:
     """The boss's "global" place lies in the frame of the player's local one, as version 0.6.0 takes it."""
     there = {"HeroGlobalPosX": 1000.0, "HeroLocalPosX": 10.0, "HeroGlobalPosZ": 50.0, "HeroLocalPosZ": 5.0}

@@ -183,14 +183,6 @@ def test_toggled_keys_are_held_until_their_bit_falls() -> None:
     assert held[::2] == [("key", "A", True), ("key", "A", True), ("key", "A", False)]
 
 
-def test_points_of_the_weapon_art_are_observed() -> None:
-    env = make_attributes(memory_attributes=["HeroFp", "HeroMaxFp"], actions=["skill"])
-    observation, _ = env.reset(seed=0)
-    assert observation["HeroFp"] == observation["HeroMaxFp"] > 0
-    observation, *_ = env.step(np.array([1]))
-    assert observation["HeroFp"] < observation["HeroMaxFp"]
-
-
 class Half:
     """A reward without `is_done`."""
 

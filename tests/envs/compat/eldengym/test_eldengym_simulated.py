@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from soulsgraph_envs.compat.eldengym import AttributeEnv, EldenGymEnv
+from soulsgraph_envs.compat.eldengym import EldenGymEnv
 from soulsgraph_envs.compat.eldengym.world import DATA, SimulatedFight, load_attributes, load_keys
 from soulsgraph_envs.core.errors import DataError
 
@@ -91,21 +91,6 @@ def test_what_is_written_into_the_fight_is_read_back() -> None:
     assert world.global_player_coords[:2] == pytest.approx((place[0] + 2.0, place[1] - 1.0))
 
 
-def test_the_lock_on_key_lets_the_boss_go() -> None:
-    world = SimulatedFight("margit", (36, 36))
-    world.begin(1)
-    headings = []
-    for keys in ((), ("B",)):
-        world.input_key_tap(keys, 100, 0)
-        world.input_key_tap(("A",), 500, 0)
-        values = world.read(["HeroAngle", "HeroGlobalPosX", "HeroGlobalPosY", "NpcGlobalPosX", "NpcGlobalPosY"])
-        away = np.array([values["NpcGlobalPosX"], values["NpcGlobalPosY"]])
-        away -= [values["HeroGlobalPosX"], values["HeroGlobalPosY"]]
-        faces = np.array([-np.sin(values["HeroAngle"]), -np.cos(values["HeroAngle"])])
-        headings.append(float(faces @ away / np.hypot(*away)))
-    assert headings[0] > 0.9 > headings[1]
-
-
 def test_a_player_who_only_stands_is_beaten_in_the_end() -> None:
     env, terminated = make(observation_mode="rgb", frame_size=(9, 16)), False
     env.reset(seed=0)
@@ -113,10 +98,3 @@ def test_a_player_who_only_stands_is_beaten_in_the_end() -> None:
         _, reward, terminated, _, info = env.step(0)
     assert info["player_hp"] == 0
     assert reward < -100.0
-
-
-def test_a_held_direction_covers_ground() -> None:
-    env = AttributeEnv(driver="simulator", actions=["move_left"])
-    walked = fight(env, [np.array([1])] * 60)[-1][0]
-    stood = fight(env, [np.array([0])] * 60)[-1][0]
-    assert np.hypot(walked["player_x"] - stood["player_x"], walked["player_y"] - stood["player_y"]) > 1.0

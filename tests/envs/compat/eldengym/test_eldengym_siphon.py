@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from functools import partial
 from math import dist
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,9 +19,8 @@ from fakes.served_stand_in import served_stand_in
 from fakes.waiting import until
 from soulsgraph_envs.compat import eldengym
 from soulsgraph_envs.compat.eldengym import EldenClient, EldenGymEnv
-from soulsgraph_envs.compat.eldengym.env import OptionError
 from soulsgraph_envs.compat.eldengym.world import axes, load_fight
-from soulsgraph_envs.core.errors import GameError, UnknownNameError
+from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.standin.launch import ServingOptions, StandInOptions
 from soulsgraph_envs.games.x11 import XTestDevice
 
@@ -71,23 +68,6 @@ def test_a_fight_begins_behind_the_fog_wall_again_after_a_death(host: str) -> No
             until(dies)
 
 
-def test_who_walks_away_from_the_fog_wall_tries_again(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with closing(EldenGymEnv(host=host)) as env:
-        enter, tries = env.world.start_scenario, []
-
-        def start_scenario(name: str) -> None:
-            tries.append(name)
-            enter(name)
-            if len(tries) == 1:
-                x, y, z = load_fight("margit").fog_wall_m
-                env.world.teleport(x + 3.0, y - 2.0, z)
-
-        env.world.teleport(60.0, -36.0, -8.0)
-        monkeypatch.setattr(env.world, "start_scenario", start_scenario)
-        assert env.reset(seed=0)[1]["distance"] < 25.0
-        assert len(tries) >= 2
-
-
 def test_keys_are_held_and_let_go_at_the_end(host: str, screen: str) -> None:
     with closing(XTestDevice(screen)) as keyboard:
         # A key left down would lead the fights after this one astray.
@@ -115,22 +95,6 @@ def test_only_what_is_listed_is_written_and_a_dry_run_writes_nothing(
         dry.client.set_attribute("HeroHp", 7.0)
         assert dry.client.player_hp != 7
     assert {"fill_hp", "set_attribute"} <= {word.strip(":,") for word in caplog.text.split()}
-
-
-@pytest.mark.parametrize(
-    ("options", "kind", "named"),
-    [
-        ({"scenario_name": "radahn"}, UnknownNameError, "radahn"),
-        ({"memory_attributes": ["Flasks"]}, UnknownNameError, "Flasks"),
-        ({"save_file_name": "margit.sl2"}, OptionError, "save_file_name"),
-    ],
-)
-def test_what_the_server_or_its_map_lacks_is_refused(
-    host: str, options: dict[str, Any], kind: type[Exception], named: str
-) -> None:
-    made = EldenGymEnv if "scenario_name" in options else partial(eldengym.make, "Margit-v0")
-    with pytest.raises(kind, match=named):
-        made(host=host, **options)
 
 
 class Hurried(EldenClient):

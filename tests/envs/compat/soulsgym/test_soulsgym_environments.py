@@ -56,9 +56,16 @@ def play(env, seed, steps):
 def test_whatever_is_shown_lies_in_the_space_that_was_complete_before(make):
     env = make()
     space = env.observation_space
-    for shown in play(env, 3, 100):
-        assert space.contains(shown[0])
+    course = play(env, 3, 150)
+    for shown, *_ in course:
+        assert space.contains(shown)
+        # Every animation of the simulated fight has a number.
+        assert not isinstance(shown, dict) or -1 not in (shown["player_animation"], shown["boss_animation"])
     assert env.observation_space is space
+    # What becomes tensors has the types for it.
+    _, *told, info = course[1]
+    assert [type(value) for value in told] == [float, bool, bool]
+    assert (info["action_mask"].dtype, info["action_mask"].shape) == (np.bool_, (20,))
 
 
 @pytest.mark.parametrize("make", EVERY_ENV.values(), ids=EVERY_ENV)

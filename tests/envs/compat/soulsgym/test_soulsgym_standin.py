@@ -25,33 +25,6 @@ SCENARIO = str(DATA / "scenarios" / "iudex-full.toml")
 AHEAD = 0
 
 
-def test_an_agent_plays_the_stand_in_through_memory_and_keys(tmp_path):
-    games = tmp_path / "games.toml"
-
-    def played(env):
-        shown, info = env.reset(seed=0)
-        assert (shown["lock_on"], shown["boss_hp"][0]) == (1, 1037)
-        seen = set()
-        rng = np.random.default_rng(0)
-        for _ in range(80):
-            action = rng.choice([0, 0, *info["allowed_actions"]])
-            shown, _, terminated, _, info = env.step(action)
-            assert env.observation_space.contains(shown)
-            seen.add(env.unwrapped.game_state.player_animation)
-            if terminated:
-                break
-        return seen
-
-    with virtual_screen() as display:
-        options = StandInOptions(map="stand-in", scenario=SCENARIO, display=display, settings=games)
-        with StandInProcess(options):
-            env = gymnasium.make("soulsgraph/SoulsGymIudex-v0", driver="memory", games=games, game_speed=2.0)
-            seen = undisturbed(lambda: played(env))
-            env.close()
-    moves = {"Move", "RollingMedium", "BackStepNomal", "AttackRightLight1", "AttackRightHeavy1Sta", "ParryLeftStart"}
-    assert len(seen & moves) > 2
-
-
 def test_vordt_is_reached_through_his_fog_gate_and_fought_at_his_place(tmp_path):
     games = tmp_path / "games.toml"
     vordt = {"map": "dark-souls-3-1.15.2-vordt", "encounter": "vordt-in-place", "at": "bonfire"}

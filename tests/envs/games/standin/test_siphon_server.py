@@ -49,16 +49,6 @@ def device(screen: str) -> Iterator[XTestDevice]:
     device.close()
 
 
-def test_siphons_client_reads_and_writes(client: SiphonClient) -> None:
-    status = client.get_server_status()
-    assert all(status[key] for key in ("config_set", "memory_initialized", "input_initialized", "capture_initialized"))
-    assert status["process_name"] == "DarkSoulsIII.exe"
-    assert client.get_attribute("boss_hp_max")["value"] == 1037
-    assert client.set_attribute("lock_on_bonus_range_m", 30.0, "float")["success"]
-    assert client.get_attribute("lock_on_bonus_range_m")["value"] == 30.0
-    assert client.get_attribute("boss_name")["value"].startswith("c5110".encode("utf-16-le"))
-
-
 def test_what_fails_is_said_in_the_answer(client: SiphonClient, served: ServedStandIn, tmp_path: Path) -> None:
     refused = {
         "player_hq": client.get_attribute("player_hq"),
@@ -95,28 +85,6 @@ def test_programs_run_where_that_was_allowed_and_end_when_nobody_waits(served: S
     until(lambda: not is_running(int(file.read_text())))
 
 
-def test_a_tap_of_siphons_client_moves_the_player(client: SiphonClient) -> None:
-    def position() -> np.ndarray:
-        return np.array([client.get_attribute(f"player_{axis}")["value"] for axis in "xy"])
-
-    client.set_attribute("no_damage", True, "bool")
-    begun = position()
-    # On a busy machine the game runs slower, and a tap moves the player less.
-    until(lambda: client.input_key_tap(["S"], hold_ms=600)["success"] and np.linalg.norm(position() - begun) > 0.5)
-
-
-def test_siphons_client_gets_pictures(client: SiphonClient) -> None:
-    image = client.capture_frame()
-    assert image is not None
-    assert image.size == (800, 450)
-    assert len(np.unique(np.asarray(image).reshape(-1, 4), axis=0)) > 3
-    frames: list[object] = []
-    result = client.stream_frames("raw", max_frames=3, callback=frames.append)
-    assert result["frames_received"] == 3
-    assert [frame.frame_number for frame in frames] == [1, 2, 3]
-    assert len(frames[0].data) == 800 * 450 * 4
-
-
 def test_the_mouse_moves(client: SiphonClient, screen: str) -> None:
     from soulsgraph_envs.games.x11 import open_display
 
@@ -128,7 +96,7 @@ def test_the_mouse_moves(client: SiphonClient, screen: str) -> None:
     assert (after.root_x - before.root_x, after.root_y - before.root_y) == (-30, 17)
 
 
-def test_a_recording_holds_what_happened(client: SiphonClient, served: ServedStandIn, tmp_path: Path) -> None:
+def test_a_recording_holds_what_happened(client: SiphonClient, tmp_path: Path) -> None:
     started = client.start_recording(["player_hp", "boss_hp"], "mine")
     assert started["success"], started["message"]
     session = started["session_id"]
@@ -141,7 +109,6 @@ def test_a_recording_holds_what_happened(client: SiphonClient, served: ServedSta
         assert client.input_key_toggle("S", pressed)["success"]
         enough = frames() + 3
         until(lambda enough=enough: frames() >= enough)
-    assert client.get_recording_status(session)["is_recording"]
     assert not client.download_recording(session, str(tmp_path), show_progress=False)
     stopped = client.stop_recording(session)
     assert stopped["success"], stopped["message"]
@@ -153,8 +120,6 @@ def test_a_recording_holds_what_happened(client: SiphonClient, served: ServedSta
         assert np.diff(file["timestamps"][:]).min() >= 0
         assert list(file["inputs"].attrs["key_mapping"]) == ["S"]
         assert 0 < file["inputs"][:, 0].sum() < stopped["total_frames"]
-        assert file["latencies"].shape[1] == 5
-    assert list((served.serving.recordings / "mine").iterdir())
 
 
 def test_keys_come_up_when_a_client_is_killed(served: ServedStandIn, device: XTestDevice) -> None:

@@ -15,7 +15,6 @@ from fakes.keys import virtual_screen
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.address_map import load_address_map
-from soulsgraph_envs.games.guarded_device import find_window
 from soulsgraph_envs.games.link import GameSettings, load_games
 from soulsgraph_envs.games.memory_link import AttachedGame, attach_game
 from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess, ended_by_signals
@@ -117,15 +116,6 @@ def test_dropped_keys_and_a_stalled_window_do_nothing_then(game: StandInProcess,
         assert until(lambda: game.state()["keys"] == [])
 
 
-def test_window_shows_the_fight(game: StandInProcess, display: str) -> None:
-    window = find_window("SOULS STAND-IN", game.pid, display)
-    picture = window.capture()
-    window.close()
-    assert picture.shape == (450, 800, 3)
-    # The boss's bar, whole, below the fight.
-    assert tuple(picture[434, 400]) == (200, 40, 40)
-
-
 @pytest.mark.parametrize("command", ["dance", "speed nan", "speed slow"])
 def test_an_impossible_command_is_answered_and_changes_nothing(game: StandInProcess, command: str) -> None:
     game.tell(command)
@@ -150,18 +140,6 @@ def test_crash_looks_like_one_and_leaves_no_file(display: str, temporary: Path) 
 def test_what_keeps_it_from_starting_is_said() -> None:
     with pytest.raises(GameError, match="sulk"):
         StandInProcess(StandInOptions(display=":987", misbehave=("sulk@1",)))
-
-
-def test_the_folder_of_a_killed_one_goes_when_the_next_starts(display: str, temporary: Path) -> None:
-    with StandInProcess(StandInOptions(display=display)) as killed:
-        (left,) = temporary.glob("soulsgraph-standin-*")
-        assert str(killed.pid) not in left.name
-        os.kill(killed.pid, signal.SIGKILL)
-        killed.wait(PATIENCE_S)
-    assert left.exists()
-    with StandInProcess(StandInOptions(display=display)):
-        (own,) = temporary.glob("soulsgraph-standin-*")
-        assert own != left
 
 
 def test_termination_ends_it_cleanly_with_its_settings_written(

@@ -91,17 +91,6 @@ def test_the_menus_keys_lead_to_the_title_screen_and_into_a_new_fight() -> None:
     assert (show(world)["boss_hp"], show(world)["player_x"]) == (4174.0, 60.0)
 
 
-def test_no_menu_opens_for_who_is_dying_and_death_closes_it() -> None:
-    world = open_world(encounter="margit")
-    for key in world.surroundings.menu.quit[:-1]:
-        world.navigate(key)
-    world.kill_player()
-    assert not world.navigate("escape")
-    play(world, 6.1)
-    assert not world.navigate(world.surroundings.menu.quit[-1])
-    assert world.stage is CourseStage.PLAYING
-
-
 def test_without_death_neither_falls_below_one_point() -> None:
     world = in_arena()
     world.write({"player_hp": 3.0, "boss_hp": 3.0, "no_move": 1.0})
