@@ -131,7 +131,7 @@ def world_in(game: WineGame, at_bonfire: bool) -> Iterator[StandInWorld]:
     attached = attach_game(game.settings, MAP)
     keys = _HeardKeys(game.output)
     played = _Waiting(StandInOptions(), world, _TheirMemory(attached), keys, Keyboard(load_bindings(MAP.bindings)))
-    playing = threading.Thread(target=played.play, args=(Schedule([]), game.output.parent))
+    playing = threading.Thread(target=played.play, args=(Schedule([]), game.output.parent, keys.closed))
     with closing(attached.reader):
         playing.start()
         try:
@@ -159,15 +159,16 @@ class _Waiting(StandIn):
 
 
 class _HeardKeys(GameWindow):
-    """The keys that the program hears, by the lines that it prints; `heard_s` is when the last one was."""
+    """The keys that the program hears, by the lines that it prints, until it is `closed`.
+
+    `heard_s` is when the last one was.
+    """
 
     def __init__(self, output: Path) -> None:
         self.closed, self.heard_s = threading.Event(), -inf
         self._output, self._at = output, output.stat().st_size
 
     def events(self) -> list[WindowEvent]:
-        if self.closed.is_set():
-            return [WindowEvent("close")]
         with self._output.open("rb") as file:
             file.seek(self._at)
             *lines, _ = file.read().split(b"\n")

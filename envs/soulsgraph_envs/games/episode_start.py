@@ -17,7 +17,7 @@ import numpy as np
 from soulsgraph_envs.core.errors import GameError, plain_number
 from soulsgraph_envs.core.scenario import Camera, PhaseChange, Scenario
 from soulsgraph_envs.core.seeds import Seeds
-from soulsgraph_envs.core.state import Control, Raw, wrap_angle
+from soulsgraph_envs.core.state import RAW_SIZE, Control, Raw, wrap_angle
 from soulsgraph_envs.games.cycle_timer import timed_phase
 from soulsgraph_envs.games.link import DriverState, Moment, NotReachedError, Reading, UnansweredError
 from soulsgraph_envs.games.readings import AnimationTable, LiveArena, Row, ScenarioAnimations, position, shows
@@ -32,6 +32,7 @@ Draw = Callable[[Scenario, Seeds], Row]
 
 def draw_start(scenario: Scenario, seeds: Seeds) -> Row:
     """Return the raw values (25,) with which the simulator begins an episode from a seed (1,)."""
+    assert seeds.shape == (1,)
     row: Row = Simulator(1).reset(np.zeros(1, np.int64), scenario, seeds)[0]
     return row
 
@@ -226,6 +227,7 @@ class ArenaSetup:
             x, y, angle = (float(drawn[Raw[f"{who}_{what}".upper()]]) for what in ("x", "y", "angle"))
             return placed(self._session, who, Pose(x, y, self.arena.floor(x, y), angle))
 
+        assert drawn.shape == (RAW_SIZE,)
         parts = [at_start("boss"), at_start("player"), restored(self._session, scenario), look.aimed()]
         bring_about(self._session, parts, look.follow)
 

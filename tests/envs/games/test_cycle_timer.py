@@ -53,15 +53,7 @@ def test_no_tick_is_shorter_than_its_period_to_catch_up(works_s: list[float]) ->
     assert timer.overruns == sum(work_s > 0.1 for work_s in works_s)
 
 
-def test_an_overrun_is_late_by_what_it_took_too_long() -> None:
-    clock = Time()
-    timer = make_timer(clock)
-    clock.work(0.25)
-    assert timer.wait() == pytest.approx(0.15)
-    assert timer.report().lateness.max_ms == pytest.approx(150)
-
-
-def test_a_restart_forgives_a_pause() -> None:
+def test_a_restart_forgives_a_pause_and_the_period_may_change() -> None:
     clock = Time()
     timer = make_timer(clock)
     clock.work(5.0)
@@ -70,15 +62,10 @@ def test_a_restart_forgives_a_pause() -> None:
     assert timer.overruns == 0
     assert clock.now_s == pytest.approx(5.1)
     assert timer.report().rate_hz == pytest.approx(10)
-
-
-def test_the_period_may_change_between_ticks() -> None:
-    clock = Time()
-    timer = make_timer(clock)
-    timer.wait()
     timer.period_s = 0.05
-    timer.wait()
-    assert clock.now_s == pytest.approx(0.15)
+    clock.work(0.25)
+    assert timer.wait() == pytest.approx(0.2)
+    assert timer.report().lateness.max_ms == pytest.approx(200)
 
 
 def test_sections_of_one_name_add_up_within_a_tick() -> None:
@@ -86,8 +73,9 @@ def test_sections_of_one_name_add_up_within_a_tick() -> None:
     timer = make_timer(clock)
     for work_s in (0.01, 0.02):
         for _ in range(2):
-            with timer.section("read"):
+            with suppress(ValueError), timer.section("read"):
                 clock.work(work_s)
+                raise ValueError("counted all the same")
         timer.wait()
     report = timer.report()
     assert report.sections["read"].p50_ms == pytest.approx(20)
@@ -95,17 +83,6 @@ def test_sections_of_one_name_add_up_within_a_tick() -> None:
     assert report.sections["waiting"].max_ms == pytest.approx(80)
     assert report.rate_hz == pytest.approx(10)
     assert report.to_dict()["ticks"] == 2
-    assert "read: p50 20.00" in str(report)
-
-
-def test_a_section_that_fails_is_counted_all_the_same() -> None:
-    clock = Time()
-    timer = make_timer(clock)
-    with suppress(ValueError), timer.section("read"):
-        clock.work(0.01)
-        raise ValueError
-    timer.wait()
-    assert timer.report().sections["read"].max_ms == pytest.approx(10)
 
 
 def test_the_end_of_a_coarse_sleep_is_spun() -> None:

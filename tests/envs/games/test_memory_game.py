@@ -8,10 +8,9 @@ import pytest
 from fakes.memory import FakeProcess, FakeReader
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.address_map import load_address_map
-from soulsgraph_envs.games.doctor import inspect_map
 from soulsgraph_envs.games.link import LinkError
 from soulsgraph_envs.games.memory_link import GameMemory, resolve_bases
-from soulsgraph_envs.games.memory_reader import BadAddressError, Module
+from soulsgraph_envs.games.memory_reader import Module
 from soulsgraph_envs.games.standin.memory import Sections, write_header, write_resources
 
 BASE = 0x140000000
@@ -93,17 +92,16 @@ def lay_out_blocks(heap):
             heap.point(table + 0x38 * index, one)
 
 
-def laid_out(*, moved=0, version="1.15.2"):
+def laid_out(version="1.15.2"):
     """Lay a whole game out by hand: x, up, y of the player 1, 2, 3, of the boss 4, 5, 6."""
     heap = Heap()
-    base = BASE + moved
-    heap.new(base, SIZE)
-    heap.objects[base][:PAGE] = write_header(Sections(PAGE, 16 * PAGE, SIZE - PAGE, SIZE))
+    heap.new(BASE, SIZE)
+    heap.objects[BASE][:PAGE] = write_header(Sections(PAGE, 16 * PAGE, SIZE - PAGE, SIZE))
     resources = write_resources(version, SIZE - PAGE)
-    heap.objects[base][SIZE - PAGE : SIZE - PAGE + len(resources)] = resources
-    lay_out_code(heap.objects[base])
+    heap.objects[BASE][SIZE - PAGE : SIZE - PAGE + len(resources)] = resources
+    lay_out_code(heap.objects[BASE])
     heap.new(WORLD)
-    heap.point(base + 0x477FDB8, WORLD)
+    heap.point(BASE + 0x477FDB8, WORLD)
     body = character(heap, PLAYER, "c0000", 400, (1.0, 2.0, 3.0))
     heap.point(WORLD + 0x80, PLAYER)
     players = heap.new(0x201000000)
@@ -121,7 +119,7 @@ def laid_out(*, moved=0, version="1.15.2"):
     roots = [heap.new(0x260000000 + number * 0x1000000, 0x25000) for number in range(8)]
     game_data, game, flags, lock, window, camera, view, ceremony = roots
     for rva, root in zip((0x47572B8, 0x475AC00, 0x4752F68, 0x4766CD0, 0x4760000, 0x4796298), roots, strict=False):
-        heap.point(base + rva, root)
+        heap.point(BASE + rva, root)
     heap.point(camera + 0x10, view)
     heap.point(view + 0x568, view + 0x1000)
     for number, value in enumerate((0.6, 0.0, 0.8, 0.0, 7.0, 8.0, 9.0)):
@@ -147,11 +145,11 @@ def laid_out(*, moved=0, version="1.15.2"):
     return heap
 
 
-def attach(heap, *, moved=0, name="dark-souls-3-1.15.2"):
-    process = FakeProcess(heap.objects, [Module("DarkSoulsIII.exe", BASE + moved, SIZE)])
+def attach(heap):
+    process = FakeProcess(heap.objects, [Module("DarkSoulsIII.exe", BASE, SIZE)])
     # The blocks are shared, so that a test may change them.
     process.memory = heap.objects
-    reader, address_map = FakeReader(process), load_address_map(name)
+    reader, address_map = FakeReader(process), load_address_map("dark-souls-3-1.15.2")
     bases = resolve_bases(reader, reader.module("DarkSoulsIII.exe"), address_map)
     return GameMemory(reader, address_map, bases, lambda: 0.0), reader
 
@@ -190,23 +188,17 @@ def test_every_field_reads_as_laid_out_by_hand():
     assert memory.found_by_name == {"boss"}
 
 
-def test_second_reading_is_the_first_one_again_and_follows_what_changes():
-    heap = laid_out()
-    memory, _ = attach(heap)
-    first = memory.read()
-    assert memory.read() == first
-    heap.put(BOSS + 0x30000 + 0xD8, "i", 321)
-    assert memory.read() == {**first, "boss_hp": 321.0}
-
-
 def test_no_pointer_outlives_the_object_it_led_to():
     heap = laid_out()
-    memory, _ = attach(heap)
+    memory, reader = attach(heap)
     memory.read()
     character(heap, 0x280000000, "c0000", 77, (0.0, 0.0, 0.0))
     heap.point(WORLD + 0x80, 0x280000000)
     # The old character is still there, as freed memory often is.
     assert memory.read()["player_hp"] == 77.0
+    with pytest.raises(GameError, match="a value to write"):
+        memory.write({"boss_hp": 5, "player_hp": math.nan})
+    assert not reader.writes
 
 
 def test_boss_is_found_again_where_another_has_taken_its_place():
@@ -226,7 +218,7 @@ def test_boss_that_is_gone_is_told_and_none_else_is_written_to():
     memory, reader = attach(heap)
     memory.read()
     heap.put(BOSS + 0x30000 + 0x130, "text", "c9999")
-    with pytest.raises(LinkError, match="expected the character c5110 among those loaded"):
+    with pytest.raises(LinkError, match="c5110"):
         memory.read()
     with pytest.raises(LinkError, match="c5110"):
         memory.write({"boss_hp": 1})
@@ -246,7 +238,7 @@ def test_chain_of_the_boss_serves_until_it_is_found_by_name():
     assert not memory.found_by_name
     heap.point(enemies + 0x1800, OTHER)
     heap.point(OTHER + 0x58, 0x240000000)
-    with pytest.raises(LinkError, match="expected the character c5110 at its chain, found c1000"):
+    with pytest.raises(LinkError, match="c1000"):
         memory.read()
 
 
@@ -280,22 +272,6 @@ def test_neighbours_are_written_in_one_piece_and_a_bit_leaves_the_others():
     assert sorted(reader.writes) == [(PLAYER + 0x1A08, b"\xe5"), (body + 0x80, struct.pack("<3f", 1.5, 2.5, 3.5))]
 
 
-def test_value_that_does_not_fit_stops_the_whole_write():
-    memory, reader = attach(laid_out())
-    with pytest.raises(GameError, match="a value to write"):
-        memory.write({"boss_hp": 5, "player_hp": math.nan})
-    assert not reader.writes
-
-
-def test_moved_module_is_found_by_its_patterns():
-    memory, _ = attach(laid_out(moved=0x10000000), moved=0x10000000)
-    assert memory.read()["player_hp"] == 400.0
-    assert {name: base.found_by for name, base in memory.bases.items() if base.found_by != "pattern"} == {
-        "camera": "rva",
-        "enemies": "rva",
-    }
-
-
 def test_lost_pattern_falls_back_on_the_fixed_address_or_is_told():
     heap = laid_out()
     heap.objects[BASE][0x1000] = 0
@@ -303,7 +279,7 @@ def test_lost_pattern_falls_back_on_the_fixed_address_or_is_told():
     assert memory.bases["world"].found_by == "rva"
     assert "0 times" in memory.bases["world"].note
     heap.objects[BASE][0x6000] = 0
-    with pytest.raises(LinkError, match=r"expected Dark Souls III 1\.15\.2\.0, found no lock_on"):
+    with pytest.raises(LinkError, match="lock_on"):
         attach(heap)
 
 
@@ -312,34 +288,5 @@ def test_another_version_is_told_where_patterns_are_lost_and_noted_where_they_st
     memory, _ = attach(heap)
     assert {name for name, base in memory.bases.items() if "version is another" in base.note} == {"camera", "enemies"}
     heap.objects[BASE][0x1000] = 0
-    with pytest.raises(LinkError, match=r"found no world in version 1\.15\.0\.0; use that version"):
+    with pytest.raises(LinkError, match=r"world.*1\.15\.0\.0"):
         attach(heap)
-
-
-def test_report_names_the_broken_entry_alone():
-    heap = laid_out()
-    memory, _ = attach(heap)
-    assert [entry for entry in inspect_map(memory) if entry.problem] == []
-    heap.point(WORLD + 0x7D8, 0)
-    heap.put(PLAYER + 0x30000 + 0xD8, "i", 501)
-    heap.put(PLAYER + 0x50000 + 0x74, "f", 40.0)
-    reports = {entry.name: entry for entry in inspect_map(memory)}
-    assert {name for name, entry in reports.items() if entry.problem} == {"ceremony", "player_hp", "player_angle"}
-    assert reports["ceremony"].address is None
-    assert "player_hp_max" in reports["player_hp"].problem
-    assert reports["flasks"].fallback
-    assert reports["flasks"].value == 3
-
-
-def test_only_fields_for_operations_are_writable():
-    names = load_address_map("dark-souls-3-1.15.2").writable()
-    assert {"player_hp", "boss_hp", "flasks", "no_attack", "boss_flags"} <= names
-    assert not {"player_hp_max", "camera_x", "locked", "boss_name", "play_time_s"} & names
-
-
-def test_address_tells_a_broken_chain():
-    heap = laid_out()
-    memory, _ = attach(heap)
-    heap.point(WORLD + 0x80, 0)
-    with pytest.raises(BadAddressError, match="expected a pointer"):
-        memory.address("player_hp")

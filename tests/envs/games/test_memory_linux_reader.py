@@ -59,21 +59,37 @@ def child(folder: Path, name: str = "Game of a long name.exe") -> Iterator[tuple
         process.stdout.close()
 
 
-def test_reads_and_writes_another_process(tmp_path):
-    with child(tmp_path) as (process, address, _):
+def test_reads_and_writes_another_process_until_it_is_closed(tmp_path):
+    with child(tmp_path) as (process, address, base):
         reader = LinuxReader(process.pid)
         assert reader.read(address, 6) == b"in the"
         reader.write(address, b"on")
         assert reader.read(address, 6) == b"on the"
         assert reader.gatherer([(address + 7, 5), (address, 2)])() == b"otheron"
-
-
-def test_module_of_which_only_the_header_is_mapped_has_the_size_its_header_tells(tmp_path):
-    with child(tmp_path) as (process, _, base):
-        reader = LinuxReader(process.pid)
+        # Only the header is mapped, and tells the size.
         module = reader.module("game of a LONG name.exe")
         assert (module.base, module.size) == (base, 0x4000)
         assert reader.scan(module, {"here": compile_pattern("48 8B 1D ?? ?? ?? 04 AA")})["here"] == [base + 0x1100]
+        # What runs out of the mapped memory is no half result.
+        maps = Path(f"/proc/{process.pid}/maps").read_text().splitlines()
+        (end,) = (int(line.split("-")[1].split()[0], 16) for line in maps if "[stack]" in line)
+        with pytest.raises(BadAddressError, match=f"{end:#x}"):
+            reader.read(end - 4, 8)
+        reader.close()
+        reader.close()
+        with pytest.raises(ProcessGoneError):
+            reader.read(address, 4)
+
+
+def test_process_is_found_by_the_file_it_has_mapped_and_must_be_the_only_one(tmp_path):
+    with child(tmp_path) as (one, _, _):
+        assert find_process("Game of a long name.exe") == one.pid
+        with child(tmp_path) as (other, _, _), pytest.raises(RefusedError, match=rf"{one.pid}.*{other.pid}"):
+            LinuxReader("Game of a long name.exe")
+    with pytest.raises(ProcessNotFoundError, match="no-such-game"):
+        find_process("no-such-game.exe")
+    with pytest.raises(ProcessGoneError):
+        LinuxReader(2**30)
 
 
 def test_address_where_nothing_lies_and_process_that_has_ended_are_told_apart(tmp_path):
@@ -81,7 +97,7 @@ def test_address_where_nothing_lies_and_process_that_has_ended_are_told_apart(tm
         reader = LinuxReader(process.pid)
         gather = reader.gatherer([(address, 8), (0x10, 8)])
         for broken in (lambda: reader.read(0x10, 8), lambda: reader.write(0x10, b"x"), gather):
-            with pytest.raises(BadAddressError, match="0x10: expected memory"):
+            with pytest.raises(BadAddressError, match="0x10"):
                 broken()
         with pytest.raises(BadAddressError):
             reader.read(2**64 - 8, 8)
@@ -91,7 +107,7 @@ def test_address_where_nothing_lies_and_process_that_has_ended_are_told_apart(tm
         assert not reader.running()
         assert not is_running(process.pid)
         for broken in (lambda: reader.read(address, 8), lambda: reader.write(address, b"x"), gather):
-            with pytest.raises(ProcessGoneError, match=f"{process.pid}.*start the game again"):
+            with pytest.raises(ProcessGoneError, match=str(process.pid)):
                 broken()
         with pytest.raises(ProcessGoneError):
             reader.module("Game of a long name.exe")
@@ -112,34 +128,9 @@ def test_process_whose_memory_is_gone_has_ended_though_its_id_lives_on(tmp_path)
         process.stdin.write(b"\nwhat cat repeats\n")
         assert process.stdout.readline() == b"what cat repeats\n"
         for ask in (lambda: reader.read(address, 4), lambda: reader.write(address, b"x"), gather):
-            with pytest.raises(ProcessGoneError, match="start the game again"):
+            with pytest.raises(ProcessGoneError, match=str(process.pid)):
                 ask()
         process.stdin.close()
-
-
-def test_read_that_runs_out_of_the_mapped_memory_is_no_half_result(tmp_path):
-    with child(tmp_path) as (process, _, _):
-        reader = LinuxReader(process.pid)
-        end = max(
-            int(line.split("-")[1].split()[0], 16)
-            for line in Path(f"/proc/{process.pid}/maps").read_text().splitlines()
-            if "[stack]" in line
-        )
-        with pytest.raises(BadAddressError, match=f"{end:#x}"):
-            reader.read(end - 4, 8)
-
-
-def test_process_is_found_by_the_file_it_has_mapped(tmp_path):
-    with child(tmp_path) as (process, _, _):
-        assert find_process("Game of a long name.exe") == process.pid
-
-
-def test_several_of_a_name_are_listed(tmp_path):
-    with child(tmp_path) as (one, _, _), child(tmp_path) as (other, _, _):
-        with pytest.raises(RefusedError, match="give the pid") as caught:
-            LinuxReader("Game of a long name.exe")
-        assert str(one.pid) in str(caught.value)
-        assert str(other.pid) in str(caught.value)
 
 
 def test_process_is_found_by_its_own_short_name(tmp_path):
@@ -150,13 +141,6 @@ def test_process_is_found_by_its_own_short_name(tmp_path):
         assert find_process("AnotherGameOfMine.exe") == process.pid
     finally:
         process.communicate(b"\n")
-
-
-def test_no_such_process():
-    with pytest.raises(ProcessNotFoundError, match=r"no-such-game\.exe.*start the game"):
-        find_process("no-such-game.exe")
-    with pytest.raises(ProcessGoneError):
-        LinuxReader(2**30)
 
 
 def test_process_of_another_user_names_the_remedy():
@@ -172,14 +156,4 @@ except NoPermissionError as error:
 """
     imports = "from soulsgraph_envs.games.memory_reader import LinuxReader, NoPermissionError\n"
     ran = subprocess.run([sys.executable, "-c", imports + script], capture_output=True, text=True)
-    assert "process 1: expected permission to read its memory" in ran.stdout
     assert "ptrace_scope" in ran.stdout
-
-
-def test_nothing_is_read_after_close(tmp_path):
-    with child(tmp_path) as (process, address, _):
-        reader = LinuxReader(process.pid)
-        reader.close()
-        reader.close()
-        with pytest.raises(ProcessGoneError):
-            reader.read(address, 4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from soulsgraph_envs.games.cycle_timer import StoppedError, stoppable
 from soulsgraph_envs.games.link import GameSettings, load_games
 from soulsgraph_envs.games.live_game import PacedSimulator
 from soulsgraph_envs.games.opening import check_games, make_game, open_game
-from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.testing import check_game, play, sample_controls
 
 SCENARIO = load_scenario("iudex-phase1")
@@ -40,17 +38,16 @@ def test_the_contract_of_a_game_is_kept() -> None:
     check_game(lambda lanes: opened(lanes=lanes)[0], SCENARIO)
 
 
-@pytest.mark.parametrize("lanes", [1, 3, 8])
-@pytest.mark.parametrize("speed", [0.5, 1.0, 20.0])
+@pytest.mark.parametrize(("lanes", "speed"), [(1, 0.5), (8, 20.0)])
 def test_outcomes_are_the_unpaced_simulators_bit_for_bit(lanes: int, speed: float) -> None:
-    controls = sample_controls(lanes, ticks=300, seed=lanes)
-    paced = play(opened(speed, lanes)[0], SCENARIO, seeds(lanes), controls)
-    assert np.array_equal(paced, play(make_game(lanes), SCENARIO, seeds(lanes), controls), equal_nan=True)
-    other = play(make_game(lanes), SCENARIO, seeds(lanes) + np.uint64(1), controls)
-    assert not np.array_equal(paced, other, equal_nan=True)
+    controls = sample_controls(lanes, ticks=100, seed=lanes)
+    paced, unpaced = opened(speed, lanes)[0], make_game(lanes)
+    assert (paced.capabilities.can_pause, paced.capabilities.supplies) == (False, unpaced.capabilities.supplies)
+    outcomes = [play(game, SCENARIO, seeds(lanes), controls) for game in (paced, unpaced)]
+    assert np.array_equal(*outcomes, equal_nan=True)
 
 
-@pytest.mark.parametrize("speed", [0.1, 1.0, 3.0, 100.0])
+@pytest.mark.parametrize("speed", [0.1, 100.0])
 def test_every_tick_takes_its_time_at_its_speed(speed: float) -> None:
     game, passing = opened(speed)
     game.reset(np.arange(3), SCENARIO, seeds(3))
@@ -61,23 +58,6 @@ def test_every_tick_takes_its_time_at_its_speed(speed: float) -> None:
         game.step(np.zeros(3, np.uint32))
         assert passing.now_s - begun_s == pytest.approx(tick * 0.1 / speed)
     assert game.timer.report().overruns == 0
-
-
-def test_a_player_that_is_late_gets_no_shorter_ticks_afterwards() -> None:
-    game, passing = opened(speed=2.0)
-    game.reset(np.arange(3), SCENARIO, seeds(3))
-    game.step(np.zeros(3, np.uint32))
-    passing.pass_by(0.02)
-    before_s = passing.now_s
-    game.step(np.zeros(3, np.uint32))
-    # Late by less than a tick: the grid holds.
-    assert passing.now_s - before_s == pytest.approx(0.03)
-    passing.pass_by(1.0)
-    for _ in range(5):
-        before_s = passing.now_s
-        game.step(np.zeros(3, np.uint32))
-    assert passing.now_s - before_s == pytest.approx(0.05)
-    assert game.timer.report().overruns == 1
 
 
 def test_a_reset_of_some_lanes_leaves_the_pace_alone() -> None:
@@ -91,16 +71,6 @@ def test_a_reset_of_some_lanes_leaves_the_pace_alone() -> None:
     assert game.timer.report().overruns == 0
 
 
-def test_on_this_machines_clock_it_is_never_faster_than_its_speed() -> None:
-    game = open_game(replace(SETTINGS, speed=10.0))
-    game.reset(np.arange(3), SCENARIO, seeds(3))
-    begun_s = time.monotonic()
-    for _ in range(50):
-        game.step(np.zeros(3, np.uint32))
-    assert 0.45 < time.monotonic() - begun_s < 30.0
-    game.close()
-
-
 def test_waiting_for_a_tick_ends_when_playing_is_stopped() -> None:
     stop = threading.Event()
     game = open_game(SETTINGS, stoppable(stop))
@@ -110,12 +80,6 @@ def test_waiting_for_a_tick_ends_when_playing_is_stopped() -> None:
     with pytest.raises(StoppedError):
         game.step(np.zeros(3, np.uint32))
     game.close()
-
-
-def test_it_says_that_it_does_not_wait_for_its_player() -> None:
-    game, _ = opened()
-    assert (game.capabilities.can_pause, game.capabilities.can_seed) == (False, True)
-    assert game.capabilities.supplies == Simulator.capabilities.supplies
 
 
 # Its table in a games' file.
@@ -128,55 +92,37 @@ def games_file(folder: Path, *lines: str) -> Path:
 
 
 def test_lanes_and_speed_are_taken_from_the_games_file(tmp_path: Path) -> None:
-    file = games_file(tmp_path, 'driver = "simulator"', "lanes = 256", "speed = 100.0")
-    (settings,) = load_games(file)
-    check_games([settings, settings])
-    game = open_game(settings)
+    file = games_file(
+        tmp_path, 'driver = "simulator"', "lanes = 256", "speed = 100.0", "[[games]]", 'driver = "simulator"'
+    )
+    first, second = load_games(file)
+    check_games([first, second])
+    game = open_game(first)
     assert isinstance(game, PacedSimulator)
     assert (game.lanes, game.timer.period_s) == (256, pytest.approx(0.001))
+    assert (second.lanes, second.speed) == (1, 1.0)
 
 
 @pytest.mark.parametrize(
-    ("line", "expected"),
+    ("lines", "named"),
     [
-        ("lanes = 0", "lanes: expected"),
-        ("lanes = -1", "lanes: expected"),
-        ("lanes = 257", "lanes: expected"),
-        ("lanes = 2.5", "lanes: expected"),
-        ("lanes = true", "lanes: expected"),
-        ('lanes = "8"', "lanes: expected"),
-        ("speed = 0.0", "speed: expected"),
-        ("speed = -1.0", "speed: expected"),
-        ("speed = 101.0", "speed: expected"),
-        ("speed = inf", "speed: expected"),
-        ("speed = nan", "speed: expected"),
-        ('speed = "fast"', "speed: expected"),
-        ("lane = 8", "lane: expected"),
-        ('driver = "simulators"', "games[0].driver: expected one of simulator, memory, siphon, found 'simulators'"),
-        ('driver = ""', "games[0].driver: expected one of simulator, memory, siphon, found ''"),
+        *((['driver = "simulator"', f"lanes = {wrong}"], "lanes") for wrong in ("0", "257", "2.5", "true")),
+        *((['driver = "simulator"', f"speed = {wrong}"], "speed") for wrong in ("0.0", "101.0", "nan")),
+        (["lane = 8"], "lane"),
+        (['driver = "simulators"'], "driver"),
+        # What the simulator can have, a running game cannot.
+        *(([f'driver = "{driver}"', "lanes = 2"], "lanes") for driver in ("memory", "siphon")),
+        (['driver = "siphon"', "speed = 3.5"], "speed"),
     ],
 )
-def test_values_that_no_game_can_have_are_refused_by_file_and_key(tmp_path: Path, line: str, expected: str) -> None:
-    file = games_file(tmp_path, *(() if "driver" in line else ('driver = "simulator"',)), line)
-    with pytest.raises(SoulsGraphError) as refusal:
+def test_values_that_no_game_can_have_are_refused_by_file_and_key(tmp_path: Path, lines: list[str], named: str) -> None:
+    file = games_file(tmp_path, *lines)
+    with pytest.raises(SoulsGraphError, match=rf"{file}.*\b{named}\b"):
         load_games(file)
-    assert str(file) in str(refusal.value)
-    assert expected in str(refusal.value)
-    assert "\n" not in str(refusal.value)
-
-
-@pytest.mark.parametrize(("line", "key"), [("lanes = 2", "lanes"), ("speed = 3.5", "speed")])
-@pytest.mark.parametrize("driver", ["memory", "siphon"])
-def test_a_running_game_has_one_lane_and_three_times_its_speed_at_most(
-    tmp_path: Path, driver: str, line: str, key: str
-) -> None:
-    with pytest.raises(SoulsGraphError, match=f"{key}: expected at most .* for a running game"):
-        load_games(games_file(tmp_path, f'driver = "{driver}"', line))
-    assert load_games(games_file(tmp_path, 'driver = "simulator"', line))
 
 
 def test_a_driver_that_is_none_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="simulators"):
         open_game(replace(SETTINGS, driver="simulators", lanes=1))
-    with pytest.raises(GameError, match="expected at least 1 lane, found 0"):
+    with pytest.raises(GameError, match="lane"):
         PacedSimulator(0)

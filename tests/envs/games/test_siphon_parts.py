@@ -98,125 +98,80 @@ def test_a_value_that_does_not_fit_is_refused(name: str, value: float | bytes) -
     assert process.memory == before
 
 
-def test_pointers_are_followed_anew_at_each_read() -> None:
+def test_what_cannot_be_read_is_refused_by_name() -> None:
     process = made_process()
     game = served(process)
+    game.configure("game.exe", {"Other": Attribute((0,), "int", "48 8B 0D ?? ?? ?? ?? 99")})
+    game.attach()
+    # A null pointer, a pattern of another version, and what nobody configured.
+    for name, kind, named in (
+        ("Lost", LinkError, "pointer"),
+        ("Other", LinkError, "Other"),
+        ("Hq", UnknownNameError, "Hq"),
+    ):
+        with pytest.raises(kind, match=named):
+            game.read(name)
+    with pytest.raises(LinkError, match="Target"):
+        # No code is injected into a real game.
+        served(process, captured_slots=False).read("Target")
+    # Pointers are followed anew at each read.
     process.memory[OBJECT + 0x1000] = bytearray(0x100)
     process.memory[HEAP][0x40:0x48] = struct.pack("<Q", OBJECT + 0x1000)
     assert game.read("Hp") == 0
-
-
-def test_what_cannot_be_read_says_why() -> None:
-    process = made_process()
-    game = served(process)
-    with pytest.raises(LinkError, match="expected a pointer"):
-        game.read("Lost")
-    with pytest.raises(UnknownNameError, match="unknown attribute"):
-        game.read("Hq")
     process.dead = True
-    with pytest.raises(LinkError, match="gone"):
+    with pytest.raises(LinkError, match="4242"):
         game.read("Hp")
 
 
-def test_no_code_is_injected_into_a_real_game() -> None:
-    with pytest.raises(LinkError, match="injects no code"):
-        served(made_process(), captured_slots=False).read("Target")
-
-
-def test_a_process_of_another_name_is_refused() -> None:
+def test_a_server_serves_one_process_of_the_configured_name() -> None:
     process = made_process()
     game = ServedGame(lambda: process.pid, open_reader=lambda pid: FakeReader(process))
     with pytest.raises(LinkError, match="SetProcessConfig"):
         game.attach()
+    with pytest.raises(DataError, match=r"attributes\.Hp\.type"):
+        game.configure("game.exe", {"Hp": Attribute((0,), "double", PATTERN)})
     game.configure("other.exe", {})
     with pytest.raises(LinkError, match=r"other\.exe"):
         game.attach()
-
-
-def test_no_client_takes_the_process_away_from_another() -> None:
-    process = made_process()
     game = served(process)
-    with pytest.raises(GameError, match=r"expected game\.exe, served here, found 'other\.exe'"):
+    # No client takes it away from another.
+    with pytest.raises(GameError, match=r"other\.exe"):
         game.configure("other.exe", {})
-    assert game.read("Hp") == -7
-    assert game.pid == process.pid
+    assert (game.read("Hp"), game.pid) == (-7, process.pid)
     process.dead = True
     assert game.pid == 0
 
 
-def test_a_pattern_of_another_version_is_told_when_it_is_read() -> None:
-    game = served(made_process())
-    game.configure("game.exe", {"Other": Attribute((0,), "int", "48 8B 0D ?? ?? ?? ?? 99")})
-    game.attach()
-    with pytest.raises(LinkError, match="another version"):
-        game.read("Other")
-    assert game.read("Hp") == -7
-
-
-def test_a_faulty_attribute_is_refused_with_its_name() -> None:
-    game = ServedGame(lambda: 1)
-    with pytest.raises(DataError, match=r"attributes\.Hp\.type"):
-        game.configure("game.exe", {"Hp": Attribute((0,), "double", PATTERN)})
-
-
-class Clients:
-    """Clients that are connected as a test sets them."""
-
-    def __init__(self) -> None:
-        self.names = {"one", "two"}
-
-    def __call__(self) -> set[str]:
-        return self.names
-
-
-def test_a_key_that_two_clients_hold_comes_up_with_the_last() -> None:
-    device = FakeDevice()
-    keys = ServedKeys(device, Clients())
-    keys.press("one", "w")
-    keys.press("two", "w")
+def test_a_key_comes_up_with_the_last_client_that_holds_it() -> None:
+    device, clients = FakeDevice(), {"one", "two"}
+    keys = ServedKeys(device, lambda: clients)
+    for client, key in (("one", "w"), ("two", "w"), ("two", "a")):
+        keys.press(client, key)
     keys.release("one", "w")
-    assert device.down == {"w"}
-    keys.release("two", "w")
-    assert device.down == set()
+    assert device.down == {"w", "a"}
+    clients.remove("two")
+    until(lambda: device.down == set())
+    keys.press("one", "d")
     keys.close()
+    assert (device.down, device.closed) == (set(), True)
 
 
-def test_keys_of_a_client_that_is_gone_come_up() -> None:
-    device, clients = FakeDevice(), Clients()
-    keys = ServedKeys(device, clients)
-    keys.press("one", "w")
-    keys.press("two", "a")
-    clients.names = {"two"}
-    until(lambda: device.down == {"a"})
-    keys.close()
-    assert device.down == set()
-    assert device.closed
-
-
-def test_a_tap_releases_the_other_way_round_even_if_a_key_is_unknown() -> None:
+def test_a_tap_releases_the_other_way_round_whatever_ends_it() -> None:
     device = FakeDevice()
-    keys = ServedKeys(device, Clients())
+    keys = ServedKeys(device, lambda: {"one"})
     keys.tap("one", ["w", "space"], 0.0, 0.0)
-    assert [tuple(event) for event in device.events] == [
-        ("press", "w"),
-        ("press", "space"),
-        ("release", "space"),
-        ("release", "w"),
+    assert [f"{event.action} {event.key}" for event in device.events] == [
+        *("press w", "press space"),
+        *("release space", "release w"),
     ]
     with pytest.raises(GameError, match="whisky"):
         keys.tap("one", ["w", "whisky"], 0.0, 0.0)
     assert device.down == set()
-    keys.close()
-
-
-def test_a_tap_under_way_ends_with_the_server() -> None:
-    device = FakeDevice()
-    keys = ServedKeys(device, Clients())
     with ThreadPoolExecutor(1) as threads:
         tap = threads.submit(keys.tap, "one", ["w"], 3600.0, 0.0)
         until(lambda: device.down == {"w"})
         keys.close()
-        with pytest.raises(GameError, match="found it ending"):
+        with pytest.raises(GameError):
             tap.result(PATIENCE_S)
     assert device.down == set()
 
@@ -231,10 +186,8 @@ def test_the_kernel_tells_which_clients_are_connected() -> None:
         assert connected_clients(port) == {name}
         client.close()
         until(lambda: not connected_clients(port))
-
-
-def test_clients_are_spelt_alike_whatever_the_protocol() -> None:
-    assert client_name("ipv6:%5B::ffff:10.0.0.7%5D:40122") == client_name("ipv4:10.0.0.7:40122")
+    # Whatever the protocol.
+    assert client_name("ipv6:%5B::ffff:10.0.0.7%5D:40122") == client_name("ipv4:10.0.0.7:40122") == "10.0.0.7 40122"
     assert client_name("ipv6:[::1]:40122") == "::1 40122"
 
 
@@ -248,24 +201,17 @@ def test_every_key_is_spelt_back() -> None:
     assert [from_siphon(f"{arrow.upper()}_ARROW") for arrow in arrows] == arrows
 
 
-def test_addresses() -> None:
-    assert split_address("[::1]:50051") == ("::1", 50051)
-    for wrong in ("localhost", ":50051", "pc:port", "pc:70000", "pc:²"):
-        with pytest.raises(GameError, match="HOST:PORT"):
-            split_address(wrong)
-
-
 def test_a_token_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None:
     path = tmp_path / "token"
     token = read_or_create_token(path)
     assert len(token) > 40
     assert path.stat().st_mode & 0o777 == 0o600
     assert read_or_create_token(path) == token
-    path.chmod(0o644)
-    with pytest.raises(GameError, match="expected mode 600, found 644"):
-        read_or_create_token(path)
     with pytest.raises(GameError, match="no-such"):
         read_or_create_token(tmp_path / "no-such" / "token")
+    for wrong in ("localhost", "pc:70000"):
+        with pytest.raises(GameError, match=wrong):
+            split_address(wrong)
 
 
 ITEMS = ItemCount(
@@ -281,31 +227,22 @@ def entry(item: int, quantity: int) -> bytes:
     return struct.pack("<IIII", 1, item, quantity, 0)
 
 
-def found_items(content: bytes) -> ItemFinder:
-    finder = ItemFinder("flasks", ITEMS)
-    assert (
-        finder.locate([(Attribute((0x10, 0x3E8, 0), "array", PATTERN), content)]) == finder.entries | finder.quantities
-    )
-    return finder
-
-
 def test_an_item_is_followed_where_it_lies() -> None:
+    whole = Attribute((0x10, 0x3E8, 0), "array", PATTERN)
     content = entry(5, 1) + entry(0x400000A0, 3) + entry(0x400000BE, 9)
-    finder = found_items(content)
+    finder = ItemFinder("flasks", ITEMS)
+    assert finder.locate([(whole, content)]) == finder.entries | finder.quantities
     assert [each.offsets for each in finder.entries.values()] == [(0x10, 0x3E8, 16)]
     assert [each.offsets for each in finder.quantities.values()] == [(0x10, 0x3E8, 24)]
     assert finder.total([content[16:32]]) == 3.0
     assert finder.write(2.0) == ("flasks_quantity_1", struct.pack("<i", 2))
     with pytest.raises(ItemMovedError):
         finder.total([content[:16]])
-
-
-@pytest.mark.parametrize("content", [entry(5, 1), b""], ids=["other items", "no list"])
-def test_an_item_that_is_nowhere_reads_as_not_a_number(content: bytes) -> None:
-    finder = found_items(content)
-    assert isnan(finder.total([]))
-    with pytest.raises(GameError, match="found 0"):
-        finder.write(1.0)
+    for nowhere in (entry(5, 1), b""):
+        assert finder.locate([(whole, nowhere)]) == {}
+        assert isnan(finder.total([]))
+        with pytest.raises(GameError, match="flasks"):
+            finder.write(1.0)
 
 
 class Camera:
@@ -321,9 +258,10 @@ class Camera:
 @pytest.mark.parametrize("longest_s", [0.1, 1e-9])
 def test_a_recording_ends_by_itself_and_needs_no_attributes(tmp_path: Path, longest_s: float) -> None:
     recordings = Recordings(tmp_path, Sources(Camera(), lambda name: 1.0, lambda: ["W"]))
-    recording = recordings.session(recordings.start([], "", longest_s))
+    session = recordings.start([], "", longest_s)
+    recording = recordings.session(session)
     until(lambda: not recording.running)
-    assert recordings.stop(recording.file.stem.removeprefix("recording_")) is recording
+    assert recordings.stop(session) is recording
     with h5py.File(recording.file) as file:
         assert set(file) == {"frames", "timestamps", "inputs", "latencies"}
         assert file["frames"].shape == (recording.frames, 4, 6, 4)
@@ -338,6 +276,6 @@ def test_a_recording_keeps_what_it_has_when_it_fails(tmp_path: Path) -> None:
     until(lambda: recording.frames > 0)
     camera.width = 7
     until(lambda: not recording.running)
-    with pytest.raises(GameError, match=r"ended after \d+ frames: .* expected frames of"):
+    with pytest.raises(GameError, match="frames"):
         recordings.stop(session)
     assert sum(len(piece["data"]) for piece in recordings.pieces(session)) == recording.file.stat().st_size

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 
 import pytest
@@ -16,13 +14,11 @@ from soulsgraph_envs.games.doctor import examine
 from soulsgraph_envs.games.guarded_device import HeldKeys
 from soulsgraph_envs.games.keys import load_bindings
 from soulsgraph_envs.games.memory_link import MemoryLink
-from soulsgraph_envs.games.memory_reader import ProcessGoneError
 from soulsgraph_envs.games.setup import EFFECTS, try_keys
-from soulsgraph_envs.games.standin.program import HEIGHT, WIDTH
 
 MISSING = missing_for_wine()
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
+pytestmark = [pytest.mark.release, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +67,6 @@ def test_every_key_of_the_bindings_reaches_the_program_in_each_way_that_games_as
             until(lambda heard=heard: heard <= game.said(), str(heard))
 
 
-def test_the_window_is_photographed(link: MemoryLink) -> None:
-    link.focus()
-    picture = link.capture()
-    assert picture.shape == (HEIGHT, WIDTH, 3)
-    until(lambda: bool((link.capture() == [192, 32, 16]).all()), "a picture of the window's one colour")
-
-
 def test_doctor_finds_everything_that_playing_needs(game: WineGame, link: MemoryLink) -> None:
     link.focus()
     until(link.focused, "the keyboard")
@@ -85,7 +74,6 @@ def test_doctor_finds_everything_that_playing_needs(game: WineGame, link: Memory
     failed = {name: check.found for name, check in checks.items() if not check.passed}
     assert not failed
     assert {checks[name].status for name in ("game", "version", "window", "resolution", "key round trip")} == {"ok"}
-    assert checks["window"].found == f"{MAP.window!r}, with the keyboard"
     doubted = {name for name in MAP.readable() if checks[name].status != "ok"}
     assert doubted == {name for name in MAP.readable() if not MAP.entry(name).verified}
 
@@ -95,19 +83,6 @@ def test_the_setup_sees_what_each_key_does(game: WineGame, link: MemoryLink) -> 
     until(link.focused, "the keyboard")
     with world_in(game, at_bonfire=True):
         checks = {check.name: check for check in try_keys(link, game.settings)}
-    assert {name: check.found for name, check in checks.items() if check.status != "ok"} == {}
-    assert [*checks] == [str(control.name).lower() for control in EFFECTS]
-    assert "animation Estus" in checks["use_item"].found
-
-
-def test_a_game_that_ended_is_reported_as_ended(game: WineGame, link: MemoryLink) -> None:
-    os.kill(game.settings.pid, signal.SIGKILL)
-
-    def gone() -> bool:
-        try:
-            link.read()
-        except ProcessGoneError:
-            return True
-        return False
-
-    until(gone, "the end")
+    assert {name: check.status for name, check in checks.items()} == {
+        str(control.name).lower(): "ok" for control in EFFECTS
+    }

@@ -15,7 +15,7 @@ from fakes.windows import windows_pc
 from soulsgraph.runs.run_folder import RunFolder
 
 MISSING = missing_for_wine()
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
+pytestmark = [pytest.mark.release, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 #: A whole command, everything compiled anew, on a busy machine.
 WITHIN_S = 3600.0
 AGENT, EPISODES = "iudex-phase1-best-0", "20"

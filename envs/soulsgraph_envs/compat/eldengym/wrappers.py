@@ -462,7 +462,9 @@ class ArenaBoundary:
 
     def query_batch(self, points: npt.ArrayLike) -> tuple[npt.NDArray[np.bool_], Points]:
         """Return which points (n, 2) are inside (n,), and how far each is from the edge (n,), never below 0."""
-        values = np.array([self.nearest_distance(x, y) for x, y in np.asarray(points, np.float64)])
+        places = np.asarray(points, np.float64)
+        assert not places.size or places.shape == (len(places), 2)
+        values = np.array([self.nearest_distance(x, y) for x, y in places])
         return values < 0, np.abs(values)
 
     def is_inside(self, x: float, y: float) -> bool:

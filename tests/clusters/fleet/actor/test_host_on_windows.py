@@ -11,7 +11,7 @@ from fakes.windows import ROOT, windows_pc
 from soulsgraph_clusters.fleet.actor import host as game_process
 
 MISSING = missing_for_wine()
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
+pytestmark = [pytest.mark.release, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 
 TLS = 'certificate = "head.pem"\nkey = "head.key"\n'
 #: Slow, so that a stage lasts as long as anybody likes, and fast, to end it.

@@ -21,37 +21,24 @@ class Unwrapped(gymnasium.Wrapper):
         return self
 
 
-def test_a_loop_like_cleanrls_runs_on_flat_observations():
-    def thunk():
-        env = gymnasium.wrappers.FlattenObservation(make())
-        return gymnasium.wrappers.RecordEpisodeStatistics(env)
-
-    envs = gymnasium.vector.SyncVectorEnv([thunk] * 2)
-    observations, _ = envs.reset(seed=1)
-    rng = np.random.default_rng(0)
-    weights = rng.normal(size=(observations.shape[1], envs.single_action_space.n)) * 0.1
-    finished = []
-    for _ in range(600):
-        logits = observations @ weights + rng.gumbel(size=(2, 20))
-        following, rewards, _, _, infos = envs.step(logits.argmax(axis=1))
-        assert np.isfinite(following).all()
+def test_vectors_of_it_give_stacked_observations_masks_and_the_returns_of_episodes():
+    envs = gymnasium.make_vec(
+        "soulsgraph/SoulsGymIudex-v0",
+        num_envs=2,
+        vectorization_mode="sync",
+        wrappers=[gymnasium.wrappers.FlattenObservation, gymnasium.wrappers.RecordEpisodeStatistics],
+    )
+    shown, infos = envs.reset(seed=2)
+    returns = []
+    while not returns:
+        assert envs.observation_space.contains(shown)
+        assert infos["action_mask"].shape == (2, 20)
+        # The first action walks up to the boss, who wins.
+        shown, rewards, _, _, infos = envs.step(np.zeros(2, np.int64))
         assert np.isfinite(rewards).all()
         if "episode" in infos:
-            finished += infos["episode"]["r"][infos["_episode"]].tolist()
-        weights += 1e-6 * observations.T @ (np.eye(20)[logits.argmax(axis=1)] * rewards[:, None])
-        observations = following
-    assert finished
-    assert max(finished) < 0
-    envs.close()
-
-
-def test_make_vec_gives_stacked_dictionaries_and_masks():
-    envs = gymnasium.make_vec("soulsgraph/SoulsGymIudex-v0", num_envs=3, vectorization_mode="sync", skip_steps=True)
-    shown, infos = envs.reset(seed=2)
-    assert shown["player_pose"].shape == (3, 4)
-    assert infos["action_mask"].shape == (3, 20)
-    shown = envs.step(np.full(3, 19))[0]
-    assert envs.observation_space.contains(shown)
+            returns = infos["episode"]["r"][infos["_episode"]]
+    assert max(returns) < 0
     envs.close()
 
 
@@ -76,22 +63,9 @@ def test_stable_baselines3s_checker_accepts_it(wrap):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("algorithm", "policy", "make_env"),
-    [
-        ("DQN", "MlpPolicy", lambda: gymnasium.wrappers.FlattenObservation(make())),
-        ("PPO", "MultiInputPolicy", lambda: zero_based(make())),
-        ("PPO", "CnnPolicy", lambda: soulsgym.IudexImgEnv(resolution=(36, 64))),
-    ],
-    ids=["flat", "dictionary", "pictures"],
-)
-def test_stable_baselines_learns_what_pays(algorithm, policy, make_env):
-    import stable_baselines3
-
-    options = {"seed": 0, "gamma": 0.0, "learning_rate": 3e-3, "device": "cpu"}
-    if algorithm == "DQN":
-        options |= {"buffer_size": 500, "learning_starts": 16, "exploration_fraction": 0.5}
-    else:
-        options |= {"n_steps": 64}
-    agent = getattr(stable_baselines3, algorithm)
-    check_agent_learns(make_env, lambda env: agent(policy, env, **options).learn(256))
+def test_stable_baselines_learns_what_pays():
+    stable_baselines3 = pytest.importorskip("stable_baselines3")
+    options = {"n_steps": 64, "seed": 0, "gamma": 0.0, "learning_rate": 3e-3, "device": "cpu"}
+    check_agent_learns(
+        lambda: zero_based(make()), lambda env: stable_baselines3.PPO("MultiInputPolicy", env, **options).learn(256)
+    )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import h5py
@@ -25,7 +26,6 @@ from soulsgraph_envs.games.standin.siphon_server import SiphonServer
 from soulsgraph_envs.games.x11 import XTestDevice
 
 DARK_SOULS, ELDEN_RING = "dark-souls-3-1.15.2", "elden-ring-1.16.1"
-PYSIPHON = Path(sys.executable).with_name("pysiphon")
 
 
 @pytest.fixture(scope="module")
@@ -49,84 +49,40 @@ def device(screen: str) -> Iterator[XTestDevice]:
     device.close()
 
 
-def run_client(served: ServedStandIn, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [str(PYSIPHON), "--host", served.server.address, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-
-
-def test_siphons_client_reads_and_writes(client: SiphonClient) -> None:
-    status = client.get_server_status()
-    assert all(status[key] for key in ("config_set", "memory_initialized", "input_initialized", "capture_initialized"))
-    assert status["process_name"] == "DarkSoulsIII.exe"
-    assert client.get_attribute("boss_hp_max")["value"] == 1037
-    assert client.set_attribute("lock_on_bonus_range_m", 30.0, "float")["success"]
-    assert client.get_attribute("lock_on_bonus_range_m")["value"] == 30.0
-    assert client.get_attribute("boss_name")["value"].startswith("c5110".encode("utf-16-le"))
-
-
-def test_what_fails_is_said_in_the_answer(client: SiphonClient) -> None:
-    assert "unknown attribute" in client.get_attribute("player_hq")["message"]
-    assert "expected a value of type int" in client.set_attribute("player_hp", 1.0, "float")["message"]
-    assert "whisky" in client.input_key_tap(["whisky"])["message"]
-    assert "expected" in client.initialize_capture("Another Game")["message"]
-    assert client.capture_frame() is not None or client.initialize_capture()["success"]
+def test_what_fails_is_said_in_the_answer(client: SiphonClient, served: ServedStandIn, tmp_path: Path) -> None:
+    refused = {
+        "player_hq": client.get_attribute("player_hq"),
+        "int": client.set_attribute("player_hp", 1.0, "float"),
+        "whisky": client.input_key_tap(["whisky"]),
+        "Another Game": client.initialize_capture("Another Game"),
+        "32767": client.move_mouse(10**6, 0),
+        "null byte": client.start_recording([], "a\0b"),
+        "allow_commands": client.execute_command("true"),
+        # A recording stays in the server's folder.
+        "out": client.start_recording(["player_hp"], "../out"),
+        str(tmp_path): client.start_recording(["player_hp"], str(tmp_path)),
+    }
+    assert {named: answer["success"] for named, answer in refused.items()} == dict.fromkeys(refused, False)
+    assert [named for named, answer in refused.items() if named not in answer["message"]] == []
     assert not client.get_recording_status("none")["success"]
-    assert "at most 32767 pixels" in client.move_mouse(10**6, 0)["message"]
-    assert "null byte" in client.start_recording([], "a\0b")["message"]
+    with pytest.raises(GameError, match="address"):
+        SiphonServer(ServingOptions(served.server.address, display=served.serving.display), served.game.living_pid)
 
 
-def test_programs_are_run_only_where_that_was_allowed(client: SiphonClient) -> None:
-    result = client.execute_command("true")
-    assert not result["success"]
-    assert "`allow_commands`" in result["message"]
-
-
-def test_programs_run_where_that_was_allowed(served: ServedStandIn) -> None:
-    server = SiphonServer(
-        ServingOptions("127.0.0.1:0", display=served.serving.display, allow_commands=True), served.game.living_pid
-    )
-    with SiphonClient(server.address) as client:
+def test_programs_run_where_that_was_allowed_and_end_when_nobody_waits(served: ServedStandIn, tmp_path: Path) -> None:
+    options = ServingOptions("127.0.0.1:0", display=served.serving.display, allow_commands=True)
+    server, file = SiphonServer(options, served.game.living_pid), tmp_path / "pid"
+    with SiphonClient(server.address) as client, ThreadPoolExecutor(1) as threads:
         done = client.execute_command("sh", ["-c", "echo out; echo err >&2; exit 3"])
         assert (done["success"], done["exit_code"], done["stdout"], done["stderr"]) == (False, 3, "out\n", "err\n")
         assert client.execute_command("true")["success"]
-        assert "within 1 s" in client.execute_command("sleep", ["9"], timeout_seconds=1)["message"]
+        assert not client.execute_command("sleep", ["9"], timeout_seconds=1)["success"]
         assert "no-such-program" in client.execute_command("no-such-program")["message"]
-    server.close()
-
-
-def test_a_program_ends_when_nobody_waits_for_it(served: ServedStandIn, tmp_path: Path) -> None:
-    server = SiphonServer(
-        ServingOptions("127.0.0.1:0", display=served.serving.display, allow_commands=True), served.game.living_pid
-    )
-    file = tmp_path / "pid"
-    with SiphonClient(server.address) as client, ThreadPoolExecutor(1) as threads:
         call = threads.submit(client.execute_command, "sh", ["-c", f"sleep 3600 & echo $! > {file}; wait"])
         until(lambda: file.exists() and file.read_text().endswith("\n"))
         server.close()
         assert not call.result(PATIENCE_S)["success"]
     until(lambda: not is_running(int(file.read_text())))
-
-
-def test_a_tap_of_siphons_client_moves_the_player(client: SiphonClient) -> None:
-    def position() -> np.ndarray:
-        return np.array([client.get_attribute(f"player_{axis}")["value"] for axis in "xy"])
-
-    client.set_attribute("no_damage", True, "bool")
-    begun = position()
-    # On a busy machine the game runs slower, and a tap moves the player less.
-    until(lambda: client.input_key_tap(["S"], hold_ms=600)["success"] and np.linalg.norm(position() - begun) > 0.5)
-
-
-def test_siphons_client_gets_pictures(client: SiphonClient) -> None:
-    image = client.capture_frame()
-    assert image is not None
-    assert image.size == (800, 450)
-    assert len(np.unique(np.asarray(image).reshape(-1, 4), axis=0)) > 3
-    frames: list[object] = []
-    result = client.stream_frames("raw", max_frames=3, callback=frames.append)
-    assert result["frames_received"] == 3
-    assert [frame.frame_number for frame in frames] == [1, 2, 3]
-    assert len(frames[0].data) == 800 * 450 * 4
 
 
 def test_the_mouse_moves(client: SiphonClient, screen: str) -> None:
@@ -140,7 +96,7 @@ def test_the_mouse_moves(client: SiphonClient, screen: str) -> None:
     assert (after.root_x - before.root_x, after.root_y - before.root_y) == (-30, 17)
 
 
-def test_a_recording_holds_what_happened(client: SiphonClient, served: ServedStandIn, tmp_path: Path) -> None:
+def test_a_recording_holds_what_happened(client: SiphonClient, tmp_path: Path) -> None:
     started = client.start_recording(["player_hp", "boss_hp"], "mine")
     assert started["success"], started["message"]
     session = started["session_id"]
@@ -153,7 +109,6 @@ def test_a_recording_holds_what_happened(client: SiphonClient, served: ServedSta
         assert client.input_key_toggle("S", pressed)["success"]
         enough = frames() + 3
         until(lambda enough=enough: frames() >= enough)
-    assert client.get_recording_status(session)["is_recording"]
     assert not client.download_recording(session, str(tmp_path), show_progress=False)
     stopped = client.stop_recording(session)
     assert stopped["success"], stopped["message"]
@@ -165,27 +120,6 @@ def test_a_recording_holds_what_happened(client: SiphonClient, served: ServedSta
         assert np.diff(file["timestamps"][:]).min() >= 0
         assert list(file["inputs"].attrs["key_mapping"]) == ["S"]
         assert 0 < file["inputs"][:, 0].sum() < stopped["total_frames"]
-        assert file["latencies"].shape[1] == 5
-    assert list((served.serving.recordings / "mine").iterdir())
-
-
-def test_a_recording_stays_in_the_servers_folder(client: SiphonClient, tmp_path: Path) -> None:
-    for elsewhere in ("../out", str(tmp_path)):
-        assert "below the server's" in client.start_recording(["player_hp"], elsewhere)["message"]
-
-
-@pytest.mark.slow
-def test_siphons_command_line_plays_along(served: ServedStandIn, tmp_path: Path) -> None:
-    assert run_client(served, "init", str(find("attribute file", DARK_SOULS))).returncode == 0
-    assert "Memory Initialized:  Yes" in run_client(served, "status").stdout
-    assert "boss_hp_max = 1037 (int)" in run_client(served, "get", "boss_hp_max").stdout
-    assert run_client(served, "set", "player_stamina", "int", "90").returncode == 0
-    assert run_client(served, "input", "w,space", "50", "10").returncode == 0
-    assert run_client(served, "toggle", "w", "0").returncode == 0
-    picture = tmp_path / "picture.png"
-    assert run_client(served, "capture", str(picture)).returncode == 0
-    assert picture.stat().st_size > 1000
-    assert run_client(served, "exec", "true").returncode == 1
 
 
 def test_keys_come_up_when_a_client_is_killed(served: ServedStandIn, device: XTestDevice) -> None:
@@ -203,11 +137,6 @@ def test_keys_come_up_when_a_client_is_killed(served: ServedStandIn, device: XTe
     until(lambda: device.down() == ())
 
 
-def test_an_address_in_use_is_told(served: ServedStandIn) -> None:
-    with pytest.raises(GameError, match="give another `address`"):
-        SiphonServer(ServingOptions(served.server.address, display=served.serving.display), served.game.living_pid)
-
-
 @pytest.mark.slow
 def test_elden_ring_is_served_under_its_published_names(screen: str) -> None:
     options = StandInOptions(map=ELDEN_RING, display=screen)
@@ -215,12 +144,10 @@ def test_elden_ring_is_served_under_its_published_names(screen: str) -> None:
         with SiphonClient(served.server.address) as client:
             assert client.init_all(str(find("attribute file", ELDEN_RING)), wait_time=0.0)
             assert client.get_attribute("HeroHp")["value"] > 0
-            assert client.get_attribute("NpcHp")["value"] > 0
             assert client.get_attribute("NpcAnimLength")["value_type"] == "float"
-        link = SiphonLink(served.settings)
-        link.attach(PATIENCE_S)
-        assert link.read().keys() == link.supplies
-        assert link.bindings == "elden-ring"
-        link.write({"game_speed": 2.0, "game_speed_on": 1.0})
-        until(lambda: link.read()["game_speed"] == 2.0)
-        link.close()
+        with closing(SiphonLink(served.settings, PATIENCE_S)) as link:
+            link.attach(PATIENCE_S)
+            assert link.read().keys() == link.supplies
+            assert link.bindings == "elden-ring"
+            link.write({"game_speed": 2.0, "game_speed_on": 1.0})
+            until(lambda: link.read()["game_speed"] == 2.0)

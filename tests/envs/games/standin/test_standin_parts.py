@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
@@ -9,8 +10,7 @@ import pytest
 import tyro
 
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import WriteError
-from soulsgraph_envs.games.link import GameSettings, load_games, save_game
+from soulsgraph_envs.games.link import load_games, save_game
 from soulsgraph_envs.games.standin.launch import StandInOptions, settings_of
 from soulsgraph_envs.games.standin.program import Misbehaviour, Schedule, parse_misbehaviour
 
@@ -25,12 +25,6 @@ from soulsgraph_envs.games.standin.program import Misbehaviour, Schedule, parse_
 )
 def test_misbehaviour_is_read(text: str, meant: Misbehaviour) -> None:
     assert parse_misbehaviour(text) == meant
-
-
-@pytest.mark.parametrize("text", ["sulk@5", "freeze", "freeze@x", "freeze@1+y", "freeze@-1", "crash@5+3", "hang@inf"])
-def test_misbehaviour_of_another_form_is_refused(text: str) -> None:
-    with pytest.raises(SoulsGraphError, match="expected"):
-        parse_misbehaviour(text)
 
 
 def test_schedule_begins_each_once_and_ends_what_lasts() -> None:
@@ -65,34 +59,29 @@ def test_arguments_mean_the_options_they_are_made_of(tmp_path: Path) -> None:
     assert StandInOptions().arguments() == []
 
 
+@pytest.mark.parametrize("text", ["sulk@5", "freeze", "freeze@x", "freeze@1+y", "freeze@-1", "crash@5+3", "hang@inf"])
+def test_misbehaviour_of_another_form_is_refused(text: str) -> None:
+    with pytest.raises(SoulsGraphError, match=text.partition("@")[0]):
+        parse_misbehaviour(text)
+
+
 @pytest.mark.parametrize("numbers", [{"speed": 0.0}, {"speed": 4.0}, {"seconds": -1.0}])
 def test_numbers_out_of_range_are_refused(numbers: dict[str, float]) -> None:
-    with pytest.raises(SoulsGraphError, match="expected a number from"):
+    with pytest.raises(SoulsGraphError, match=next(iter(numbers))):
         StandInOptions(**numbers)  # type: ignore[arg-type]
 
 
-def test_settings_are_a_games_file_whose_launch_starts_a_well_behaved_stand_in(tmp_path: Path) -> None:
-    file = tmp_path / "games.toml"
-    options = StandInOptions(map="stand-in", display=":9", speed=3.0, settings=file, misbehave=("crash@5",))
-    save_game(file, settings_of(options, "SOULS STAND-IN"))
-    (game,) = load_games(file)
-    assert (game.map, game.display, game.window, game.speed) == ("stand-in", ":9", "SOULS STAND-IN", 3.0)
-    assert game.launch[1:4] == ("-P", "-m", "soulsgraph_envs.games.standin")
-    again = tyro.cli(StandInOptions, args=list(game.launch[4:]))
-    assert again == StandInOptions(map="stand-in", display=":9", speed=3.0, settings=file)
-    assert list(tmp_path.iterdir()) == [file]
-
-
-def test_games_file_that_cannot_be_written_is_told_of(tmp_path: Path) -> None:
-    (tmp_path / "none").write_text("a file in the place of the folder")
-    with pytest.raises(WriteError, match="expected a place to write to, found: "):
-        save_game(tmp_path / "none" / "games.toml", GameSettings())
-    assert not [*tmp_path.glob("*.toml")]
-
-
-def test_launch_command_holds_in_any_folder_and_display(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_a_games_file_whose_launch_starts_a_well_behaved_stand_in_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DISPLAY", ":7")
     monkeypatch.chdir(tmp_path)
-    game = settings_of(StandInOptions(scenario="mine.toml"), "window")
+    file = tmp_path / "games.toml"
+    options = StandInOptions(map="stand-in", scenario="mine.toml", speed=3.0, settings=file, misbehave=("crash@5",))
+    save_game(file, settings_of(options, "SOULS STAND-IN"))
+    (game,) = load_games(file)
+    assert (game.map, game.window, game.speed) == ("stand-in", "SOULS STAND-IN", 3.0)
+    assert game.launch[1:4] == ("-P", "-m", "soulsgraph_envs.games.standin")
     again = tyro.cli(StandInOptions, args=list(game.launch[4:]))
-    assert (again.display, again.scenario) == (":7", str(tmp_path / "mine.toml"))
+    assert again == replace(options, display=":7", scenario=str(tmp_path / "mine.toml"), misbehave=())
+    assert list(tmp_path.iterdir()) == [file]

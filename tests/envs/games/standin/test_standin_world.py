@@ -6,11 +6,10 @@ from math import hypot
 
 import pytest
 
-from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.link import FIELDS
-from soulsgraph_envs.games.standin.launch import load_surroundings, surroundings_of
+from soulsgraph_envs.games.standin.launch import load_surroundings
 from soulsgraph_envs.games.standin.world import DEFEATED, ENCOUNTERED, SWORD_PULLED, CourseStage, StandInWorld
 
 GATE = {"player_x": 125.711, "player_y": 558.486, "player_z": -64.05, "player_angle": -2.988}
@@ -37,55 +36,12 @@ def show(world: StandInWorld) -> dict[str, float | str]:
     return world.readings()
 
 
-def distance(world: StandInWorld, other: dict[str, float | str]) -> float:
-    now = show(world)
-    return hypot(float(now["boss_x"]) - float(other["boss_x"]), float(now["boss_y"]) - float(other["boss_y"]))
-
-
 @pytest.mark.parametrize("encounter", ["iudex", "vordt", "vordt-in-place", "margit"])
 def test_every_field_has_a_value_in_every_encounter(encounter: str) -> None:
     world = open_world(encounter=encounter)
     play(world, 1.0)
     of_the_window = {"window_width", "window_height", "screen_mode"}
     assert set(show(world)) == set(FIELDS) - of_the_window
-    assert world.fighting
-
-
-def test_boss_rests_until_the_gate_is_passed() -> None:
-    world = open_world(at_bonfire=True, met=False)
-    assert (show(world)["player_x"], show(world)["player_z"]) == (104.0, -50.0)
-    resting = show(world)
-    play(world, 2.0)
-    assert distance(world, resting) == 0
-    assert show(world)["boss_animation"] == "IdleBattle"
-    world.write(GATE)
-    world.frame(Control.INTERACT)
-    assert world.stage is CourseStage.PASSING_GATE
-    play(world, 2.1)
-    assert show(world)["player_x"] == pytest.approx(126.49)
-    assert world.boss_flags & ENCOUNTERED
-
-
-def test_gate_is_passed_again_by_who_was_put_back_before_it() -> None:
-    world = open_world(at_bonfire=True)
-    for _ in range(2):
-        world.write(GATE)
-        world.frame(Control.INTERACT)
-        assert world.stage is CourseStage.PASSING_GATE
-        play(world, 2.1)
-        assert show(world)["player_x"] == pytest.approx(126.49)
-
-
-def test_boss_never_met_wakes_in_the_arena_once_its_sword_is_pulled() -> None:
-    world = open_world(at_bonfire=True, met=False)
-    world.write(GATE)
-    world.frame(Control.INTERACT)
-    play(world, 2.1)
-    world.write({"player_x": 141.0, "player_y": 589.5, "player_z": -68.8})
-    play(world, 1.0)
-    assert not world.fighting
-    world.frame(Control.INTERACT)
-    assert world.boss_flags == ENCOUNTERED | SWORD_PULLED
     assert world.fighting
 
 
@@ -101,34 +57,12 @@ def test_boss_without_a_sword_wakes_as_its_arena_is_entered() -> None:
     assert world.fighting
 
 
-def test_interacting_away_from_the_gate_does_nothing() -> None:
-    world = open_world(at_bonfire=True)
-    world.frame(Control.INTERACT)
-    assert world.stage is CourseStage.PLAYING
-
-
 def test_player_walks_outside_on_the_ground_there() -> None:
     world = open_world(at_bonfire=True)
     play(world, 2.0, Control.FORWARD)
     after = show(world)
     assert hypot(float(after["player_x"]) - 104.0, float(after["player_y"]) - 507.0) > 5.0
     assert -65.0 < float(after["player_z"]) <= -50.0
-
-
-def test_death_leads_through_a_loading_screen_to_the_bonfire() -> None:
-    world = open_world()
-    world.write({"no_death": 1.0, "player_hp": 0.0})
-    assert world.stage is CourseStage.DYING
-    assert show(world)["player_animation"] == "DeathIdle"
-    play(world, 2.1)
-    assert world.stage is CourseStage.LOADING
-    play(world, 2.1)
-    assert (world.stage, world.loads) == (CourseStage.RISING, 1)
-    assert show(world)["player_animation"] == "Event63000"
-    play(world, 1.5, Control.FORWARD)
-    assert show(world)["player_hp"] == 454.0
-    assert show(world)["player_x"] == 104.0
-    assert not world.fighting
 
 
 def test_the_menus_keys_lead_to_the_title_screen_and_into_a_new_fight() -> None:
@@ -157,21 +91,6 @@ def test_the_menus_keys_lead_to_the_title_screen_and_into_a_new_fight() -> None:
     assert (show(world)["boss_hp"], show(world)["player_x"]) == (4174.0, 60.0)
 
 
-def test_no_menu_opens_for_who_is_dying_and_death_closes_it() -> None:
-    world = open_world(encounter="margit")
-    for key in world.surroundings.menu.quit[:-1]:
-        world.navigate(key)
-    world.kill_player()
-    assert not world.navigate("escape")
-    play(world, 6.1)
-    assert not world.navigate(world.surroundings.menu.quit[-1])
-    assert world.stage is CourseStage.PLAYING
-
-
-def test_an_encounter_without_menu_keys_has_no_menu() -> None:
-    assert not open_world(encounter="iudex").navigate("escape")
-
-
 def test_without_death_neither_falls_below_one_point() -> None:
     world = in_arena()
     world.write({"player_hp": 3.0, "boss_hp": 3.0, "no_move": 1.0})
@@ -182,50 +101,6 @@ def test_without_death_neither_falls_below_one_point() -> None:
     world.frame(Control.NONE)
     assert show(world)["boss_hp"] == 1.0
     assert not world.boss_flags & DEFEATED
-
-
-def test_beaten_boss_stays_beaten_over_a_reload_until_its_flags_are_written() -> None:
-    world = open_world()
-    world.write({"boss_hp": 0.0})
-    world.frame(Control.NONE)
-    assert world.boss_flags & DEFEATED
-    assert not world.fighting
-    world.kill_player()
-    play(world, 6.1)
-    assert show(world)["boss_hp"] == 0.0
-    world.write({"boss_flags": 96.0})
-    world.kill_player()
-    play(world, 6.1)
-    assert show(world)["boss_hp"] == 1037.0
-
-
-def test_second_phase_is_left_only_by_a_reload() -> None:
-    world = in_arena()
-    world.write({"no_damage": 1.0, "boss_hp": 100.0})
-    seen = set()
-    for _ in range(60 * 12):
-        world.frame(Control.NONE)
-        seen.add(world.readings()["boss_animation"])
-    assert "Attack1500" in seen
-    assert world.simulator.phases()[0] == 2
-    world.write({"boss_hp": 1037.0})
-    play(world, 1.0)
-    assert world.simulator.phases()[0] == 2
-    world.kill_player()
-    play(world, 6.1)
-    assert world.simulator.phases()[0] == 1
-
-
-def test_flags_hold_the_boss_and_ward_off_its_blows() -> None:
-    world = in_arena()
-    world.write({"no_ai": 1.0})
-    resting = show(world)
-    play(world, 5.0)
-    assert distance(world, resting) == 0
-    world.write({"no_ai": 0.0, "no_hit": 1.0})
-    play(world, 15.0)
-    assert distance(world, resting) > 0
-    assert show(world)["player_hp"] == 454.0
 
 
 def test_attacks_are_shown_by_number_also_while_a_blow_overwrites_the_name() -> None:
@@ -244,17 +119,6 @@ def test_attacks_are_shown_by_number_also_while_a_blow_overwrites_the_name() -> 
     assert show(world)["boss_animation"] == "PartBlend_Default"
 
 
-def test_teleport_out_of_the_arena_and_back_is_followed() -> None:
-    world = in_arena()
-    world.write({"player_x": 180.0, "player_y": 595.0, "player_z": -60.0, "player_no_gravity": 1.0})
-    world.frame(Control.NONE)
-    assert (show(world)["player_x"], show(world)["player_z"]) == (180.0, -60.0)
-    assert not world.fighting
-    world.write({"player_x": 142.0, "player_y": 600.0, "player_z": -68.8, "player_no_gravity": 0.0})
-    play(world, 0.1)
-    assert world.fighting
-
-
 def test_arena_has_an_edge_while_the_player_is_in_it() -> None:
     world = in_arena()
     world.write({"no_damage": 1.0, "no_ai": 1.0})
@@ -270,37 +134,61 @@ def test_numbers_that_are_not_finite_are_ignored() -> None:
     assert show(world) == before
 
 
-def test_map_without_an_encounter_is_refused() -> None:
-    with pytest.raises(UnknownNameError, match="dark-souls-3"):
-        surroundings_of("dark-souls-9")
-
-
-def test_a_picture_says_that_the_player_died_and_where_to_go() -> None:
+def test_a_death_leads_through_a_loading_screen_to_the_bonfire_and_the_gate_into_a_fight() -> None:
     world = open_world()
-    assert (world.scene().banner, world.scene().goal, world.died) == ("", None, False)
-    world.kill_player()
-    play(world, 0.1)
-    scene = world.scene()
-    assert scene.banner == "YOU DIED"
-    assert "bonfire" in scene.hint
-    while world.stage is not CourseStage.PLAYING:
-        play(world, 0.1)
-    scene = world.scene()
-    assert scene.goal is not None
-    assert (scene.goal.x, scene.goal.y) == (GATE["player_x"], GATE["player_y"])
-    assert (scene.goal.name, scene.banner, scene.boss.name) == ("the fog gate", "", "rests")
-    assert world.died
-    # Through the gate it is a fight like any other.
+    world.write({"no_death": 1.0, "player_hp": 0.0})
+    course = []
+    for _ in range(3):
+        course.append((world.stage, show(world)["player_animation"], world.loads))
+        play(world, 2.1, Control.FORWARD)
+    assert course == [
+        (CourseStage.DYING, "DeathIdle", 0),
+        (CourseStage.LOADING, "", 0),
+        (CourseStage.RISING, "Event63000", 1),
+    ]
+    assert (world.stage, show(world)["player_hp"], world.fighting, world.died) == (
+        CourseStage.PLAYING,
+        454.0,
+        False,
+        True,
+    )
+    assert world.scene().boss.name == "rests"
+    goal = world.scene().goal
+    assert (goal.x, goal.y) == (GATE["player_x"], GATE["player_y"])
+    # Only at the gate does the key lead on.
+    world.frame(Control.INTERACT)
+    assert world.stage is CourseStage.PLAYING
     world.write(GATE)
-    play(world, 0.1, Control.INTERACT)
-    play(world, 3.0)
+    world.frame(Control.INTERACT)
+    assert world.stage is CourseStage.PASSING_GATE
+    play(world, 2.1)
+    assert show(world)["player_x"] == pytest.approx(126.49)
+    play(world, 1.0)
     assert (world.inside, world.died, world.scene().goal) == (True, False, None)
 
 
-def test_the_way_leads_to_the_sword_of_a_boss_that_was_never_met() -> None:
-    world = open_world(met=False)
-    goal = world.goal
-    assert goal is not None
-    assert (goal.x, goal.y) == (show(world)["boss_x"], show(world)["boss_y"])
-    world.write({"boss_flags": float(ENCOUNTERED | SWORD_PULLED)})
-    assert world.goal is None
+def test_a_boss_that_was_never_met_rests_until_its_sword_is_pulled() -> None:
+    world = open_world(at_bonfire=True, met=False)
+    world.write(GATE)
+    play(world, 2.1, Control.INTERACT)
+    resting = show(world)
+    play(world, 1.0)
+    assert (resting["boss_animation"], world.fighting) == ("IdleBattle", False)
+    assert (world.goal.x, world.goal.y) == (show(world)["boss_x"], show(world)["boss_y"])
+    assert world.goal.x == resting["boss_x"]
+    world.write({"player_x": 141.0, "player_y": 589.5})
+    world.frame(Control.INTERACT)
+    assert world.boss_flags == ENCOUNTERED | SWORD_PULLED
+    assert (world.fighting, world.goal) == (True, None)
+
+
+def test_flags_hold_the_boss_and_ward_off_its_blows() -> None:
+    world = in_arena()
+    world.write({"no_ai": 1.0, "no_hit": 1.0})
+    resting = show(world)
+    play(world, 5.0)
+    assert (show(world)["boss_x"], show(world)["boss_y"]) == (resting["boss_x"], resting["boss_y"])
+    world.write({"no_ai": 0.0})
+    play(world, 15.0)
+    assert show(world)["boss_y"] != resting["boss_y"]
+    assert show(world)["player_hp"] == 454.0
