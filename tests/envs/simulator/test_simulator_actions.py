@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from fakes.simulator import Course, open_fight, press
+from fakes.simulator import Course, move_of, open_fight, opens_at, press
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario, supported_controls
 from soulsgraph_envs.core.state import ALL_CONTROLS, Control, Raw
 from soulsgraph_envs.simulator import Simulator
@@ -18,6 +19,7 @@ PLAYER, BOSS = load_player("knight-full"), load_boss("iudex-phase1")
 CENTRE = SCENARIO.arena.centre_m
 ACTIONS = {key: action.id for key, action in PLAYER.animations.known().items()}
 MARGIT = load_scenario("margit")
+move, first_frame = partial(move_of, BOSS), partial(opens_at, BOSS)
 
 
 def near(distance: float = 2.0, **fields: object) -> Simulator:
@@ -32,14 +34,6 @@ def spans(course: Course) -> list[tuple[int, int]]:
     return [(int(ids[a]), int(b - a)) for a, b in pairwise(begins)]
 
 
-def move(title: str) -> int:
-    return [m.title for m in BOSS.moves].index(title)
-
-
-def first_frame(title: str) -> int:
-    return frames(BOSS.moves[move(title)].windows[0].time_s[0] * BOSS.time_factor)
-
-
 def met(title: str, lanes: int = 1, **fields: object) -> Course:
     """Return the frames in which a move's first window opens on the player 2 m ahead."""
     sim = open_fight(
@@ -52,12 +46,6 @@ def test_players_say_which_controls_they_answer_to() -> None:
     further = Control.HEAVY_ATTACK | Control.PARRY | Control.JUMP | Control.WEAPON_ART
     assert supported_controls(load_player("knight")) == ALL_CONTROLS & ~further
     assert supported_controls(PLAYER) == supported_controls(load_player("tarnished")) == ALL_CONTROLS
-
-
-def test_a_knight_of_all_actions_is_the_knight_in_everything_else() -> None:
-    knight = load_player("knight")
-    assert {key: getattr(PLAYER.animations, key) for key in knight.animations.known()} == knight.animations.known()
-    assert (PLAYER.attack, PLAYER.roll, PLAYER.camera) == (knight.attack, knight.roll, knight.camera)
 
 
 class TestHeavyAttack:
@@ -103,21 +91,14 @@ class TestParry:
         assert course[-1, 0, Raw.PLAYER_HP] < 454
 
     def test_a_failed_parry_is_a_counter_hit(self) -> None:
-        lost = [
-            454 - met("fast sweep", animation=PlayerPose.PARRY, animation_frame=f)[-1, 0, Raw.PLAYER_HP]
-            for f in (40, 55)
-        ]
-        plain = 454 - met("fast sweep")[-1, 0, Raw.PLAYER_HP]
-        assert lost[0] / plain == pytest.approx(PLAYER.hurt.counter_factor, abs=0.03)
+        failed, plain = met("fast sweep", animation=PlayerPose.PARRY, animation_frame=40), met("fast sweep")
+        lost = [454 - course[-1, 0, Raw.PLAYER_HP] for course in (failed, plain)]
+        assert lost[0] / lost[1] == pytest.approx(PLAYER.hurt.counter_factor, abs=0.03)
 
     def test_a_boss_that_cannot_be_parried_strikes_through(self) -> None:
         vordt, data = load_scenario("vordt-whole"), load_boss("vordt")
-        titles = [m.title for m in data.moves]
-        number = titles.index("mace swing")
-        at = frames(data.moves[number].windows[0].time_s[0] * data.time_factor) - 1
-        sim = open_fight(
-            vordt, boss_y=CENTRE[1] - 2.5, move=number, move_frame=at, animation=PlayerPose.PARRY, animation_frame=12
-        )
+        swing = {"move": move_of(data, "mace swing"), "move_frame": opens_at(data, "mace swing") - 1}
+        sim = open_fight(vordt, boss_y=CENTRE[1] - 2.5, animation=PlayerPose.PARRY, animation_frame=12, **swing)
         assert press(sim, Control.NONE, 4)[-1, 0, Raw.PLAYER_HP] < 454
 
     def test_an_open_boss_stands_for_its_time_and_fights_on(self) -> None:
@@ -174,11 +155,6 @@ class TestWeaponArt:
             assert (raw[Raw.PLAYER_ANIMATION] == ACTIONS["weapon_art"]) == begins
             assert (raw[Raw.STAMINA] < 95) == begins
 
-    def test_fp_are_whole_again_in_the_next_episode(self) -> None:
-        sim = near(fp=1.0)
-        sim.reset(np.arange(1), SCENARIO, np.zeros(1, np.uint64))
-        assert sim.values(0)["fp"] == PLAYER.body.fp
-
 
 class TestJump:
     def test_it_leads_where_the_direction_leads_and_ahead_without_one(self) -> None:
@@ -193,22 +169,8 @@ class TestJump:
     @pytest.mark.parametrize(("title", "low"), [("staff sweep", True), ("staff thrust", False)])
     def test_only_low_blows_pass_below_it(self, title: str, low: bool) -> None:
         data = load_boss("margit")
-        number = [m.title for m in data.moves].index(title)
-        at = frames(data.moves[number].windows[0].time_s[0] * data.time_factor)
+        blow = {"move": move_of(data, title), "move_frame": opens_at(data, title)}
         for frame, airborne in ((5, False), (15, True), (45, False)):
-            fields = {"move": number, "move_frame": at, "animation": PlayerPose.JUMP, "animation_frame": frame}
+            fields = {**blow, "animation": PlayerPose.JUMP, "animation_frame": frame}
             raw = press(open_fight(MARGIT, boss_y=-2.5, **fields), Control.NONE)[0, 0]
             assert (raw[Raw.PLAYER_HP] == raw[Raw.PLAYER_HP_MAX]) == (low and airborne)
-
-
-def test_interact_does_nothing_in_an_arena() -> None:
-    courses = [press(open_fight(SCENARIO), control, 30) for control in (Control.NONE, Control.INTERACT)]
-    assert (courses[0] == courses[1]).all()
-
-
-def test_a_press_waits_and_is_forgotten_like_any_other() -> None:
-    ready = frames(PLAYER.animations.light_1.attack_s)
-    for early, parries in ((11, True), (12, False)):
-        sim = near(animation=4, animation_frame=ready - early)
-        shown = press(sim, Control.PARRY, 14)[:, 0, Raw.PLAYER_ANIMATION]
-        assert (ACTIONS["parry"] in shown) == parries
