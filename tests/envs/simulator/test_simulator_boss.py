@@ -69,11 +69,8 @@ class TestBoss:
         sim = open_fight(fought, lanes=96, wait=0, boss_y=CENTRE[1] - 3.0, boss_hp=boss_hp)
         full = press(sim, Control.NONE)[0, :, Raw.PLAYER_HP]
         begins = sim.hits_ahead_s()[:, 0]
-        strike = {
-            load_boss(fought.boss).moves[number].title
-            for number in sim.get_state()["fights"]["move"][np.isfinite(begins)]
-        }
-        assert among <= strike
+        chosen, moves = sim.get_state()["fights"]["move"], load_boss(fought.boss).moves
+        assert among <= {moves[number].title for number in chosen[np.isfinite(begins)]}
         hp = press(sim, Control.NONE, 240)[:, :, Raw.PLAYER_HP]
         for lane in np.flatnonzero(np.isfinite(begins)):
             assert np.flatnonzero(hp[:, lane] < full[lane])[0] == round(begins[lane] * 60)
