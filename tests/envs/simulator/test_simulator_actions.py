@@ -58,21 +58,6 @@ class TestHeavyAttack:
         lengths = [span[1] for span in spans(course)]
         assert (lengths[0], lengths[2]) == (59, 59)  # the press came with the first frame
 
-    def test_it_hurts_once_a_fall_harder_than_a_light_one_and_costs_once(self) -> None:
-        sim = near()
-        course = press(sim, Control.HEAVY_ATTACK, 110)[:, 0]
-        damage = -np.diff(course[:, Raw.BOSS_HP], prepend=1037.0)
-        struck = np.flatnonzero(damage)
-        assert struck.tolist() == [60 + frames(PLAYER.animations.known()["heavy_1"].hit_s)]
-        assert PLAYER.heavy is not None
-        assert PLAYER.heavy.damage[0] <= damage[struck[0]] <= PLAYER.heavy.damage[1]
-        assert PLAYER.heavy.damage[0] > PLAYER.attack.damage[1]
-        assert course[:, Raw.STAMINA].min() == 95.0 - PLAYER.heavy.cost
-
-    def test_no_light_attack_chains_from_it(self) -> None:
-        sim = near(animation=PlayerPose.HEAVY_1, animation_frame=frames(0.53))
-        assert press(sim, Control.LIGHT_ATTACK)[0, 0, Raw.PLAYER_ANIMATION] == ACTIONS["light_1"]
-
 
 class TestParry:
     def test_a_blow_within_the_window_leaves_the_boss_open(self) -> None:
@@ -89,11 +74,6 @@ class TestParry:
     def test_neither_a_grab_nor_a_blow_from_the_side_is_parried(self, title: str, heading: float) -> None:
         course = met(title, animation=PlayerPose.PARRY, animation_frame=12, player_heading=heading)
         assert course[-1, 0, Raw.PLAYER_HP] < 454
-
-    def test_a_failed_parry_is_a_counter_hit(self) -> None:
-        failed, plain = met("fast sweep", animation=PlayerPose.PARRY, animation_frame=40), met("fast sweep")
-        lost = [454 - course[-1, 0, Raw.PLAYER_HP] for course in (failed, plain)]
-        assert lost[0] / lost[1] == pytest.approx(PLAYER.hurt.counter_factor, abs=0.03)
 
     def test_a_boss_that_cannot_be_parried_strikes_through(self) -> None:
         vordt, data = load_scenario("vordt-whole"), load_boss("vordt")
@@ -137,16 +117,6 @@ class TestRiposte:
 
 
 class TestWeaponArt:
-    def test_it_carries_ahead_hurts_and_takes_fp(self) -> None:
-        art = PLAYER.weapon_art
-        assert art is not None
-        sim = near(4.0)
-        course = press(sim, Control.WEAPON_ART, 60, Control.NONE)[:, 0]
-        carried = art.step_m_s * frames(PLAYER.animations.known()["weapon_art"].hit_s) / 60
-        assert CENTRE[1] - course[-1, Raw.PLAYER_Y] == pytest.approx(carried)
-        assert art.damage[0] <= 1037.0 - course[-1, Raw.BOSS_HP] <= art.damage[1]
-        assert sim.values(0)["fp"] == PLAYER.body.fp - art.fp_cost
-
     def test_without_enough_fp_it_does_not_begin(self) -> None:
         assert PLAYER.weapon_art is not None
         for fp, begins in ((PLAYER.weapon_art.fp_cost, True), (PLAYER.weapon_art.fp_cost - 1.0, False)):
@@ -157,15 +127,6 @@ class TestWeaponArt:
 
 
 class TestJump:
-    def test_it_leads_where_the_direction_leads_and_ahead_without_one(self) -> None:
-        jump, action = PLAYER.jump, PLAYER.animations.known()["jump"]
-        assert jump is not None
-        length = jump.step_m_s * frames(action.hit_s) / 60
-        for held, x, y in ((Control.RIGHT, -length, 0.0), (Control.NONE, 0.0, -length)):
-            course = press(open_fight(SCENARIO, player_heading=0.0), Control.JUMP | held, 54)[:, 0]
-            assert course[-1, Raw.PLAYER_X] - CENTRE[0] == pytest.approx(x, abs=1e-6)
-            assert course[-1, Raw.PLAYER_Y] - CENTRE[1] == pytest.approx(y, abs=1e-6)
-
     @pytest.mark.parametrize(("title", "low"), [("staff sweep", True), ("staff thrust", False)])
     def test_only_low_blows_pass_below_it(self, title: str, low: bool) -> None:
         data = load_boss("margit")

@@ -24,19 +24,6 @@ fight, move, first_frame = partial(open_fight, SCENARIO), partial(move_of, BOSS)
 
 
 class TestBoss:
-    def test_boss_keeps_its_halberd_at_work(self) -> None:
-        for distance in (8.0, 1.4):
-            sim = fight(boss_y=CENTRE[1] - distance)
-            raw = press(sim, Control.NONE, 400)[-1, 0]
-            gap = np.hypot(raw[Raw.PLAYER_X] - raw[Raw.BOSS_X], raw[Raw.PLAYER_Y] - raw[Raw.BOSS_Y])
-            assert BOSS.motion.back_off_within_m - 0.1 <= gap <= BOSS.motion.approach_beyond_m + 0.1
-
-    def test_boss_turns_after_the_player(self) -> None:
-        sim = fight(boss_heading=np.pi - 1.0, boss_y=CENTRE[1] - 3.2)  # near enough to stay
-        course = press(sim, Control.NONE, 60)[:, 0, Raw.BOSS_ANGLE]
-        assert course[0] - (np.pi - 1.0) == pytest.approx(BOSS.motion.turn_rad_s / 60)
-        assert abs(course[-1]) == pytest.approx(np.pi, abs=1e-6)
-
     def test_player_behind_meets_a_counter_or_a_turn(self) -> None:
         sim = fight(lanes=400, boss_y=CENTRE[1] - 2.0, boss_heading=0.0)
         shown = press(sim, Control.NONE)[0, :, Raw.BOSS_ANIMATION]
@@ -53,12 +40,6 @@ class TestBoss:
         after = sim.get_state()["fights"]
         assert (after["move"] == NO_MOVE).all()
         assert 60 <= after["wait"].min() < after["wait"].max() <= 180
-
-    def test_leap_lands_short_of_the_player_or_against_them(self) -> None:
-        title, contact = "leap smash", PLAYER.body.radius_m + BOSS.radius_m
-        sim = fight(boss_y=CENTRE[1] - 9.0, move=move(title))
-        raw = press(sim, Control.NONE, first_frame(title))[-1, 0]
-        assert raw[Raw.PLAYER_Y] - raw[Raw.BOSS_Y] == pytest.approx(max(BOSS.motion.leap_short_m, contact), abs=1e-6)
 
     @pytest.mark.parametrize(
         ("scenario", "boss_hp", "among"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +18,7 @@ from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.testing import play, sample_controls
 
-PHASE_1, PHASE_2 = load_scenario("iudex-phase1"), load_scenario("iudex-phase2")
+PHASE_1, PHASE_2, WHOLE = (load_scenario(f"iudex-{part}") for part in ("phase1", "phase2", "full"))
 
 
 @settings(max_examples=10)
@@ -58,20 +59,25 @@ def test_lanes_may_fight_in_different_scenarios_at_once() -> None:
     assert (course[:, 1::2] == second[1:, 1::2]).all()
 
 
+@pytest.mark.parametrize("ticks", [3, 60])  # In a change of phase, and after it.
 @pytest.mark.parametrize("followed", [False, True])
-def test_a_simulator_continues_from_saved_state_or_another_one_bit_for_bit(followed: bool) -> None:
-    controls = sample_controls(5, 200)
-    scenario = replace(PHASE_2, refill=followed, start="scattered" if followed else "mid")
+def test_a_simulator_continues_from_saved_state_or_another_one_bit_for_bit(followed: bool, ticks: int) -> None:
+    controls = sample_controls(5, 120)
     sim, other = Simulator(5), Simulator(5)
-    play(sim, scenario, derive_seeds(np.arange(5), 1), controls[:100])
+    scenario = replace(WHOLE, refill=followed, start="scattered")
+    sim.reset(np.arange(5), scenario, derive_seeds(np.arange(5), 1))
+    sim.override(2, boss_hp=300.0)
+    for tick in controls[:ticks]:
+        sim.step(tick)
     saved = sim.get_state()
-    play(sim, scenario, derive_seeds(np.arange(5), 1), controls[:100])
+    saved["scenarios"] = json.loads(json.dumps(saved["scenarios"]))
     if followed:
         other.follow(sim)
-    else:
+    course = [sim.step(tick).tobytes() for tick in controls[ticks:]]
+    if not followed:
         other.set_state(saved)
-    for tick in controls[100:]:
-        assert sim.step(tick).tobytes() == other.step(tick).tobytes()
+    assert [other.step(tick).tobytes() for tick in controls[ticks:]] == course
+    assert other.phases().tolist() == sim.phases().tolist()
     again = [game.reset(np.array([1]), scenario, np.array([7], np.uint64)) for game in (sim, other)]
     assert again[0].tobytes() == again[1].tobytes()
 

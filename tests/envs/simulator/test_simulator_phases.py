@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,7 @@ from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import frames
-from soulsgraph_envs.testing import check_game, sample_controls
+from soulsgraph_envs.testing import check_game
 
 FULL = load_scenario("iudex-full")
 FIRST, SECOND = load_boss("iudex-phase1"), load_boss("iudex-phase2")
@@ -68,13 +67,6 @@ def test_the_boss_stands_for_its_time_then_fights_as_the_next_phase() -> None:
     assert not shown & ({move.id for move in FIRST.moves} - {move.id for move in SECOND.moves})
 
 
-def test_the_boss_may_be_struck_meanwhile() -> None:
-    y = FULL.arena.centre_m[1]
-    course = press(open_fight(FULL, boss_hp=500.0, boss_y=y - 2.0), Control.LIGHT_ATTACK, 60)
-    assert course[-1, 0, Raw.BOSS_HP] < 500.0
-    assert course[-1, 0, Raw.BOSS_ANIMATION] == TRANSITION.id
-
-
 def test_lanes_change_phase_each_on_its_own_and_a_reset_begins_with_the_first() -> None:
     sim = Simulator(3)
     sim.reset(np.arange(3), FULL, derive_seeds(np.arange(3), 1))
@@ -84,23 +76,6 @@ def test_lanes_change_phase_each_on_its_own_and_a_reset_begins_with_the_first() 
     assert sim.phases().tolist() == [1, 2, 1]
     sim.reset(np.array([1]), FULL, np.zeros(1, np.uint64))
     assert sim.phases().tolist() == [1, 1, 1]
-
-
-@pytest.mark.parametrize("ticks", [3, 60])
-def test_saved_state_goes_on_in_the_middle_of_a_transition_and_after_it(ticks: int) -> None:
-    controls = sample_controls(4, 120)
-    sim, copy = Simulator(4), Simulator(4)
-    sim.reset(np.arange(4), FULL, derive_seeds(np.arange(4), 2))
-    sim.override(2, boss_hp=300.0)
-    for tick in controls[:ticks]:
-        sim.step(tick)
-    state = sim.get_state()
-    state["scenarios"] = json.loads(json.dumps(state["scenarios"]))
-    copy.set_state(state)
-    assert copy.phases().tolist() == sim.phases().tolist()
-    for tick in controls[ticks:]:
-        assert sim.step(tick).tobytes() == copy.step(tick).tobytes()
-    assert copy.phases().tolist() == sim.phases().tolist()
 
 
 def test_simulator_keeps_the_game_contract_in_a_whole_fight() -> None:
