@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -46,39 +45,26 @@ def fights() -> tuple[np.ndarray, np.ndarray]:
     return played(Simulator(LANES), derive_seeds(np.arange(LANES), 1), TICKS)
 
 
-class Blow(NamedTuple):
-    """One blow of the boss: how far the player was beyond its reach, and how it went."""
-
-    beyond_m: float
-    aside_rad: float
-    struck: bool
-
-
-def blows(raw: np.ndarray) -> Iterator[Blow]:
-    """Yield every blow of one fight, from its raw values (ticks, 25)."""
+def blows(raw: np.ndarray) -> Iterator[tuple[float, float, bool]]:
+    """Yield every blow of one fight (ticks, 25): how far beyond its reach and aside the player was, whether it struck."""
     moves = {move.id: move for move in BOSS.moves}
     for tick in range(1, len(raw)):
         move, now_s = moves.get(int(raw[tick, Raw.BOSS_ANIMATION])), raw[tick, Raw.BOSS_ANIMATION_TIME_S]
-        if move is None:
-            continue
-        for window in move.windows:
-            ends_s = window.time_s[1] * BOSS.time_factor
-            if not now_s - 0.1 < ends_s <= now_s:
-                continue
-            x, y = raw[tick, Raw.PLAYER_X : Raw.PLAYER_Y + 1] - raw[tick, Raw.BOSS_X : Raw.BOSS_Y + 1]
-            aside = np.angle(np.exp(1j * (np.arctan2(-x, -y) - raw[tick, Raw.BOSS_ANGLE])))
-            lost = np.diff(raw[max(tick - 4, 0) : tick + 1, Raw.PLAYER_HP]).min()
-            yield Blow(np.hypot(x, y) - window.reach_m, abs(aside), lost < 0.0)
+        for window in () if move is None else move.windows:
+            if now_s - 0.1 < window.time_s[1] * BOSS.time_factor <= now_s:
+                x, y = raw[tick, Raw.PLAYER_X : Raw.PLAYER_Y + 1] - raw[tick, Raw.BOSS_X : Raw.BOSS_Y + 1]
+                aside = np.angle(np.exp(1j * (np.arctan2(-x, -y) - raw[tick, Raw.BOSS_ANGLE])))
+                lost = np.diff(raw[max(tick - 4, 0) : tick + 1, Raw.PLAYER_HP]).min()
+                yield np.hypot(x, y) - window.reach_m, abs(aside), lost < 0.0
 
 
 def test_it_meets_blows_inside_outside_and_about_their_edges(fights: tuple[np.ndarray, np.ndarray]) -> None:
     met = [blow for lane in range(LANES) for blow in blows(fights[0][:, lane])]
     assert len(met) > 300
-    beyond, struck = np.array([one.beyond_m for one in met]), np.array([one.struck for one in met])
+    beyond, aside, struck = map(np.array, zip(*met, strict=True))
     shares, _ = np.histogram(beyond, bins=[-9.0, -1.0, -0.5, 0.0, 0.5, 1.0, 9.0])
     assert (shares / len(met) > 0.03).all()
     assert 0.3 < struck.mean() < 0.85
-    aside = np.array([one.aside_rad for one in met])
     assert (aside > 0.3).mean() > 0.05
     assert aside.max() > 1.0
 

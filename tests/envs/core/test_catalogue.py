@@ -69,12 +69,6 @@ def test_phases_share_the_ids_of_shared_moves_and_count_without_gaps() -> None:
     assert sorted(animation.id for animation in others[0].values()) == list(range(14, 20))
 
 
-@pytest.mark.parametrize("name", PHASES)
-def test_every_move_names_its_raw_animation(name: str) -> None:
-    for move in load_boss(name).moves:
-        assert move.name == f"Attack{move.raw_id}"
-
-
 #: What is changed in a file of a kind, by a regular expression, and the key by which it is refused.
 SPOILT = {
     "scenarios/iudex-phase1": [

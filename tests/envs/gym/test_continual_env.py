@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
@@ -43,16 +42,6 @@ def test_gymnasiums_and_stable_baselines_checkers_pass_where_the_task_is_shown()
         warnings.filterwarnings("ignore", message=".*render.*")
         check_env(make(task_identity="one-hot"), skip_render_check=True)
         check_env_for_stable_baselines(make(task_identity="one-hot"))
-
-
-def test_registered_with_gymnasium_by_one_name() -> None:
-    env = gymnasium.make("soulsgraph/Continual-v0", sequence=SEQUENCE, agent="heal_attack")
-    observation, info = env.reset(seed=0)
-    assert env.observation_space.contains(observation)
-    assert not {"task", "task_name", "task_changed"} & info.keys()
-    many = gymnasium.make_vec("soulsgraph/Continual-v0", 3, sequence=SEQUENCE, agent="heal_attack")
-    assert isinstance(many.unwrapped, ContinualVectorEnv)
-    assert many.reset(seed=0)[0].shape == (3, *observation.shape)
 
 
 def played(env: ContinualEnv, steps: int) -> tuple[list[str], list[int], int]:

@@ -15,10 +15,6 @@ from pettingzoo.test import parallel_api_test, parallel_seed_test
 from soulsgraph_envs.gym.pettingzoo import SkillGraphParallelEnv
 
 
-def actions_for(env, random):
-    return {name: int(random.integers(env.action_space(name).n)) for name in env.possible_agents}
-
-
 def test_pettingzoos_own_tests_pass_without_a_warning():
     parallel_api_test(SkillGraphParallelEnv(), num_cycles=100)
     parallel_api_test(SkillGraphParallelEnv(("end_to_end",), "vordt"), num_cycles=50)
@@ -42,7 +38,7 @@ def test_it_plays_the_fights_of_rllibs_face_within_its_spaces_and_so_does_a_pick
             assert ours.observation_space(name).contains(seen[name])
             assert infos[name]["action_mask"].shape == (ours.action_space(name).n,)
         assert ours.state_space.contains(ours.state())
-        actions = actions_for(ours, random)
+        actions = {name: int(random.integers(ours.action_space(name).n)) for name in ours.possible_agents}
         seen, rewards, terminated, truncated, infos = ours.step(actions)
         np.testing.assert_equal(copied.step(actions), (seen, rewards, terminated, truncated, infos))
         due, paid, over, cut, _ = theirs.step({name: actions[name] for name in due})
