@@ -46,7 +46,7 @@ def fights() -> tuple[np.ndarray, np.ndarray]:
 
 
 def blows(raw: np.ndarray) -> Iterator[tuple[float, float, bool]]:
-    """Yield every blow of one fight (ticks, 25): how far beyond its reach and aside the player was, whether it struck."""
+    """Yield a fight's blows (ticks, 25): how far beyond their reach and aside the player was, whether they struck."""
     moves = {move.id: move for move in BOSS.moves}
     for tick in range(1, len(raw)):
         move, now_s = moves.get(int(raw[tick, Raw.BOSS_ANIMATION])), raw[tick, Raw.BOSS_ANIMATION_TIME_S]

@@ -131,32 +131,6 @@ def test_reset_begins_any_task_and_the_sequence_anew() -> None:
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
-def test_lanes_change_their_task_together_in_every_mode(mode: str) -> None:
-    lanes = 4
-    env = make_lanes(lanes, task_identity="one-hot", autoreset_mode=mode)
-    _, info = env.reset(seed=2)
-    decided, last, changes = 0, 0, []
-    resetting = np.zeros(lanes, bool)
-    for _ in range(40):
-        before = info["task"].copy() if "task" in info else None
-        _, rewards, terminated, truncated, info = env.step(np.zeros(lanes, np.int64))
-        decided += lanes if mode != "NextStep" else int((~resetting).sum())
-        resetting = terminated | truncated
-        if mode == "Disabled" and resetting.any():
-            _, info = env.reset(options={"reset_mask": resetting})
-        assert len({*info["task"].tolist()}) == 1
-        if info["task"][0] != last:
-            last = int(info["task"][0])
-            assert info["task_changed"].all()
-            changes.append(decided)
-            assert before is not None
-    assert last == 2
-    assert changes[0] in range(STEPS, STEPS + lanes)
-    assert changes[1] - changes[0] in range(STEPS, STEPS + lanes)
-    assert rewards.shape == (lanes,)
-
-
-@pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
 @given(data=st.data())
 @settings(max_examples=6)
 def test_any_lanes_may_be_reset_at_any_time(mode: str, data: st.DataObject) -> None:

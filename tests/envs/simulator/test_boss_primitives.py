@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from math import floor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,19 +61,6 @@ class TestCharge:
         assert course[:, Raw.BOSS_X] == pytest.approx(CENTRE[0])
         assert (course[:, Raw.PLAYER_Y] == CENTRE[1]).all()
 
-    def test_it_hits_once_on_its_way(self, tmp_path: Path) -> None:
-        frail = tmp_path / "frail.toml"
-        hurt = "[hurt]\ninvulnerable_s = [0.0, 0.0]\npush_m_s = [0.0, 0.0]"
-        frail.write_text(f'based_on = "knight"\nname = "Frail"\n{hurt}', encoding="utf-8")
-        scenario = tmp_path / "frail-vordt.toml"
-        scenario.write_text('based_on = "vordt"\nname = "frail"\nplayer = "frail.toml"', encoding="utf-8")
-        begins = stretched(BOSS.moves[move("charge")].lunge_s[0])
-        sim = open_fight(load_scenario(scenario), move=move("charge"), move_frame=begins)
-        hp = wait(sim, self.length_frames())[:, 0, Raw.PLAYER_HP]
-        hits = np.flatnonzero(np.diff(hp, prepend=HP) < 0)
-        assert len(hits) == 1
-        assert HP - hp[-1] == pytest.approx(window("charge").damage * BOSS.damage_factor, rel=BOSS.damage_spread, abs=1)
-
 
 class TestBreath:
     every = stretched(window("frost breath").every_s)
@@ -90,12 +76,6 @@ class TestBreath:
         assert lost[0] == pytest.approx(window("frost breath").damage, rel=0.15, abs=1)
         assert (course[:, Raw.PLAYER_ANIMATION] == PLAYER.animations.idle.id).all()
         assert hits.tolist() == list(range(0, self.open_frames, self.every))
-
-    @pytest.mark.parametrize(("aside", "reached"), [(0.9, True), (-0.9, True), (1.1, False), (-1.1, False)])
-    def test_it_strikes_within_its_cone_only(self, aside: float, reached: bool) -> None:
-        heading = np.pi + aside * window("frost breath").half_arc_rad
-        sim = self.breathing(boss_heading=np.arctan2(np.sin(heading), np.cos(heading)))
-        assert (wait(sim, self.open_frames)[-1, 0, Raw.PLAYER_HP] < HP) == reached
 
 
 class TestStatus:

@@ -140,11 +140,3 @@ def test_who_does_what_is_named() -> None:
     assert scene.until_hit_s == pytest.approx(19 / 60)
     near = fight(boss_y=Y - 3.0, wait=600).scene()
     assert (near.boss.name, near.boss_name) == ("waits", "Iudex Gundyr")
-
-
-@pytest.mark.parametrize("size", [(1, 1), (3, 200), (36, 36), (720, 1280)])
-def test_every_size_is_drawn_and_the_same_each_time(size: tuple[int, int]) -> None:
-    sim, _, _ = at_window("fast sweep", 1, animation=int(PlayerPose.ROLL), player_hp=0.0)
-    picture = sim.render(0, size)
-    assert (picture.shape, picture.dtype) == ((*size, 3), np.uint8)
-    assert (picture == sim.render(0, size)).all()

@@ -97,18 +97,6 @@ def test_a_window_shows_every_control_tick_at_the_speed_of_the_game(screen: None
     assert pygame.display.get_surface() is None
 
 
-def test_a_window_opens_again_for_the_environment_that_is_left(screen: None) -> None:
-    import pygame
-
-    env, other = (SkillEnv("end_to_end", render_mode="human") for _ in range(2))
-    for each in (env, other):
-        each.reset(seed=0)
-    other.close()
-    env.step(0)
-    assert pygame.display.get_surface().get_size() == (640, 360)
-    env.close()
-
-
 @pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning")
 @pytest.mark.parametrize("id", ["SoulsGymIudex-v0", "soulsgraph/EldenGym-v0"])
 def test_environments_of_others_names_have_a_window_of_their_own(id: str, screen: None) -> None:

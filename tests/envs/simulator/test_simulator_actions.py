@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -27,13 +26,6 @@ def near(distance: float = 2.0, **fields: object) -> Simulator:
     return open_fight(SCENARIO, **{"boss_y": CENTRE[1] - distance, "turn_frames": 600, **fields})
 
 
-def spans(course: Course) -> list[tuple[int, int]]:
-    """Return the player's animations in their order with the ticks they took."""
-    ids = course[:, 0, Raw.PLAYER_ANIMATION].astype(int)
-    begins = [0, *(np.flatnonzero(np.diff(ids)) + 1), len(ids)]
-    return [(int(ids[a]), int(b - a)) for a, b in pairwise(begins)]
-
-
 def met(title: str, lanes: int = 1, **fields: object) -> Course:
     """Return the frames in which a move's first window opens on the player 2 m ahead."""
     sim = open_fight(
@@ -46,17 +38,6 @@ def test_players_say_which_controls_they_answer_to() -> None:
     further = Control.HEAVY_ATTACK | Control.PARRY | Control.JUMP | Control.WEAPON_ART
     assert supported_controls(load_player("knight")) == ALL_CONTROLS & ~further
     assert supported_controls(PLAYER) == supported_controls(load_player("tarnished")) == ALL_CONTROLS
-
-
-class TestHeavyAttack:
-    def test_it_is_raised_and_falls_and_the_second_follows_the_first(self) -> None:
-        sim = near()
-        course = press(sim, Control.HEAVY_ATTACK, 60 + frames(0.53))
-        course = np.concatenate([course, press(sim, Control.HEAVY_ATTACK, 150)])
-        names = ("heavy_1_start", "heavy_1", "heavy_2_start", "heavy_2", "idle")
-        assert [span[0] for span in spans(course)] == [ACTIONS[name] for name in names]
-        lengths = [span[1] for span in spans(course)]
-        assert (lengths[0], lengths[2]) == (59, 59)  # the press came with the first frame
 
 
 class TestParry:
