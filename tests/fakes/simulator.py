@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.core.scenario import Scenario
+from soulsgraph_envs.core.scenario import BossData, Scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.simulator.driver import Simulator
+from soulsgraph_envs.simulator.layout import frames
 
 FRAME_S = 1.0 / 60.0
 #: Longer than any test lasts.
@@ -38,3 +39,13 @@ def press(sim: Simulator, control: Control, ticks: int = 1, then: Control = Cont
     """Press in the first tick, hold `then` afterwards; raw values (ticks, lanes, 25)."""
     bits = [control] + [then] * (ticks - 1)
     return np.array([sim.step(np.full(sim.lanes, int(bit), np.uint32)).copy() for bit in bits])
+
+
+def move_of(boss: BossData, title: str) -> int:
+    """Return the number of a move."""
+    return [move.title for move in boss.moves].index(title)
+
+
+def opens_at(boss: BossData, title: str) -> int:
+    """Return the frame of a move in which its first window opens."""
+    return frames(boss.moves[move_of(boss, title)].windows[0].time_s[0] * boss.time_factor)

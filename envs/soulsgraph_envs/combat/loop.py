@@ -306,6 +306,7 @@ class Combat:
 
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
         """Begin new episodes in `lanes` (n,) from `seeds` (n,), each skill at a random phase of its clock."""
+        assert lanes.shape == seeds.shape == (len(lanes),), (lanes.shape, seeds.shape)
         self.raw = self.game.reset(lanes, self.scenario, seeds)
         fill_state(self.raw, self.rows)
         streams = derive_seeds(seeds, _CLOCK_STREAM)
@@ -328,6 +329,7 @@ class Combat:
         Raises:
             ActionError: for an action that a skill does not have; nothing has moved then.
         """
+        assert actions.shape == self.due.shape, actions.shape
         moving = self._everyone if active is None else active
         fresh = self.due if active is None else self.due & active[:, None]
         wrong = _decide(actions, self._clocks, fresh, self._tables, (self.rows, self._before), self._controls)

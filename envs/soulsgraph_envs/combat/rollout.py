@@ -360,6 +360,7 @@ class Rollout(SkillLog):
         Raises:
             ActionError: for an action that the skill does not have.
         """
+        assert actions.shape == (self.combat.lanes,), actions.shape
         self.actions[:, self._index] = actions
         waiting = np.ones(self.combat.lanes, np.bool_) if chosen is None else chosen.copy()
         while waiting.any():

@@ -136,6 +136,7 @@ def fill_state(raw: RawValues, rows: StateRows) -> None:
 
 def state_rows(raw: RawValues) -> StateRows:
     """Make new State rows from raw values, (lanes, 25) -> (lanes, 25) float32."""
+    assert raw.shape[1:] == (RAW_SIZE,), raw.shape
     rows = np.empty((raw.shape[0], STATE_SIZE), dtype=np.float32)
     fill_state(np.ascontiguousarray(raw, dtype=np.float64), rows)
     return rows

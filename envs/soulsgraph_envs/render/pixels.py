@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from soulsgraph_envs.core.compiling import cached, compiled
 from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
-from soulsgraph_envs.core.state import Column, StateRows, wrap_angle
+from soulsgraph_envs.core.state import STATE_SIZE, Column, StateRows, wrap_angle
 from soulsgraph_envs.render import palette
 
 #: (height, width, channels), or (n, height, width, channels), uint8.
@@ -88,6 +88,7 @@ class PixelTables:
 
     def draw(self, rows: StateRows) -> Pixels:
         """Return a picture of every State (n, 25), (n, 84, 84, channels)."""
+        assert rows.shape[1:] == (STATE_SIZE,), rows.shape
         out = np.empty((len(rows), SIZE, SIZE, self.colours.shape[1]), np.uint8)
         _draw(rows, self.colours, self.windows, self.invulnerable, self.fixed, out)
         return out

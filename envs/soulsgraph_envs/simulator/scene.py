@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from soulsgraph_envs.core.scenario import Arena, BossData, HitWindow, Move, PlayerAction, Scenario
-from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.core.state import RAW_SIZE, Raw
 from soulsgraph_envs.simulator.layout import (
     FRAME_S,
     FRAMES_PER_S,
@@ -290,6 +290,7 @@ def _until_hit_s(move: Move | None, boss: BossData, frame: int) -> float:
 
 def progress_of(raw: Floats, first: int) -> float:
     """Return how far an animation is, from 0 to 1; `first` is the place of its id among the raw values (25,)."""
+    assert raw.shape == (RAW_SIZE,), raw.shape
     return float(min(raw[first + 1] / raw[first + 2], 1.0)) if raw[first + 2] > 0.0 else 0.0
 
 
@@ -339,6 +340,7 @@ def hp_windows(ends: Ends) -> tuple[Window, Window]:
 
 def banner_of(raw: Floats, ends: Ends) -> str:
     """Return how a fight with raw values (25,) has ended, as a picture says it; empty while it has not."""
+    assert raw.shape == (RAW_SIZE,), raw.shape
     if ends.refill:
         return ""
     if raw[Raw.PLAYER_HP] < ends.death_hp_ratio * raw[Raw.PLAYER_HP_MAX]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from soulsgraph_envs.core.scenario import Scenario, load_player, supported_controls
-from soulsgraph_envs.core.state import Column, Control, StateRows
+from soulsgraph_envs.core.state import STATE_SIZE, Column, Control, StateRows
 from soulsgraph_envs.skills.skill import Booleans, Skill
 
 _LOOKS = Control.CAMERA_UP | Control.CAMERA_DOWN | Control.CAMERA_LEFT | Control.CAMERA_RIGHT
@@ -34,6 +34,7 @@ class ActionMasks:
 
         Where none would, all are allowed: an agent has to choose one.
         """
+        assert rows.shape[1:] == (STATE_SIZE,), rows.shape
         idle = np.full(len(rows), self._missing, np.uint32)
         idle |= np.where(rows[:, Column.FLASKS] < 1.0, np.uint32(Control.USE_ITEM), np.uint32(0))
         idle |= np.where(rows[:, Column.LOCKED] == 1.0, np.uint32(_LOOKS), np.uint32(0))

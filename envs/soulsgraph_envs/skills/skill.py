@@ -22,7 +22,7 @@ from soulsgraph_envs.core.compiling import cached, checksum
 from soulsgraph_envs.core.config import Between, Where, check_fields
 from soulsgraph_envs.core.errors import ActionError, SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.scenario import START_NAMES, Scenario
-from soulsgraph_envs.core.state import MADE_OF, Column, Control, Raw, StateRows
+from soulsgraph_envs.core.state import MADE_OF, STATE_SIZE, Column, Control, Raw, StateRows
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -81,6 +81,7 @@ class BoundObservation:
 
     def __call__(self, rows: StateRows) -> Floats:
         """Map State rows (n, 25) to observations (n, size) float32."""
+        assert rows.shape[1:] == (STATE_SIZE,), rows.shape
         out = np.empty((len(rows), len(self.columns)), np.float32)
         _observe(rows, self.columns, (self.offset, self.scale), self.ids, out)
         return out
@@ -199,6 +200,8 @@ class Reward:
 
     def evaluate(self, decisions: Decisions) -> Floats:
         """Return the weighted terms, (n, terms) float32; the reward is their sum over a row."""
+        shape = (len(decisions.actions), STATE_SIZE)
+        assert decisions.before.shape == decisions.after.shape == shape, (decisions.before.shape, decisions.after.shape)
         out = np.empty((len(decisions.actions), len(self.terms)), np.float32)
         for index, term in enumerate(self.terms):
             out[:, index] = term.weight * term.value(decisions)
@@ -298,6 +301,7 @@ class Skill:
         Raises:
             SoulsGraphError: naming the skill, the first such term, and where that is written.
         """
+        assert terms.shape[1:] == (len(self.reward.terms),), terms.shape
         if (finite := np.isfinite(terms)).all():
             return
         row, column = np.argwhere(~finite)[0]
@@ -349,6 +353,7 @@ class Mirror:
 
     def observations(self, observations: Floats) -> Floats:
         """Reflect raw observations (n, size)."""
+        assert observations.shape[1:] == self.sign.shape, observations.shape
         reflected: Floats = self.sign * observations + self.shift
         return reflected
 

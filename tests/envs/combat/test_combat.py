@@ -32,6 +32,11 @@ def random_actions(combat: Combat, rng: np.random.Generator) -> np.ndarray:
     return np.stack(columns, axis=1)
 
 
+def idle_in(combat: Combat) -> np.ndarray:
+    """Return the action of every lane and skill that does nothing."""
+    return np.array([[len(skill.actions) - 1 for skill in combat.skills]]).repeat(combat.lanes, axis=0)
+
+
 def ticks_until_due(combat: Combat, skill: int, actions: np.ndarray) -> int:
     for tick in range(1, 20):
         combat.step(actions)
@@ -41,9 +46,8 @@ def ticks_until_due(combat: Combat, skill: int, actions: np.ndarray) -> int:
 
 
 def wait_for_decision(combat: Combat, skill: int) -> None:
-    idle = np.array([[len(s.actions) - 1 for s in combat.skills]])
     while not combat.due[0, skill]:
-        combat.step(idle)
+        combat.step(idle_in(combat))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +58,7 @@ def test_a_decision_occupies_the_ticks_of_appendix_c(skill, action, ticks):
     combat = make_combat()
     begin(combat)
     wait_for_decision(combat, skill)
-    actions = np.array([[len(s.actions) - 1 for s in SKILLS]])
+    actions = idle_in(combat)
     actions[0, skill] = action
     assert ticks_until_due(combat, skill, actions) == ticks
 
@@ -63,7 +67,7 @@ def test_drinking_without_a_flask_occupies_five_ticks():
     combat = make_combat(scenario=replace(PHASE_1, flasks=0))
     begin(combat)
     wait_for_decision(combat, HEAL_ATTACK)
-    drink = np.array([[len(s.actions) - 1 for s in SKILLS]])
+    drink = idle_in(combat)
     drink[0, HEAL_ATTACK] = 1
     assert ticks_until_due(combat, HEAL_ATTACK, drink) == 5
 
@@ -74,11 +78,10 @@ def test_skills_begin_at_random_phases_of_their_clocks():
     assert combat.due[:, :3].all()
     # 200 lanes, five phases each: the chance that one of ten is missing is 10 x 0.8^200, below 1e-18.
     phases = np.zeros((200, 5), int)
-    idle = np.array([[len(s.actions) - 1 for s in SKILLS]]).repeat(200, axis=0)
     for tick in range(5):
         undecided = combat.latest < 0
         phases[undecided & combat.due] = tick
-        combat.step(idle)
+        combat.step(idle_in(combat))
     assert set(phases[:, DODGE]) == set(phases[:, HEAL_ATTACK]) == set(range(5))
 
 
@@ -87,7 +90,7 @@ def test_the_state_at_the_start_of_a_decision_is_kept_until_it_ends():
     begin(combat)
     wait_for_decision(combat, DODGE)
     start = combat.rows[0].copy()
-    actions = np.array([[len(s.actions) - 1 for s in SKILLS]])
+    actions = idle_in(combat)
     actions[0, DODGE] = 0
     ticks_until_due(combat, DODGE, actions)
     decision = combat.finished(DODGE, np.zeros(1, np.int64))
@@ -99,9 +102,8 @@ def test_the_state_at_the_start_of_a_decision_is_kept_until_it_ends():
 def test_the_horizon_counts_decisions_of_its_skill_and_truncates():
     combat = make_combat(scenario=replace(PHASE_1, refill=True), horizon=7)
     begin(combat)
-    idle = np.array([[len(s.actions) - 1 for s in SKILLS]])
     while not combat.ended[0]:
-        combat.step(idle)
+        combat.step(idle_in(combat))
     assert combat.truncated[0]
     assert not combat.terminated[0]
     assert combat.decisions[0, HEAL_ATTACK] == 7
@@ -109,12 +111,11 @@ def test_the_horizon_counts_decisions_of_its_skill_and_truncates():
 
 
 def test_death_below_five_percent_ends_the_episode_unless_hp_is_refilled():
-    idle = np.array([[len(s.actions) - 1 for s in SKILLS]])
     mortal, practice = make_combat(), make_combat(scenario=replace(PHASE_1, refill=True))
     for combat in (mortal, practice):
         begin(combat)
         for _ in range(1500):
-            combat.step(idle)
+            combat.step(idle_in(combat))
             if combat.terminated[0]:
                 break
     assert mortal.died[0]
@@ -125,16 +126,8 @@ def test_death_below_five_percent_ends_the_episode_unless_hp_is_refilled():
 def test_a_death_and_a_win_on_one_tick_is_a_death():
     combat = make_combat()
     begin(combat)
-    game = combat.game
-    original = game.step
-
-    def both(controls, active=None):
-        raw = original(controls, active).copy()
-        raw[0, 11], raw[0, 15] = 1.0, 600.0
-        return raw
-
-    game.step = both
-    combat.step(np.array([[len(s.actions) - 1 for s in SKILLS]]))
+    combat.game.override(0, player_hp=1.0, boss_hp=600.0)
+    combat.step(idle_in(combat))
     assert combat.died[0]
     assert not combat.won[0]
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soulsgraph_envs.continual.families import family_names, load_family
+from soulsgraph_envs.continual.families import load_family
 from soulsgraph_envs.continual.generator import MOST_SEED, Draws, generated_name, label_of, shift_of, tables
 from soulsgraph_envs.core.config import find, is_generated
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.scenario import BossData, Move, load_boss, load_player, load_scenario
+from soulsgraph_envs.core.scenario import BossData, load_boss, load_player, load_scenario
 
 BOSSES = ("timing", "conflict", "own")
 KINDS = tuple(load_family("labelled").kinds)
@@ -23,55 +23,26 @@ def boss_of(family: str, seed: int) -> BossData:
     return load_boss(load_scenario(generated_name(family, seed)).boss)
 
 
-def relative_time(move: Move) -> float:
-    return move.windows[0].time_s[0] / move.length_s
-
-
-@settings(max_examples=12, deadline=None)
-@given(family=st.sampled_from(BOSSES), seed=SEEDS)
-def test_every_seed_makes_a_sound_boss_with_a_move_that_covers_distance_and_one_to_the_rear(
-    family: str, seed: int
-) -> None:
-    scenario, boss = load_scenario(generated_name(family, seed)), boss_of(family, seed)
-    base = load_scenario("iudex-phase1")
-    assert (scenario.player, scenario.starts, scenario.boss_hp, scenario.start) == (
-        *(base.player, base.starts),
-        *(base.boss_hp, base.start),
-    )
-    assert 5 <= len(boss.moves) <= 11
-    assert any(move.leap_s > 0 or move.runs_through for move in boss.moves)
-    (counter,) = [move for move in boss.moves if move.title == boss.rear.counter]
-    assert counter.weight == 0.0
-    assert counter.windows[0].half_arc_rad > 3.1
-
-
-@settings(max_examples=12, deadline=None)
-@given(kind=st.sampled_from(KINDS), seed=SEEDS)
-def test_every_seed_makes_a_sound_shift_of_each_kind(kind: str, seed: int) -> None:
-    scenario = load_scenario(generated_name(f"labelled-{kind}", seed))
-    load_player(scenario.player)
-    load_boss(scenario.boss)
-
-
 @settings(max_examples=12, deadline=None)
 @given(seed=SEEDS)
-def test_families_of_one_seed_differ_by_the_ids_of_moves_alone(seed: int) -> None:
+def test_every_seed_makes_a_sound_boss_whose_moves_each_family_numbers_in_its_own_way(seed: int) -> None:
     def without_ids(boss: BossData) -> list[object]:
         values = {key: value for key, value in vars(boss).items() if key not in ("name", "moves")}
         return [values, [{**vars(move), "id": 0} for move in boss.moves]]
 
     timing, conflict, own = (boss_of(family, seed) for family in BOSSES)
+    assert 5 <= len(timing.moves) <= 11
+    assert any(move.leap_s > 0 or move.runs_through for move in timing.moves)
+    (counter,) = [move for move in timing.moves if move.title == timing.rear.counter]
+    assert counter.weight == 0.0
+    assert counter.windows[0].half_arc_rad > 3.1
     assert without_ids(timing) == without_ids(conflict) == without_ids(own)
     ids = [[move.id for move in boss.moves] for boss in (timing, conflict, own)]
     assert all(0 <= number < 14 for number in (*ids[0], *ids[1]))
     assert all(18 <= number <= 999 for number in ids[2])
-
-
-@settings(max_examples=12, deadline=None)
-@given(seed=SEEDS)
-def test_timed_ids_grow_with_the_relative_time_of_the_first_hit(seed: int) -> None:
-    moves = sorted(boss_of("timing", seed).moves, key=lambda move: move.id)
-    shares = [relative_time(move) for move in moves]
+    # In `timing` they grow with the relative time of the first hit.
+    timed = sorted(timing.moves, key=lambda move: move.id)
+    shares = [move.windows[0].time_s[0] / move.length_s for move in timed]
     assert shares == sorted(shares)
 
 
@@ -142,35 +113,24 @@ def test_a_seed_draws_its_kind_and_the_kind_may_be_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"),
+    ("name", "named"),
     [
-        ("generated/timin/7", r"unknown family .*expected one of .*found 'timin'\. Did you mean 'timing'"),
-        ("generated/labelled-lock-viw/7", r"unknown family .*Did you mean 'labelled-lock-view'"),
-        ("generated/timing-lock-view/7", r"unknown family .*found 'timing-lock-view'"),
-        ("generated/timing/07", r"expected a seed from 0 to 2147483647 .*found '07'; name it as"),
-        ("generated/timing/", r"expected a seed"),
-        ("generated/timing", r"expected a seed"),
-        ("generated/timing/2147483648", r"expected a seed"),
-        ("generated/timing/-1", r"expected a seed"),
-        ("generated/timing/1/2", r"expected a seed"),
-        ("generated/timing/\u0661", r"expected a seed"),
-        ("generated/", r"unknown family"),
+        *((f"generated/{family}/7", "family") for family in ("timin", "labelled-lock-viw", "timing-lock-view")),
+        *((f"generated/timing/{seed}", "seed") for seed in ("07", "", 2**31, -1, "1/2", "\u0661")),
+        ("generated/timing", "seed"),
+        ("generated/", "family"),
     ],
 )
-def test_a_bad_name_is_refused_in_one_line(name: str, reason: str) -> None:
+def test_a_bad_name_is_refused(name: str, named: str) -> None:
     for load in (load_scenario, load_boss):
-        with pytest.raises(SoulsGraphError, match=reason) as caught:
+        with pytest.raises(SoulsGraphError, match=named):
             load(name)
-        assert "\n" not in str(caught.value)
 
 
 def test_a_name_without_data_of_a_kind_is_refused() -> None:
-    with pytest.raises(SoulsGraphError, match=r"generated/timing/7: expected the name or TOML file of a player, found"):
-        load_player("generated/timing/7")
-    with pytest.raises(SoulsGraphError, match=r"expected a labelled shift"):
-        label_of("generated/timing/7")
-    with pytest.raises(SoulsGraphError, match=r"expected a labelled shift"):
-        label_of("vordt")
+    for ask, name in ((load_player, "generated/timing/7"), (label_of, "generated/timing/7"), (label_of, "vordt")):
+        with pytest.raises(SoulsGraphError, match=name):
+            ask(name)
 
 
 def test_a_file_may_be_based_on_a_generated_boss(tmp_path: Path) -> None:
@@ -187,9 +147,3 @@ def test_a_file_of_the_same_path_is_never_read(tmp_path: Path, monkeypatch: pyte
     assert load_scenario("generated/timing/7").name == "generated/timing/7"
     assert not is_generated("generated/timing/7.toml")
     assert find("scenario", "generated/timing/7.toml") == Path("generated/timing/7.toml")
-
-
-def test_every_family_is_sound() -> None:
-    assert {*BOSSES, "labelled"} == {*family_names()}
-    for name in family_names():
-        assert load_family(name).name == name

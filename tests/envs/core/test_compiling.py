@@ -50,11 +50,11 @@ def _with_code_cut_short(index: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", [_of_a_class_that_is_gone, _cut_short, _of_other_bytes, _with_code_cut_short])
-def test_kept_code_that_cannot_be_read_is_compiled_anew(tmp_path, damage):
+def test_kept_code_that_cannot_be_read_is_compiled_anew(tmp_path):
     assert _hits(tmp_path) == 0
     assert _hits(tmp_path) == 1
-    (index,) = (tmp_path / "kept").rglob("*.nbi")
-    damage(index)
-    assert _hits(tmp_path) == 0
+    for damage in (_of_a_class_that_is_gone, _cut_short, _of_other_bytes, _with_code_cut_short):
+        (index,) = (tmp_path / "kept").rglob("*.nbi")
+        damage(index)
+        assert _hits(tmp_path) == 0
     assert _hits(tmp_path) == 1

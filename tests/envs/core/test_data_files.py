@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from soulsgraph_envs.core.config import Where, check_fields, load, read_table, to_table
-from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario, scenario_names
 from soulsgraph_envs.core.state import Column, Control
 from soulsgraph_envs.skills import SkillOptions
@@ -48,9 +48,7 @@ def test_one_reader_reads_toml_and_json_alike(tmp_path: Path) -> None:
     assert not toml.hp_window
     for ending, wrong in (("toml", "[dodge]\nstamina = 3"), ("json", '{"dodge": {"stamina": 3}}')):
         (tmp_path / f"options.{ending}").write_text(wrong)
-        with pytest.raises(
-            DataError, match=rf"options\.{ending}: dodge\.stamina: expected one of .*, found 3; correct"
-        ):
+        with pytest.raises(DataError, match=rf"options\.{ending}: dodge\.stamina"):
             load(SkillOptions, Where(tmp_path / f"options.{ending}"))
 
 
@@ -75,48 +73,35 @@ def test_paths_are_relative_to_the_file_they_stand_in(tmp_path: Path) -> None:
     assert load_scenario(at("again")).boss_hp_full == 2000.0
 
 
+_MINE = 'based_on = "knight"\nname = "x"\n'
+
+
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "named"),
     [
-        ('based_on = "knight"', r"mine\.toml: name: expected a name of its own"),
-        ("based_on = 3", r"mine\.toml: based_on: expected a name or the path of a TOML file, found 3"),
-        ('based_on = "mine.toml"\nname = "x"', r"mine\.toml: based_on: .*found mine -> mine"),
-        ('based_on = "other.toml"\nname = "x"', r"mine\.toml: based_on: .*found mine -> other -> mine"),
-        ('based_on = "nowhere.toml"\nname = "x"', r"mine\.toml: based_on: .*found no file .*nowhere\.toml"),
-        ('based_on = "broken.toml"\nname = "x"', r"broken\.toml: estus_heal: .*found -1"),
-        (
-            'based_on = "knight"\nname = "x"\n[camera]\nyaw_rad = 1.0',
-            r"mine\.toml: camera\.yaw_rad: expected 'yaw_rad_s'",
-        ),
-        ('based_on = "knight"\nname = "x"\nheal = 1', r"mine\.toml: heal: .*an unknown key"),
-        ('based_on = "knight"\nname = "x"\nscaled = 2', r"mine\.toml: scaled: expected a table of factors, found 2"),
-        ('based_on = "knight"\nname = "x"\n[scaled]\ncamera = 2', r"scaled\.camera: expected a table of factors"),
-        ('based_on = "knight"\nname = "x"\n[scaled.camera]\nyaw = 2', r"scaled\.camera\.yaw: .*found 2 for None"),
-        ('based_on = "knight"\nname = "x"\n[scaled]\nname = 2', r"scaled\.name: expected a factor for a number"),
-        ('based_on = "knight"\nname = "x"\n[scaled]\nestus_heal = true', r"scaled\.estus_heal: .*found True"),
-        ('based_on = "knight"\nname = "x"\n[scaled]\nestus_heal = 1e9', r"mine\.toml: estus_heal: .*from 0 to 100000"),
-        ('name = "x"\n[scaled]\nestus_heal = 2', r"mine\.toml: scaled: .*an unknown key"),
+        ('based_on = "knight"', r"mine\.toml: name"),
+        ("based_on = 3", r"mine\.toml: based_on"),
+        ('based_on = "mine.toml"\nname = "x"', r"based_on.* mine -> mine"),
+        ('based_on = "other.toml"\nname = "x"', r"based_on.* mine -> other -> mine"),
+        ('based_on = "nowhere.toml"\nname = "x"', r"based_on.*nowhere\.toml"),
+        ('based_on = "knigth"\nname = "x"', "knigth"),
+        ('based_on = "broken.toml"\nname = "x"', r"broken\.toml: estus_heal"),
+        (f"{_MINE}[camera]\nyaw_rad = 1.0", r"mine\.toml: camera\.yaw_rad"),
+        (f"{_MINE}heal = 1", r"mine\.toml: heal"),
+        (f"{_MINE}scaled = 2", r"mine\.toml: scaled"),
+        (f"{_MINE}[scaled]\ncamera = 2", r"scaled\.camera"),
+        (f"{_MINE}[scaled.camera]\nyaw = 2", r"scaled\.camera\.yaw"),
+        (f"{_MINE}[scaled]\nname = 2", r"scaled\.name"),
+        (f"{_MINE}[scaled]\nestus_heal = true", r"scaled\.estus_heal"),
+        (f"{_MINE}[scaled]\nestus_heal = 1e9", r"mine\.toml: estus_heal"),
+        ('name = "x"\n[scaled]\nestus_heal = 2', r"mine\.toml: scaled"),
     ],
 )
-def test_bad_derivation_is_told(tmp_path: Path, text: str, told: str) -> None:
+def test_bad_derivation_is_refused_by_file_and_key(tmp_path: Path, text: str, named: str) -> None:
     other = 'based_on = "mine.toml"\nname = "y"'
     at = written(tmp_path, mine=text, other=other, broken='based_on = "knight"\nname = "z"\nestus_heal = -1')
-    with pytest.raises(DataError, match=told) as caught:
+    with pytest.raises(SoulsGraphError, match=named):
         load_player(at("mine"))
-    assert "\n" not in str(caught.value)
-
-
-def test_unknown_base_suggests_a_known_one(tmp_path: Path) -> None:
-    at = written(tmp_path, mine='based_on = "knigth"\nname = "x"')
-    with pytest.raises(UnknownNameError, match=r"unknown player: .*Did you mean 'knight'"):
-        load_player(at("mine"))
-
-
-def test_every_kind_of_file_tells_a_circle(tmp_path: Path) -> None:
-    at = written(tmp_path, a='based_on = "b.toml"\nname = "a"', b='based_on = "a.toml"\nname = "b"')
-    for load_kind in (load_scenario, load_boss, load_player):
-        with pytest.raises(SoulsGraphError, match="a -> b -> a"):
-            load_kind(at("a"))  # type: ignore[operator]
 
 
 CONTROLS = {
@@ -164,16 +149,13 @@ def test_a_member_of_an_enumeration_is_its_name_in_a_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "named"),
     [
-        ({"column": "STAMNA"}, "column: expected one of BOSS_ANIMATION, .*, found 'STAMNA'"),
-        ({"column": "STAMINA|PLAYER_HP"}, "column: expected one of .*, found 'STAMINA|PLAYER_HP'"),
-        ({"column": 4}, "column: expected one of .*, found 4"),
-        ({}, "column: expected one of BOSS_ANIMATION, .*, found no such key"),
-        ({"column": "STAMINA", "held": "FORWARD|UP"}, "held: expected one of NONE, FORWARD, .*, found 'FORWARD|UP'"),
-        ({"column": "STAMINA", "held": ""}, "held: expected one of .*, found ''"),
+        *(({"column": value}, "column") for value in ("STAMNA", "STAMINA|PLAYER_HP", 4)),
+        ({}, "column"),
+        *(({"column": "STAMINA", "held": value}, "held") for value in ("FORWARD|UP", "")),
     ],
 )
-def test_a_name_that_an_enumeration_does_not_have_is_refused(values: dict[str, object], message: str) -> None:
-    with pytest.raises(DataError, match=message.replace("|", r"\|")):
+def test_a_name_that_an_enumeration_does_not_have_is_refused(values: dict[str, object], named: str) -> None:
+    with pytest.raises(DataError, match=named):
         read_table(Named, values, Where("named.toml"))

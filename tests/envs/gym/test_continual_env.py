@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from stable_baselines3.common.env_checker import check_env as check_env_for_stable_baselines
 
 from soulsgraph_envs.continual.sequences import ContinualSequence, ContinualTask
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_boss
 from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.gym.continual_env import ContinualEnv, ContinualVectorEnv
@@ -37,25 +36,12 @@ def make_lanes(lanes: int, **keywords: Any) -> ContinualVectorEnv:
     return ContinualVectorEnv(lanes, SEQUENCE, **{"agent": "dodge", "steps_per_task": STEPS, **keywords})
 
 
-@pytest.mark.parametrize("identity", ["none", "one-hot"])
-@pytest.mark.parametrize("agent", ["dodge", "end_to_end"])
-def test_gymnasiums_and_stable_baselines_checkers_pass(agent: str, identity: str) -> None:
+def test_gymnasiums_and_stable_baselines_checkers_pass_where_the_task_is_shown() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", message=".*infinity.*")
         warnings.filterwarnings("ignore", message=".*render.*")
-        check_env(make(agent=agent, task_identity=identity), skip_render_check=True)
-        check_env_for_stable_baselines(make(agent=agent, task_identity=identity))
-
-
-def test_registered_with_gymnasium_by_one_name() -> None:
-    env = gymnasium.make("soulsgraph/Continual-v0", sequence=SEQUENCE, agent="heal_attack")
-    observation, info = env.reset(seed=0)
-    assert env.observation_space.contains(observation)
-    assert not {"task", "task_name", "task_changed"} & info.keys()
-    many = gymnasium.make_vec("soulsgraph/Continual-v0", 3, sequence=SEQUENCE, agent="heal_attack")
-    assert isinstance(many.unwrapped, ContinualVectorEnv)
-    assert many.reset(seed=0)[0].shape == (3, *observation.shape)
+        check_env(make(task_identity="one-hot"), skip_render_check=True)
+        check_env_for_stable_baselines(make(task_identity="one-hot"))
 
 
 def played(env: ContinualEnv, steps: int) -> tuple[list[str], list[int], int]:
@@ -145,34 +131,8 @@ def test_reset_begins_any_task_and_the_sequence_anew() -> None:
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
-def test_lanes_change_their_task_together_in_every_mode(mode: str) -> None:
-    lanes = 4
-    env = make_lanes(lanes, task_identity="one-hot", autoreset_mode=mode)
-    _, info = env.reset(seed=2)
-    decided, last, changes = 0, 0, []
-    resetting = np.zeros(lanes, bool)
-    for _ in range(40):
-        before = info["task"].copy() if "task" in info else None
-        _, rewards, terminated, truncated, info = env.step(np.zeros(lanes, np.int64))
-        decided += lanes if mode != "NextStep" else int((~resetting).sum())
-        resetting = terminated | truncated
-        if mode == "Disabled" and resetting.any():
-            _, info = env.reset(options={"reset_mask": resetting})
-        assert len({*info["task"].tolist()}) == 1
-        if info["task"][0] != last:
-            last = int(info["task"][0])
-            assert info["task_changed"].all()
-            changes.append(decided)
-            assert before is not None
-    assert last == 2
-    assert changes[0] in range(STEPS, STEPS + lanes)
-    assert changes[1] - changes[0] in range(STEPS, STEPS + lanes)
-    assert rewards.shape == (lanes,)
-
-
-@pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
 @given(data=st.data())
-@settings(max_examples=10)
+@settings(max_examples=6)
 def test_any_lanes_may_be_reset_at_any_time(mode: str, data: st.DataObject) -> None:
     lanes = 3
     masks = st.lists(st.booleans(), min_size=lanes, max_size=lanes).map(np.array)
@@ -196,11 +156,10 @@ def test_any_lanes_may_be_reset_at_any_time(mode: str, data: st.DataObject) -> N
 def test_the_last_observation_of_a_task_shows_that_task() -> None:
     env = make_lanes(3, task_identity="one-hot", autoreset_mode="SameStep")
     env.reset(seed=2)
-    for _ in range(20):
+    info: dict[str, Any] = {}
+    while "task_changed" not in info or not info["task_changed"].any():
         observations, _, _, _, info = env.step(np.zeros(3, np.int64))
-        if info["task_changed"].any():
-            break
-    assert all(final[-2:].tolist() == [1.0, 0.0] for final in info["final_obs"])
+    assert [final[-2:].tolist() for final in info["final_obs"]] == [[1.0, 0.0]] * 3
     assert (observations[:, -2:] == [0.0, 1.0]).all()
 
 
@@ -217,48 +176,38 @@ def test_one_lane_is_played_as_one_environment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keywords", "reason"),
+    ("keywords", "named"),
     [
-        ({"sequence": "S9"}, r"unknown sequence: .*found 'S9'"),
-        ({"agent": "dogde"}, r"unknown skill.*Did you mean 'dodge'"),
-        ({"task_identity": "onehot"}, r"unknown task identity: .*none, one-hot"),
-        ({"steps_per_task": 0}, r"steps_per_task: expected 1 to 1,000,000,000, or None, found 0"),
-        ({"steps_per_task": 10**10}, r"steps_per_task: .*found 10000000000"),
-        ({"steps_per_task": 1.5}, r"steps_per_task: .*found 1\.5"),
-        ({"task": 3}, r"task: expected a whole number from 0 to 2, as three has 3 tasks, found 3"),
-        ({"task": True}, r"task: .*found True"),
-        ({"options": "x"}, r"options: expected a SkillOptions or None, found 'x'"),
-        ({"options": {}}, r"options: expected a SkillOptions or None, found \{\}"),
-        ({"sequence": FAILING}, r"generated/timing/10001: expected a fight that passes the filter, found"),
+        ({"sequence": "S9"}, "S9"),
+        ({"agent": "dogde"}, "dogde"),
+        ({"task_identity": "onehot"}, "task identity"),
+        *(({"steps_per_task": steps}, "steps_per_task") for steps in (0, 10**10, 1.5)),
+        *(({"task": task}, "task") for task in (3, True)),
+        *(({"options": options}, "options") for options in ("x", {})),
+        ({"sequence": FAILING}, "generated/timing/10001"),
     ],
 )
-def test_bad_keywords_are_refused_in_one_line(keywords: dict[str, Any], reason: str) -> None:
+def test_bad_keywords_are_refused_by_name(keywords: dict[str, Any], named: str) -> None:
     for face in (ContinualEnv, ContinualVectorEnv):
-        with pytest.raises((SoulsGraphError, UnknownNameError), match=reason) as caught:
+        with pytest.raises(SoulsGraphError, match=named):
             face(**{"sequence": SEQUENCE, "agent": "dodge", **keywords})
-        assert "\n" not in str(caught.value)
 
 
 def test_bad_resets_are_refused_and_the_episode_goes_on() -> None:
-    env, lanes = make(), make_lanes(2)
-    env.reset(seed=0)
-    lanes.reset(seed=0)
-    for one in (env, lanes):
-        with pytest.raises(SoulsGraphError, match="task: expected"):
-            one.reset(options={"task": -1})
-        with pytest.raises(SoulsGraphError, match="seed: expected"):
-            one.reset(seed=-1, options={"task": 1})
-        with pytest.raises(SoulsGraphError, match=r"reset: expected options of .*task, found 'tsk'; correct the name"):
-            one.reset(options={"tsk": 1})
-        with pytest.raises(SoulsGraphError, match=r"reset: expected options as a dict of .*task or None, found 3"):
-            one.reset(options=3)
-        assert one.clock.position == 0
-    for alone in (make(task=1), make_lanes(2, task=1)):
-        alone.reset(seed=0, options={"task": 1})
-        with pytest.raises(SoulsGraphError, match="task: expected 1, which this environment plays alone, found 2"):
-            alone.reset(options={"task": 2})
-        assert alone.clock.position == 1
-    with pytest.raises(SoulsGraphError, match="a task for every environment"):
-        lanes.reset(options={"task": 1, "reset_mask": np.array([True, False])})
+    env, lanes, alone = make(), make_lanes(2), make(task=1)
+    wrong: list[tuple[Any, dict[str, Any], str]] = [
+        *((one, {"options": {"task": -1}}, "task") for one in (env, lanes)),
+        *((one, {"seed": -1, "options": {"task": 1}}, "seed") for one in (env, lanes)),
+        *((one, {"options": {"tsk": 1}}, "tsk") for one in (env, lanes)),
+        *((one, {"options": 3}, "options") for one in (env, lanes)),
+        (lanes, {"options": {"task": 1, "reset_mask": np.array([True, False])}}, "task"),
+        (alone, {"options": {"task": 2}}, "task"),
+    ]
+    for one in (env, lanes, alone):
+        one.reset(seed=0)
+    for one, keywords, named in wrong:
+        with pytest.raises(SoulsGraphError, match=named):
+            one.reset(**keywords)
+    assert [one.clock.position for one in (env, lanes, alone)] == [0, 0, 1]
     env.step(np.int64(0))
     lanes.step(np.zeros(2, np.int64))

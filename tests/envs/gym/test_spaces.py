@@ -1,16 +1,13 @@
 """What the ids, the spaces, the infos and the action masks promise, held against play."""
 
 import pickle
-import subprocess
-import sys
 import warnings
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from stable_baselines3.common.env_checker import check_env as check_env_for_stable_baselines
 
 import soulsgraph_envs
 from soulsgraph_envs.core.config import shipped_names
@@ -18,7 +15,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
-from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions, make_skill
+from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions
 from soulsgraph_envs.skills.columns import UNITS, column_limits
 
 SKILLS = (*SKILL_NAMES, END_TO_END)
@@ -37,47 +34,40 @@ def random_play(env, steps, seed=0):
             yield env.reset()
 
 
-def test_every_shipped_skill_has_an_id_and_many_lanes():
-    assert {*IDS.values()} == {f"soulsgraph/{name}-v0" for name in
-        ("Camera", "LockOn", "Movement", "Dodge", "HealAttack", "EndToEnd")}  # fmt: skip
-    for skill, id in IDS.items():
-        one, many = gymnasium.make(id), gymnasium.make_vec(id, 2)
-        assert one.unwrapped.rollout.skill.name == many.unwrapped.rollout.skill.name == skill
-        assert one.observation_space == many.single_observation_space
-
-
 @pytest.mark.parametrize("id", OURS)
-def test_gymnasiums_checker_passes_without_a_warning(id):
+def test_gymnasiums_and_stable_baselines_checkers_pass_without_a_warning(id):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         env = gymnasium.make(id, render_mode="rgb_array")
         check_env(env.unwrapped, skip_render_check=True)  # tests/envs/simulator/test_rendering.py renders them.
+        check_env_for_stable_baselines(env.unwrapped)
         for observation, info in random_play(env, 30):
             assert env.observation_space.contains(observation)
             assert info["action_mask"].dtype == np.int8
         env.close()
 
 
-@pytest.mark.parametrize("scenario", shipped_names("scenario"))
-def test_observations_lie_within_their_space_in_every_scenario(scenario):
-    # The baseline observes every column.
-    env = SkillVectorEnv(32, END_TO_END, scenario)
-    random, (seen, _) = np.random.default_rng(1), env.reset(seed=1)
-    for _ in range(150):
-        assert env.observation_space.contains(seen)
-        seen, *_ = env.step(random.integers(env.single_action_space.n, size=32))
+def test_an_id_plays_its_skill_alone_and_in_lanes():
+    for skill, id in IDS.items():
+        one, many = gymnasium.make(id), gymnasium.make_vec(id, 2)
+        assert one.unwrapped.rollout.skill.name == many.unwrapped.rollout.skill.name == skill
+        assert one.observation_space == many.single_observation_space
 
 
-@pytest.mark.parametrize("skill", SKILL_NAMES)
+_ONE_HOT = SkillOptions(animations="one_hot", observations="extended", hp_window=False)
+
+
+# The baseline observes every column.
 @pytest.mark.parametrize(
-    "options", [None, SkillOptions(animations="one_hot", observations="extended", hp_window=False)]
+    ("skill", "scenario", "options"),
+    [*((END_TO_END, name, None) for name in shipped_names("scenario")), ("heal_attack", "iudex-full", _ONE_HOT)],
 )
-def test_observations_lie_within_the_space_of_every_skill(skill, options):
-    env = SkillVectorEnv(16, skill, "iudex-full", options=options)
-    random, (seen, _) = np.random.default_rng(2), env.reset(seed=2)
+def test_observations_lie_within_their_space_in_every_scenario(skill, scenario, options):
+    env = SkillVectorEnv(32, skill, scenario, options=options)
+    random, (seen, _) = np.random.default_rng(1), env.reset(seed=1)
     for _ in range(100):
         assert env.observation_space.contains(seen)
-        seen, *_ = env.step(random.integers(env.single_action_space.n, size=16))
+        seen, *_ = env.step(random.integers(env.single_action_space.n, size=32))
 
 
 def test_the_bounds_are_those_of_the_scenario():
@@ -118,13 +108,11 @@ def names_of(env):
     return {action.name: index for index, action in enumerate(env.rollout.skill.actions)}
 
 
-@settings(max_examples=10)
-@given(seed=st.integers(0, 10**6))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_masked_camera_key_moves_nothing(seed):
     env = SkillEnv(END_TO_END)
     names = names_of(env)
-    if not advance_to(env, lambda row: row[Column.LOCKED] == 1.0 and row[Column.DISTANCE] < 12.0, seed, 150):
-        return
+    assert advance_to(env, lambda row: row[Column.LOCKED] == 1.0 and row[Column.DISTANCE] < 12.0, seed)
     for name in ("camera_left", "camera_right", "camera_up", "camera_down"):
         assert masked(env, names[name])
         one, other = (pickle.loads(pickle.dumps(env)) for _ in range(2))
@@ -157,40 +145,13 @@ def test_what_needs_stamina_is_masked_where_none_is_left_and_does_not_begin():
     assert env.rollout.combat.rows[0, Column.PLAYER_ANIMATION] in idle_and_run
 
 
-def test_masks_of_lanes_are_those_of_single_environments():
-    many, singles = SkillVectorEnv(3, END_TO_END), [SkillEnv(END_TO_END) for _ in range(3)]
-    random = np.random.default_rng(0)
-    many.reset(seed=[1, 2, 3])
-    for seed, env in enumerate(singles, 1):
-        env.reset(seed=seed)
-    for _ in range(40):
-        actions = random.integers(16, size=3)
-        info = many.step(actions)[4]
-        for lane, env in enumerate(singles):
-            np.testing.assert_array_equal(info["action_mask"][lane], env.step(actions[lane])[4]["action_mask"])
-        np.testing.assert_array_equal(info["action_mask"], many.action_masks())
-
-
 def test_skills_upstream_may_be_named():
     alone = SkillEnv("dodge", upstream=())
     assert [skill.name for skill in alone.rollout.combat.skills] == ["dodge"]
     chosen = SkillEnv("heal_attack", upstream=("camera", "lock_on", "movement"))
     assert len(chosen.rollout.combat.skills) == 4
-    with pytest.raises(UnknownNameError, match="skill"):
+    with pytest.raises(UnknownNameError, match="camra"):
         SkillEnv("dodge", upstream=("camra",))
     for wrong in (("dodge",), ("camera", "camera")):
-        with pytest.raises(SoulsGraphError, match="upstream: expected skills other than dodge, each once"):
+        with pytest.raises(SoulsGraphError, match="upstream"):
             SkillEnv("dodge", upstream=wrong)
-
-
-def test_a_fresh_process_finds_an_id_by_its_module_and_one_that_was_spawned_too():
-    line = "import gymnasium; print(gymnasium.make('soulsgraph_envs:soulsgraph/LockOn-v0').reset(seed=0)[0].shape)"
-    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
-    assert done.stdout == "(2,)\n"
-
-
-@pytest.mark.slow
-def test_spawned_processes_play_an_id():
-    env = gymnasium.make_vec(IDS["dodge"], 2, "async", vector_kwargs={"context": "spawn"})
-    assert env.reset(seed=[1, 2])[0].shape == (2, make_skill("dodge").observation.size)
-    env.close()

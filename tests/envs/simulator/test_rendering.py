@@ -42,9 +42,8 @@ def test_gymnasiums_checker_passes_in_every_render_mode(id: str, screen: None) -
         check_env(gymnasium.make(id).unwrapped)
 
 
-@pytest.mark.parametrize("id", IDS)
-def test_a_wrapper_collects_a_picture_of_every_step(id: str) -> None:
-    env = RenderCollection(gymnasium.make(id, render_mode="rgb_array"))
+def test_a_wrapper_collects_a_picture_of_every_step() -> None:
+    env = RenderCollection(gymnasium.make(IDS[0], render_mode="rgb_array"))
     env.reset(seed=1)
     for action in (0, 1, 0, 1):
         env.step(action)
@@ -54,32 +53,27 @@ def test_a_wrapper_collects_a_picture_of_every_step(id: str) -> None:
     assert np.array_equal(pictures[-1], env.unwrapped.rollout.combat.game.render(0, SIZE[:2]))
 
 
-EVERY_ID = sorted(id for id in gymnasium.registry if id.startswith("soulsgraph/"))
 #: What an environment needs to be told; only EldenGym's picture has a size that can be asked for.
 ASKED = (126, 224)
-OPTIONS = {"soulsgraph/EldenGym-v0": {"scenario_name": "Margit-v0", "driver": "simulator", "frame_size": ASKED}}
-
-
-def test_every_environment_is_among_those_that_are_recorded() -> None:
-    assert set(IDS) | set(OPTIONS) < set(EVERY_ID)
-    assert len(EVERY_ID) >= 7
+OPTIONS = {
+    "soulsgraph/Skill-v0": {},
+    "soulsgraph/EldenGym-v0": {"scenario_name": "Margit-v0", "driver": "simulator", "frame_size": ASKED},
+}
 
 
 # Some of EldenGym's keys have no effect in the simulator, which it says.
 @pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning")
-@pytest.mark.parametrize("id", EVERY_ID)
+@pytest.mark.parametrize("id", OPTIONS)
 def test_gymnasium_records_a_video_of_every_step_in_the_size_asked_for(id: str, tmp_path: Path) -> None:
-    options = OPTIONS.get(id, {})
     # CleanRL's --capture-video is these two wrappers.
-    env = RecordVideo(gymnasium.make(id, render_mode="rgb_array", **options), str(tmp_path / "videos"))
+    env = RecordVideo(gymnasium.make(id, render_mode="rgb_array", **OPTIONS[id]), str(tmp_path / "videos"))
     env = RecordEpisodeStatistics(env)
     env.reset(seed=1)
     for _ in range(4):
         env.step(env.action_space.sample())
     env.close()
     pictures = read_video(next((tmp_path / "videos").glob("*.mp4")))
-    shape = (*ASKED, 3) if "frame_size" in options else SIZE
-    assert [picture.shape for picture in pictures] == [shape] * 5
+    assert [picture.shape for picture in pictures] == [(*ASKED, 3) if OPTIONS[id] else SIZE] * 5
 
 
 def test_a_window_shows_every_control_tick_at_the_speed_of_the_game(screen: None) -> None:
@@ -103,20 +97,8 @@ def test_a_window_shows_every_control_tick_at_the_speed_of_the_game(screen: None
     assert pygame.display.get_surface() is None
 
 
-def test_a_window_opens_again_for_the_environment_that_is_left(screen: None) -> None:
-    import pygame
-
-    env, other = (SkillEnv("end_to_end", render_mode="human") for _ in range(2))
-    for each in (env, other):
-        each.reset(seed=0)
-    other.close()
-    env.step(0)
-    assert pygame.display.get_surface().get_size() == (640, 360)
-    env.close()
-
-
 @pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning")
-@pytest.mark.parametrize("id", ["SoulsGymIudex-v0", "SoulsGymIudexDemo-v0", "soulsgraph/EldenGym-v0"])
+@pytest.mark.parametrize("id", ["SoulsGymIudex-v0", "soulsgraph/EldenGym-v0"])
 def test_environments_of_others_names_have_a_window_of_their_own(id: str, screen: None) -> None:
     import pygame
 
@@ -135,7 +117,7 @@ def test_environments_of_others_names_have_a_window_of_their_own(id: str, screen
 
 def test_no_window_without_a_display_or_pygame(monkeypatch: pytest.MonkeyPatch, screen: None) -> None:
     monkeypatch.setenv("SDL_VIDEODRIVER", "none-such")
-    with pytest.raises(GameError, match="expected a display to open a window on, found none"):
+    with pytest.raises(GameError, match="display"):
         SkillEnv(render_mode="human")
     monkeypatch.setitem(sys.modules, "pygame", None)
     with pytest.raises(GameError, match="pip install"):
@@ -143,27 +125,21 @@ def test_no_window_without_a_display_or_pygame(monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize("make", [SkillEnv, SkillVectorEnv])
-def test_a_mode_that_does_not_exist_is_an_error(make: type) -> None:
-    with pytest.raises(UnknownNameError, match="unknown render mode: expected one of rgb_array"):
+def test_pictures_need_a_mode_that_exists_and_a_reset(make: type) -> None:
+    with pytest.raises(UnknownNameError, match="ansi"):
         make(render_mode="ansi")
-    with pytest.raises(UnknownNameError, match="found 'human'"):
-        SkillVectorEnv(render_mode="human")
-
-
-@pytest.mark.parametrize("make", [SkillEnv, SkillVectorEnv])
-def test_there_is_no_picture_before_a_reset_or_without_a_mode(make: type) -> None:
     with pytest.raises(ResetNeededError):
         make(render_mode="rgb_array").render()
     env = make()
     env.reset(seed=0)
-    with pytest.warns(UserWarning, match="make the environment with render_mode"):
+    with pytest.warns(UserWarning, match="render_mode"):
         assert env.render() is None
 
 
-def test_the_vector_face_draws_every_lane() -> None:
-    env = gymnasium.make_vec(
-        IDS[0], num_envs=3, vectorization_mode="vector_entry_point", skill="dodge", render_mode="rgb_array"
-    )
+def test_the_vector_face_draws_every_lane_but_has_no_window() -> None:
+    with pytest.raises(UnknownNameError, match="human"):
+        SkillVectorEnv(render_mode="human")
+    env = SkillVectorEnv(3, render_mode="rgb_array")
     env.reset(seed=0)
     env.step(np.zeros(3, np.int64))
     pictures = env.render()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from functools import partial
 
 import numpy as np
 import pytest
 
-from fakes.simulator import Course, open_fight, press
+from fakes.simulator import Course, move_of, open_fight, opens_at, press
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario, supported_controls
 from soulsgraph_envs.core.state import ALL_CONTROLS, Control, Raw
 from soulsgraph_envs.simulator import Simulator
@@ -18,26 +18,12 @@ PLAYER, BOSS = load_player("knight-full"), load_boss("iudex-phase1")
 CENTRE = SCENARIO.arena.centre_m
 ACTIONS = {key: action.id for key, action in PLAYER.animations.known().items()}
 MARGIT = load_scenario("margit")
+move, first_frame = partial(move_of, BOSS), partial(opens_at, BOSS)
 
 
 def near(distance: float = 2.0, **fields: object) -> Simulator:
     """Open a fight with a boss that stands still in front of the player."""
     return open_fight(SCENARIO, **{"boss_y": CENTRE[1] - distance, "turn_frames": 600, **fields})
-
-
-def spans(course: Course) -> list[tuple[int, int]]:
-    """Return the player's animations in their order with the ticks they took."""
-    ids = course[:, 0, Raw.PLAYER_ANIMATION].astype(int)
-    begins = [0, *(np.flatnonzero(np.diff(ids)) + 1), len(ids)]
-    return [(int(ids[a]), int(b - a)) for a, b in pairwise(begins)]
-
-
-def move(title: str) -> int:
-    return [m.title for m in BOSS.moves].index(title)
-
-
-def first_frame(title: str) -> int:
-    return frames(BOSS.moves[move(title)].windows[0].time_s[0] * BOSS.time_factor)
 
 
 def met(title: str, lanes: int = 1, **fields: object) -> Course:
@@ -52,38 +38,6 @@ def test_players_say_which_controls_they_answer_to() -> None:
     further = Control.HEAVY_ATTACK | Control.PARRY | Control.JUMP | Control.WEAPON_ART
     assert supported_controls(load_player("knight")) == ALL_CONTROLS & ~further
     assert supported_controls(PLAYER) == supported_controls(load_player("tarnished")) == ALL_CONTROLS
-
-
-def test_a_knight_of_all_actions_is_the_knight_in_everything_else() -> None:
-    knight = load_player("knight")
-    assert {key: getattr(PLAYER.animations, key) for key in knight.animations.known()} == knight.animations.known()
-    assert (PLAYER.attack, PLAYER.roll, PLAYER.camera) == (knight.attack, knight.roll, knight.camera)
-
-
-class TestHeavyAttack:
-    def test_it_is_raised_and_falls_and_the_second_follows_the_first(self) -> None:
-        sim = near()
-        course = press(sim, Control.HEAVY_ATTACK, 60 + frames(0.53))
-        course = np.concatenate([course, press(sim, Control.HEAVY_ATTACK, 150)])
-        names = ("heavy_1_start", "heavy_1", "heavy_2_start", "heavy_2", "idle")
-        assert [span[0] for span in spans(course)] == [ACTIONS[name] for name in names]
-        lengths = [span[1] for span in spans(course)]
-        assert (lengths[0], lengths[2]) == (59, 59)  # the press came with the first frame
-
-    def test_it_hurts_once_a_fall_harder_than_a_light_one_and_costs_once(self) -> None:
-        sim = near()
-        course = press(sim, Control.HEAVY_ATTACK, 110)[:, 0]
-        damage = -np.diff(course[:, Raw.BOSS_HP], prepend=1037.0)
-        struck = np.flatnonzero(damage)
-        assert struck.tolist() == [60 + frames(PLAYER.animations.known()["heavy_1"].hit_s)]
-        assert PLAYER.heavy is not None
-        assert PLAYER.heavy.damage[0] <= damage[struck[0]] <= PLAYER.heavy.damage[1]
-        assert PLAYER.heavy.damage[0] > PLAYER.attack.damage[1]
-        assert course[:, Raw.STAMINA].min() == 95.0 - PLAYER.heavy.cost
-
-    def test_no_light_attack_chains_from_it(self) -> None:
-        sim = near(animation=PlayerPose.HEAVY_1, animation_frame=frames(0.53))
-        assert press(sim, Control.LIGHT_ATTACK)[0, 0, Raw.PLAYER_ANIMATION] == ACTIONS["light_1"]
 
 
 class TestParry:
@@ -102,22 +56,10 @@ class TestParry:
         course = met(title, animation=PlayerPose.PARRY, animation_frame=12, player_heading=heading)
         assert course[-1, 0, Raw.PLAYER_HP] < 454
 
-    def test_a_failed_parry_is_a_counter_hit(self) -> None:
-        lost = [
-            454 - met("fast sweep", animation=PlayerPose.PARRY, animation_frame=f)[-1, 0, Raw.PLAYER_HP]
-            for f in (40, 55)
-        ]
-        plain = 454 - met("fast sweep")[-1, 0, Raw.PLAYER_HP]
-        assert lost[0] / plain == pytest.approx(PLAYER.hurt.counter_factor, abs=0.03)
-
     def test_a_boss_that_cannot_be_parried_strikes_through(self) -> None:
         vordt, data = load_scenario("vordt-whole"), load_boss("vordt")
-        titles = [m.title for m in data.moves]
-        number = titles.index("mace swing")
-        at = frames(data.moves[number].windows[0].time_s[0] * data.time_factor) - 1
-        sim = open_fight(
-            vordt, boss_y=CENTRE[1] - 2.5, move=number, move_frame=at, animation=PlayerPose.PARRY, animation_frame=12
-        )
+        swing = {"move": move_of(data, "mace swing"), "move_frame": opens_at(data, "mace swing") - 1}
+        sim = open_fight(vordt, boss_y=CENTRE[1] - 2.5, animation=PlayerPose.PARRY, animation_frame=12, **swing)
         assert press(sim, Control.NONE, 4)[-1, 0, Raw.PLAYER_HP] < 454
 
     def test_an_open_boss_stands_for_its_time_and_fights_on(self) -> None:
@@ -156,16 +98,6 @@ class TestRiposte:
 
 
 class TestWeaponArt:
-    def test_it_carries_ahead_hurts_and_takes_fp(self) -> None:
-        art = PLAYER.weapon_art
-        assert art is not None
-        sim = near(4.0)
-        course = press(sim, Control.WEAPON_ART, 60, Control.NONE)[:, 0]
-        carried = art.step_m_s * frames(PLAYER.animations.known()["weapon_art"].hit_s) / 60
-        assert CENTRE[1] - course[-1, Raw.PLAYER_Y] == pytest.approx(carried)
-        assert art.damage[0] <= 1037.0 - course[-1, Raw.BOSS_HP] <= art.damage[1]
-        assert sim.values(0)["fp"] == PLAYER.body.fp - art.fp_cost
-
     def test_without_enough_fp_it_does_not_begin(self) -> None:
         assert PLAYER.weapon_art is not None
         for fp, begins in ((PLAYER.weapon_art.fp_cost, True), (PLAYER.weapon_art.fp_cost - 1.0, False)):
@@ -174,41 +106,13 @@ class TestWeaponArt:
             assert (raw[Raw.PLAYER_ANIMATION] == ACTIONS["weapon_art"]) == begins
             assert (raw[Raw.STAMINA] < 95) == begins
 
-    def test_fp_are_whole_again_in_the_next_episode(self) -> None:
-        sim = near(fp=1.0)
-        sim.reset(np.arange(1), SCENARIO, np.zeros(1, np.uint64))
-        assert sim.values(0)["fp"] == PLAYER.body.fp
-
 
 class TestJump:
-    def test_it_leads_where_the_direction_leads_and_ahead_without_one(self) -> None:
-        jump, action = PLAYER.jump, PLAYER.animations.known()["jump"]
-        assert jump is not None
-        length = jump.step_m_s * frames(action.hit_s) / 60
-        for held, x, y in ((Control.RIGHT, -length, 0.0), (Control.NONE, 0.0, -length)):
-            course = press(open_fight(SCENARIO, player_heading=0.0), Control.JUMP | held, 54)[:, 0]
-            assert course[-1, Raw.PLAYER_X] - CENTRE[0] == pytest.approx(x, abs=1e-6)
-            assert course[-1, Raw.PLAYER_Y] - CENTRE[1] == pytest.approx(y, abs=1e-6)
-
     @pytest.mark.parametrize(("title", "low"), [("staff sweep", True), ("staff thrust", False)])
     def test_only_low_blows_pass_below_it(self, title: str, low: bool) -> None:
         data = load_boss("margit")
-        number = [m.title for m in data.moves].index(title)
-        at = frames(data.moves[number].windows[0].time_s[0] * data.time_factor)
+        blow = {"move": move_of(data, title), "move_frame": opens_at(data, title)}
         for frame, airborne in ((5, False), (15, True), (45, False)):
-            fields = {"move": number, "move_frame": at, "animation": PlayerPose.JUMP, "animation_frame": frame}
+            fields = {**blow, "animation": PlayerPose.JUMP, "animation_frame": frame}
             raw = press(open_fight(MARGIT, boss_y=-2.5, **fields), Control.NONE)[0, 0]
             assert (raw[Raw.PLAYER_HP] == raw[Raw.PLAYER_HP_MAX]) == (low and airborne)
-
-
-def test_interact_does_nothing_in_an_arena() -> None:
-    courses = [press(open_fight(SCENARIO), control, 30) for control in (Control.NONE, Control.INTERACT)]
-    assert (courses[0] == courses[1]).all()
-
-
-def test_a_press_waits_and_is_forgotten_like_any_other() -> None:
-    ready = frames(PLAYER.animations.light_1.attack_s)
-    for early, parries in ((11, True), (12, False)):
-        sim = near(animation=4, animation_frame=ready - early)
-        shown = press(sim, Control.PARRY, 14)[:, 0, Raw.PLAYER_ANIMATION]
-        assert (ACTIONS["parry"] in shown) == parries

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,48 +13,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.testing import play, sample_controls
 
-PHASE_1, PHASE_2 = load_scenario("iudex-phase1"), load_scenario("iudex-phase2")
-_COURSE = """
-import zlib
-import numpy as np
-from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.testing import play, sample_controls
-course = play(Simulator(2), load_scenario("iudex-phase1"), np.arange(2, dtype=np.uint64), sample_controls(2, 300))
-print(zlib.crc32(course.tobytes()))
-"""
+PHASE_1, PHASE_2, WHOLE = (load_scenario(f"iudex-{part}") for part in ("phase1", "phase2", "full"))
 
 
-_CACHE_HITS = """
-from soulsgraph_envs.simulator.driver import KERNELS
-print(sum(KERNELS.advance.stats.cache_hits.values()))
-"""
-
-
-def run(code: str, environment: dict[str, str] | None = None) -> str:
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    return ran.stdout.strip()
-
-
-@settings(max_examples=15)
-@given(lanes=st.integers(1, 9), seed=st.integers(0, 2**63), data=st.data())
+@settings(max_examples=10)
+@given(lanes=st.integers(2, 9), seed=st.integers(0, 2**62 - 1), data=st.data())
 def test_a_lane_is_the_same_alone_and_among_others(lanes: int, seed: int, data: st.DataObject) -> None:
     lane = data.draw(st.integers(0, lanes - 1))
-    seeds, controls = derive_seeds(np.arange(lanes), seed % 2**62), sample_controls(lanes, 150, seed % 1000)
+    seeds, controls = derive_seeds(np.arange(lanes), seed), sample_controls(lanes, 150, seed % 1000)
     together = play(Simulator(lanes), PHASE_1, seeds, controls)
     alone = play(Simulator(1), PHASE_1, seeds[lane : lane + 1], controls[:, lane : lane + 1])
     assert together[:, lane].tobytes() == alone[:, 0].tobytes()
-
-
-def test_different_seeds_give_different_fights() -> None:
-    course = play(Simulator(8), PHASE_1, derive_seeds(np.arange(8), 1), np.zeros((50, 8), np.uint32))
-    assert len({lane.tobytes() for lane in np.moveaxis(course, 1, 0)}) == 8
+    assert len({together[0, lane].tobytes() for lane in range(lanes)}) == lanes
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda sim: pickle.loads(pickle.dumps(sim))], ids=["copy", "pickle"])
@@ -74,14 +48,6 @@ def test_a_copy_fights_on_alike_and_alone(copied: Callable[[Simulator], Simulato
     assert sim.values(0) == before != other.values(0)
 
 
-def test_course_is_the_same_in_another_process() -> None:
-    runs = [
-        subprocess.run([sys.executable, "-c", _COURSE], capture_output=True, text=True, check=True) for _ in range(2)
-    ]
-    assert runs[0].stdout == runs[1].stdout
-    assert runs[0].stdout.strip().isdigit()
-
-
 def test_lanes_may_fight_in_different_scenarios_at_once() -> None:
     seeds, controls = derive_seeds(np.arange(4), 1), sample_controls(4, 200)
     mixed = Simulator(4)
@@ -93,18 +59,26 @@ def test_lanes_may_fight_in_different_scenarios_at_once() -> None:
     assert (course[:, 1::2] == second[1:, 1::2]).all()
 
 
-@pytest.mark.parametrize("practice", [False, True])
-def test_saved_state_continues_bit_for_bit(practice: bool) -> None:
-    controls = sample_controls(5, 400)
-    scenario = replace(PHASE_2, refill=practice, start="scattered" if practice else "mid")
-    sim = Simulator(5)
-    play(sim, scenario, derive_seeds(np.arange(5), 1), controls[:200])
+@pytest.mark.parametrize("ticks", [3, 60])  # In a change of phase, and after it.
+@pytest.mark.parametrize("followed", [False, True])
+def test_a_simulator_continues_from_saved_state_or_another_one_bit_for_bit(followed: bool, ticks: int) -> None:
+    controls = sample_controls(5, 120)
+    sim, other = Simulator(5), Simulator(5)
+    scenario = replace(WHOLE, refill=followed, start="scattered")
+    sim.reset(np.arange(5), scenario, derive_seeds(np.arange(5), 1))
+    sim.override(2, boss_hp=300.0)
+    for tick in controls[:ticks]:
+        sim.step(tick)
     saved = sim.get_state()
-    copy = Simulator(5)
-    copy.set_state(saved)
-    for tick in controls[200:]:
-        assert sim.step(tick).tobytes() == copy.step(tick).tobytes()
-    again = [game.reset(np.array([1]), scenario, np.array([7], np.uint64)) for game in (sim, copy)]
+    saved["scenarios"] = json.loads(json.dumps(saved["scenarios"]))
+    if followed:
+        other.follow(sim)
+    course = [sim.step(tick).tobytes() for tick in controls[ticks:]]
+    if not followed:
+        other.set_state(saved)
+    assert [other.step(tick).tobytes() for tick in controls[ticks:]] == course
+    assert other.phases().tolist() == sim.phases().tolist()
+    again = [game.reset(np.array([1]), scenario, np.array([7], np.uint64)) for game in (sim, other)]
     assert again[0].tobytes() == again[1].tobytes()
 
 
@@ -117,22 +91,6 @@ def test_a_state_saved_before_a_field_existed_continues_as_with_0_in_it() -> Non
     assert other.get_state()["fights"]["relock_frames"].tolist() == [0, 0]
     controls = sample_controls(2, 20)
     assert [sim.step(tick).tobytes() for tick in controls] == [other.step(tick).tobytes() for tick in controls]
-
-
-def test_saved_state_is_not_disturbed_by_going_on() -> None:
-    sim = Simulator(2)
-    play(sim, PHASE_1, derive_seeds(np.arange(2), 1), sample_controls(2, 20))
-    saved = sim.get_state()
-    before = {name: values.copy() for name, values in saved["fights"].items()}
-    play(sim, PHASE_1, derive_seeds(np.arange(2), 2), sample_controls(2, 20))
-    assert all((saved["fights"][name] == values).all() for name, values in before.items())
-
-
-def test_state_of_another_number_of_lanes_is_refused() -> None:
-    sim = Simulator(2)
-    sim.reset(np.arange(2), PHASE_1, np.zeros(2, np.uint64))
-    with pytest.raises(GameError, match="3 lanes, found 2"):
-        Simulator(3).set_state(sim.get_state())
 
 
 def test_standing_lanes_keep_every_bit_and_their_random_stream() -> None:

