@@ -23,7 +23,7 @@ from soulsgraph.results.origin import source_commit
 from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.plan import Stage
-from soulsgraph.runs.ray_runner import JobProgress, ProgressActor
+from soulsgraph.runs.ray_runner import JobProgress, ProgressActor, jobs_display
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import END_TO_END
@@ -233,6 +233,18 @@ def test_the_noticeboard_keeps_who_is_at_work_and_stops_them():
     assert board.read() == {"100 skills": JobProgress("dodge", 10, 80)}
     board.stop()
     assert board.record("100 skills", JobProgress("dodge", 20, 80)) is True
+
+
+def test_where_no_bars_can_be_drawn_each_unit_has_a_line_now_and_then(tmp_path):
+    now = [0.0]
+    with (tmp_path / "log").open("w") as file, jobs_display(Console(file=file, width=200), lambda: now[0]) as display:
+        display.show({"100 skills": JobProgress("dodge", 0, 80_000)})
+        now[0] = 10.0
+        display.show({"100 skills": JobProgress("dodge", 20_000, 80_000, -4.5)})
+        display.ended("100 skills", "done")
+    progress, ended = (tmp_path / "log").read_text().splitlines()
+    assert progress.split("  ") == ["100 skills: dodge", "20,000/80,000", "2,000/s", "return -4.50", "left 0:00:30"]
+    assert ended == "100 skills: done"
 
 
 def test_every_purpose_is_evaluated_on_episodes_of_its_own() -> None:
