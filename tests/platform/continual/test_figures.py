@@ -16,22 +16,18 @@ def scores():
     return score(RUN.evaluations)
 
 
-def test_a_heat_map_has_the_mean_over_seeds_of_every_cell(scores):
-    figure = draw_matrices(scores)
-    for axes, name in zip(figure.axes, scores.methods, strict=False):
-        assert axes.get_title(loc="left") == name
-        drawn = np.asarray(axes.images[0].get_array())
-        np.testing.assert_allclose(drawn, np.mean([one.rates for one in scores.of(name)], axis=0))
-        assert len(axes.texts) == drawn.size
-
-
-def test_a_cell_that_was_not_played_stays_empty():
+@pytest.mark.parametrize("near", [False, True])
+def test_a_heat_map_has_the_mean_over_seeds_of_every_cell_that_was_played(near):
     frame = RUN.evaluations
-    near = (frame["task"] == frame["after"]) | (frame["task"] == frame["after"] + 1) | (frame["after"] == 4)
-    figure = draw_matrices(score(frame[near]))
-    drawn = np.ma.filled(figure.axes[0].images[0].get_array().astype(float), np.nan)
-    assert np.isnan(drawn[1, 2:]).all()
-    assert len(figure.axes[0].texts) == (~np.isnan(drawn)).sum() < drawn.size
+    if near:
+        frame = frame[(frame["task"] - frame["after"]).isin([0, 1]) | (frame["after"] == 4)]
+    scores = score(frame)
+    panels = {axes.get_title(loc="left"): axes for axes in draw_matrices(scores).axes}
+    for name in ("kept", "newest", "scratch"):
+        drawn = np.ma.filled(panels[name].images[0].get_array().astype(float), np.nan)
+        np.testing.assert_allclose(drawn, np.mean([one.rates for one in scores.of(name)], axis=0))
+        assert np.isnan(drawn[1, 2:]).all() == near
+        assert len(panels[name].texts) == (~np.isnan(drawn)).sum()
 
 
 def test_performance_is_the_mean_over_the_tasks_so_far_where_all_of_them_were_played(scores):
@@ -68,9 +64,8 @@ def test_a_metric_by_task_has_a_point_for_each_method_that_has_it(scores):
 
 def test_of_a_long_sequence_means_over_a_tenth_are_drawn():
     found = score(InventedRun.draw(("newest",), seeds=2, tasks=24).evaluations)
-    figure = draw_by_task(found, "forgetting", "Forgetting", "lost")
-    points, parts = _points(figure, "newest"), found.scores["forgetting", "newest"].parts
-    assert figure.axes[0].get_xlabel() == "task (means over 3 tasks)"
+    points = _points(draw_by_task(found, "forgetting", "Forgetting", "lost"), "newest")
+    parts = found.scores["forgetting", "newest"].parts
     np.testing.assert_allclose(points[:, 1], parts.mean(axis=0).reshape(-1, 3).mean(axis=1))
     np.testing.assert_allclose(points[:, 0], np.arange(2, 24, 3))
 

@@ -1,6 +1,5 @@
 """Tables of continual learning are checked at the door: every defect is named, and no file gets a traceback."""
 
-import re
 import shutil
 from contextlib import suppress
 
@@ -26,6 +25,9 @@ from soulsgraph.continual.scoring import score, score_file
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 RUN = InventedRun.draw(("kept", "newest", SCRATCH), seeds=2, tasks=3)
+LONG = InventedRun.draw(("kept",), seeds=1, tasks=5).evaluations
+#: The row of a point of the second task's learning curve.
+_POINT = RUN.evaluations.query("decisions > 0 and task == 2").index[0]
 
 
 def _frame(**columns):
@@ -47,58 +49,40 @@ def _without(chosen):
 
 
 @pytest.mark.parametrize(
-    ("frame", "message"),
+    ("frame", "found"),
     [
-        (_frame().drop(columns="wins"), "expected a column wins of whole numbers from 0 on, found the columns"),
-        (_frame().iloc[:0], "expected rows of evaluations, found none"),
-        (_frame(method=1), "column method: expected text, found values of type int64"),
-        (_frame(seed="a"), "column seed: expected whole numbers"),
-        (_frame(wins=True), "column wins: expected whole numbers from 0 on, found values of type bool"),
-        (_with(4, wins=0.5), "column wins: expected whole numbers from 0 on, found 0.5 in row 4"),
-        (_with(4, wins=np.nan), "column wins: expected whole numbers from 0 on, found none in row 4"),
-        (_with(4, wins=-1), "column wins: expected whole numbers from 0 on, found -1 in row 4"),
-        (_with(4, wins=201), "column wins: expected at most as many as episodes, found 201 of 200 in row 4"),
-        (_with(4, episodes=0), "column episodes: expected whole numbers from 1 on, found 0 in row 4"),
-        (_with(4, seed=2**60), "column seed: expected whole numbers"),
-        (_with(4, method=" "), "column method: expected text, found none in row 4"),
-        (_with(4, task=0), "column task: expected whole numbers from 1 on, found 0"),
-        (_with(4, task=2**50), "expected every task from 1 to 1125899906842624, found no row of task 4"),
-        (_with(4, ticks=-5), "column ticks: expected whole numbers from 0 on"),
-        (pd.concat([_frame(), _frame().iloc[[7]]]), "expected one row for each method, seed, after, decisions, task"),
-        (_frame(after=_frame()["after"] + 1), "column after: expected at most the 3 tasks that are played, found 4"),
-        (_without("task == 2"), "expected every task from 1 to 3, found no row of task 2"),
-        (_without("after == 3 and task == 2 and method == 'kept'"), "method kept, seed 0: .*after 3, found no R.3, 2."),
-        (_without("after == 2 and task == 1 and seed == 1"), "seed 1: expected R.2, 1., which seed 0 has, found none"),
-        (_without("after == 2 and seed == 1"), "end of each task's own training, found no R.2, 2."),
-        (_without("after == 0 and seed == 1 and decisions == 0"), "seed 1: expected R.0, 1., which seed 0 has"),
-        (
-            _without("decisions > 0 and after == 1 and seed == 0"),
-            "expected a learning curve of every task, found none of",
-        ),
-        (_without("decisions > 0 and seed == 1"), "expected learning curves, as of seed 0, or none of either"),
+        (_frame().drop(columns="wins"), "wins"),
+        (_frame().iloc[:0], "evaluations"),
+        (_frame(method=1), "method"),
+        (_frame(seed="a"), "seed"),
+        (_frame(wins=True), "wins"),
+        (_with(4, wins=0.5), "wins.*0.5.*row 4"),
+        (_with(4, wins=np.nan), "wins.*row 4"),
+        (_with(4, wins=-1), "wins.*-1.*row 4"),
+        (_with(4, wins=201), "wins.*201 of 200.*row 4"),
+        (_with(4, episodes=0), "episodes.*row 4"),
+        (_with(4, seed=2**60), "seed"),
+        (_with(4, method=" "), "method.*row 4"),
+        (_with(4, task=0), "task"),
+        (_with(4, task=2**50), "1125899906842624.*task 4"),
+        (_with(_POINT, task=3), "task 3 after 1"),
+        (_with(4, ticks=-5), "ticks"),
+        (pd.concat([_frame(), _frame().iloc[[7]]]), "method, seed, after, decisions, task"),
+        (_frame(after=_frame()["after"] + 1), "after.*4"),
+        (_without("task == 2"), "task 2"),
+        (_without("after == 3 and task == 2 and method == 'kept'"), "kept, seed 0.*R.3, 2."),
+        (_without("after == 2 and task == 1 and seed == 1"), "seed 1.*R.2, 1.*seed 0"),
+        (_without("after == 2 and seed == 1"), "seed 1.*R.2, 2."),
+        (_without("after == 0 and seed == 1 and decisions == 0"), "seed 1.*R.0, 1.*seed 0"),
+        (_without("decisions > 0 and after == 1 and seed == 0"), "seed 0.*task 2"),
+        (_without("decisions > 0 and seed == 1"), "seed 1.*seed 0"),
+        (LONG[(LONG["after"] != 3) | (LONG["task"] != 1)], r"kept, seed 0.*R\[3, 1"),
     ],
 )
-def test_every_defect_of_evaluations_is_named(frame, message):
-    with pytest.raises(SoulsGraphError, match=message) as refused:
+def test_every_defect_of_evaluations_is_named(frame, found):
+    with pytest.raises(SoulsGraphError, match=found) as refused:
         score(frame)
     assert len(str(refused.value).splitlines()) == 1
-    assert "correct the file" in str(refused.value)
-
-
-def test_a_hole_in_a_row_of_r_is_named():
-    frame = InventedRun.draw(("kept",), seeds=1, tasks=5).evaluations
-    holed = frame[(frame["after"] != 3) | (frame["task"] != 1)]
-    with pytest.raises(
-        SoulsGraphError, match=r"kept, seed 0: expected the win rate in every task after 3, found no R\[3, 1"
-    ):
-        score(holed)
-
-
-def test_a_point_of_another_task_than_the_one_that_is_trained_is_refused():
-    frame = _frame()
-    row = frame.index[(frame["decisions"] > 0) & (frame["task"] == 2)][0]
-    with pytest.raises(SoulsGraphError, match=r"the task that is trained, after \+ 1, found task 3 after 1"):
-        score(_with(row, task=3))
 
 
 def test_what_other_programs_write_is_read_alike(tmp_path):
@@ -128,37 +112,11 @@ def test_two_columns_of_a_name_and_mixed_types_are_named(tmp_path):
     path = tmp_path / "twice.parquet"
     table = pa.Table.from_pandas(_frame(), preserve_index=False)
     pq.write_table(table.append_column("wins", table.column("wins")), path)
-    with pytest.raises(
-        SoulsGraphError, match=r"expected a Parquet file of results, found: Multiple matches .*\(wins\)"
-    ):
+    with pytest.raises(SoulsGraphError, match="wins"):
         read_results(path)
     for frame in (_with(3, wins="many"), pd.concat([_frame(), _frame()[["wins"]]], axis=1)):
-        with pytest.raises(SoulsGraphError, match="expected a frame with one type a column"):
+        with pytest.raises(SoulsGraphError, match="evaluations"):
             check_frame(frame)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda path: None, "expected a Parquet file of results, found none"),
-        (lambda path: path.write_bytes(b""), "expected a Parquet file of results, found:"),
-        (lambda path: path.write_text("method,seed"), "expected a Parquet file of results, found:"),
-        (lambda path: path.mkdir(), "expected to read it, found: Is a directory"),
-    ],
-)
-def test_no_file_an_empty_one_and_a_folder_are_refused_in_one_line(tmp_path, make, message):
-    path = tmp_path / "evaluations.parquet"
-    make(path)
-    with pytest.raises(SoulsGraphError, match=re.escape(message)):
-        score_file(path)
-
-
-def test_a_column_whose_name_is_no_text_is_refused_in_one_line(tmp_path):
-    path = tmp_path / "evaluations.parquet"
-    RUN.evaluations.to_parquet(path, index=False)
-    path.write_bytes(path.read_bytes().replace(b"task_name", b"\xff\xfesk_name"))
-    with pytest.raises(SoulsGraphError, match=r"expected a Parquet file of results, found: .*can't decode"):
-        read_results(path)
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +126,24 @@ def written(tmp_path_factory):
     return path, path.read_bytes()
 
 
-@settings(max_examples=60)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path, content: None,
+        lambda path, content: path.write_bytes(b""),
+        lambda path, content: path.write_text("method,seed"),
+        lambda path, content: path.mkdir(),
+        lambda path, content: path.write_bytes(content.replace(b"task_name", b"\xff\xfesk_name")),
+    ],
+)
+def test_what_is_no_parquet_file_of_text_columns_is_refused_by_its_path(tmp_path, make, written):
+    path = tmp_path / "evaluations.parquet"
+    make(path, written[1])
+    with pytest.raises(SoulsGraphError, match=r"evaluations\.parquet"):
+        score_file(path)
+
+
+@settings(max_examples=30)
 @given(data=st.data())
 def test_a_damaged_file_is_refused_or_read_but_never_a_traceback(written, data):
     path, content = written
@@ -206,7 +181,7 @@ def test_a_folder_has_the_tables_that_are_there(tmp_path):
     (folder / "results" / "costs.parquet").unlink()
     assert "costs" not in read_folder(folder)
     shutil.rmtree(folder / "results")
-    with pytest.raises(SoulsGraphError, match=r"evaluations.parquet: expected a Parquet file of results, found none"):
+    with pytest.raises(SoulsGraphError, match=r"evaluations\.parquet"):
         read_folder(folder)
 
 
@@ -214,7 +189,7 @@ def test_a_folder_has_the_tables_that_are_there(tmp_path):
 def test_every_table_of_a_run_is_checked(name):
     frame = RUN.tables[name]
     assert len(check_frame(frame, name)) == len(frame)
-    with pytest.raises(SoulsGraphError, match="a second one of method kept"):
+    with pytest.raises(SoulsGraphError, match="method kept"):
         check_frame(pd.concat([frame, frame.iloc[[0]]]), name)
     column = "share" if name == "dormant" else "decisions" if name == "costs" else "wins"
     with pytest.raises(SoulsGraphError, match=f"column {column}"):

@@ -13,11 +13,8 @@ from typing import Any
 
 import pytest
 
-from soulsgraph.continual.files import EVALUATIONS, read_folder
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.method import MethodOptions
-from soulsgraph.continual.report import write_continual_report
-from soulsgraph.continual.scoring import score
 from soulsgraph.project.listing import methods
 from soulsgraph.results.statistics import Interval
 from soulsgraph.results.tables import markdown_table, with_interval
@@ -81,19 +78,6 @@ def test_the_methods_and_results_of_the_page_are_those_of_the_code_and_of_the_ke
         assert text == written(text), __doc__
 
 
-def test_a_report_that_is_copied_there_becomes_rows(tmp_path: Path) -> None:
-    from fakes.continual import InventedRun
-
-    assert results_table(tmp_path) == NOTHING
-    run = InventedRun.draw(("kept", "newest", "scratch"), seeds=3, tasks=3).write(tmp_path / "run")
-    write_continual_report(run, tmp_path / "kept" / "S3")
-    rows = results_table(tmp_path / "kept").splitlines()[2:]
-    assert len(rows) == 3
-    scores = score(read_folder(run)[EVALUATIONS])
-    mean = scores.scores["average_performance", "kept"].values.mean
-    assert rows[0].startswith(f"| [S3](results/continual/S3/report.md) | kept | 3 | {mean:.3f} (")
-
-
 def test_every_method_with_coefficients_had_three_tries_of_which_the_best_is_the_default() -> None:
     tries: dict[str, list[tuple[float, MethodOptions]]] = {}
     for file in sorted((ROOT / "docs" / "results" / "continual-choosing").glob("*/plan.json")):
@@ -113,10 +97,3 @@ def test_every_method_with_coefficients_had_three_tries_of_which_the_best_is_the
         # Three methods share the reserve's share, which replay and base chose.
         own = set(METHODS[name].coefficients) - ({"reserve_share"} if name == "clonex" else set())
         assert {key: getattr(best, key) for key in own} == {key: getattr(MethodOptions(), key) for key in own}, name
-
-
-def test_the_page_is_short() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    for table in (methods_table(), results_table(KEPT)):
-        text = text.replace(table, "")
-    assert len(text.split()) <= 900

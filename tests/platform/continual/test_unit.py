@@ -8,20 +8,19 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from soulsgraph.continual import study, unit
+from soulsgraph.continual import choosing, selecting, study, unit
 from soulsgraph.continual.files import COSTS, EVALUATIONS, PLASTICITY, SCRATCH, SKILLS
 from soulsgraph.continual.methods.method import MethodOptions
-from soulsgraph.continual.report import write_continual_report
 from soulsgraph.continual.selecting import Selection
 from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualStudy, ContinualUnit, sessions_of, shares
 from soulsgraph.continual.unit import UnitRun, train_first
+from soulsgraph.results.tables import read_rows, write_rows
+from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds
 from soulsgraph.runs.progress import Interruption
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError
 from soulsgraph_envs.core.machine import Memory
 from soulsgraph_policies.learning.checkpoint import PARTS
 
-#: Methods that are killed after every stage in the slow tests.
-SLOW = ("ewc", "replay", "packnet")
 SEQUENCE = """
 name = "there and back"
 tasks = [{ scenario = "iudex-phase1" }, { scenario = "vordt" }, { scenario = "iudex-phase1" }]
@@ -45,17 +44,29 @@ class Watching:
         return self.left is not None and self.left <= 0
 
 
-def study_of(tmp_path, **options):
+def study_of(tmp_path, sequence=SEQUENCE, **options):
     file = tmp_path / "sequence.toml"
-    file.write_text(SEQUENCE)
+    file.write_text(sequence)
     fixed = {"skills": ("dodge", "heal_attack"), "episodes": 20, "seeds": (3,), "scale": 0.02}
     return ContinualStudy(sequence=str(file), **{**fixed, **options})
 
 
-def folder_of(tmp_path, name="study", **options):
-    folder = ContinualFolder.create(tmp_path / name, study_of(tmp_path, **options))
-    train_first(folder, 3, Watching())
-    return folder
+@pytest.fixture(scope="module")
+def begin(tmp_path_factory):
+    """Return what begins a study, whose first task is trained: once for all that show skills the same of a task."""
+    first, trained = ContinualUnit(FIRST, 3), {}
+
+    def folder_of(identity="none", **options):
+        path = tmp_path_factory.mktemp("study")
+        folder = ContinualFolder.create(path / "study", study_of(path, identity=identity, **options))
+        if identity in trained:
+            shutil.copytree(trained[identity].unit_path(first), folder.unit_path(first))
+        else:
+            train_first(folder, 3, Watching())
+            trained[identity] = folder
+        return folder
+
+    return folder_of
 
 
 def copy_of(folder):
@@ -86,28 +97,25 @@ def killed_after_every_state(folder, method, monkeypatch):
             return done(folder, method), saved
 
 
-def assert_equal_tables(whole, parts):
-    for name in (EVALUATIONS, SKILLS):
-        assert filecmp.cmp(whole[name], parts[name], shallow=False), name
-    kept = ["task", "decisions", "selection_decisions", "ticks", "adapted", "bytes"]
-    assert pd.read_parquet(whole[COSTS])[kept].equals(pd.read_parquet(parts[COSTS])[kept])
+def states_of(stages):
+    """Return the names of the states of tasks, each with as many within it as it has stages, from 1 or from 0 on."""
+    return [name for task, within in enumerate(stages)
+            for name in (*(f"task-{task:04}-{stage:02}" for stage in within), f"task-{task + 1:04}")]  # fmt: skip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["kept", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
-def test_a_unit_that_is_killed_after_every_stage_ends_as_one_that_was_not(tmp_path, method, monkeypatch):
-    folder = folder_of(tmp_path)
-    copy = copy_of(folder)
-    whole = done(folder, method)
-    parts, saved = killed_after_every_state(copy, method, monkeypatch)
-    assert_equal_tables(whole, parts)
-    first = ["task-0000-01", "task-0000-02", "task-0000-03", "task-0000-04", "task-0000-05"]
-    later = ["task-0001-01", "task-0001-02", "task-0002", "task-0002-01", "task-0002-02", "task-0003"]
-    assert saved == [*(first if method == "packnet" else []), "task-0001", *later]
-
-
-@pytest.mark.slow
-def test_a_unit_that_is_killed_after_a_selection_does_not_play_it_again(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("method", "stages", "selections"),
+    [
+        ("kept", [range(0), range(2), range(3)], [1, 2]),
+        # It trains the first task by itself.
+        ("packnet", [range(1, 6), range(2), range(3)], [1, 2]),
+        (SCRATCH, [range(0), range(1, 6), range(1, 6)], []),
+    ],
+)
+def test_a_unit_that_is_killed_after_every_state_ends_as_one_that_was_not(
+    begin, method, stages, selections, monkeypatch
+):
     asked = []
 
     def selected(homes, world, versions, most, known):
@@ -116,38 +124,42 @@ def test_a_unit_that_is_killed_after_a_selection_does_not_play_it_again(tmp_path
         return Selection(("camera", "heal_attack") if starts else ("dodge",), 100, 150, starts=starts)
 
     monkeypatch.setattr(unit, "select", selected)
-    folder = folder_of(tmp_path, skills=("auto",))
+    folder = begin(skills=("auto",))
     copy = copy_of(folder)
-    whole = done(folder, "kept")
-    parts, saved = killed_after_every_state(copy, "kept", monkeypatch)
-    assert_equal_tables(whole, parts)
-    assert asked == [1, 2, 1, 2]
-    assert saved[1:4] == ["task-0001-00", "task-0001-01", "task-0002"]
+    whole = done(folder, method)
+    parts, saved = killed_after_every_state(copy, method, monkeypatch)
+    assert saved == states_of(stages)
+    assert asked == selections * 2, "what was selected is not played again"
+    for name in (EVALUATIONS, SKILLS):
+        assert filecmp.cmp(whole[name], parts[name], shallow=False), name
+    kept = ["task", "decisions", "selection_decisions", "ticks", "adapted", "bytes"]
+    costs = pd.read_parquet(whole[COSTS])
+    assert costs[kept].equals(pd.read_parquet(parts[COSTS])[kept])
+    assert costs["decisions"].tolist() == pytest.approx([4_600, 1_600, 1_600], abs=4)
 
 
-@pytest.mark.slow
 def test_states_of_units_that_are_done_are_removed_and_what_units_share_stays(tmp_path):
-    folder = folder_of(tmp_path, methods=("kept", "newest"))
-    done(folder, "kept")
-    with pytest.raises(Interruption, match="stopped in 2 vordt dodge"):
-        done(folder, "newest", Watching(1))
-    kept, newest = (ContinualUnit(name, 3) for name in ("kept", "newest"))
-    assert folder.states(kept)
+    folder = ContinualFolder.create(tmp_path / "study", study_of(tmp_path, methods=("kept", "newest")))
+    first, kept, newest = (ContinualUnit(name, 3) for name in (FIRST, "kept", "newest"))
+    assert [one.name for one in folder.left] == ["first 3", "kept 3", "newest 3"]
+    (shared,) = folder.results(first)
+    shared.parent.mkdir(parents=True)
+    shared.touch()
+    for one in (kept, newest):
+        (folder.unit_path(one) / "task-0001").mkdir(parents=True)
+    rows = [{"method": "kept", "seed": 3}]
+    for file in folder.results(kept):
+        write_rows(file, rows)
     folder.assemble()
+    assert folder.left == [newest]
     assert folder.states(kept) == []
     assert [path.name for path in folder.states(newest)] == ["task-0001"]
-    again = ContinualFolder.open(folder.path)
-    assert again.left == [newest]
-    done(again, "newest")
-    again.assemble()
-    assert not [path for path in folder.path.rglob("*.safetensors") if path.parent.name != FIRST]
-    assert again.left == []
-    assert write_continual_report(again.path).is_file()
+    assert shared.is_file()
+    assert all(read_rows(folder.table(name)) == rows for name in LEFT)
 
 
-def test_a_sequence_returns_to_a_boss_and_kept_versions_end_every_fight_as_before(tmp_path):
-    folder = folder_of(tmp_path, identity="one-hot")
-    table = pd.read_parquet(done(folder, "kept")[EVALUATIONS])
+def test_a_sequence_returns_to_a_boss_and_kept_versions_end_every_fight_as_before(begin):
+    table = pd.read_parquet(done(begin("one-hot"), "kept")[EVALUATIONS])
     ends = table[table["decisions"] == 0]
     for task, until in ((1, 2), (2, 3)):
         of = ends[(ends["task"] == task) & ends["after"].between(task, until)]
@@ -160,16 +172,7 @@ def test_a_sequence_returns_to_a_boss_and_kept_versions_end_every_fight_as_befor
     assert (table[table["decisions"] > 0].groupby("after")["task"].nunique() == 1).all()
 
 
-@pytest.mark.slow
-def test_every_method_has_the_same_budget_and_the_same_first_task(tmp_path):
-    folder = folder_of(tmp_path)
-    costs = {name: pd.read_parquet(done(folder, name)[COSTS]) for name in ("newest", "all-skills", SCRATCH)}
-    for table in costs.values():
-        assert table["decisions"].tolist() == pytest.approx([4_600, 1_600, 1_600], abs=4)
-    assert costs["newest"]["ticks"][0] == costs["all-skills"]["ticks"][0] > 0
-
-
-def test_selection_is_charged_and_looks_at_each_skill_beside_the_task_that_it_learned_in(tmp_path, monkeypatch):
+def test_selection_is_charged_and_looks_at_each_skill_beside_the_task_that_it_learned_in(begin, monkeypatch):
     asked, kept = [], set()
 
     def selected(homes, world, versions, most, known):
@@ -178,7 +181,7 @@ def test_selection_is_charged_and_looks_at_each_skill_beside_the_task_that_it_le
         return Selection(("dodge",), 100, 150)
 
     monkeypatch.setattr(unit, "select", selected)
-    folder = folder_of(tmp_path, skills=("auto",))
+    folder = begin("one-hot", skills=("auto",))
     costs = pd.read_parquet(done(folder, "newest")[COSTS])
     assert costs["selection_decisions"].tolist() == [0, 100, 100]
     assert costs["decisions"].tolist() == [4_600, 1_600, 1_600]
@@ -186,42 +189,47 @@ def test_selection_is_charged_and_looks_at_each_skill_beside_the_task_that_it_le
     assert len(kept) == 1
     nowhere = dict.fromkeys(("camera", "lock_on", "movement", "heal_attack"), 0)
     assert asked == [({**nowhere, "dodge": 0}, 1, 160), ({**nowhere, "dodge": 1}, 2, 160)]
-    curve = pd.read_parquet(folder.unit_path(ContinualUnit("newest", 3)) / f"{EVALUATIONS}.parquet")
-    points = curve[(curve["after"] == 1) & (curve["decisions"] > 0)]
+    table = pd.read_parquet(folder.unit_path(ContinualUnit("newest", 3)) / f"{EVALUATIONS}.parquet")
+    points = table[(table["after"] == 1) & (table["decisions"] > 0)]
     # The curve stands still while skills are selected.
     assert points["decisions"].tolist()[:2] == [1, 100]
     assert points["wins"].tolist()[0] == points["wins"].tolist()[1]
     assert points["ticks"].tolist()[:2] == [0, 150]
     assert points["ticks"].is_monotonic_increasing
+    # The agent that learned nothing is evaluated in every task.
+    untrained = table[(table["after"] == 0) & (table["decisions"] == 0)]
+    assert untrained["task"].tolist() == [1, 2, 3]
+    assert (untrained["wins"] <= 2).all()
+
+
+@pytest.mark.parametrize("seed", [choosing.CHOOSING_SEED, selecting.SELECTION_SEED, unit.POINT_SEED])
+def test_nothing_is_chosen_by_the_fights_that_are_reported(seed):
+    reported = evaluation_seeds(EVALUATION_SEED, 1_000).tolist()
+    assert {*reported}.isdisjoint(evaluation_seeds(seed, 1_000).tolist())
 
 
 def test_a_scale_at_which_no_skill_can_be_selected_is_refused(tmp_path):
-    with pytest.raises(SoulsGraphError, match="expected a scale of 0"):
+    with pytest.raises(SoulsGraphError, match="scale"):
         study_of(tmp_path, skills=("auto",), scale=0.25).check_learns()
     study_of(tmp_path, skills=("auto",), scale=0.35).check_learns()
     study_of(tmp_path, skills=("auto",), scale=0.25, methods=("scratch",)).check_learns()
 
 
-def test_an_agent_that_learned_nothing_is_evaluated_in_every_task(tmp_path):
-    table = pd.read_parquet(done(folder_of(tmp_path), "newest")[EVALUATIONS])
-    begin = table[(table["after"] == 0) & (table["decisions"] == 0)]
-    assert begin["task"].tolist() == [1, 2, 3]
-    assert (begin["wins"] <= 2).all()
-
-
 @pytest.mark.slow
 def test_held_out_bosses_are_learned_before_the_first_task_and_after_it_the_same_when_resumed(tmp_path):
-    options = {"sequence": "S20-choose", "skills": ("dodge", "heal_attack"), "episodes": 10, "seeds": (3,)}
-    study = ContinualStudy(**options, scale=0.01, held_out=2, methods=("newest",))
-    folder = ContinualFolder.create(tmp_path / "study", study)
+    # Two bosses of the family that are easily told apart, and nothing is measured after the second.
+    sequence = 'name = "of a family"\nfamily = "timing"\n'
+    sequence += 'tasks = [{ scenario = "generated/timing/3" }, { scenario = "generated/timing/5" }]\n'
+    plan = study_of(tmp_path, sequence, episodes=10, scale=0.01, held_out=2, methods=("newest",))
+    folder = ContinualFolder.create(tmp_path / "study", plan)
     train_first(folder, 3, Watching())
     whole = pd.read_parquet(done(copy_of(folder), "newest")[PLASTICITY])
     with pytest.raises(Interruption):
-        UnitRun(folder, ContinualUnit("newest", 3), Watching(1)).run()
+        done(folder, "newest", Watching(1))
     table = pd.read_parquet(done(folder, "newest")[PLASTICITY])
     pd.testing.assert_frame_equal(table, whole)
-    # From nothing, then from what each number of tasks led to.
-    assert table.groupby("after").size().to_dict() == {0: 2, 1: 2, 5: 2}
+    # From nothing, then from what a task led to.
+    assert table.groupby("after").size().to_dict() == {0: 2, 1: 2}
     assert set(table["episodes"]) == {10}
 
 
@@ -240,23 +248,23 @@ def test_skills_observe_the_task_where_methods_know_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "name"),
     [
         ({"methods": ("kept", "kep")}, "kep"),
-        ({"methods": ()}, "at least one entry"),
-        ({"methods": ("kept", "kept")}, "each once"),
+        ({"methods": ()}, "methods"),
+        ({"methods": ("kept", "kept")}, "methods"),
         ({"seeds": ()}, "seeds"),
         ({"skills": ("dodge", "parry")}, "parry"),
         ({"skills": ("auto", "dodge")}, "auto"),
-        ({"skills": ("dodge", "dodge")}, "each once"),
-        ({"preset": "pqn"}, "a replay"),
+        ({"skills": ("dodge", "dodge")}, "skills"),
+        ({"preset": "pqn"}, "preset"),
         ({"scale": 0.0}, "scale"),
         ({"episodes": 0}, "episodes"),
         ({"identity": "secret"}, "identity"),
     ],
 )
-def test_a_study_that_cannot_be_run_is_refused(tmp_path, options, message):
-    with pytest.raises(SoulsGraphError, match=message):
+def test_a_study_that_cannot_be_run_is_refused(tmp_path, options, name):
+    with pytest.raises(SoulsGraphError, match=name):
         study_of(tmp_path, **options)
 
 
@@ -275,8 +283,7 @@ def test_a_study_whose_reserves_do_not_fit_in_memory_is_refused_by_name(tmp_path
     begin(1_000_000, seeds=1)
     begin(1_000_000, methods=("kept", "ewc"))
     begin(1_000_000, methods=("base",))
-    remedy = "in 16 units at once; lower the coefficient `reserve` or leave the method out"
-    with pytest.raises(DataError, match=f"GiB of transitions and versions of replay, {remedy}"):
+    with pytest.raises(DataError, match=r"replay, in 16 units.*`reserve`"):
         begin(1_000_000)
 
 
@@ -287,7 +294,7 @@ def test_kept_versions_that_do_not_fit_in_memory_are_counted(tmp_path, monkeypat
     assert 100 * 100_000 < most - study_of_versions.unit_bytes("newest") < 100 * 130_000
     memory = Memory(2 * most - 2, 2 * most - 2)
     monkeypatch.setattr("soulsgraph_policies.learning.hyperparameters.usable_memory", lambda: memory)
-    with pytest.raises(DataError, match=r"of kept, in [12] units at once"):
+    with pytest.raises(DataError, match=r"kept, in [12] units"):
         ContinualFolder.planned(tmp_path / "study", study_of_versions)
 
 
@@ -298,40 +305,48 @@ def test_memory_is_counted_by_what_skills_observe_of_a_sequence():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["kept", "replay"])
-def test_what_a_unit_keeps_is_no_more_than_what_is_counted(method, tmp_path):
-    plan = study_of(tmp_path, options=MethodOptions(reserve=100))
-    folder = ContinualFolder.create(tmp_path / "study", plan)
-    train_first(folder, 3, Watching())
-    run = UnitRun(folder, ContinualUnit(method, 3), Watching())
+def test_a_unit_keeps_no_more_than_is_counted_and_writes_once_what_does_not_change(begin):
+    folder, of = begin(options=MethodOptions(reserve=100)), ContinualUnit("replay", 3)
+    run = UnitRun(folder, of, Watching())
     run.run()
     own = sum(values.nbytes for versions in run.own for one in versions.values() for values in one.weights.values())
-    assert 0 < run.method.size_bytes + own <= plan.unit_bytes(method)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["kept", pytest.param("replay", marks=pytest.mark.slow)])
-def test_what_does_not_change_is_written_once(method, tmp_path):
-    folder = folder_of(tmp_path)
-    done(folder, method)
+    assert 0 < run.method.size_bytes + own <= folder.plan.unit_bytes("replay")
     before, last = (
-        {file.name: file.stat().st_ino for file in (state / PARTS).iterdir()}
-        for state in folder.states(ContinualUnit(method, 3))
+        {file.name: file.stat().st_ino for file in (state / PARTS).iterdir()} for state in folder.states(of)
     )
-    new = last.items() - before.items()
     # The last stage's version and what it kept: all else is a link.
     assert len(last) > 8
-    assert len(new) <= (2 if method == "replay" else 1)
+    assert len(last.items() - before.items()) <= 2
 
 
-def test_a_study_is_opened_as_it_was_begun_and_not_where_a_fight_changed(tmp_path):
-    folder = ContinualFolder.create(tmp_path / "study", study_of(tmp_path))
+FIGHT = 'based_on = "vordt"\nname = "mine"\nboss_hp = [889.0, {}]\n'
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"fight.toml": FIGHT.format(400.0)}, "fight"),
+        ({"sequence.toml": 'name = "s"\ntasks = [{{ scenario = "iudex-phase2" }}, {{ scenario = "{0}" }}]'}, "phase1"),
+        ({"sequence.toml": 'name = "s"\ntasks = [{{ scenario = "iudex-phase1" }}]'}, "fight"),
+    ],
+)
+def test_a_study_is_opened_as_it_was_begun_and_not_where_a_fight_changed(tmp_path, changed, name):
+    fight = tmp_path / "fight.toml"
+    fight.write_text(FIGHT.format(439.0))
+    sequence = f'name = "s"\ntasks = [{{ scenario = "iudex-phase1" }}, {{ scenario = "{fight}" }}]'
+    folder = ContinualFolder.create(tmp_path / "study", study_of(tmp_path, sequence))
     assert ContinualFolder.open(folder.path).plan == folder.plan
-    assert next(unit.name for unit in folder.left) == f"{FIRST} 3"
-    (tmp_path / "sequence.toml").write_text(SEQUENCE.replace("vordt", "iudex-phase2"))
-    with pytest.raises(SoulsGraphError, match="vordt changed"):
+    for file, text in changed.items():
+        (tmp_path / file).write_text(text.format(fight) if file == "sequence.toml" else text)
+    with pytest.raises(SoulsGraphError, match=name):
         ContinualFolder.open(folder.path)
-    with pytest.raises(SoulsGraphError, match=r"no continual\.json"):
+
+
+def test_what_is_no_study_is_refused_by_its_file(tmp_path):
+    with pytest.raises(SoulsGraphError, match=r"continual\.json"):
+        ContinualFolder.open(tmp_path)
+    (tmp_path / "continual.json").write_text("{}")
+    with pytest.raises(SoulsGraphError, match=r"continual\.json"):
         ContinualFolder.open(tmp_path)
 
 

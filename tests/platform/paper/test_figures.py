@@ -2,13 +2,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.image import imread
-from PIL import Image
 
 from fakes.runs import write_synthetic_records
 from soulsgraph.paper.figures import draw_baseline, draw_dodge_lengths, draw_skill_returns, draw_win_rates
 from soulsgraph.paper.records import Reproduction, load_reproductions
-from soulsgraph.results.figures import save_figure
 from soulsgraph.results.seeds import moving_average, seed_curves
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph_envs.skills import budget_of
@@ -78,12 +75,3 @@ def test_figures_without_records_are_not_drawn(reproduction):
     rest = Reproduction("paper", rows=reproduction.rows)
     assert draw_skill_returns(rest) is draw_baseline(rest) is draw_dodge_lengths(rest) is None
     assert draw_win_rates([Reproduction("paper", curves=reproduction.curves)]) is None
-
-
-def test_a_figure_is_kept_as_a_picture(reproduction, tmp_path):
-    save_figure(draw_baseline(reproduction), tmp_path / "figure.png")
-    with Image.open(tmp_path / "figure.png") as kept:
-        assert (kept.mode, kept.info["Software"]) == ("P", "soulsgraph")
-    picture = imread(tmp_path / "figure.png")
-    assert picture.shape[0] > 400
-    assert picture.std() > 0.01

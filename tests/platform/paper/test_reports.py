@@ -87,34 +87,33 @@ class _Clock:
         return self.now_s
 
 
-def _lines(terminal=False, display="auto", resumed_at=0):
+def _lines(seconds, terminal=False, display="auto", resumed_at=0):
     clock, console = _Clock(), Console(file=io.StringIO(), width=140, force_terminal=terminal)
     with stage_progress("dodge", 80_000, display, done=resumed_at, console=console, clock=clock) as progress:
-        for second in range(1, 26):
+        for second in seconds:
             clock.now_s += 1.0
             progress.update(resumed_at + 1_000 * second, mean_return=second / 2)
     return console.file.getvalue()
 
 
-def test_a_log_gets_a_line_every_ten_seconds_and_a_last_one():
-    assert _lines().splitlines() == [
-        "dodge: 10,000/80,000 steps  1,000 steps/s  return 5.00  left 0:01:10",
-        "dodge: 20,000/80,000 steps  1,000 steps/s  return 10.00  left 0:01:00",
-        "dodge: 25,000/80,000 steps  1,000 steps/s  return 12.50  left 0:00:55",
+@pytest.mark.parametrize(
+    ("resumed_at", "done", "left"),
+    [
+        (0, ["10,000/80,000", "20,000/80,000", "25,000/80,000"], ["0:01:10", "0:01:00", "0:00:55"]),
+        # What was done before counts as no speed.
+        (50_000, ["60,000/80,000", "70,000/80,000", "75,000/80,000"], ["0:00:20", "0:00:10", "0:00:05"]),
+    ],
+)
+def test_a_log_gets_a_line_every_ten_seconds_and_a_last_one(resumed_at, done, left):
+    lines = _lines(range(1, 26), resumed_at=resumed_at).splitlines()
+    returns = ("5.00", "10.00", "12.50")
+    assert lines == [
+        f"dodge: {steps} steps  1,000 steps/s  return {value}  left {time}"
+        for steps, value, time in zip(done, returns, left, strict=True)
     ]
 
 
-def test_steps_done_before_a_resume_do_not_count_as_speed():
-    assert "60,000/80,000 steps  1,000 steps/s  return 5.00  left 0:00:20" in _lines(resumed_at=50_000)
-
-
-def test_a_terminal_gets_a_bar_and_a_machine_nothing():
-    assert "25,000/80,000 steps" in _lines(terminal=True)
-    assert _lines(display="silent") == ""
-
-
-def test_a_stage_that_never_moves_has_no_time_left():
-    console = Console(file=io.StringIO(), width=140)
-    with stage_progress("dodge", 10, console=console, clock=_Clock()) as progress:
-        progress.update(0)
-    assert "0 steps/s  left -:--:--" in console.file.getvalue()
+def test_a_terminal_gets_a_bar_a_machine_nothing_and_what_never_moves_has_no_time_left():
+    assert "25,000/80,000 steps" in _lines(range(1, 26), terminal=True)
+    assert _lines(range(1, 26), display="silent") == ""
+    assert "-:--:--" in _lines([0])

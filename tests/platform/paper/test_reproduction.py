@@ -2,12 +2,10 @@
 
 import json
 from dataclasses import replace
-from functools import partial
 
 import pytest
 from rich.console import Console
 
-from soulsgraph.cli.remedies import in_commands
 from soulsgraph.paper.records import _described, load_reproductions
 from soulsgraph.paper.seed_job import BINS, REFERENCE_ROWS, curve_rows, do_units, evaluate_references, training_rows
 from soulsgraph.paper.study import (
@@ -26,12 +24,11 @@ from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.ray_runner import JobProgress, ProgressActor, jobs_display
-from soulsgraph_envs.core.config import Where, read_table, to_table
+from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import END_TO_END
 
 SMALL = Study(seeds=(100, 101), episodes=20, scale=0.01)
-PLAN = Where("reproduction.json", "plan", saved=True)
 SKILLS, BASELINE = SeedJob(100, "skills"), SeedJob(100, "end_to_end")
 
 
@@ -60,7 +57,7 @@ def test_no_seed_is_both_reported_and_calibrated_or_chosen_on():
 
 @pytest.mark.parametrize("seeds", [range(195, 205), range(395, 405), range(499, 501), (100, 450)])
 def test_seeds_of_several_purposes_are_refused_together(seeds):
-    with pytest.raises(SoulsGraphError, match=rf"confirming 500-599\).*found {min(seeds)} to {max(seeds)}"):
+    with pytest.raises(SoulsGraphError, match="seeds"):
         Study(seeds=tuple(seeds))
 
 
@@ -83,71 +80,33 @@ def test_budgets_are_the_papers_and_the_long_baselines_twice_the_baselines():
     assert budgets == {"skills": 230_000, "end_to_end": 250_000, "end_to_end_long": 500_000}
 
 
-def test_overrides_change_how_every_unit_learns_and_observes():
-    plan = Study(seeds=(100,), overrides={"double": True, "animations": "one_hot"}).plan(SKILLS)
-    assert plan.method.learning["double"] is True
-    assert plan.options.animations == "one_hot"
-    assert not Study(seeds=(100,)).plan(SKILLS).method.learning
-
-
 @pytest.mark.parametrize(
-    "change",
+    ("change", "name"),
     [
-        {"preset": "slow"},
-        {"seeds": ()},
-        {"seeds": (1, 1)},
-        {"seeds": (1, 2.5)},
-        {"scale": 0.0},
-        {"episodes": 0},
-        {"learner": "keras"},
-        {"overrides": {"doubel": True}},
-        {"overrides": {"double": 2}},
-        {"skills": False, "baseline": False},
+        ({"preset": "slow"}, "preset"),
+        ({"seeds": ()}, "seeds"),
+        ({"seeds": (1, 1)}, "seeds"),
+        ({"seeds": (1, 2.5)}, "seeds"),
+        ({"scale": 0.0}, "scale"),
+        ({"episodes": 0}, "episodes"),
+        ({"learner": "keras"}, "learner"),
+        ({"overrides": {"doubel": True}}, "doubel"),
+        ({"overrides": {"double": 2}}, "double"),
+        ({"skills": False, "baseline": False}, "baseline"),
     ],
 )
-def test_a_study_that_does_not_hold_is_refused(change):
-    with pytest.raises(SoulsGraphError):
+def test_a_study_that_does_not_hold_is_refused(change, name):
+    with pytest.raises(SoulsGraphError, match=name):
         Study(**change)
 
 
-def test_a_study_survives_json():
-    study = Study(preset="paper", seeds=(100, 102), long_baseline=True, overrides={"n_step": 3})
-    assert read_table(Study, json.loads(json.dumps(to_table(study))), PLAN) == study
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"seeds": 5}, "plan.seeds: expected a list of whole numbers, found 5"),
-        ({"seeds": [True]}, r"plan.seeds\[0\]: expected a whole number from 0 to 2147483647, found True"),
-        ({"overrides": "ab"}, "plan.overrides: expected a table"),
-        ({"overrides": {"double": 2}}, "plan: option double: expected true or false, found 2"),
-        ({"scale": "much"}, "plan.scale: expected a number from 0.001 to 100"),
-        ({"episodes": 1.5}, "plan.episodes: expected a whole number"),
-        ({"preset": 5}, "plan.preset: expected a text, found 5"),
-        ({"preset": "slow"}, "plan: unknown preset"),
-        ({"learner": "keras"}, "plan.learner: expected one of soulsgraph, stable-baselines3, found 'keras'"),
-        ({"baseline": 1}, "plan.baseline: expected true or false"),
-        ({"speed": 1}, "plan.speed: expected .*an unknown key"),
-    ],
-)
-def test_a_plan_of_something_else_is_refused_with_file_and_key(change, message):
-    with pytest.raises(SoulsGraphError, match=rf"reproduction\.json: {message}"):
-        read_table(Study, to_table(SMALL) | change, PLAN)
-
-
-@pytest.mark.parametrize("key", to_table(SMALL))
-def test_a_saved_plan_without_one_of_its_keys_is_refused(key):
-    rest = {name: value for name, value in to_table(SMALL).items() if name != key}
-    with pytest.raises(SoulsGraphError, match=rf"reproduction\.json: plan\.{key}: .*no such key"):
-        read_table(Study, rest, PLAN)
-
-
-def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(folder):
-    again = ReproductionFolder.open(folder.path)
-    assert again.plan == SMALL
-    with pytest.raises(SoulsGraphError, match=r"continue with `ReproductionFolder\.open`"):
-        ReproductionFolder.create(folder.path, SMALL)
+def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(tmp_path):
+    plan = Study(preset="paper", seeds=(100, 102), long_baseline=True, overrides={"double": True, "n_step": 3})
+    folder = ReproductionFolder.create(tmp_path / "out", plan)
+    assert ReproductionFolder.open(folder.path).plan == plan
+    assert ReproductionFolder.open(folder.path).plan.plan(SKILLS).method.learning["double"] is True
+    with pytest.raises(SoulsGraphError, match="out"):
+        ReproductionFolder.create(folder.path, plan)
 
 
 def test_a_reproduction_begun_before_presets_changed_goes_on_with_the_one_it_began_with(tmp_path):
@@ -163,26 +122,21 @@ def test_a_reproduction_begun_before_presets_changed_goes_on_with_the_one_it_beg
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "name"),
     [
-        ({"scenarios": {"iudex-phase1": "of another boss"}}, "created with, found that they changed"),
-        ({"wall_time_s": "long"}, "wall_time_s: expected a number"),
-        ({"started": None}, "started: expected a text"),
-        ({"plan": []}, "plan: expected a table"),
-        ({"sessions": {}}, "sessions: expected a list"),
-        ({"sessions": [5]}, r"sessions\[0\]: expected a table, found 5"),
-        ({"sessions": [{}]}, r"sessions\[0\]\.wall_time_s: expected a number"),
-        ({"scenarios": 3}, "scenarios: expected a table"),
-        ({"speed": 3}, "speed: expected .*an unknown key"),
+        ({"scenarios": {"iudex-phase1": "of another boss"}}, "iudex-phase1"),
+        ({"wall_time_s": "long"}, "wall_time_s"),
+        ({"plan": []}, "plan"),
+        ({"plan": to_table(SMALL) | {"seeds": [True]}}, r"plan\.seeds"),
+        ({"plan": to_table(SMALL) | {"speed": 1}}, r"plan\.speed"),
+        ({"sessions": [{}]}, r"sessions\[0\]\.wall_time_s"),
+        ({"speed": 3}, "speed"),
     ],
 )
-def test_a_description_that_does_not_hold_is_refused(folder, change, message):
-    folder.begin_session()
-    folder.add_wall_time(1.0)
-    assert ReproductionFolder.open(folder.path).plan == SMALL
+def test_a_description_that_does_not_hold_is_refused_by_its_file_and_key(folder, change, name):
     file = folder.path / "reproduction.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
-    with pytest.raises(SoulsGraphError, match=message):
+    with pytest.raises(SoulsGraphError, match=rf"reproduction\.json.*{name}"):
         ReproductionFolder.open(folder.path)
 
 
@@ -205,7 +159,6 @@ def test_every_session_keeps_its_commit_versions_machine_and_time(folder):
     assert described["started"] <= first["started"] <= second["started"]
 
 
-@pytest.mark.slow
 def test_what_is_left_is_named_and_nothing_left_needs_no_ray(folder, monkeypatch):
     jobs = folder.plan.jobs()
     assert folder.left == [*jobs, REFERENCES]
@@ -238,7 +191,7 @@ def test_a_piece_is_recorded_once_and_assembled(folder):
     assert table["rows"][0]["median_rate"] == pytest.approx(8.5 / 20)
 
 
-@pytest.mark.parametrize("text", ["[", "[]", '{"rows": 5}', '{"rows": [{}]}', '{"rows": ["a"]}'])
+@pytest.mark.parametrize("text", ["[", "[]", '{"rows": 5}', '{"rows": [{}]}'])
 def test_a_damaged_piece_is_named(folder, text):
     folder.record(SKILLS, "rows", lambda: {"rows": [row(100, 9)]})
     (piece,) = (folder.path / "seeds" / "100" / "pieces").glob("*.json")
@@ -287,28 +240,11 @@ def test_where_no_bars_can_be_drawn_each_unit_has_a_line_now_and_then(tmp_path):
     with (tmp_path / "log").open("w") as file, jobs_display(Console(file=file, width=200), lambda: now[0]) as display:
         display.show({"100 skills": JobProgress("dodge", 0, 80_000)})
         now[0] = 10.0
-        display.show(
-            {"100 skills": JobProgress("dodge", 20_000, 80_000, -4.5), "100 end_to_end": JobProgress("begins", 0, 1)}
-        )
+        display.show({"100 skills": JobProgress("dodge", 20_000, 80_000, -4.5)})
         display.ended("100 skills", "done")
-    assert (tmp_path / "log").read_text().splitlines() == [
-        "100 end_to_end: begins  0/1  0/s  left -:--:--",
-        "100 skills: dodge  20,000/80,000  2,000/s  return -4.50  left 0:00:30",
-        "100 skills: done",
-    ]
-
-
-def test_the_words_of_a_units_error_are_the_readers(tmp_path):
-    again = "the unit resumes from its last checkpoint here, if any, with `ReproductionFolder.open`"
-    died = f"its process died (killed); {again}"
-    words = partial(in_commands, command="reproduce")
-    for terminal in (False, True):
-        with (tmp_path / "log").open("w") as file:
-            console = Console(file=file, width=200, force_terminal=terminal)
-            with jobs_display(console, words=words) as display:
-                display.ended("100 skills", died)
-        assert "100 skills: its process died (killed)" in (tmp_path / "log").read_text()
-        assert "from its last checkpoint here, if any, with --resume" in (tmp_path / "log").read_text()
+    progress, ended = (tmp_path / "log").read_text().splitlines()
+    assert progress.split("  ") == ["100 skills: dodge", "20,000/80,000", "2,000/s", "return -4.50", "left 0:00:30"]
+    assert ended == "100 skills: done"
 
 
 def test_every_purpose_is_evaluated_on_episodes_of_its_own() -> None:

@@ -20,7 +20,7 @@ from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 from soulsgraph_envs.skills import SKILL_NAMES
 from soulsgraph_policies.agents.inference import FusedNetworks
 
-#: 400 to 1,800 decisions a skill: enough to update some hundred times.
+#: 400 decisions of the camera: enough to update some hundred times.
 SCALE = 0.02
 
 
@@ -40,7 +40,7 @@ def test_exported_network_plays_as_the_model_does(tmp_path, graph):
     run = begin(tmp_path / "run", graph)
     setup = StageSetup(run, run.plan.stages()[0])
     model = build_model(setup)
-    model.learn(1_000)
+    model.learn(400)
     network = export(setup, model).network(setup.skills[-1], setup.scenario)
     env = SkillVectorEnv(64, setup.stage.skill, setup.scenario, autoreset_mode="SameStep")
     observations, _ = env.reset(seed=1)
@@ -81,33 +81,30 @@ def test_an_adapted_skill_begins_with_its_parents_network_and_normalizer(with_ca
 @pytest.fixture(scope="module")
 def end_to_end(tmp_path_factory) -> RunFolder:
     """An end-to-end agent trained after a stage that was stopped."""
-    run = begin(tmp_path_factory.mktemp("end-to-end") / "run", "end-to-end")
-    with pytest.raises(Interruption, match="after 1000 of 5000 steps"):
+    run = begin(tmp_path_factory.mktemp("end-to-end") / "run", "end-to-end", scale=0.008)
+    with pytest.raises(Interruption):
         train_with_stable_baselines(run, run.plan.stages()[0], go_on=lambda steps: steps < 1_000)
     assert run.library.versions("end_to_end") == [], "a stopped stage leaves no version"
     train_with_stable_baselines(run, run.plan.stages()[0])
     return run
 
 
-def test_a_learner_that_is_not_installed_is_refused_at_once(monkeypatch):
-    monkeypatch.setitem(sys.modules, "stable_baselines3", None)
-    with pytest.raises(SoulsGraphError, match="no such package"):
-        Study(learner="stable-baselines3")
-
-
-def test_options_that_it_does_not_have_are_refused_at_once(tmp_path):
-    with pytest.raises(SoulsGraphError, match="vanilla DQN, found 'paper' with double"):
+def test_a_learner_that_is_not_installed_and_options_that_it_does_not_have_are_refused_at_once(tmp_path, monkeypatch):
+    with pytest.raises(SoulsGraphError, match="double"):
         Study(preset="paper", learner="stable-baselines3", overrides={"double": True})
     run = RunFolder.create(tmp_path / "run", Plan(preset="paper", overrides={"double": True}))
-    with pytest.raises(SoulsGraphError, match="vanilla DQN"):
+    with pytest.raises(SoulsGraphError, match="double"):
         train_with_stable_baselines(run, run.plan.stage("camera"))
+    monkeypatch.setitem(sys.modules, "stable_baselines3", None)
+    with pytest.raises(SoulsGraphError, match="pip install"):
+        Study(learner="stable-baselines3")
 
 
 def test_training_records_every_episode_that_ended(end_to_end):
     rows = read_rows(end_to_end.results("training"))
-    assert [row["step"] for row in rows] == [1_000, 2_000, 3_000, 4_000, 5_000], "nothing of the stopped stage is left"
+    assert [row["step"] for row in rows] == [1_000, 2_000], "nothing of the stopped stage is left"
     played = sum(row["episodes"] * row["length"] for row in rows if row["episodes"])
-    assert 4_000 < played <= 5_000, "only the last episode is unfinished"
+    assert 1_000 < played <= 2_000, "only the last episode is unfinished"
     assert all(-15 < row["return"] < 15 and 0 <= row["win_rate"] <= 1 for row in rows if row["episodes"])
 
 
