@@ -16,8 +16,8 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from soulsgraph.paper.study import check_stable_baselines
 from soulsgraph.results.tables import GrowingTable
 from soulsgraph.runs.evaluate import CHECKPOINT_INTERVAL, CurveEvaluator, CurvePoint
-from soulsgraph.runs.lineage import curve_folder, save_version
-from soulsgraph.runs.plan import Stage
+from soulsgraph.runs.lineage import curve_folder, save_version, stage_key
+from soulsgraph.runs.plan import Key, Stage
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, trained_artifact
@@ -185,6 +185,7 @@ class _Watch(BaseCallback):
         for table in (self._table, self._curve):
             table.forget(setup.stage.name, after_step=0)
         self._evaluator.take_up(known=set(), reached=0)
+        stage_key(setup.run, setup.stage).write(folder / Key.FILE)
         self._return, self._length, self._reached = 0.0, 0, 0
         self._ended: list[tuple[float, int, float, bool]] = []
 

@@ -5,8 +5,8 @@ import pytest
 
 from fakes.runs import pretend_run, pretend_training
 from soulsgraph.runs.evaluate import Setting, checkpoint_files, checkpoint_weights, evaluate, save_checkpoint
-from soulsgraph.runs.lineage import adaptation_stages, cards_by_stage, domain_cards, stage_of
-from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.lineage import adaptation_stages, cards_by_stage, curve_folder, domain_cards, stage_key, stage_of
+from soulsgraph.runs.plan import Key, Plan
 from soulsgraph.transfer.recovery import SCRATCH, arm_path
 from soulsgraph.transfer.retention import (
     POINT_EPISODES,
@@ -48,7 +48,9 @@ def test_a_curve_goes_from_the_agent_that_came_in_to_the_one_that_was_made(run):
 def test_checkpoints_are_points_and_play_their_own_weights(run):
     (dodge, _) = domain_cards(run, SECOND)
     before = success_curve(run, SECOND, SEED)
-    folder = run.path / "curves" / f"dodge@{SECOND}"
+    stage = stage_of(run, [dodge])
+    folder = curve_folder(run, stage)
+    stage_key(run, stage).write(folder / Key.FILE)
     for step, version in ((100, 1), (300, dodge.version), (900, 1)):
         save_checkpoint(folder, step, run.library.load("dodge", version).playing)
     curve = success_curve(run, SECOND, SEED)
@@ -61,6 +63,7 @@ def test_checkpoints_are_points_and_play_their_own_weights(run):
 def test_skills_that_learned_jointly_are_one_stage_of_the_curve(tmp_path):
     run = pretend_run(tmp_path / "run", Plan(scale=0.01))
     (stage,) = adaptation_stages(run, one_blow(tmp_path), ("dodge", "heal_attack"), jointly=True)
+    stage_key(run, stage).write(curve_folder(run, stage) / Key.FILE)
     pretend_training(run, (stage,))
     learned = {skill: run.library.load(skill, 2).playing for skill in stage.skills}
     _, last_bias = layer_names(learned["heal_attack"])[-1]
