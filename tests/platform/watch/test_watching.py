@@ -15,7 +15,8 @@ from PIL import Image
 from fakes.programs import read_video
 from fakes.runs import pretend_run, pretend_training
 from soulsgraph.runs.evaluate import Setting, checkpoint_weights, evaluation_seeds, make_agent, play, save_checkpoint
-from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.lineage import curve_folder, stage_key
+from soulsgraph.runs.plan import Key, Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.watch import watching
 from soulsgraph.watch.watching import (
@@ -108,8 +109,10 @@ def test_a_run_in_training_fights_by_its_newest_checkpoint(tmp_path: Path) -> No
     other = pretend_run(tmp_path / "other", Plan(scale=0.01))
     weights = [other.library.load("lock_on", 1).playing, other.library.load("lock_on", 1).playing]
     weights[1] = {name: values * 2.0 for name, values in weights[1].items()}
+    folder = curve_folder(run, lock_on)
+    stage_key(run, lock_on).write(folder / Key.FILE)
     for step, one in zip((1000, 2000), weights, strict=True):
-        save_checkpoint(run.path / "curves" / lock_on.name, step, checkpoint_weights({"lock_on": one}))
+        save_checkpoint(folder, step, checkpoint_weights({"lock_on": one}))
         watched = AgentSource(run).agent()
         assert watched.players == {"camera": "v1", "lock_on": f"in training, step {step:,}"}
         network = watched.agent.networks["lock_on"]
