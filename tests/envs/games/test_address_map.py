@@ -10,6 +10,24 @@ from soulsgraph_envs.games.address_map import compile_pattern, is_pattern, load_
 from soulsgraph_envs.games.link import FIELDS
 
 IUDEX = "dark-souls-3-1.15.2"
+CHAINS = {
+    "player_hp": ("world", (0x80, 0x1F90, 0x18, 0xD8)),
+    "player_stamina_max": ("world", (0x80, 0x1F90, 0x18, 0xF4)),
+    "player_x": ("world", (0x40, 0x28, 0x80)),
+    "player_z": ("world", (0x40, 0x28, 0x84)),
+    "player_y": ("world", (0x40, 0x28, 0x88)),
+    "player_animation": ("world", (0x80, 0x1F90, 0x28, 0x898)),
+    "player_animation_length_s": ("world", (0x80, 0x1F90, 0x10, 0x2C)),
+    "player_no_gravity": ("world", (0x80, 0x1A08)),
+    "boss_hp_max": ("enemies", (0, 0x320, 0, 0x1F90, 0x18, 0xE0)),
+    "boss_angle": ("enemies", (0, 0x320, 0, 0x1F90, 0x68, 0x74)),
+    "boss_attack_id_fallback": ("enemies", (0, 0x320, 0, 0x58, 0x320, 0x7438)),
+    "camera_position_y": ("camera", (0x10, 0x568, 0x128)),
+    "locked": ("lock_on", (0x2821,)),
+    "no_ai": ("debug_flags", (0xD,)),
+    "boss_flags": ("event_flags", (0, 0x5A67)),
+    "flasks": ("game_data", (0x10,)),
+}
 MINIMAL = """
 name = "mine"
 game = "Mine"
@@ -42,7 +60,7 @@ def test_shipped_map_loads_and_no_two_bases_share_a_pattern(name):
     assert len(set(patterns)) == len(patterns)
 
 
-def test_dark_souls_fixed_addresses_are_the_published_ones():
+def test_dark_souls_addresses_are_the_published_ones():
     rvas = {name: base.rva for name, base in load_address_map(IUDEX).bases.items() if base.rva}
     assert rvas == {
         "world": 0x477FDB8,
@@ -53,7 +71,7 @@ def test_dark_souls_fixed_addresses_are_the_published_ones():
         "enemies": 0x475A7A8,
     }
     assert not load_address_map(IUDEX).bases["debug_flags"].dereference
-    assert load_address_map(IUDEX).chain("no_ai") == ("debug_flags", (0xD,))
+    assert {field: load_address_map(IUDEX).chain(field) for field in CHAINS} == CHAINS
 
 
 def test_unverified_entries_are_those_without_two_sources_and_each_has_a_fallback():
