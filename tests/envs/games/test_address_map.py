@@ -7,7 +7,6 @@ import pytest
 from soulsgraph_envs.core.config import shipped_names
 from soulsgraph_envs.core.errors import DataError, UnknownNameError
 from soulsgraph_envs.games.address_map import compile_pattern, is_pattern, load_address_map
-from soulsgraph_envs.games.link import FIELDS
 
 IUDEX = "dark-souls-3-1.15.2"
 CHAINS = {
@@ -82,13 +81,6 @@ def test_unverified_entries_are_those_without_two_sources_and_each_has_a_fallbac
     assert all(entries[name].fallback for name in unverified)
 
 
-def test_up_is_the_middle_coordinate_in_memory():
-    loaded = load_address_map(IUDEX)
-    for place in ("player", "boss", "camera", "camera_position"):
-        last = [loaded.chain(f"{place}_{axis}").offsets[-1] for axis in "xzy"]
-        assert last == [last[0], last[0] + 4, last[0] + 8]
-
-
 def test_vordt_differs_from_iudex_in_the_boss_alone():
     iudex, vordt = load_address_map(IUDEX), load_address_map(f"{IUDEX}-vordt")
     changed = {name for name in iudex.readable() if iudex.entry(name) != vordt.entry(name)}
@@ -103,12 +95,6 @@ def test_elden_ring_target_is_for_injected_code_alone():
     assert not any(name.startswith("boss_") for name in loaded.readable())
     assert loaded.chain("player_hp") == ("world", (0x10EF8, 0, 0x190, 0, 0x138))
     assert {"game_speed", "game_speed_on"} <= loaded.readable()
-
-
-def test_fields_that_are_texts_are_texts_in_the_map():
-    loaded = load_address_map(IUDEX)
-    texts = {name for name, entry in loaded.fields.items() if entry.type == "utf16"}
-    assert texts == {name for name in loaded.fields if FIELDS[name].kind == "text"}
 
 
 WALK = '[characters.player.walk]\nname = "c0000"\nbase = "world"\n[fields]'
