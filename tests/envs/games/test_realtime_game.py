@@ -21,6 +21,14 @@ from soulsgraph_envs.testing import check_game
 SCENARIO = load_scenario("iudex-phase1")
 
 
+@pytest.fixture
+def table() -> FakeTable:
+    """Return a game at the start of an episode."""
+    table = FakeTable()
+    table.reset()
+    return table
+
+
 def test_live_game_keeps_the_contract() -> None:
     check_game(lambda _: FakeTable().game, lanes=1)
 
@@ -79,9 +87,9 @@ def test_training_scenario_makes_both_whole_every_tick() -> None:
     assert (reading["player_hp"], reading["boss_hp"]) == (454.0, 1037.0)
 
 
-def test_boss_is_held_at_its_floor_but_shown_below_and_a_player_kept_alive_by_a_point_counts_as_dead() -> None:
-    table = FakeTable()
-    table.reset()
+def test_boss_is_held_at_its_floor_but_shown_below_and_a_player_kept_alive_by_a_point_counts_as_dead(
+    table: FakeTable,
+) -> None:
     table.link.world.write({"boss_hp": 600.0, "player_hp": 1.0})
     raw = table.step()[0]
     assert (raw[Raw.BOSS_HP], raw[Raw.PLAYER_HP]) == (600.0, 0.0)
@@ -131,9 +139,7 @@ def test_a_boss_that_was_never_met_is_woken(at_bonfire: bool) -> None:
     assert table.link.world.loads == 1
 
 
-def test_a_beaten_boss_is_brought_back() -> None:
-    table = FakeTable()
-    table.reset()
+def test_a_beaten_boss_is_brought_back(table: FakeTable) -> None:
     table.link.world.write({"no_death": 0.0, "boss_hp": 0.0})
     table.play(Control.NONE, 1)
     table.reset()
@@ -159,9 +165,7 @@ def test_keys_come_up_and_the_game_gets_its_own_rules_back_when_it_is_closed() -
     assert [table.link.world.switches[rule] for rule in rules] == [0.0, 0.0, 0.0, 0.0, 1.0]
 
 
-def test_game_whose_factor_counts_only_when_switched_on_stands_still() -> None:
-    table = FakeTable()
-    table.reset()
+def test_game_whose_factor_counts_only_when_switched_on_stands_still(table: FakeTable) -> None:
     table.link.world.switches["game_speed_on"] = 0.0
     table.game.stand_still(True)
     assert table.link.world.speed == 0.0

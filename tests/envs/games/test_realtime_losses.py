@@ -21,6 +21,14 @@ SCENARIO = load_scenario("iudex-phase1")
 LANE = np.zeros(1, np.int64)
 
 
+@pytest.fixture
+def table() -> FakeTable:
+    """Return a game at the start of an episode."""
+    table = FakeTable()
+    table.reset()
+    return table
+
+
 def lose(table: FakeTable, control: Control = Control.NONE, ticks: int = 40) -> EpisodeLostError:
     with pytest.raises(EpisodeLostError) as lost:
         table.play(control, ticks)
@@ -38,9 +46,7 @@ def lose(table: FakeTable, control: Control = Control.NONE, ticks: int = 40) -> 
         ({"player_x": 120.0}, "away from"),
     ],
 )
-def test_implausible_values_end_the_episode(stray: dict[str, float], reason: str) -> None:
-    table = FakeTable()
-    table.reset()
+def test_implausible_values_end_the_episode(table: FakeTable, stray: dict[str, float], reason: str) -> None:
     table.link.stray.update(stray)
     assert reason in lose(table, Control.FORWARD).reason
     table.link.stray.clear()
@@ -99,9 +105,7 @@ def test_a_clock_that_falters_is_tried_again() -> None:
     assert table.time.now_s > 2 * 0.4
 
 
-def test_a_late_frame_is_no_frozen_game() -> None:
-    table = FakeTable()
-    table.reset()
+def test_a_late_frame_is_no_frozen_game(table: FakeTable) -> None:
     table.link.hung = True
     resume_s = table.time.now_s + 0.25
     play: Callable[[], None] = table.link.play
@@ -114,9 +118,7 @@ def test_a_late_frame_is_no_frozen_game() -> None:
     table.step()
 
 
-def test_crashed_game_is_lost_and_launched_again_where_the_settings_say_how() -> None:
-    table = FakeTable()
-    table.reset()
+def test_crashed_game_is_lost_and_launched_again_where_the_settings_say_how(table: FakeTable) -> None:
     table.link.crashed = True
     lose(table, Control.FORWARD)
     begun_s = table.time.now_s
@@ -178,18 +180,14 @@ def test_game_that_is_refused_is_not_launched_again(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_loading_screen_ends_the_episode_and_is_waited_for() -> None:
-    table = FakeTable()
-    table.reset()
+def test_loading_screen_ends_the_episode_and_is_waited_for(table: FakeTable) -> None:
     table.link.world.write({"no_death": 0.0, "player_hp": 0.0})
     lose(table, ticks=100)
     table.reset()
     assert (table.link.world.loads, table.link.world.inside) == (1, True)
 
 
-def test_lost_window_ends_the_episode_and_is_brought_back() -> None:
-    table = FakeTable()
-    table.reset()
+def test_lost_window_ends_the_episode_and_is_brought_back(table: FakeTable) -> None:
     table.link.unfocused = True
     assert "window" in lose(table).reason
     table.reset()
@@ -197,9 +195,7 @@ def test_lost_window_ends_the_episode_and_is_brought_back() -> None:
 
 
 @pytest.mark.parametrize("control", [Control.FORWARD, Control.ROLL | Control.BACK, Control.CAMERA_LEFT])
-def test_keys_without_effect_end_the_episode(control: Control) -> None:
-    table = FakeTable()
-    table.reset()
+def test_keys_without_effect_end_the_episode(table: FakeTable, control: Control) -> None:
     for _ in range(15):
         table.step(Control.CAMERA_RIGHT)
     table.link.dropping = True
@@ -212,9 +208,7 @@ def test_keys_without_effect_end_the_episode(control: Control) -> None:
     table.reset()
 
 
-def test_keys_lost_at_the_very_end_put_the_last_episode_in_doubt() -> None:
-    table = FakeTable()
-    table.reset()
+def test_keys_lost_at_the_very_end_put_the_last_episode_in_doubt(table: FakeTable) -> None:
     for _ in range(5):
         table.step(Control.CAMERA_RIGHT)
     table.link.dropping = True
@@ -227,8 +221,6 @@ def test_keys_lost_at_the_very_end_put_the_last_episode_in_doubt() -> None:
     table.reset()
 
 
-def test_an_unobserved_stretch_of_the_fight_ends_the_episode() -> None:
-    table = FakeTable()
-    table.reset()
+def test_an_unobserved_stretch_of_the_fight_ends_the_episode(table: FakeTable) -> None:
     table.time.pass_by(2.0)
     lose(table)

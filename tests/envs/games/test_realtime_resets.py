@@ -18,13 +18,19 @@ from soulsgraph_envs.games.link import GameSettings
 SCENARIO = load_scenario("iudex-phase1")
 
 
+@pytest.fixture
+def table() -> FakeTable:
+    """Return a game at the start of an episode."""
+    table = FakeTable()
+    table.reset()
+    return table
+
+
 def speeds(table: FakeTable) -> list[float]:
     return [values["game_speed"] for values in table.link.writes_log if "game_speed" in values]
 
 
-def test_resets_between_fights_are_hastened_and_others_are_not() -> None:
-    table = FakeTable()
-    table.reset()
+def test_resets_between_fights_are_hastened_and_others_are_not(table: FakeTable) -> None:
     assert set(speeds(table)) == {1.0}
     table.step()
     table.link.writes_log.clear()
@@ -57,9 +63,7 @@ def test_a_clock_that_need_not_or_cannot_be_hastened_is_left(settings: GameSetti
     assert set(speeds(table)) <= {settings.speed}
 
 
-def test_a_clock_that_is_not_slowed_down_again_ends_the_fight_and_is_refused() -> None:
-    table = FakeTable()
-    table.reset()
+def test_a_clock_that_is_not_slowed_down_again_ends_the_fight_and_is_refused(table: FakeTable) -> None:
     write = table.link.write
 
     def keep_fast(values: Mapping[str, float]) -> None:
@@ -73,9 +77,7 @@ def test_a_clock_that_is_not_slowed_down_again_ends_the_fight_and_is_refused() -
         table.reset(seed=2)
 
 
-def test_a_clock_that_does_not_follow_is_hastened_no_more(caplog: pytest.LogCaptureFixture) -> None:
-    table = FakeTable()
-    table.reset()
+def test_a_clock_that_does_not_follow_is_hastened_no_more(table: FakeTable, caplog: pytest.LogCaptureFixture) -> None:
     write = table.link.write
 
     def keep_slow(values: Mapping[str, float]) -> None:
@@ -163,9 +165,7 @@ def test_a_gate_that_answers_only_who_looks_at_it_is_passed() -> None:
     assert tries > 3
 
 
-def test_a_place_that_the_game_overwrites_is_written_again() -> None:
-    table = FakeTable()
-    table.reset()
+def test_a_place_that_the_game_overwrites_is_written_again(table: FakeTable) -> None:
     write, play, undo_s = table.link.write, table.link.play, list[float]()
 
     def write_in_vain(values: Mapping[str, float]) -> None:

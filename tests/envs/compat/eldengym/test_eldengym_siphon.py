@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from math import dist
 
-import numpy as np
 import pytest
 
 pytest.importorskip("pysiphon")
@@ -17,12 +16,10 @@ from pysiphon import SiphonClient
 
 from fakes.served_stand_in import served_stand_in
 from fakes.waiting import until
-from soulsgraph_envs.compat import eldengym
 from soulsgraph_envs.compat.eldengym import EldenClient, EldenGymEnv
 from soulsgraph_envs.compat.eldengym.world import axes, load_fight
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.standin.launch import ServingOptions, StandInOptions
-from soulsgraph_envs.games.x11 import XTestDevice
 
 pytestmark = pytest.mark.slow
 
@@ -66,19 +63,6 @@ def test_a_fight_begins_behind_the_fog_wall_again_after_a_death(host: str) -> No
 
             # On a busy machine the player may live again when this looks.
             until(dies)
-
-
-def test_keys_are_held_and_let_go_at_the_end(host: str, screen: str) -> None:
-    with closing(XTestDevice(screen)) as keyboard:
-        # A key left down would lead the fights after this one astray.
-        with closing(eldengym.make("Margit-v0", host=host, actions=["move_left", "skill"])) as env:
-            observation, _ = env.reset(seed=0)
-            start = np.array([observation["player_x"], observation["player_y"]])
-            for _ in range(40):
-                observation, *_ = env.step(np.array([1, 0]))
-            assert np.hypot(*(np.array([observation["player_x"], observation["player_y"]]) - start)) > 0.5
-            assert keyboard.down() == ("a",)
-        assert keyboard.down() == ()
 
 
 def test_only_what_is_listed_is_written_and_a_dry_run_writes_nothing(

@@ -238,8 +238,7 @@ def test_a_traced_path_is_simplified_or_taken_as_its_hull(tmp_path: Path) -> Non
     path = traced(tmp_path / "path.json", (0, 0), (5, 0.4), (10, 0), (10, 10), (5, 7), (0, 10), (-0.3, 5))
     assert len(ArenaBoundary.from_path_data(path, simplify_tolerance=0.0).corners) == 7
     simple = ArenaBoundary.from_path_data(str(path), resolution=0.25)
-    assert simple.corners.tolist() == [[0, 0], [10, 0], [10, 10], [5, 7], [0, 10]]
-    assert simple.resolution == 0.25
+    assert (simple.corners.tolist(), simple.resolution) == ([[0, 0], [10, 0], [10, 10], [5, 7], [0, 10]], 0.25)
     hull = ArenaBoundary.from_path_data(path, use_convex_hull=True)
     assert {tuple(corner) for corner in hull.corners} == {(0, 0), (10, 0), (10, 10), (0, 10), (-0.3, 5)}
     with pytest.raises(OptionError, match="line"):

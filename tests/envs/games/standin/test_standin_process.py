@@ -48,23 +48,6 @@ def attached(pid: int, name: str = "stand-in") -> Iterator[AttachedGame]:
     found.reader.close()
 
 
-def test_tap_of_a_key_rolls_once(game: StandInProcess, keys: XTestDevice) -> None:
-    with attached(game.pid) as seen:
-        seen.memory.write({"no_ai": 1.0, "no_damage": 1.0})
-        until(lambda: seen.memory.read()["player_animation"] == "Idle")
-        keys.press("a")
-        keys.press("space")
-        until(lambda: seen.memory.read()["player_animation"] == "RollingMedium")
-        # Held on, past the roll's end: a key that stays down is one press.
-        until(lambda: seen.memory.read()["player_animation"] == "Move")
-        after = float(seen.memory.read()["play_time_s"]) + 1.0
-        while float((shown := seen.memory.read())["play_time_s"]) < after:
-            assert shown["player_animation"] == "Move"
-        keys.release("space")
-        keys.release("a")
-        until(lambda: game.state()["keys"] == [])
-
-
 def test_speed_in_memory_is_the_speed_of_the_clock(game: StandInProcess) -> None:
     with attached(game.pid) as seen:
         seen.memory.write({"game_speed": 0.0})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import hypot
-
 import pytest
 
 from soulsgraph_envs.core.scenario import load_scenario
@@ -55,14 +53,6 @@ def test_boss_without_a_sword_wakes_as_its_arena_is_entered() -> None:
     world.write({"player_x": 142.0, "player_y": 590.0})
     play(world, 0.1)
     assert world.fighting
-
-
-def test_player_walks_outside_on_the_ground_there() -> None:
-    world = open_world(at_bonfire=True)
-    play(world, 2.0, Control.FORWARD)
-    after = show(world)
-    assert hypot(float(after["player_x"]) - 104.0, float(after["player_y"]) - 507.0) > 5.0
-    assert -65.0 < float(after["player_z"]) <= -50.0
 
 
 def test_the_menus_keys_lead_to_the_title_screen_and_into_a_new_fight() -> None:
@@ -117,14 +107,6 @@ def test_attacks_are_shown_by_number_also_while_a_blow_overwrites_the_name() -> 
     world.write({"boss_hp": 900.0, "no_move": 1.0})
     world.blended = 10
     assert show(world)["boss_animation"] == "PartBlend_Default"
-
-
-def test_arena_has_an_edge_while_the_player_is_in_it() -> None:
-    world = in_arena()
-    world.write({"no_damage": 1.0, "no_ai": 1.0})
-    play(world, 15.0, Control.FORWARD)
-    now = show(world)
-    assert hypot(float(now["player_x"]) - 142.0, float(now["player_y"]) - 595.0) <= 14.0
 
 
 def test_numbers_that_are_not_finite_are_ignored() -> None:
