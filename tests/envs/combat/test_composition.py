@@ -60,10 +60,3 @@ def test_what_a_skill_precedes_is_taken_from_the_others_and_never_from_itself(ac
             expected = (expected & ~skill.precedence_over) | left
             taken |= skill.precedence_over
     assert compose(actions, fresh, pack_actions(skills)) == expected
-
-
-def test_of_two_skills_that_take_each_others_controls_the_later_one_sends():
-    mutual = Control.ROLL | Control.LIGHT_ATTACK
-    skills = [*SKILLS[:3], *(replace(skill, precedence_over=mutual) for skill in SKILLS[3:])]
-    assert compose((4, 1, 8, 0, 0), (True,) * 5, pack_actions(skills)) == Control.LIGHT_ATTACK
-    assert compose((4, 1, 8, 0, 2), (True,) * 5, pack_actions(skills)) == Control.ROLL

@@ -12,10 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fakes.games import FakeGame
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.probe import BlowDoubt, Focus, Probe
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.combat.scripted import DelayedScript, ScriptedPlay, Uniform, references
+from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import Raw
@@ -86,6 +88,16 @@ def test_play_is_what_it_was(name: str) -> None:
         difference = moments(name) - golden[name]
     difference[:, :, _ANGLES] = np.remainder(difference[:, :, _ANGLES] + np.pi, 2 * np.pi) - np.pi
     np.testing.assert_allclose(difference, 0.0, atol=1e-3)
+
+
+def test_an_oracle_needs_a_game_that_tells_its_future_and_a_reference_a_skill_that_has_one() -> None:
+    combat = Combat(FakeGame(), [make_skill("dodge")], _SCATTERED, Horizon("dodge", 10))
+    combat.begin(np.arange(1), np.zeros(1, np.uint64))
+    combat.due[:] = True
+    with pytest.raises(GameError, match="simulator"):
+        ScriptedPlay(references(["dodge"], _SCATTERED)).act(combat, np.zeros((1, 1), np.int64))
+    with pytest.raises(UnknownNameError, match="doge"):
+        references(["doge"], _SCATTERED)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soulsgraph_envs.continual.families import load_family
-from soulsgraph_envs.continual.generator import MOST_SEED, Draws, generated_name, label_of, shift_of, tables
-from soulsgraph_envs.core.config import find, is_generated
+from soulsgraph_envs.continual.generator import MOST_SEED, generated_name, label_of, shift_of, tables
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import BossData, load_boss, load_player, load_scenario
 
@@ -71,17 +70,6 @@ def test_a_boss_is_the_same_as_before() -> None:
     assert (boss.motion.walk_m_s, boss.aggression.wait_s) == (4.54, (0.84, 2.0))
 
 
-def test_numbers_have_two_decimals_and_depend_on_their_own_names_only() -> None:
-    draws = Draws(7, "a boss")
-    first = draws.number((0.5, 1.5), "reach")
-    assert first == round(first, 2)
-    draws.number((0.0, 1.0), "another")
-    assert draws.number((0.5, 1.5), "reach") == first
-    drawn = [Draws(seed, "a boss").number((0.5, 0.53), "reach") for seed in range(200)]
-    assert {*drawn} == {0.5, 0.51, 0.52, 0.53}
-    assert sorted(draws.order(14)) == [*range(14)]
-
-
 def test_each_kind_of_shift_changes_what_it_names_and_nothing_else() -> None:
     home = load_scenario("five-skills")
     knight = load_player(home.player)
@@ -138,12 +126,3 @@ def test_a_file_may_be_based_on_a_generated_boss(tmp_path: Path) -> None:
     (tmp_path / "fight.toml").write_text('based_on = "iudex-phase1"\nname = "fight"\nboss = "mine.toml"\n')
     assert load_scenario(tmp_path / "fight.toml").boss_hp_full == 2000.0
     assert load_boss(tmp_path / "mine.toml").moves == load_boss("generated/timing/7").moves
-
-
-def test_a_file_of_the_same_path_is_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "generated" / "timing").mkdir(parents=True)
-    (tmp_path / "generated" / "timing" / "7").write_text("not TOML at all")
-    monkeypatch.chdir(tmp_path)
-    assert load_scenario("generated/timing/7").name == "generated/timing/7"
-    assert not is_generated("generated/timing/7.toml")
-    assert find("scenario", "generated/timing/7.toml") == Path("generated/timing/7.toml")

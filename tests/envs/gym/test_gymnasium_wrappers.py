@@ -60,7 +60,7 @@ def drawn(steps=250):
 def test_next_step_autoreset_is_gymnasiums_own(skill):
     own, reference = SkillVectorEnv(LANES, skill), SyncVectorEnv([lambda: SkillEnv(skill)] * LANES)
     assert own.metadata["autoreset_mode"] is own.autoreset_mode is AutoresetMode.NEXT_STEP
-    assert play_beside(own, reference, drawn(400)) > 0
+    assert play_beside(own, reference, drawn()) > 0
 
 
 def test_same_step_autoreset_has_gymnasiums_last_observations_and_infos():
@@ -169,10 +169,10 @@ def test_a_wrapper_that_adds_pictures_leaves_the_plain_loop_as_it_is():
     env, reference = SkillEnv(SKILL, render_mode="rgb_array"), SkillEnv(SKILL)
     env, ends = wrappers.AddRenderObservation(env, render_only=False), 0
     assert_equal(env.reset(seed=4)[0]["state"], reference.reset(seed=4)[0])
-    for action in drawn(150)[:, 0]:
+    for action in drawn(80)[:, 0]:
         found, expected = env.step(action), reference.step(action)
         assert_equal([found[0]["state"], *found[1:4]], [*expected[:4]])
         if expected[2] or expected[3]:
             ends += 1
             assert_equal(env.reset()[0]["state"], reference.reset()[0])
-    assert ends > 1
+    assert ends > 0

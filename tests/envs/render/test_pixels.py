@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
@@ -37,6 +37,7 @@ def places_of(picture, colour):
     return None if not len(rows) else (columns.mean(), rows.mean() + FIELD[0])
 
 
+@settings(max_examples=25)
 @given(turned=st.floats(-3.1, 3.1), bearing=st.floats(-3.1, 3.1), distance=st.floats(2.5, 4.8))
 def test_the_boss_is_where_the_state_has_it_with_the_camera_up(turned, bearing, distance):
     x, y = SCENARIO.arena.centre_m
@@ -57,6 +58,7 @@ def test_a_boss_out_of_sight_is_at_the_border_on_the_line_to_it():
     assert found == pytest.approx((SIZE - 3, PLAYER_AT[1]), abs=1.0)
 
 
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_any_state_is_drawn_and_equal_states_make_equal_pictures(seed):
     random = np.random.default_rng(seed)

@@ -99,6 +99,10 @@ class TestStatus:
         assert lane(sim, "build_up") == pytest.approx(0.0 if bursts else BOSS.status.threshold + before)
         assert (lane(sim, "slowed_frames") == frames(BOSS.status.slowed_s)) == bursts
 
+    def test_a_burst_can_kill_but_not_below_zero(self) -> None:
+        sim = about("frost breath", boss_y=CENTRE[1] - 4.0, build_up=BOSS.status.threshold, player_hp=20.0)
+        assert wait(sim, 1)[0, 0, Raw.PLAYER_HP] == 0.0
+
     def test_stamina_comes_back_slowly_for_its_time_only(self) -> None:
         factor, rate = BOSS.status.regeneration_factor, PLAYER.body.regeneration_per_s / 60
         sim = fight(stamina=1.0, slowed_frames=30, slowed_factor=factor)

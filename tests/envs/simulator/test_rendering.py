@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import RecordEpisodeStatistics, RecordVideo, RenderCollection
 
 from fakes.programs import read_video
@@ -31,15 +29,6 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     yield
     pygame.display.quit()
-
-
-@pytest.mark.parametrize("id", IDS)
-def test_gymnasiums_checker_passes_in_every_render_mode(id: str, screen: None) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        # Raw observations are unbounded by design.
-        warnings.filterwarnings("ignore", message=".*infinity.*")
-        check_env(gymnasium.make(id).unwrapped)
 
 
 def test_a_wrapper_collects_a_picture_of_every_step() -> None:
