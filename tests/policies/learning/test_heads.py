@@ -9,6 +9,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 from ray.rllib.core.columns import Columns
 
+from fakes.stages import assert_same
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
@@ -16,7 +17,7 @@ from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.module import QNetworkModule, QuantileHead, _quantile_huber, minibatch_loss
 
-HEADS = [(0, True), (5, False), (5, True), (1, False)]
+HEADS = [(0, True), (5, False), (5, True)]
 SKILL, SCENARIO = make_skill("heal_attack"), load_scenario("iudex-phase1")
 
 
@@ -55,15 +56,13 @@ def test_folded_network_plays_exactly_as_the_head(quantiles: int, dueling: bool)
     np.testing.assert_array_equal(light.weights()["q_network.4.weight"], module.weights()["q_network.4.weight"])
 
 
-@pytest.mark.parametrize(("quantiles", "dueling"), [head for head in HEADS if head != (1, False)])
+@pytest.mark.parametrize(("quantiles", "dueling"), HEADS)
 def test_training_goes_on_from_the_head_and_cannot_from_the_plain_layer(quantiles: int, dueling: bool) -> None:
     parent, child = make_module(quantiles, dueling), make_module(quantiles, dueling, seed=1)
     child.load_weights(parent.weights() | parent.head_weights())
-    for own, theirs in zip(child.q_network.parameters(), parent.q_network.parameters(), strict=True):
-        assert torch.equal(own, theirs)
-    for own, target in zip(child.q_network.parameters(), child.target_network.parameters(), strict=True):
-        assert torch.equal(own, target)
-    with pytest.raises(SoulsGraphError, match="layer sizes and head"):
+    for copied in (child.q_network, child.target_network):
+        assert_same(dict(copied.state_dict()), dict(parent.q_network.state_dict()))
+    with pytest.raises(SoulsGraphError, match="network"):
         child.load_weights(parent.weights())
 
 
@@ -79,7 +78,7 @@ def test_learned_quantiles_are_those_of_the_return() -> None:
     module = make_module(4, dueling=False)
     numbers = DQNHyperparameters(budget=1, buffer_size=1, quantiles=4)
     optimizer, random = torch.optim.Adam(module.q_network.parameters(), 1e-2), torch.Generator().manual_seed(0)
-    for _ in range(500):
+    for _ in range(300):
         count = 128
         observations, actions = torch.ones(count, SKILL.observation.size), torch.zeros(count, dtype=torch.int64)
         rewards, discounts, weights = 100.0 * torch.rand(count, generator=random), torch.zeros(count), torch.ones(count)

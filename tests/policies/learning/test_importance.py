@@ -42,7 +42,7 @@ def by_autograd(weights: Weights, observations: np.ndarray, clip: float, sizes: 
     return [fisher, mas]
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     sizes=st.lists(st.integers(1, 6), min_size=2, max_size=4).map(tuple),
     count=st.integers(1, 7),
@@ -111,7 +111,8 @@ def test_dormant_units_are_those_far_below_their_layers_mean() -> None:
 @pytest.mark.parametrize("shape", [(0, 2), (4, 3), (2,)])
 def test_observations_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
     for call in (fisher_importance, mas_importance, dormant_share):
-        with pytest.raises(SoulsGraphError, match=r"expected observations \(n, 2\), at least one, found"):
+        with pytest.raises(SoulsGraphError, match="observations"):
             call(HAND, np.zeros(shape, np.float32))
-    with pytest.raises(SoulsGraphError, match="expected a threshold of at least 0, found nan"):
-        dormant_share(HAND, SEEN, threshold=float("nan"))
+    for wrong in (-0.1, float("nan")):
+        with pytest.raises(SoulsGraphError, match="threshold"):
+            dormant_share(HAND, SEEN, threshold=wrong)

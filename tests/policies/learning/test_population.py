@@ -12,11 +12,11 @@ import ray
 from ray import tune
 from ray.tune.schedulers import PopulationBasedTraining
 
-from fakes.learning import LinearRunner
+from fakes.stages import built, configured, run
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.learning.algorithm import SkillDQN
-from soulsgraph_policies.learning.checkpoint import FILE_NAME, read_training_state
+from soulsgraph_policies.learning.checkpoint import read_training_state
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
@@ -25,10 +25,9 @@ NOTES = "notes"
 
 
 def config_of(**training: Any) -> SkillDQNConfig:
-    config = SkillDQN.get_default_config().training(**training)
-    config.stage([make_skill("dodge")], DQNHyperparameters(budget=20_000, buffer_size=2_000), 128, seed=0)
-    config.env_runners(env_runner_cls=LinearRunner).environment(env_config={"lanes": 32})
-    return config.debugging(log_level="ERROR")
+    numbers = DQNHyperparameters(budget=20_000, buffer_size=2_000)
+    config = configured([make_skill("dodge")], numbers, seed=0).debugging(log_level="ERROR")
+    return config.training(**training)
 
 
 def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -86,31 +85,19 @@ def carried() -> Iterator[None]:
 
 @pytest.mark.parametrize("path", ["cpu", "autograd"])
 def test_a_changed_learning_rate_applies_to_the_state_of_another(path: str, tmp_path: Path) -> None:
-    donor = config_of(lr=1e-4)
-    donor.update_path = path
-    exploiting = config_of(lr=1e-2)
-    exploiting.update_path = path
-    one, other = donor.build_algo(), exploiting.build_algo()
-    try:
-        one.train()
-        folder = one.save_to_path(str(tmp_path / "checkpoint"))
-        other.load_checkpoint(folder)
-        assert differing(other.get_training_state(), read_training_state(Path(folder))) == []
-        assert (tmp_path / "checkpoint" / FILE_NAME).is_file()
-        for algorithm in (one, other):
-            algorithm.train()
-        first, second = (algorithm.weights("dodge") for algorithm in (one, other))
-        assert one.updates == other.updates
-        assert any(not np.array_equal(first[name], second[name]) for name in first)
-        steps = [
-            np.abs(weights["q_network.0.weight"]).sum()
-            for weights in (first, second)
-            if "q_network.0.weight" in weights
-        ]
-        assert len(set(steps)) == len(steps)
-    finally:
-        one.stop()
-        other.stop()
+    donor, exploiting = config_of(lr=1e-4), config_of(lr=1e-2)
+    donor.update_path = exploiting.update_path = path
+    one, other = built(donor), built(exploiting)
+    run(one, 300)
+    folder = one.save_to_path(str(tmp_path / "checkpoint"))
+    other.load_checkpoint(folder)
+    assert differing(other.get_training_state(), one.get_training_state()) == []
+    before, moved = one.weights("dodge"), []
+    for stage in (one, other):
+        stage.training_step()
+        moved.append(abs(stage.weights("dodge")["q_network.0.weight"] - before["q_network.0.weight"]).max())
+    assert one.updates == other.updates
+    assert 20 * moved[0] < moved[1]
 
 
 @pytest.mark.slow
@@ -132,9 +119,18 @@ def test_a_population_exploits_weights_replay_and_optimizer_and_learns_by_the_mu
             NotedDQN,
             param_space=config,
             tune_config=tune.TuneConfig(metric="env_runners/episode_return_mean", mode="max", scheduler=scheduler),
-            run_config=tune.RunConfig(storage_path=str(tmp_path), stop={"training_iteration": 3}, verbose=0),
+            run_config=tune.RunConfig(
+                storage_path=str(tmp_path),
+                stop={"training_iteration": 3},
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True),
+                verbose=0,
+            ),
         ).fit()
+        resumed = [(one, NotedDQN.from_checkpoint(one.checkpoint.to_directory())) for one in results]
     assert not results.errors
+    assert {one.metrics["num_env_steps_sampled_lifetime"] for one, _ in resumed} == {
+        again.decisions for _, again in resumed
+    }
     loaded = [json.loads(file.read_text()) for file in notes.iterdir()]
     exploited = [note for note in loaded if note["donor"] != note["trial"]]
     assert exploited
