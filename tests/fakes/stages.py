@@ -96,7 +96,7 @@ def drawn_transitions(count: int, seed: int = 0, size: int = 3, actions: int = 2
     """Return decisions of one lane and episode; `columns` replaces some, a number standing for equal ones."""
     random = np.random.default_rng(seed)
     observed = random.standard_normal((count + 1, size)).astype(np.float32)
-    drawn = {
+    drawn: dict[str, Any] = {
         "observations": observed[:-1],
         "next_observations": observed[1:],
         "actions": random.integers(0, actions, count),
@@ -106,8 +106,6 @@ def drawn_transitions(count: int, seed: int = 0, size: int = 3, actions: int = 2
         "lanes": np.zeros(count, np.int64),
         "episodes": np.zeros(count, np.int64),
     }
-    replaced = {
-        name: np.broadcast_to(np.asarray(values, drawn[name].dtype), drawn[name].shape)
-        for name, values in columns.items()
-    }
-    return Transitions(**{**drawn, **replaced})
+    for name, values in columns.items():
+        drawn[name] = np.broadcast_to(np.asarray(values, drawn[name].dtype), drawn[name].shape)
+    return Transitions(**drawn)

@@ -203,25 +203,16 @@ def test_a_trained_head_is_played_folded_and_continued() -> None:
     np.testing.assert_array_equal(plays["q_network.4.weight"], played["q_network.4.weight"])
 
 
-def test_loaded_weights_are_played_and_continued() -> None:
+def test_loaded_weights_are_played_continued_and_asked_for() -> None:
     teacher, pupil = run(make_stage()), make_stage(seed=9)
     pupil.load_weights({skill.name: teacher.weights(skill.name) for skill in SKILLS})
     pupil.load_normalizer("heal_attack", teacher.training["heal_attack"].normalizer.get_state())
+    assert_same(pupil.get_module("dodge").unwrapped().weights(), teacher.weights("dodge"))
     assert_same(all_weights(teacher), all_weights(pupil))
     _, plays = pupil.copies("dodge")
     assert_same(plays, teacher.weights("dodge"))
     module = pupil.learner.learning["heal_attack"].module
     assert_same(dict(module.q_network.state_dict()), dict(module.target_network.state_dict()))
-
-
-def test_a_module_that_is_asked_for_has_the_newest_weights(tmp_path: Path) -> None:
-    teacher, pupil, other = run(make_stage()), make_stage(seed=9), make_stage(seed=8)
-    pupil.load_weights({"dodge": teacher.weights("dodge")})
-    assert_same(pupil.get_module("dodge").unwrapped().weights(), teacher.weights("dodge"))
-    teacher.save_checkpoint(str(tmp_path))
-    other.load_checkpoint(str(tmp_path))
-    for skill in SKILLS:
-        assert_same(other.get_module(skill.name).unwrapped().weights(), teacher.weights(skill.name))
 
 
 def test_a_checkpoint_of_another_stage_or_without_a_part_is_refused(tmp_path: Path) -> None:

@@ -74,22 +74,6 @@ def test_quantile_huber_loss_is_that_of_dabney_2018() -> None:
     assert found.tolist() == pytest.approx([expected])
 
 
-def test_learned_quantiles_are_those_of_the_return() -> None:
-    module = make_module(4, dueling=False)
-    numbers = DQNHyperparameters(budget=1, buffer_size=1, quantiles=4)
-    optimizer, random = torch.optim.Adam(module.q_network.parameters(), 1e-2), torch.Generator().manual_seed(0)
-    for _ in range(300):
-        count = 128
-        observations, actions = torch.ones(count, SKILL.observation.size), torch.zeros(count, dtype=torch.int64)
-        rewards, discounts, weights = 100.0 * torch.rand(count, generator=random), torch.zeros(count), torch.ones(count)
-        optimizer.zero_grad()
-        columns = (observations, observations, actions, rewards, discounts, weights, torch.zeros(count))
-        minibatch_loss(module, columns, numbers).loss.backward()
-        optimizer.step()
-    found = module.quantiles(torch.ones(1, SKILL.observation.size))[0, 0].detach()
-    np.testing.assert_allclose(found, [12.5, 37.5, 62.5, 87.5], atol=8)
-
-
 @pytest.mark.parametrize(("double", "expected"), [(False, 1.0 + 0.5 * 9.0), (True, 1.0 + 0.5 * 4.0)])
 def test_double_dqn_values_by_the_target_what_the_network_chooses(double: bool, expected: float) -> None:
     # van Hasselt et al. 2016, Eq. 4: the network prefers action 1, which the target network values at 4.

@@ -95,17 +95,6 @@ def test_where_an_episode_terminated_a_return_is_its_reward_and_ticks_discount()
     assert returns[3] == pytest.approx(4.0 + 0.9**2 * 40.0)
 
 
-def test_lanes_that_take_turns_are_told_apart() -> None:
-    lanes = np.array([0, 1, 0, 1])
-    seen = np.array([[0.0], [4.0], [1.0], [5.0]], np.float32)
-    transitions = _transitions(
-        rewards=[1.0, 2.0, 3.0, 4.0], lanes=lanes, observations=seen, next_observations=seen + 1.0
-    )
-    returns = _sampled(transitions, _numbers())
-    assert returns[0] == pytest.approx(1.0 + 0.9 * (0.5 * 10.0 + 0.5 * (3.0 + 0.9 * 20.0)))
-    assert returns[1] == pytest.approx(2.0 + 0.9 * (0.5 * 50.0 + 0.5 * (4.0 + 0.9 * 60.0)))
-
-
 def test_every_epoch_learns_from_a_decision_at_most_once_and_then_it_is_forgotten() -> None:
     numbers = _numbers(num_steps=32, batch_size=8, update_epochs=3)
     recent, generator = RecentDecisions(numbers, _network()), np.random.default_rng(1)

@@ -19,7 +19,7 @@ HAND: Weights = {
 }
 
 
-def test_two_tasks_worked_by_hand() -> None:
+def test_the_largest_share_of_every_layer_is_kept() -> None:
     first, weights = free_weights(HAND, all_free(HAND), 0.5)
     # The three largest of six are -3, 2 and 1; of the three equal ones of the last layer 1.5 are kept, rounded 2.
     np.testing.assert_array_equal(first["q_network.0.weight"], [[0, 1], [1, 0], [0, 1]])
@@ -31,16 +31,10 @@ def test_two_tasks_worked_by_hand() -> None:
     free = still_free(all_free(HAND), first)
     np.testing.assert_array_equal(free["q_network.0.weight"], [[1, 0], [0, 1], [1, 0]])
     assert not free["q_network.0.bias"].any()
-    # The second task trains what is free, beyond what the first one keeps.
-    trained = {name: values.copy() for name, values in weights.items()}
-    trained["q_network.0.weight"] += free["q_network.0.weight"] * np.array([[8, 0], [0, 9], [-9, 0]], np.float32)
-    second, packed = free_weights(trained, free, 0.34)
-    np.testing.assert_array_equal(second["q_network.0.weight"], [[0, 0], [0, 1], [0, 0]])
-    np.testing.assert_array_equal(packed["q_network.0.weight"], [[0, -3], [2, 9], [0, 1]])
-    np.testing.assert_array_equal(second["q_network.2.weight"], [[0, 0, 1]])
+    # A third of what is left, 1.02 of three weights and one of one, is one of each.
+    second, _ = free_weights(weights, free, 0.34)
+    assert [int(second[name].sum()) for name in ("q_network.0.weight", "q_network.2.weight")] == [1, 1]
     assert not second["q_network.2.bias"].any()
-    np.testing.assert_equal(task_weights(packed, [first]), weights)
-    np.testing.assert_equal(task_weights(packed, [first, second]), packed)
 
 
 @settings(max_examples=40)

@@ -1,4 +1,4 @@
-"""Transitions that a replay keeps for good, shown or of earlier tasks: their share of a batch, and how they are learned."""
+"""Transitions that a replay keeps for good, shown or of earlier tasks: their share, and how they are learned."""
 
 from dataclasses import replace
 from pathlib import Path
