@@ -90,17 +90,6 @@ def test_an_iteration_trains_as_its_rounds_do_one_by_one() -> None:
     assert_same(all_weights(whole), all_weights(rounds))
 
 
-def test_results_describe_the_stage_and_its_configuration_stays_frozen() -> None:
-    stage = make_stage(budget=2_000)
-    first, second = stage.train(), stage.train()
-    assert first["config"] is second["config"], "a copy takes longer than a round"
-    assert first["config"]["hyperparameters"].budget == 2_000
-    assert {"date", "pid", "time_total_s"} <= first.keys()
-    assert stage.finished
-    with pytest.raises(AttributeError, match="frozen"):
-        stage.config.gamma = 0.5
-
-
 def test_frozen_skills_stay_bit_identical_and_the_runner_plays_by_the_newest_weights() -> None:
     stage = make_stage()
     before = {skill.name: stage.weights(skill.name) for skill in SKILLS}

@@ -10,11 +10,10 @@ from fakes.stages import assert_same, drawn_transitions
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks, RunningNormalizer
+from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.learning import cloning
 from soulsgraph_policies.learning.cloning import clone, share_alike
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.learning.replay import ReplayBuffer
 from soulsgraph_policies.learning.sampler import Transitions
 
 SKILL = make_skill("lock_on")
@@ -57,25 +56,3 @@ def test_nothing_to_clone_and_learning_without_a_replay_are_refused():
     for count, numbers in ((0, NUMBERS), (9, replace(NUMBERS, num_steps=256))):
         with pytest.raises(SoulsGraphError, match="lock_on"):
             clone(SKILL, transitions(count), numbers, seed=0)
-
-
-def sampled(replay, count=4_000):
-    """Draw transitions and return the batch and which of them were shown."""
-    batch = replay.sample(count, np.random.default_rng(1), RunningNormalizer(SKILL.observation.size))
-    return batch, batch.margins > 0.0
-
-
-@pytest.mark.parametrize("priority_exponent", [0.0, 0.6])
-def test_what_was_shown_is_drawn_as_often_as_what_the_module_did(priority_exponent):
-    replay = ReplayBuffer(replace(NUMBERS, priority_exponent=priority_exponent), SKILL.observation.size)
-    replay.show(transitions(50))
-    _, shown = sampled(replay)
-    assert shown.all()
-    replay.learned(np.ones(len(shown), np.float32))
-    # 100 of the module's own, all that are kept, beside 50. Of 4,000 draws with the seed 1 a third are shown;
-    # six standard deviations are 179, which chance exceeds twice in a thousand million times.
-    for _ in range(3):
-        replay.add(transitions(60, rewards=7.0))
-    batch, shown = sampled(replay)
-    assert abs(int(shown.sum()) - 4_000 / 3) < 179
-    np.testing.assert_array_equal(batch.rewards == 7.0, ~shown)

@@ -173,18 +173,6 @@ def test_target_is_copied_between_the_updates_due_before_and_after_the_end_of_a_
     assert abs(vector(learner) - target_vector(learner)).max() > 0
 
 
-@BOTH
-def test_rllibs_own_state_brings_another_learner_to_the_same_point(path: str) -> None:
-    learner, other = make_learner(path), make_learner(path)
-    for call in range(3):
-        update(learner, make_batch(512, call), 4_000 * call)
-    other.set_state(learner.get_state())
-    for each in (learner, other):
-        update(each, make_batch(256, 9), 10_000)
-    np.testing.assert_array_equal(vector(learner), vector(other))
-    np.testing.assert_array_equal(target_vector(learner), target_vector(other))
-
-
 def test_a_frozen_skill_has_no_optimizer_and_takes_no_batch() -> None:
     learner = make_learner(CPU_KERNEL)
     assert learner.get_optimizers_for_module("dodge") == []

@@ -90,10 +90,14 @@ def test_what_is_configured_is_what_learns_and_what_the_result_shows() -> None:
     assert learned.epsilon == 0.2
     shown = stage.train()
     assert 300 <= shown["num_env_steps_sampled_lifetime"] < 428
-    assert 600 <= stage.train()["num_env_steps_sampled_lifetime"] < 728
+    again = stage.train()
+    assert 600 <= again["num_env_steps_sampled_lifetime"] < 728
+    assert shown["config"] is again["config"], "a copy takes longer than a round"
     assert shown["config"]["hyperparameters"] == shown["config"]["own_hyperparameters"]["heal_attack"]
     assert shown["config"]["hyperparameters"].batch_size == shown["config"]["train_batch_size"] == 64
     assert stage.head_weights("heal_attack"), "dueling streams were made"
+    with pytest.raises(AttributeError, match="frozen"):
+        stage.config.gamma = 0.5
 
 
 def test_a_parameter_holds_for_every_module_and_an_override_for_one() -> None:
