@@ -24,12 +24,12 @@ from soulsgraph_policies.agents.inference import DEVIATION, MEAN, weights_digest
 from soulsgraph_policies.learning.hyperparameters import PRESETS
 
 KEPT = Path(__file__).with_name("golden.json")
-#: A processor without vectors and fused multiply-add differs by 5e-7 at most; another step size or discount by 0.03 and more.
+#: Without vectors and fused multiply-add values differ by 5e-7 at most; by another step size or discount by 0.03.
 TOLERANCE = 1e-4
 
 
 def trained(preset: str, folder: Path) -> tuple[str, Any]:
-    """Train the last skill for a hundredth of its budget on others that never were, and return its digest and values."""
+    """Train the last skill for a little, on others that never were; return its weights' digest, and what it values."""
     plan = Plan(preset=preset, seed=7, scale=0.01)
     run = RunFolder.create(folder / preset, plan)
     *upstream, last = plan.stages()

@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
@@ -57,14 +56,6 @@ def test_what_a_network_reads_and_its_q_values_equal_the_modules(skill: Skill) -
     assert np.abs(found).max() == 10.0
     np.testing.assert_allclose(networks.q_values(1, rows), values, atol=2e-5)
     np.testing.assert_allclose(_network(skill).values_of(skill.observation(rows, SCENARIO)), values, atol=2e-5)
-
-
-@settings(max_examples=40)
-@given(row=arrays(np.float32, 25, elements=st.floats(-(2.0**100), 2.0**100, width=32)))
-def test_values_out_of_range_are_clipped_as_in_the_module(row: np.ndarray) -> None:
-    skill = SKILLS[3]
-    _, expected = _expected(_module(skill), skill, row[None])
-    np.testing.assert_allclose(FusedNetworks([_network(skill)]).q_values(0, row[None]), expected, atol=2e-5)
 
 
 @settings(max_examples=20)

@@ -186,6 +186,8 @@ def test_a_trained_head_is_played_folded_and_continued() -> None:
     assert played["q_network.4.weight"].shape == (3, 64)
     last = teacher.learner.learning["heal_attack"].module.weights()
     assert abs(played["q_network.4.weight"] - last["q_network.4.weight"]).max() > 0
+    with pytest.raises(SoulsGraphError, match="head"):
+        pupil.load_weights({"heal_attack": played})
     pupil.load_weights({"heal_attack": played | teacher.head_weights("heal_attack")})
     assert_same(pupil.weights("heal_attack"), played)
     _, plays = pupil.copies("heal_attack")

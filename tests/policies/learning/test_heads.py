@@ -9,8 +9,6 @@ import torch
 from gymnasium.spaces import Box, Discrete
 from ray.rllib.core.columns import Columns
 
-from fakes.stages import assert_same
-from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
@@ -54,16 +52,6 @@ def test_folded_network_plays_exactly_as_the_head(quantiles: int, dueling: bool)
     light = make_module(quantiles, dueling, inference_only=True)
     light.load_weights(module.weights() | module.head_weights())
     np.testing.assert_array_equal(light.weights()["q_network.4.weight"], module.weights()["q_network.4.weight"])
-
-
-@pytest.mark.parametrize(("quantiles", "dueling"), HEADS)
-def test_training_goes_on_from_the_head_and_cannot_from_the_plain_layer(quantiles: int, dueling: bool) -> None:
-    parent, child = make_module(quantiles, dueling), make_module(quantiles, dueling, seed=1)
-    child.load_weights(parent.weights() | parent.head_weights())
-    for copied in (child.q_network, child.target_network):
-        assert_same(dict(copied.state_dict()), dict(parent.q_network.state_dict()))
-    with pytest.raises(SoulsGraphError, match="network"):
-        child.load_weights(parent.weights())
 
 
 def test_quantile_huber_loss_is_that_of_dabney_2018() -> None:

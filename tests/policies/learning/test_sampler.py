@@ -165,21 +165,11 @@ def test_transitions_of_a_lane_and_episode_follow_each_other():
 
 def test_a_sample_of_several_modules_ends_when_any_has_its_share():
     joint = make_sampler("dodge", "heal_attack", lanes=4, exploration=0.5)
-    chunks = [joint.sample(64) for _ in range(30)]
-    for chunk in chunks:
-        counts = {module: len(found) for module, found in chunk.transitions.items()}
+    for _ in range(20):
+        counts = {module: len(found) for module, found in joint.sample(64).transitions.items()}
         assert set(counts) == {"dodge", "heal_attack"}
         assert 64 - 4 < max(counts.values()) <= 64
         assert min(counts.values()) < max(counts.values())
-    for skill in ("dodge", "heal_attack"):
-        transitions = Transitions.join([chunk.transitions[skill] for chunk in chunks])
-        episodes = Episodes.join([chunk.episodes[skill] for chunk in chunks])
-        assert transitions.observations.shape[1] == make_skill(skill).observation.size
-        assert len(episodes) > 3
-        lane = transitions.lanes == episodes.lanes[0]
-        first = lane & (transitions.episodes == transitions.episodes[lane][0])
-        assert first.sum() == episodes.lengths[0]
-        assert transitions.rewards[first].sum() == pytest.approx(episodes.returns[0], abs=1e-3)
 
 
 def test_two_skills_of_one_module_have_lanes_of_their_own():

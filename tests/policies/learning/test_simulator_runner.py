@@ -89,27 +89,6 @@ def test_two_skills_of_one_module_share_weights_replay_and_normaliser():
     assert runner._sampler.ticks < 70  # 16 decisions a tick: both skills' are collected.
 
 
-def test_the_runner_asks_the_mapping_which_module_plays():
-    swapped = {"first": "camera", "second": "lock_on"}
-    config = SkillDQN.get_default_config().stage(SKILLS, skill_hyperparameters(1_000), 128, seed=3)
-    config = config.multi_agent(
-        policies=set(swapped),
-        policy_mapping_fn=lambda agent, *_: next(module for module, skill in swapped.items() if skill == agent),
-        policies_to_train=["first"],
-    )
-    scenario = training_scenario(load_scenario("iudex-phase1"), SKILLS[-1])
-    config = config.environment(env_config={"scenario": scenario, "lanes": 8})
-    runner = SkillGraphEnvRunner(
-        config=config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=1), worker_index=1
-    )
-    runner.set_state(runner.get_state())
-    (chunk,) = runner.sample()
-    assert set(chunk.transitions) == {"first"}
-    assert chunk.transitions["first"].observations.shape[1] == SKILLS[0].observation.size
-    for module, skill in swapped.items():
-        assert_same(runner.played_weights(skill), runner.weights(module))
-
-
 def fights(runner, samples=20) -> Transitions:
     """Return the decisions that a runner samples."""
     return Transitions.join([runner.sample()[0].transitions["lock_on"] for _ in range(samples)])

@@ -63,18 +63,6 @@ def test_a_product_is_the_one_of_numpy(n: int, k: int, vectors: int, seed: int) 
         np.testing.assert_allclose(again, expected, rtol=1e-5, atol=1e-5)
 
 
-@settings(max_examples=40)
-@given(n=st.integers(1, 14), k=st.integers(1, 40), vectors=st.integers(1, 6), seed=st.integers(0, 1000))
-def test_a_linear_layer_has_the_bits_of_plain_sums(n: int, k: int, vectors: int, seed: int) -> None:
-    left, right, bias, _ = matrices(n, k, SPAN * vectors, seed)
-    out = np.empty((n, SPAN * vectors), np.float32)
-    linear(out, left, right, bias, None)
-    expected = np.repeat(bias[None], n, axis=0)
-    for i in range(k):
-        expected += left[:n, i, None] * right[i]
-    np.testing.assert_array_equal(out, expected)
-
-
 def test_a_product_takes_float32_alone_and_hides_no_nan() -> None:
     left, right, bias, _ = matrices(4, 5, SPAN, 0)
     out = np.empty((4, SPAN), np.float32)
