@@ -180,6 +180,7 @@ class RunningNormalizer:
 
     def update(self, batch: Floats) -> None:
         """Update the statistics with a batch of raw observations (n, size)."""
+        assert batch.shape[1:] == self.mean.shape
         if not len(batch):
             return
         self.mean, self.variance = _updated(batch, self.count, self.mean, self.variance, self._indicators)
@@ -611,12 +612,14 @@ class FusedNetworks:
 
     def q_values(self, index: int, rows: StateRows) -> Floats:
         """Return one network's Q-values of State rows (n, 25), (n, actions)."""
+        assert rows.shape[1:] == (STATE_SIZE,)
         values = np.empty((len(rows), self._tables[index, _SIZES + self._tables[index, _LAYERS] - 1]), np.float32)
         _q_values(rows, index, self._packed, values)
         return values
 
     def inputs(self, index: int, rows: StateRows) -> Floats:
         """Return what one network reads of State rows (n, 25): mapped, normalised, clipped, (n, size)."""
+        assert rows.shape[1:] == (STATE_SIZE,)
         values = np.empty((len(rows), self._tables[index, _INPUTS]), np.float32)
         _read_inputs(rows, self._map(index), values)
         return values

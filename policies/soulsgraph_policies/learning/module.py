@@ -226,6 +226,7 @@ class QNetworkModule(RelativePaths, TorchRLModule, QNetAPI, TargetNetworkAPI, In
 
     def set_normalizer(self, mean: npt.NDArray[np.float64], deviation: npt.NDArray[np.float64]) -> None:
         """Normalise raw observations by this mean and deviation from now on, (size,) each."""
+        assert mean.shape == deviation.shape == self._named[MEAN].shape
         self._named[MEAN].copy_(torch.from_numpy(mean))
         self._named[DEVIATION].copy_(torch.from_numpy(deviation))
 

@@ -376,6 +376,7 @@ class ReplayBuffer:
             SoulsGraphError: if the hyperparameters do not draw evenly.
         """
         check_even_draws("replay", self._hyperparameters)
+        assert shares.ndim == 1
         if self._by_source is None:
             assert not self.size, "shares are set before the first transition"
             self._by_source = BatchShares(self.capacity, shares)
@@ -455,6 +456,7 @@ class ReplayBuffer:
 
     def learned(self, errors: Floats) -> None:
         """Record the TD errors (n,) of the last drawn transitions."""
+        assert errors.shape == self._drawn.shape
         if self._priorities is not None and (own := self._drawn < self.capacity).any():
             self._priorities.update(self._drawn[own], errors[own])
 

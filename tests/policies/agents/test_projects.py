@@ -16,7 +16,6 @@ from soulsgraph_envs.skills import make_skill, skill_names
 from soulsgraph_policies.agents import projects
 from soulsgraph_policies.agents.projects import (
     PAPER_GRAPH,
-    Project,
     ProjectDigest,
     ProjectError,
     carried_by_value,
@@ -95,30 +94,28 @@ def test_a_project_adds_its_skills_and_graphs_as_the_shipped_ones_are_there(fold
     assert "hop" not in (*skill_names(), *REFERENCES)
 
 
-def test_a_project_loaded_twice_is_one(folder):
-    assert load_project(folder).project is load_project(folder).project
+def _installed(monkeypatch, folder, *points):
+    found = EntryPoints(EntryPoint(name, target, projects.PROJECTS) for name, target in points)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(projects, "entry_points", lambda group: found.select(group=group))
 
 
 def test_an_installed_project_is_found_by_its_entry_point_and_a_broken_one_reported(folder, monkeypatch):
-    points = [
-        EntryPoint("broken", "no_such_module:project", projects.PROJECTS),
-        EntryPoint("hops", "hops:project", projects.PROJECTS),
-    ]
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(projects, "entry_points", lambda group: EntryPoints(points).select(group=group))
+    _installed(monkeypatch, folder, ("broken", "no_such_module:project"), ("hops", "hops:project"))
     (problem,) = load_installed()
-    assert "installed project broken: expected a module no_such_module that can be imported" in str(problem)
+    assert "no_such_module" in str(problem)
     assert [*loaded_projects()] == ["hops"]
+    sys.modules.pop("soulsgraph_policies.agents.installed", None)
+    with pytest.raises(SoulsGraphError, match="no_such_module"):
+        gymnasium.make("soulsgraph_policies.agents.installed:soulsgraph/Hop-v0")
 
 
 def test_an_installed_project_whose_skill_does_not_hold_is_reported_by_its_name(folder, monkeypatch):
-    point = EntryPoint("mine", "hops:project", projects.PROJECTS)
     _write(folder, CODE.replace("horizon=8", "horizon=0"))
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(projects, "entry_points", lambda group: EntryPoints([point]).select(group=group))
+    _installed(monkeypatch, folder, ("mine", "hops:project"))
     (problem,) = load_installed()
     assert str(problem).startswith("installed project mine (hops): ")
-    assert "horizon: expected a whole number from 1" in str(problem)
+    assert "horizon" in str(problem)
     assert not loaded_projects()
 
 
@@ -126,7 +123,7 @@ def test_a_module_beside_the_package_is_refused_each_time_and_an_installed_one_i
     (folder / "helper_of_hops.py").write_text("")
     _write(folder, "import helper_of_hops\n" + CODE)
     for _ in range(2):
-        with pytest.raises(ProjectError, match=r"expected its modules in the package hops, found helper_of_hops\.py"):
+        with pytest.raises(ProjectError, match=r"helper_of_hops\.py"):
             load_project(folder)
         assert not loaded_projects()
         assert not {"hops", "helper_of_hops"} & set(sys.modules)
@@ -139,50 +136,51 @@ def test_a_module_beside_the_package_is_refused_each_time_and_an_installed_one_i
 
 
 @pytest.mark.parametrize(
-    ("point", "message"),
+    ("point", "name"),
     [
-        ("", "expected one entry point"),
-        ('[project]\nname = "x"\n', "expected one entry point"),
-        ("[project]\nentry-points = 3\n", "expected one entry point"),
-        (POINT + 'more = "hops:project"\n', "expected one entry point"),
-        (POINT.replace("hops:project", "hops"), "as MODULE:NAME"),
-        (POINT.replace("hops:project", "ho ps:project"), "as MODULE:NAME"),
-        (POINT.replace("hops:project", "hops:nothing"), "a Project named nothing in hops"),
-        (POINT.replace("hops:project", "json:load"), "a Project named load in json"),
-        (POINT.replace("hops:project", "missing:project"), "ModuleNotFoundError: No module named"),
-        ("[[", "expected a readable TOML file"),
+        ("", "soulsgraph.projects"),
+        ("[project]\nentry-points = 3\n", "soulsgraph.projects"),
+        (POINT + 'more = "hops:project"\n', "soulsgraph.projects"),
+        (POINT.replace("hops:project", "hops"), "hops"),
+        (POINT.replace("hops:project", "ho ps:project"), "ho ps"),
+        (POINT.replace("hops:project", "hops:nothing"), "nothing"),
+        (POINT.replace("hops:project", "json:load"), "load"),
+        (POINT.replace("hops:project", "missing:project"), "missing"),
+        ("[[", "TOML"),
     ],
 )
-def test_a_folder_that_holds_no_project_is_refused(folder, point, message):
+def test_a_folder_that_holds_no_project_is_refused(folder, point, name):
     _write(folder, CODE, point)
-    with pytest.raises(SoulsGraphError, match=message):
+    with pytest.raises(SoulsGraphError, match=name):
         load_project(folder)
     assert not loaded_projects()
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("old", "new", "name"),
     [
-        ('"hop",\n', '"dodge",\n', "skill dodge: expected a name of its own"),
-        ('"hop",\n', '"Hop!",\n', "at most 40 small letters"),
-        ('("camera", "hop"), (("camera", "hop"),)', '("camera", "skip"), ()', "unknown skill"),
-        ("horizon=8", "horizon=0", "horizon: expected a whole number from 1"),
-        ("Column.DISTANCE,", "Column.DISTANCE, Column.DISTANCE,", "columns: expected each once"),
-        ('TrainingScenario("mid"', 'TrainingScenario("middle"', "one of scattered, mid, long"),
-        (', Action("stand")', ",", "two actions or more"),
-        ("presses=Control.JUMP", "presses=Control.JUMP, ticks=0", "1 to 1000 ticks"),
-        ("class Still", "raise RuntimeError('no\\nway')\nclass Still", "RuntimeError: no"),
+        ('"hop",\n', '"dodge",\n', "dodge"),
+        ('"hop",\n', '"Hop!",\n', "Hop!"),
+        ('("camera", "hop"), (("camera", "hop"),)', '("camera", "skip"), ()', "skip"),
+        ("horizon=8", "horizon=0", "horizon"),
+        ("Column.DISTANCE,", "Column.DISTANCE, Column.DISTANCE,", "columns"),
+        ('TrainingScenario("mid"', 'TrainingScenario("middle"', "middle"),
+        (', Action("stand")', ",", "actions"),
+        ("presses=Control.JUMP", "presses=Control.JUMP, ticks=0", "ticks"),
+        ("class Still", "raise RuntimeError('no\\nway')\nclass Still", "RuntimeError"),
         ("class Still", "class Still(", "SyntaxError"),
-        ("class Still", "raise SystemExit(3)\nclass Still", "SystemExit: 3"),
-        ("OwnSkill(HOP,", "OwnSkill('hop',", "expected an OwnSkill of a SkillDefinition, found 'hop'"),
-        ("lambda scenario: ConstantScript(1)", "None", "expected a reference to call for hop, found None"),
-        ('"hops",', '"../x",', "small letters, digits and underscores"),
+        ("class Still", "raise SystemExit(3)\nclass Still", "SystemExit"),
+        ("OwnSkill(HOP,", "OwnSkill('hop',", "OwnSkill"),
+        ("lambda scenario: ConstantScript(1)", "None", "reference"),
+        ('"hops",', '"../x",', r"\.\./x"),
+        ("(OwnSkill(HOP, lambda scenario: ConstantScript(1)),)", "[]", "hops"),
+        ('(SkillGraph("pair", ("camera", "hop"), (("camera", "hop"),)),)', "()", "hops"),
     ],
 )
-def test_code_that_does_not_hold_is_refused_and_leaves_nothing(folder, old, new, message):
+def test_code_that_does_not_hold_is_refused_and_leaves_nothing(folder, old, new, name):
     assert old in CODE
     _write(folder, CODE.replace(old, new))
-    with pytest.raises(SoulsGraphError, match=message) as refused:
+    with pytest.raises(SoulsGraphError, match=name) as refused:
         load_project(folder)
     assert "\n" not in str(refused.value)
     assert not loaded_projects()
@@ -190,23 +188,20 @@ def test_code_that_does_not_hold_is_refused_and_leaves_nothing(folder, old, new,
 
 
 def test_another_folders_package_of_that_name_is_not_taken_for_the_projects(folder, tmp_path_factory):
-    load_project(folder)
+    assert load_project(folder).project is load_project(folder).project
     other = tmp_path_factory.mktemp("other")
     _write(other, CODE)
-    with pytest.raises(ProjectError, match="its own package hops, found one of that name in"):
+    with pytest.raises(ProjectError, match="hops"):
         load_project(other)
 
 
 def test_a_missing_project_and_a_changed_one_are_named(folder):
     digest = ProjectDigest("hops", "0" * 64)
-    with pytest.raises(
-        ProjectError, match=r"expected the project 'hops' .* found none of that name; loaded: none; inst"
-    ):
-        digest.check("run")
-    with pytest.raises(ProjectError, match="graph 'hops/pair': expected the project 'hops'"):
-        find_graph("hops/pair")
+    for ask in (lambda: digest.check("run"), lambda: find_graph("hops/pair")):
+        with pytest.raises(ProjectError, match="hops"):
+            ask()
     load_project(folder)
-    with pytest.raises(ProjectError, match="found another state of its code"):
+    with pytest.raises(ProjectError, match="code"):
         digest.check("run")
     ProjectDigest.of("hops/pair").check("run")
     assert ProjectDigest.of("paper") is None
@@ -214,9 +209,7 @@ def test_a_missing_project_and_a_changed_one_are_named(folder):
         find_graph("hops/pairs")
 
 
-@pytest.mark.parametrize(
-    "graph", ["hops/pair", "json/tool", "antigravity/x", "../hops/pair", "hops.evil/x", "/", "a/b/c"]
-)
+@pytest.mark.parametrize("graph", ["json/tool", "antigravity/x", "../hops/pair", "hops.evil/x", "/", "a/b/c"])
 def test_no_name_leads_to_an_import(folder, graph, monkeypatch):
     monkeypatch.syspath_prepend(folder)
     before = set(sys.modules)
@@ -242,18 +235,10 @@ def test_a_projects_reward_is_carried_to_processes_that_have_not_imported_it(fol
     load_project(folder)
     with carried_by_value(cloudpickle):
         carried = cloudpickle.dumps(make_skill("hop"))
-        rewards = cloudpickle.dumps(sys.modules["hops"].Still)
     forget_project("hops")
     sys.path[:] = [place for place in sys.path if place != str(folder)]
     assert cloudpickle.loads(carried).reward.names == ("still",)
-    assert cloudpickle.loads(rewards)().terms()[0].name == "still"
     assert "hops" not in sys.modules
-
-
-def test_a_project_of_other_parts_is_refused():
-    for skills, graphs in (((1,), (PAPER_GRAPH,)), ([], (PAPER_GRAPH,)), ((), ()), ((), (PAPER_GRAPH, PAPER_GRAPH))):
-        with pytest.raises(ProjectError):
-            Project("mine", skills, graphs)
 
 
 @given(st.text())
@@ -267,22 +252,15 @@ def test_names_are_short_plain_words(name):
     )
 
 
-def test_an_own_skill_is_an_environment_by_its_id_with_its_graphs_skills_upstream(folder):
-    load_project(folder)
-    one, many = gymnasium.make("soulsgraph/Hop-v0"), gymnasium.make_vec("soulsgraph/Hop-v0", 3)
+def test_an_own_skill_is_an_environment_by_its_id_with_its_graphs_skills_upstream(folder, monkeypatch):
+    _installed(monkeypatch, folder, ("hops", "hops:project"))
+    sys.modules.pop("soulsgraph_policies.agents.installed", None)
+    one = gymnasium.make("soulsgraph_policies.agents.installed:soulsgraph/Hop-v0")
     assert [skill.name for skill in one.unwrapped.rollout.combat.skills] == ["camera", "hop"]
-    assert many.reset(seed=0)[0].shape == (3, 1)
+    assert gymnasium.make_vec("soulsgraph/Hop-v0", 3).reset(seed=0)[0].shape == (3, 1)
     _, info = one.reset(seed=0)
     # The knight cannot jump.
     assert info["action_mask"].tolist() == [0, 1]
     forget_project("hops")
     with pytest.raises(gymnasium.error.Error):
         gymnasium.make("soulsgraph/Hop-v0")
-
-
-def test_an_installed_projects_ids_are_found_by_the_module_that_loads_them(folder, monkeypatch):
-    monkeypatch.syspath_prepend(folder)
-    point = EntryPoint("hops", "hops:project", projects.PROJECTS)
-    monkeypatch.setattr(projects, "entry_points", lambda group: EntryPoints([point]))
-    sys.modules.pop("soulsgraph_policies.agents.installed", None)
-    assert gymnasium.make("soulsgraph_policies.agents.installed:soulsgraph/Hop-v0").reset(seed=0)[0].shape == (1,)

@@ -5,6 +5,7 @@ import io
 import pickle
 import re
 import zipfile
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -56,25 +57,12 @@ def _members(path):
         return {info.filename: archive.read(info) for info in archive.infolist()}
 
 
-def _write(path, members, compression=zipfile.ZIP_STORED):
-    with zipfile.ZipFile(path, "w", compression) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return path
-
-
-def _zipped(members):
+def _zipped(members: Mapping[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
     content = io.BytesIO()
-    _write(content, members)
+    with zipfile.ZipFile(content, "w", compression) as archive:
+        for name, part in members.items():
+            archive.writestr(name, part)
     return content.getvalue()
-
-
-def _edited(saved, tmp_path, outer=lambda members: members, inner=None, compression=zipfile.ZIP_STORED):
-    """Write the real file again with its members, or those of its networks, edited."""
-    members = _members(saved[0])
-    if inner is not None:
-        members["policy.pth"] = _zipped(inner(_members(io.BytesIO(members["policy.pth"]))))
-    return _write(tmp_path / "edited.zip", outer(members), compression)
 
 
 def test_every_weight_is_the_models(saved):
@@ -89,117 +77,88 @@ def test_every_weight_is_the_models(saved):
 
 
 def test_what_is_pickled_is_never_read(saved, tmp_path):
-    touched = tmp_path / "touched"
+    touched, path, members = tmp_path / "touched", tmp_path / "edited.zip", _members(saved[0])
     bomb = pickle.dumps(_Bomb(touched), 2)
-
-    def outer(members):
-        values = members["data"].decode()
-        values = re.sub(r'":serialized:": "[^"]*"', f'":serialized:": "{base64.b64encode(bomb).decode()}"', values)
-        return members | {"data": values, "pytorch_variables.pth": bomb, "policy.optimizer.pth": bomb}
-
-    path = _edited(saved, tmp_path, outer, lambda members: members | {"archive/data.pkl": bomb})
-    torch.load(io.BytesIO(_members(path)["policy.pth"]), weights_only=False)
+    text = base64.b64encode(bomb).decode()
+    values = re.sub(r'":serialized:": "[^"]*"', f'":serialized:": "{text}"', members["data"].decode())
+    network = _zipped(_members(io.BytesIO(members["policy.pth"])) | {"archive/data.pkl": bomb})
+    bombs = {"data": values, "policy.pth": network, "pytorch_variables.pth": bomb, "policy.optimizer.pth": bomb}
+    path.write_bytes(_zipped(members | bombs))
+    torch.load(io.BytesIO(network), weights_only=False)
     assert touched.exists()
     touched.unlink()
     np.testing.assert_equal(read_saved_dqn(path, _SIZES).weights, read_saved_dqn(saved[0], _SIZES).weights)
     assert not touched.exists()
 
 
-def _refused(path, sizes=_SIZES):
-    with pytest.raises(SoulsGraphError) as caught:
+def _refused(path, name, sizes=_SIZES):
+    with pytest.raises(SoulsGraphError, match=re.escape(name)) as caught:
         read_saved_dqn(path, sizes)
-    message = str(caught.value)
-    assert "\n" not in message
-    assert len(message) < 600
-    assert str(path) in message
-    return message
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 600
 
 
 @pytest.mark.parametrize("sizes", [(4, 8, 5, 2), (3, 8, 2), (3, 8, 5, 3), (3, 5, 8, 2), (3, 8, 5, 5, 2)])
-def test_a_network_of_other_sizes(saved, sizes):
-    assert "expected layers of " + " x ".join(map(str, sizes)) in _refused(saved[0], sizes)
+def test_a_network_of_other_sizes_is_refused(saved, sizes):
+    _refused(saved[0], " x ".join(map(str, sizes)), sizes)
 
 
-def test_a_network_of_another_kind(saved, tmp_path):
-    other = tmp_path / "tanh.zip"
-    _model(activation_fn=torch.nn.Tanh).save(other)
-    assert "activation_fn: expected <class 'torch.nn.modules.activation.ReLU'>" in _refused(other)
-    _model(activation_fn=torch.nn.ReLU).save(other)
-    assert read_saved_dqn(other, _SIZES).steps == 0
-
-    def as_ppo(members):
-        return members | {"data": members["data"].replace(b"stable_baselines3.dqn", b"stable_baselines3.ppo")}
-
-    assert "policy_class: expected a policy of stable_baselines3.dqn" in _refused(_edited(saved, tmp_path, as_ppo))
+def test_a_network_of_another_activation_is_refused(tmp_path):
+    path = tmp_path / "dqn.zip"
+    _model(activation_fn=torch.nn.Tanh).save(path)
+    _refused(path, "activation_fn")
+    _model(activation_fn=torch.nn.ReLU).save(path)
+    assert read_saved_dqn(path, _SIZES).steps == 0
 
 
-@pytest.mark.parametrize("name", ["data", "policy.pth", "_stable_baselines3_version"])
-def test_a_member_that_is_missing_or_too_large(saved, tmp_path, name):
-    without = _edited(saved, tmp_path, lambda m: {key: value for key, value in m.items() if key != name})
-    assert f"{name}: expected a member of the zip file, found none" in _refused(without)
-    # 100 MB of zeros take 100 kB.
-    bomb = _members(saved[0]) | {name: bytes(100_000_000)}
-    path = _write(tmp_path / "bomb.zip", bomb, zipfile.ZIP_DEFLATED)
-    assert path.stat().st_size < 1_000_000
-    assert f"{name}: expected at most" in _refused(path)
-
-
-def test_tensors_that_together_are_too_large(saved, tmp_path):
-    def inner(members):
-        return members | {"archive/data/0": bytes(12_000_000), "archive/data/1": bytes(12_000_000)}
-
-    members = _members(saved[0])
-    content = io.BytesIO()
-    _write(content, inner(_members(io.BytesIO(members["policy.pth"]))), zipfile.ZIP_DEFLATED)
-    path = _write(tmp_path / "large.zip", members | {"policy.pth": content.getvalue()})
-    assert "archive/data/1: expected at most" in _refused(path)
-
-
-@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_a_compression_that_cannot_be_unpacked_piece_by_piece(saved, tmp_path, compression):
-    assert "expected a member that is stored or deflated" in _refused(_edited(saved, tmp_path, compression=compression))
-
-
-def test_more_members_than_any_model_has(saved, tmp_path):
-    path = _edited(saved, tmp_path, lambda members: members | {f"{n}": b"" for n in range(1_000)})
-    assert "at most 1,000 members" in _refused(path)
-    many = {f"{n}": b"" for n in range(1_000)}
-    path = _edited(saved, tmp_path, inner=lambda members: members | many, compression=zipfile.ZIP_DEFLATED)
-    assert "policy.pth: expected a zip file of at most 1,000 members" in _refused(path)
-
-
-def test_a_file_that_is_too_large_is_not_read(tmp_path):
-    path = tmp_path / "large.zip"
-    with path.open("wb") as file:
-        file.truncate(2**40)
-    assert "expected at most 67,108,864 bytes" in _refused(path)
-
-
-def test_other_things_than_a_saved_model(saved, tmp_path):
-    assert "found none" in _refused(tmp_path / "nothing.zip")
-    assert "found something else" in _refused(tmp_path)
-    (tmp_path / "text.zip").write_text("dear diary")
-    assert "expected a zip file" in _refused(tmp_path / "text.zip")
-    for name, content in (("data", b"[1]"), ("data", b"{"), ("data", b"\xff"), ("_stable_baselines3_version", b"x\n")):
-        assert f"{name}: expected" in _refused(_edited(saved, tmp_path, lambda m, n=name, c=content: m | {n: c}))
+#: 100 MB of zeros take 100 kB.
+_ZEROS, _MANY = bytes(100_000_000), {f"{number}": b"" for number in range(1_000)}
 
 
 @pytest.mark.parametrize(
-    ("edit", "message"),
+    ("edit", "inner", "name"),
     [
-        ({"archive/byteorder": b"big"}, "byteorder: expected little, found b'big'"),
-        ({"archive/data/0": np.full(24, np.nan, "<f4").tobytes()}, "expected finite weights"),
-        ({"archive/data/12": b"1234"}, "expected layers of 3 x 8 x 5 x 2"),
-        ({"archive/data/13": b"1234"}, "expected tensors numbered from 0 on"),
-        ({"archive/data/0": b"123"}, "expected float32 values, found 3 bytes"),
-        ({"archive/data/0": np.zeros(24, "<f8").tobytes()}, "expected layers of 3 x 8 x 5 x 2"),
+        ({"policy.pth": None}, {}, "policy.pth"),
+        ({"data": None}, {}, "data"),
+        ({"data": _ZEROS}, {}, "data"),
+        ({"data": b"[1]"}, {}, "data"),
+        ({"data": b"\xff"}, {}, "data"),
+        ({"data": (b"baselines3.dqn", b"baselines3.ppo")}, {}, "policy_class"),
+        ({"data": (b'"num_timesteps": 0', b'"num_timesteps": -1')}, {}, "num_timesteps"),
+        ({"_stable_baselines3_version": b"x\n"}, {}, "_stable_baselines3_version"),
+        (_MANY, {}, "1,000"),
+        ({}, _MANY, "policy.pth"),
+        # Of its tensors.
+        ({}, {"archive/data/0": bytes(12_000_000), "archive/data/1": bytes(12_000_000)}, "archive/data/1"),
+        ({}, {"archive/byteorder": b"big"}, "byteorder"),
+        ({}, {"archive/data/0": np.full(24, np.nan, "<f4").tobytes()}, "finite"),
+        ({}, {"archive/data/0": b"123"}, "archive/data/0"),
+        ({}, {"archive/data/12": b"1234"}, "3 x 8 x 5 x 2"),
+        ({}, {"archive/data/13": b"1234"}, "policy.pth"),
     ],
 )
-def test_tensors_that_are_not_the_networks(saved, tmp_path, edit, message):
-    assert message in _refused(_edited(saved, tmp_path, inner=lambda members: members | edit))
+def test_a_file_that_holds_something_else_is_refused_by_the_name_of_its_part(saved, tmp_path, edit, inner, name):
+    members, path = _members(saved[0]), tmp_path / "edited.zip"
+    network = _zipped(_members(io.BytesIO(members["policy.pth"])) | inner, zipfile.ZIP_DEFLATED)
+    edited = {part: members[part].replace(*new) if isinstance(new, tuple) else new for part, new in edit.items()}
+    parts = members | {"policy.pth": network} | edited
+    path.write_bytes(_zipped({part: new for part, new in parts.items() if new is not None}, zipfile.ZIP_DEFLATED))
+    assert path.stat().st_size < 1_000_000
+    _refused(path, name)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_other_things_than_a_saved_model_are_refused(saved, tmp_path):
+    text, large, packed = (tmp_path / name for name in ("text.zip", "large.zip", "packed.zip"))
+    text.write_text("dear diary")
+    with large.open("wb") as file:
+        file.truncate(2**40)
+    # What is unpacked a whole block at a time, however little is asked for.
+    packed.write_bytes(_zipped(_members(saved[0]), zipfile.ZIP_LZMA))
+    for path in (tmp_path / "nothing.zip", tmp_path, text, large, packed):
+        _refused(path, str(path))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(changes=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=8), kept=st.floats(0, 1))
 def test_a_damaged_file_is_read_or_refused_in_one_line(saved, tmp_path, changes, kept):
     content = bytearray(saved[0].read_bytes())
@@ -207,12 +166,12 @@ def test_a_damaged_file_is_read_or_refused_in_one_line(saved, tmp_path, changes,
         content[int(place * (len(content) - 1))] = byte
     path = tmp_path / "damaged.zip"
     path.write_bytes(content if kept > 0.5 else content[: int(kept * 2 * len(content))])
+    expected = [(outputs, inputs) for inputs, outputs in pairwise(_SIZES)]
+    message, shapes = "", expected
     try:
         found = read_saved_dqn(path, _SIZES)
+        shapes = [weight.shape for weight in found.weights.values() if weight.ndim == 2]
     except SoulsGraphError as error:
         message = str(error)
-    else:
-        message = ""
-        shapes = [weight.shape for weight in found.weights.values() if weight.ndim == 2]
-        assert shapes == [(outputs, inputs) for inputs, outputs in pairwise(_SIZES)]
+    assert shapes == expected
     assert "\n" not in message

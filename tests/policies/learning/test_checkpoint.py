@@ -1,8 +1,7 @@
 """The file of a stage's exact state: it is read back unchanged, and damage is detected."""
 
 import shutil
-import subprocess
-import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,55 +53,6 @@ def assert_equal(found: object, expected: object) -> None:
         assert type(found) is type(expected)
 
 
-@settings(suppress_health_check=_UNHURRIED, max_examples=40)
-@given(state=_STATES)
-def test_state_comes_back_exactly(state: dict[str, object], tmp_path: Path) -> None:
-    write_training_state(tmp_path, state)
-    assert_equal(read_training_state(tmp_path), state)
-
-
-def test_names_with_slashes_are_kept_apart(tmp_path: Path) -> None:
-    state = {"a": {"b": np.zeros(2)}, "a/b": np.ones(3)}
-    write_training_state(tmp_path, state)
-    assert_equal(read_training_state(tmp_path), state)
-
-
-def test_generator_continues_after_a_round_trip(tmp_path: Path) -> None:
-    generator, other = np.random.default_rng(3), np.random.default_rng(4)
-    generator.random(7)
-    write_training_state(tmp_path, {"generator": generator.bit_generator.state})
-    other.bit_generator.state = read_training_state(tmp_path)["generator"]
-    np.testing.assert_array_equal(generator.random(5), other.random(5))
-
-
-@settings(suppress_health_check=_UNHURRIED, max_examples=30)
-@given(place=st.integers(0, 10_000), flip=st.integers(1, 255))
-def test_any_damaged_byte_is_told(place: int, flip: int, tmp_path: Path) -> None:
-    write_training_state(tmp_path, {"numbers": np.arange(50.0), "count": 3})
-    file = tmp_path / FILE_NAME
-    content = bytearray(file.read_bytes())
-    content[place % len(content)] ^= flip
-    file.write_bytes(content)
-    with pytest.raises(TrainingStateError, match=FILE_NAME):
-        read_training_state(tmp_path)
-
-
-@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 1e300])
-def test_what_could_not_be_read_again_is_not_written_and_the_older_file_stays(odd: float, tmp_path: Path) -> None:
-    write_training_state(tmp_path, {"weights": np.ones(3)})
-    with pytest.raises(SoulsGraphError, match="training state learner/weights: expected finite numbers"):
-        write_training_state(tmp_path, {"counts": np.arange(3), "learner": {"weights": np.array([1.0, odd])}})
-    np.testing.assert_array_equal(read_training_state(tmp_path)["weights"], np.ones(3))
-
-
-def test_failed_write_leaves_the_older_file(tmp_path: Path) -> None:
-    write_training_state(tmp_path, {"count": 1})
-    with pytest.raises(SoulsGraphError, match="rename them"):
-        write_training_state(tmp_path, {"array": 2})
-    assert read_training_state(tmp_path) == {"count": 1}
-    assert [file.name for file in tmp_path.iterdir()] == [FILE_NAME]
-
-
 def _grown(folders: list[Path], states: list[dict[str, object]]) -> None:
     for index, state in enumerate(states):
         write_training_state(folders[index], state, before=folders[:index])
@@ -112,20 +62,63 @@ def _parts(folder: Path) -> dict[str, int]:
     return {file.name: file.stat().st_ino for file in (folder / PARTS).iterdir()}
 
 
-@settings(suppress_health_check=_UNHURRIED, max_examples=30)
+@settings(suppress_health_check=_UNHURRIED, max_examples=20)
 @given(state=_STATES, size=st.integers(1_023, 1_025))
-def test_a_state_with_parts_comes_back_exactly(state: dict[str, object], size: int, tmp_path: Path) -> None:
-    large = {"kept": {"parts/x": np.arange(size, dtype=np.float32), "other": np.zeros((0, 3))}, "count": 3}
-    write_training_state(tmp_path, state | {"large": {"one": large, "two": large}}, before=[])
-    assert_equal(read_training_state(tmp_path), state | {"large": {"one": large, "two": large}})
+def test_state_comes_back_exactly_with_and_without_parts(state: dict[str, object], size: int, tmp_path: Path) -> None:
+    table = {"parts/x": np.arange(size, dtype=np.float32), "other": np.zeros((0, 3))}
+    whole = state | {"large": {"one": {"kept": table, "count": 3}, "two": {"kept": table}}}
+    for before in (None, []):
+        write_training_state(tmp_path, whole, before)
+        assert_equal(read_training_state(tmp_path), whole)
+
+
+def test_names_with_slashes_are_kept_apart(tmp_path: Path) -> None:
+    state = {"a": {"b": np.zeros(2)}, "a/b": np.ones(3)}
+    write_training_state(tmp_path, state)
+    assert_equal(read_training_state(tmp_path), state)
+
+
+@settings(suppress_health_check=_UNHURRIED, max_examples=30)
+@given(place=st.integers(0, 10_000), flip=st.integers(1, 255))
+def test_any_damaged_byte_is_noticed(place: int, flip: int, tmp_path: Path) -> None:
+    write_training_state(tmp_path, {"numbers": np.arange(50.0), "count": 3})
+    file = tmp_path / FILE_NAME
+    content = bytearray(file.read_bytes())
+    content[place % len(content)] ^= flip
+    file.write_bytes(content)
+    with pytest.raises(TrainingStateError, match=FILE_NAME):
+        read_training_state(tmp_path)
+    file.unlink()
+    with pytest.raises(TrainingStateError, match=FILE_NAME):
+        read_training_state(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("state", "name"),
+    [
+        *(
+            ({"counts": np.arange(3), "one": {"two": np.array([1.0, odd])}}, "one/two")
+            for odd in (np.nan, -np.inf, 1e300)
+        ),
+        ({"array": 2}, "array"),
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written_and_the_older_file_stays(
+    state: dict[str, object], name: str, tmp_path: Path
+) -> None:
+    write_training_state(tmp_path, {"weights": np.ones(3)})
+    with pytest.raises(SoulsGraphError, match=name):
+        write_training_state(tmp_path, state)
+    assert_equal(read_training_state(tmp_path), {"weights": np.ones(3)})
+    assert [file.name for file in tmp_path.iterdir()] == [FILE_NAME]
 
 
 def test_a_table_that_an_earlier_state_has_is_not_written_again(tmp_path: Path) -> None:
     folders = [tmp_path / "one", tmp_path / "two", tmp_path / "three"]
-    tables = [{"rows": np.full(2_000, value)} for value in (1.0, 2.0)]
-    small = {"rows": np.zeros(3)}
+    # Of 4 KiB on a table has a file of its own.
+    tables = [{"rows": np.full(512, value)} for value in (1.0, 2.0)]
     both = {"kept": {"first": tables[0], "second": tables[1]}, "again": tables[0]}
-    _grown(folders, [{"kept": tables[:1], "small": small}, both, {"kept": tables[1:]}])
+    _grown(folders, [{"kept": tables[:1], "small": {"rows": np.zeros(511)}}, both, {"kept": tables[1:]}])
     one, two, three = map(_parts, folders)
     assert (len(one), len(two), len(three)) == (1, 2, 1)
     assert one.items() <= two.items()
@@ -147,24 +140,7 @@ def test_without_links_every_state_has_files_of_its_own(tmp_path: Path, monkeypa
     assert_equal(read_training_state(folders[1]), state)
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(file.read_bytes()[:-1] + b"x")])
-def test_a_damaged_part_names_the_folder_to_remove(damage: Callable[[Path], object], tmp_path: Path) -> None:
-    write_training_state(tmp_path / "one", {"kept": {"rows": np.arange(2_000.0)}}, before=[])
-    (part,) = (tmp_path / "one" / PARTS).iterdir()
-    damage(part)
-    with pytest.raises(TrainingStateError, match=f"{part.name}: expected .* remove the folder {tmp_path / 'one'} to"):
-        read_training_state(tmp_path / "one")
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda content: content[:-1] + bytes([content[-1] ^ 1]),
-        lambda content: content[:-9],
-        lambda content: b"",
-        lambda content: content[:40] + b"x" + content[41:],
-    ],
-)
+@pytest.mark.parametrize("damage", [lambda content: content[:-1] + bytes([content[-1] ^ 1]), lambda content: b""])
 def test_a_damaged_part_is_named_and_not_carried_on(
     damage: Callable[[bytes], bytes], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -174,9 +150,10 @@ def test_a_damaged_part_is_named_and_not_carried_on(
     (part,) = (folders[0] / PARTS).iterdir()
     # In place: whatever has a link to it is damaged too.
     part.write_bytes(damage(part.read_bytes()))
+    with pytest.raises(TrainingStateError, match=part.name):
+        read_training_state(folders[0])
     _grown(folders[:2], [{}, kept])
-    assert f"{part}: expected" in caplog.text
-    assert "the new state has it anew, check the disk." in caplog.text
+    assert str(part) in caplog.text
     assert_equal(read_training_state(folders[1]), state)
     caplog.clear()
     write_training_state(folders[2], kept, before=folders[1:2])
@@ -188,44 +165,17 @@ def test_a_part_in_the_place_of_another_is_no_state(tmp_path: Path) -> None:
     write_training_state(tmp_path, {"kept": [{"rows": np.full(2_000, value)} for value in (1.0, 2.0)]}, before=[])
     one, two = (tmp_path / PARTS).iterdir()
     one.write_bytes(two.read_bytes())
-    with pytest.raises(
-        TrainingStateError, match=f"{one.name}: expected the table that it is named by, found .*{two.stem}"
-    ):
+    with pytest.raises(TrainingStateError, match=one.name):
         read_training_state(tmp_path)
 
 
-_MEASURE = """
-import sys
-import subprocess
-import sys
-from pathlib import Path
-import numpy as np
-from soulsgraph_policies.learning.checkpoint import read_training_state, write_training_state
-
-def peak():
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
-
-def anonymous():
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
-
-folder, rows = Path(sys.argv[1]), np.ones((1_000_000, 25), np.float32)
-write_training_state(folder, {"small": np.ones(3)})
-before = peak()
-write_training_state(folder, {"training": {"dodge": {"replay": {"rows": rows}}}})
-written, before_reading = peak() - before, anonymous()
-found = read_training_state(folder)["training"]["dodge"]["replay"]["rows"]
-read = anonymous() - before_reading
-assert np.array_equal(found, rows)
-print(written, read)
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the memory of a process is read from /proc")
 def test_a_large_replay_is_written_and_read_without_a_copy_of_it(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", _MEASURE, tmp_path], capture_output=True, text=True, check=True)
-    written, read = map(float, done.stdout.split())
-    # The array has 95 MiB.
-    assert written < 24.0
-    assert read < 24.0
+    rows = np.ones((250_000, 25), np.float32)
+    tracemalloc.start()
+    try:
+        write_training_state(tmp_path, {"training": {"rows": rows}})
+        found = read_training_state(tmp_path)["training"]["rows"]
+        assert tracemalloc.get_traced_memory()[1] < rows.nbytes / 3
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(found, rows)

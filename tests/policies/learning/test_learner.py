@@ -9,68 +9,45 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from ray.rllib.utils.metrics import NUM_MODULE_STEPS_SAMPLED_LIFETIME
 from stable_baselines3 import DQN
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
+from fakes import stages
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
-from soulsgraph_policies.learning.learner import (
-    AUTOGRAD,
-    CPU_KERNEL,
-    ModuleUpdates,
-    SkillDQNLearner,
-    as_multi_agent_batch,
-)
+from soulsgraph_policies.learning.learner import AUTOGRAD, CPU_KERNEL, ModuleUpdates, SkillDQNLearner
 from soulsgraph_policies.learning.replay import Batch
+from soulsgraph_policies.learning.update_kernel import UpdateMetrics
 
 SKILLS = [make_skill("dodge"), make_skill("heal_attack")]
 SIZE, ACTIONS = SKILLS[-1].observation.size, len(SKILLS[-1].actions)
+BOTH = pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
 
 
 def make_learner(path: str | None, **options: Any) -> SkillDQNLearner:
-    config = SkillDQN.get_default_config()
-    config.stage(SKILLS, replace(skill_hyperparameters(90_000), **options), 128, path, seed=5)
-    learner = SkillDQNLearner(config=config, module_spec=config.rl_module_spec)
-    learner.build()
-    return learner
+    return stages.make_learner(SKILLS, replace(skill_hyperparameters(90_000), **options), path)
 
 
 def trained(learner: SkillDQNLearner) -> ModuleUpdates:
     return learner.learning["heal_attack"]
 
 
-def make_batch(count: int, seed: int, reward_scale: float = 1.0) -> Batch:
-    """Batches whose TD errors lie on both sides of the Huber loss's threshold, some rows terminal."""
-    random = np.random.default_rng(seed)
-    return Batch(
-        observations=random.standard_normal((count, SIZE)).astype(np.float32),
-        next_observations=random.standard_normal((count, SIZE)).astype(np.float32),
-        actions=random.integers(0, ACTIONS, count),
-        rewards=(random.standard_normal(count) * reward_scale).astype(np.float32),
-        discounts=np.where(random.random(count) < 0.2, 0.0, 0.99).astype(np.float32),
-        weights=np.ones(count, np.float32),
-        margins=np.zeros(count, np.float32),
-    )
+def make_batch(count: int, seed: int, scale: float = 1.0) -> Batch:
+    return stages.drawn_batch(SKILLS[-1], count, seed, scale)
 
 
-def update(learner: SkillDQNLearner, batch: Batch, decisions: int = 0):
-    figures = learner.update(
-        batch=as_multi_agent_batch({"heal_attack": batch}),
-        timesteps={NUM_MODULE_STEPS_SAMPLED_LIFETIME: {"heal_attack": decisions}},
-    )
-    return figures["heal_attack"]
+def update(learner: SkillDQNLearner, batch: Batch, decisions: int = 0) -> UpdateMetrics:
+    return stages.update(learner, "heal_attack", batch, decisions)
 
 
-def vector(learner: SkillDQNLearner) -> np.ndarray:
-    return np.concatenate([p.detach().numpy().ravel() for p in trained(learner).module.q_network.parameters()])
+def vector(learner: SkillDQNLearner, network: str = "q_network") -> np.ndarray:
+    parameters = getattr(trained(learner).module, network).parameters()
+    return np.concatenate([part.detach().numpy().ravel() for part in parameters])
 
 
-def target_vector(learner: SkillDQNLearner) -> np.ndarray:
-    return np.concatenate([p.numpy().ravel() for p in trained(learner).module.target_network.parameters()])
+target_vector = partial(vector, network="target_network")
 
 
 def moments(learner: SkillDQNLearner, name: str) -> np.ndarray:
@@ -84,7 +61,7 @@ class _Space(gym.Env):
 
 
 class _Fixed:
-    """A replay that gives the one batch it was made of."""
+    """A replay that returns the one batch it was made of."""
 
     def __init__(self, batch: Batch) -> None:
         columns = [torch.from_numpy(values) for values in vars(batch).values()]
@@ -100,7 +77,7 @@ class _Fixed:
 
 
 def _reference(learner: SkillDQNLearner, batch: Batch) -> DQN:
-    model = DQN("MlpPolicy", _Space(), learning_rate=3e-4, batch_size=256, device="cpu")
+    model = DQN("MlpPolicy", _Space(), learning_rate=3e-4, batch_size=256, buffer_size=1, device="cpu")
     module = trained(learner).module
     for theirs, ours in ((model.q_net, module.q_network), (model.q_net_target, module.target_network)):
         theirs.q_net.load_state_dict(ours.state_dict())
@@ -110,10 +87,10 @@ def _reference(learner: SkillDQNLearner, batch: Batch) -> DQN:
 
 
 @pytest.mark.parametrize("reward_scale", [1.0, 300.0], ids=["norm below the clip", "norm above the clip"])
-@pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
+@BOTH
 def test_one_update_equals_stable_baselines3(path: str, reward_scale: float) -> None:
     learner = make_learner(path)
-    for parameter in trained(learner).module.q_network.parameters():  # so that network and target differ
+    for parameter in trained(learner).module.q_network.parameters():  # So that network and target differ.
         parameter.data *= 1.0 if reward_scale == 1.0 else 30.0
     batch = make_batch(256, 0, reward_scale)
     model = _reference(learner, batch)
@@ -144,22 +121,26 @@ def partly_shown_batch(count: int, seed: int) -> Batch:
     return replace(batch, margins=np.where(random.random(count) < 0.5, 0.3, 0.0).astype(np.float32))
 
 
-@pytest.mark.parametrize("double", [False, True])
-@pytest.mark.parametrize("tau", [0.0, 0.01])
 @pytest.mark.parametrize(
-    "make", [make_batch, weighted_batch, partly_shown_batch], ids=["as drawn", "weighted", "partly shown"]
+    ("make", "options"),
+    [
+        (make_batch, {}),
+        (make_batch, {"double": True, "tau": 0.01}),
+        (weighted_batch, {"double": True}),
+        (weighted_batch, {"tau": 0.01}),
+        (partly_shown_batch, {"margin": 0.8}),
+    ],
 )
 def test_one_update_is_the_same_on_both_paths_wherever_a_run_stands(
-    double: bool, tau: float, make: Callable[[int, int], Batch]
+    make: Callable[[int, int], Batch], options: dict[str, Any]
 ) -> None:
-    options = {"double": double, "tau": tau, "margin": 0.8 if make is partly_shown_batch else 0.0}
-    leader, follower = (make_learner(path, **options) for path in (AUTOGRAD, CPU_KERNEL))
+    leader, follower = (make_learner(path, batch_size=64, **options) for path in (AUTOGRAD, CPU_KERNEL))
     close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
-    for call, decisions in enumerate((100, 2_500, 5_000, 9_999)):  # the target is copied at 10,000
+    for call, decisions in enumerate((100, 5_000, 9_999)):  # The target is copied at 10,000.
         # Last bits grow over a chain of updates, so both begin each compared one at the same point.
-        update(leader, make(1280, call), decisions)
+        update(leader, make(320, call), decisions)
         follower.set_state(leader.get_state())
-        batch = make(256, 100 + call)
+        batch = make(64, 100 + call)
         first, second = (update(learner, batch, decisions + 4) for learner in (leader, follower))
         close(second.errors, first.errors)
         close([second.loss, second.q_mean, second.td_error], [first.loss, first.q_mean, first.td_error])
@@ -169,111 +150,55 @@ def test_one_update_is_the_same_on_both_paths_wherever_a_run_stands(
             close(moments(follower, name), moments(leader, name))
 
 
-def task(count: int, seed: int) -> Batch:
-    """A task to learn: an action is rewarded by one number of the observation, with a discount of one half."""
-    batch = make_batch(count, seed)
-    rewards = batch.observations[np.arange(count), batch.actions]
-    return replace(batch, rewards=rewards, discounts=np.full(count, 0.5, np.float32))
-
-
-@pytest.mark.parametrize("double", [False, True])
-@pytest.mark.parametrize("tau", [0.0, 0.01])
-def test_300_updates_learn_the_same_on_both_paths(double: bool, tau: float) -> None:
-    unseen = torch.from_numpy(task(2560, 1000).observations)
-    earned, learned = unseen.numpy()[:, :ACTIONS], []
-    for path in (AUTOGRAD, CPU_KERNEL):
-        learner = make_learner(path, double=double, tau=tau, learning_rate=3e-3)
-        for call in range(30):
-            update(learner, task(2560, call), 500 * call)
-        with torch.no_grad():
-            learned.append(trained(learner).module.q_network(unseen).numpy())
-    for values in learned:
-        assert (values.argmax(1) == earned.argmax(1)).mean() > 0.9
-        # Half of the best of three standard normal numbers is 0.42; a target that never moves adds nothing.
-        assert 0.35 < (values - earned).mean() < 0.7
-    assert np.sqrt(np.mean((learned[0] - learned[1]) ** 2)) < 0.02 < earned.std()
-
-
 def taken(learner: SkillDQNLearner, updates: int) -> None:
     """Make the learner believe that this number of updates was taken."""
     for state in trained(learner).optimizer.state.values():
         state["step"].fill_(updates)
 
 
-@pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
+@BOTH
 def test_target_is_copied_between_the_updates_due_before_and_after_the_end_of_a_period(path: str) -> None:
     # With learning from 100 on and an update each 4 decisions, the updates numbered 2,473 to 2,476 are
     # due at 9,992, 9,996, 10,000 and 10,004: the copy at 10,000 comes after the second of them.
     learner, halfway = make_learner(path), make_learner(path)
-    batch = make_batch(4 * 256, 1)
+    initial, batch = vector(learner), make_batch(4 * 256, 1)
     for each in (learner, halfway):
         taken(each, 2_472)
         update(each, make_batch(256, 0), 9_990)
         taken(each, 2_472)
-    initial = vector(make_learner(path))
-    update(halfway, make_batch(4 * 256, 1).part(0, 512), 9_996)
-    target = [p.numpy() for p in trained(halfway).module.target_network.parameters()]
-    np.testing.assert_array_equal(np.concatenate([p.ravel() for p in target]), initial)
+    update(halfway, batch.part(0, 512), 9_996)
+    np.testing.assert_array_equal(target_vector(halfway), initial)
     update(learner, batch, 10_004)
-    copied = np.concatenate([p.numpy().ravel() for p in trained(learner).module.target_network.parameters()])
-    np.testing.assert_array_equal(copied, vector(halfway))
-    assert abs(vector(learner) - copied).max() > 0
+    np.testing.assert_array_equal(target_vector(learner), vector(halfway))
+    assert abs(vector(learner) - target_vector(learner)).max() > 0
 
 
-@pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
-def test_rllibs_own_state_brings_another_learner_to_the_same_point(path: str) -> None:
-    learner, other = make_learner(path), make_learner(path)
-    for call in range(3):
-        update(learner, make_batch(512, call), 4_000 * call)
-    other.set_state(learner.get_state())
-    for each in (learner, other):
-        update(each, make_batch(256, 9), 10_000)
-    np.testing.assert_array_equal(vector(learner), vector(other))
-    targets = [[p.numpy() for p in trained(each).module.target_network.parameters()] for each in (learner, other)]
-    for own, theirs in zip(*targets, strict=True):
-        np.testing.assert_array_equal(own, theirs)
-
-
-def test_only_the_trained_skill_has_an_optimizer() -> None:
+def test_a_frozen_skill_has_no_optimizer_and_takes_no_batch() -> None:
     learner = make_learner(CPU_KERNEL)
     assert learner.get_optimizers_for_module("dodge") == []
     assert len(learner.get_optimizers_for_module("heal_attack")) == 1
-
-
-def test_batch_of_a_frozen_skill_is_refused() -> None:
-    learner = make_learner(CPU_KERNEL)
-    with pytest.raises(SoulsGraphError, match=r"expected batches of heal_attack, found \['dodge'\]"):
-        learner.update(batch=as_multi_agent_batch({"dodge": make_batch(256, 0)}))
-
-
-def test_kernel_refuses_other_than_two_hidden_layers() -> None:
-    config = SkillDQN.get_default_config()
-    numbers = skill_hyperparameters(1000)
-    config.stage(SKILLS, type(numbers)(budget=10, buffer_size=10, hidden_sizes=(8,)), 4, CPU_KERNEL)
-    with pytest.raises(SoulsGraphError, match="expected two hidden layers and a plain head on a CPU, found 1"):
-        SkillDQNLearner(config=config, module_spec=config.rl_module_spec).build()
+    with pytest.raises(SoulsGraphError, match="dodge"):
+        stages.update(learner, "dodge", make_batch(256, 0))
 
 
 @pytest.mark.parametrize("options", [{"dueling": True}, {"quantiles": 4}, {"hidden_sizes": (8,)}])
 def test_update_path_is_chosen_by_what_the_kernel_can_do(options: dict[str, Any]) -> None:
     assert trained(make_learner(None)).updater is not None
     assert trained(make_learner(None, **options)).updater is None
-    with pytest.raises(SoulsGraphError, match="use update path 'autograd'"):
+    with pytest.raises(SoulsGraphError, match=AUTOGRAD):
         make_learner(CPU_KERNEL, **options)
 
 
-@pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
+@BOTH
 def test_polyak_averaging_moves_the_target_a_share_of_the_way_in_every_update(path: str) -> None:
     learner = make_learner(path, tau=0.25)
-    before = target_vector(learner)
-    update(learner, make_batch(256, 0), 9_999)
-    np.testing.assert_allclose(target_vector(learner), before + 0.25 * (vector(learner) - before), atol=1e-7)
-    halfway = target_vector(learner)
-    update(learner, make_batch(256, 1), 10_004)  # past where a period would have ended
-    np.testing.assert_allclose(target_vector(learner), halfway + 0.25 * (vector(learner) - halfway), atol=1e-7)
+    for call, decisions in enumerate((9_999, 10_004)):  # And past where a period would have ended.
+        before = target_vector(learner)
+        update(learner, make_batch(256, call), decisions)
+        np.testing.assert_allclose(target_vector(learner), before + 0.25 * (vector(learner) - before), atol=1e-7)
 
 
-@pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
+@BOTH
 def test_played_network_is_the_average_over_the_last_part_of_the_budget(path: str) -> None:
     learner, seen = make_learner(path, averaged_fraction=0.2), []
     for call, decisions in enumerate((100, 72_000, 72_001, 80_000, 90_000)):

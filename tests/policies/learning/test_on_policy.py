@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import nn
 
+from fakes.stages import assert_same
 from soulsgraph_envs.core.errors import DataError
 from soulsgraph_policies.agents.inference import RunningNormalizer
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters, check_memory
-from soulsgraph_policies.learning.replay import Batch, RecentDecisions
+from soulsgraph_policies.learning.replay import RecentDecisions
 from soulsgraph_policies.learning.sampler import Transitions
 
 
@@ -52,18 +53,16 @@ def _sampled(transitions: Transitions, numbers: DQNHyperparameters, count: int =
     return dict(zip(batch.actions.tolist(), batch.rewards.tolist(), strict=True))
 
 
-def test_a_return_blends_the_values_of_every_later_state() -> None:
+def test_a_return_blends_the_values_of_every_later_state_by_its_trace() -> None:
     # Values of the states after: 10, 20, 30, 40. From the last: 4 + 0.9 * 40; then r + 0.9 * (0.5 * V + 0.5 * next).
     last = 4.0 + 0.9 * 40.0
     third = 3.0 + 0.9 * (0.5 * 30.0 + 0.5 * last)
     second = 2.0 + 0.9 * (0.5 * 20.0 + 0.5 * third)
     first = 1.0 + 0.9 * (0.5 * 10.0 + 0.5 * second)
-    returns = _sampled(_transitions(rewards=[1.0, 2.0, 3.0, 4.0]), _numbers())
-    assert returns == pytest.approx({0: first, 1: second, 2: third, 3: last})
-
-
-def test_with_a_trace_of_nothing_a_return_looks_one_decision_ahead_and_a_full_trace_to_the_end() -> None:
     rewards = [1.0, 2.0, 3.0, 4.0]
+    returns = _sampled(_transitions(rewards=rewards), _numbers())
+    assert returns == pytest.approx({0: first, 1: second, 2: third, 3: last})
+    # Without a trace it looks one decision ahead, with a full one to the end.
     one_ahead = _sampled(_transitions(rewards=rewards), _numbers(td_lambda=0.0))
     assert one_ahead == pytest.approx({i: i + 1 + 0.9 * 10.0 * (i + 1) for i in range(4)})
     whole = _sampled(_transitions(rewards=rewards), _numbers(td_lambda=1.0))
@@ -96,17 +95,6 @@ def test_where_an_episode_terminated_a_return_is_its_reward_and_ticks_discount()
     assert returns[3] == pytest.approx(4.0 + 0.9**2 * 40.0)
 
 
-def test_lanes_that_take_turns_are_told_apart() -> None:
-    lanes = np.array([0, 1, 0, 1])
-    seen = np.array([[0.0], [4.0], [1.0], [5.0]], np.float32)
-    transitions = _transitions(
-        rewards=[1.0, 2.0, 3.0, 4.0], lanes=lanes, observations=seen, next_observations=seen + 1.0
-    )
-    returns = _sampled(transitions, _numbers())
-    assert returns[0] == pytest.approx(1.0 + 0.9 * (0.5 * 10.0 + 0.5 * (3.0 + 0.9 * 20.0)))
-    assert returns[1] == pytest.approx(2.0 + 0.9 * (0.5 * 50.0 + 0.5 * (4.0 + 0.9 * 60.0)))
-
-
 def test_every_epoch_learns_from_a_decision_at_most_once_and_then_it_is_forgotten() -> None:
     numbers = _numbers(num_steps=32, batch_size=8, update_epochs=3)
     recent, generator = RecentDecisions(numbers, _network()), np.random.default_rng(1)
@@ -126,13 +114,11 @@ def test_every_epoch_learns_from_a_decision_at_most_once_and_then_it_is_forgotte
 def test_the_state_continues_to_the_bit() -> None:
     numbers = _numbers()
     recent, again = RecentDecisions(numbers, _network()), RecentDecisions(numbers, _network())
-    recent.add(_transitions(rewards=[1.0, 2.0]))
-    recent.add(_transitions(rewards=[3.0, 4.0]))
+    for part in ([1.0, 2.0], [3.0, 4.0]):
+        recent.add(_transitions(rewards=part))
     again.set_state(recent.get_state())
-    normalizer = RunningNormalizer(1)
-    batches: list[Batch] = [one.sample(4, np.random.default_rng(2), normalizer) for one in (recent, again)]
-    for before, after in zip(*(vars(batch).values() for batch in batches), strict=True):
-        np.testing.assert_array_equal(before, after)
+    before, after = (vars(one.sample(4, np.random.default_rng(2), RunningNormalizer(1))) for one in (recent, again))
+    assert_same(before, after)
 
 
 def test_updates_are_owed_by_whole_rollouts() -> None:
@@ -142,24 +128,6 @@ def test_updates_are_owed_by_whole_rollouts() -> None:
     assert numbers.target_copy(0, 10**6) is None
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_steps": 32}, "num_steps: expected 0 or at least batch_size, 64, found 32"),
-        ({"n_step": 3}, "num_steps: expected 0 with n_step, found 256 with n_step = 3; leave one of them out"),
-        ({"priority_exponent": 0.6}, r"with priority_exponent = 0\.6"),
-        ({"mirrored": True}, "with mirrored = True"),
-        ({"quantiles": 5}, "with quantiles = 5"),
-        ({"dueling": True}, "with dueling = True"),
-        ({"double": True}, "with double = True"),
-        ({"tau": 0.01}, r"with tau = 0\.01"),
-    ],
-)
-def test_options_of_the_replay_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        _numbers(**{"num_steps": 256, "batch_size": 64, **options})
-
-
 def test_a_rollout_that_would_fill_the_memory_is_refused() -> None:
-    with pytest.raises(DataError, match=r"GiB of transitions of dodge"):
+    with pytest.raises(DataError, match="dodge"):
         check_memory({"dodge": _numbers(num_steps=10**7, update_epochs=1_000).replay_bytes(observation_size=25)})

@@ -1,8 +1,7 @@
 """Population-based training by Ray Tune: whoever exploits another goes on with its weights, replay and optimizer."""
 
-import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,11 @@ import ray
 from ray import tune
 from ray.tune.schedulers import PopulationBasedTraining
 
-from fakes.learning import LinearRunner
+from fakes.stages import built, configured, run
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.learning.algorithm import SkillDQN
-from soulsgraph_policies.learning.checkpoint import FILE_NAME, read_training_state
+from soulsgraph_policies.learning.checkpoint import read_training_state
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
@@ -25,55 +24,33 @@ NOTES = "notes"
 
 
 def config_of(**training: Any) -> SkillDQNConfig:
-    config = SkillDQN.get_default_config().training(**training)
-    config.stage([make_skill("dodge")], DQNHyperparameters(budget=20_000, buffer_size=2_000), 128, seed=0)
-    config.env_runners(env_runner_cls=LinearRunner).environment(env_config={"lanes": 32})
-    return config.debugging(log_level="ERROR")
-
-
-def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(state, Mapping):
-        for key, part in state.items():
-            yield from leaves(part, f"{name}/{key}")
-    else:
-        yield name, state
-
-
-def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    first, second = dict(leaves(one)), dict(leaves(other))
-    return [
-        name
-        for name in {*first, *second}
-        if name not in first or name not in second or not np.array_equal(first[name], second[name])
-    ]
+    numbers = DQNHyperparameters(budget=20_000, buffer_size=2_000)
+    config = configured([make_skill("dodge")], numbers, seed=0).debugging(log_level="ERROR")
+    return config.training(**training)
 
 
 class NotedDQN(SkillDQN):
-    """Note which trial's state was loaded, whether all of it was, and the learning rate from there on."""
-
-    @property
-    def member(self) -> str:
-        # RLlib keeps no trial's id, but its folder.
-        return Path(self.logdir).name
+    """Note by whose state a trial goes on; that all of it is taken up, and the rate is its own, holds each time."""
 
     def save_checkpoint(self, checkpoint_dir: str) -> Any:
         saved = super().save_checkpoint(checkpoint_dir)
-        (Path(checkpoint_dir) / "saved_by").write_text(self.member, encoding="utf-8")
+        # RLlib keeps no trial's id, but its folder.
+        (Path(checkpoint_dir) / "saved_by").write_text(Path(self.logdir).name, encoding="utf-8")
         return saved
 
     def load_checkpoint(self, checkpoint_dir: str) -> None:
         super().load_checkpoint(checkpoint_dir)
-        learning = self.learner.learning["dodge"]
-        note = {
-            "trial": self.member,
-            "donor": (Path(checkpoint_dir) / "saved_by").read_text(encoding="utf-8"),
-            "differing": differing(self.get_training_state(), read_training_state(Path(checkpoint_dir))),
-            "replay": self.training["dodge"].replay.size,
-            "asked": self.config.lr,
-            "rates": [learning.optimizer.param_groups[0]["lr"], self.training["dodge"].hyperparameters.learning_rate],
-        }
-        folder = Path(self.config.env_config[NOTES])
-        (folder / f"{self.member}-{self.decisions}-{len([*folder.iterdir()])}.json").write_text(json.dumps(note))
+        assert_taken_up(self, checkpoint_dir)
+        assert self.training["dodge"].replay.size > 0
+        learning, rate = self.learner.learning["dodge"], self.training["dodge"].hyperparameters.learning_rate
+        assert learning.optimizer.param_groups[0]["lr"] == rate == self.config.lr
+        donor = (Path(checkpoint_dir) / "saved_by").read_text(encoding="utf-8")
+        if donor != Path(self.logdir).name:
+            (Path(self.config.env_config[NOTES]) / f"{rate}").touch()
+
+
+def assert_taken_up(stage: SkillDQN, folder: str) -> None:
+    np.testing.assert_equal(stage.get_training_state(), read_training_state(Path(folder)))
 
 
 @pytest.fixture
@@ -86,31 +63,19 @@ def carried() -> Iterator[None]:
 
 @pytest.mark.parametrize("path", ["cpu", "autograd"])
 def test_a_changed_learning_rate_applies_to_the_state_of_another(path: str, tmp_path: Path) -> None:
-    donor = config_of(lr=1e-4)
-    donor.update_path = path
-    exploiting = config_of(lr=1e-2)
-    exploiting.update_path = path
-    one, other = donor.build_algo(), exploiting.build_algo()
-    try:
-        one.train()
-        folder = one.save_to_path(str(tmp_path / "checkpoint"))
-        other.load_checkpoint(folder)
-        assert differing(other.get_training_state(), read_training_state(Path(folder))) == []
-        assert (tmp_path / "checkpoint" / FILE_NAME).is_file()
-        for algorithm in (one, other):
-            algorithm.train()
-        first, second = (algorithm.weights("dodge") for algorithm in (one, other))
-        assert one.updates == other.updates
-        assert any(not np.array_equal(first[name], second[name]) for name in first)
-        steps = [
-            np.abs(weights["q_network.0.weight"]).sum()
-            for weights in (first, second)
-            if "q_network.0.weight" in weights
-        ]
-        assert len(set(steps)) == len(steps)
-    finally:
-        one.stop()
-        other.stop()
+    donor, exploiting = config_of(lr=1e-4), config_of(lr=1e-2)
+    donor.update_path = exploiting.update_path = path
+    one, other = built(donor), built(exploiting)
+    run(one, 300)
+    folder = one.save_to_path(str(tmp_path / "checkpoint"))
+    other.load_checkpoint(folder)
+    assert_taken_up(other, folder)
+    before, moved = one.weights("dodge"), []
+    for stage in (one, other):
+        stage.training_step()
+        moved.append(abs(stage.weights("dodge")["q_network.0.weight"] - before["q_network.0.weight"]).max())
+    assert one.updates == other.updates
+    assert 20 * moved[0] < moved[1]
 
 
 @pytest.mark.slow
@@ -132,14 +97,17 @@ def test_a_population_exploits_weights_replay_and_optimizer_and_learns_by_the_mu
             NotedDQN,
             param_space=config,
             tune_config=tune.TuneConfig(metric="env_runners/episode_return_mean", mode="max", scheduler=scheduler),
-            run_config=tune.RunConfig(storage_path=str(tmp_path), stop={"training_iteration": 3}, verbose=0),
+            run_config=tune.RunConfig(
+                storage_path=str(tmp_path),
+                stop={"training_iteration": 3},
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True),
+                verbose=0,
+            ),
         ).fit()
+        resumed = [(one, NotedDQN.from_checkpoint(one.checkpoint.to_directory())) for one in results]
     assert not results.errors
-    loaded = [json.loads(file.read_text()) for file in notes.iterdir()]
-    exploited = [note for note in loaded if note["donor"] != note["trial"]]
-    assert exploited
-    for note in loaded:
-        assert note["differing"] == []
-        assert note["replay"] > 0
-        assert note["rates"] == [note["asked"], note["asked"]]
-    assert any(note["asked"] not in (1e-5, 1e-3) for note in exploited)
+    assert {one.metrics["num_env_steps_sampled_lifetime"] for one, _ in resumed} == {
+        again.decisions for _, again in resumed
+    }
+    # Somebody went on from another's state, by a rate that was in no grid.
+    assert {float(file.name) for file in notes.iterdir()} - {1e-5, 1e-3}

@@ -1,7 +1,6 @@
 """The sum tree of prioritised replay, against a plain table of priorities."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,11 +31,3 @@ def test_new_rows_get_the_greatest_priority_so_far() -> None:
     priorities.add(np.array([2]))
     rows = priorities.draw(30_000, np.random.default_rng(0))
     np.testing.assert_allclose(np.bincount(rows) / 30_000, [7 / 15, 1 / 15, 7 / 15], atol=0.01)
-
-
-def test_importance_weights_are_those_of_schaul_2016() -> None:
-    # P = 0.1 and 0.9 of N = 2 rows, beta = 0.5: (1 / (N P)) ** beta over the greatest of them.
-    priorities = Priorities(2, 1.0)
-    priorities.add(np.array([0, 1]))
-    priorities.update(np.array([0, 1]), np.array([1.0, 9.0], np.float32))
-    assert priorities.weights(np.array([0, 1]), 2, 0.5) == pytest.approx([1.0, 1 / 3], rel=1e-5)

@@ -1,17 +1,17 @@
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
-from soulsgraph_clusters.sessions.session import connect
+from fakes.stages import assert_same, built, differs, run
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill, training_scenario
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
+from soulsgraph_policies.learning.sampler import Transitions
 
 SKILLS = tuple(make_skill(name) for name in ("camera", "lock_on"))
 
@@ -40,7 +40,7 @@ def test_a_restarted_runner_plays_nothing_until_it_has_every_skills_weights(stat
     runner = make_runner(1)
     weights = state[COMPONENT_RL_MODULE]
     runner.set_state(state | {COMPONENT_RL_MODULE: {"lock_on": weights["lock_on"]}})
-    with pytest.raises(AssertionError, match="every module's weights come before sampling"):
+    with pytest.raises(AssertionError):
         runner.sample()
     runner.set_state(state | {COMPONENT_RL_MODULE: {"camera": weights["camera"]}})
     (chunk,) = runner.sample()
@@ -53,13 +53,11 @@ def test_newer_weights_are_played_and_those_that_do_not_fit_are_refused(state):
     newer = {name: values + 1 for name, values in state[COMPONENT_RL_MODULE]["lock_on"].items()}
     runner.set_state({COMPONENT_RL_MODULE: {"lock_on": newer}})
     wrong = newer | {"q_network.4.bias": newer["q_network.4.bias"][:1]}
-    with pytest.raises(SoulsGraphError, match="network weights: expected"):
+    with pytest.raises(SoulsGraphError, match="weights"):
         runner.set_state({COMPONENT_RL_MODULE: {"lock_on": wrong}})
-    for name, values in newer.items():
-        np.testing.assert_array_equal(runner.played_weights("lock_on")[name], values, err_msg=name)
+    assert_same(runner.played_weights("lock_on"), newer)
     other.set_state(state | {COMPONENT_RL_MODULE: state[COMPONENT_RL_MODULE] | {"lock_on": newer}})
-    for name, values in runner.played_weights("camera").items():
-        np.testing.assert_array_equal(other.played_weights("camera")[name], values, err_msg=name)
+    assert_same(other.played_weights("camera"), runner.played_weights("camera"))
 
 
 def test_a_runner_explores_by_the_decisions_that_were_received(state):
@@ -70,91 +68,50 @@ def test_a_runner_explores_by_the_decisions_that_were_received(state):
     assert runner.get_state()[NUM_ENV_STEPS_SAMPLED_LIFETIME] == 500
 
 
-def test_runners_have_random_streams_of_their_own(state):
-    chunks = []
-    for index in (1, 2, 2):
-        runner = make_runner(index)
-        runner.set_state(state)
-        chunks.append(runner.sample()[0].transitions["lock_on"].observations)
-    assert (chunks[1] == chunks[2]).all()
-    assert (chunks[0] != chunks[1]).any()
-
-
 def test_two_skills_of_one_module_share_weights_replay_and_normaliser():
     camera, scenario = SKILLS[0], training_scenario(load_scenario("iudex-phase1"), SKILLS[0])
     numbers = replace(skill_hyperparameters(1_000), buffer_size=1_000)
     config = SkillDQN.get_default_config()
     config = config.stage([camera, replace(camera, name="twin")], numbers, 128, seed=3)
     config = config.multi_agent(policies={"eye"}, policy_mapping_fn=lambda *_: "eye", policies_to_train=["eye"])
-    config = config.environment(env_config={"scenario": scenario, "lanes": 8})
-    with connect("local", num_cpus=1):
-        stage = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=0).build_algo()
-        before = stage.weights("eye")
-        while not stage.finished:
-            stage.train()
-        runner = stage.env_runner_group.local_env_runner
-        assert runner.modules == {"camera": "eye", "twin": "eye"}
-        (learned,) = stage.training.values()
-        assert (learned.decisions, learned.replay.size) == (1_000, 1_000)  # of both skills, in one replay
-        assert learned.normalizer.count == pytest.approx(1_000, abs=1)
-        assert set(learned.replay._rows[:, -1].astype(int)) <= set(range(len(camera.actions)))
-        own = stage.weights("eye")
-        assert any((own[name] != before[name]).any() for name in own)
-        for skill in ("camera", "twin"):
-            for name, values in runner.played_weights(skill).items():
-                np.testing.assert_array_equal(values, own[name], err_msg=f"{skill} {name}")
-        assert runner._sampler.ticks < 70  # 16 decisions a tick: both skills' are collected
-        stage.stop()
+    stage = built(config.environment(env_config={"scenario": scenario, "lanes": 8}))
+    before, runner = stage.weights("eye"), stage.env_runner_group.local_env_runner
+    run(stage)
+    assert runner.modules == {"camera": "eye", "twin": "eye"}
+    (learned,) = stage.training.values()
+    assert (learned.decisions, learned.replay.size) == (1_000, 1_000)  # Of both skills, in one replay.
+    assert learned.normalizer.count == pytest.approx(1_000, abs=1)
+    assert set(learned.replay._rows[:, -1].astype(int)) <= set(range(len(camera.actions)))
+    own = stage.weights("eye")
+    assert differs(own, before)
+    for skill in ("camera", "twin"):
+        assert_same(runner.played_weights(skill), own)
+    assert runner._sampler.ticks < 70  # 16 decisions a tick: both skills' are collected.
 
 
-def test_the_runner_asks_the_mapping_which_module_plays():
-    swapped = {"first": "camera", "second": "lock_on"}
-    config = SkillDQN.get_default_config().stage(SKILLS, skill_hyperparameters(1_000), 128, seed=3)
-    config = config.multi_agent(
-        policies=set(swapped),
-        policy_mapping_fn=lambda agent, *_: next(module for module, skill in swapped.items() if skill == agent),
-        policies_to_train=["first"],
-    )
-    scenario = training_scenario(load_scenario("iudex-phase1"), SKILLS[-1])
-    config = config.environment(env_config={"scenario": scenario, "lanes": 8})
-    runner = SkillGraphEnvRunner(
-        config=config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=1), worker_index=1
-    )
-    runner.set_state(runner.get_state())
-    (chunk,) = runner.sample()
-    assert set(chunk.transitions) == {"first"}
-    assert chunk.transitions["first"].observations.shape[1] == SKILLS[0].observation.size
-    for module, skill in swapped.items():
-        for name, values in runner.played_weights(skill).items():
-            np.testing.assert_array_equal(values, runner.weights(module)[name])
-
-
-def fights(runner, samples=20):
-    """Return what a runner samples: lanes, episodes, observations and actions of its decisions."""
-    found = [runner.sample()[0].transitions["lock_on"] for _ in range(samples)]
-    return tuple(np.concatenate([getattr(one, name) for one in found]) for name in _COLUMNS)
-
-
-_COLUMNS = ("lanes", "episodes", "observations", "actions")
+def fights(runner, samples=20) -> Transitions:
+    """Return the decisions that a runner samples."""
+    return Transitions.join([runner.sample()[0].transitions["lock_on"] for _ in range(samples)])
 
 
 def test_a_runner_in_place_of_a_lost_one_fights_other_fights_and_numbers_its_episodes_on(state):
     played = []
     # As Ray restarts an actor: its constructor runs again, and the driver sends weights and counts.
-    for received in (0, 500, 501, 0):
-        runner = make_runner(1)
+    for index, received in ((1, 0), (1, 500), (1, 501), (2, 501), (1, 0)):
+        runner = make_runner(index)
         runner.set_state(state | {NUM_MODULE_STEPS_SAMPLED_LIFETIME: {"lock_on": received}})
         played.append(fights(runner))
-    first, second, third, again = played
-    for one, other in zip(first, again, strict=True):
-        np.testing.assert_array_equal(one, other)
-    keys = [set(zip(one[0].tolist(), one[1].tolist(), strict=True)) for one in (first, second, third)]
-    assert not keys[0] & keys[1] | keys[1] & keys[2]
-    assert first[1].max() < second[1].min() <= second[1].max() < third[1].min()
-    rows = [set(map(bytes, one[2])) for one in (first, second, third)]
-    # Of some thousand observations a few are those of no lock, which are all alike.
-    assert all(len(one & other) < 0.5 * len(one) for one, other in ((rows[0], rows[1]), (rows[1], rows[2])))
-    assert all((one[3][:64] != other[3][:64]).any() for one, other in ((first, second), (second, third)))
+    *others, again = played
+    assert_same(vars(played[0]), vars(again))
+    keys = [set(zip(one.lanes.tolist(), one.episodes.tolist(), strict=True)) for one in others]
+    rows = [set(map(bytes, one.observations)) for one in others]
+    for one, other in ((0, 1), (1, 2), (2, 3)):
+        assert not keys[one] & keys[other]
+        # Of some thousand observations a few are those of no lock, which are all alike.
+        assert len(rows[one] & rows[other]) < 0.5 * len(rows[one])
+        assert (others[one].actions[:64] != others[other].actions[:64]).any()
+    for before, after in ((0, 1), (1, 2)):
+        assert others[before].episodes.max() < others[after].episodes.min()
 
 
 def test_a_restored_runner_goes_on_in_the_streams_that_were_saved_and_a_restart_in_none_of_them(state):
@@ -166,5 +123,4 @@ def test_a_restored_runner_goes_on_in_the_streams_that_were_saved_and_a_restart_
     restored.set_state(state)
     restored.set_training_state(saved)
     whole.set_state({NUM_MODULE_STEPS_SAMPLED_LIFETIME: {"lock_on": 500}})
-    for one, other in zip(fights(whole, 10), fights(restored, 10), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_same(vars(fights(whole, 10)), vars(fights(restored, 10)))
