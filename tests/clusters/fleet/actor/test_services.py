@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import soulsgraph_clusters
+from soulsgraph.cli import main
 
 SERVICES = Path(soulsgraph_clusters.__file__).parent / "services"
 UNITS = sorted((SERVICES / "systemd").iterdir())
@@ -23,9 +24,17 @@ def _code(file):
     return "\n".join(line for line in lines if not line.lstrip().startswith("#"))
 
 
-def _help(*command):
-    done = subprocess.run([SOULSGRAPH, *command, "--help"], capture_output=True, text=True, timeout=600, check=True)
-    return {*re.findall(r"--[a-z][a-z-]*", done.stdout)}
+@pytest.fixture
+def options_of(monkeypatch, capsys):
+    """Return a function that returns the options of a command, as its help has them."""
+
+    def options(command):
+        monkeypatch.setattr(sys, "argv", ["soulsgraph", command, "--help"])
+        with pytest.raises(SystemExit):
+            main()
+        return {*re.findall(r"--[a-z][a-z-]*", capsys.readouterr().out)}
+
+    return options
 
 
 @pytest.fixture
@@ -56,8 +65,8 @@ def test_systemd_has_nothing_to_object_to(unit, verify):
     assert verify(unit.name, text.replace("NoNewPrivileges", "NoNewPrivilege"))
 
 
-def test_the_pc_and_the_head_are_started_with_options_that_they_have():
-    known = _help("host")
+def test_the_pc_and_the_head_are_started_with_options_that_they_have(options_of):
+    known = options_of("host")
     for file in (SERVICES / "systemd" / "soulsgraph-host.service", SERVICES / "windows" / "run-host.ps1"):
         options = {*re.findall(r"--[a-z][a-z-]*", _code(file))}
         assert "--head" in options
@@ -65,4 +74,4 @@ def test_the_pc_and_the_head_are_started_with_options_that_they_have():
     (line,) = re.findall("^ExecStart=(.*)$", _code(SERVICES / "systemd" / "soulsgraph-head.service"), re.MULTILINE)
     command, _, trained = line.partition(" -- ")
     assert command.split()[1:] == ["supervise"]
-    assert {*re.findall(r"--[a-z][a-z-]*", trained)} <= _help(trained.split()[0])
+    assert {*re.findall(r"--[a-z][a-z-]*", trained)} <= options_of(trained.split()[0])

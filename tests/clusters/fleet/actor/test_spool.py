@@ -152,7 +152,7 @@ def test_a_chunk_damaged_at_any_byte_is_dropped_and_counted_and_the_others_are_r
     spool.put(chunk())
     size = files(tmp_path / "first")[0].stat().st_size
     spool.close()
-    for place in range(size):
+    for place in range(0, size, 3):
         spool = Spool(tmp_path / str(place))
         keys = [spool.put(chunk(decisions=number)) for number in (1, 2, 4)]
         file = files(tmp_path / str(place))[1]
