@@ -4,19 +4,16 @@ import os
 import re
 import signal
 import socket
-import sys
 
 import numpy as np
 import pytest
 import ray
 
 from fakes.learning import LinearRunner
-from soulsgraph.project import begin_project
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill, training_scenario
-from soulsgraph_policies.agents.projects import find_graph, forget_project, load_project
 from soulsgraph_policies.learning import env_runners
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.env_runners import CHUNKS_PER_CALL, RemoteSpeedCheck, SkillGraphEnvRunner
@@ -153,26 +150,6 @@ def test_a_stage_is_left_while_a_runner_is_frozen(caplog, monkeypatch):
     train_until(stage, "env runner 2 on .* does not answer", caplog)
     assert [len(weights) for weights in stage.copies("camera")] == [len(stage.weights("camera"))] * 3
     stage.stop()
-
-
-def test_a_remote_env_runner_samples_an_own_skill_whose_code_its_process_never_imported(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    begin_project(tmp_path / "fencing")
-    load_project(tmp_path / "fencing")
-    try:
-        names = (*find_graph("fencing/forked").upstream("parry"), "parry")
-        skills = tuple(map(make_skill, names))
-        ground = training_scenario(load_scenario("iudex-phase1-whole"), skills[-1])
-        config = SkillDQN.get_default_config().stage(skills, skill_hyperparameters(300), 64, seed=3)
-        config.environment(env_config={"scenario": ground, "lanes": 8})
-        stage = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=1).build_algo()
-        while not stage.finished:
-            stage.train()
-        assert stage.decisions >= 300
-        assert stage.updates > 0
-        stage.stop()
-    finally:
-        forget_project("fencing")
 
 
 def test_the_whole_budget_is_learned_from_and_no_more():

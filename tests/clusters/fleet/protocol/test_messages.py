@@ -61,6 +61,8 @@ def _check(hello, name="attic", **pcs):
         ("machine", "my PC", "machine"),
         ("machine", "0" * 33, "machine"),
         ("version", "9" * 201, "version"),
+        ("digests", digests() | {"x" * 201: ""}, "digests"),
+        ("digests", digests() | dict.fromkeys(map(str, range(1000)), ""), "digests"),
     ],
 )
 def test_a_hello_that_does_not_fit_is_refused_in_one_short_line(field, value, named):
@@ -106,6 +108,7 @@ def test_a_chunk_of_which_nobody_could_say_which_it_is_is_refused(field, value):
         ("decisions", {str(number): 1 for number in range(64)}, {str(number): 1 for number in range(65)}),
         ("columns", bytes(4 * 2**20), bytes(4 * 2**20 + 1)),
         ("versions", [1, 2**31 - 1], [1, 2**31]),
+        ("versions", [1] * 64 * 8192, [1] * (64 * 8192 + 1)),
         ("ticks", [1, 2**53], [1, 2**53 + 1]),
         ("frozen", bytes(200), bytes(201)),
     ],
@@ -139,8 +142,10 @@ def test_a_chunk_that_says_more_than_any_can_keeps_its_number_and_its_count_of_d
         ("weights", "arrays", bytes(4 * 2**20), bytes(4 * 2**20 + 1)),
         ("weights", "decisions", {"a" * 200: 2**53}, {"a" * 201: 1}),
         ("weights", "decisions", {"a": 2**53}, {"a": 2**53 + 1}),
+        ("weights", "decisions", dict.fromkeys(map(str, range(64)), 1), dict.fromkeys(map(str, range(65)), 1)),
         ("acknowledged", "boot", "a" * 64, "a" * 65),
         ("acknowledged", "sequences", [0, 2**53], [0, 2**53 + 1]),
+        ("acknowledged", "sequences", [1] * 2**18, [1] * (2**18 + 1)),
         ("acknowledged", "refused", {"a": 2**53}, {"a": 2**53 + 1}),
     ],
 )
@@ -178,8 +183,12 @@ def test_what_describes_is_clamped_and_what_is_no_number_is_left_out():
     assert found.state == "playing now"
     assert found.ticks == found.lost_decisions["x"] == 2**53
     assert dict(found.metrics) == {"cpu_s": 0.0, "reset_s/x": 1e12, "lateness_p99_ms": 3.0}
-    many = wire.Health(metrics={f"{number:05d}": 1.0 for number in range(5000)})
-    assert len(parse_message(wire.FromGame, wire.FromGame(health=many).SerializeToString(), "PC").health.metrics) == 256
+    metrics = {f"{number:05d}": 1.0 for number in range(5000)}
+    health = wire.Health(note="y" * 600, weights_version=2**63, lost_decisions={"z" * 300: 1}, metrics=metrics)
+    found = parse_message(wire.FromGame, wire.FromGame(health=health).SerializeToString(), "PC").health
+    assert (found.note, found.weights_version) == ("y" * 500, 2**31 - 1)
+    assert dict(found.lost_decisions) == {"z" * 200: 1}
+    assert len(found.metrics) == 256
 
 
 def test_the_reason_of_a_stop_is_cut():

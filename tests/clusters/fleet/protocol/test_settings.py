@@ -89,14 +89,32 @@ def test_shares_of_a_batch_are_all_of_it_or_leave_something_for_others():
         ("[pcs.attic]\nbatch_share = nan\n", "batch_share"),
         ("[pcs.attic]\nbatch_shares = 1.0\n", "batch_shares"),
         ('[pcs."a b"]\nshare = 0.5\n', "PC"),
+        ("[pcs.attic]\nshare = 0.009\n", "share"),
+        ("[pcs.attic]\nshare = 1.1\n", "share"),
+        ("[pcs.attic]\nmost_speed = 0.09\n", "most_speed"),
+        ("[pcs.attic]\nmost_speed = 100.1\n", "most_speed"),
+        ("most_stale_ticks = 0\n", "most_stale_ticks"),
+        ("journal_mb = 255.9\n", "journal_mb"),
+        ("alone_for_s = 0.9\n", "alone_for_s"),
     ],
 )
-def test_a_fleets_file_is_refused_with_its_name(tmp_path, table, named):
+def test_what_a_fleets_file_may_not_say_is_refused_with_its_name(tmp_path, table, named):
     file = tmp_path / "fleet.toml"
     file.write_text(table)
     with pytest.raises(SoulsGraphError, match=named) as refused:
         load_fleet(file)
     assert str(file) in str(refused.value)
+
+
+def test_what_a_fleets_file_may_just_say_is_read(tmp_path):
+    file = tmp_path / "fleet.toml"
+    file.write_text(
+        "most_stale_ticks = 1\njournal_mb = 256.0\nalone_for_s = 1.0\n"
+        "[pcs.attic]\nshare = 0.01\nmost_speed = 0.1\n[pcs.cellar]\nmost_speed = 100.0\n"
+    )
+    settings = load_fleet(file).settings
+    assert settings.pcs == {"attic": PC(share=0.01, most_speed=0.1), "cellar": PC(most_speed=100.0)}
+    assert (settings.journal_bytes, settings.most_stale_ticks, settings.alone_for_s) == (256_000_000, 1, 1.0)
 
 
 def test_a_certificate_that_does_not_hold_for_a_gateway_is_refused_before_it_starts(tmp_path):
