@@ -263,16 +263,6 @@ def _break(arena, fault):
     return {"fault": name, "seen": seen, "back_s": round(back_s, 2), "seconds": round(taken_s, 2)}
 
 
-def test_baseline(make_arena, results):
-    began = time.monotonic()
-    arena = make_arena(SCALE)
-    arena.grows()
-    found = arena.finish()
-    assert not found["seconds_lost_by_killed_games"]
-    assert not found["refused"]
-    results["baseline"] = found | {"seconds": round(time.monotonic() - began, 2)}
-
-
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_fault(make_arena, results, fault):
     began = time.monotonic()

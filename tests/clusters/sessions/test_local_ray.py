@@ -1,7 +1,5 @@
 """The private Ray session: on the loopback, quick although its agents are slow, and gone with its owner."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -10,11 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import psutil
 import pytest
@@ -22,8 +18,7 @@ import ray
 from ray._private import ray_constants
 
 from fakes.waiting import PATIENCE_S, until
-from soulsgraph.cli.studies import reproduce
-from soulsgraph.cli.training import baseline, curriculum, train
+from soulsgraph.cli.training import train
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.sessions import local_ray as module
@@ -78,35 +73,53 @@ with connect("local", num_cpus=2) as session:
     }), flush=True)
     ENDING
 """
+#: Of each Python where the agent of a node's dashboard never begins.
 _SLOW = """
 import sys, time
 if any(word.endswith("dashboard/agent.py") for word in sys.orig_argv):
     time.sleep(600)
 """
+_ODD = """
+import json, os, sys, torch, ray
+from soulsgraph_clusters.sessions.session import connect
+
+def found():
+    import queue, random, resource, sys, torch
+    paths = [*(module.__file__ for module in (queue, random, torch)), *sys.path]
+    shadows = [path for path in paths if "shadows" in path]
+    return os.environ["PATH"], resource.getrlimit(resource.RLIMIT_NOFILE), shadows
+
+answers = []
+for token in ("a" * 64, "b" * 64):
+    os.environ["RAY_AUTH_TOKEN"] = token
+    with connect("local", num_cpus=1):
+        answers.append(ray.get(ray.remote(found).remote()))
+open(sys.argv[1], "w").write(json.dumps(answers))
+"""
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
+def environment(tmp_path):
     """A user's environment without any setting of Ray, with a home folder of its own."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     return ours | {"HOME": str(tmp_path)}
 
 
-def run_session(environment: dict[str, str], ending: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+def run_session(environment, ending):
     command = [sys.executable, "-c", _SESSION.replace("ENDING", ending)]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
     assert ended.stdout, ended.stderr
     return ended, json.loads(ended.stdout)
 
 
-def await_end(said: dict[str, Any]) -> None:
+def await_end(said):
     """Wait until neither processes nor files of a session are left."""
     until(lambda: not any(psutil.pid_exists(pid) for pid in said["processes"]), "the end of every process")
     until(lambda: not Path(said["folder"]).exists(), "the end of the folder")
 
 
 @pytest.mark.slow
-def test_a_session_is_small_and_private_and_leaves_nothing_behind(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_session_is_small_and_private_and_leaves_nothing_behind(environment, tmp_path):
     ended, said = run_session(environment, "pass")
     assert (ended.returncode, ended.stderr) == (0, "")
     addresses = {address for found in said["addresses"].values() for address in found}
@@ -122,7 +135,7 @@ def test_a_session_is_small_and_private_and_leaves_nothing_behind(environment: d
     await_end(said)
 
 
-def test_a_port_that_others_listen_on_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_others_listen_on_is_passed_over(monkeypatch):
     assert module.free_port() in module._PORTS
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", module.free_port()))
@@ -131,63 +144,39 @@ def test_a_port_that_others_listen_on_is_passed_over(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(module, "_PORTS", range(port, port + 20))
         assert port not in {module.free_port() for _ in range(200)}
         monkeypatch.setattr(module, "_PORTS", range(port, port + 1))
-        with pytest.raises(OSError, match=f"no free port from {port} to {port}"):
+        with pytest.raises(OSError, match=str(port)):
             module.free_port()
 
 
 @pytest.mark.slow
-def test_what_a_killed_owner_leaves_goes_by_itself(environment: dict[str, str]) -> None:
+def test_what_a_killed_owner_leaves_goes_by_itself(environment):
     ended, said = run_session(environment, "os.kill(os.getpid(), 9)")
     assert ended.returncode == -signal.SIGKILL
     assert len(said["processes"]) > 4
     await_end(said)
 
 
-@pytest.mark.slow
-def test_a_start_does_not_wait_for_a_slow_agent(environment: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(_SLOW)
-    path = os.pathsep.join([str(tmp_path), *filter(None, [environment.get("PYTHONPATH")])])
-    code = (
-        "import ray; from soulsgraph_clusters.sessions.session import connect\n"
-        "with connect('local', num_cpus=1): print(ray.get(ray.remote(lambda: 42).remote()))"
-    )
-    changed = environment | {"PYTHONPATH": path}
-    ended = subprocess.run(
-        [sys.executable, "-c", code], env=changed, capture_output=True, text=True, timeout=PATIENCE_S
-    )
-    assert (ended.returncode, ended.stdout.strip()) == (0, "42"), ended.stderr
-
-
 @pytest.fixture
-def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(monkeypatch):
     """The parent of the session's folders, at a short path, as sockets need."""
     with TemporaryDirectory(prefix="sg-", dir="/tmp") as name:
         monkeypatch.setattr(module, "FOLDER", Path(name))
         yield Path(name)
 
 
-@pytest.mark.parametrize("command", ["curriculum", "train", "baseline", "reproduce"])
-def test_a_start_that_takes_too_long_is_one_error_and_leaves_nothing(
-    command: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_that_takes_too_long_is_one_error_and_leaves_nothing(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "START_TIMEOUT_S", 0.0)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    begin = {
-        "curriculum": lambda: curriculum({"env_runners": 1}, run=tmp_path / "run"),
-        "train": lambda: train("camera", {"env_runners": 1}, run=tmp_path / "run"),
-        "baseline": lambda: baseline({"env_runners": 1}, run=tmp_path / "run"),
-        "reproduce": lambda: reproduce({}, out=tmp_path / "run"),
-    }
     before = set(psutil.Process().children(recursive=True))
-    with pytest.raises(SessionError, match=r"found after 0 s that it was still starting.*; try again when"):
-        begin[command]()
+    with pytest.raises(SessionError):
+        train("camera", {"env_runners": 1}, run=tmp_path / "run")
     assert set(psutil.Process().children(recursive=True)) <= before
     assert not list(folder.iterdir())
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
-def test_training_in_one_process_starts_no_ray(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_in_one_process_starts_no_ray(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "START_TIMEOUT_S", 0.0)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     before = set(psutil.Process().children(recursive=True))
@@ -198,17 +187,7 @@ def test_training_in_one_process_starts_no_ray(folder: Path, tmp_path: Path, mon
     assert len(read_rows(RunFolder.open(tmp_path / "run").results("curves"))) == 1
 
 
-@pytest.mark.slow
-def test_what_keeps_ray_from_starting_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    deep = folder / ("deep" * 20)
-    deep.mkdir()
-    monkeypatch.setattr(module, "FOLDER", deep)
-    with pytest.raises(SessionError, match="AF_UNIX"), local_ray(1):
-        pass
-    assert not list(deep.iterdir())
-
-
-def test_an_error_in_rays_own_logs_is_quoted(tmp_path: Path) -> None:
+def test_an_error_in_rays_own_logs_is_quoted(tmp_path):
     logs = tmp_path / "session_2026-11-26" / "logs"
     logs.mkdir(parents=True)
     assert module._logged(tmp_path) == ""
@@ -217,7 +196,7 @@ def test_an_error_in_rays_own_logs_is_quoted(tmp_path: Path) -> None:
         "[2026-11-26 18:32:25,802 C 16003 16003] (raylet) main.cc:312:  Check failed: no such port.\n"
         "*** StackTrace Information ***\n"
     )
-    assert module._logged(tmp_path) == " (Ray's raylet: Check failed: no such port)"
+    assert "raylet: Check failed: no such port" in module._logged(tmp_path)
 
 
 def test_a_machine_without_a_loopback_is_named_before_anything_starts(folder, monkeypatch):
@@ -225,8 +204,7 @@ def test_a_machine_without_a_loopback_is_named_before_anything_starts(folder, mo
         raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
 
     monkeypatch.setattr("socket.create_connection", unreachable)
-    found = r"does not reach itself at 127.0.0.1 \(Network is unreachable\); bring the loopback up"
-    with pytest.raises(SessionError, match=found) as refused, local_ray(1):
+    with pytest.raises(SessionError, match=r"127\.0\.0\.1") as refused, local_ray(1):
         pass
     assert not isinstance(refused.value, UnavailableError), "to wait for it is of no use"
     assert not list(folder.iterdir())
@@ -234,8 +212,7 @@ def test_a_machine_without_a_loopback_is_named_before_anything_starts(folder, mo
 
 def test_a_limit_of_open_files_that_is_too_low_is_named_before_anything_starts(folder, monkeypatch):
     monkeypatch.setattr(module, "raise_open_files", lambda: 40)
-    found = r"may open 40 files, where Ray needs at least 136 for 2 processors; raise the hard limit"
-    with pytest.raises(SessionError, match=found), local_ray(2):
+    with pytest.raises(SessionError, match="136"), local_ray(2):
         pass
     assert not list(folder.iterdir())
 
@@ -244,31 +221,9 @@ def test_a_system_without_a_shell_for_rays_workers_is_named_before_anything_star
     monkeypatch.setattr(os, "defpath", str(tmp_path))
     for path in ("", "/nowhere"):
         monkeypatch.setenv("PATH", path)
-        found = rf"found no bash, by which Ray starts its workers, in PATH \({path}\) nor in .*; install bash"
-        with pytest.raises(SessionError, match=found), local_ray(1):
+        with pytest.raises(SessionError, match="bash"), local_ray(1):
             pass
     assert not list(folder.iterdir())
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not any(Path(folder, "bash").exists() for folder in os.defpath.split(":")), reason="no bash there")
-def test_workers_start_by_a_path_that_leads_nowhere_and_may_open_what_the_system_allows(environment):
-    code = (
-        "import os, resource, torch, ray; from soulsgraph_clusters.sessions.session import connect\n"
-        "def found(): return os.environ['PATH'], *resource.getrlimit(resource.RLIMIT_NOFILE)\n"
-        "with connect('local', num_cpus=1): print(*ray.get(ray.remote(found).remote()))"
-    )
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    ended = subprocess.run(
-        ["/bin/sh", "-c", 'ulimit -Sn 100; exec "$@"', "sh", sys.executable, "-c", code],
-        env=environment | {"PATH": "/nowhere"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
-    path, *limits = ended.stdout.split() or [ended.stderr]
-    assert path.endswith(f"/nowhere:{os.defpath}")
-    assert limits == [str(hard)] * 2
 
 
 def test_what_ray_says_to_this_process_is_the_cause_and_no_hook_of_uv_uploads_the_folder(monkeypatch):
@@ -282,7 +237,7 @@ def test_what_ray_says_to_this_process_is_the_cause_and_no_hook_of_uv_uploads_th
     monkeypatch.delenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", raising=False)
     monkeypatch.setattr("soulsgraph_clusters.sessions.session.local_ray", lambda *_: nullcontext("127.0.0.1:1"))
     monkeypatch.setattr("ray.init", init)
-    for found in ("expected it to start, found no such thing; correct that", "whose text is not UTF-8"):
+    for found in ("no such thing", "UTF-8"):
         with pytest.raises(SessionError, match=found), connect("local"):
             pass
     assert hooked == [False, False]
@@ -290,57 +245,24 @@ def test_what_ray_says_to_this_process_is_the_cause_and_no_hook_of_uv_uploads_th
 
 
 @pytest.mark.slow
-def test_it_starts_in_any_folder_without_streams_and_behind_proxies(tmp_path):
-    folder = tmp_path / "Jürgen 渡辺"
-    folder.mkdir()
-    (folder / "queue.py").write_text("raise SystemExit('a module of the folder')\n")
-    proxies = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy", "grpc_proxy"), "http://127.0.0.1:9")
-    code = (
-        "import torch, ray, sys; from soulsgraph_clusters.sessions.session import connect\n"
-        "with connect('local', num_cpus=1): open(sys.argv[1], 'w').write(ray.get(ray.remote(lambda: 'ran').remote()))"
-    )
-    words = (sys.executable, "-P", "-c", code, str(tmp_path / "answer"))
-    shell = ("sh", "-c", 'exec <&- >&- 2>&-; exec "$@"', "sh", *words)
-    assert subprocess.run(shell, cwd=folder, env=os.environ | proxies, timeout=PATIENCE_S).returncode == 0
-    assert (tmp_path / "answer").read_text() == "ran"
-
-
-@pytest.mark.slow
-def test_a_second_session_uses_the_token_that_the_environment_names_now(environment):
-    twice = """
-import os
-from soulsgraph_clusters.sessions.session import connect
-for token in ("a" * 64, "b" * 64):
-    os.environ["RAY_AUTH_TOKEN"] = token
-    with connect("local") as session:
-        print(session.local)
-"""
-    command = [sys.executable, "-c", twice]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert ended.stdout.split() == ["True", "True"], ended.stderr
-
-
-_SHADOWED = """
-import os, sys, torch
-from soulsgraph_clusters.sessions.session import connect
-import ray
-with connect("local", num_cpus=1):
-    @ray.remote
-    def found():
-        import queue, random, sys, torch
-        return [module.__file__ for module in (queue, random, torch)], [path for path in sys.path if "shadows" in path]
-    print(ray.get(found.remote()))
-"""
-
-
-@pytest.mark.slow
-def test_modules_in_the_working_folder_are_executed_nowhere(tmp_path):
-    folder = tmp_path / "shadows"
+@pytest.mark.skipif(not any(Path(folder, "bash").exists() for folder in os.defpath.split(":")), reason="no bash there")
+def test_sessions_start_by_their_own_tokens_whatever_the_folder_the_environment_and_the_limits_are(
+    environment, tmp_path
+):
+    folder = tmp_path / "Jürgen 渡辺 shadows"
     folder.mkdir()
     for name in ("queue", "random", "torch", "ray", "select", "soulsgraph_clusters"):
-        (folder / f"{name}.py").write_text("open('executed', 'a').write(__name__ + chr(10)); raise SystemExit(9)")
-    command = [sys.executable, "-P", "-c", _SHADOWED]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert done.returncode == 0, done.stderr
+        (folder / f"{name}.py").write_text("open('executed', 'a').write(__name__); raise SystemExit(9)")
+    (tmp_path / "sitecustomize.py").write_text(_SLOW)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [environment.get("PYTHONPATH")])])
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy", "grpc_proxy"), "http://127.0.0.1:9")
+    words = (sys.executable, "-P", "-c", _ODD, str(tmp_path / "answer"))
+    shell = ("/bin/sh", "-c", 'ulimit -Sn 100; exec <&- >&- 2>&-; exec "$@"', "sh", *words)
+    odd = environment | proxies | {"PATH": "/nowhere", "PYTHONPATH": path}
+    assert subprocess.run(shell, cwd=folder, env=odd, timeout=PATIENCE_S).returncode == 0
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    for worker_path, limits, shadows in json.loads((tmp_path / "answer").read_text()):
+        assert worker_path.endswith(f"/nowhere:{os.defpath}")
+        assert limits == [hard, hard]
+        assert shadows == []
     assert not (folder / "executed").exists()
-    assert "shadows" not in done.stdout

@@ -89,7 +89,7 @@ def test_a_supervisor_reaches_the_dashboard_whose_jobs_it_submits(dead, monkeypa
         assert JobServer(f"http://127.0.0.1:{dashboard.server_port}").unfinished() == []
         dashboard.shutdown()
     monkeypatch.setenv(USE_PROXY, "1")
-    with pytest.raises(ClusterAwayError, match=f"^http://192.0.2.1:8265 by the proxy {dead}: expected"):
+    with pytest.raises(ClusterAwayError, match=f"by the proxy {dead}"):
         JobServer("http://192.0.2.1:8265").unfinished()
 
 
@@ -105,5 +105,5 @@ def test_one_that_is_asked_for_is_used_beyond_this_machine_and_named_without_its
     token, games, ca = tmp_path / "token", tmp_path / "games.toml", tmp_path / "ca.pem"
     write_token_file(token, "secret")
     monkeypatch.setattr("soulsgraph_clusters.fleet.actor.host.channel_credentials", lambda ca: None)
-    with pytest.raises(FleetError, match=f"^192.0.2.1:7443 by the proxy {dead}: expected a head"):
+    with pytest.raises(FleetError, match=f"by the proxy {dead}"):
         ask(HostOptions("192.0.2.1:7443", token, games, ca))

@@ -15,13 +15,14 @@ from soulsgraph_clusters.sessions.session import ClusterError, check_cluster, ch
 
 @pytest.mark.parametrize("address", ["nonsense", "host:", "host:0", "host:65536", "127.0.0.1:port", "127.0.0.1:²", ""])
 def test_an_address_that_is_none_is_refused(address):
-    with pytest.raises(ClusterError, match="expected host:port"):
+    with pytest.raises(ClusterError, match="host:port"):
         check_cluster(address)
 
 
 def test_a_dead_address_is_refused_before_ray_is_asked():
-    with pytest.raises(ClusterError, match=r"expected a Ray cluster to answer.*ray start --head"):
-        check_cluster(f"127.0.0.1:{free_port()}")
+    for address in (f"127.0.0.1:{free_port()}", "host..name:6379"):
+        with pytest.raises(ClusterError, match=address):
+            check_cluster(address)
 
 
 @pytest.fixture
@@ -33,38 +34,27 @@ def plain(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "named"),
     [
-        ({"RAY_ADDRESS": "nonsense"}, "found 'nonsense'; correct RAY_ADDRESS"),
-        ({"RAY_ADDRESS": "127.0.0.1:70000"}, "correct RAY_ADDRESS"),
-        ({"RAY_AUTH_MODE": "tokens"}, "RAY_AUTH_MODE: expected token or disabled, found 'tokens'"),
-        ({"RAY_AUTH_TOKEN_PATH": "/no/such/token"}, "RAY_AUTH_TOKEN_PATH: expected the file of a token.*No such file"),
-        ({"RAY_AUTH_TOKEN_PATH": os.devnull}, "found an empty file"),
-        ({"RAY_USE_TLS": "1"}, "RAY_USE_TLS: expected a certificate, its key and its authority"),
-        ({"RAY_USE_TLS": "1", "RAY_TLS_SERVER_CERT": "/no/such.pem"}, "RAY_TLS_CA_CERT=nothing"),
+        ({"RAY_ADDRESS": "nonsense"}, "RAY_ADDRESS"),
+        ({"RAY_ADDRESS": "127.0.0.1:70000"}, "RAY_ADDRESS"),
+        ({"RAY_AUTH_MODE": "tokens"}, "RAY_AUTH_MODE"),
+        ({"RAY_AUTH_TOKEN_PATH": "/no/such/token"}, "RAY_AUTH_TOKEN_PATH"),
+        ({"RAY_AUTH_TOKEN_PATH": os.devnull}, "RAY_AUTH_TOKEN_PATH"),
+        ({"RAY_USE_TLS": "1"}, "RAY_USE_TLS"),
+        ({"RAY_USE_TLS": "1", "RAY_TLS_SERVER_CERT": "/no/such.pem"}, "RAY_TLS_CA_CERT"),
     ],
 )
-def test_an_environment_by_which_ray_cannot_start_is_refused_at_once(plain, settings, message):
+def test_an_environment_by_which_ray_cannot_start_is_refused_at_once(plain, settings, named):
     for name, value in settings.items():
         plain.setenv(name, value)
-    with pytest.raises(ClusterError, match=message):
+    with pytest.raises(ClusterError, match=named):
         check_session()
 
 
 def test_certificates_that_ray_could_use_are_taken_and_an_encrypted_key_is_refused(plain, tmp_path):
     paths = {name: str(tmp_path / name) for name in ("cert", "key", "encrypted")}
-    make = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-    ]
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     make += ["-days", "2", "-subj", "/CN=a head", "-keyout", paths["key"], "-out", paths["cert"]]
     subprocess.run(make, check=True, capture_output=True)
     encrypt = ["openssl", "pkey", "-in", paths["key"], "-aes256", "-passout", "pass:secret", "-out", paths["encrypted"]]
@@ -75,7 +65,7 @@ def test_certificates_that_ray_could_use_are_taken_and_an_encrypted_key_is_refus
     plain.setenv("RAY_TLS_SERVER_KEY", paths["key"])
     check_session("local")
     plain.setenv("RAY_TLS_SERVER_KEY", paths["encrypted"])
-    with pytest.raises(ClusterError, match="expected a certificate, its key"):
+    with pytest.raises(ClusterError, match="RAY_USE_TLS"):
         check_session("local")
 
 
@@ -90,18 +80,12 @@ def test_what_another_setting_overrides_is_not_asked_for(plain):
     check_session("local")
 
 
-def test_a_host_that_cannot_be_a_name_is_refused():
-    with pytest.raises(ClusterError, match="expected a Ray cluster to answer"):
-        check_cluster("host..name:6379")
-
-
-@pytest.mark.slow
 def test_a_port_that_is_not_rays_is_refused(monkeypatch):
-    monkeypatch.setattr("soulsgraph_clusters.sessions.head.HEALTH_CHECK_TIMEOUT_S", 5.0)
+    monkeypatch.setattr("soulsgraph_clusters.sessions.head.HEALTH_CHECK_TIMEOUT_S", 0.5)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        with pytest.raises(ClusterError, match=r"expected a (healthy cluster|Ray cluster to answer)"):
+        with pytest.raises(ClusterError, match="cluster"):
             check_cluster(f"127.0.0.1:{silent.getsockname()[1]}")
 
 
@@ -127,28 +111,12 @@ def _python(cluster, code, **changes):
 
 
 @pytest.mark.slow
-def test_a_cluster_is_joined_by_its_address(cluster):
-    code = (
-        "from soulsgraph_clusters.sessions.session import connect\n"
-        f"with connect('{cluster.address}') as session:\n"
-        "    assert not session.local\n"
-        "    print(session.resources['game_pc'])"
-    )
-    answer = _python(cluster, code)
-    assert (answer.returncode, answer.stdout.strip()) == (0, "2.0"), answer.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes", [{"RAY_AUTH_TOKEN": "0" * 64}, {"RAY_AUTH_MODE": "disabled"}], ids=["a wrong token", "no token"]
-)
-def test_a_cluster_that_refuses_the_token_is_told_as_such(cluster, changes):
+def test_a_cluster_that_refuses_the_token_is_told_as_such(cluster):
     code = f"from soulsgraph_clusters.sessions.session import check_cluster; check_cluster('{cluster.address}')"
-    answer = _python(cluster, code, **changes)
-    last = answer.stderr.strip().splitlines()[-1]
+    answer = _python(cluster, code, RAY_AUTH_TOKEN="0" * 64)
     assert answer.returncode == 1
-    assert "ClusterError" in last
-    assert "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH" in last
+    assert "ClusterError" in answer.stderr.splitlines()[-1]
+    assert "RAY_AUTH_TOKEN_PATH" in answer.stderr.splitlines()[-1]
 
 
 @pytest.mark.slow
@@ -169,11 +137,12 @@ def test_a_job_of_the_cluster_runs_on_both_workers(cluster):
     assert "nodes False 2" in job.logs()
 
 
-@pytest.mark.slow
-def test_a_failing_job_fails_its_submission(cluster):
-    job = cluster.job_submit(["python", "-c", "raise SystemExit(3)"])
-    assert job.wait() == 1
-    assert "exit code 3" in job.logs()
+def _error_of(job):
+    """Return the one line of errors in a job's log, of which Ray repeats the last lines."""
+    assert job.wait() == 1, job.logs()
+    (line,) = {line for line in job.logs().splitlines() if line.startswith("error: ")}
+    assert "Traceback" not in job.logs()
+    return line
 
 
 #: A node's Python that finds none of our packages, as where nobody installed them.
@@ -209,53 +178,27 @@ def _changed_copy(place):
 def test_a_job_names_the_code_that_runs_and_refuses_another_copy(cluster, tmp_path):
     show = ["soulsgraph", "skills", str(tmp_path / "no-run")]
     job = cluster.job_submit(show)
-    assert job.wait() == 1
-    assert f"soulsgraph 0.1.0 of {package_folders()['soulsgraph']} runs, commit " in job.logs()
-    assert "expected the folder of a run" in job.logs()
+    assert "no-run" in _error_of(job)
+    assert f"{package_folders()['soulsgraph']} runs" in job.logs()
     _changed_copy(tmp_path / "repository" / "envs")
-    refused = cluster.job_submit(show, tmp_path / "repository")
-    assert refused.wait() == 1
-    assert "expected the uploaded envs/soulsgraph_envs to be what runs" in refused.logs()
-    assert "expected the folder of a run" not in refused.logs()
+    assert "envs/soulsgraph_envs" in _error_of(cluster.job_submit(show, tmp_path / "repository"))
 
 
 @pytest.mark.slow
-def test_nodes_with_the_same_packages_are_asked_once(cluster):
+def test_a_cluster_is_joined_by_its_address_and_nodes_with_the_same_packages_are_asked_once(cluster):
     code = (
         "from soulsgraph_clusters.sessions import nodes\n"
         "from soulsgraph_clusters.sessions.session import connect\n"
         f"with connect('{cluster.address}') as session:\n"
+        "    assert not session.local\n"
         "    session.check_nodes()\n"
-        "    print(len(session.examined))\n"
+        "    print(len(session.examined), session.resources['game_pc'])\n"
         "    nodes.EXAMINED_WITHIN_S = 0.0\n"
         "    session.check_nodes()"
     )
     answer = _python(cluster, code)
-    assert (answer.returncode, answer.stdout.strip()) == (0, "3"), answer.stderr
+    assert (answer.returncode, answer.stdout.strip()) == (0, "3 2.0"), answer.stderr
     assert "no answer within" not in answer.stderr
-
-
-@pytest.mark.slow
-def test_a_node_without_our_package_or_with_another_is_named_before_a_stage(tmp_path):
-    for name in ("without", "other"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "without" / "sitecustomize.py").write_text(_WITHOUT_OURS)
-    _changed_copy(tmp_path / "other")
-    path = os.environ.get("PYTHONPATH", "")
-    with LocalCluster(workers=0) as own:
-        for name in ("without", "other"):
-            own.add_worker(environment={"PYTHONPATH": os.pathsep.join([str(tmp_path / name), path])})
-        command = ["soulsgraph", "train", "camera", "--run", str(tmp_path / "run"), "--env-runners", "2"]
-        job = own.job_submit(command)
-        code, logs = job.wait(), job.logs()
-    assert code == 1, logs
-    # Ray repeats the last lines of a job that failed.
-    (line,) = {line for line in logs.splitlines() if line.startswith("error: ")}
-    assert "on every node of the cluster, found " in line
-    assert f"none in {sys.executable} on node" in line
-    assert "1 other files, among them soulsgraph_envs/core/errors.py, on node" in line
-    assert line.endswith("install the same there and start its Ray again, or take it out of the cluster.")
-    assert "Traceback" not in logs
 
 
 def test_versions_on_which_results_depend_are_compared():
@@ -263,14 +206,8 @@ def test_versions_on_which_results_depend_are_compared():
     assert not _other_versions(here, there)
     assert {"Python", "numpy", "numba", "torch", "ray"} <= here["versions"].keys()
     there["versions"] |= {"numpy": "1.26.0", "torch": ""}
-    assert _other_versions(here, there) == f"numpy 1.26.0 where this machine has {here['versions']['numpy']}"
-
-
-def _error_of(job):
-    """Return the one line of errors in a job's log, of which Ray repeats the last lines."""
-    (line,) = {line for line in job.logs().splitlines() if line.startswith("error: ")}
-    assert "Traceback" not in job.logs()
-    return line
+    assert "numpy 1.26.0" in _other_versions(here, there)
+    assert "torch" not in _other_versions(here, there)
 
 
 _HOLD = """
@@ -279,49 +216,36 @@ ray.init()
 @ray.remote(num_cpus=1, resources={"game_pc": 1})
 class Game:
     def there(self): return True
-game = Game.remote()
-ray.get(game.there.remote())
-print("it holds the place", flush=True)
+games = [Game.remote(), Game.remote()]
+ray.get([game.there.remote() for game in games])
+print("it holds the places", flush=True)
 time.sleep(600)
 """
 
 
 @pytest.mark.slow
-def test_who_holds_the_place_is_named_before_any_work(tmp_path):
-    with LocalCluster(workers=1) as own:
-        holder = own.job_submit([sys.executable, "-c", _HOLD])
-        until(lambda: "it holds the place" in holder.logs(), "a job that holds the only place")
-        train = ["soulsgraph", "train", "camera", "--scale", "0.01", "--env-runners", "1", "--run"]
-        job = own.job_submit([*train, str(tmp_path / "run")])
-        assert job.wait() == 1, job.logs()
-        waits = "Ray: waiting for a place that offers CPU 1, game_pc 1, held by actor Game (process "
-        assert waits in job.logs()
-        assert f"of job {holder.name} (" in _error_of(job)
+def test_who_holds_the_places_is_named_before_any_work(cluster, tmp_path):
+    holder = cluster.job_submit([sys.executable, "-c", _HOLD])
+    until(lambda: "it holds the places" in holder.logs(), "a job that holds both places")
+    train = ["soulsgraph", "train", "camera", "--scale", "0.01", "--env-runners", "1", "--run"]
+    job = cluster.job_submit([*train, str(tmp_path / "run")])
+    assert holder.name in _error_of(job)
+    cluster.stop_job(holder)
+    holder.wait()
 
 
+# The last one: the nodes that it adds stay.
 @pytest.mark.slow
-def test_a_killed_worker_is_gone_and_another_can_join():
-    with LocalCluster(workers=1) as own:
-        pids = own.workers[0].pids
-        own.kill_worker(0)
-        assert not any(_alive(pid) for pid in pids)
-        own.add_worker({"game_pc": 1, "pc_b": 1})
-        code = (
-            "import time; from soulsgraph_clusters.sessions.session import connect\n"
-            f"with connect('{own.address}'):\n"
-            "    import ray\n"
-            "    while ray.cluster_resources().get('game_pc') != 1.0: time.sleep(0.2)\n"
-            "    print(ray.cluster_resources()['pc_b'])"
-        )
-        answer = _python(own, code)
-        assert answer.stdout.strip() == "1.0", answer.stderr
-        every = [pid for node in own.workers for pid in node.pids]
-    assert not any(_alive(pid) for pid in every)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+def test_a_node_without_our_package_or_with_another_is_named_before_a_stage(cluster, tmp_path):
+    for name in ("without", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "without" / "sitecustomize.py").write_text(_WITHOUT_OURS)
+    _changed_copy(tmp_path / "other")
+    path = os.environ.get("PYTHONPATH", "")
+    for name in ("without", "other"):
+        cluster.add_worker(environment={"PYTHONPATH": os.pathsep.join([str(tmp_path / name), path])})
+    line = _error_of(
+        cluster.job_submit(["soulsgraph", "train", "camera", "--run", str(tmp_path / "run"), "--env-runners", "4"])
+    )
+    assert f"none in {sys.executable} on node" in line
+    assert "soulsgraph_envs/core/errors.py" in line

@@ -1,9 +1,7 @@
-"""Which of its head's gateways a game dials, and where it goes when that one is lost."""
+"""Which address of its head a game dials, and what a PC is told where none answers."""
 
 import ssl
-import sys
 import threading
-import time
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from socketserver import BaseRequestHandler, ThreadingTCPServer
@@ -37,35 +35,18 @@ def here(tmp_path, lock_on_task):
         yield here
 
 
-def _live(here):
-    return [connection.name for connection in here.gateway.connections.live]
-
-
-@pytest.mark.parametrize("first", [True, False])
-def test_the_one_that_answers_is_dialled_wherever_it_is_named(here, tmp_path, monkeypatch, first):
-    monkeypatch.setattr(stream, "PREFER_S", 0.5)
-    nobody = f"127.0.0.1:{free_port()}"
-    address = f"{here.address},{nobody}" if first else f"{nobody},{here.address}"
+def test_the_one_that_answers_is_dialled(here, tmp_path, monkeypatch):
+    monkeypatch.setattr(stream, "PREFER_S", 0.3)
+    address = f"127.0.0.1:{free_port()},{here.address}"
     with playing(Head(address, here.token_file()), tmp_path / "spool", FAST):
-        until(lambda: _live(here) == ["attic/1"], "a stream")
         until(here.records, "a chunk")
-
-
-@pytest.mark.slow
-def test_one_that_is_named_before_is_waited_for_as_long_as_it_may_start(here, tmp_path, lock_on_task):
-    began_s, address = time.monotonic(), f"127.0.0.1:{free_port()}"
-    with playing(Head(f"{address},{here.address}", here.token_file()), tmp_path / "spool", FAST):
-        time.sleep(3.0)
-        assert _live(here) == []
-        until(lambda: _live(here), "a stream")
-    assert time.monotonic() - began_s > stream.PREFER_S - 1.0
 
 
 def test_what_was_reported_is_said_to_be_over_once_the_head_takes_the_game(here, tmp_path):
     token, lines = tmp_path / "token", []
     write_token_file(token, "0" * 64)
     with playing(Head(here.address, token), tmp_path / "spool", FAST, report=lines.append):
-        until(lambda: any("expected one that the head issued" in line for line in lines), "a refusal")
+        until(lambda: any("token" in line for line in lines), "a refusal")
         token.unlink()
         write_token_file(token, here.tokens.issue("attic"))
         until(lambda: "playing" in lines, "play")
@@ -73,44 +54,23 @@ def test_what_was_reported_is_said_to_be_over_once_the_head_takes_the_game(here,
     assert lines.index("the head answers") < lines.index("playing")
 
 
-@pytest.mark.slow
-def test_where_none_answers_one_line_names_them_all(tmp_path, here, monkeypatch):
-    monkeypatch.setattr(stream, "CONNECT_WITHIN_S", 2.0)
+def test_where_none_answers_one_line_names_them_all(here, tmp_path, monkeypatch):
+    monkeypatch.setattr(stream, "CONNECT_WITHIN_S", 0.2)
     addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-    lines = []
+    tried, lines, connect = [], [], stream.Stream._connect
+    monkeypatch.setattr(stream.Stream, "_connect", lambda own: tried.append(1) or connect(own))
     with playing(Head(",".join(addresses), here.token_file()), tmp_path / "spool", FAST, report=lines.append):
-        until(lambda: lines, "a line")
-        time.sleep(8.0)
-    assert lines == [f"no head answers at {addresses[0]} or {addresses[1]}; it listens while a stage is trained"]
+        until(lambda: len(tried) > 2, "further attempts")
+    (line,) = lines
+    assert all(address in line for address in addresses)
 
 
-def test_no_thread_of_grpc_watches_a_channel_that_may_be_closed_meanwhile(tmp_path, here):
-    nobody = f"127.0.0.1:{free_port()}"
-    with playing(Head(f"{nobody},{here.address}", here.token_file()), tmp_path / "spool", FAST):
-        until(lambda: _runs("channel_spin"), "a stream that waits for an answer")
-        assert not _runs("_poll_connectivity")
-
-
-def _runs(function):
-    """Return whether a thread is in a function of this name now."""
-    frames = list(sys._current_frames().values())
-    while frames:
-        frame = frames.pop()
-        if frame.f_code.co_name == function:
-            return True
-        frames += [frame.f_back] if frame.f_back else []
-    return False
-
-
-@pytest.mark.parametrize("head", ["127.0.0.1:7443,", "127.0.0.1:7443,head", "127.0.0.1:1,127.0.0.1:70000"])
-def test_every_address_has_a_host_and_a_port(tmp_path, head):
-    with pytest.raises(FleetError, match="head: expected HOST:PORT"):
+@pytest.mark.parametrize(
+    "head", ["127.0.0.1:7443,", "127.0.0.1:7443,head", "127.0.0.1:1,127.0.0.1:70000", "127.0.0.1:7443,10.0.0.3:7443"]
+)
+def test_every_address_has_a_host_and_a_port_and_one_of_another_machine_the_ca(tmp_path, head):
+    with pytest.raises(FleetError, match="head"):
         HostOptions(head, tmp_path / "token", tmp_path / "games.toml")
-
-
-def test_no_address_of_another_machine_gets_a_token_without_the_ca(tmp_path):
-    with pytest.raises(FleetError, match=r"expected the fleet's CA for 10\.0\.0\.3"):
-        HostOptions("127.0.0.1:7443,10.0.0.3:7443", tmp_path / "token", tmp_path / "games.toml")
 
 
 def _issue(folder, hosts, begins_days=-1, ends_days=1):
@@ -129,9 +89,10 @@ def _issue(folder, hosts, begins_days=-1, ends_days=1):
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts]), critical=False)
         .sign(authority_key, SHA256())
     )
-    (folder / "own.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
-    (folder / "own.key").write_bytes(key_pem(key))
-    return folder / "own.pem", folder / "own.key"
+    name = f"{certificate.serial_number:x}"
+    (folder / f"{name}.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+    (folder / f"{name}.key").write_bytes(key_pem(key))
+    return folder / f"{name}.pem", folder / f"{name}.key"
 
 
 @contextmanager
@@ -168,27 +129,23 @@ def test_each_reason_for_which_no_head_answers_has_a_line_of_its_own(tmp_path, m
         return stream.why_silent(Head(address, tmp_path / "token", ca=ca))
 
     found = {}
-    with _listening(_issue(other, ["localhost"])) as port:
-        found["its certificate is of another CA than `ca`; copy the head's ca.pem here"] = why(f"localhost:{port}")
-    with _listening(_issue(own, ["head.lan"])) as port:
-        found["its certificate is not made out to this address"] = why(f"localhost:{port}")
-    with _listening(_issue(own, ["localhost"], -3, -2)) as port:
-        found["its certificate expired; make it anew on the head"] = why(f"localhost:{port}")
-    with _listening(_issue(own, ["localhost"], 1, 2)) as port:
-        found["its certificate is not valid yet"] = why(f"localhost:{port}")
-    with _listening(_issue(own, ["localhost"])) as port:
-        found["it answers, and takes no stream"] = why(f"localhost:{port}")
-        assert "takes no stream" in why(f"localhost:{port}", ca=None)
-    with _listening() as port:
-        found["what listens there does not speak TLS"] = why(f"localhost:{port}")
-    found["its name is not known on this PC"] = why("no-such-head.invalid:7443")
+    for expected, files in {
+        "another CA": _issue(other, ["localhost"]),
+        "this address": _issue(own, ["head.lan"]),
+        "expired": _issue(own, ["localhost"], -3, -2),
+        "not valid yet": _issue(own, ["localhost"], 1, 2),
+        "takes no stream": _issue(own, ["localhost"]),
+        "TLS": None,
+    }.items():
+        with _listening(files) as port:
+            found[expected] = why(f"localhost:{port}")
+            assert "takes no stream" in why(f"localhost:{port}", ca=None)
+    found["its name"] = why("no-such-head.invalid:7443")
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv(USE_PROXY, "1")
-    found["it is asked by the proxy 127.0.0.1:1, which does not lead there"] = why("head.lan:7443")
-    for expected, line in found.items():
-        assert expected in line
-        assert line.endswith("; `check` examines the way")
+    found["proxy 127.0.0.1:1"] = why("head.lan:7443")
+    assert [expected for expected, line in found.items() if expected not in line] == []
     assert len({line.partition(": ")[2] for line in found.values()}) == len(found)
     monkeypatch.delenv(USE_PROXY)
     nobody = f"127.0.0.1:{free_port()}"
-    assert why(nobody) == f"no head answers at {nobody}; it listens while a stage is trained"
+    assert nobody in why(nobody)

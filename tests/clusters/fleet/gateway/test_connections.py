@@ -1,11 +1,13 @@
 """Acknowledgements: they ride on weights where these come soon, each in its own time."""
 
 import asyncio
-import time
+
+import pytest
 
 from fakes.waiting import until
-from soulsgraph_clusters.fleet.gateway.connections import Connection
+from soulsgraph_clusters.fleet.gateway.connections import Connection, OtherGateways, Player
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.protocol.settings import FleetError
 
 OTHER_BOOT = "00000000000000b1"
 
@@ -19,11 +21,6 @@ def riding(client):
     ]
 
 
-def waits(door):
-    """Return whether an acknowledgement waits for weights: a chunk is in the journal a moment before."""
-    return any(connection._acknowledged for connection in door.gateway.connections.live)
-
-
 def test_acknowledgements_ride_on_the_next_weights(door, monkeypatch):
     monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.connections.RIDE_WITHIN_S", 3600.0)
     client = door.joined()
@@ -35,30 +32,34 @@ def test_acknowledgements_ride_on_the_next_weights(door, monkeypatch):
     assert [(kind, sorted(told)) for kind, told in riding(client)] == [("weights", [1, 2, 9])]
 
 
-def test_each_acknowledgement_waits_its_own_time_for_weights(door, monkeypatch):
-    client = door.joined()
-    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.connections.RIDE_WITHIN_S", 4.0)
-    client.send(door.chunk(1))
-    until(lambda: waits(door), "the first chunk's acknowledgement")
-    door.publish()
-    until(lambda: len(riding(client)) == 1, "its acknowledgement")
-    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.connections.RIDE_WITHIN_S", 3600.0)
-    client.send(door.chunk(2))
-    until(lambda: waits(door), "the second chunk's acknowledgement")
-    # Beyond the time that the first would have waited.
-    time.sleep(5.0)
-    assert len(riding(client)) == 1
-    door.publish()
-    until(lambda: len(riding(client)) == 2, "the second acknowledgement")
-    assert riding(client) == [("weights", [1]), ("weights", [2])]
+def test_each_acknowledgement_waits_its_own_time_for_weights_and_is_sent_alone_where_none_come(monkeypatch):
+    def let_wait(connection, sequence, seconds):
+        monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.connections.RIDE_WITHIN_S", seconds)
+        connection.acknowledge(wire.Acknowledgement(boot=OTHER_BOOT, sequences=[sequence]))
 
+    async def sent(connection):
+        """Return kind and acknowledged sequences of what is sent next; a timeout if that is nothing."""
+        found = await asyncio.wait_for(connection.waiting(), 0.4)
+        messages = [wire.ToGame.FromString(one) for one in found]
+        return [(one.WhichOneof("message"), [*answer.sequences]) for one in messages for answer in one.acknowledged]
 
-def test_acknowledgements_are_sent_alone_where_no_weights_come(door, monkeypatch):
-    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.connections.RIDE_WITHIN_S", 0.2)
-    client = door.joined()
-    client.send(door.chunk(1))
-    until(lambda: riding(client), "an acknowledgement")
-    assert riding(client) == [(None, [1])]
+    async def run():
+        connection = Connection(wire.Hello(pc="attic", game="1"), 0.0)
+        let_wait(connection, 1, 0.2)
+        connection.weights = wire.ToGame(weights=wire.Weights(version=1)).SerializeToString()
+        connection.wake()
+        assert await sent(connection) == [("weights", [1])]
+        # Beyond the time that the first would have waited.
+        let_wait(connection, 2, 3600.0)
+        with pytest.raises(TimeoutError):
+            await sent(connection)
+        connection.weights = wire.ToGame(weights=wire.Weights(version=2)).SerializeToString()
+        connection.wake()
+        assert await sent(connection) == [("weights", [2])]
+        let_wait(connection, 3, 0.02)
+        assert await sent(connection) == [(None, [3])]
+
+    asyncio.run(run())
 
 
 def test_a_game_that_reads_nothing_keeps_a_bounded_part_of_the_head(monkeypatch):
@@ -66,13 +67,54 @@ def test_a_game_that_reads_nothing_keeps_a_bounded_part_of_the_head(monkeypatch)
 
     async def fill():
         connection = Connection(wire.Hello(pc="attic", game="1"), 0.0)
-        for sequence in range(40):
+        for sequence in range(50):
             connection.acknowledge(wire.Acknowledgement(boot=OTHER_BOOT, sequences=[sequence]))
         assert not connection.closed
-        for sequence in range(40):
-            connection.acknowledge(wire.Acknowledgement(boot=OTHER_BOOT, sequences=[sequence]))
-        return connection
+        connection.acknowledge(wire.Acknowledgement(boot=OTHER_BOOT, sequences=[50]))
+        assert connection.closed
+        assert connection.reason
 
-    connection = asyncio.run(fill())
-    assert connection.closed
-    assert "read none of 50" in connection.reason
+    asyncio.run(fill())
+
+
+# Other gateways.
+
+
+def hello(game="1", boot="b0", machine="", pc="attic"):
+    return wire.Hello(pc=pc, game=game, boot=boot, machine=machine)
+
+
+def test_another_process_or_machine_of_a_live_game_is_refused_whichever_gateway_it_dials():
+    others = OtherGateways()
+    others.claim(hello(machine="a"), 2)
+    others.claim(hello(game="2", machine="a"), 3)
+    for gateway in (0, 3):
+        for other in (hello(boot="b1"), hello(game="3", machine="b"), hello(machine="b")):
+            with pytest.raises(FleetError, match="attic"):
+                others.claim(other, gateway)
+        others.claim(hello(pc="cellar", boot="b1", machine="b"), gateway)
+    # A machine that is not named may be any.
+    others.claim(hello(game="4"), 0)
+    assert others.playing == 3
+
+
+def test_a_game_that_dials_another_gateway_has_no_session_at_the_earlier_one(monkeypatch):
+    others, game, further = OtherGateways(), Player.of(hello()), Player.of(hello(game="2"))
+    others.claim(hello(), 2)
+    assert others.report(2, [game, further], ()) == set()
+    others.claim(hello(), 3)
+    assert others.report(2, [game, further], ()) == {"attic/1"}
+    assert others.report(2, [further], {"attic/2"}) == {"attic/2"}
+    assert others.playing == 1
+    # What was let in a moment ago may not be reported yet, and later is gone.
+    assert others.report(3, [], ()) == set()
+    assert others.playing == 1
+    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.connections._CLAIM_S", 0.0)
+    others.report(3, [], ())
+    assert (others.playing, others.heard) == (0, {2, 3})
+    others.report(3, [game], ())
+    assert others.playing == 1
+    # A gateway that is silent keeps no name from others.
+    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.connections.SILENT_AFTER_S", 0.0)
+    assert (others.playing, others.heard) == (0, set())
+    others.claim(hello(boot="b1"), 0)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soulsgraph_clusters.fleet.gateway import admission, journal
+from soulsgraph_clusters.fleet.gateway import journal
 from soulsgraph_clusters.fleet.gateway.journal import Deduplication, Ranges
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Before
 
@@ -50,60 +50,3 @@ def test_a_full_memory_takes_what_lies_beside_a_range_and_no_new_one(keys, most)
             found.write_to(before := Before())
             found = Deduplication(before)
             assert {one for one in keys if one in found} == kept
-
-
-# At the gateway.
-
-
-@pytest.fixture
-def few(monkeypatch):
-    monkeypatch.setattr(journal, "MOST_RANGES", 4)
-
-
-@pytest.mark.slow
-def test_a_pc_of_endless_processes_is_refused_and_counts_nothing_twice(few, door, open_door):
-    client = door.joined()
-    boots = [f"{number:016x}" for number in range(10)]
-    for boot in boots[:4]:
-        client.send(door.chunk(1, boot=boot))
-    client.wait("acknowledgement", 4)
-    client.send(door.chunk(1, boot=boots[4]))
-    assert "attic: expected at most 10,000 processes of its games and gaps" in client.refusal()
-    assert "attic: expected at most" in door.wait_for_note("attic/1 left")
-    # Neither does another process join, whatever its game; and what lies beside a range is taken.
-    assert "attic: expected at most" in door.client(door.hello(boot=boots[5], game="2")).refusal()
-    again = door.joined(boot=boots[0])
-    again.send(*(door.chunk(sequence, boot=boots[0]) for sequence in (1, 2, 3)))
-    again.acknowledged(1, 2, 3)
-    door.check_that_it_serves()
-    counted = door.journal.decisions["attic/journaled"]
-    assert counted == 6 * 30
-    door.close()
-    later = open_door()
-    assert "attic: expected at most" in later.client(later.hello(boot=boots[6])).refusal()
-    client = later.joined(boot=boots[0])
-    client.send(later.chunk(3, boot=boots[0]), later.chunk(4, boot=boots[0]))
-    client.acknowledged(3, 4)
-    assert later.journal.decisions["attic/journaled"] == counted + 30
-
-
-def test_gaps_count_like_processes(few, door):
-    client = door.joined()
-    client.send(*(door.chunk(sequence) for sequence in (2, 4, 6, 8)))
-    client.acknowledged(2, 4, 6, 8)
-    client.send(door.chunk(10))
-    assert "gaps in their chunks" in client.refusal()
-    again = door.joined()
-    again.send(door.chunk(3), door.chunk(5))
-    again.acknowledged(3, 5)
-    again.send(door.chunk(10))
-    again.acknowledged(10)
-
-
-def test_a_pc_of_endless_games_is_refused(door, monkeypatch):
-    monkeypatch.setattr(admission, "MOST_GAMES", 3)
-    for name in ("1", "2", "3"):
-        door.joined(game=name)
-    assert "attic: expected at most 3 games of a PC in a stage" in door.client(door.hello(game="4")).refusal()
-    door.joined(game="3")
-    door.check_that_it_serves()

@@ -16,7 +16,7 @@ from soulsgraph_clusters.fleet.gateway.runner import FLEET, FleetStage, GatewayR
 from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
 from soulsgraph_clusters.fleet.protocol.security import Tokens, write_token_file
-from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetError, FleetSettings, load_fleet
+from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.link import GameSettings
@@ -24,8 +24,8 @@ from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.replay import ReplayBuffer
 
-BUDGET, SEED, BATCH = 4000, 11, 64
-NUMBERS = DQNHyperparameters(budget=BUDGET, buffer_size=2000, n_step=3, target_update_interval=400, batch_size=BATCH)
+BUDGET, SEED, BATCH = 2000, 11, 64
+NUMBERS = DQNHyperparameters(budget=BUDGET, buffer_size=1000, n_step=3, target_update_interval=400, batch_size=BATCH)
 TASK = StageTask("iudex-phase1", {"camera": "camera", "lock_on": "lock_on"}, {"lock_on": NUMBERS}, 10.0)
 #: The places of attic, cellar and all others in a replay's state, and their shares.
 OTHERS, ATTIC, CELLAR = 0, 1, 2
@@ -97,11 +97,11 @@ def played(tmp_path_factory):
         games.callback(algorithm.stop)
         port, journal = algorithm.env_runner._gateway.port, algorithm.env_runner._journal
         algorithm.training_step()  # Which offers the first weights.
-        with _playing(folder, port, "attic", lanes=1, speed=20.0):
-            until(lambda: journal.decisions[f"attic/{JOURNALED}"] >= 600, "attic's decisions")
-        games.enter_context(_playing(folder, port, "cellar", lanes=2, speed=40.0))
-        until(lambda: journal.decisions[f"cellar/{JOURNALED}"] >= 500, "cellar's decisions")
-        games.enter_context(_playing(folder, port, "attic", lanes=1, speed=20.0))
+        with _playing(folder, port, "attic", lanes=1, speed=50.0):
+            until(lambda: journal.decisions[f"attic/{JOURNALED}"] >= 400, "attic's decisions")
+        games.enter_context(_playing(folder, port, "cellar", lanes=2, speed=50.0))
+        until(lambda: journal.decisions[f"cellar/{JOURNALED}"] >= 250, "cellar's decisions")
+        games.enter_context(_playing(folder, port, "attic", lanes=1, speed=50.0))
         found = _weights(algorithm, folder / "end")
     return stage, counted, found
 
@@ -130,7 +130,7 @@ def test_the_journal_leads_to_the_same_weights_without_the_fleets_file(played, t
 def test_a_checkpoint_goes_on_to_the_same_weights_and_sources(played, tmp_path):
     stage, _, (weights, state) = played
     first = _algorithm(stage)
-    while first.decisions < 2000:
+    while first.decisions < 1000:
         first.train()
     sources = first.training["lock_on"].get_state()["replay"]["by_source"]["sources"]
     assert {*sources} == {ATTIC, CELLAR}
@@ -145,15 +145,20 @@ def test_a_checkpoint_goes_on_to_the_same_weights_and_sources(played, tmp_path):
     assert _same(again, state)
 
 
-@pytest.mark.parametrize("shares", [{}, {"attic": 0.9, "cellar": 0.1}])
-def test_the_same_decisions_by_other_shares_lead_to_other_weights(played, tmp_path, shares):
-    stage, _, (weights, _) = played
+def _again(stage, folder, shares):
+    """Return the stage with the same decisions in a journal of other shares."""
     kept = Journal.reading(stage.journal, "lock_on")
-    journal = Journal(tmp_path / "journal", "lock_on", batch_shares=shares)
+    journal = Journal(folder, "lock_on", batch_shares=shares)
     journal.append([record for _, record in kept.read(0, 10**6)])
     journal.close()
     kept.close()
-    algorithm = _algorithm(replace(stage, journal=tmp_path / "journal"))
+    return replace(stage, journal=folder)
+
+
+@pytest.mark.parametrize("shares", [{}, {"attic": 0.9, "cellar": 0.1}])
+def test_the_same_decisions_by_other_shares_lead_to_other_weights(played, tmp_path, shares):
+    stage, _, (weights, _) = played
+    algorithm = _algorithm(_again(stage, tmp_path / "journal", shares))
     found, state = _weights(algorithm, tmp_path / "end")
     algorithm.stop()
     assert ("by_source" in state["replay"]) == bool(shares)
@@ -161,14 +166,8 @@ def test_the_same_decisions_by_other_shares_lead_to_other_weights(played, tmp_pa
 
 
 def test_pcs_without_a_share_of_their_own_are_drawn_for_what_is_left(played, tmp_path, monkeypatch):
-    stage, _, _ = played
-    kept = Journal.reading(stage.journal, "lock_on")
-    journal = Journal(tmp_path / "journal", "lock_on", batch_shares={"cellar": 0.75})
-    journal.append([record for _, record in kept.read(0, 10**6)])
-    journal.close()
-    kept.close()
     counted, cellar = _counted(monkeypatch), 1
-    algorithm = _algorithm(replace(stage, journal=tmp_path / "journal"))
+    algorithm = _algorithm(_again(played[0], tmp_path / "journal", {"cellar": 0.75}))
     while not algorithm.finished:
         algorithm.train()
     algorithm.stop()
@@ -184,9 +183,7 @@ def test_a_stage_keeps_the_shares_that_it_was_begun_with_and_says_so(played, tmp
     answer = algorithm.env_runner.fetch(0)
     algorithm.stop()
     assert answer.batch_shares == {"attic": 0.3, "cellar": 0.7}
-    assert answer.notes[0].startswith(
-        "batches keep the shares that the stage was created with: attic 0.3, cellar 0.7; those of the fleet's file"
-    )
+    assert "attic 0.3, cellar 0.7" in answer.notes[0]
 
 
 def test_a_journal_keeps_the_batch_shares_that_it_was_begun_with(tmp_path):
@@ -210,43 +207,6 @@ def test_a_journal_keeps_the_batch_shares_that_it_was_begun_with(tmp_path):
 def test_a_learner_that_does_not_draw_evenly_is_refused_by_name(tmp_path, option):
     numbers = replace(NUMBERS, **option)
     name = next(iter(option))
-    with pytest.raises(SoulsGraphError, match=f"lock_on: expected a replay .* found {name} = {option[name]}; leave"):
+    with pytest.raises(SoulsGraphError, match=name):
         _algorithm(_stage(tmp_path), GatewayInDriver, numbers)
     assert not os.listdir(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("tables", "refusal"),
-    [
-        (
-            "[pcs.attic]\nbatch_share = 0.5\n[pcs.cellar]\nbatch_share = 0.6\n",
-            "to be 1, as every PC has one, found 1.1",
-        ),
-        (
-            "[pcs.attic]\nbatch_share = 0.5\n[pcs.cellar]\nbatch_share = 0.4\n",
-            "to be 1, as every PC has one, found 0.9",
-        ),
-        (
-            "[pcs.attic]\nbatch_share = 1.0\n[pcs.cellar]\n",
-            "to be less than 1, for cellar and all without one have the",
-        ),
-        ("[pcs.attic]\nbatch_share = 1.5\n", "from 0.01 to 1"),
-        ("[pcs.attic]\nbatch_share = 0\n", "from 0.01 to 1"),
-        ("[pcs.attic]\nbatch_share = nan\n", "batch_share"),
-        ("[pcs.attic]\nbatch_shares = 1.0\n", "batch_shares"),
-    ],
-)
-def test_shares_that_cannot_be_are_refused_with_the_files_name(tmp_path, tables, refusal):
-    file = tmp_path / "fleet.toml"
-    file.write_text(tables)
-    with pytest.raises(SoulsGraphError) as found:
-        load_fleet(file)
-    assert refusal in str(found.value)
-    assert str(file) in str(found.value)
-
-
-def test_ten_shares_of_a_tenth_are_all_of_a_batch():
-    settings = FleetSettings(pcs={f"pc-{number}": PC(batch_share=0.1) for number in range(10)})
-    assert len(settings.batch_shares) == 10
-    with pytest.raises(FleetError, match="less than 1"):
-        replace(settings, pcs={**settings.pcs, "one-more": PC()})

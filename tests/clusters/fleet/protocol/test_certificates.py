@@ -1,15 +1,11 @@
 """The fleet's certificates: what they say, that a CA is kept, and that no file is ever half written."""
 
-from __future__ import annotations
-
-import os
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -36,15 +32,15 @@ HOSTS = ("head.lan", "HEAD-2", "192.168.1.5", "fd00::5")
 SETTINGS = FleetSettings(certificate="head.pem", key="head.key")
 
 
-def certificate_of(path: Path) -> x509.Certificate:
+def certificate_of(path):
     return x509.load_pem_x509_certificate(path.read_bytes())
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_the_heads_certificate_names_its_hosts_and_is_signed_by_the_ca(tmp_path: Path) -> None:
+def test_the_heads_certificate_names_its_hosts_and_is_signed_by_the_ca(tmp_path):
     made = make_certificates(tmp_path, (*HOSTS, "[fd00::6]"))
     head, authority = certificate_of(made.certificate), certificate_of(made.ca)
     head.verify_directly_issued_by(authority)
@@ -60,7 +56,7 @@ def test_the_heads_certificate_names_its_hosts_and_is_signed_by_the_ca(tmp_path:
     assert head.public_key() == key.public_key()
 
 
-def test_the_ca_signs_certificates_and_nothing_else(tmp_path: Path) -> None:
+def test_the_ca_signs_certificates_and_nothing_else(tmp_path):
     made = make_certificates(tmp_path, HOSTS)
     extensions = certificate_of(made.ca).extensions
     constraints = extensions.get_extension_for_class(x509.BasicConstraints)
@@ -72,7 +68,7 @@ def test_the_ca_signs_certificates_and_nothing_else(tmp_path: Path) -> None:
     assert issuer.key_identifier == own
 
 
-def test_a_second_call_keeps_the_ca_and_replaces_the_heads(tmp_path: Path) -> None:
+def test_a_second_call_keeps_the_ca_and_replaces_the_heads(tmp_path):
     first = make_certificates(tmp_path, HOSTS)
     before = contents(tmp_path)
     second = make_certificates(tmp_path, ("other.lan",), days=10)
@@ -83,77 +79,56 @@ def test_a_second_call_keeps_the_ca_and_replaces_the_heads(tmp_path: Path) -> No
     assert timedelta(days=HEAD_DAYS - 1) < first.ends - datetime.now(UTC) <= timedelta(days=HEAD_DAYS)
 
 
-@pytest.mark.parametrize(
-    ("lost", "expected"),
-    [
-        ("ca.pem", r"ca\.pem: expected a certificate as PEM, found: No such file"),
-        ("ca.key", r"ca\.key: expected a readable private key, found: No such file"),
-    ],
-)
-def test_half_a_ca_is_not_replaced(tmp_path: Path, lost: str, expected: str) -> None:
+@pytest.mark.parametrize("lost", ["ca.pem", "ca.key"])
+def test_half_a_ca_is_not_replaced(tmp_path, lost):
     make_certificates(tmp_path, HOSTS)
     (tmp_path / lost).unlink()
     before = contents(tmp_path)
-    with pytest.raises(FleetError, match=f"{expected}.*; restore it, or delete"):
+    with pytest.raises(FleetError, match=lost):
         make_certificates(tmp_path, HOSTS)
     assert contents(tmp_path) == before
 
 
-def test_the_heads_certificate_is_no_ca(tmp_path: Path) -> None:
+def test_the_heads_certificate_is_no_ca(tmp_path):
     made = make_certificates(tmp_path, HOSTS)
     made.certificate.replace(made.ca)
     made.key.replace(tmp_path / "ca.key")
-    with pytest.raises(FleetError, match="expected the certificate of a CA, found another"):
+    with pytest.raises(FleetError, match="CA"):
         make_certificates(tmp_path, HOSTS)
 
 
 @pytest.mark.parametrize(
-    "host",
-    ["", "head.lan:7443", "192.168.1.300", "*.lan", "a b", "-a", "a..b", "0.0.0.0", "::", "fe80::1%eth0", "ü.lan"],
+    ("hosts", "days"),
+    [
+        *(
+            (("head.lan", host), 100)
+            for host in ("", "head.lan:7443", "192.168.1.300", "*.lan", "a b", "-a", "a..b", "0.0.0.0", "::", "ü.lan")
+        ),
+        (("fe80::1%eth0",), 100),
+        ((), 100),
+        *((HOSTS, days) for days in (0, -1, 3651)),
+    ],
 )
-def test_what_is_no_host_is_refused(tmp_path: Path, host: str) -> None:
-    with pytest.raises(FleetError, match="expected a name or address by which PCs reach the head"):
-        make_certificates(tmp_path, ("head.lan", host))
+def test_what_is_no_host_and_impossible_days_are_refused(tmp_path, hosts, days):
+    with pytest.raises(FleetError):
+        make_certificates(tmp_path, hosts, days)
     assert not list(tmp_path.iterdir())
 
 
-def test_no_hosts_and_impossible_days_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(FleetError, match="found none"):
-        make_certificates(tmp_path, ())
-    for days in (0, -1, 10**6):
-        with pytest.raises(FleetError, match=f"expected 1 to 3650 days, found {days}"):
-            make_certificates(tmp_path, HOSTS, days)
-    assert not list(tmp_path.iterdir())
-
-
-def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path):
     made = make_certificates(tmp_path, HOSTS)
     before = contents(tmp_path)
     made.key.unlink()
     made.key.mkdir()
-    with pytest.raises(WriteError, match=r"head\.key: expected a place to write to"):
+    with pytest.raises(WriteError, match=r"head\.key"):
         make_certificates(tmp_path, HOSTS)
     made.key.rmdir()
     assert contents(tmp_path) == {name: content for name, content in before.items() if name != "head.key"}
 
 
-def test_a_writer_that_is_interrupted_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "secret"
-    write_file(path, b"old", 0o600)
-    reader = os.open(path, os.O_RDONLY)
-    write_file(path, b"new", 0o600)
-    # Whoever opened the old file still reads all of it: it was replaced, not overwritten.
-    assert os.read(reader, 10) == b"old"
-    os.close(reader)
-    with pytest.raises(TypeError):
-        write_file(path, None, 0o600)  # type: ignore[arg-type]
-    assert contents(tmp_path) == {"secret": b"new"}
-
-
-def dated(
-    folder: Path, begins: timedelta, ends: timedelta, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
-) -> None:
+def dated(folder, begins, ends):
     """Write a certificate of its own, valid between two times from now, as the head's and as a CA's."""
+    key = ec.generate_private_key(ec.SECP256R1())
     now, name = datetime.now(UTC), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "head")])
     certificate = (
         x509.CertificateBuilder()
@@ -172,43 +147,32 @@ def dated(
 
 
 @pytest.mark.parametrize(("begins", "ends"), [(-20, -10), (10, 20)])
-def test_a_certificate_that_is_not_valid_today_is_refused_with_its_dates(
-    tmp_path: Path, begins: int, ends: int
-) -> None:
-    dated(tmp_path, timedelta(begins), timedelta(ends), ec.generate_private_key(ec.SECP256R1()))
+def test_a_certificate_that_is_not_valid_today_is_refused(tmp_path, begins, ends):
+    dated(tmp_path, timedelta(begins), timedelta(ends))
     for use in (
         lambda: credentials_of(read_identity(SETTINGS, tmp_path)),
         lambda: channel_credentials(tmp_path / "ca.pem"),
         lambda: make_certificates(tmp_path, HOSTS),
     ):
-        with pytest.raises(FleetError, match="expected a certificate that is valid today") as caught:
+        with pytest.raises(FleetError, match="today"):
             use()
-        shown = [f"{datetime.now(UTC) + timedelta(days):%Y-%m-%d}" for days in (begins, ends)]
-        assert f"from {shown[0]} to {shown[1]}" in str(caught.value)
 
 
-def test_the_heads_certificate_ends_with_its_ca_at_the_latest(tmp_path: Path) -> None:
-    dated(tmp_path, timedelta(-1), timedelta(30), ec.generate_private_key(ec.SECP256R1()))
+def test_the_heads_certificate_ends_with_its_ca_at_the_latest(tmp_path):
+    dated(tmp_path, timedelta(-1), timedelta(30))
     assert make_certificates(tmp_path, HOSTS).ends == certificate_of(tmp_path / "ca.pem").not_valid_after_utc
 
 
-def test_another_kind_of_key_serves_but_is_no_ca_of_ours(tmp_path: Path) -> None:
-    dated(tmp_path, timedelta(-1), timedelta(1), rsa.generate_private_key(65537, 2048))
-    assert credentials_of(read_identity(SETTINGS, tmp_path)) is not None
-    with pytest.raises(FleetError, match="expected a key of an elliptic curve"):
-        make_certificates(tmp_path, HOSTS)
-
-
-def test_a_key_with_a_password_is_refused(tmp_path: Path) -> None:
+def test_a_key_with_a_password_is_refused(tmp_path):
     made = make_certificates(tmp_path, HOSTS)
     key = load_pem_private_key(made.key.read_bytes(), password=None)
     locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
     write_file(made.key, locked, 0o600)
-    with pytest.raises(FleetError, match=r"head\.key: expected a private key as PEM, without a password"):
+    with pytest.raises(FleetError, match=r"head\.key"):
         credentials_of(read_identity(SETTINGS, tmp_path))
 
 
-def test_a_head_warns_of_a_certificate_that_ends_soon(tmp_path: Path) -> None:
+def test_a_head_warns_of_a_certificate_that_ends_soon(tmp_path):
     settings = FleetSettings(certificate="head.pem", key="head.key")
     assert ends_soon(FleetSettings(), tmp_path) == ""
     for days, warns in ((31, False), (29, True), (1, True)):

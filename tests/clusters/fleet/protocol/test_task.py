@@ -1,5 +1,6 @@
 """What a fleet plays follows RLlib's configuration: who plays each skill, and who learns."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from soulsgraph_clusters.fleet.gateway.runner import FleetStage
 from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SkillOptions, make_skill
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
@@ -47,24 +48,34 @@ def test_other_policies_to_train_change_what_pcs_collect():
     assert set(task.spaces) == {"camera", "movement"}
 
 
-def test_a_task_is_read_as_it_was_written():
-    task = STAGE.task(_config())
-    assert StageTask.from_json(task.to_json()) == task
+def test_a_task_is_read_as_it_was_written_with_a_generated_fight_too():
+    stage = STAGE.task(_config())
+    generated = StageTask("generated/timing/10002", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
+    for task in (stage, generated):
+        assert StageTask.from_json(task.to_json()) == task
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"scenario": "../../etc/passwd"}', "{" * 10_000])
-def test_a_text_that_is_no_task_is_refused(text):
+@pytest.mark.parametrize("scenario", ["generated/timing/../x", "/tmp/own.toml", "nowhere"])
+def test_a_task_names_no_path_and_nothing_that_is_not_shipped(scenario):
     with pytest.raises(SoulsGraphError):
-        StageTask.from_json(text)
+        StageTask(scenario, {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
+    text = STAGE.task(_config()).to_json()
+    assert '"iudex-phase1"' in text
+    with pytest.raises(SoulsGraphError, match=r"^task: "):
+        StageTask.from_json(text.replace('"iudex-phase1"', json.dumps(scenario), 1))
 
 
-def test_a_task_may_name_a_generated_fight():
-    task = StageTask("generated/timing/10002", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
-    assert StageTask.from_json(task.to_json()) == task
-    with pytest.raises(SoulsGraphError, match="expected a seed"):
-        StageTask("generated/timing/../x", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
-
-
-def test_a_task_names_no_path():
-    with pytest.raises(UnknownNameError, match="scenario of a fleet"):
-        StageTask("/tmp/own.toml", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "",
+        lambda text: "[]",
+        lambda text: "{}",
+        lambda text: "{" * 10_000,
+        lambda text: text.replace('"plays"', '"launch"', 1),
+        lambda text: text.replace('"movement": "movement"', '"movement": "other"', 1),
+    ],
+)
+def test_a_text_that_is_no_task_is_refused(change):
+    with pytest.raises(SoulsGraphError):
+        StageTask.from_json(change(STAGE.task(_config()).to_json()))

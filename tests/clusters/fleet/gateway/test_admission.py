@@ -1,0 +1,317 @@
+"""What becomes of every chunk, and which lanes and fights a game gets, without a gateway in between."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load, save
+
+from fakes.fleet_here import random_weights
+from soulsgraph_clusters.fleet.gateway import admission as module
+from soulsgraph_clusters.fleet.gateway import journal as journals
+from soulsgraph_clusters.fleet.gateway.admission import (
+    ALTERED,
+    MALFORMED,
+    OTHER_STAGE,
+    SHARE,
+    SHARE_SLACK,
+    STALE,
+    Admission,
+)
+from soulsgraph_clusters.fleet.gateway.connections import Connection
+from soulsgraph_clusters.fleet.gateway.journal import Journal
+from soulsgraph_clusters.fleet.gateway.runner import read_chunk
+from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
+from soulsgraph_clusters.fleet.protocol.messages import bounded_chunk, encode_columns
+from soulsgraph_clusters.fleet.protocol.settings import PC, FleetError, FleetSettings
+from soulsgraph_envs.core.files import WriteError
+from soulsgraph_envs.core.seeds import derive_seeds
+from soulsgraph_policies.learning.sampler import Chunk
+
+STAGE, LANES, BOOT, OTHER_BOOT = "lock_on", 3, "00000000000000b0", "00000000000000b1"
+
+
+class Stage:
+    """The admission of a stage, and games that were let in."""
+
+    def __init__(self, folder, task, columns, settings=None, **journal):
+        self.folder, self._columns = folder, columns
+        self.journal = Journal(folder, STAGE, **journal)
+        self.admission = Admission(self.journal, task, 0, settings or FleetSettings())
+
+    def game(self, pc="attic", game="1", boot=BOOT, lanes=LANES):
+        connection = Connection(wire.Hello(pc=pc, game=game, boot=boot, lanes=lanes), 0.0)
+        self.admission.admit(connection)
+        return connection
+
+    def task(self, **values):
+        return self.admission.task_for(self.game(**values))
+
+    def chunk(self, sequence, **changes):
+        values = {"boot": BOOT, "stage": STAGE, "attempt": self.journal.attempt, "weights_version": 1}
+        values |= {"decisions": {STAGE: 30}, "columns": self._columns, "sequence": sequence} | changes
+        count = min(sum(values["decisions"].values()), 1_000)
+        values = {"versions": [values["weights_version"]] * count, "ticks": range(count)} | values
+        return bounded_chunk(wire.Chunk(**values))
+
+    def take(self, game, *chunks, now_s=0.0):
+        """Write chunks of a game in one group, and return the refused decisions by reason."""
+        refused = {}
+        for _, answer in self.admission.write([(game, chunk) for chunk in chunks], now_s):
+            refused |= dict(answer.refused)
+        return refused
+
+    def records(self):
+        return [record for _, record in self.journal.read(0, 10**6)]
+
+    def verdicts(self):
+        return [(one.chunk.sequence, one.refused) for one in self.records()]
+
+
+@pytest.fixture
+def begin(tmp_path, lock_on_task, columns):
+    """Begin a stage in the test's folder, or go on with it; all are closed at the end."""
+    begun = []
+
+    def make(settings=None, **journal):
+        for one in begun:
+            one.journal.close()
+        begun.append(Stage(tmp_path, lock_on_task, columns, settings, **journal))
+        return begun[-1]
+
+    yield make
+    begun[-1].journal.close()
+
+
+@pytest.fixture
+def stage(begin):
+    return begin()
+
+
+# Verdicts.
+
+
+def _with(name, change):
+    def changed(columns):
+        arrays = load(columns)
+        arrays[name] = change(arrays[name])
+        return {"columns": save(arrays)}
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda columns: {"columns": b""},
+        lambda columns: {"columns": columns[:-1]},
+        lambda columns: {"columns": encode_columns(Chunk({}, {}, 0)), "decisions": {}},
+        lambda columns: {"decisions": {"lock_on": 29}},
+        lambda columns: {"decisions": {"lock_on": 30, "camera": 1}},
+        lambda columns: {"decisions": {}},
+        lambda columns: {"decisions": {"camera": 30}},
+        lambda columns: {"versions": [1] * 29},
+        lambda columns: {"frozen": b"a" * 33},
+        _with("transitions/lock_on/observations", lambda values: values * np.float32(np.nan)),
+        # Lanes of other games, and one for which no learner has the memory.
+        _with("transitions/lock_on/lanes", lambda values: values + 3),
+        _with("transitions/lock_on/lanes", lambda values: values + 2**62),
+    ],
+)
+def test_bytes_that_are_not_the_declared_columns_are_acknowledged_and_not_learned(stage, lock_on_task, columns, change):
+    game, bad = stage.game(), stage.chunk(1, **change(columns))
+    claimed = sum(bad.decisions.values())
+    assert stage.take(game, bad, stage.chunk(2)) == {MALFORMED: claimed}
+    assert stage.verdicts() == [(1, MALFORMED), (2, "")]
+    assert [read_chunk(one, lock_on_task) is not None for one in stage.records()] == [False, True]
+    assert stage.journal.decisions[f"attic/{MALFORMED}"] == claimed
+    # Bytes that nobody learns from are not kept.
+    kept = [(one.chunk.columns, len(one.chunk.versions), len(one.chunk.ticks)) for one in stage.records()]
+    assert kept == [(b"", 0, 0), (columns, 30, 30)]
+
+
+#: What one chunk may claim at most: 64 modules of 8192 decisions each.
+MOST = 64 * 8192
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "claimed"),
+    [
+        ({"decisions": {"lock_on": 2**64 - 1}}, MALFORMED, MOST),
+        ({"decisions": {str(number): 2 for number in range(65)}}, MALFORMED, 130),
+        ({"decisions": {"a" * 201: 7}}, MALFORMED, 7),
+        ({"stage": "a" * 10**6}, OTHER_STAGE, 30),
+        ({"attempt": "a" * 10**6}, OTHER_STAGE, 30),
+        ({"stage": "dodge"}, OTHER_STAGE, 30),
+        ({"attempt": "another"}, OTHER_STAGE, 30),
+    ],
+)
+def test_a_chunk_of_another_stage_or_beyond_any_is_refused_by_name_and_kept_small(stage, change, verdict, claimed):
+    game = stage.game()
+    assert stage.take(game, stage.chunk(1, **change), stage.chunk(2)) == {verdict: claimed}
+    assert stage.journal.decisions == {f"attic/{verdict}": claimed, "attic/journaled": 30}
+    assert stage.records()[0].ByteSize() < 1000
+    # Once more it is the same chunk.
+    stage.take(game, stage.chunk(1, **change), stage.chunk(3))
+    assert stage.verdicts() == [(1, verdict), (2, ""), (3, "")]
+
+
+def test_a_verdict_stands_when_a_chunk_is_sent_again(stage):
+    game = stage.game()
+    stage.take(game, stage.chunk(1, columns=b"other"))
+    assert stage.take(game, stage.chunk(1)) == {}
+    assert stage.verdicts() == [(1, MALFORMED)]
+
+
+def test_a_chunk_of_stale_weights_is_refused_and_one_of_fresh_weights_is_not(begin):
+    stage = begin(FleetSettings(most_stale_ticks=10))
+    game, publish = stage.game(), stage.admission.published
+    publish(5, 100.0)
+    publish(6, 200.0)
+    publish(6, 900.0)
+    for sequence, (version, now_s) in enumerate([(5, 201.0), (5, 201.2), (6, 1000.0), (0, 101.2)]):
+        stage.take(game, stage.chunk(sequence, weights_version=version), now_s=now_s)
+    # Newer ones have been out for 1 s, which are ten ticks, for more, not at all, and for a version of another gateway.
+    assert [verdict for _, verdict in stage.verdicts()] == ["", STALE, "", STALE]
+
+
+def test_what_is_played_by_other_frozen_weights_is_refused_once_these_are_known(stage, lock_on_task):
+    game, weights = stage.game(), random_weights(lock_on_task)
+    frozen = lock_on_task.frozen_digest(weights.__getitem__)
+    stage.take(game, stage.chunk(1, frozen=b"a" * 32))
+    stage.admission.freeze({"lock_on": weights["lock_on"]})
+    stage.take(game, stage.chunk(2, frozen=b"a" * 32))
+    stage.admission.freeze(weights)
+    stage.take(game, *(stage.chunk(3 + place, frozen=found) for place, found in enumerate((b"a" * 32, b"", frozen))))
+    assert [verdict for _, verdict in stage.verdicts()] == ["", "", ALTERED, "", ""]
+
+
+# Shares.
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_pc_over_its_share_is_refused_while_others_play_and_not_alone(begin, grouped):
+    stage = begin(FleetSettings(pcs={"attic": PC(share=0.25), "cellar": PC(), "den": PC()}))
+    attic, cellar = stage.game(), stage.game("cellar")
+    stage.take(attic, *map(stage.chunk, range(40)))
+    assert stage.journal.decisions == {"attic/journaled": 1200}
+    stage.take(cellar, *map(stage.chunk, range(115)))
+    # Of 5,000 decisions and the slack a quarter and the slack are attic's.
+    sent = [stage.chunk(sequence) for sequence in range(40, 60)]
+    for group in [sent] if grouped else [[one] for one in sent]:
+        stage.take(attic, *group)
+    own = stage.journal.decisions["attic/journaled"]
+    total = own + stage.journal.decisions["cellar/journaled"]
+    assert own <= 0.25 * total + SHARE_SLACK < own + 0.75 * 30
+    assert stage.journal.decisions[f"attic/{SHARE}"] == 1800 - own
+    # What cellar sent last is old by now.
+    assert stage.take(attic, stage.chunk(60), now_s=9.9) == {SHARE: 30}
+    assert stage.take(attic, stage.chunk(61), now_s=10.0) == {}
+
+
+@pytest.mark.parametrize("again", ["in one group", "later"])
+def test_a_chunk_sent_again_takes_nothing_of_its_pcs_share(begin, again):
+    stage = begin(FleetSettings(pcs={"attic": PC(share=0.2), "cellar": PC()}))
+    attic = stage.game()
+    stage.take(stage.game("cellar"), stage.chunk(1))
+    first = [stage.chunk(sequence) for sequence in range(1, 8)]
+    if again == "later":
+        stage.take(attic, *first)
+    stage.take(attic, *first, *first, stage.chunk(8))
+    assert stage.verdicts()[-1] == (8, "")
+    assert stage.journal.decisions["attic/journaled"] == 240
+
+
+def test_a_pc_of_which_no_batch_would_hold_anything_is_refused_as_over_its_share(begin):
+    stage = begin(batch_shares={"cellar": 1.0})
+    assert stage.take(stage.game(), stage.chunk(1)) == {SHARE: 30}
+    assert stage.take(stage.game("cellar"), stage.chunk(1)) == {}
+
+
+# Lanes, and fights.
+
+
+def test_lanes_of_games_do_not_overlap_whatever_their_names_and_outlive_the_gateway(begin, stage):
+    names = ["1", '"', "\\", '": [0, 1], "x', "1 3", "Ü"]
+    first = {name: stage.task(game=name).first_lane for name in names}
+    assert sorted(first.values()) == [0, 3, 6, 9, 12, 15]
+    assert stage.task(lanes=5).first_lane == 18
+    again = begin()
+    assert {name: again.task(game=name).first_lane for name in names} == first
+    assert again.task(game="new").first_lane == 23
+
+
+def test_lanes_that_could_not_be_written_down_are_nobodys(stage):
+    table = stage.folder / "lanes.json"
+    table.mkdir()
+    with pytest.raises(WriteError):
+        stage.game()
+    table.rmdir()
+    assert stage.task(pc="cellar").first_lane == 0
+    assert stage.task().first_lane == 3
+    assert json.loads(table.read_text()) == {"cellar/1 3": [0, 3], "attic/1 3": [3, 3]}
+
+
+def test_a_game_that_was_started_again_has_fights_of_its_own_whichever_gateway_numbers_its_boots(begin, stage):
+    boots = [f"{number:016x}" for number in range(3)]
+    seeds = {boot: stage.task(boot=boot).seed for boot in boots}
+    assert len(set(seeds.values())) == len(boots)
+    # The first boot plays as every first boot did: by the stage's seed and its lanes alone.
+    assert seeds[boots[0]] == int(derive_seeds(np.uint64(0), 0)[0]) >> 1
+    other = stage.task(game="2", boot=boots[1])
+    assert other.seed == int(derive_seeds(np.uint64(0), other.first_lane)[0]) >> 1
+    again = begin()
+    assert {boot: again.task(boot=boot).seed for boot in reversed(boots)} == seeds
+    assert again.task(boot="f" * 16).seed not in seeds.values()
+
+
+def test_a_task_says_how_fast_a_pcs_games_may_run(begin):
+    assert begin(FleetSettings(pcs={"attic": PC(most_speed=2.0)})).task().speed == 2.0
+
+
+# Endless games, processes and gaps.
+
+
+def test_a_pc_of_endless_games_is_refused_and_its_chunks_hold_nobody_up(stage, monkeypatch):
+    monkeypatch.setattr(module, "MOST_GAMES", 2)
+    stage.game(game="1")
+    stage.game(game="2")
+    with pytest.raises(FleetError, match="attic"):
+        stage.game(game="3")
+    stage.game(game="2")
+    stage.game("cellar")
+    stranger = Connection(wire.Hello(pc="attic", game="3", boot=BOOT, lanes=LANES), 0.0)
+    assert stage.take(stranger, stage.chunk(1)) == {OTHER_STAGE: 30}
+
+
+def test_a_pc_of_endless_processes_or_gaps_is_refused_and_counts_nothing_twice(begin, stage, monkeypatch):
+    monkeypatch.setattr(journals, "MOST_RANGES", 4)
+    game = stage.game()
+    sent = [stage.chunk(1), stage.chunk(3), *(stage.chunk(1, boot=boot) for boot in (OTHER_BOOT, "f" * 16))]
+    for chunk in sent:
+        stage.admission.require_room(game, chunk)
+        stage.take(game, chunk)
+    for one in (stage, begin()):
+        game = one.game()
+        # Neither does another process join, whatever its game.
+        with pytest.raises(FleetError, match="attic"):
+            one.game(game="2", boot="e" * 16)
+        for chunk in (one.chunk(1, boot="e" * 16), one.chunk(7)):
+            with pytest.raises(FleetError, match="attic"):
+                one.admission.require_room(game, chunk)
+        one.game("cellar", boot="e" * 16)
+        # What lies beside a range is taken, and what was seen is nobody's news.
+        one.admission.require_room(game, one.chunk(1))
+        one.admission.require_room(game, one.chunk(4))
+        assert one.take(game, one.chunk(1), one.chunk(3)) == {}
+    assert begin().journal.decisions == {"attic/journaled": 120}
+
+
+def test_a_game_has_no_more_processes_than_ranges(stage, monkeypatch):
+    monkeypatch.setattr(module, "MOST_RANGES", 2)
+    stage.game()
+    stage.game(game="2", boot=OTHER_BOOT)
+    with pytest.raises(FleetError, match="attic"):
+        stage.game(boot="f" * 16)
+    stage.game()
+    stage.game("cellar", boot="f" * 16)
