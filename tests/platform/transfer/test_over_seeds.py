@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from fakes.runs import pretend_run
-from soulsgraph.cli import main
 from soulsgraph.results.statistics import mean_interval
-from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer import open_seeds
@@ -17,7 +15,6 @@ from soulsgraph.transfer.recovery import NOTHING, RECOMMENDED, Arm, RecoveryTarg
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.state import STATE_SIZE
-from soulsgraph_envs.skills import SKILL_NAMES
 
 SEEDS, EPISODES = (7, 3), 4
 
@@ -73,15 +70,3 @@ def test_a_seed_with_nothing_recommended_stays_in_the_row_as_it_was():
     assert recommended["seeds"] == 2
     assert recommended["gain_points"] == pytest.approx((0.0 + 25.0) / 2)
     assert dodge["recommended_ahead_points"] == pytest.approx(((25.0 - 50.0) + (25.0 - 0.0)) / 2)
-
-
-@pytest.mark.slow
-def test_the_command_takes_several_runs(folders, monkeypatch, tmp_path):
-    out = tmp_path / "together"
-    line = ["transfer", *map(str, folders), "--scenario", "controls-no-shift", "--episodes", str(EPISODES)]
-    monkeypatch.setattr("sys.argv", ["soulsgraph", *line, "--out", str(out)])
-    main()
-    rows = read_rows(out / "transfer-controls-no-shift.parquet")
-    assert [(row["skill"], row["seeds_adapt"]) for row in rows] == [(name, "0 of 2") for name in SKILL_NAMES]
-    rates = read_rows(out / "transfer-controls-no-shift-win-rates.parquet")
-    assert {row["seeds"] for row in rates} == {2}

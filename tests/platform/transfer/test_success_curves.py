@@ -1,6 +1,5 @@
 """The whole agent's success while it trains, and the transfer from earlier training."""
 
-import numpy as np
 import pytest
 
 from fakes.runs import pretend_run, pretend_training
@@ -8,7 +7,7 @@ from soulsgraph.runs.evaluate import Setting, checkpoint_files, evaluate, save_c
 from soulsgraph.runs.lineage import adaptation_stages, cards_by_stage, domain_cards, stage_of
 from soulsgraph.runs.plan import Plan
 from soulsgraph.transfer.recovery import SCRATCH, arm_path
-from soulsgraph.transfer.retention import POINT_EPISODES, SuccessCurve, success_curve, training_transfer
+from soulsgraph.transfer.retention import POINT_EPISODES, success_curve, training_transfer
 from soulsgraph_envs.skills import SKILL_NAMES
 
 HOME, SECOND, SEED = "iudex-phase1", "iudex-phase2", 5
@@ -20,11 +19,6 @@ def run(tmp_path):
     stages = adaptation_stages(run, SECOND, ("dodge", "heal_attack"))
     pretend_training(run, stages)
     return run
-
-
-def test_the_area_is_the_mean_success_over_the_steps():
-    curve = SuccessCurve(np.array([0.0, 100.0, 200.0]), np.array([0.0, 1.0, 1.0]))
-    assert curve.area == pytest.approx(0.75)
 
 
 def test_checkpoints_are_points_and_play_their_own_weights(run):

@@ -110,21 +110,6 @@ def test_a_report_is_written_and_serves_only_the_versions_it_was_made_of(run):
     assert saved_recommendation(run, HOME, "iudex-phase2") is None, "another camera plays now"
 
 
-def test_controls_count_a_graph_only_by_skills_that_it_has():
-    expected = {control.scenario: control.expected_of(("camera", "parry", "heal_attack")) for control in CONTROLS}
-    assert expected == {
-        "controls-no-shift": ((),),
-        "controls-camera-speed": (("camera",),),
-        "controls-lock-range": (),
-        "controls-blows": (("heal_attack",),),
-        "iudex-phase2": (),
-    }
-    assert all(control.expected_of(SKILL_NAMES) == control.expected for control in CONTROLS)
-    # Where nothing shifted no skill is to be adapted; elsewhere nobody knows what is right of an own one.
-    counted = [control.counted(("parry", "heal_attack")) for control in CONTROLS]
-    assert counted == [("parry", "heal_attack"), *[("heal_attack",)] * 4]
-
-
 def test_a_boss_that_strikes_harder_asks_for_the_skills_that_see_it(run, tmp_path):
     (tmp_path / "boss.toml").write_text('based_on = "iudex-phase1"\nname = "Harder"\n[scaled]\ndamage_factor = 1.4\n')
     shifted = tmp_path / "harder.toml"

@@ -52,15 +52,6 @@ def test_the_share_kept_is_the_factor_of_the_effect(factor):
     assert named(effect) == (factor != 1.0)
 
 
-def test_what_befalls_every_action_alike_and_what_is_unclear_at_home_is_no_change():
-    alike = compare_effects(CONTEXT, tried(), tried(level=5.0, seed=1))
-    assert alike.kept == pytest.approx(1.0, abs=0.05)
-    unclear = compare_effects(CONTEXT, tried(effect=0.0), tried(effect=1.0, seed=1))
-    assert abs(unclear.change_errors) > CERTAIN_ERRORS
-    assert not named(alike)
-    assert not named(unclear)
-
-
 def test_an_effect_that_hangs_on_what_upstream_does_is_compared_at_equal_contexts():
     home, shifted = tried(locked=0.9, by_lock=3.0), tried(locked=0.2, by_lock=3.0, seed=1)
     assert named(compare_effects([Column.DISTANCE], home, shifted)), "without the lock in the context it looks changed"

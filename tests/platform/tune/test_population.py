@@ -202,20 +202,6 @@ def test_a_population_that_lacks_a_key_is_refused(tmp_path: Path) -> None:
         Population.of(folder, 7)
 
 
-def test_a_member_that_fails_to_the_end_leaves_the_others_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, rounds = begun(tmp_path, 2), Rounds({0: {1}}, last=1)
-    monkeypatch.setattr("soulsgraph.tune.population._trained_round", rounds)
-    # From the second time on other seeds are trained.
-    assert [train_population(folder, 7, TrialLines(2, (7,), quiet=True)) for _ in range(3)] == [False, True, True]
-    reached = Population.of(folder, 7)
-    assert [member.finished for member in reached.members] == [False, True]
-    assert (reached.members[0].error, reached.round) == ("out of memory", 1)
-    # The one that fails is tried again each time, the other one never.
-    assert [number for at, number in rounds.trained if at] == [0, 1, 0, 0]
-
-
 def test_members_that_fail_together_stop_the_population_and_stay_what_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
