@@ -4,7 +4,7 @@ import pytest
 
 from fakes.runs import pretend_run, pretend_training
 from soulsgraph.runs.evaluate import Setting, checkpoint_files, evaluate, save_checkpoint
-from soulsgraph.runs.lineage import adaptation_stages, cards_by_stage, domain_cards, stage_of
+from soulsgraph.runs.lineage import adaptation_stages, domain_cards
 from soulsgraph.runs.plan import Plan
 from soulsgraph.transfer.recovery import SCRATCH, arm_path
 from soulsgraph.transfer.retention import POINT_EPISODES, success_curve, training_transfer
@@ -34,22 +34,6 @@ def test_checkpoints_are_points_and_play_their_own_weights(run):
     assert [curve.rates[1], curve.rates[2]] == [before.rates[0], before.rates[1]]
     assert [*checkpoint_files(folder)] == [100, 300, 900]
     assert checkpoint_files(folder / "none") == {}
-
-
-def test_a_joint_stage_after_another_is_found_by_the_name_that_it_had(tmp_path):
-    run = pretend_run(tmp_path / "run", Plan(scale=0.01))
-    pretend_training(run, adaptation_stages(run, SECOND, ("dodge",)))
-    (first,) = adaptation_stages(run, SECOND, ("dodge", "heal_attack"), jointly=True)
-    pretend_training(run, (first,))
-    (second,) = adaptation_stages(run, SECOND, ("dodge", "heal_attack"), budget=300, jointly=True)
-    pretend_training(run, (second,))
-    assert len({first.name, second.name}) == 2
-    for stage, versions in ((first, {"dodge": 3, "heal_attack": 2}), (second, {"dodge": 4, "heal_attack": 3})):
-        cards = [run.library.card(skill, version) for skill, version in versions.items()]
-        assert stage_of(run, cards).name == stage.name
-        assert cards_by_stage(cards) == [cards]
-    torn = [run.library.card("dodge", 4), run.library.card("heal_attack", 2)]
-    assert cards_by_stage(torn) == [torn[:1], torn[1:]], "heal-attack learned beside the version before"
 
 
 def test_the_arm_from_scratch_of_the_same_budget_is_the_baseline(run):

@@ -65,22 +65,10 @@ def test_a_member_goes_on_from_anothers_state_by_its_own_options(
         assert ours.keys() == theirs.keys()
         assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
         assert other.algorithm.learner.learning["camera"].optimizer.param_groups[0]["lr"] == 1e-2
-        last = other.train(path, "1-1")
-        while not last.finished:
-            last = other.train(path, "1-1")
-        assert last.reported[STEP] == asked.budget
-        run = RunFolder.open(folder.member_path(1, 7))
-        schedule = [{STEP: 0, RATE: 1e-4}, {STEP: first.reported[STEP], RATE: 1e-2}]
-        assert read_rows(run.results("schedule")) == schedule
-        assert run.library.versions("camera") == [1]
+        second = other.train(path, "1-1")
+        assert second.schedule == ({STEP: 0, RATE: 1e-4}, {STEP: first.reported[STEP], RATE: 1e-2})
         # The curve begins as that of the member from which it went on.
-        points = read_rows(run.results("curves"))
-        assert (points[0]["step"], points[0]["return"]) == (first.reported[STEP], first.reported[RETURN])
-        assert (points[-1]["step"], points[-1]["return"]) == (asked.budget, last.reported[TRAINING_RETURN])
-        assert {point["stage"] for point in points} == {"camera"}
-        # What a population does again that was killed before it wrote down that the member is finished.
-        other._save_version()
-        assert run.library.versions("camera") == [1]
+        assert [point["step"] for point in second.curve] == [first.reported[STEP], second.reported[STEP]]
     finally:
         for training in (donor, other):
             training.algorithm.stop()

@@ -1,6 +1,5 @@
 """Stages that trials have in common are trained once, and lead to what a run by itself leads to."""
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -53,26 +52,3 @@ def test_a_stage_upstream_is_taken_with_its_curve_and_what_follows_is_as_if_trai
     assert not equal(weights(first, "lock_on"), weights(second, "lock_on"))
     steps = [[row["step"] for row in read_rows(run.results("training"))] for run in (second, alone)]
     assert steps[0] == steps[1]
-
-
-@pytest.mark.slow
-def test_of_two_that_need_a_stage_at_once_one_trains_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from soulsgraph.tune import shared as module
-
-    trained: list[str] = []
-    real = module.train_stages
-
-    def counted(place: Workplace, stages: Any, console: Any) -> Any:
-        trained.append(place.run.path.name)
-        return real(place, stages, console)
-
-    monkeypatch.setattr(module, "train_stages", counted)
-    shared = SharedStages(tmp_path / "shared")
-    runs = [RunFolder.create(tmp_path / f"{gamma}", plan_of(gamma)) for gamma in (0.9, 0.8, 0.7)]
-    threads = [threading.Thread(target=train, args=(shared, run, 1)) for run in runs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(trained) == 1
-    assert len({run.library.card("camera", 1).digest for run in runs}) == 1
