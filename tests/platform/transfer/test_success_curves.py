@@ -4,8 +4,8 @@ import pytest
 
 from fakes.runs import pretend_run, pretend_training
 from soulsgraph.runs.evaluate import Setting, checkpoint_files, evaluate, save_checkpoint
-from soulsgraph.runs.lineage import adaptation_stages, domain_cards
-from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.lineage import adaptation_stages, domain_cards, made_key
+from soulsgraph.runs.plan import Key, Plan
 from soulsgraph.transfer.recovery import SCRATCH, arm_path
 from soulsgraph.transfer.retention import POINT_EPISODES, success_curve, training_transfer
 from soulsgraph_envs.skills import SKILL_NAMES
@@ -27,6 +27,7 @@ def test_checkpoints_are_points_and_play_their_own_weights(run):
     folder = run.path / "curves" / f"dodge@{SECOND}"
     for step, version in ((100, 1), (300, dodge.version), (900, 1)):
         save_checkpoint(folder, step, run.library.load("dodge", version).playing)
+    made_key(run, [dodge]).write(folder / Key.FILE)
     curve = success_curve(run, SECOND, SEED)
     for point, after in ((0, HOME), (-1, SECOND)):
         assert curve.rates[point] == evaluate(run, Setting(SECOND, after), POINT_EPISODES, SEED).episodes.won.mean()
