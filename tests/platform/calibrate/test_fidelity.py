@@ -22,7 +22,8 @@ from soulsgraph.pages.report_section import DATA
 from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph.recordings.format import READINGS, SEEN
 from soulsgraph.recordings.recording import Fighter, record
-from soulsgraph.runs.evaluate import evaluation_seeds
+from soulsgraph.runs.evaluate import Setting, evaluation_seeds
+from soulsgraph.zoo import open_agent
 from soulsgraph_envs.core.config import find
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
@@ -193,12 +194,13 @@ def test_who_cannot_be_loaded_is_named_and_the_oracle_plays_the_floor(folder: Pa
 
 
 def test_the_same_versions_of_an_agent_or_the_probe_play_the_floor(folder: Path) -> None:
+    agent = Fighter.of_run(open_agent("iudex-phase1-paper-0"), Setting(SHIPPED, SHIPPED))
+    for own in (agent, Fighter.probe(SHIPPED)):
+        fighter = fighter_of(own.header("simulator"), SHIPPED)
+        assert isinstance(fighter, Fighter)
+        assert (fighter.name, fighter.played) == (own.name, own.played)
     header = read_fights(folder)[0].header
-    assert isinstance(fighter_of(replace(header, player="iudex-phase1-paper-0"), SHIPPED), str), "other versions"
-    probe = Fighter.probe(SHIPPED)
-    fighter = fighter_of(probe.header("simulator"), SHIPPED)
-    assert isinstance(fighter, Fighter)
-    assert (fighter.name, fighter.played) == ("probe", probe.played)
+    assert isinstance(fighter_of(replace(header, player=agent.name), SHIPPED), str), "other versions"
 
 
 def test_fights_that_cannot_be_compared_are_refused_by_name(folder: Path, tmp_path: Path) -> None:
