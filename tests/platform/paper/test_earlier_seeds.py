@@ -1,4 +1,3 @@
-import json
 from statistics import median
 
 import pytest
@@ -46,19 +45,6 @@ def test_seeds_of_better_agents_differ(tmp_path, earlier):
     rows = _compared(tmp_path, earlier, lift=30.0)
     assert not rows[BOTH]["agree"]
     assert rows[BOTH]["difference_low"] > 0.0
-
-
-def test_an_earlier_report_is_compared_under_its_presets_present_name(tmp_path):
-    before = write_synthetic_records(tmp_path / "before", preset="best", seeds=range(300, 305))
-    write_report([before], tmp_path / "earlier")
-    file = tmp_path / "earlier" / "report.json"
-    described = json.loads(file.read_text())
-    described["reproductions"]["best"] |= {"version": 1, "plan": {"preset": "best"}}
-    file.write_text(json.dumps(described))
-    folder = write_synthetic_records(tmp_path / "now", preset="best-1", seeds=range(310, 315))
-    write_report([folder], tmp_path / "report", earlier=[tmp_path / "earlier"])
-    rows = read_rows(tmp_path / "report" / "tables" / "agreement.parquet")
-    assert {row["reproduction"] for row in rows} == {"best-1"}
 
 
 def test_the_seeds_of_several_earlier_reports_are_pooled_each_once(tmp_path, earlier):

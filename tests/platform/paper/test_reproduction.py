@@ -1,12 +1,11 @@
 """Reproductions: the study, its folder, what is recorded, and how jobs report."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from soulsgraph.paper.records import _described, load_reproductions
+from soulsgraph.paper.records import load_reproductions
 from soulsgraph.paper.seed_job import BINS, REFERENCE_ROWS, curve_rows, do_units, evaluate_references, training_rows
 from soulsgraph.paper.study import (
     CALIBRATION,
@@ -99,18 +98,6 @@ def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(tmp_path):
     assert ReproductionFolder.open(folder.path).plan.plan(SKILLS).method.learning["double"] is True
     with pytest.raises(SoulsGraphError, match="out"):
         ReproductionFolder.create(folder.path, plan)
-
-
-def test_a_reproduction_begun_before_presets_changed_goes_on_with_the_one_it_began_with(tmp_path):
-    folder = ReproductionFolder.create(tmp_path / "folder", replace(SMALL, preset="best"))
-    assert ReproductionFolder.open(folder.path).plan.preset == "best"
-    file = folder.path / "reproduction.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"version": 1}))
-    again = ReproductionFolder.open(folder.path)
-    assert again.plan.preset == "best-1"
-    assert _described(file)["plan"]["preset"] == "best-1", "a report calls it so too"
-    again.begin_session()
-    assert ReproductionFolder.open(folder.path).plan.preset == "best-1", "what is written anew keeps its meaning"
 
 
 @pytest.mark.parametrize(

@@ -192,12 +192,3 @@ def test_a_setting_that_repeats_a_seed_is_refused(paper):
     (whole,) = load_reproductions([paper])
     with pytest.raises(SoulsGraphError, match="300, 300"):
         _ = replace(whole, rows=[whole.rows[0]] * 2).settings
-
-
-def test_records_from_before_seconds_were_kept_are_still_reported(paper, tmp_path):
-    folder = write_synthetic_records(tmp_path / "old", seeds=range(300, 303))
-    for name, columns in COLUMNS.items():
-        file = folder / "records" / f"{name}.parquet"
-        kept = [column for column in columns if "seconds" not in column]
-        write_rows(file, [{column: row[column] for column in kept} for row in read_rows(file)])
-    assert "### Table 1" in write_report([folder], tmp_path / "report").read_text()
