@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,14 +15,15 @@ import pytest
 from fakes.drawn_fights import drawn_fight
 from soulsgraph.calibrate.comparison import BETWEEN, MEASURES, WITHIN, FightComparison, MoveEffects, MoveStarts, compare
 from soulsgraph.calibrate.fidelity import STEPS, Fidelity, fidelity_tables, measure_fidelity, read_fights
-from soulsgraph.calibrate.fidelity_page import PAGE, REPORT, write_fidelity
+from soulsgraph.calibrate.fidelity_page import PAGE, write_fidelity
 from soulsgraph.calibrate.floor import fighter_of
 from soulsgraph.calibrate.replay import ReadFight
 from soulsgraph.pages.report_section import DATA
-from soulsgraph.recordings.files import RecordingError, read_recording, recording_files
+from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph.recordings.format import READINGS, SEEN
 from soulsgraph.recordings.recording import Fighter, record
-from soulsgraph.runs.evaluate import evaluation_seeds
+from soulsgraph.runs.evaluate import Setting, evaluation_seeds
+from soulsgraph.zoo import open_agent
 from soulsgraph_envs.core.config import find
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
@@ -180,75 +182,56 @@ def test_every_error_has_its_floor_and_the_oracle_its_predicted_wins(found: Fide
 
 
 def test_who_cannot_be_loaded_is_named_and_the_oracle_plays_the_floor(folder: Path) -> None:
-    fights = [
-        replace(fight, header=replace(fight.header, player="somebody", source="person"))
-        for fight in read_fights(folder)[:1]
-    ]
-    assert fighter_of(fights[0].header, SHIPPED) == "no agent of the zoo"
+    (fight, *_) = read_fights(folder)
+    unknown = replace(fight, header=replace(fight.header, player="somebody", source="person"))
     calls: list[int] = []
-    found = measure_fidelity(fights, [SHIPPED], episodes=2, on_step=lambda: calls.append(1))
+    found = measure_fidelity([unknown], [SHIPPED], episodes=2, on_step=lambda: calls.append(1))
     (scenario,) = found.scenarios
-    assert (scenario.wins[0].predicted, scenario.wins[0].note) == (None, "no agent of the zoo")
+    assert scenario.wins[0].predicted is None
+    assert scenario.wins[0].note == fighter_of(unknown.header, SHIPPED)
     assert scenario.floor_players == "oracle"
     assert len(calls) == STEPS
 
 
-def test_other_versions_of_an_agent_are_not_taken_for_it(folder: Path) -> None:
+def test_the_same_versions_of_an_agent_or_the_probe_play_the_floor(folder: Path) -> None:
+    agent = Fighter.of_run(open_agent("iudex-phase1-paper-0"), Setting(SHIPPED, SHIPPED))
+    for own in (agent, Fighter.probe(SHIPPED)):
+        fighter = fighter_of(own.header("simulator"), SHIPPED)
+        assert isinstance(fighter, Fighter)
+        assert (fighter.name, fighter.played) == (own.name, own.played)
     header = read_fights(folder)[0].header
-    assert fighter_of(replace(header, player="iudex-phase1-paper-0"), SHIPPED) == "other versions of its skills played"
+    assert isinstance(fighter_of(replace(header, player=agent.name), SHIPPED), str), "other versions"
 
 
-def test_the_probe_plays_its_own_floor() -> None:
-    probe = Fighter.probe(SHIPPED)
-    fighter = fighter_of(probe.header("simulator"), SHIPPED)
-    assert isinstance(fighter, Fighter)
-    assert (fighter.name, fighter.played) == ("probe", probe.played)
-
-
-def test_fights_of_different_scenarios_a_fleet_or_damage_are_refused_by_name(folder: Path, tmp_path: Path) -> None:
+def test_fights_that_cannot_be_compared_are_refused_by_name(folder: Path, tmp_path: Path) -> None:
     mixed = tmp_path / "mixed"
     record(Fighter.oracle(SHIPPED), evaluation_seeds(5, 1), mixed)
     record(Fighter.oracle("iudex-phase2"), evaluation_seeds(5, 1), mixed)
-    with pytest.raises(RecordingError, match=r"phase2.*expected a fight of the scenario iudex-phase1, as in oracle"):
-        read_fights(mixed)
-    recording = read_recording(recording_files(folder)[0])
-    with pytest.raises(RecordingError, match="expected a fight with a row a control tick, found one of a fleet"):
-        ReadFight.of(replace(recording, header=replace(recording.header, source="fleet")))
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "fight.parquet").write_bytes(b"PAR1 and something else PAR1")
-    with pytest.raises(RecordingError, match=r"fight\.parquet: expected a recorded fight as Parquet"):
-        read_fights(tmp_path / "broken")
-    with pytest.raises(RecordingError, match="found no such folder"):
-        read_fights(tmp_path / "nowhere")
-
-
-def test_a_scenario_of_another_fight_and_fights_without_a_known_row_are_refused(folder: Path) -> None:
-    fights = read_fights(folder)
-    with pytest.raises(SoulsGraphError, match=r"vordt: expected the arena of the recorded fights of iudex-phase1"):
-        measure_fidelity(fights, ["vordt"])
-    with pytest.raises(SoulsGraphError, match=r"iudex-phase1-whole: expected the boss hp"):
-        measure_fidelity(fights, ["iudex-phase1-whole"])
+    recording, fights = read_recording(recording_files(folder)[0]), read_fights(folder)
+    fleet = replace(recording, header=replace(recording.header, source="fleet"))
     blank = [replace(fight, raw=np.full_like(fight.raw, np.nan)) for fight in fights]
-    with pytest.raises(SoulsGraphError, match="expected fights with rows that its data know, found none in 4 fights"):
-        compare(blank, load_scenario(SHIPPED))
+    refused: list[tuple[Callable[[], object], str]] = [
+        (lambda: read_fights(mixed), "phase2.*iudex-phase1"),
+        (lambda: ReadFight.of(fleet), "fleet"),
+        (lambda: read_fights(tmp_path / "broken"), r"fight\.parquet"),
+        (lambda: read_fights(tmp_path / "nowhere"), "nowhere"),
+        (lambda: measure_fidelity(fights, ["vordt"]), "vordt.*arena"),
+        (lambda: measure_fidelity(fights, ["iudex-phase1-whole"]), "iudex-phase1-whole.*boss hp"),
+        (lambda: compare(blank, load_scenario(SHIPPED)), "4 fights"),
+    ]
+    for ask, named in refused:
+        with pytest.raises(SoulsGraphError, match=named):
+            ask()
 
 
 def test_the_report_is_written_as_text_a_page_and_data(found: Fidelity, tmp_path: Path) -> None:
     report = write_fidelity(tmp_path / "report", found)
-    text = report.read_text(encoding="utf-8")
-    assert report.name == REPORT
-    for title, (headings, rows) in fidelity_tables(found):
-        assert title
-        assert all(len(row) == len(headings) for row in rows)
-    pictures = re.findall(r"\(figures/([\w-]+)\.png\)", text)
+    assert all(len(row) == len(headings) for _, (headings, rows) in fidelity_tables(found) for row in rows)
+    pictures = re.findall(r"\(figures/([\w-]+)\.png\)", report.read_text(encoding="utf-8"))
     assert {*pictures} == {path.stem for path in (report.parent / "figures").iterdir()}
     page = report.with_name(PAGE).read_text(encoding="utf-8")
     assert page.count("data:image/png;base64,") == len(pictures) == 3
-    assert "http" not in page.replace("http-equiv", "")
     data = json.loads(report.with_name(DATA).read_text(encoding="utf-8"))
     assert {row["quantity"] for row in data["scenarios"][0]["errors"]} > set(MEASURES)
-    # Written again, nothing of the first is left, and what is not its own stays.
-    (report.parent / "figures" / "mine.png").write_bytes(b"mine")
-    write_fidelity(tmp_path / "report", found)
-    assert (report.parent / "figures" / "mine.png").read_bytes() == b"mine"
-    assert sorted(path.name for path in report.parent.iterdir()) == ["figures", PAGE, DATA, REPORT]

@@ -117,8 +117,8 @@ def test_where_nothing_is_bounded_nothing_is_searched(fought: FightSet, found: C
 def test_what_it_needs_is_said_in_one_line(
     fought: FightSet, found: Calibration, altered: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(SoulsGraphError, match="expected 12 evaluations or more, found 5"):
+    with pytest.raises(SoulsGraphError, match="evaluations"):
         JointOptions(5)
     monkeypatch.setattr("soulsgraph_envs.core.extras.find_spec", lambda module: None)
-    with pytest.raises(SoulsGraphError, match=r"expected cma to be installed.*soulsgraph\[calibrate\]"):
+    with pytest.raises(SoulsGraphError, match=r"soulsgraph\[calibrate\]"):
         joint_fit(fought, found, "iudex-phase1", altered)

@@ -60,31 +60,21 @@ def _phase(recording: Recording, number: int) -> pa.Table:
     return recording.table.set_column(place, field, pa.array([number] * len(recording.table), field.type))
 
 
-def test_two_phases_are_refused_by_name(fights: Path, tmp_path: Path) -> None:
+def test_fights_that_do_not_go_together_are_refused_by_what_differs(fights: Path, tmp_path: Path) -> None:
+    assert len(read_fights(fights, _BOSS, simulated=True).fights) == 3
     numbers = iter((1, 2, 2))
     mixed = _rewritten(fights, tmp_path / "mixed", lambda recording: _phase(recording, next(numbers)))
-    with pytest.raises(SoulsGraphError, match="found phases 1, 2"):
-        read_fights(mixed, _BOSS, simulated=True)
-
-
-def test_simulated_fights_are_refused_unless_meant(fights: Path) -> None:
-    with pytest.raises(SoulsGraphError, match="of the simulator itself"):
-        read_fights(fights, _BOSS)
-    assert len(read_fights(fights, _BOSS, simulated=True).fights) == 3
-
-
-def test_one_fight_is_too_few(fights: Path) -> None:
-    with pytest.raises(SoulsGraphError, match="at least 2 fights, found 1"):
-        read_fights(recording_files(fights)[0], _BOSS, simulated=True)
-
-
-def test_two_scenarios_are_refused_by_name(fights: Path, tmp_path: Path) -> None:
-    for path in recording_files(fights):
-        recording = read_recording(path)
-        write_table(tmp_path / "a", recording.header, recording.table)
-    record(Fighter.oracle("vordt"), evaluation_seeds(2, 1), tmp_path / "b")
-    with pytest.raises(SoulsGraphError, match="scenarios iudex-phase1, vordt"):
-        read_fights(tmp_path, _BOSS, simulated=True)
+    two = tmp_path / "two"
+    _rewritten(fights, two / "a", lambda recording: recording.table)
+    record(Fighter.oracle("vordt"), evaluation_seeds(2, 1), two / "b")
+    for path, simulated, named in (
+        (fights, False, "simulator"),
+        (recording_files(fights)[0], True, "2 fights"),
+        (mixed, True, "1, 2"),
+        (two, True, "iudex-phase1, vordt"),
+    ):
+        with pytest.raises(SoulsGraphError, match=named):
+            read_fights(path, _BOSS, simulated=simulated)
 
 
 def test_an_animation_that_a_reader_takes_for_standing_keeps_what_the_game_said() -> None:

@@ -37,15 +37,14 @@ def surroundings(display: str) -> Mapping[str, str]:
     return os.environ | {"DISPLAY": display, "PATH": path}
 
 
-def run(line: str, folder: Path, display: str) -> str:
-    """Run a command of the page, and return what it printed."""
+def run(line: str, folder: Path, display: str) -> None:
+    """Run a command of the page."""
     words = ["bash", "-euo", "pipefail", "-c", line]
     done = subprocess.run(
         words, cwd=folder, env=surroundings(display), capture_output=True, text=True, timeout=PATIENCE_S
     )
     if done.returncode:
         raise GameError(line + done.stdout + done.stderr)
-    return done.stdout
 
 
 def standing_in(line: str, folder: Path, display: str) -> Program:
@@ -55,25 +54,6 @@ def standing_in(line: str, folder: Path, display: str) -> Program:
     until(lambda: not game.running or "ready" in game.logs(), "a game that is ready")
     assert game.running, game.logs()
     return game
-
-
-def test_the_page_has_what_is_followed() -> None:
-    named = [name or " ".join(line.split()[:3]) for name, line in files_and_commands()]
-    assert named == [
-        "other.toml",
-        "other_fight.toml",
-        f"Xvfb {DISPLAY} -screen",
-        "soulsgraph standin --scenario",
-        "soulsgraph data record",
-        "soulsgraph data record",
-        "soulsgraph data check",
-        "soulsgraph fidelity fights",
-        "soulsgraph calibrate fights",
-        "soulsgraph fidelity fights",
-        "soulsgraph curriculum --scenario",
-        "soulsgraph evaluate runs/mine",
-        "soulsgraph evaluate runs/mine",
-    ]
 
 
 @pytest.mark.docs
@@ -86,13 +66,13 @@ def test_the_data_of_another_game_are_found_by_what_the_page_says(tmp_path: Path
         game = standing_in(standin, tmp_path, display)
         try:
             # A command that a busy machine disturbed goes on with the fights that are missing.
-            printed = [undisturbed(partial(run, line, tmp_path, display)) for line in commands]
+            for line in commands:
+                undisturbed(partial(run, line, tmp_path, display))
         finally:
             game.kill()
     truth, found = load_boss(tmp_path / "other.toml"), load_boss(tmp_path / "mine.toml")
     assert found.motion.walk_m_s == pytest.approx(truth.motion.walk_m_s, rel=0.05)
     assert found.motion.turn_rad_s == pytest.approx(truth.motion.turn_rad_s, rel=0.05)
     assert load_scenario(tmp_path / "mine-scenario.toml").boss.endswith("mine.toml")
-    assert re.search(r"^\d+ determined, .*: 4 fights, ", "".join(printed), re.M)
     assert (tmp_path / "wrong" / "report.md").is_file()
     assert json.loads((tmp_path / "played" / "evaluation.json").read_text())["episodes"] == 1

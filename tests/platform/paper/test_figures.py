@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.runs import write_synthetic_records
-from soulsgraph.paper.figures import draw_baseline, draw_dodge_lengths, draw_skill_returns, draw_win_rates
-from soulsgraph.paper.records import Reproduction, load_reproductions
+from soulsgraph.paper.figures import draw_dodge_lengths, draw_skill_returns, draw_win_rates
+from soulsgraph.paper.records import load_reproductions
 from soulsgraph.results.seeds import moving_average, seed_curves
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph_envs.skills import budget_of
@@ -69,9 +69,3 @@ def test_every_seed_is_a_point_beside_the_papers(reproduction):
     assert [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"] == [
         row.paper_percent for row in TABLE_1
     ]
-
-
-def test_figures_without_records_are_not_drawn(reproduction):
-    rest = Reproduction("paper", rows=reproduction.rows)
-    assert draw_skill_returns(rest) is draw_baseline(rest) is draw_dodge_lengths(rest) is None
-    assert draw_win_rates([Reproduction("paper", curves=reproduction.curves)]) is None

@@ -99,28 +99,3 @@ def test_a_node_that_is_lost_or_a_stop_changes_no_byte_of_what_private_disks_lea
     assert left_in(study) == expected
     sessions = json.loads((study / "reproduction.json").read_text())["sessions"]
     assert len(sessions) == 2
-
-
-@pytest.mark.release
-def test_a_nodes_full_disk_fails_its_units_in_one_line_and_a_resumed_study_does_them(expected, runs):
-    study = runs / "study"
-    with LocalCluster(workers=0, head_cpus=0) as cluster:
-        small = cluster.add_worker(hidden=runs, disk_mb=1)
-        job = reproduce(cluster, *STUDY, "--out", study)
-        assert job.wait() == 1, job.logs()
-        (line,) = {line for line in job.logs().splitlines() if line.startswith("error: ")}
-        assert "No space left on device" in line
-        assert "Traceback" not in job.logs()
-        assert (study / "references.json").exists()
-        assert not on_node(small, runs)
-        small.kill()
-        node = cluster.add_worker(hidden=runs)
-        job = reproduce(cluster, "--resume", "--out", study)
-        until(lambda: on_node(node, runs) or not job.running, "a unit at work")
-        # It leaves its folder, which the next try on that node removes.
-        for pid in node.pids:
-            if command_of(pid)[:1] == ["ray::do_job"]:
-                psutil.Process(pid).kill()
-        assert job.wait(3 * PATIENCE_S) == 0, job.logs()
-        assert not on_node(node, runs)
-    assert left_in(study) == expected

@@ -21,10 +21,10 @@ def _printed(table):
 
 def test_a_table_tells_the_same_in_each_form():
     terminal, markdown = _printed(_TABLE), _TABLE.to_markdown().splitlines()
-    assert markdown[:3] == ["**Table 1 (a)**", "", "| setting | wins | win rate | 95 % interval | paper |"]
-    assert markdown[3] == "| --- | ---: | ---: | ---: | ---: |"
-    assert markdown[4] == "| both trained | 11/25 | 44.0 % | 26.7-62.9 % | 44.0 % |"
-    assert markdown[5] == "| no dodge | 0/400 | 0.0 % | 0.0-1.0 % |  |"
+    assert markdown[4:] == [
+        "| both trained | 11/25 | 44.0 % | 26.7-62.9 % | 44.0 % |",
+        "| no dodge | 0/400 | 0.0 % | 0.0-1.0 % |  |",
+    ]
     for row in _TABLE.rows:
         assert all(cell in terminal for cell in row.cells)
     values = _TABLE.to_dict()["rows"][0]

@@ -65,14 +65,6 @@ def test_seeds_of_one_purpose_and_of_none_go_together(seeds):
     assert Study(seeds=tuple(seeds), scale=0.01).seeds == tuple(seeds)
 
 
-def test_units_are_every_part_of_every_seed():
-    assert [job.name for job in SMALL.jobs()] == [
-        "100 skills", "100 end_to_end", "101 skills", "101 end_to_end"
-    ]  # fmt: skip
-    only = Study(seeds=(100,), baseline=False, long_baseline=True)
-    assert [job.part for job in only.jobs()] == ["end_to_end_long", "skills"]
-
-
 def test_budgets_are_the_papers_and_the_long_baselines_twice_the_baselines():
     study = Study(preset="paper", seeds=(100,), long_baseline=True)
     budgets = {job.part: sum(stage.budget for stage in study.plan(job).stages()) for job in study.jobs()}

@@ -20,8 +20,12 @@ def paper(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def report(paper, tmp_path_factory):
-    """The file of the report that tests only read."""
-    return write_report([paper], tmp_path_factory.mktemp("report"))
+    """The file of the report that tests only read; it was written twice, into a folder that had a file."""
+    board = tmp_path_factory.mktemp("report") / "tensorboard"
+    board.mkdir()
+    (board / "notes.txt").touch()
+    write_report([paper], board.parent)
+    return write_report([paper], board.parent)
 
 
 @pytest.fixture(scope="module")
@@ -55,17 +59,6 @@ def test_missing_seeds_are_counted(paper, tmp_path):
     begun, whole = load_reproductions([folder, paper])
     assert "3 of 10" in begun.seeds_told
     assert "of" not in whole.seeds_told
-
-
-def test_a_later_session_is_described_by_what_changed(report):
-    lines = [line.split(" | ") for line in report.read_text().splitlines() if line.startswith("| session")]
-    assert ["| session 1 machine processor", "a processor |"] in lines
-    assert [(name, value) for name, value in lines if "session 2" in name] == [
-        ("| session 2 wall time s", "234.5 |"),
-        ("| session 2 versions soulsgraph", "0.1.0 |"),
-        ("| session 2 versions ray", "2.60.0 |"),
-        ("| session 2 versions torch", "2.14.0 |"),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +96,9 @@ def test_every_figure_is_shown_and_on_the_board(report):
     files = sorted(file.name for file in (report.parent / "figures").iterdir())
     assert files == ["figure-5-paper.png", "figure-6-paper.png", "figures-2-3-paper.png", "table-1.png"]
     assert all(f"](figures/{name})" in text for name in files)
-    events = EventAccumulator(str(report.parent / "tensorboard")).Reload()
+    board = report.parent / "tensorboard"
+    assert len([*board.iterdir()]) == 2, "the first report's events are gone, and what is not its own stays"
+    events = EventAccumulator(str(board)).Reload()
     assert sorted(events.Tags()["images"]) == [name.removesuffix(".png") for name in files]
 
 
@@ -141,18 +136,6 @@ def test_one_seed_without_baseline_has_no_intervals_over_seeds(tmp_path):
     write_report([tmp_path], tmp_path)
     settings = json.loads((tmp_path / "report.json").read_text())["tables"]["settings"]
     assert {row["label"]: row["mean_high"] for row in settings}[FINE_TUNED] is None
-
-
-@pytest.mark.slow
-def test_a_report_written_again_leaves_nothing_old(paper, tmp_path):
-    # What others wrote into folders of these names stays, as a run's own events.
-    mine = tmp_path / "tensorboard" / "events.out.tfevents.1.mine"
-    mine.parent.mkdir()
-    mine.write_text("mine")
-    first = write_report([paper], tmp_path).read_text()
-    assert write_report([paper], tmp_path).read_text() == first
-    assert len(list(mine.parent.iterdir())) == 2
-    assert mine.read_text() == "mine"
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from fakes.runs import pretend_run, pretend_training
@@ -10,13 +9,13 @@ from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.lineage import adaptation_stages
 from soulsgraph.runs.plan import Plan
 from soulsgraph.transfer import check_chains
-from soulsgraph.transfer.retention import HomeRetention, chain_rates_over_seeds, measure_retention, measures_over_seeds
+from soulsgraph.transfer.retention import chain_rates_over_seeds, measure_retention, measures_over_seeds
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 
 def test_the_matrix_of_a_chain_is_evaluated_and_written(tmp_path):
     run = pretend_run(tmp_path / "run", Plan(scale=0.01))
-    with pytest.raises(SoulsGraphError, match="adapt it first: `adaptation_stages"):
+    with pytest.raises(SoulsGraphError, match="adapt"):
         measure_retention(run, 5, display="silent")
     for scenario in ("iudex-phase2", "vordt"):
         pretend_training(run, adaptation_stages(run, scenario, ("dodge", "heal_attack")))
@@ -37,13 +36,7 @@ def test_the_matrix_of_a_chain_is_evaluated_and_written(tmp_path):
     assert named["forward transfer while training in vordt"]["each_seed"] == "0: missing"
 
 
-def test_old_versions_that_play_otherwise_would_show():
-    kept = HomeRetention("iudex-phase1", np.array([True, True, False, False]), np.array([True, False, False, False]))
-    assert kept.to_dict()["difference"] == -0.25
-    assert "2/4 before what came later, 1/4 now, -25.0 points; 1 episodes ended otherwise" in kept.line()
-
-
 def test_seeds_of_different_chains_are_not_put_together():
     check_chains({1: ("a", "b"), 2: ("a", "b")})
-    with pytest.raises(SoulsGraphError, match="go through a -> b as seed 1 did, found a for seed 2"):
+    with pytest.raises(SoulsGraphError, match="seed 2"):
         check_chains({1: ("a", "b"), 2: ("a",)})

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from soulsgraph.transfer.rule import CHANGED_DECISIONS, Cue, Effect, Evidence, compare_cues, recommend
@@ -38,21 +38,16 @@ def verdict_of(home: DecisionColumns, shifted: DecisionColumns, skill="dodge"):
 def test_the_same_cues_ask_for_nothing():
     verdict = verdict_of(fight(), fight(seed=1))
     assert (verdict.adapt, dict(verdict.changed_cues), verdict.changed_decisions) == (False, {}, 0.0)
+    # Seen more often they are the same; and a skill that sees no animation has none.
+    assert not verdict_of(fight(numbers=(3, 3, 3, 4)), fight(numbers=(3, 4, 4, 4), seed=1)).adapt
+    assert compare_cues(make_skill("movement"), fight(), fight(numbers=(9,))) == ()
 
 
-@given(factor=st.sampled_from([0.5, 0.8, 0.94, 1.08]))
-@settings(max_examples=8)
+@pytest.mark.parametrize("factor", [0.5, 0.94, 1.08])
 def test_another_tempo_is_told_by_its_factor(factor):
     verdict = verdict_of(fight(), fight(rate=0.1 * factor, seed=1))
     assert verdict.adapt
     assert verdict.changed_cues == dict.fromkeys(("boss_animation 3", "boss_animation 4"), f"tempo x{factor:.2f}")
-
-
-def test_an_animation_that_is_slower_now_and_then_has_the_same_tempo():
-    shifted = fight(seed=1)
-    # One step of nine shows half, as where a stance begins anew: the mean falls by 6 %, the median not at all.
-    shifted.rows[shifted.rows[:, Column.BOSS_PROGRESS] > 0.45, Column.BOSS_PROGRESS] -= 0.05
-    assert not verdict_of(fight(), shifted).changed_cues
 
 
 def test_dearer_blows_are_told_by_their_cost():
@@ -68,24 +63,10 @@ def test_an_animation_never_seen_at_home_is_new():
     assert verdict.adapt
 
 
-def test_a_cue_that_is_seen_more_often_is_the_same_cue():
-    assert not verdict_of(fight(numbers=(3, 3, 3, 4)), fight(numbers=(3, 4, 4, 4), seed=1)).adapt
-
-
-def test_a_skill_that_sees_no_animation_has_no_cues():
-    assert compare_cues(make_skill("movement"), fight(), fight(numbers=(9,))) == ()
-
-
 @given(share=st.floats(0.0, 1.0))
 def test_changed_cues_count_from_a_material_share_of_decisions_on(share):
     cues = (Cue(Column.BOSS_ANIMATION, 9, 0.0, share), Cue(Column.BOSS_ANIMATION, 3, 1.0, 1.0 - share))
     assert recommend({"dodge": Evidence(UNCHANGED, cues)})["dodge"].adapt == (share >= CHANGED_DECISIONS)
-
-
-def test_boss_and_player_animations_of_one_decision_count_once():
-    cues = (Cue(Column.BOSS_ANIMATION, 9, 0.0, 0.06), Cue(Column.PLAYER_ANIMATION, 9, 0.0, 0.06))
-    verdict = recommend({"dodge": Evidence(UNCHANGED, cues)})["dodge"]
-    assert (verdict.changed_decisions, verdict.adapt) == (0.06, False)
 
 
 @pytest.mark.parametrize(
@@ -102,9 +83,3 @@ def test_an_effect_counts_if_its_change_is_material_and_certain(shifted, home_er
     evidence = Evidence(Effect(1.0, shifted, home_errors, change_errors), ())
     verdict = recommend({"camera": evidence})["camera"]
     assert verdict.adapt == verdict.effect_changed == expected
-
-
-def test_the_rule_looks_at_each_skill_by_itself():
-    changed = Evidence(Effect(1.0, 0.5, 50.0, -20.0), ())
-    verdicts = recommend({"camera": changed, "lock_on": Evidence(UNCHANGED, ())})
-    assert [verdict.adapt for verdict in verdicts.values()] == [True, False]

@@ -1,13 +1,11 @@
 """Stages that trials have in common are trained once, and lead to what a run by itself leads to."""
 
-import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import soulsgraph as sg
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.lineage import own_stages
 from soulsgraph.runs.plan import Plan
@@ -15,8 +13,6 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace
 from soulsgraph.tune.shared import SharedStages
 from soulsgraph_clusters.sessions.session import Session
-
-TINY = Plan(preset="fast", scale=0.01, episodes=4)
 
 
 def plan_of(gamma: float, skill: str = "lock_on") -> Plan:
@@ -56,49 +52,3 @@ def test_a_stage_upstream_is_taken_with_its_curve_and_what_follows_is_as_if_trai
     assert not equal(weights(first, "lock_on"), weights(second, "lock_on"))
     steps = [[row["step"] for row in read_rows(run.results("training"))] for run in (second, alone)]
     assert steps[0] == steps[1]
-
-
-@pytest.mark.slow
-def test_of_two_that_need_a_stage_at_once_one_trains_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from soulsgraph.tune import shared as module
-
-    trained: list[str] = []
-    real = module.train_stages
-
-    def counted(place: Workplace, stages: Any, console: Any) -> Any:
-        trained.append(place.run.path.name)
-        return real(place, stages, console)
-
-    monkeypatch.setattr(module, "train_stages", counted)
-    shared = SharedStages(tmp_path / "shared")
-    runs = [RunFolder.create(tmp_path / f"{gamma}", plan_of(gamma)) for gamma in (0.9, 0.8, 0.7)]
-    threads = [threading.Thread(target=train, args=(shared, run, 1)) for run in runs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(trained) == 1
-    assert len({run.library.card("camera", 1).digest for run in runs}) == 1
-
-
-@pytest.mark.slow
-def test_a_sweep_trains_what_its_trials_have_in_common_once_a_seed(tmp_path: Path) -> None:
-    space = {"heal_attack": {"gamma": [0.9, 0.95]}}
-    results = sg.sweep(space, seeds=1, run=tmp_path / "sweep", preset="fast", scale=0.01, episodes=4, quiet=True)
-    runs = [RunFolder.open(tmp_path / "sweep" / row["run"]) for row in results.rows]
-    for skill in ("camera", "lock_on", "movement", "dodge"):
-        assert len({run.library.card(skill, 1).digest for run in runs}) == 1
-    assert len({run.library.card("heal_attack", 1).digest for run in runs}) == 2
-    (alone,) = [run for run in runs if run.plan.overrides == {"heal_attack.gamma": 0.95}]
-    trained = sg.train(
-        "fast",
-        seed=alone.plan.seed,
-        run=tmp_path / "alone",
-        scale=0.01,
-        episodes=4,
-        quiet=True,
-        **{"heal_attack.gamma": 0.95},
-    )
-    for skill in alone.plan.skill_graph.order:
-        assert equal(weights(alone, skill), weights(RunFolder.open(tmp_path / "alone"), skill))
-    assert trained is not None
