@@ -153,7 +153,7 @@ def test_a_full_disk_is_waited_for(supervise, breaking):
 @pytest.mark.parametrize(("ran_s", "again"), [(700.0, True), (1.0, False)])
 def test_a_command_that_ran_for_long_is_tried_again_at_once(monkeypatch, ran_s, again):
     monkeypatch.setattr(command, "_TRY_EVERY_S", 600.0)
-    waiting, looks = command._Cluster("local", None, 60.0, lambda line: None), iter([False] * 2)
+    waiting, looks = command._Cluster("local", None, 60.0, lambda line: None), iter([False] * 25)
     assert waiting.wait(AttemptEnd(69, "a node ended", ran_s), lambda: next(looks, True)) is again
 
 
