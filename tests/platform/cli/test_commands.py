@@ -14,7 +14,6 @@ from PIL import Image
 
 from fakes.continual import InventedRun
 from fakes.keys import virtual_screen
-from fakes.programs import read_video
 from fakes.runs import pretend_run
 from fakes.waiting import PATIENCE_S
 from soulsgraph import zoo
@@ -125,14 +124,6 @@ def _kept(played, play_fight):
         return play_fight(watched, *rest)
 
     return kept
-
-
-@pytest.mark.slow
-def test_an_agent_of_the_zoo_becomes_a_film(told, tmp_path):
-    told("watch", _ONE, "--seconds", 1.2, "--mp4", tmp_path / "a.mp4")
-    shapes = [picture.shape for picture in read_video(tmp_path / "a.mp4")]
-    # Twelve decisions' states with two pictures between them and the next, and the last one for another 1.5 s.
-    assert (set(shapes), len(shapes)) == ({(720, 640, 3)}, 11 * 3 + 1 + 45)
 
 
 @pytest.mark.slow

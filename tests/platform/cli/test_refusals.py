@@ -374,6 +374,7 @@ _GAMES = [
     ("doctor --games none.toml", "none.toml"),
     ("doctor --setup new.toml --games simulated.toml", "simulator"),
     ("host --head 127.0.0.1:1 --token-file none --games none.toml", "none"),
+    ("host --head 127.0.0.1:1 --token-file file --games simulated.toml --project nowhere", "nowhere"),
     ("fleet token 'pc 1' --fleet fleet.toml", "'pc 1'"),
     ("fleet token pc --fleet none.toml", "none.toml"),
     ("fleet token pc --fleet open.toml", "certificate"),

@@ -2,12 +2,13 @@
 
 import os
 import signal
+import socket
 
 import psutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from fakes.clusters import LocalCluster, over
+from fakes.clusters import over
 from fakes.waiting import until
 from soulsgraph.cli import supervise as command
 from soulsgraph.runs import supervision
@@ -157,18 +158,16 @@ def test_a_command_that_ran_for_long_is_tried_again_at_once(monkeypatch, ran_s, 
     assert waiting.wait(AttemptEnd(69, "a node ended", ran_s), lambda: next(looks, True)) is again
 
 
-def test_a_head_that_died_and_came_back_is_waited_for(supervise):
-    with LocalCluster(workers=1) as cluster:
-        words = ("--", "train", "camera", "--scale", "200", "--env-runners", "1", "--address", cluster.address)
-        supervised = supervise(*words, environment=cluster.environment)
-        until(lambda: supervised.training and supervised.checkpoint(), "a checkpoint")
-        cluster.kill_head()
-        cluster.kill_worker(0)
-        until(lambda: "waiting until it can run" in supervised.logs, "a wait for the head")
-        cluster.start_head()
-        reached = supervised.checkpoint()
-        cluster.add_worker()
-        until(lambda: supervised.checkpoint() > reached, "a later checkpoint")
-        assert supervised.logs.count("it restarts in") == 1, supervised.logs
-        supervised.interrupt()
-        assert supervised.wait() == 130, supervised.logs
+def test_a_head_that_comes_back_is_noticed_and_one_that_does_not_is_given_up():
+    port, servers = free_port(), []
+    waiting, ended = command._Cluster(f"127.0.0.1:{port}", None, 0.01, print), AttemptEnd(69, "no answer", 1.0)
+
+    def comes_back():
+        if not servers:
+            servers.append(socket.create_server(("127.0.0.1", port)))
+        return False
+
+    assert waiting.wait(ended, comes_back)
+    servers[0].close()
+    waiting.there()
+    assert not waiting.wait(ended, lambda: False)

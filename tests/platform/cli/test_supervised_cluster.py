@@ -83,7 +83,7 @@ def test_a_lost_head_is_started_again_and_ends_with_its_supervisor(supervise, cl
         assert not processes_of_session(second.pid)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_job_is_submitted_again_whatever_ends_it(supervise, cluster):
     heads = []
     with cluster.head_command() as (command, environment):

@@ -75,16 +75,6 @@ def test_a_fleet_trains_an_own_skill_and_pcs_without_the_code_are_refused_by_nam
     assert "attic/1" in text
 
 
-def test_a_host_shows_what_it_has_and_starts_nothing_with_a_folder_that_is_no_project(begun, fleet):
-    files = ("--token-file", fleet.folder / "attic.token", "--games", fleet.folder / "attic.toml")
-    words = ("host", "--head", f"127.0.0.1:{fleet.port}", *files, "--spool", fleet.spool())
-    code, text = fleet.call(*words, "--project", begun, "--project", fleet.folder / "none")
-    assert code == 2
-    assert str(fleet.folder / "none") in text.splitlines()[-1]
-    _, text = fleet.call(*words, "--project", begun, "--check")
-    assert "fencing" in text
-
-
 @pytest.fixture
 def printing(begun):
     """Let the code of the project print."""

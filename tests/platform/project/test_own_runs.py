@@ -4,7 +4,6 @@ import json
 import sys
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from fakes.runs import pretend_run, pretend_training
@@ -17,8 +16,6 @@ from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.state import STATE_SIZE
-from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.agents.projects import ProjectDigest, ProjectError, forget_project, load_project
 
 
@@ -130,18 +127,6 @@ def test_the_table_of_an_own_graph_has_its_own_skill_random_and_a_worker_plays_h
     assert {row.label: fights.lengths.tolist() for row, fights in beside.items()} == {
         row.label: fights.lengths.tolist() for row, fights in alone.items()
     }
-
-
-def test_a_worker_process_evaluates_rewards_of_code_that_it_never_imported(fencing):
-    def reward(skill, rows, actions):
-        from soulsgraph_envs.skills import Decisions
-
-        none = actions < 0
-        return float(skill.reward.evaluate(Decisions(rows, rows, actions, none, none)).sum())
-
-    with WorkerProcess() as worker:
-        worker.submit(reward, make_skill("parry"), np.zeros((1, STATE_SIZE), np.float32), np.zeros(1, np.int64))
-        assert worker.result() == pytest.approx(-0.3)
 
 
 def test_a_run_whose_projects_data_files_changed_says_so_and_one_from_before_they_counted_is_opened(begun, duel):

@@ -75,6 +75,7 @@ def test_a_decision_begins_where_the_skills_durations_say(fight: Fight) -> None:
     dodge = next(mind for mind in fight.minds if mind.skill.name == "dodge")
     begun = np.flatnonzero(dodge.begun)
     assert begun[0] < 5
+    assert len(begun) > 2
     for first, following in pairwise(begun):
         assert following - first == dodge.skill.actions[dodge.actions[first]].ticks
         assert len(set(dodge.actions[first:following].tolist())) == 1
@@ -133,11 +134,6 @@ def test_two_versions_of_a_run_fight_beside_each_other(tmp_path: Path) -> None:
     for watched, version in ((first, 1), (newest, 2)):
         wanted = run.library.load("dodge", version).playing["q_network.0.bias"]
         np.testing.assert_array_equal(watched.agent.networks["dodge"].weights["q_network.0.bias"], wanted)
-    fights = [play_fight(watched, SEEDS, 40) for watched in (first, newest)]
-    minds = [next(mind for mind in fight.minds if mind.skill.name == "dodge") for fight in fights]
-    assert fights[0].seed == fights[1].seed
-    values = [mind.values[mind.actions >= 0][0] for mind in minds if mind.values is not None]
-    assert not np.allclose(*values)
 
 
 @pytest.mark.parametrize(
