@@ -276,14 +276,17 @@ def test_compare_plays_agents_where_they_were_not_trained_and_writes_a_page_with
     assert (out / "comparison.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_commands_that_read_take_an_agent_and_write_nothing(told, tmp_path):
-    found = told("evaluate", _ONE, "--episodes", 4)
+def test_commands_that_read_take_an_agent_and_write_what_they_are_asked_to(told, tmp_path):
+    found = told("evaluate", _ONE, "--episodes", 4, "--out", "out")
     assert (found["preset"], found["training_seed"], found["episodes"]) == ("best", 0, 4)
     assert len(told("skills", _ONE)) == 5
     selected = told("transfer", _ONE, "--scenario", "vordt", "--quick")["0"]
     assert {"dodge", "heal_attack"} <= set(selected["skills"]) == set(selected["reasons"])
     assert 0 < selected["decisions"] <= 8_000
-    assert list(tmp_path.iterdir()) == []
+    checked = told("export", _ONE, "--onnx", "--check", 100, "--out", "onnx")["checked"]
+    assert [one["observations"] for one in checked] == [100] * 10
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["onnx", "out"]
+    assert len([*(tmp_path / "out").iterdir()]) == 3
 
 
 def test_measured_adapts_what_transfer_recommends_and_auto_what_few_decisions_select(told, monkeypatch):

@@ -147,9 +147,9 @@ def test_a_pause_takes_no_time_of_the_fight(person: Person, window: PlayWindow) 
     pygame = person.pygame
     person.press(0.45, pygame.K_TAB)
     # What is pressed in a pause is not part of the fight.
-    person.press(2.0, pygame.K_SPACE)
-    person.press(5.45, pygame.K_TAB)
-    person.press(6.0, pygame.K_ESCAPE)
+    person.press(1.0, pygame.K_SPACE)
+    person.press(2.45, pygame.K_TAB)
+    person.press(3.0, pygame.K_ESCAPE)
     fight = Play(SCENARIO, window, person.clock).fight(7)
     assert fight.seconds == pytest.approx(1.1, abs=0.3)
     assert not any(controls & Control.ROLL for controls in _controls(fight))
@@ -188,9 +188,9 @@ def test_a_boss_is_fought_in_a_shipped_scenario(tmp_path: Path) -> None:
 
 def test_a_recorded_fight_is_whole_and_can_be_played_again(person: Person, window: PlayWindow, tmp_path: Path) -> None:
     pygame = person.pygame
-    for number in range(20):
+    for number in range(8):
         person.press(0.13 + 0.31 * number, [pygame.K_SPACE, pygame.K_j, pygame.K_w, pygame.K_q][number % 4], 0.2)
-    person.press(7.0, pygame.K_ESCAPE)
+    person.press(3.0, pygame.K_ESCAPE)
     recorder = Recorder(tmp_path, "iudex-phase1", "someone")
     fight = Play(SCENARIO, window, person.clock, recorder).fight(7)
     assert fight.recorded

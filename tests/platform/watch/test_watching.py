@@ -213,6 +213,7 @@ def test_keys_pause_step_go_on_and_end(fight: Fight, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     pygame = import_pygame()
     window = FightWindow(SIZE, pictures_per_s=1000.0)
+    fight = replace(fight, scenes=fight.scenes[:8])
     drawn: list[float] = []
 
     def watched(keys: dict[int, str]) -> tuple[bool, list[float]]:
