@@ -1,6 +1,5 @@
 """The remedies of errors can be followed: commands and options exist, and a refused read is no refused write."""
 
-import ast
 import os
 import pickle
 import re
@@ -9,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph.cli import remedies
-from soulsgraph.cli.front import COMMANDS, load
 from soulsgraph.cli.games import show
 from soulsgraph.cli.remedies import command_line, folder_of, going_on, in_commands
 from soulsgraph.paper.records import load_reproductions
@@ -27,25 +24,7 @@ from soulsgraph_policies.agents.library import SkillLibrary
 from soulsgraph_policies.agents.projects import PAPER_GRAPH
 from soulsgraph_policies.learning.checkpoint import read_training_state
 
-_SOURCES = sorted(Path(remedies.__file__).parent.glob("*.py"))
 _NOBODY = 65534
-
-
-def _texts():
-    """Every text of the command line's sources, a command that is put together of words included."""
-    for node in (node for file in _SOURCES for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "command_line":
-            yield " ".join(["soulsgraph", *(word.value for word in node.args if isinstance(word, ast.Constant))])
-
-
-def test_every_command_that_a_message_names_exists():
-    named = [match for text in _texts() for match in re.findall(r"^soulsgraph ([a-z][a-z-]*)(?: ([a-z-]+))?", text)]
-    assert len(named) > 5
-    for command, action in named:
-        assert command in COMMANDS
-        assert not action or not load(command)[1] or action in load(command)[1]
 
 
 @pytest.mark.parametrize(

@@ -79,11 +79,9 @@ def test_a_smoke_test_plays_and_learns_a_thousand_decisions(fencing):
 def test_an_error_of_the_authors_code_names_its_file_and_line_once(begun):
     skill = begun / "fencing" / "parry.py"
     text = skill.read_text(encoding="utf-8")
-    line = next(number for number, one in enumerate(text.splitlines(), 1) if one.strip().startswith("return "))
-    lines = text.splitlines()
-    indent = lines[line - 1][: len(lines[line - 1]) - len(lines[line - 1].lstrip())]
-    lines.insert(line - 1, f"{indent}raise KeyError('no such \"value\"')")
-    skill.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    line = 1 + text.partition("    return (after")[0].count("\n")
+    fault = "    raise KeyError('no such \"value\"')\n    return (after"
+    skill.write_text(text.replace("    return (after", fault), encoding="utf-8")
     load_project(begun)
     failed = [check.found for check in validate("fencing") if not check.holds]
     named = [found for found in failed if f"parry.py:{line}: KeyError: " in found]
