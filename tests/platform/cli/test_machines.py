@@ -15,12 +15,14 @@ from fakes.waiting import until
 from soulsgraph.cli.front import COMMANDS
 
 SOULSGRAPH = str(Path(sys.executable).with_name("soulsgraph"))
-#: A cheap call of each command, in an empty folder, and how it ends on a machine without a display and without a head.
+#: A cheap call of each command, one after the other in an empty folder, and how it ends on a machine without a display
+#: and without a head.
 CALLS = {
     "watch iudex-phase1-best-0 --gif watched.gif --seconds 1": 0,
     "play --scenario nowhere": 2,
     "replay nothing.parquet --html page.html": 2,
     "zoo copy iudex-phase1-best-0 --run agent": 0,
+    "data record agent --out fights --episodes 2": 0,
     "curriculum --run first --scale 0.01 --episodes 4": 0,
     "train camera --run second --scale 0.01": 0,
     "baseline --run third --scale 0.01 --episodes 4": 0,
@@ -40,7 +42,6 @@ CALLS = {
     "smoke nowhere": 2,
     "compare nowhere": 2,
     "list presets": 0,
-    "data record agent --out fights --episodes 2": 0,
     "fidelity nowhere": 2,
     "export agent --out files --onnx --check 100": 0,
     "import-sb3 nothing.zip --run imported --skill camera": 2,
