@@ -2,7 +2,6 @@ import subprocess
 
 import pytest
 
-from soulsgraph.bench import describe
 from soulsgraph.bench.commands import bench_commands, command_times
 
 
@@ -11,16 +10,15 @@ def test_a_whole_command_is_measured_in_a_folder_of_its_own(tmp_path):
     code = """import os, pathlib, sys, time
 print("compiling" if "NUMBA_CACHE_DIR" in os.environ else "ready")
 pathlib.Path("result").write_text(sys.argv[1])
-time.sleep(4)
+time.sleep(1)
 print("done")"""
     commands = {"first of all": ("a",), "later": ("b",)}
     first, later = bench_commands(code, commands, "first of all", rounds=1)
     assert [one["name"] for one in (first, later)] == list(commands)
     for one in (first, later):
         assert one["first_line_s"]["median"] < one["second_line_s"]["median"] <= one["wall_s"]["median"]
-        assert one["wall_s"]["median"] > 4 > one["cpu_s"]["median"] > 0
+        assert one["wall_s"]["median"] > 1 > one["cpu_s"]["median"] > 0
         assert one["memory_mib"]["median"] > 1
-    assert describe(later).startswith("later: ")
 
 
 def test_a_whole_command_that_fails_is_no_measurement(tmp_path):

@@ -60,18 +60,18 @@ def test_every_game_asks_the_head_and_the_spool_is_looked_at(check, here, tmp_pa
     assert code == 1
     ways = {"way of game 1": "ok", "way of game 2": "ok", "way of game 3": "fail"}
     assert _status(found) == {"token": "ok", **ways, "folder": "ok", "room": "ok", "use": "ok"}
-    assert "expected 1 to 4 lanes a game, found 5" in found["way of game 3"]["found"]
+    assert "lanes" in found["way of game 3"]["found"]
     assert here.journal.end == 0
     assert not (tmp_path / "spool").exists()
     assert check(1)[0] == 0
 
 
-def test_a_head_that_is_away_is_named_for_every_game_and_the_spool_is_looked_at(check):
+def test_a_head_that_is_away_and_a_spool_that_cannot_be_written_are_failures(check, tmp_path):
+    (tmp_path / "spool").write_text("no folder")
     code, found = check(1, 1, head="127.0.0.1:9")
     assert code == 1
-    assert _status(found)["way of game 1"] == _status(found)["way of game 2"] == "fail"
-    assert "a head listens while a stage is trained" in found["way of game 2"]["found"]
-    assert _status(found)["room"] == "ok"
+    assert [_status(found)[name] for name in ("way of game 1", "way of game 2", "folder")] == ["fail"] * 3
+    assert str(tmp_path / "spool") in found["folder"]["found"]
 
 
 def test_a_spool_in_use_or_without_room_is_a_warning(check, tmp_path, monkeypatch):
@@ -80,17 +80,9 @@ def test_a_spool_in_use_or_without_room_is_a_warning(check, tmp_path, monkeypatc
     code, found = check(1, 1)
     spool.close()
     assert code == 0
-    assert (found["use"]["status"], found["use"]["found"]) == ("warn", "game 2 is played by a host now")
-    assert (found["room"]["status"], found["room"]["found"]) == ("warn", "300 MB free, 512 at most needed")
-    assert check(1, 1)[1]["use"]["status"] == "ok"
-
-
-def test_a_spool_that_cannot_be_written_is_a_failure(check, tmp_path):
-    (tmp_path / "spool").write_text("no folder")
-    code, found = check(1)
-    assert code == 1
-    assert found["folder"]["status"] == "fail"
-    assert str(tmp_path / "spool") in found["folder"]["found"]
+    assert (found["use"]["status"], found["room"]["status"]) == ("warn", "warn")
+    assert "game 2" in found["use"]["found"]
+    assert "300 MB" in found["room"]["found"]
 
 
 def test_a_pause_says_whether_a_host_plays(tmp_path, monkeypatch, capsys):
@@ -99,11 +91,11 @@ def test_a_pause_says_whether_a_host_plays(tmp_path, monkeypatch, capsys):
         main()
         return capsys.readouterr().out
 
-    assert "no game's process runs now" in pause()
+    alone = pause()
     spool = Spool(tmp_path / "game-1")
-    assert "this PC's games pause at once" in pause()
+    assert pause() != alone
     spool.close()
-    assert "no game's process runs now" in pause()
+    assert pause() == alone
 
 
 @pytest.mark.slow
@@ -123,7 +115,7 @@ def test_for_machines_each_line_of_the_log_is_an_object_with_its_time_and_game(h
     games = {number: [one["line"] for one in log if one.get("game") == number] for number in (None, 1, 2)}
     assert "playing" in games[1]
     assert "playing" in games[2]
-    assert games[None][0].startswith(f"looking for the head at {here.address}")
-    assert "stopped; what the head does not have yet waits in" in games[None][-1]
+    assert here.address in games[None][0]
+    assert str(tmp_path / "spool") in games[None][-1]
     times = [datetime.fromisoformat(one["time"]) for one in log]
     assert {one.tzinfo for one in times} == {UTC}

@@ -1,9 +1,10 @@
-"""Options of the command line come from frozen dataclasses: none has a default of its own, absent is the field's."""
+"""Commands and their options: each is a parameter or a field of a dataclass, which has the default; help shows all."""
 
 import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,52 +17,27 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import pytest
 import tyro
 
-from soulsgraph.cli import fights, front, main, make_app
+from soulsgraph.cli import front, main
 from soulsgraph.cli.continual import ContinualOptions
-from soulsgraph.cli.fights import PictureOptions
-from soulsgraph.cli.options import (
-    EvaluationOptions,
-    FightOptions,
-    LearningOptions,
-    PlanOptions,
-    SessionOptions,
-    TrainingOptions,
-    plan_values,
-)
-from soulsgraph.cli.output import JobFolder, OutputOptions, RunOptions, check_kept, written_names
+from soulsgraph.cli.front import COMMANDS, GROUPS, load
+from soulsgraph.cli.options import LearningOptions, PlanOptions, plan_values
+from soulsgraph.cli.output import JobFolder, check_kept, written_names
 from soulsgraph.cli.projects import ComparedOptions
 from soulsgraph.cli.studies import StudyOptions, study_values
 from soulsgraph.cli.tuning import SweepOptions
 from soulsgraph.continual.study import ContinualStudy
 from soulsgraph.paper.study import Study
 from soulsgraph.runs.plan import Plan
-from soulsgraph.transfer import TransferOptions
-from soulsgraph_clusters.fleet.actor.host import HostOptions
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.games.link import DRIVERS
-from soulsgraph_envs.games.standin.launch import ServingOptions, StandInOptions
+from soulsgraph_envs.core.extras import installed_version
+from soulsgraph_envs.core.machine import usable_processors
 
-_GROUPS = {name: actions for name in front.COMMANDS if (actions := front.load(name)[1])}
-COMMANDS = {name: spec.target for name, spec in make_app(())._subcommands.items() if name not in _GROUPS} | {
-    f"{group} {name}": action for group, actions in _GROUPS.items() for name, action in actions.items()
+#: What a user can call: commands, and the actions of those that have several, each with its function.
+LINES = {
+    " ".join(words): load(words[0])[1][words[1]] if words[1:] else load(words[0])[0] for words in front.command_lines()
 }
-SOURCES = (
-    *(Plan, Study, ContinualStudy, EvaluationOptions, OutputOptions, RunOptions, SessionOptions, TransferOptions),
-    *(
-        TrainingOptions,
-        FightOptions,
-        PictureOptions,
-        fights.HandicapOptions,
-        StandInOptions,
-        ServingOptions,
-        HostOptions,
-    ),
-)
 #: Options that come as a mapping of those given.
 GIVEN = (PlanOptions, LearningOptions, StudyOptions, ContinualOptions, ComparedOptions, SweepOptions)
-#: The options of every command and their defaults as the help shows them; this file run as a program writes it anew.
-KEPT = Path(__file__).with_name("options.json")
-_MEANT = "if that is meant, write the kept ones anew: .venv/bin/python tests/platform/cli/test_options.py"
 #: Options that stand for a field under another name.
 FIELDS = {"first_seed": "seeds"}
 SHOWN = {"overrides": "set", "copy": "run"}
@@ -94,63 +70,46 @@ def _options(command: Any) -> set[str]:
     return {f"--{name.replace('_', '-')}" for name in names}
 
 
-def shown_options(name: str) -> dict[str, str]:
-    """Return the options that the help of a command shows, each with its default in words, or what stands for it."""
-    arguments, columns, printed = sys.argv, os.environ.get("COLUMNS"), io.StringIO()
-    sys.argv, os.environ["COLUMNS"] = ["soulsgraph", *name.split(), "--help"], "1000"
-    try:
-        with redirect_stdout(printed), suppress(SystemExit):
-            main()
-    finally:
-        sys.argv = arguments
-        os.environ.pop("COLUMNS")
-        os.environ.update({} if columns is None else {"COLUMNS": columns})
-    found: dict[str, str] = {}
-    # Where the checkout and the user's files lie is no part of a default.
-    for line in printed.getvalue().replace(str(KEPT.parents[3]), ".").replace(str(Path.home()), "~").splitlines():
-        if option := re.match(r"\W{2}(--[a-z][a-z0-9-]*)", line):
-            last = option[1]
-            found[last] = "none"
-        if (default := re.search(r"\((?:default: (.*)|(required)|(repeatable)|(optional))\)\s*$", line)) and found:
-            found[last] = next(word for word in default.groups() if word)
-    return found
+def _printed(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[Any, str]:
+    """Run a command that ends by itself; return its exit code and what it printed."""
+    printed = io.StringIO()
+    monkeypatch.setattr("sys.argv", ["soulsgraph", *words])
+    with redirect_stdout(printed), pytest.raises(SystemExit) as stop:
+        main()
+    return stop.value.code, printed.getvalue()
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_shown_is_a_field_or_the_commands_own(name):
-    assert shown_options(name).keys() == _options(COMMANDS[name])
+@pytest.mark.parametrize("name", LINES)
+def test_the_help_of_a_command_shows_the_options_of_its_function(monkeypatch, name):
+    monkeypatch.setenv("COLUMNS", "1000")
+    code, shown = _printed(monkeypatch, *name.split(), "--help")
+    assert code == 0
+    assert {*re.findall(r"^\W{2}(--[a-z][a-z0-9-]*)", shown, re.MULTILINE)} == _options(LINES[name])
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_options_of_a_command_and_their_defaults_are_those_kept(name):
-    kept = json.loads(KEPT.read_text(encoding="utf-8"))
-    assert kept.keys() == COMMANDS.keys(), f"commands came or went; {_MEANT}"
-    assert shown_options(name) == kept[name], f"options or defaults changed; {_MEANT}"
+def test_the_front_page_has_every_command_in_one_group(monkeypatch):
+    code, shown = _printed(monkeypatch, "--help")
+    assert code == 0
+    assert sum(map(len, GROUPS.values())) == len(COMMANDS)
+    assert {*re.findall(r"^  ([a-z][a-z0-9-]+)  ", shown, re.MULTILINE)} >= {*COMMANDS}
+    assert _printed(monkeypatch) == (2, shown)
+    assert _printed(monkeypatch, "--version") == (0, f"soulsgraph {installed_version()}\n")
+    assert {name: load(name)[0].__doc__.splitlines()[0] for name in COMMANDS} == COMMANDS
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_options_of_a_dataclass_default_to_its_fields(name):
-    for parameter, hint in _parameters(COMMANDS[name]):
-        cls = _bare(hint)
-        if is_dataclass(cls):
-            assert cls in SOURCES
-            assert cls.__dataclass_params__.frozen
-            required = any(spec.default is MISSING and spec.default_factory is MISSING for spec in fields(cls))
-            assert parameter.default == (Parameter.empty if required else cls())
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_commands_own_option_repeats_no_field_with_another_default(name):
-    for parameter, hint in _parameters(COMMANDS[name]):
-        if is_dataclass(_bare(hint)) or hint in GIVEN:
-            continue
-        alike = [spec for cls in SOURCES for spec in fields(cls) if spec.name == parameter.name]
-        defaults = [spec.default for spec in alike if type(spec.default) is type(parameter.default)]
-        assert parameter.default in (None, Parameter.empty) or not defaults or parameter.default in defaults
-
-
-def test_doctor_examines_every_driver():
-    assert get_args(get_type_hints(COMMANDS["doctor"])["driver"]) == DRIVERS
+def test_an_option_has_the_default_of_its_field_and_of_no_other():
+    dataclasses = {_bare(hint) for call in LINES.values() for _, hint in _parameters(call) if is_dataclass(_bare(hint))}
+    alike = [spec for cls in (*dataclasses, Plan, Study, ContinualStudy) for spec in fields(cls)]
+    for command in LINES.values():
+        for parameter, hint in _parameters(command):
+            cls = _bare(hint)
+            if is_dataclass(cls):
+                required = any(spec.default is MISSING and spec.default_factory is MISSING for spec in fields(cls))
+                assert parameter.default == (Parameter.empty if required else cls())
+            elif hint not in GIVEN and parameter.default not in (None, Parameter.empty):
+                same = [spec.default for spec in alike if spec.name == parameter.name]
+                same = [default for default in same if type(default) is type(parameter.default)]
+                assert not same or parameter.default in same, parameter
 
 
 @pytest.mark.parametrize(
@@ -167,13 +126,6 @@ def test_every_field_of_a_plan_and_a_study_is_an_option_and_every_option_a_field
     assert {names.get(name, name) for name in _given(options)} == {spec.name for spec in fields(cls)} - hidden
 
 
-def test_options_left_out_are_not_among_those_given():
-    assert tyro.cli(PlanOptions, args=[]) == {}
-    assert tyro.cli(StudyOptions, args=[]) == {}
-    assert Plan(**plan_values({})) == Plan()
-    assert Study(**study_values({}, Study.seeds)) == Study()
-
-
 def _arguments(cls: Any) -> list[str]:
     """Write the default of every field that has one value in the language of the command line."""
     words: list[str] = []
@@ -186,7 +138,10 @@ def _arguments(cls: Any) -> list[str]:
     return words
 
 
-def test_options_given_with_the_fields_defaults_make_the_same_plan_and_study(tmp_path):
+def test_options_left_out_and_given_with_their_defaults_make_the_same_plan_and_study(tmp_path):
+    assert tyro.cli(PlanOptions, args=[]) == tyro.cli(StudyOptions, args=[]) == {}
+    assert Plan(**plan_values({})) == Plan()
+    assert Study(**study_values({}, Study.seeds)) == Study()
     (tmp_path / "none.toml").touch()
     plan = tyro.cli(PlanOptions, args=[*_arguments(Plan), "--skill-options", str(tmp_path / "none.toml")])
     assert plan.keys() == _given(PlanOptions).keys() - {"lanes"}
@@ -216,12 +171,12 @@ def _path_names(hint: Any, name: str) -> set[str]:
 
 
 def test_every_path_of_every_command_is_known_as_read_or_written():
-    for name, command in COMMANDS.items():
+    for name, command in LINES.items():
         function = name.split()[-1].replace("-", "_")
         paths = set().union(*(_path_names(hint, one.name) for one, hint in _parameters(command)), set())
         written = paths & written_names(function)
         assert paths - written <= _READ, f"{name}: decide in soulsgraph.cli.output whether {paths - written} is written"
-        assert not written or refused_paths(function, written) == written
+        assert refused_paths(function, written) == written
 
 
 def refused_paths(function: str, names: set[str]) -> set[str]:
@@ -237,33 +192,25 @@ def refused_paths(function: str, names: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("line", "name"),
     [
-        (["curriculum"], "--run runs/curriculum"),
-        (["train", "camera", "--run", "mine"], "--run mine"),
-        (["adapt", "brought"], "brought"),
-        (["adapt", "iudex-phase1-best-0", "--run", "./copy"], "--run copy"),
-        (["reproduce"], "--out runs/reproduction"),
-        (["evaluate", "/data/first", "--out", "results"], "--out results"),
-        (["watch", "/data/first", "--gif", "fight.gif"], "--gif fight.gif"),
-        (["data", "record", "oracle", "--out", "fights"], "--out fights"),
-        (["zoo", "copy", "iudex-phase1-best-0", "--run", "copy"], "--run copy"),
+        ("curriculum", "--run runs/curriculum"),
+        ("adapt brought", "brought"),
+        ("adapt iudex-phase1-best-0 --run ./copy", "--run copy"),
+        ("evaluate /data/first --out results", "--out results"),
+        ("watch /data/first --gif fight.gif", "--gif fight.gif"),
     ],
 )
-def test_a_job_does_not_write_into_the_folder_that_goes_with_it(words, found, tmp_path, monkeypatch, capsys):
+def test_a_job_does_not_write_into_the_folder_that_goes_with_it(line, name, tmp_path, monkeypatch, capsys):
     place = tmp_path / "working_dir_files" / "_ray_pkg_0123"
     (place / "brought").mkdir(parents=True)
     monkeypatch.chdir(place)
     monkeypatch.setattr(JobFolder, "unpacked", None)
     job = {"metadata": {"job_submission_id": "job"}, "runtime_env": {"working_dir": "gcs://_ray_pkg_0123.zip"}}
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps(job))
-    monkeypatch.setattr(sys, "argv", ["soulsgraph", *words])
-    with pytest.raises(SystemExit) as left:
-        main()
-    assert left.value.code == 2
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert line.startswith(f"error: {found}: expected a path outside the job's working directory, found {place}")
-    assert line.endswith("is deleted with the job, and what it wrote there with it; name it from / on.")
+    assert _printed(monkeypatch, *line.split())[0] == 2
+    (refused,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert refused.startswith(f"error: {name}: ")
     assert [*place.rglob("*")] == [place / "brought"]
 
 
@@ -273,6 +220,57 @@ def test_the_list_of_commands_loads_nothing_that_takes_seconds():
     assert {"numba", "scipy", "pandas", "pyarrow", "torch", "ray"}.isdisjoint(shown.split())
 
 
-if __name__ == "__main__":
-    options = {name: shown_options(name) for name in sorted(COMMANDS)}
-    KEPT.write_text(json.dumps(options, indent=1) + "\n", encoding="utf-8")
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+def test_bash_completes_a_command_and_an_option(monkeypatch, tmp_path):
+    script = tmp_path / "new" / "script"
+    assert not _printed(monkeypatch, "--tyro-write-completion", "bash", str(script))[0]
+    function = '"$(complete -p soulsgraph | sed "s/.*-F \\([^ ]*\\) .*/\\1/")"'
+    ask = f"COMP_WORDS=({{}}); COMP_CWORD={{}}; {function}; echo ${{{{COMPREPLY[@]}}}}"
+    lines = [f"source {script}", ask.format("soulsgraph eva", 1), ask.format("soulsgraph evaluate --sce", 2)]
+    done = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.splitlines() == ["evaluate", "--scenario"]
+
+
+#: Runs every command up to its own code, with libraries that compute on two threads, and prints how many are left.
+_THREADS = """
+import json, os, sys
+import numpy, scipy.linalg, torch
+import soulsgraph.cli as cli
+from soulsgraph_envs.core.machine import _loaded_openblas
+
+def threads(set_to=None):
+    counts = {}
+    for number, library in enumerate(_loaded_openblas()):
+        for name in ("scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads"):
+            if hasattr(library, name.format("get")):
+                if set_to is not None:
+                    getattr(library, name.format("set"))(set_to)
+                counts[f"blas {number}"] = getattr(library, name.format("get"))()
+    if set_to is not None:
+        torch.set_num_threads(set_to)
+    return counts | {"torch": torch.get_num_threads(), "later": os.environ.get("OMP_NUM_THREADS")}
+
+class App:
+    def cli(self, **options):
+        print(json.dumps([sys.argv[1], threads()]))
+
+cli.make_app = lambda words: App()
+print(json.dumps(["before", threads(2)]))
+for command in cli.COMMANDS:
+    sys.argv[1:] = [command]
+    threads(2)
+    cli.main()
+"""
+
+
+@pytest.mark.slow
+def test_every_command_computes_on_one_thread(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    command = [sys.executable, "-P", "-c", _THREADS]
+    ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    (_, before), *found = map(json.loads, ran.stdout.splitlines())
+    assert before.pop("later") is None
+    assert set(before) >= {"blas 0", "torch"}
+    assert set(before.values()) == {2} or usable_processors() == 1
+    assert [command for command, _ in found] == list(COMMANDS)
+    assert {command: counts for command, counts in found if {int(count) for count in counts.values()} != {1}} == {}

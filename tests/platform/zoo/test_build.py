@@ -47,13 +47,13 @@ def test_an_unfinished_agent_of_another_commit_is_not_resumed(builder):
     origin = replace(TrainingOrigin.now(), commit="0" * 40)
     RunFolder.create(builder.runs / _NAME, replace(zoo.plan_of(_NAME), scale=builder.scale))
     write_json(builder.runs / _NAME / "origin.json", to_table(origin))
-    with pytest.raises(RunFolderError, match=f"expected commit {'0' * 40}, by which it was begun"):
+    with pytest.raises(RunFolderError, match="0" * 40):
         builder.build(_NAME)
     assert not builder.agents.exists()
 
 
 def test_a_run_by_another_plan_is_no_agents(builder):
     RunFolder.create(builder.runs / _NAME, replace(zoo.plan_of(_NAME), scale=0.5))
-    with pytest.raises(RunFolderError, match=f"expected a run by the plan of {_NAME}, found one by another plan"):
+    with pytest.raises(RunFolderError, match=_NAME):
         builder.build(_NAME)
     assert not builder.agents.exists()

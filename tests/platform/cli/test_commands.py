@@ -1,0 +1,365 @@
+"""Commands on one run whose skills have random weights, on agents of the zoo and on two recorded fights, once each."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from fakes.continual import InventedRun
+from fakes.keys import virtual_screen
+from fakes.runs import pretend_run
+from fakes.waiting import PATIENCE_S
+from soulsgraph import zoo
+from soulsgraph.continual.methods import METHODS
+from soulsgraph.pages import run_report
+from soulsgraph.recordings.files import read_recording, recording_files
+from soulsgraph.recordings.recording import Fighter, record
+from soulsgraph.runs.evaluate import Setting, evaluate, evaluation_seeds
+from soulsgraph.runs.lineage import cards_of
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.transfer.report import Recommendation
+from soulsgraph.watch import watching
+from soulsgraph.zoo.card import read_card
+from soulsgraph.zoo.maintenance import SCENARIOS
+from soulsgraph_envs.continual.sequences import sequence_names
+from soulsgraph_envs.core.config import shipped_names, to_table
+from soulsgraph_envs.core.errors import GameError
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.games import saves
+from soulsgraph_envs.games.guarded_device import find_window
+from soulsgraph_envs.skills import skill_names
+from soulsgraph_policies.agents.projects import graph_names
+from soulsgraph_policies.learning.hyperparameters import OPTION_NAMES, PRESETS
+
+_ONE = "iudex-phase1-best-0"
+_LISTED = {
+    "scenarios": shipped_names("scenario"),
+    "presets": PRESETS,
+    "options": OPTION_NAMES,
+    "skills": skill_names(),
+    "graphs": graph_names(),
+    "sequences": sequence_names(),
+    "methods": METHODS,
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return pretend_run(tmp_path_factory.mktemp("commands") / "run", Plan(scale=0.01))
+
+
+@pytest.fixture(scope="module")
+def fights(run):
+    """Two fights of the oracle and one of the run."""
+    folder = run.path.with_name("fights")
+    record(Fighter.oracle("iudex-phase1", random=0.2), evaluation_seeds(5, 2), folder)
+    record(Fighter.of_run(run, Setting("iudex-phase1", "iudex-phase1")), evaluation_seeds(3, 1), folder / "own")
+    return folder
+
+
+@pytest.fixture
+def told(printed):
+    """Run a command, and return what it printed for programs."""
+    return lambda *words: json.loads(printed(*words, "--json"))
+
+
+@pytest.mark.parametrize("what", _LISTED)
+def test_everything_that_may_be_named_is_listed(printed, told, monkeypatch, what):
+    monkeypatch.setenv("COLUMNS", "300")  # wide enough that no name is broken
+    found = told("list", what)
+    # Options are two tables, those of presets first; so are methods, their coefficients second.
+    rows = next(iter(found.values())) if what in ("options", "methods") else found
+    assert [next(iter(row.values())) for row in rows] == list(_LISTED[what])
+    assert all(isinstance(value, str) and value for row in rows for value in row.values())
+    for shown in (printed("list", what, "--markdown"), printed("list", what)):
+        assert all(name in shown for name in _LISTED[what])
+
+
+def test_a_recorded_fight_becomes_a_page(told, run, fights, tmp_path):
+    page, (fight,) = tmp_path / "fight.html", recording_files(fights / "own")
+    found = told("replay", fight, "--html", page, "--run", run.path)
+    assert (found["ticks"], found["bytes"]) == (len(read_recording(fight)), page.stat().st_size)
+    assert found["note"] != told("replay", fight, "--html", page)["note"], "without the run nothing can be searched"
+
+
+def test_a_run_becomes_a_page_beside_an_agent_of_the_zoo(told, run, tmp_path, monkeypatch):
+    monkeypatch.setattr(run_report, "_VIDEO_S", 1.0)
+    page = tmp_path / "run.html"
+    assert told("report", run.path, "--html", page, "--beside", "vordt-best-0")["bytes"] == page.stat().st_size
+    assert "vordt-best-0" in page.read_text(encoding="utf-8")
+
+
+def test_a_fight_is_watched_in_the_scenario_from_the_start_and_by_the_versions_that_were_asked_for(
+    told, run, tmp_path, monkeypatch
+):
+    played = []
+    monkeypatch.setattr(watching, "play_fight", _kept(played, watching.play_fight))
+    words = ("watch", run.path, "--seconds", 0.3, "--seed", 3, "--scenario", "vordt", "--start", "long")
+    found = told(*words, "--episodes", 2, "--gif", tmp_path / "a.gif")
+    assert [(fight["fight"], fight["agent"]) for fight in found["fights"]] == [(1, "run"), (2, "run")]
+    assert len({fight["seed"] for fight in found["fights"]}) == 2
+    assert {(agent.agent.scenario.name, agent.agent.scenario.start) for agent in played} == {("vordt", "long")}
+    with Image.open(tmp_path / "a.gif") as gif:
+        assert gif.size == (640, 720)
+    other = f"{run.path}@camera=v1, movement=v1"
+    beside = told(*words, "--side-by-side", other, "--randomize", "dodge", "--only-fight", "--png", tmp_path / "a.png")
+    assert [fight["seed"] for fight in beside["fights"]] == [found["fights"][0]["seed"]] * 2
+    assert [fight["agent"] for fight in beside["fights"]] == ["run", "run@camera=v1,movement=v1"]
+    assert {fight["players"]["dodge"] for fight in beside["fights"]} == {"random"}
+    with Image.open(tmp_path / "a.png") as picture:
+        assert picture.size == (1280, 360)
+
+
+def _kept(played, play_fight):
+    def kept(watched, *rest):
+        played.append(watched)
+        return play_fight(watched, *rest)
+
+    return kept
+
+
+@pytest.mark.slow
+def test_a_window_shows_the_fights_until_they_are_over(run):
+    call = "from soulsgraph.cli import main; main()"
+    options = ["watch", str(run.path), "--episodes", "1", "--seconds", "60", "--json"]
+    with virtual_screen() as display:
+        environment = {**os.environ, "DISPLAY": display, "SDL_VIDEODRIVER": "x11", "SDL_AUDIODRIVER": "dummy"}
+        command = [sys.executable, "-P", "-c", call, *options]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+            try:
+                window = _window(display, process)
+                picture = window.capture()
+                window.close()
+                assert picture.shape == (720, 640, 3)
+                assert len(set(map(tuple, picture.reshape(-1, 3).tolist()))) > 50
+                assert process.poll() is None
+            finally:
+                process.terminate()
+
+
+def _window(display, process):
+    """Wait until the process has a window with a picture in it."""
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end and process.poll() is None:
+        with suppress(GameError):
+            window = find_window(pid=process.pid, display=display)
+            if window.capture().any():
+                return window
+            window.close()
+        time.sleep(0.3)
+    raise AssertionError("the window did not open")
+
+
+#: Makes every environment that is registered here with a window, and prints the error of each.
+_WINDOWS = """
+import warnings
+import gymnasium
+import soulsgraph_envs
+from soulsgraph_envs import eldengym
+from soulsgraph_envs.core.errors import GameError
+
+warnings.simplefilter("ignore")
+ids = [id for id, spec in gymnasium.registry.items() if str(spec.entry_point).startswith("soulsgraph_envs.")]
+ways = [(id, lambda id=id: gymnasium.make(id, render_mode="human")) for id in ids]
+many = dict(num_envs=2, vectorization_mode="sync", render_mode="human")
+ways += [("many", lambda: gymnasium.make_vec("soulsgraph/EndToEnd-v0", **many))]
+ways += [("eldengym", lambda: eldengym.make("Margit-v0", render_mode="human", driver="simulator"))]
+for name, make in ways:
+    try:
+        make()
+        print(name, "made a window")
+    except GameError as error:
+        print(name, error)
+"""
+
+
+@pytest.mark.slow
+def test_without_a_display_every_environment_refuses_a_window_and_names_what_needs_none():
+    hidden = ("WAYLAND_DISPLAY", "SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER", "XDG_RUNTIME_DIR")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden} | {"DISPLAY": ":99999"}
+    command = [sys.executable, "-P", "-c", _WINDOWS]
+    lines = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(lines) >= 12
+    assert not [line for line in lines if "rgb_array" not in line]
+
+
+#: A person who runs and rolls for a while, then ends the fight; pressed within the process, as no one else is there.
+#: What was pressed is let go once the window has heard of it, which a busy machine may be long in doing.
+_PERSON = """
+import pygame, threading, time
+from soulsgraph.cli import main
+def person():
+    while not (pygame.display.get_init() and pygame.display.get_surface()):
+        time.sleep(0.05)
+    for key in [pygame.K_w, pygame.K_SPACE] * 10 + [pygame.K_ESCAPE]:
+        for kind in (pygame.KEYDOWN, pygame.KEYUP):
+            pygame.event.post(pygame.event.Event(kind, key=key))
+            while pygame.display.get_init() and pygame.event.peek(kind, pump=False):
+                time.sleep(0.05)
+            time.sleep(0.15)
+threading.Thread(target=person, daemon=True).start()
+main()
+"""
+
+
+@pytest.mark.slow
+def test_a_person_plays_on_a_screen_and_the_fight_is_recorded(tmp_path):
+    with virtual_screen() as display:
+        environment = {**os.environ, "DISPLAY": display, "SDL_VIDEODRIVER": "x11", "SDL_AUDIODRIVER": "dummy"}
+        options = ["play", "--seed", "4", "--record", str(tmp_path / "mine"), "--player", "someone", "--json"]
+        command = [sys.executable, "-P", "-c", _PERSON, *options]
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True)
+    (fight,) = json.loads(ran.stdout)["fights"]
+    recorded = read_recording(recording_files(tmp_path / "mine")[0])
+    assert fight["recorded"] == str(recorded.path)
+    assert (recorded.header.player, recorded.header.result.outcome) == ("someone", fight["outcome"])
+    assert recorded.column("control/forward").any()
+    assert recorded.column("control/roll").any()
+
+
+def test_agents_of_the_zoo_are_listed_shown_and_copied(told, tmp_path):
+    listed = told("zoo", "list")
+    assert [row["name"] for row in listed] == list(zoo.agent_names())
+    for row in listed:
+        reached = read_card(zoo.AGENTS / row["name"]).reached
+        assert (row["wins"], row["episodes"], row["rate"]) == (reached.wins, reached.episodes, reached.rate)
+    assert told("zoo", "show", _ONE) == to_table(read_card(zoo.AGENTS / _ONE))
+    told("zoo", "copy", _ONE, "--run", "own")
+    assert RunFolder.open(tmp_path / "own").plan == zoo.plan_of(_ONE)
+    shown = told("zoo", "show", tmp_path / "own")
+    assert (shown["run"], shown["graph"]) == (str(tmp_path / "own"), "paper")
+    digests = {card.skill: card.digest for card in cards_of(zoo.open_agent(_ONE))}
+    assert {row["skill"]: row["digest"] for row in shown["skills"]} == digests
+
+
+def test_verify_fails_where_an_agent_plays_otherwise(printed, tmp_path, monkeypatch):
+    shutil.copytree(zoo.AGENTS / _ONE, tmp_path / "agents" / _ONE)
+    card = tmp_path / "agents" / _ONE / "card.json"
+    values = json.loads(card.read_text())
+    values["reached"]["won"] = "0" * len(values["reached"]["won"])
+    values["digests"]["preset"] = "0" * 64
+    card.write_text(json.dumps(values))
+    for module in ("soulsgraph.zoo", "soulsgraph.cli.zoo", "soulsgraph.zoo.maintenance"):
+        monkeypatch.setattr(f"{module}.AGENTS", tmp_path / "agents")
+    with pytest.raises(SystemExit) as stop:
+        printed("zoo", "verify", "--episodes", 16, "--out", tmp_path / "out")
+    assert stop.value.code == 1
+    (row,) = json.loads((tmp_path / "out" / "verify.json").read_text())["agents"]
+    assert not row["holds"]
+    assert (row["changed"], row["found"]["episodes"]) == (["preset"], 16)
+    assert _ONE in (tmp_path / "out" / "verify.md").read_text()
+
+
+@pytest.mark.slow
+def test_compare_plays_agents_where_they_were_not_trained_and_writes_a_page_with_a_picture(told, tmp_path):
+    out = tmp_path / "out"
+    zoo.copy_agent("vordt-best-0", tmp_path / "mine")
+    found = told("zoo", "compare", _ONE, "mine", "--episodes", 32, "--out", out)
+    assert [(one["agent"], one["trained_on"]) for one in found] == [(_ONE, "iudex-phase1"), ("mine", "vordt")]
+    first, second = (one["rates"] for one in found)
+    assert set(first) == set(second) == set(SCENARIOS)
+    # By the figures of 400 fights these are more than 65 points apart.
+    assert first["iudex-phase1"]["wins"] > first["vordt"]["wins"] < second["vordt"]["wins"]
+    again = evaluate(zoo.open_agent(_ONE), Setting("vordt", "iudex-phase1"), 32).win_rate
+    assert first["vordt"] == again.to_dict()
+    saved = json.loads((out / "comparison.json").read_text())
+    assert (saved["episodes"], saved["agents"]) == (32, found)
+    assert _ONE in (out / "comparison.md").read_text()
+    assert (out / "comparison.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_commands_that_read_take_an_agent_and_write_what_they_are_asked_to(told, tmp_path):
+    found = told("evaluate", _ONE, "--episodes", 4, "--out", "out")
+    assert (found["preset"], found["training_seed"], found["episodes"]) == ("best", 0, 4)
+    assert len(told("skills", _ONE)) == 5
+    selected = told("transfer", _ONE, "--scenario", "vordt", "--quick")["0"]
+    assert {"dodge", "heal_attack"} <= set(selected["skills"]) == set(selected["reasons"])
+    assert 0 < selected["decisions"] <= 8_000
+    checked = told("export", _ONE, "--onnx", "--check", 100, "--out", "onnx")["checked"]
+    assert [one["observations"] for one in checked] == [100] * 10
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["onnx", "out"]
+    assert len([*(tmp_path / "out").iterdir()]) == 3
+
+
+def test_measured_adapts_what_transfer_recommends_and_auto_what_few_decisions_select(told, monkeypatch):
+    words = ("adapt", _ONE, "--scenario", "vordt", "--budget", 400, "--run", "mine", "--skills")
+    recommended = Recommendation(("dodge",), 12_345)
+    monkeypatch.setattr("soulsgraph.transfer.report.saved_recommendation", lambda *_: recommended)
+    (card,) = told(*words, "measured")
+    assert (card["skill"], card["version"], card["training"]["steps"]) == ("dodge", 2, 400)
+    assert card["selection_decisions"] == 12_345
+    again, other = told(*words, "auto")
+    assert (again["sha256"], other["skill"]) == (card["sha256"], "heal_attack")
+    assert 0 < other["selection_decisions"] <= 8_000
+
+
+def test_a_command_that_writes_copies_the_agent_first_and_goes_on_with_the_copy(printed, refuse, tmp_path):
+    for _ in range(2):
+        printed("table", _ONE, "--run", "mine", "--episodes", 4)
+    assert (tmp_path / "mine" / "results" / "table.json").is_file()
+    assert not (zoo.AGENTS / _ONE / "results").exists()
+    assert "iudex-phase1-best-1" in refuse("table", "iudex-phase1-best-1", "--run", "mine")
+    names = [f"iudex-phase1-best-{seed}" for seed in (0, 1)]
+    # The copies are made before the chain of scenarios is asked for.
+    refuse("transfer", *names, "--run", "several", "--scenario", "no-such-scenario")
+    assert [RunFolder.open(tmp_path / "several" / name).plan.seed for name in names] == [0, 1]
+
+
+def test_evaluations_of_continual_learners_are_scored(told, tmp_path):
+    run = InventedRun.draw(("kept", "scratch"), seeds=2, tasks=2).write(tmp_path / "run")
+    found = told("continual", "score", run / "results" / "evaluations.parquet", "--out", tmp_path / "out")
+    assert found["methods"] == ["kept", "scratch"]
+    assert json.loads((tmp_path / "out" / "scores.json").read_text())["scores"] == found["scores"]
+
+
+@pytest.mark.slow
+def test_scenarios_are_measured_beside_each_other(told, fights, tmp_path):
+    (tmp_path / "boss.toml").write_text('based_on = "iudex-phase1"\nname = "Faster"\n[motion]\nturn_rad_s = 3.0\n')
+    (tmp_path / "mine.toml").write_text('based_on = "iudex-phase1"\nname = "mine"\nboss = "boss.toml"\n')
+    words = ("fidelity", fights, "--scenario", "iudex-phase1", "--scenario", "mine.toml", "--episodes", 4)
+    found = told(*words, "--out", "report")
+    assert [one["scenario"] for one in found["scenarios"]] == ["iudex-phase1", "mine.toml"]
+    kept = json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8"))
+    assert kept["scenarios"] == found["scenarios"]
+    assert (tmp_path / "report" / "page.html").is_file()
+
+
+@pytest.mark.slow
+def test_fights_become_a_boss_and_a_scenario(told, fights):
+    words = ("calibrate", fights, "--boss", "iudex-phase1", "--simulated", "--out", "mine.toml", "--joint", 12)
+    found = told(*words)
+    assert found["fights"] == 3
+    assert found["counts"]["determined"] > 5
+    walk = next(value for value in found["boss"] if value["key"] == "motion.walk_m_s")
+    assert walk["shipped"] == 4.2
+    assert found["joint"]["evaluations"] == 12
+    assert {value["verdict"] for value in found["boss"] if value["joint"] is not None} <= {"bounded"}
+    assert [Path(path).name for path in found["files"]] == ["mine.toml", "mine-scenario.toml"]
+    assert load_scenario(found["files"][1]).player == "knight"
+    rate = told("evaluate", "iudex-phase1-paper-0", "--scenario", "mine-scenario.toml", "--episodes", 2)
+    assert "mine-scenario" in json.dumps(rate)
+
+
+def test_a_save_is_copied_played_with_and_put_back(printed, told, refuse, tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    monkeypatch.setattr(saves, "program_names", dict)
+    assert told("saves", "list") == []
+    assert "elden-ring" in refuse("saves", "copy", "elden-ring")
+    folder = tmp_path / "DarkSoulsIII"
+    (folder / "1").mkdir(parents=True)
+    save = folder / "1" / "DS30000.sl2"
+    save.write_text("mine")
+    copied = told("saves", "copy", "dark-souls-3", "--folder", folder, "--out", tmp_path / "saves")["folder"]
+    save.write_text("the agent's")
+    printed("saves", "restore", "dark-souls-3", copied, "--folder", folder, "--out", tmp_path / "before")
+    assert save.read_text() == "mine"
+    (before,) = (tmp_path / "before").iterdir()
+    assert (before / "1" / "DS30000.sl2").read_text() == "the agent's"

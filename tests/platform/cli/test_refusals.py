@@ -1,0 +1,507 @@
+"""What the command line refuses: exit code 2 and one line with the name of what is wrong; nothing begins or changes."""
+
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fakes.continual import InventedRun
+from fakes.runs import pretend_run
+from soulsgraph.cli import main
+from soulsgraph.continual.methods.method import MethodOptions
+from soulsgraph.continual.study import ContinualFolder, ContinualStudy
+from soulsgraph.paper.study import ReproductionFolder, Study
+from soulsgraph.recordings.recording import Fighter, record
+from soulsgraph.runs import workplace
+from soulsgraph.runs.evaluate import evaluation_seeds
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph_clusters.fleet.protocol.security import make_certificates
+from soulsgraph_clusters.sessions import session
+
+_SEQUENCE = 'name = "mine"\n[[tasks]]\nscenario = "iudex-phase1"\n[[tasks]]\nscenario = "{}"\n'
+_OWN = 'based_on = "iudex-phase1"\nname = "own"\n'
+#: What commands are asked to read, and must not read further.
+_FILES = {
+    "file": "",
+    "diary/diary.txt": "dear",
+    "damaged/plan.json": "{",
+    "broken/one.parquet": "no fight",
+    "sequence.toml": _SEQUENCE.format("vordt"),
+    "family.toml": 'family = "mine"\n' + _SEQUENCE.format("vordt"),
+    "easy.toml": _SEQUENCE.format("generated/timing/1"),
+    "plain.toml": "[dodge]\nalive = 0.5",
+    "simulated.toml": '[[games]]\ndriver = "simulator"\n',
+    "fleet.toml": 'tokens = "hashes.json"\nlisten = "127.0.0.1:0"\n',
+    "open.toml": 'listen = "0.0.0.0:7443"\n',
+    "relayed.toml": 'relays = ["10.0.0.3:7443"]\ncertificate = "head.pem"\nkey = "head.key"\n',
+    "space.toml": "gama = [0.9]",
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder with runs, studies, fights and files."""
+    place = tmp_path_factory.mktemp("refusals")
+    for name, text in _FILES.items():
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_text(text)
+    make_certificates(place, ["10.0.0.1"])
+    RunFolder.create(place / "run", Plan(scale=0.01))
+    unusual = Plan(scale=0.01, preset="paper", scenario="vordt", seed=7, lanes=2, env_runners=1, episodes=11)
+    RunFolder.create(place / "unusual", replace(unusual, synchronous=True))
+    RunFolder.create(place / "set", Plan(scale=0.01, overrides={"dodge.gamma": 0.9, "n_step": 3}))
+    RunFolder.create(place / "baseline", Plan(graph="end-to-end", scale=0.01))
+    pretend_run(place / "trained", Plan(scale=0.01))
+    study = Study("paper", (101, 102), 11, 0.01, False, True, True, overrides={"double": True})
+    ReproductionFolder.create(place / "reproduction", study)
+    learned = ContinualStudy(str(place / "sequence.toml"), ("newest", "mas"), seeds=(4, 5), preset="fast", scale=0.5)
+    learned = replace(learned, identity="one-hot", skills=("dodge",), episodes=11, rows_every=2)
+    ContinualFolder.create(place / "study", replace(learned, options=MethodOptions(mas=3.0, ewc=5.0)))
+    InventedRun.draw(("kept", "scratch"), seeds=1, tasks=2).write(place / "invented")
+    record(Fighter.oracle("iudex-phase1", random=0.2), evaluation_seeds(5, 1), place / "fights")
+    return place
+
+
+@pytest.fixture(autouse=True)
+def _nothing_begins(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in the folder, without a display; fail where Ray is joined or started, or a game is."""
+    monkeypatch.chdir(place)
+    for name in ("RAY_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SDL_VIDEODRIVER", "x11")
+    for door in (session, workplace):
+        monkeypatch.setattr(door, "connect", lambda *_, **__: pytest.fail("a session was begun"))
+    monkeypatch.setattr("soulsgraph.cli.games._stand_in", lambda *_: pytest.fail("a game was started"))
+
+
+def _files(folder: Path) -> dict[Path, int]:
+    """Return every file but locks, and when it was changed."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file() and path.name[0] != "."}
+
+
+_COMMANDS = [
+    ("--json zoo list", "--json"),
+    ("evaluat run", "'evaluate'"),
+    ("serve-sifon", "'serve-siphon'"),
+    ("zoo lst", "'list'"),
+    ("fleet tokn pc-1", "'token'"),
+    ("continual scores file", "'score'"),
+    ("--tyro-write-completion", "--tyro-write-completion"),
+    ("--tyro-write-completion powershell script", "powershell"),
+    ("--tyro-write-completion bash diary", "diary"),
+    ("--tyro-write-completion bash a b", "a b"),
+    ("--tyro-write-completion bash file/script", "file/script"),
+]
+_TRAINING = [
+    ("train doge --run new", "'dodge'"),
+    ("train dodge --run new", "train camera"),
+    ("train dodge --run run", "train camera"),
+    ("curriculum --scenario iudex-phase3 --run new", "scenario"),
+    ("curriculum --preset quick --run new", "preset"),
+    ("curriculum --scale 0 --run new", "scale"),
+    ("curriculum --scale 0.002 --run new", "--scale"),
+    ("curriculum --lanes 1000 --run new", "lanes"),
+    ("curriculum --seed -1 --run new", "seed"),
+    ("curriculum --episodes 0 --run new", "episodes"),
+    ("curriculum --run diary", "diary"),
+    ("curriculum --run run", "--resume"),
+    ("curriculum --run file/run", "file"),
+    ("curriculum --resume --run baseline", "baseline --resume"),
+    ("curriculum --resume --run iudex-phase1-best-0", "zoo copy iudex-phase1-best-0"),
+    ("curriculum --resume --run set --set dodge.gamma=0.8", "dodge.gamma"),
+    ("curriculum --resume --run run --skill-options plain.toml", "skill_options"),
+    ("curriculum --run new --set gama=1", "'gamma'"),
+    ("curriculum --run new --set gamma", "--set"),
+    ("train camera --run new --set gamma=2", "gamma"),
+    ("baseline --resume --run run", "curriculum --resume"),
+    ("baseline --resume --run baseline --seed 3", "seed"),
+    ("baseline --run new --set gamma=2", "gamma"),
+    ("train camera --run run --synchronous", "synchronous"),
+    ("train camera --run unusual --no-synchronous", "synchronous"),
+    ("train camera --run new --track nowhere", "nowhere"),
+    ("train camera --run new --places-within -1", "places-within"),
+    ("train camera --run new --gateways 2", "--gateways"),
+    ("train camera --run new --gateways 2 --fleet fleet.toml", "gateways"),
+    ("train camera --run new --gateways 2 --fleet relayed.toml", "10.0.0.3"),
+    ("train camera --run new --fleet fleet.toml --env-runners 2", "simulator"),
+    ("train camera --run new --fleet fleet.toml --synchronous", "--fleet"),
+    ("curriculum --run new --games simulated.toml --synchronous", "--games"),
+    ("supervise -- doctor", "'doctor'"),
+    ("supervise -- continual score mine.parquet", "'continual run'"),
+    ("clone nowhere --run new", "nowhere"),
+    ("import-sb3 no.zip --skill camera --run new", "no.zip"),
+    ("import-sb3 no.zip --skill camra --run run", "'camera'"),
+    ("import-sb3 no.zip --skill dodge --run new", "camera"),
+    ("import-sb3 no.zip --skill camera --run unusual --preset best", "preset"),
+    ("import-sb3 no.zip --skill camera --run iudex-phase1-paper-0", "zoo copy"),
+]
+#: A default that was given is told apart from one that was left out.
+_CONTRADICTED = [
+    *(
+        (f"{command} --run unusual {option}", option.split()[0].lstrip("-").replace("-", "_"))
+        for command in ("curriculum --resume", "train camera")
+        for option in (
+            *("--preset best", "--scenario iudex-phase1", "--seed 0", "--scale 1.0"),
+            *("--env-runners 0", "--episodes 400"),
+        )
+    ),
+    *(
+        (f"reproduce --resume --out reproduction {option}", name)
+        for option, name in (
+            ("--preset fast", "preset"),
+            ("--seeds 10", "seeds"),
+            ("--first-seed 400", "seeds"),
+            ("--episodes 400", "episodes"),
+            ("--scale 1.0", "scale"),
+            ("--baseline", "baseline"),
+            ("--no-long-baseline", "long_baseline"),
+            ("--set double=false", "overrides"),
+            ("--set", "overrides"),
+        )
+    ),
+    *(
+        (f"continual run --resume --out study {option}", name)
+        for option, name in (
+            ("S8", "S8"),
+            ("--methods kept", "methods"),
+            ("--seeds 10", "seeds"),
+            ("--first-seed 0", "seeds"),
+            ("--preset best", "preset"),
+            ("--scale 1.0", "scale"),
+            ("--identity none", "identity"),
+            ("--skills auto", "skills"),
+            ("--episodes 200", "episodes"),
+            ("--rows-every 1", "rows_every"),
+            ("--held-out 1", "held_out"),
+            ("--set mas=1", "mas"),
+            ("--set mas=3 ewc=7", "ewc"),
+        )
+    ),
+]
+_EVALUATING = [
+    *((f"{command} nowhere", "nowhere") for command in ("table", "evaluate", "skills", "adapt")),
+    *(
+        (f"{command} iudex-phase1-best-0", "zoo copy iudex-phase1-best-0")
+        for command in ("table", "adapt", "transfer", "recovery", "retention")
+    ),
+    ("table damaged", "plan.json"),
+    ("table run", "train camera"),
+    ("table run --episodes -5", "episodes"),
+    ("table trained --run copy", "--run"),
+    ("evaluate run --episodes 0", "episodes"),
+    ("evaluate run --seed -1", "seed"),
+    (f"evaluate run --seed {2**64}", "seed"),
+    ("evaluate iudex-phase1-best-0 --scenario vrdt", "'vordt'"),
+    ("evaluate iudex-phase1-best-0 --randomize dogde", "'dodge'"),
+    ("evaluate iudex-phase1-best-0 --trained-on vordt", "--trained-on"),
+    ("evaluate iudex-phase1-best-0 --games simulated.toml --fleet fleet.toml", "--games"),
+    ("evaluate iudex-phase1-best-0 --fleet fleet.toml --seed 3", "--seed"),
+    ("evaluate iudex-phase1-best-0 --out file/results", "file"),
+    ("adapt run --skills dodge,parry", "parry"),
+    ("adapt run --skills ''", "--skills"),
+    ("adapt run --skills auto,dodge", "auto"),
+    ("adapt run --scenario iudex-phase1", "--scenario"),
+    ("adapt run --scenario nameless-king", "scenario"),
+    ("adapt run --budget 0", "budget"),
+    (f"adapt run --budget {10**15}", "budget"),
+    ("adapt iudex-phase1-best-0 --scenario vordt --run new --set dodge.gama=1", "'gamma'"),
+    ("transfer trained --run copy", "--run"),
+    *(
+        (f"transfer iudex-phase1-best-0 --quick {option}", option.split()[0])
+        for option in ("--controls", "--out together", "--run mine")
+    ),
+    ("compare nowhere", "nowhere"),
+    ("smoke nowhere", "nowhere"),
+    ("sweep nothing.toml --run new", "nothing.toml"),
+    ("sweep space.toml --run new", "gama"),
+    ("bench sim --rounds 0", "rounds"),
+]
+_STUDIES = [
+    *((f"{command} --out new --preset quick", "preset") for command in ("reproduce", "continual run")),
+    *((f"{command} --out new --seeds 0", "seeds") for command in ("reproduce", "continual run")),
+    ("reproduce --out new --first-seed 499", "--first-seed"),
+    ("reproduce --out new --gateways 2", "--gateways"),
+    ("reproduce --out new --resume", "reproduction.json"),
+    ("reproduce --out run", "--out"),
+    ("reproduce --out new --set doubel=true", "doubel"),
+    ("reproduce --out new --set double", "--set"),
+    ("reproduce --out new --set batch_size=70000", "batch_size"),
+    ("reproduce --out new --set hidden_sizes=[64,5000]", "hidden_sizes[1]"),
+    ("reproduce --out new --set learning_rate=1e400", "learning_rate"),
+    ("reproduce --out new --set learning_rate=NaN", "learning_rate"),
+    ("reproduce --out new --set hidden_sizes=" + "[" * 50_000, "hidden_sizes"),
+    ("reproduce --out new --set n_step=true", "n_step"),
+    ("reproduce --out new --set animations=[1]", "animations"),
+    ("report nowhere", "nowhere"),
+    ("report trained --beside trained", "--html"),
+    ("report trained --html page.html --out new", "--html"),
+    ("report trained trained --html page.html", "--html"),
+    ("report nowhere --html page.html", "nowhere"),
+    ("continual run S9", "S9"),
+    ("continual run nowhere.toml", "nowhere.toml"),
+    ("continual run easy.toml --out new", "generated/timing/1"),
+    ("continual run sequence.toml --out new --held-out 2", "--held-out"),
+    ("continual run family.toml --out new --held-out 2", "mine"),
+    ("continual run --out diary", "diary"),
+    ("continual run --out study", "--resume"),
+    ("continual run --out diary --resume", "diary"),
+    *(
+        (f"continual run --out new {options}", name)
+        for options, name in (
+            ("--methods kept,newst", "newst"),
+            ("--methods ''", "methods"),
+            ("--methods kept,kept", "methods"),
+            ("--skills dodg", "dodg"),
+            ("--skills auto,dodge", "skills"),
+            ("--preset pqn", "preset"),
+            ("--first-seed -1", "first-seed"),
+            ("--scale nan", "scale"),
+            ("--scale 0.001", "--scale"),
+            ("--episodes 0", "episodes"),
+            ("--rows-every 0", "rows_every"),
+            ("--held-out 13", "held_out"),
+            ("--set ewd=1", "ewd"),
+            ("--set ewc", "--set"),
+            ("--set ewc=strong", "ewc"),
+            ("--set ewc=-1", "ewc"),
+            ("--set reserve=1.5", "reserve"),
+            ("--set ewc=1 ewc=2", "--set"),
+            ("--methods kept,newest --set mas=1", "mas"),
+            ("--methods kept,ewc --set reserve=10", "reserve"),
+            ("--games games.toml", "--games"),
+            ("--resume", "continual run --out new"),
+        )
+    ),
+    ("continual score nowhere.parquet", "nowhere.parquet"),
+    ("continual score invented/results/costs.parquet", "after"),
+    ("continual score invented/results/evaluations.parquet --against kep", "'kept'"),
+    ("continual report nowhere", "nowhere"),
+    ("continual bosses", "bosses"),
+    ("continual bosses S9", "S9"),
+    ("continual bosses generated/tming/1", "'timing'"),
+    ("continual bosses nowhere.toml", "nowhere.toml"),
+]
+_FIGHTS = [
+    ("watch iudex-phase1-bst-0", "'iudex-phase1-best-0'"),
+    ("watch nowhere --gif a.gif", "nowhere"),
+    ("watch trained --mp4 a.mp4 --gif a.gif", "--gif"),
+    ("watch trained --randomize doge --gif a.gif", "doge"),
+    ("watch trained --start near --gif a.gif", "near"),
+    ("watch trained --seconds 0 --gif a.gif", "seconds"),
+    ("watch trained --episodes 0 --gif a.gif", "episodes"),
+    *((f"watch trained@{wrong}", "@") for wrong in ("dodge", "dodge=1", "dodge=v1,dodge=v1", "dodge=v0", "")),
+    ("watch trained@dodge=v2", "dodge"),
+    ("watch trained --side-by-side trained@doge=v1", "doge"),
+    ("watch trained", "display"),
+    ("play", "display"),
+    ("play --scenario vordt --boss vordt", "--boss"),
+    ("play --boss vord", "'vordt'"),
+    ("play --start near", "near"),
+    ("play --keys none.toml", "none.toml"),
+    ("replay none.parquet --html page.html", "none.parquet"),
+    ("replay broken/one.parquet --html page.html", "one.parquet"),
+    ("data list nowhere", "nowhere"),
+    ("data check nowhere", "nowhere"),
+    ("data check nowhere --project gone", "gone"),
+    ("data export nowhere --out o", "--rllib"),
+    ("data export nowhere --rllib dodge --out o", "nowhere"),
+    ("data export fights --rllib dodge --name x --out o", "--name"),
+    *(
+        (f"data record {options} --out o", name)
+        for options, name in (
+            ("nobody", "nobody"),
+            ("oracle --project gone", "gone"),
+            ("oracle --episodes 0", "episodes"),
+            ("oracle --random 1.5", "random"),
+            ("oracle --delay 21", "delay"),
+            ("oracle --scenario iudex", "scenario"),
+            ("oracle --start far", "start"),
+            ("oracle --randomize dodge", "--randomize"),
+            ("oracle --after fights", "--after"),
+            ("oracle --games g.toml", "--games"),
+            ("probe --randomize dodge", "--randomize"),
+            ("probe --delay 2", "--delay"),
+            ("probe --after nowhere", "nowhere"),
+            ("iudex-phase1-best-0 --journal", "journal"),
+            ("run --journal --episodes 2", "--episodes"),
+        )
+    ),
+    ("fidelity nowhere", "nowhere"),
+    ("fidelity fights --scenario iudex", "iudex"),
+    ("fidelity fights --scenario margit", "margit"),
+    ("fidelity fights --episodes 0", "episodes"),
+    ("fidelity fights --out file/in", "file"),
+    ("calibrate fights --boss iudex-phase1 --out mine.toml", "fights"),
+    ("calibrate nowhere --boss iudex-phase1 --out mine.toml", "nowhere"),
+    ("calibrate nowhere --boss gundyr --out mine.toml", "boss"),
+    ("calibrate broken --boss iudex-phase1 --out mine.toml", "one.parquet"),
+    ("calibrate fights --boss iudex-phase1 --out mine.toml --simulated --joint 3", "evaluations"),
+    ("calibrate fights --boss iudex-phase1 --out plain.toml --simulated", "plain.toml"),
+]
+_ZOO = [
+    ("zoo show iudex", "iudex"),
+    ("zoo copy iudex-phase1-bset-0 --run mine", "'iudex-phase1-best-0'"),
+    ("zoo copy iudex-phase1-best-0 --run diary", "diary"),
+    ("zoo verify nobody", "nobody"),
+    ("zoo build nobody", "nobody"),
+    ("zoo compare nobody", "nobody"),
+    ("zoo compare vordt-bst-0", "'vordt-best-0'"),
+    ("zoo compare --episodes 0", "episodes"),
+    ("zoo verify iudex-phase1-best-0 --episodes 0", "episodes"),
+    ("zoo verify iudex-phase1-best-0 --episodes 1001", "episodes"),
+    ("table iudex-phase1-best-1 --run trained", "--run trained"),
+    ("export iudex-phase1-best-0 --out new", "--onnx"),
+    ("export iudex-phase1-best-0 --onnx --scenario vordd --out new", "'vordt'"),
+    ("export iudex-phase1-best-0 --onnx --check 0 --out new", "check"),
+    ("export diary --onnx --out new", "diary"),
+    ("export iudex-phase1-best-0 --onnx --out file/out", "file"),
+]
+_GAMES = [
+    ("standin --speed 9", "--speed"),
+    ("standin --seed -1", "seed"),
+    (f"standin --seed {-(10**30)}", "seed"),
+    ("standin", "display"),
+    ("serve-siphon --address 0.0.0.0:0", "--token-file"),
+    ("serve-siphon --address 0.0.0.0", "0.0.0.0"),
+    ("serve-siphon --key key.pem", "--certificate"),
+    ("serve-siphon --certificate no.pem --key no.key", "no.pem"),
+    ("serve-siphon --pid 1 --process game.exe", "--pid"),
+    ("serve-siphon --address 127.0.0.1:0 --token-file none/token", "none/token"),
+    ("serve-siphon --address 127.0.0.1:0 --token-file file", "file"),
+    ("doctor --games none.toml", "none.toml"),
+    ("doctor --setup new.toml --games simulated.toml", "simulator"),
+    ("host --head 127.0.0.1:1 --token-file none --games none.toml", "none"),
+    ("host --head 127.0.0.1:1 --token-file file --games simulated.toml --project nowhere", "nowhere"),
+    ("fleet token 'pc 1' --fleet fleet.toml", "'pc 1'"),
+    ("fleet token pc --fleet none.toml", "none.toml"),
+    ("fleet token pc --fleet open.toml", "certificate"),
+    ("fleet token pc --fleet fleet.toml --out file", "file"),
+    ("fleet token pc --fleet fleet.toml --out file/t", "file"),
+    ("fleet token pc --revoke --fleet fleet.toml", "'pc'"),
+    ("fleet token pc --revoke --out t --fleet fleet.toml", "--revoke"),
+    ("fleet drain pc --fleet fleet.toml", "pc"),
+    ("fleet certificates --fleet fleet.toml --hosts head.lan:7443", "head.lan:7443"),
+    ("fleet certificates --fleet fleet.toml --hosts", "head"),
+    ("fleet certificates --fleet fleet.toml --hosts head.lan --days 0", "days"),
+    ("fleet status nowhere --once", "nowhere"),
+    ("fleet replay run camera", "camera"),
+]
+_TABLE = [*(_COMMANDS + _TRAINING + _CONTRADICTED + _EVALUATING + _STUDIES + _FIGHTS + _ZOO + _GAMES)]
+
+
+@pytest.mark.parametrize(("line", "name"), _TABLE, ids=[line[:60] for line, _ in _TABLE])
+def test_a_line_is_refused_by_name_and_changes_nothing(refuse, place, line, name):
+    before = _files(place)
+    refused = refuse(*shlex.split(line))
+    assert name in refused
+    assert len(refused) < 1_000
+    assert _files(place) == before
+    assert not (place / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "name"),
+    [
+        ("continual bosses", _SEQUENCE.format("vord"), "mine.toml: tasks[1].scenario"),
+        ("continual bosses", _SEQUENCE.format("generated/tming/1"), "mine.toml: tasks[1].scenario"),
+        ("continual bosses", _SEQUENCE.format("gone.toml"), "mine.toml: tasks[1].scenario"),
+        ("continual bosses", _SEQUENCE.format("own.toml"), "own.toml: boss"),
+        ("continual bosses", f'{_OWN}boss = "gone.toml"', "mine.toml: boss"),
+        ("continual bosses", f'{_OWN}player = "knigth"', "mine.toml: player"),
+        ("continual bosses", 'based_on = "iudex"\nname = "own"', "mine.toml: based_on"),
+        ("continual bosses", 'based_on = "iudex-full"\nname = "x"\n[transition]\nboss = "x"', "transition.boss"),
+        ("curriculum --run new --scenario", f"{_OWN}flasks = -1", "mine.toml: flasks"),
+        ("curriculum --run new --scenario", f"{_OWN}flask = 1", "mine.toml: flask"),
+        ("train camera --run new --games", '[[games]]\ndriver = "memory"\nmap = "ds"', "mine.toml: games[0].map"),
+        ("train camera --run new --games", '[[games]]\ndriver = "memory"\nbindings = "x"', "games[0].bindings"),
+        ("train camera --run new --games", '[[games]]\ndriver = "siphon"\nhost = "game-pc:port"', "game-pc:port"),
+        ("train camera --run new --games", '[[games]]\ndriver = "siphon"\ntoken_file = "none"', "none"),
+        ("train camera --run new --games", '[[games]]\ndriver = "siphon"\ncertificate = "no.pem"', "no.pem"),
+        ("doctor --setup new.toml --games", "[[games]]\n[[games]]\n", "2 games"),
+        ("sweep --run new", "gama = [0.9]", "mine.toml: gama"),
+        ("sweep --run new", "[dodge]\ngama = [0.9]", "mine.toml: dodge.gama"),
+    ],
+)
+def test_a_value_in_a_file_is_refused_with_the_file_and_the_key(refuse, place, words, text, name):
+    (place / "mine.toml").write_text(text)
+    (place / "own.toml").write_text(f'{_OWN}boss = "nobody"')
+    refused = refuse(*words.split(), "mine.toml")
+    assert name in refused
+    assert not (place / "new").exists()
+    assert not (place / "new.toml").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "curriculum --resume --run unusual",
+        "curriculum --resume --run unusual --preset paper --scenario vordt --seed 7 --scale 1e-2 --lanes 2 "
+        "--synchronous",
+        "curriculum --resume --run set --set n_step=3 dodge.gamma=0.9",
+        "train camera --run run",
+        "curriculum --run new",
+        "reproduce --resume --out reproduction",
+        "reproduce --resume --out reproduction --preset paper --seeds 2 --first-seed 101 --no-baseline --skills "
+        "--set double=true",
+        "continual run --resume --out study",
+        "continual run sequence.toml --methods newest,mas --seeds 2 --preset fast --scale 0.5 --resume --out study "
+        "--identity one-hot --skills dodge --episodes 11 --rows-every 2 --set mas=3",
+    ],
+)
+def test_what_says_the_same_goes_on_as_far_as_a_cluster_that_does_not_answer(refuse, place, monkeypatch, line):
+    monkeypatch.undo()
+    monkeypatch.chdir(place)
+    assert "127.0.0.1:9" in refuse(*shlex.split(line), "--address", "127.0.0.1:9")
+    assert not (place / "new").exists()
+
+
+@pytest.mark.parametrize("command", ["curriculum --run", "train camera --run", "baseline --run", "reproduce --out"])
+@pytest.mark.parametrize(("variable", "value"), [("RAY_ADDRESS", "head:port"), ("RAY_AUTH_TOKEN_PATH", "no-token")])
+def test_nothing_is_begun_by_an_environment_that_ray_cannot_use(refuse, place, monkeypatch, command, variable, value):
+    monkeypatch.undo()
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, value)
+    assert value in refuse(*command.split(), "new")
+    assert not (place / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("evaluate --episods 3 runs/first", "--episodes"),
+        ("evaluate runs/first --episods=3", "--episodes"),
+        ("zoo list --markdwn", "--markdown"),
+        ("bench trian", "train"),
+        ("curriculum --resume --run run --lanes None", "--lanes"),
+    ],
+)
+def test_an_option_or_a_choice_that_is_nearly_right_is_suggested(monkeypatch, capsys, line, meant):
+    monkeypatch.setattr("sys.argv", ["soulsgraph", *shlex.split(line)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert meant in (error if "None" in line else error.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "extra"),
+    [
+        ("pygame", "watch trained", "watch"),
+        ("pygame", "play", "watch"),
+        ("imageio_ffmpeg", "watch trained --mp4 a.mp4", "video"),
+        ("onnx", "export iudex-phase1-best-0 --onnx --out new", "onnx"),
+        ("onnxruntime", "export iudex-phase1-best-0 --onnx --out new", "onnx"),
+    ],
+)
+def test_a_missing_package_is_refused_by_the_extra_that_brings_it(refuse, place, monkeypatch, module, line, extra):
+    before = _files(place)
+    monkeypatch.setitem(sys.modules, module, None)
+    assert f"'soulsgraph[{extra}]'" in refuse(*line.split())
+    assert _files(place) == before
