@@ -203,7 +203,3 @@ def test_a_joint_stage_is_named_apart_from_one_that_was_finished(run):
     (again,) = adaptation_stages(run, SECOND, BOTH, jointly=True)
     assert not half_saved(run, again), "the first one's dodge belongs to the first one's heal-attack"
     assert again.checkpoint_name != first.checkpoint_name
-
-
-def test_a_card_of_a_skill_that_learned_alone_says_nothing_of_others(run):
-    assert "jointly" not in run.library.card("dodge", 1).to_dict()["training"]
