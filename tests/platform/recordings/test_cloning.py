@@ -18,12 +18,11 @@ from soulsgraph.runs.lineage import branch, cards_of, finished_versions, own_sta
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, kept_demonstrations
-from soulsgraph.zoo import AGENTS, copy_agent
+from soulsgraph.zoo import copy_agent
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES
-from soulsgraph_policies.agents.library import SkillLibrary
 from soulsgraph_policies.learning import cloning
 
 HOME = "iudex-phase1"
@@ -241,12 +240,6 @@ def test_a_clone_whose_decisions_are_gone_is_not_trained_on(fights, tmp_path):
         file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(SoulsGraphError, match="camera-v1"):
         StageSetup(run, own_stage(run, "camera")).build(Session(local=False))
-
-
-def test_a_card_of_before_there_were_clones_stays_as_it_is():
-    folder = AGENTS / "vordt-best-0" / "library"
-    assert "cloned" not in json.loads((folder / "camera" / "v1" / "card.json").read_text())["training"]
-    assert SkillLibrary(folder, Plan().skill_graph).card("camera", 1).training.cloned == 0
 
 
 def test_the_command_clones_once(printed, fights):

@@ -69,8 +69,8 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
     ("changes", "name"),
     [
         ({"format": "soulsgraph sweep"}, "format"),
-        ({"format_version": 2}, "format version"),
-        ({"format_version": True}, "format version"),
+        ({"format_version": 2}, "format.version"),
+        ({"format_version": True}, "format.version"),
         ({"graph": {"name": "paper", "digest": "0" * 64}}, "graph"),
         ({"new": 1}, "new"),
         ({"plan": None}, "plan"),
