@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from html import escape
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -55,27 +54,21 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, RunFolder
 
 
 @pytest.mark.slow
-def test_a_page_shows_a_run(
+def test_a_page_shows_a_run_and_a_fight_of_it(
     browser: Any, runs: tuple[RunFolder, RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_report, "_VIDEO_S", 3.0)
     run, page = runs[0], tmp_path / "run.html"
     write_run_report(page, [run], fight_video([run]))
-    assert page.stat().st_size < run_report.MOST_BYTES
     browser.open(page)
     browser.run("document.querySelector('details').open = true")
     text = browser.run("document.body.innerText")
-    for words in ("dodge trained", "30/40", "75.0 %", "44.0 %", "hidden sizes", "64, 64", "seed\t3"):
-        assert words in text, words
     for card in cards_of(run):
-        assert f"{card.skill} v1" in text
         assert card.digest[:12] in text
     nodes = "document.querySelectorAll('svg .node text:first-of-type')"
     names = browser.run(f"Array.from({nodes}, (one) => one.textContent)")
     assert names == [skill.replace("_", " ") for skill in run.plan.skill_graph.order]
     assert browser.run("document.querySelectorAll('svg .edge').length") == 4
-    curves = "Array.from(document.querySelectorAll('svg.curve'), (one) => one.getBoundingClientRect().width > 150)"
-    assert browser.run(curves) == [True] * len(run.plan.skill_graph.order)
     video = "document.querySelector('video')"
     until(lambda: browser.run(f"{video}.readyState") >= 1, "the video to load")
     assert browser.run(f"[{video}.videoWidth, {video}.videoHeight]") == [640, 720]
@@ -93,77 +86,65 @@ def test_two_runs_stand_beside_each_other_and_names_stay_names(
     page = tmp_path / "both.html"
     write_run_report(page, runs)
     browser.open(page)
-    assert browser.run("document.title") == f"one beside {HOSTILE}"
     assert browser.run("Array.from(document.querySelectorAll('h1'), (one) => one.textContent)") == ["one", HOSTILE]
     # The learning curves are drawn by the page itself, a picture a skill with a line for each run.
     assert browser.run("document.images.length") == 0
     order = runs[0].plan.skill_graph.order
     assert browser.run("document.querySelectorAll('svg.curve').length") == len(order)
     assert browser.run("document.querySelectorAll('svg.curve .line').length") == 2 * len(order)
-    warned = browser.run("Array.from(document.querySelectorAll('.warning'), (one) => one.textContent).join()")
-    assert "other scenarios" in warned
-    assert "trained from other seeds" in warned
     marked = browser.run("Array.from(document.querySelectorAll('tr.marked td:first-child'), (one) => one.textContent)")
     assert {"scenario", "preset", "seed", "double"} <= set(marked)
     assert "learning rate" not in marked
-    text = browser.run("document.body.innerText")
-    assert text.count(HOSTILE) > 5
+    assert browser.run("document.title").endswith(HOSTILE)
     assert browser.printed == []
 
 
-def test_a_page_opens_with_a_sentence_and_shows_what_differs_from_the_preset(
-    runs: tuple[RunFolder, RunFolder], tmp_path: Path
+def test_what_is_reported_of_a_run_are_its_rates_curves_and_what_its_preset_has_not(
+    runs: tuple[RunFolder, RunFolder],
 ) -> None:
-    write_run_report(tmp_path / "page.html", [runs[0]])
-    text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    own, _, whole = text.partition("<details>")
-    assert "5 skills in iudex-phase1 won 30 of 40 fights (75.0 %, 95 % interval 59.8-85.8 %)" in own
-    assert "<td>seed</td><td>3</td>" in own
-    assert "<td>scale</td><td>0.01</td>" in own
-    assert "<td>double</td>" not in own
-    assert "<td>double</td>" in whole
-    assert 'class="warning"' not in text
+    one, other = map(ReportedRun, runs)
+    assert one.whole == WinRate(30, 40, "dodge trained", 44.0)
+    assert one.decisions == sum(card.training.steps for card in one.cards) > 0
+    assert [row["step"] for row in one.curves[:3]] == [1_000, 2_000, 3_000]
+    assert {name: one.settings[name] for name in ("seed", "scale", "hidden sizes")} == {
+        "seed": "3", "scale": "0.01", "hidden sizes": "64, 64",
+    }  # fmt: skip
+    for reported, changed in ((one, {"seed", "scale"}), (other, {"scale", "scenario"})):
+        settings, usual = reported.settings, reported.preset_settings
+        chosen = {name for name in settings if settings[name] != usual[name]}
+        assert changed <= chosen
+        assert "preset" not in chosen
 
 
-def test_a_run_in_a_fight_of_its_own_is_compared_with_its_preset_there(
-    runs: tuple[RunFolder, RunFolder], tmp_path: Path
-) -> None:
-    write_run_report(tmp_path / "page.html", [runs[1]])
-    own, _, _ = (tmp_path / "page.html").read_text(encoding="utf-8").partition("<details>")
-    assert escape(f"{HOSTILE}.toml") in own
-    assert "<td>preset</td>" not in own
+def test_what_hinders_a_comparison_is_warned_of(runs: tuple[RunFolder, RunFolder], tmp_path: Path) -> None:
+    def warnings(*shown: RunFolder) -> int:
+        write_run_report(tmp_path / "page.html", shown)
+        return (tmp_path / "page.html").read_text(encoding="utf-8").count('class="warning"')
 
-
-def test_rows_of_other_seeds_are_named(runs: tuple[RunFolder, RunFolder], tmp_path: Path) -> None:
+    assert warnings(runs[0]) == 0
+    # Other scenarios, and other training seeds.
+    assert warnings(*runs) == 2
     for number, run in enumerate(runs):
         write_rows(run.results("episodes"), [{"seed": number}])
-    write_run_report(tmp_path / "page.html", runs)
-    assert "fights of other seeds" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert warnings(*runs) == 3
     write_rows(runs[1].results("episodes"), [{"seed": 0}])
-    write_run_report(tmp_path / "page.html", runs)
-    assert "fights of other seeds" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert warnings(*runs) == 2
 
 
-def test_an_agent_of_the_zoo_shows_what_its_card_says(tmp_path: Path) -> None:
-    write_run_report(tmp_path / "page.html", [open_agent("vordt-paper-0")])
-    text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "/1000" in text
-    assert "No learning curve is kept here." in text
-
-
-def test_a_run_that_has_only_begun_has_a_page(tmp_path: Path) -> None:
-    run = RunFolder.create(tmp_path / "run", Plan())
-    write_run_report(tmp_path / "page.html", [run])
-    text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "not trained yet" in text
-    assert "has not been evaluated yet" in text
+def test_an_agent_of_the_zoo_and_a_run_that_has_only_begun_have_a_page(tmp_path: Path) -> None:
+    agent, begun = open_agent("vordt-paper-0"), RunFolder.create(tmp_path / "run", Plan())
+    assert ReportedRun(agent).whole.episodes == 1_000
+    assert ReportedRun(begun).whole is None
+    for run in (agent, begun):
+        write_run_report(tmp_path / "page.html", [run])
+        assert run.plan.scenario in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_a_video_is_a_gif_without_ffmpeg_and_shorter_where_it_would_be_too_large(
     runs: tuple[RunFolder, RunFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_report, "_VIDEO_S", 2.0)
+    monkeypatch.setattr(run_report, "_VIDEO_S", 1.0)
     whole = fight_video([runs[0]])
     monkeypatch.setattr(run_report, "_MOST_VIDEO_BYTES", len(whole[1]) - 1)
     kind, content, _ = fight_video([runs[0]])
@@ -181,7 +162,7 @@ def test_a_video_is_a_gif_without_ffmpeg_and_shorter_where_it_would_be_too_large
 
 
 def test_a_page_that_would_be_too_large_is_not_written(runs: tuple[RunFolder, RunFolder], tmp_path: Path) -> None:
-    with pytest.raises(SoulsGraphError, match="at most 10,000,000 bytes"):
+    with pytest.raises(SoulsGraphError, match="10,000,000"):
         write_run_report(tmp_path / "page.html", [runs[0]], Video("video/mp4", bytes(9_000_000)))
     assert list(tmp_path.iterdir()) == []
 
@@ -189,9 +170,9 @@ def test_a_page_that_would_be_too_large_is_not_written(runs: tuple[RunFolder, Ru
 def test_foreign_results_are_refused(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", Plan())
     write_rows(run.results("curves"), [{"step": 1}])
-    with pytest.raises(SoulsGraphError, match="expected the columns stage, skill, step, return, found step"):
+    with pytest.raises(SoulsGraphError, match="curves"):
         write_run_report(tmp_path / "page.html", [run])
     write_rows(run.results("table"), [{"setting": "all", "wins": "many", "episodes": 4, "paper_percent": 44.0}])
-    with pytest.raises(SoulsGraphError, match="expected numbers in the column wins, found 'many'"):
+    with pytest.raises(SoulsGraphError, match="wins"):
         _ = ReportedRun(run).rates
     assert not (tmp_path / "page.html").exists()

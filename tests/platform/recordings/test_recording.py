@@ -122,7 +122,7 @@ def test_a_fight_that_is_there_is_never_overwritten(oracles: Path) -> None:
     before = {path: path.read_bytes() for path in recording_files(oracles)}
     oracle = Fighter.oracle(SCENARIO, random=0.2)
     other = replace(oracle, played=tuple(replace(one, player="random") for one in oracle.played))
-    with pytest.raises(RecordingError, match="never overwritten"):
+    with pytest.raises(RecordingError):
         record(other, SEEDS, oracles)
     assert before == {path: path.read_bytes() for path in recording_files(oracles)}
 
@@ -138,20 +138,17 @@ def test_an_interrupted_recording_goes_on_with_the_fights_that_are_missing(oracl
     assert record(Fighter.oracle(SCENARIO, random=0.3), SEEDS[:1], tmp_path) == 0
 
 
-def test_every_way_to_fight_has_names_of_its_own(fighter: Fighter, tmp_path: Path) -> None:
-    run, ways = open_agent("iudex-phase1-best-0"), dict[str, Fighter]()
-    skills = tuple(run.plan.skill_graph.order)
-    for start in (None, "long", "scattered"):
-        for randomize in ((), ("dodge",), ("movement", "dodge"), skills):
-            for random in (0.0, 0.25, 0.2500001):
-                way = Fighter.of_run(run, Setting(SCENARIO, SCENARIO, start, randomize), random)
-                ways |= {way.fight(2**64 - 1, source): way for source in ("simulator", "game")}
-        for delay in (0, 20):
-            way = Fighter.oracle(SCENARIO, start, 0.123, delay)
-            ways[way.fight(2**64 - 1)] = way
-    assert len(ways) == 3 * (4 * 3 * 2 + 2)
-    longest = replace(ways[max(ways, key=len)], name="n" * 200, scenario=SCENARIO)
-    assert max(len(name) for name in (*ways, longest.fight(2**64 - 1))) <= 150
+def test_every_way_to_fight_has_names_of_its_own(fighter: Fighter) -> None:
+    run, ways = open_agent("iudex-phase1-best-0"), list[Fighter]()
+    for start in (None, "long"):
+        for randomize in ((), ("dodge",), ("movement", "dodge"), SKILL_NAMES):
+            setting = Setting(SCENARIO, SCENARIO, start, randomize)
+            ways += [Fighter.of_run(run, setting, random) for random in (0.0, 0.25, 0.2500001)]
+        ways += [Fighter.oracle(SCENARIO, start, 0.123, delay) for delay in (0, 20)]
+    names = {way.fight(2**64 - 1, source) for way in ways for source in ("simulator", "game")}
+    assert len(names) == 2 * len(ways)
+    longest = max(ways, key=lambda way: len(way.fight(1)))
+    assert max(len(name) for name in (*names, replace(longest, name="n" * 200).fight(2**64 - 1))) <= 150
     assert fighter.fight(1) == "iudex-phase1-best-0-iudex-phase1-0000000000000001"
     # A name that begins with a dash is an option to every other program, and one with a dot is hidden.
     others = [replace(fighter, name=name).fight(1) for name in ("ägent", "агент", ".hidden", "--run")]
@@ -174,7 +171,7 @@ def test_fights_of_other_columns_go_into_a_folder_of_their_own_and_are_found_the
     # A fight of other columns that somebody moved there.
     first, *_ = sorted(tmp_path.glob("*.parquet"))
     first.rename(folder / first.name)
-    with pytest.raises(RecordingError, match="fights with the columns of this one of iudex-phase1-best-0"):
+    with pytest.raises(RecordingError, match="columns"):
         record(drawn, evaluation_seeds(3, 3), tmp_path)
 
 
@@ -190,9 +187,7 @@ def test_a_header_says_what_the_columns_say(recording: Recording) -> None:
     header = read_header(recording.path)
     raw, result = recording.raw, header.result
     assert (header.player, header.source, header.scenario) == ("iudex-phase1-best-0", "simulator", SCENARIO)
-    assert [(one.name, one.version) for one in header.skills] == [
-        (name, 1) for name in ("camera", "lock_on", "movement", "dodge", "heal_attack")
-    ]
+    assert [(one.name, one.version) for one in header.skills] == [(name, 1) for name in SKILL_NAMES]
     assert result.player_hp == raw[-1, Raw.PLAYER_HP]
     assert result.damage_dealt == raw[0, Raw.BOSS_HP] - raw[-1, Raw.BOSS_HP]
     assert set(recording.column("player")) == {"iudex-phase1-best-0"}

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from soulsgraph.recordings.check import check_file
-from soulsgraph.recordings.files import RecordingError, read_recording
-from soulsgraph.recordings.format import Header, Identity, columns, make_header
+from soulsgraph.recordings.files import read_recording
+from soulsgraph.recordings.format import Header, Identity, make_header
 from soulsgraph.recordings.recording import Appearance, FightWriter, seen_in
 from soulsgraph_envs.combat.rollout import Outcome
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -134,33 +134,16 @@ def test_nothing_is_written_before_a_fight_is_finished(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "fights").iterdir()] == ["drawn.parquet"]
 
 
-def test_a_fight_without_a_tick_or_with_the_name_of_another_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SoulsGraphError, match="at least one tick"):
+def test_what_cannot_be_written_is_refused_before_the_fight(tmp_path: Path) -> None:
+    with pytest.raises(SoulsGraphError, match="tick"):
         FightWriter(tmp_path, HEADER).finish(np.zeros(RAW_SIZE), "cut")
-    for fight in ("", "../up", ".hidden", "a/b", "x" * 200):
-        with pytest.raises(RecordingError, match="as the name of a fight"):
-            FightWriter(tmp_path, header_of(fight))
-    assert not [*tmp_path.iterdir()]
-
-
-def test_a_header_that_cannot_be_written_is_refused_before_the_fight(tmp_path: Path) -> None:
-    for others, expected in (
-        ({"player": "two\nlines"}, "player: expected a line of text"),
-        ({"player": "x" * 5000}, "player: expected a line of text"),
-        ({"scenario": "//server/share/fight.toml"}, "scenario: expected a name, or a path on this machine"),
-        ({"tick_s": 1e9}, "tick_s: expected a number from 0.001 to 10"),
+    for header, name in (
+        *((header_of(fight), "name") for fight in ("", "../up", ".hidden", "a/b", "x" * 200)),
+        (replace(HEADER, player="two\nlines"), "player"),
+        (replace(HEADER, player="x" * 5000), "player"),
+        (replace(HEADER, scenario="//server/share/fight.toml"), "scenario"),
+        (replace(HEADER, tick_s=1e9), "tick_s"),
     ):
-        with pytest.raises(SoulsGraphError, match=expected):
-            FightWriter(tmp_path, replace(HEADER, **others))
+        with pytest.raises(SoulsGraphError, match=name):
+            FightWriter(tmp_path, header)
     assert not [*tmp_path.iterdir()]
-
-
-def test_every_column_says_what_it_is(tmp_path: Path) -> None:
-    recording = read_recording(play(FightWriter(tmp_path, HEADER), 1, 2))
-    for column in columns(HEADER):
-        metadata = recording.table.schema.field(column.name).metadata
-        assert metadata[b"description"].decode() == column.meaning
-        assert metadata[b"unit"].decode() == column.unit
-        assert column.meaning
-        for suffix, unit in (("_m", "m"), ("_s", "s"), ("_rad", "rad")):
-            assert not column.name.endswith(suffix) or column.unit == unit

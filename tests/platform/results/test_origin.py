@@ -20,26 +20,22 @@ def checkout(tmp_path, monkeypatch):
     provenance.source_commit.cache_clear()
 
 
-def test_a_checkout_is_named_by_its_commit(checkout):
-    head = subprocess.run(("git", "-C", checkout, "rev-parse", "HEAD"), capture_output=True, text=True, check=True)
+def _git(folder, *words):
+    return subprocess.run(("git", "-C", folder, *words), capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_a_checkout_is_named_by_its_commit_whatever_a_hook_of_another_one_says(checkout, tmp_path_factory, monkeypatch):
+    head, other = _git(checkout, "rev-parse", "HEAD"), tmp_path_factory.mktemp("other")
+    _git(other, "init", "-q")
+    _git(other, "commit", "-q", "--allow-empty", "-m", "another")
     (checkout / "untracked").write_text("of no account")
-    assert provenance.source_commit() == head.stdout.strip()
-
-
-def test_a_modified_checkout_says_so(checkout):
-    (checkout / "file").write_text("second")
-    assert str(provenance.source_commit()).endswith("-modified")
-
-
-def test_a_hook_of_another_repository_puts_no_commit_of_it_into_a_card(checkout, tmp_path_factory, monkeypatch):
-    other = tmp_path_factory.mktemp("other")
-    for command in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "another")):
-        subprocess.run(("git", "-C", other, *command), check=True)
-    expected = subprocess.run(("git", "-C", checkout, "rev-parse", "HEAD"), capture_output=True, text=True, check=True)
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(other))
     monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git" / "index"))
-    assert provenance.source_commit() == expected.stdout.strip()
+    assert provenance.source_commit() == head
+    (checkout / "file").write_text("second")
+    provenance.source_commit.cache_clear()
+    assert str(provenance.source_commit()) == f"{head}-modified"
 
 
 def test_outside_a_checkout_no_commit_is_known(tmp_path, monkeypatch):

@@ -3,15 +3,13 @@
 import io
 import re
 import sys
-from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from soulsgraph.results.tables import OutputConsole, TextTable, text_table
+from soulsgraph.results.tables import OutputConsole, text_table
 
-_ROOT = Path(__file__).parents[3]
 _words = st.text("abz-_/.19äß", min_size=1, max_size=60)
 _cells = st.lists(_words, max_size=5).map(" ".join)
 
@@ -49,13 +47,6 @@ def test_a_table_breaks_no_word_at_any_width(title, rows, width):
     assert all(shown.count(word) >= words.count(word) for word in words)
 
 
-def test_a_table_is_as_wide_as_the_terminal_where_its_words_allow(monkeypatch):
-    table = text_table("", ("name", "what"), [("a-name-of-thirty-characters-12", "words " * 30)])
-    lines = printed(monkeypatch, True, table).splitlines()
-    assert max(map(len, lines)) == 80
-    assert len(lines) > 4
-
-
 def test_a_file_gets_whole_rows_and_lines(monkeypatch):
     name = f"{'/folder' * 30}/boss.toml"
     words = " ".join([f"words {name}"] * 5)
@@ -64,15 +55,3 @@ def test_a_file_gets_whole_rows_and_lines(monkeypatch):
     assert f"results in {name} and more\n" in text
     assert f"Wins, {name}\n" in text
     assert f" {name}  {words}" in text
-
-
-def test_a_terminal_breaks_lines_of_text_by_itself(monkeypatch):
-    name = f"{'/folder' * 30}/boss.toml"
-    assert printed(monkeypatch, True, f"results in {name} and more") == f"results in {name} and more\n"
-
-
-def test_every_table_of_a_command_is_one_that_breaks_no_name():
-    sources = sorted((_ROOT / "platform" / "soulsgraph").rglob("*.py"))
-    made = [file.name for file in sources if re.search(r"(?<![\w.])Table\(", file.read_text(encoding="utf-8"))]
-    assert made == []
-    assert issubclass(type(text_table("", ("a",), [])), TextTable)

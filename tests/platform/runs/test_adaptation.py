@@ -1,14 +1,11 @@
 """Adaptation: which versions it continues, further versions, and chains of scenarios."""
 
 import json
-from contextlib import nullcontext
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fakes.runs import pretend_run, pretend_training
-from soulsgraph.cli import main
 from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.lineage import (
     adaptation_stages,
@@ -22,9 +19,7 @@ from soulsgraph.runs.lineage import (
     version_in_play,
 )
 from soulsgraph.runs.plan import Plan
-from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.transfer.retention import measure_retention
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import SKILL_NAMES
 from soulsgraph_policies.agents.library import LibraryError
@@ -106,21 +101,27 @@ def test_skills_are_named_one_by_one_or_all_or_left_to_the_recommendation(run):
     assert named_skills(run, "heal_attack, dodge") == ("heal_attack", "dodge")
     assert named_skills(run, "all") == SKILL_NAMES
     assert named_skills(run, "auto") is None
-    with pytest.raises(UnknownNameError, match="Did you mean 'dodge'"):
+    with pytest.raises(UnknownNameError, match="doge"):
         adaptation_stages(run, SECOND, ("doge",))
-    with pytest.raises(SoulsGraphError, match="`skills`: expected"):
+    for text in ("auto,dodge", "dodge, all"):
+        with pytest.raises(SoulsGraphError, match="skills"):
+            named_skills(run, text)
+    with pytest.raises(SoulsGraphError, match="skills"):
         adaptation_stages(run, SECOND, ())
+    for budget in (0, 100_000_001):
+        with pytest.raises(SoulsGraphError, match="budget"):
+            adaptation_stages(run, SECOND, BOTH, budget)
 
 
-def test_a_circle_is_refused_with_a_remedy_that_works(run):
+def test_a_circle_is_refused_until_another_one_is_continued(run):
     adapt(run, SECOND)
     adapt(run, THIRD)
-    with pytest.raises(SoulsGraphError, match=f"name '{HOME}' as the one to continue with `after`"):
+    with pytest.raises(SoulsGraphError, match=f"{HOME}.*after"):
         continued_domain(run, SECOND, THIRD)
     assert continued_domain(run, SECOND, HOME) == HOME
-    with pytest.raises(SoulsGraphError, match="another scenario than the run's own"):
+    with pytest.raises(SoulsGraphError, match="scenario"):
         check_target(run, HOME)
-    with pytest.raises(UnknownNameError, match="scenario of the run"):
+    with pytest.raises(UnknownNameError, match="controls-"):
         check_target(run, "controls-blows", "controls-lock-range")
 
 
@@ -145,25 +146,10 @@ def test_an_adaptation_on_record_that_trained_nothing_counts_for_nothing(run):
     (run.path / "domains.json").write_text(json.dumps({SECOND: HOME, THIRD: SECOND}))
     assert predecessors(run) == {SECOND: HOME}
     assert domain_chain(run) == (HOME, SECOND)
-    with pytest.raises(UnknownNameError, match="scenario of the run"):
+    with pytest.raises(UnknownNameError, match=THIRD):
         continued_domain(run, "controls-blows", THIRD)
     assert adapt(run, THIRD, ("dodge",), after=HOME)[0].parent == 1
     assert domain_chain(run, THIRD) == (HOME, THIRD)
-
-
-def test_an_aborted_command_leaves_a_run_as_if_it_had_not_been_given(run, monkeypatch, capsys):
-    def abort(place, stages, console):
-        raise Interruption("stopped")
-
-    monkeypatch.setattr("soulsgraph.runs.train.train_stages", abort)
-    monkeypatch.setattr("soulsgraph.cli.options.workplace", lambda run, session: nullcontext())
-    monkeypatch.setattr("sys.argv", ["soulsgraph", "adapt", str(run.path), "--scenario", SECOND])
-    with pytest.raises(SystemExit):
-        main()
-    assert "stopped" in capsys.readouterr().err
-    assert domain_chain(run) == (HOME,)
-    with pytest.raises(SoulsGraphError, match="adapt it first"):
-        measure_retention(run, 5, display="silent")
 
 
 def test_what_continues_another_version_goes_on_from_no_foreign_checkpoint(run):
@@ -173,40 +159,17 @@ def test_what_continues_another_version_goes_on_from_no_foreign_checkpoint(run):
     assert len({stage.checkpoint_name for stage in stages}) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('["vordt"]', r"expected a table, found \['vordt'\]"),
-        ('{"vordt": 3}', "vordt: expected a text, found 3"),
-        ('{"vordt": 1e400}', "vordt: expected a finite number, found inf"),
-        ("[" * 100_000, "expected at most 32 tables or lists within each other"),
-        ("{", "expected a readable JSON file"),
-    ],
-)
-def test_a_damaged_record_is_refused(run, text, message):
+@pytest.mark.parametrize("text", ['["vordt"]', '{"vordt": 3}', '{"vordt": 1e400}', "[" * 100_000, "{"])
+def test_a_damaged_record_is_refused(run, text):
     (run.path / "domains.json").write_text(text)
-    with pytest.raises(DataError, match=rf"domains\.json: {message}.*; restore the file") as caught:
+    with pytest.raises(DataError, match=r"domains\.json"):
         predecessors(run)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_stage_of_another_origin_is_not_taken_for_finished(run):
-    stage = run.plan.stage("camera")
-    assert finished_versions(run, stage)
-    assert not finished_versions(run, replace(stage, budget=stage.budget + 1))
-    assert not finished_versions(run, replace(stage, scenario=SECOND))
 
 
 def test_an_untrained_skill_is_refused_with_the_first_to_train_in_this_run(tmp_path):
     run = RunFolder.create(tmp_path / "empty", Plan(scale=0.01))
-    with pytest.raises(LibraryError, match=f"train it first: `train_stage.run='{run.path}', skill='camera'"):
+    with pytest.raises(LibraryError, match="camera"):
         adaptation_stages(run, SECOND, ("dodge",))
-
-
-@pytest.mark.parametrize("text", ["auto,dodge", "dodge, all"])
-def test_auto_and_all_stand_by_themselves(run, text):
-    with pytest.raises(SoulsGraphError, match="by itself"):
-        named_skills(run, text)
 
 
 def test_skills_that_adapt_jointly_are_one_stage_and_other_versions_than_one_after_another(run):

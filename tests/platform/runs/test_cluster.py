@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from threading import Event, Thread
 
-import numpy as np
 import psutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -20,8 +19,8 @@ from soulsgraph_policies.learning.env_runners import CHUNKS_PER_CALL
 
 pytestmark = pytest.mark.slow
 
-#: Twenty times its usual budget: a lost game PC has to come back within the stage, on a fast machine too.
-CAMERA_BUDGET = 400_000
+#: Ten times its usual budget: a lost game PC has to come back within the stage, on a fast machine too.
+CAMERA_BUDGET = 200_000
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,6 @@ class Story:
     runners_after_return: list[int]
     steps_when_lost: int
     steps_when_stopped: int
-    stopped: Program
     resumed: Program
 
 
@@ -126,21 +124,14 @@ def story(cluster, tmp_path_factory):
     assert not run.library.versions("camera")
     resumed = cluster.job_submit(train)
     resumed.wait()
-    return Story(run, at_first, after_return, steps_when_lost, steps_when_stopped, job, resumed)
+    return Story(run, at_first, after_return, steps_when_lost, steps_when_stopped, resumed)
 
 
-def test_each_game_pc_runs_one_env_runner(story):
+def test_each_game_pc_runs_one_env_runner_and_a_stopped_job_goes_on_from_its_checkpoint_to_its_exact_budget(story):
     assert story.runners_at_first == [1, 1]
     assert story.runners_after_return == [1, 1]
-
-
-def test_a_stopped_job_leaves_a_checkpoint_and_goes_on_from_it(story):
     assert story.steps_when_lost < story.steps_when_stopped < CAMERA_BUDGET
-    assert f"stopped in stage camera after {story.steps_when_stopped} of {CAMERA_BUDGET}" in story.stopped.logs()
     assert story.resumed.wait() == 0, story.resumed.logs()
-
-
-def test_the_stage_finishes_its_exact_budget(story):
     card = story.run.library.load("camera").card
     assert card.training.steps == CAMERA_BUDGET
     assert card.normalizer.count == pytest.approx(CAMERA_BUDGET, abs=1)
@@ -153,42 +144,14 @@ def test_tensorboard_counts_steps_of_the_skill(story):
     assert {f"camera/{name}" for name in names} <= set(tags)
     steps = sorted({event.step for event in events.Scalars("camera/charts/epsilon")})
     assert steps[-1] == CAMERA_BUDGET
+    points = [row["step"] for row in read_rows(story.run.results("curves"))]
+    assert len(points) == len({*points}) >= CAMERA_BUDGET // 1_000 * 0.9
     assert max(after - before for before, after in pairwise(steps)) <= 1_000 + 2 * CHUNKS_PER_CALL * 128
     runners = [round(event.value) for event in events.Scalars("camera/charts/env_runners")]
     changes = [now for before, now in pairwise([0, *runners]) if now != before]
     # On a busy machine the other one may be silent for a moment, too.
     assert changes[0] == 2
     assert 2 in changes[2:]
-
-
-def test_exploration_goes_by_the_decisions_received(story):
-    rows = read_rows(story.run.results("training"))
-    steps = np.array([row["step"] for row in rows])
-    expected = np.interp(steps / CAMERA_BUDGET, [0.0, 0.1], [1.0, 0.05])
-    np.testing.assert_allclose([row["exploration"] for row in rows], expected, atol=1e-9)
-    assert (np.diff(steps) >= 0).all()
-
-
-def test_the_learning_curve_has_every_checkpoint_once(story):
-    steps = [row["step"] for row in read_rows(story.run.results("curves"))]
-    assert len(steps) == len(set(steps)) >= CAMERA_BUDGET // 1_000 * 0.9
-    assert steps[-1] == CAMERA_BUDGET
-
-
-def test_a_curriculum_runs_as_a_job_and_keeps_frozen_skills(cluster, story, tmp_path):
-    path = tmp_path / "run"
-    options = ["--env-runners=1", "--scale=0.02", "--episodes=8"]
-    job = cluster.job_submit(["soulsgraph", "curriculum", f"--run={path}", *options])
-    assert job.wait() == 0, job.logs()
-    run = RunFolder.open(path)
-    cards = {name: run.library.load(name, 1).card for name in run.plan.skill_graph.order}
-    assert [card.training.steps for card in cards.values()] == [400, 400, 400, 1_600, 1_800]
-    for card in cards.values():
-        assert {(up.skill, up.digest) for up in card.upstream} == {
-            (name, cards[name].digest) for name in run.plan.skill_graph.upstream(card.skill)
-        }
-    assert "frozen skills bit-identical: camera v1, lock_on v1, movement v1, dodge v1" in job.logs()
-    assert (path / "results" / "table.json").exists()
 
 
 def hosts(node: Program) -> list[int]:
@@ -220,5 +183,4 @@ def test_games_of_game_pcs_train_a_stage_and_another_takes_the_place_of_a_lost_o
     assert job.running, job.logs()
     cluster.stop_job(job)
     job.wait()
-    assert "stopped in stage camera after" in job.logs()
     until(lambda: not [pid for node in cluster.workers for pid in hosts(node)], "no game left")

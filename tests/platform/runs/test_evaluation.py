@@ -2,8 +2,8 @@
 
 import json
 import os
-import re
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,9 +22,6 @@ from soulsgraph_clusters.fleet.protocol.settings import load_fleet
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.games.link import GameSettings
 
-#: More than a console's width: what is told of it must stay whole.
-_LONG = "run-[fast]-" + "x" * 90
-_FEW = ("--randomize", "dodge", "--episodes", "2")
 _WHAT = {
     "scenario": "iudex-phase1",
     "start": "long",
@@ -44,19 +41,15 @@ _WHAT = {
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> RunFolder:
     plan = Plan(preset="paper", seed=3, scale=0.01)
-    begun = RunFolder.create(tmp_path_factory.mktemp("runs") / _LONG, plan)
+    begun = RunFolder.create(tmp_path_factory.mktemp("runs") / "run", plan)
     pretend_training(begun, plan.stages())
     return begun
 
 
-def _evaluate(monkeypatch, *words):
-    fixed = ("--start", "long", "--randomize", "dodge", "--episodes", "6", "--seed", "9")
-    monkeypatch.setattr("sys.argv", ["soulsgraph", "evaluate", *map(str, words), *fixed])
-    main()
-
-
 def test_evaluate_saves_what_it_evaluated_and_every_episode_with_its_seed(run, tmp_path, monkeypatch, capsys):
-    _evaluate(monkeypatch, run.path, "--json", "--out", tmp_path / "out")
+    words = ("--start", "long", "--randomize", "dodge", "--episodes", "6", "--seed", "9", "--out", tmp_path / "out")
+    monkeypatch.setattr("sys.argv", ["soulsgraph", "evaluate", *map(str, (run.path, *words, "--json"))])
+    main()
     printed = json.loads(capsys.readouterr().out)
     assert {**_WHAT, "run": str(run.path)}.items() <= printed.items()
     assert printed["episodes"] == 6
@@ -73,19 +66,6 @@ def test_evaluate_saves_what_it_evaluated_and_every_episode_with_its_seed(run, t
     ]  # fmt: skip
 
 
-def test_evaluate_shows_what_it_evaluated_on_whole_lines(run, tmp_path, monkeypatch, capsys):
-    out = tmp_path / ("results-" * 12)
-    _evaluate(monkeypatch, run.path, "--out", out)
-    lines = capsys.readouterr().out.splitlines()
-    versions = "camera v1, lock_on v1, movement v1, heal_attack v1"
-    assert lines[0] == f"{run.path}: preset paper, training seed 3, {versions}"
-    assert lines[1] == f"6 episodes of seed 9, start long, in the simulator; commit {source_commit()}"
-    assert lines[-1] == f"results in {out}"
-    table = " ".join(" ".join(lines[2:-1]).split())
-    for part in ("iudex-phase1 (long), skills of", "random:"):
-        assert part in table
-
-
 def test_an_evaluation_in_a_game_says_so(run, tmp_path, monkeypatch):
     monkeypatch.setattr("soulsgraph.runs.evaluate.check_games", lambda games: None)
     monkeypatch.setattr("soulsgraph.runs.evaluate.open_live_game", lambda settings, clock: FakeTable().game)
@@ -97,6 +77,19 @@ def test_an_evaluation_in_a_game_says_so(run, tmp_path, monkeypatch):
     (row,) = read_rows(tmp_path / "evaluation.parquet")
     assert json.loads(row["games"]) == saved["games"]
     assert len(saved["games"]) == 1
+
+
+def test_its_lines_say_who_played_and_how_the_fights_were_chosen(run):
+    played = evaluate(run, Setting("iudex-phase1", "iudex-phase1", "long", ("dodge",)), 2, 9)
+    who, how = played.lines()
+    for part in (str(run.path), "paper", "seed 3", "camera v1, lock_on v1, movement v1, heal_attack v1"):
+        assert part in who
+    for part in ("2 episodes", "seed 9", "long", "the simulator"):
+        assert part in how
+    for lost in (0, 7):
+        of_a_fleet = replace(played, origin={**played.origin, "seed": None, "asked": 5, "lost": lost})
+        assert " 5 " in of_a_fleet.lines()[1]
+        assert ("7" in of_a_fleet.lines()[1].partition(";")[0]) == bool(lost)
 
 
 def _fleet_file(folder):
@@ -129,36 +122,31 @@ def test_an_evaluation_on_a_fleet_says_which_game_fought_and_invents_no_seed(run
     assert sum(one["won"] for one in episodes) == printed["wins"]
 
 
-def test_an_evaluation_on_a_fleet_says_how_many_fights_were_asked_for(run, tmp_path, monkeypatch, capsys):
-    file = _fleet_file(tmp_path)
-    with played_for(load_fleet(file), lanes=(2, 2)):
-        monkeypatch.setattr("sys.argv", ["soulsgraph", "evaluate", str(run.path), "--fleet", str(file), *_FEW])
-        main()
-    lines = capsys.readouterr().out.splitlines()
-    told = next(line for line in lines if "asked for" in line)
-    assert re.match(
-        r"[2-5] episodes, 2 asked for and those under way when they had ended, seeds of the games' own", told
-    )
-    assert re.search(r"game 1: attic/[12] \(simulator x 2\): [1-5] fights, \d won", "\n".join(lines))
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--games", "games.toml"), "expected --games or --fleet, found both"),
-        (("--seed", "5"), "--seed: expected none, for a fleet's games draw seeds of their own"),
+        (("--games", "games.toml"), "--games"),
+        (("--seed", "5"), "--seed"),
         (("--scenario", "some.toml"), "some.toml"),
         (("--start", "afar"), "afar"),
     ],
 )
-def test_what_a_fleet_cannot_evaluate_is_refused_before_it_listens(run, tmp_path, monkeypatch, capsys, words, told):
-    monkeypatch.setattr(
-        "sys.argv", ["soulsgraph", "evaluate", str(run.path), "--fleet", str(_fleet_file(tmp_path)), *words]
-    )
-    with pytest.raises(SystemExit) as leaving:
-        main()
-    assert leaving.value.code == 2
-    assert told in capsys.readouterr().err
+def test_what_a_fleet_cannot_evaluate_is_refused_before_it_listens(run, tmp_path, refuse, words, told):
+    assert told in refuse("evaluate", run.path, "--fleet", _fleet_file(tmp_path), *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("--env-runners", 1), "env runners"),
+        (("--gateways", 2), "--gateways"),
+        (("--address", "127.0.0.1:1"), "--no-ray"),
+    ],
+)
+def test_what_a_fleet_needs_ray_for_is_refused_without_it(tmp_path, refuse, words, name):
+    new, file = tmp_path / "new", _fleet_file(tmp_path)
+    assert name in refuse("train", "camera", "--run", new, "--fleet", file, "--no-ray", *words)
+    assert not new.exists()
 
 
 def _counts(episodes):

@@ -35,9 +35,9 @@ def test_a_plan_keeps_its_name_and_files_are_named_by_it():
 
 
 def test_a_plan_of_a_bad_name_is_refused():
-    with pytest.raises(UnknownNameError, match="Did you mean 'timing'"):
+    with pytest.raises(UnknownNameError, match="timng"):
         Plan(scenario="generated/timng/7")
-    with pytest.raises(SoulsGraphError, match="expected a seed"):
+    with pytest.raises(SoulsGraphError, match="7b"):
         Plan(scenario="generated/timing/7b")
 
 
@@ -46,5 +46,5 @@ def test_other_machines_of_a_cluster_have_it(tmp_path):
         check_elsewhere(load_scenario(name))
     (tmp_path / "own.toml").write_text('based_on = "generated/timing/7"\nname = "own"\n')
     (tmp_path / "fight.toml").write_text('based_on = "generated/timing/7"\nname = "fight"\nboss = "own.toml"\n')
-    with pytest.raises(SoulsGraphError, match="expected a shipped boss and player"):
+    with pytest.raises(SoulsGraphError, match=r"own\.toml"):
         check_elsewhere(load_scenario(tmp_path / "fight.toml"))

@@ -3,7 +3,6 @@
 import errno
 import io
 import os
-import re
 import sys
 import tempfile
 import time
@@ -18,8 +17,6 @@ import pytest
 import ray
 from rich.console import Console
 
-from soulsgraph.paper.seed_job import ray_job
-from soulsgraph.paper.study import REFERENCES, ReproductionFolder, Study
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.ray_runner import (
     Ending,
@@ -35,7 +32,7 @@ from soulsgraph.runs.ray_runner import (
     start_progress_actor,
     taken_in,
 )
-from soulsgraph.runs.run_folder import take_lock
+from soulsgraph.runs.run_folder import RunFolderError, take_lock
 from soulsgraph_clusters.sessions.nodes import Mark, marked
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.errors import ReadError, Remedy, SoulsGraphError
@@ -66,8 +63,9 @@ def _session() -> Iterator[None]:
     ray.cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
-def succeed() -> Ending:
-    return Ending()
+@pytest.fixture(scope="module")
+def actor(_session) -> Any:
+    return start_progress_actor()
 
 
 def break_down() -> Ending:
@@ -80,86 +78,68 @@ def die() -> Ending:
     os._exit(3)
 
 
-def work_until_told(actor, name: str) -> Ending:
-    supervisor = RemoteSupervisor(actor, name)
+def work_until_told(folder: Path, supervisor) -> None:
     while not supervisor.stop_requested():
-        supervisor.report(JobProgress("dodge", 1, 10))
+        supervisor.follow("dodge", 10).update(1)
         time.sleep(0.05)
-    return Ending("stopped in stage dodge", stopped=True)
+    raise Interruption("stopped in stage dodge")
 
 
 def work_a_while(actor, name: str) -> Ending:
     supervisor = RemoteSupervisor(actor, name)
-    for done in range(12):
-        supervisor.report(JobProgress("dodge", done, 12))
-        supervisor.stop_requested()
+    for done in range(6):
+        supervisor.report(JobProgress("dodge", done, 6))
         time.sleep(0.1)
     supervisor.report(None)
     return Ending()
 
 
-def test_a_units_defect_ends_no_other_and_keeps_its_traceback():
-    actor, told = start_progress_actor(), Told()
-    tasks = {"first": succeed, "broken": break_down, "dead": die, "last": succeed}
-    jobs = {name: ray.remote(num_cpus=1, max_retries=0)(task).remote for name, task in tasks.items()}
-    endings = dict(follow(jobs, actor, told, lambda: False))
-    assert {name for name, how in told.endings.items() if how == "done"} == {"first", "last"}
-    assert "its process died" in str(endings["dead"].failure)
-    with pytest.raises(ExceptionGroup, match=r"2 of 4 units failed: .*broken: met a defect") as caught:
-        check_endings(Path("out"), endings, RESUMING)
-    (defect,) = caught.value.exceptions
-    assert isinstance(defect, LookupError)
-    assert "in break_down" in str(defect)
-
-
-def test_a_stop_begins_no_unit_that_waits_and_lets_those_at_work_save():
-    actor, told = start_progress_actor(), Told()
-    task = ray.remote(num_cpus=1)(work_until_told)
-    jobs = {name: partial(task.remote, actor, name) for name in ("at work", "next", "later")}
-    endings = dict(follow(jobs, actor, told, lambda: "at work" in ray.get(actor.read.remote())))
-    assert told.endings == {"at work": "stopped in stage dodge", "next": "not begun", "later": "not begun"}
-    with pytest.raises(Interruption, match=r"Go on with: `go_on.folder='out'"):
-        check_endings(Path("out"), endings, RESUMING)
-
-
-def test_references_at_work_show_how_far_they_are_and_stop_when_told(tmp_path):
-    folder = ReproductionFolder.create(tmp_path / "out", Study(seeds=(100,), episodes=5_000))
-    actor, told = start_progress_actor(), Told()
-    jobs = {
-        "references": partial(ray.remote(num_cpus=1)(do_job).remote, folder.path, ray_job(folder, REFERENCES), actor)
-    }
-    endings = dict(follow(jobs, actor, told, lambda: "references" in ray.get(actor.read.remote())))
-    assert {name: str(how) for name, how in told.endings.items()} == {
-        "references": "stopped during the evaluation; it is done anew."
-    }
-    assert endings["references"].stopped
-    assert not (folder.path / "references.json").exists()
-    assert not ray.get(actor.read.remote())
-
-
-def test_failures_are_told_before_a_stop_and_nothing_where_all_is_done():
-    check_endings(Path("out"), {"a": Ending(), "b": Ending()}, RESUMING)
-    with pytest.raises(SoulsGraphError, match="1 of 2 units failed: a: disk full"):
-        check_endings(Path("out"), {"a": Ending("disk full"), "b": Ending("not begun", stopped=True)}, RESUMING)
-
-
-def test_no_more_units_are_at_work_than_there_are_processors():
-    actor, told, most = start_progress_actor(), Told(), 0
+def test_a_units_defect_ends_no_other_and_no_more_are_at_work_than_there_are_processors(actor):
+    told, most = Told(), 0
 
     def look() -> bool:
         nonlocal most
         most = max(most, len(ray.get(actor.read.remote())))
         return False
 
-    task = ray.remote(num_cpus=1)(work_a_while)
-    endings = dict(follow({f"{i}": partial(task.remote, actor, f"{i}") for i in range(3)}, actor, told, look))
+    tasks = {"first": (work_a_while, actor, "first"), "broken": (break_down,), "dead": (die,)}
+    tasks["last"] = work_a_while, actor, "last"
+    jobs = {
+        name: partial(ray.remote(num_cpus=1, max_retries=0)(task).remote, *arguments)
+        for name, (task, *arguments) in tasks.items()
+    }
+    endings = dict(follow(jobs, actor, told, look))
     assert most == 1
-    assert [ending.failure for ending in endings.values()] == ["", "", ""]
+    assert {name for name, how in told.endings.items() if how == "done"} == {"first", "last"}
+    assert endings["dead"].failure
+    with pytest.raises(ExceptionGroup, match="broken") as caught:
+        check_endings(Path("out"), endings, RESUMING)
+    (defect,) = caught.value.exceptions
+    assert isinstance(defect, LookupError)
+    assert "in break_down" in str(defect)
 
 
-@pytest.fixture(scope="module")
-def actor(_session) -> Any:
-    return start_progress_actor()
+def test_a_stop_begins_no_unit_that_waits_and_lets_those_at_work_save(tmp_path):
+    actor, told = start_progress_actor(), Told()
+    task = ray.remote(num_cpus=1)(do_job)
+    jobs = {
+        name: partial(task.remote, tmp_path, RayJob(name, work_until_told, (), ("none",)), actor)
+        for name in ("at work", "next", "later")
+    }
+    endings = dict(follow(jobs, actor, told, lambda: "at work" in ray.get(actor.read.remote())))
+    assert {name: str(how) for name, how in told.endings.items()} == {
+        "at work": "stopped in stage dodge", "next": "not begun", "later": "not begun",
+    }  # fmt: skip
+    assert all(ending.stopped for ending in endings.values())
+    assert not ray.get(actor.read.remote())
+    with pytest.raises(Interruption, match="go_on"):
+        check_endings(Path("out"), endings, RESUMING)
+
+
+def test_failures_are_told_before_a_stop_and_nothing_where_all_is_done():
+    check_endings(Path("out"), {"a": Ending(), "b": Ending()}, RESUMING)
+    with pytest.raises(SoulsGraphError, match="a: disk full"):
+        check_endings(Path("out"), {"a": Ending("disk full"), "b": Ending("not begun", stopped=True)}, RESUMING)
 
 
 def this_node_id() -> str:
@@ -169,10 +149,7 @@ def this_node_id() -> str:
 def test_a_unit_is_refused_where_not_even_the_drivers_node_sees_the_folder(tmp_path, actor):
     other = Mark(tmp_path, "of another folder at the same path")
     for there, mark in ((tmp_path, other), (tmp_path / "none", Mark(tmp_path / "none", "word"))):
-        ending = do_job(there, COUNTING, actor, mark, this_node_id())
-        assert re.search(
-            r"found (another|no such) folder .*on node \S+ \(\d[\d.]+\); let the node mount", str(ending.failure)
-        )
+        assert isinstance(do_job(there, COUNTING, actor, mark, this_node_id()).failure, SoulsGraphError)
     assert [*tmp_path.iterdir()] == []
 
 
@@ -185,76 +162,67 @@ def apart(tmp_path, monkeypatch) -> Path:
     return private
 
 
-def test_a_unit_leaves_the_same_bytes_where_its_node_reads_the_mark_and_where_it_does_not(tmp_path, actor, request):
-    study = Study(seeds=(100,), episodes=1)
-    shared, folder = (ReproductionFolder.create(tmp_path / name, study) for name in ("shared", "out"))
-    job = ray_job(folder, REFERENCES)
-    with marked(shared.path) as mark:
-        ending = do_job(mark.folder, job, actor, mark, this_node_id())
-    assert not ending.failure
-    assert not ending.files, "they are there already"
-    assert not mark.file.exists()
-    assert confirmed(shared.path, job, ending, 0.0) == ending
-    private = request.getfixturevalue("apart")
-    with marked(folder.path) as mark:
-        ending = do_job(mark.folder, job, actor, mark, this_node_id())
-    assert not ending.failure
-    assert not (folder.path / "references.json").exists()
-    assert [*private.iterdir()] == [], "the temporary folder went with the unit"
-    torn = replace(ending, files={**ending.files, "references.json": b"{}"})
-    assert "references.json of references in another state" in str(taken_in(folder.path, job, torn, 0.0).failure)
-    assert not taken_in(folder.path, job, ending).failure
-    assert (folder.path / "references.json").read_bytes() == (shared.path / "references.json").read_bytes()
-
-
 def count_on(folder: Path, supervisor) -> None:
-    """Count to three in a run of its own, one step a call, and stop after each but the last."""
+    """Count to three in a run of its own, one step a call: it stops after the first, and meets a defect in the next."""
     (kept := folder / "own" / "kept").parent.mkdir(exist_ok=True)
     assert (folder / "plan").read_text() == "to three"
     done = (kept.read_text() if kept.exists() else "") + "x"
     kept.write_text(done)
     (checkpoint := kept.parent / "checkpoints" / "count" / f"step-{len(done)}").mkdir(parents=True)
     (checkpoint / "state").write_text(done)
-    if done != "xxx":
-        raise Interruption(f"stopped at {done}")
+    if done == "x":
+        raise Interruption("stopped at x")
+    if done == "xx":
+        raise LookupError("a defect of this unit")
     (folder / "three.json").write_text("3")
 
 
 COUNTING = RayJob("counting", count_on, (), ("three.json",), ("plan",), "own", "checkpoints/*/step-*")
 
 
-def test_a_unit_that_stopped_on_a_private_disk_goes_on_from_what_came_back(tmp_path, actor, apart):
-    (folder := tmp_path / "out").mkdir()
+def counting(folder: Path, done: str = "") -> Path:
+    """Return a folder with the plan of counting, so far as it was done."""
+    (folder / "own").mkdir(parents=True)
     (folder / "plan").write_text("to three")
-    for so_far in ("x", "xx", ""):
+    (folder / "own" / "kept").write_text(done)
+    return folder
+
+
+def test_a_unit_on_a_private_disk_goes_on_from_what_came_back_after_a_stop_and_a_defect(tmp_path, actor, apart):
+    folder = counting(tmp_path / "out")
+    for so_far in ("x", "xx", "xxx"):
         with marked(folder) as mark:
             ending = do_job(folder, COUNTING, actor, mark, this_node_id())
-        assert str(taken_in(folder, COUNTING, ending).failure) == (f"stopped at {so_far}" if so_far else "")
-    assert (folder / "own" / "kept").read_text() == "xxx"
+        assert ending.stopped == (so_far == "x")
+        assert (ending.defect is not None) == (so_far == "xx")
+        if ending.defect is not None:
+            assert "in count_on" in "".join(ending.defect.__notes__)
+        assert bool(taken_in(folder, COUNTING, ending).failure) == (so_far != "xxx")
+        assert (folder / "own" / "kept").read_text() == so_far
     assert (folder / "three.json").read_text() == "3"
     assert not (folder / "own" / "checkpoints").exists(), "nothing goes on from a unit that is done"
-    assert [*apart.iterdir()] == []
+    assert [*apart.iterdir()] == [], "the temporary folder went with the unit"
 
 
-def break_at_two(folder: Path, supervisor) -> None:
-    try:
-        count_on(folder, supervisor)
-    finally:
-        if (folder / "own" / "kept").read_text() == "xx":
-            raise LookupError("a defect of this unit")
-
-
-def test_what_a_unit_did_before_a_defect_comes_back_from_a_private_disk_too(tmp_path, actor, apart):
-    (folder := tmp_path / "out").mkdir()
-    (folder / "plan").write_text("to three")
-    for breaks in (False, True):
-        with marked(folder) as mark:
-            ending = do_job(folder, replace(COUNTING, work=break_at_two), actor, mark, this_node_id())
-        assert (ending.defect is not None) == breaks
-        assert taken_in(folder, COUNTING, ending).failure
-    assert (folder / "own" / "kept").read_text() == "xx"
-    assert "in break_at_two" in "".join(ending.defect.__notes__)
-    assert [*apart.iterdir()] == []
+def test_a_unit_is_done_when_the_driver_sees_what_its_node_wrote(tmp_path, actor, request):
+    shared, folder = counting(tmp_path / "shared", "xx"), counting(tmp_path / "out", "xx")
+    with marked(shared) as mark:
+        ending = do_job(shared, COUNTING, actor, mark, this_node_id())
+    assert not ending.failure
+    assert not ending.files, "they are there already"
+    assert not mark.file.exists()
+    assert confirmed(shared, COUNTING, ending, 0.0) == ending
+    request.getfixturevalue("apart")
+    with marked(folder) as mark:
+        ending = do_job(folder, COUNTING, actor, mark, this_node_id())
+    assert not (folder / "three.json").exists()
+    torn = replace(ending, files={**ending.files, "three.json": b"4"})
+    for wrong in (confirmed(folder, COUNTING, ending, 0.0), taken_in(folder, COUNTING, torn, 0.0)):
+        assert "three.json" in str(wrong.failure)
+    assert not taken_in(folder, COUNTING, ending).failure
+    assert (folder / "three.json").read_text() == "3"
+    assert confirmed(folder, COUNTING, Ending(), 0.0).failure, "nothing was written"
+    assert confirmed(folder, COUNTING, Ending("stopped", stopped=True), 0.0).stopped
 
 
 def test_the_run_of_a_unit_in_which_another_command_writes_is_not_replaced(tmp_path):
@@ -263,31 +231,29 @@ def test_the_run_of_a_unit_in_which_another_command_writes_is_not_replaced(tmp_p
     lock = take_lock(kept.parent)
     ending = taken_in(tmp_path, COUNTING, Ending(files={"own/kept": b"x", "three.json": b"3"}))
     lock.close()
-    assert "expected no other process writing here" in str(ending.failure)
+    assert isinstance(ending.failure, RunFolderError)
     assert kept.read_text() == "adapted"
     assert not (tmp_path / "three.json").exists()
 
 
-def test_why_a_unit_failed_is_reported_where_nothing_of_it_can_be_read(tmp_path, actor, apart, monkeypatch):
+def damaged(folder: Path, supervisor) -> None:
+    raise SoulsGraphError(f"{folder / 'own'}: expected a run, found another.")
+
+
+def test_why_a_unit_failed_names_the_drivers_folder_and_is_reported_where_nothing_of_it_can_be_read(
+    tmp_path, actor, apart, monkeypatch
+):
     def refuse(*_: object) -> None:
         raise ReadError("own", PermissionError(errno.EACCES, "Permission denied"))
 
     (tmp_path / "plan").write_text("to three")
-    monkeypatch.setattr("soulsgraph.runs.ray_runner.contents", refuse)
-    with marked(tmp_path) as mark:
-        ending = do_job(tmp_path, replace(COUNTING, work=damaged), actor, mark, this_node_id())
-    assert "found another; remove it" in str(ending.failure)
-
-
-def damaged(folder: Path, supervisor) -> None:
-    raise SoulsGraphError(f"{folder / 'own'}: expected a run, found another; remove it.")
-
-
-def test_what_is_wrong_in_a_units_copy_is_named_where_it_lies_on_the_drivers_disk(tmp_path, actor, apart):
-    (tmp_path / "plan").write_text("to three")
-    with marked(tmp_path) as mark:
-        ending = do_job(tmp_path, replace(COUNTING, work=damaged), actor, mark, this_node_id())
-    assert str(ending.failure).endswith(f": {tmp_path / 'own'}: expected a run, found another; remove it.")
+    job = replace(COUNTING, work=damaged)
+    for readable in (True, False):
+        if not readable:
+            monkeypatch.setattr("soulsgraph.runs.ray_runner.contents", refuse)
+        with marked(tmp_path) as mark:
+            ending = do_job(tmp_path, job, actor, mark, this_node_id())
+        assert f"{tmp_path / 'own'}: expected a run" in str(ending.failure)
 
 
 def test_of_a_unit_its_newest_checkpoint_travels_and_no_lock_and_nothing_of_others(tmp_path):
@@ -319,30 +285,18 @@ def test_a_disk_that_cannot_be_written_is_the_units_failure_in_one_line(tmp_path
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "no-folder"))
     with marked(tmp_path) as mark:
         ending = do_job(tmp_path, COUNTING, actor, mark, this_node_id())
-    assert re.match(r"on node \S+ \(\S+\): \S+/no-folder: expected a place to write to, found: ", str(ending.failure))
+    assert "/no-folder" in str(ending.failure)
     ending = taken_in(tmp_path / "no-folder", COUNTING, Ending(files={"own/kept": b"x", "three.json": b"3"}))
-    assert "/no-folder/own: expected a place to write to, found: " in str(ending.failure)
+    assert "/no-folder/own" in str(ending.failure)
 
 
-def test_a_unit_that_is_done_again_after_its_node_was_lost_is_named():
+def test_a_unit_that_is_done_again_after_its_node_was_lost_is_named_once():
     console = Console(record=True, width=200, file=io.StringIO())
     with jobs_display(console) as display:
         for stage in ("begins", "dodge", "dodge", "begins"):
             display.show({"100 skills": JobProgress(stage, 0, 1)})
-    assert console.export_text().splitlines() == [
-        "100 skills: its process or node was lost; it resumes from its last checkpoint here, if any"
-    ]
-
-
-def test_a_unit_is_done_when_the_driver_sees_what_its_node_wrote(tmp_path):
-    folder = ReproductionFolder.create(tmp_path / "out", Study(seeds=(100,), episodes=1))
-    job = ray_job(folder, REFERENCES)
-    unseen = confirmed(folder.path, job, Ending(written={"references.json": "0" * 64}, node="node attic"), 0.0)
-    assert "references.json of references in another state than node attic wrote it" in str(unseen.failure)
-    folder.record(REFERENCES, "rows", lambda: {"rows": []})
-    assert confirmed(folder.path, job, Ending(written={"references.json": "0" * 64}, node="attic"), 0.0).failure
-    assert not confirmed(folder.path, job, Ending(written=job.written(folder.path)), 0.0).failure
-    assert confirmed(folder.path, job, Ending("stopped", stopped=True), 0.0).stopped
+    (line,) = console.export_text().splitlines()
+    assert line.startswith("100 skills")
 
 
 class Squares:
@@ -365,7 +319,7 @@ class Squares:
 def square(folder: Path, number: int, supervisor) -> None:
     supervisor.follow("square", 1).update(1)
     if number == 3:
-        raise SoulsGraphError("3: expected another number, found this one; leave it out.")
+        raise SoulsGraphError("expected another number")
     (folder / f"{number}.txt").write_text(str(number**2))
 
 
@@ -373,7 +327,7 @@ def test_a_study_of_any_kind_is_done_job_by_job_and_done_jobs_are_left_alone(tmp
     study, quiet = Squares(tmp_path), Console(quiet=True)
     jobs = [RayJob(f"square of {number}", square, (number,), (f"{number}.txt",)) for number in (1, 2, 3)]
     (tmp_path / "1.txt").write_text("done before")
-    with pytest.raises(SoulsGraphError, match="1 of 2 units failed: square of 3: 3: expected another number"):
+    with pytest.raises(SoulsGraphError, match="square of 3: expected another number"):
         run_jobs(study, jobs, quiet)
     assert (study.together, study.sessions) == ("4 done before", 1)
     run_jobs(study, jobs[:2], quiet)

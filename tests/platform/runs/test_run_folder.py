@@ -1,18 +1,20 @@
+"""The folder of a run: begun once, opened with what it holds, and written by one process at a time."""
+
 import json
 import os
-import subprocess
-import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from threading import Timer
 
 import pytest
 
-from fakes.waiting import PATIENCE_S
 from soulsgraph.runs import run_folder
 from soulsgraph.runs.plan import Plan
-from soulsgraph.runs.run_folder import RunFolder, RunFolderError
-from soulsgraph_envs.core.errors import ReadError, SoulsGraphError
+from soulsgraph.runs.run_folder import RunFolder, RunFolderError, check_given, check_same
+from soulsgraph_envs.core.errors import DataError, ReadError, SoulsGraphError
 from soulsgraph_envs.core.files import WriteError
+from soulsgraph_envs.core.machine import Memory
+from soulsgraph_policies.learning.hyperparameters import PRESETS
 
 
 @pytest.fixture
@@ -30,13 +32,12 @@ def test_a_run_opens_with_its_plan(run):
 
 
 def test_a_run_is_begun_in_an_empty_folder_only(run, tmp_path):
-    with pytest.raises(RunFolderError, match=r"found a run; continue with `RunFolder\.open` or name another"):
-        RunFolder.create(run.path, Plan())
-    assert RunFolder.open(run.path).plan.seed == 5
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").touch()
-    with pytest.raises(RunFolderError, match="found other files; remove them or name another folder"):
-        RunFolder.create(tmp_path / "other", Plan())
+    for path in (run.path, tmp_path / "other"):
+        with pytest.raises(RunFolderError, match=str(path)):
+            RunFolder.create(path, Plan())
+    assert RunFolder.open(run.path).plan.seed == 5
     (tmp_path / "empty").mkdir()
     RunFolder.create(tmp_path / "empty", Plan())
 
@@ -44,54 +45,78 @@ def test_a_run_is_begun_in_an_empty_folder_only(run, tmp_path):
 def test_a_run_below_a_file_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     for path in (tmp_path / "file" / "run", tmp_path / "file"):
-        with pytest.raises((ReadError, WriteError), match="choose a path that leads through folders"):
-            RunFolder.create(path, Plan())
+        with pytest.raises((ReadError, WriteError)):
+            RunFolder.planned(path, Plan())
 
 
-def test_a_folder_that_is_no_run_is_told(tmp_path):
-    missing = tmp_path / "my runs"
-    with pytest.raises(RunFolderError, match=f"found no such folder; .*: `RunFolder.create.path='{missing}'"):
-        RunFolder.open(missing)
-    with pytest.raises(RunFolderError, match=r"no plan\.json in it; name the folder of a run"):
-        RunFolder.open(tmp_path)
+def test_a_plan_that_needs_more_memory_than_there_is_begins_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("soulsgraph_policies.learning.hyperparameters.usable_memory", lambda: Memory(10**6, 10**6))
+    with pytest.raises(DataError):
+        RunFolder.create(tmp_path / "run", Plan())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+    for place in (tmp_path / "missing", tmp_path):
+        with pytest.raises(RunFolderError, match=str(place)):
+            RunFolder.open(place)
     (tmp_path / "plan.json").write_text("[]")
-    with pytest.raises(RunFolderError, match="expected a plan of format 'soulsgraph run'"):
+    with pytest.raises(RunFolderError, match=r"plan\.json"):
         RunFolder.open(tmp_path)
 
 
-def test_a_run_of_another_version_is_told(run):
-    _change(run, format_version=2)
-    with pytest.raises(RunFolderError, match="format version 1"):
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"format": "soulsgraph sweep"}, "format"),
+        ({"format_version": 2}, "format.version"),
+        ({"format_version": True}, "format.version"),
+        ({"graph": {"name": "paper", "digest": "0" * 64}}, "graph"),
+        ({"new": 1}, "new"),
+        ({"plan": None}, "plan"),
+        ({"plan": {}}, "plan"),
+        ({"plan": {"sede": 1}}, "plan"),
+        ({"plan": {"options": {"camera": 3}}}, "plan"),
+    ],
+)
+def test_a_plan_file_that_does_not_hold_is_refused(run, changes, name):
+    _change(run, **changes)
+    with pytest.raises(SoulsGraphError, match=rf"plan\.json.*{name}"):
         RunFolder.open(run.path)
 
 
-def test_a_run_of_another_graph_version_is_told(run):
-    _change(run, graph={"name": "paper", "digest": "0" * 64})
-    with pytest.raises(RunFolderError, match=r"expected the graph 'paper' of this version .*begin a new run"):
-        RunFolder.open(run.path)
-
-
-@pytest.mark.parametrize("plan", [None, {}, {"sede": 1}, {"options": {"camera": 3}}])
-def test_a_plan_that_does_not_hold_is_told(run, plan):
-    _change(run, plan=plan)
+@pytest.mark.parametrize("text", ["{[1, 2", '{"a": ' + "9" * 5000 + "}", '{"a": 1e400}', '{"a": ' + "[" * 100_000])
+def test_a_plan_file_that_no_reader_takes_is_refused(run, text):
+    (run.path / "plan.json").write_text(text)
     with pytest.raises(SoulsGraphError, match=r"plan\.json"):
         RunFolder.open(run.path)
 
 
-def test_two_processes_never_write_one_run(run):
-    code = (
-        "import sys; from pathlib import Path; from soulsgraph.runs.run_folder import RunFolder\n"
-        "with RunFolder.open(Path(sys.argv[1])).locked(): print('locked')"
-    )
-    command = [sys.executable, "-c", code, str(run.path)]
-    with run.locked():
-        refused = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert refused.returncode == 1
-    assert "expected no other process writing here, found process" in refused.stderr
-    free = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert free.stdout.strip() == "locked", free.stderr
-    with run.locked():
+def test_a_fight_of_your_own_that_changed_is_not_the_runs(tmp_path):
+    own = tmp_path / "own.toml"
+    own.write_text('based_on = "iudex-phase1"\nname = "own"\nflasks = 3\n')
+    run = RunFolder.create(tmp_path / "run", Plan(scenario=str(own), scale=0.01))
+    assert RunFolder.open(run.path).plan == run.plan
+    own.write_text('based_on = "iudex-phase1"\nname = "own"\nflasks = 4\n')
+    with pytest.raises(RunFolderError, match=r"own\.toml"):
+        RunFolder.open(run.path)
+
+
+def test_two_never_write_one_run(run):
+    with run.locked(), pytest.raises(RunFolderError, match=f"process {os.getpid()}"), RunFolder.open(run.path).locked():
         pass
+    with RunFolder.open(run.path).locked():
+        pass
+
+
+def test_a_value_that_contradicts_a_runs_plan_is_refused_by_its_name(run):
+    check_given(run.path, run.plan, {"seed": 5, "lanes": PRESETS["best"].lanes}, "name another")
+    check_same(run, run.plan)
+    for name, value in {"seed": 6, "lanes": 3}.items():
+        with pytest.raises(SoulsGraphError, match=name):
+            check_given(run.path, run.plan, {name: value}, "name another")
+        with pytest.raises(RunFolderError, match=name):
+            check_same(run, replace(run.plan, **{name: value}))
 
 
 def test_a_run_whose_holder_ends_by_itself_while_it_is_looked_at_is_not_refused(run, monkeypatch):
@@ -117,7 +142,7 @@ def test_a_lock_that_is_held_for_a_moment_is_waited_for(run):
 
 def test_a_run_is_not_locked_by_who_finds_its_folder_occupied(tmp_path):
     late, run = (RunFolder.planned(tmp_path / "run", Plan()) for _ in range(2))
-    with run.locked(), pytest.raises(RunFolderError, match="found a run"):
+    with run.locked(), pytest.raises(RunFolderError):
         late.make_room()
 
 
@@ -125,21 +150,6 @@ def test_a_planned_run_is_begun_in_a_folder_that_stayed_empty_only(tmp_path):
     planned = RunFolder.planned(tmp_path / "run", Plan(scale=0.01))
     assert not planned.path.exists()
     RunFolder.create(tmp_path / "run", Plan(scale=0.02))
-    with pytest.raises(RunFolderError, match=r"found a run; continue with `RunFolder\.open`"):
+    with pytest.raises(RunFolderError):
         planned.begin()
     assert RunFolder.open(tmp_path / "run").plan.scale == 0.02
-
-
-def test_a_folder_that_cannot_be_written_is_refused_before_anything_starts(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(WriteError):
-        RunFolder.planned(tmp_path / "file" / "run", Plan(scale=0.01))
-
-
-def test_a_run_whose_own_scenario_changed_is_refused(tmp_path):
-    (tmp_path / "own.toml").write_text('based_on = "iudex-phase1"\nname = "own"\nflasks = 3\n')
-    run = RunFolder.create(tmp_path / "run", Plan(scenario=str(tmp_path / "own.toml"), preset="fast", scale=0.01))
-    assert RunFolder.open(run.path).plan == run.plan
-    _change(run, scenario_digest="0" * 64)
-    with pytest.raises(RunFolderError, match="it changed"):
-        RunFolder.open(run.path)

@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 from fakes.programs import missing_for_wine
-from fakes.waiting import until
 from fakes.windows import windows_pc
 from soulsgraph.runs.run_folder import RunFolder
 
@@ -45,9 +44,8 @@ def test_a_windows_python_trains_evaluates_watches_and_records(pc, keep_result):
         return text
 
     run, fights, picture = (pc.path(name) for name in ("run", "fights", "fight.gif"))
-    trained = done("curriculum", "--run", run, "--scale", "0.01", "--episodes", EPISODES)
-    assert "heal_attack v1: 900 steps" in trained
-    assert "heal_attack: already trained, v1" in done("curriculum", "--resume", "--run", run)
+    done("curriculum", "--run", run, "--scale", "0.01", "--episodes", EPISODES)
+    done("curriculum", "--resume", "--run", run)
     evaluation = "evaluate", AGENT, "--episodes", EPISODES, "--json"
     won, won_here = (json.loads(text[text.index("{") :]) for text in (done(*evaluation), _here(*evaluation)))
     done("watch", run, "--gif", picture)
@@ -61,17 +59,3 @@ def test_a_windows_python_trains_evaluates_watches_and_records(pc, keep_result):
     assert won["wins"] == won_here["wins"]
     there = {name: won[name] for name in ("packages", "machine", "wins", "episodes")}
     keep_result("windows/training.json", {"seconds": took, "there": there})
-
-
-def test_a_supervised_training_ends_with_a_checkpoint_and_goes_on(pc):
-    words = "supervise", "--", "train", "camera", "--scale", "3", "--run", pc.path("supervised")
-    run, first = pc.folder / "supervised", pc.console(*words)
-    until(lambda: [*run.glob("curves/camera/step-*")] or first.process.poll() is not None, "steps", WITHIN_S)
-    # Ctrl-C, which reaches the supervisor alone.
-    code, text = first.wait(WITHIN_S)
-    assert code == 130, text
-    assert "stopped in stage camera after" in text
-    assert [*run.glob("checkpoints/camera/step-*")]
-    code, text = pc.soulsgraph(*words, within_s=WITHIN_S)
-    assert code == 0, text
-    assert "camera v1: 60,000 steps" in text

@@ -1,0 +1,128 @@
+"""What is chosen is chosen by other fights than those by which it is reported, and is trained in neither of them."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fakes.learners import versions_of
+from fakes.runs import pretend_run
+from soulsgraph.continual import choosing, selecting, unit
+from soulsgraph.continual.methods.learning import LearnedStage, TaskWorld
+from soulsgraph.paper.study import CALIBRATION, CHOOSING, CONFIRMING, REPORTING, Study, evaluation_seed
+from soulsgraph.runs import evaluate as evaluating
+from soulsgraph.runs.evaluate import CURVE_SEED, EVALUATION_SEED, evaluation_seeds
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.train import StageSetup
+from soulsgraph.tune.folder import Sweep
+from soulsgraph.tune.space import SearchSpace
+from soulsgraph.tune.trial import CHOICE_SEED, evaluated
+from soulsgraph.zoo import SEEDS
+from soulsgraph.zoo.card import ZOO_SEED
+from soulsgraph_envs.core.seeds import derive_seeds, episode_seeds
+from soulsgraph_envs.skills import SKILL_NAMES
+
+#: Seeds of the fights by which results are reported.
+REPORTS = {EVALUATION_SEED, evaluation_seed(REPORTING[0]), evaluation_seed(CONFIRMING[0]), ZOO_SEED}
+#: Seeds of the fights by which checkpoints, settings, presets, versions, and skills to adapt are chosen.
+CHOICES = {CURVE_SEED, CHOICE_SEED, evaluation_seed(CALIBRATION[0]), evaluation_seed(CHOOSING[0])}
+CHOICES |= {choosing.CHOOSING_SEED, unit.POINT_SEED, selecting.SELECTION_SEED}
+
+
+def test_no_seed_is_for_choosing_and_reporting():
+    assert not REPORTS & CHOICES
+    purposes = {"calibration": CALIBRATION, "choosing": CHOOSING, "reporting": REPORTING, "confirming": CONFIRMING}
+    for one, other in combinations([*purposes.values(), SEEDS], 2):
+        assert not {*one} & {*other}
+    assert {*Sweep.seeds} <= {*CHOOSING}
+    assert {*Study.seeds} <= {*REPORTING}
+
+
+@given(
+    st.sampled_from(sorted(CHOICES)),
+    st.sampled_from(sorted(REPORTS)),
+    st.sampled_from([*REPORTS, *CHOICES]) | st.integers(0, 2**31 - 1),
+    st.sampled_from(SKILL_NAMES),
+    st.none() | st.integers(1, 9),
+    st.integers(0, 3),
+)
+@settings(max_examples=40)
+def test_fights_of_training_choosing_and_reporting_are_others(choice, report, trained, skill, parent, runner):
+    stage = Plan(seed=trained).stage(skill, parent=parent)
+    own = int(derive_seeds(np.uint64(stage.seed), runner)[0])
+    fights = [
+        {*episode_seeds(own, np.repeat(np.arange(8), 100), np.tile(np.arange(100), 8)).tolist()},
+        {*evaluation_seeds(choice, 400).tolist()},
+        {*evaluation_seeds(report, 400).tolist()},
+    ]
+    assert len(set.union(*fights)) == 800 + 400 + 400
+    assert evaluation_seeds(choice, 10).tolist() == evaluation_seeds(choice, 20)[:10].tolist()
+
+
+@pytest.fixture
+def played(monkeypatch):
+    """Return the seeds of evaluations, as they are asked for."""
+    asked, derive = set(), evaluating.derive_seeds
+
+    def noted(seed, *path):
+        asked.add(seed)
+        return derive(seed, *path)
+
+    monkeypatch.setattr(evaluating, "derive_seeds", noted)
+    return asked
+
+
+def by_a_sweep(run, world, versions):
+    evaluated(run, Sweep(Plan(scale=0.01, episodes=2), SearchSpace({"gamma": (0.9,)})))
+
+
+def by_a_sweep_of_a_skill(run, world, versions):
+    evaluated(run, Sweep(Plan(scale=0.01, episodes=2), SearchSpace({"gamma": (0.9,)}), stage="camera"))
+
+
+def by_a_learning_curve(run, world, versions):
+    setup = StageSetup(run, run.plan.stage("camera"))
+    evaluating.evaluate_checkpoints(setup.agent, 10.0, [(1_000, run.library.load("camera", 1).playing)])
+
+
+def by_how_a_boss_moves(run, world, versions):
+    choosing.fingerprint(world, versions, 1)
+
+
+def by_fights_of_some_versions(run, world, versions):
+    choosing.ChoosingFights().scores(world, versions, 0, 1)
+
+
+def by_what_skills_lead_to(run, world, versions):
+    selecting._tried(world, versions, ("camera",), 0, 1)
+
+
+def by_points_of_a_task(run, world, versions):
+    learned = LearnedStage(versions["camera"], {1_000: versions["camera"].weights}, {1_000: 1})
+    unit.curve_points(world, versions, "camera", learned, {"spent": 0, "ticks": 0, "wins": 0})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return pretend_run(tmp_path_factory.mktemp("runs") / "run", Plan(scale=0.01))
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        by_a_sweep,
+        by_a_sweep_of_a_skill,
+        by_a_learning_curve,
+        by_how_a_boss_moves,
+        by_fights_of_some_versions,
+        by_what_skills_lead_to,
+        by_points_of_a_task,
+    ],
+)
+def test_whoever_chooses_plays_no_fight_that_is_reported(choose, run, played):
+    plan, versions = versions_of("five-skills-best-0")
+    choose(run, TaskWorld(plan, 0, "five-skills"), versions)
+    assert played
+    assert played <= CHOICES
