@@ -18,7 +18,6 @@ from soulsgraph.runs.lineage import branch, cards_of, finished_versions, own_sta
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, kept_demonstrations
-from soulsgraph.watch.watching import AgentSource
 from soulsgraph.zoo import copy_agent
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
