@@ -69,7 +69,7 @@ def _played(task: StageTask) -> list[Chunk]:
     sampler = task.sampler(make_game(_LANES), seed=5)
     sampler.set_networks(task.networks(random_weights(task)))
     chunks = [sampler.sample(4)]
-    while not (chunks[-1].episodes and chunks[-1].transitions):
+    while not (chunks[-1].transitions and len(chunks[-1].episodes.get(_STAGE, ()))):
         chunks.append(sampler.sample(8))
     return [chunks[0], chunks[-1]]
 

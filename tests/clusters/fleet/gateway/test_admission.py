@@ -26,6 +26,7 @@ from soulsgraph_clusters.fleet.protocol.messages import bounded_chunk, encode_co
 from soulsgraph_clusters.fleet.protocol.settings import PC, FleetError, FleetSettings
 from soulsgraph_envs.core.files import WriteError
 from soulsgraph_envs.core.seeds import derive_seeds
+from soulsgraph_envs.games.opening import make_game
 from soulsgraph_policies.learning.sampler import Chunk
 
 STAGE, LANES, BOOT, OTHER_BOOT = "lock_on", 3, "00000000000000b0", "00000000000000b1"
@@ -114,7 +115,7 @@ def _with(name, change):
         lambda columns: {"frozen": b"a" * 33},
         _with("transitions/lock_on/observations", lambda values: values * np.float32(np.nan)),
         # Lanes of other games, and one for which no learner has the memory.
-        _with("transitions/lock_on/lanes", lambda values: values + 3),
+        _with("transitions/lock_on/lanes", lambda values: np.full_like(values, LANES)),
         _with("transitions/lock_on/lanes", lambda values: values + 2**62),
     ],
 )
@@ -128,6 +129,20 @@ def test_bytes_that_are_not_the_declared_columns_are_acknowledged_and_not_learne
     # Bytes that nobody learns from are not kept.
     kept = [(one.chunk.columns, len(one.chunk.versions), len(one.chunk.ticks)) for one in stage.records()]
     assert kept == [(b"", 0, 0), (columns, 30, 30)]
+
+
+def test_episodes_of_other_games_lanes_are_not_learned(stage, lock_on_task):
+    sampler = lock_on_task.sampler(make_game(LANES), seed=5)
+    sampler.set_networks(lock_on_task.networks(random_weights(lock_on_task)))
+    played = sampler.sample(8)
+    while not (played.transitions and len(played.episodes.get(STAGE, ()))):
+        played = sampler.sample(8)
+    decisions = {name: len(part) for name, part in played.transitions.items()}
+    game, arrays = stage.game(), load(encode_columns(played))
+    for sequence, lane in enumerate((0, LANES - 1, LANES, -1)):
+        arrays["episodes/lock_on/lanes"][...] = lane
+        stage.take(game, stage.chunk(sequence, columns=save(arrays), decisions=decisions))
+    assert [verdict for _, verdict in stage.verdicts()] == ["", "", MALFORMED, MALFORMED]
 
 
 #: What one chunk may claim at most: 64 modules of 8192 decisions each.
