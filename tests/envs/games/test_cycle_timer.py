@@ -83,6 +83,7 @@ def test_sections_of_one_name_add_up_within_a_tick() -> None:
     assert report.sections["waiting"].max_ms == pytest.approx(80)
     assert report.rate_hz == pytest.approx(10)
     assert report.to_dict()["ticks"] == 2
+    assert "read" in str(report)
 
 
 def test_the_end_of_a_coarse_sleep_is_spun() -> None:
