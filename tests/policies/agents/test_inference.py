@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES, Skill, SkillOptions, make_skill
-from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks, RunningNormalizer
+from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks, RunningNormalizer, weights_digest
 from soulsgraph_policies.learning.cloning import make_module
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.module import QNetworkModule
@@ -103,6 +103,13 @@ def test_loaded_weights_play_as_if_built_with_them_and_are_copies() -> None:
     for index, seed in enumerate((0, 7, 9, 0, 0)):
         alone = FusedNetworks([_network(SKILLS[index], seed)])
         np.testing.assert_array_equal(networks.q_values(index, rows), alone.q_values(0, rows))
+
+
+def test_a_digest_is_that_of_names_and_bits() -> None:
+    one, other = _network(SKILLS[0]).weights, _network(SKILLS[0], seed=1).weights
+    digests = [weights_digest(weights) for weights in ({"a": one}, {"a": dict(one)}, {"b": one}, {"a": other}, {})]
+    assert digests[0] == digests[1]
+    assert len({*digests}) == 4
 
 
 def test_what_does_not_fit_is_not_loaded() -> None:

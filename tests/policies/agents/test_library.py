@@ -66,6 +66,8 @@ def test_a_saved_skill_comes_back_bit_for_bit(library):
     for name, values in saved.parameters.items():
         np.testing.assert_array_equal(loaded.parameters[name], values)
     assert loaded.weights.keys() - loaded.playing.keys() == {"head.value.bias"}
+    # A line a value, for people and what compares files.
+    assert '\n  "version": 1,\n' in (library.folder / "camera" / "v1" / "card.json").read_text()
     # Whoever changes a card changes no other reader's.
     loaded.card.results["win_rate"] = 99.0
     loaded.card.training.packages["ray"] = "0"
