@@ -86,7 +86,7 @@ def test_a_report_says_at_which_commits_and_for_how_long_its_units_were_trained(
     report = write_continual_report(tmp_path)
     found = json.loads(report.with_name("report.json").read_text())
     assert (found["trained_at"], found["wall_time_s"]) == (["aaa", "bbb-modified"], 3_630.0)
-    assert "60 minutes" in report.read_text()
+    assert "All units took 60 minutes, started on 2 cores" in report.read_text()
 
 
 @pytest.mark.parametrize(("took_s", "whole"), [((), None), ((60.0, 30.0), 90.0), ((60.0, 0.0), None)])
@@ -200,6 +200,7 @@ def test_units_that_are_missing_and_tasks_that_come_again_are_in_every_form(tmp_
     for file in (report, report.with_name("page.html")):
         assert "kept 307; clonex 0, 1, 307" in file.read_text()
         assert "Tasks that come again" in file.read_text()
+        assert "1 return:" in file.read_text()
 
 
 @pytest.mark.parametrize("damaged", ["[]", "{}", '{"plan": {"methods": 3}}'])
