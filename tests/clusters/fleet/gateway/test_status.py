@@ -114,7 +114,7 @@ def test_a_rate_forgets_what_is_older_than_the_window(here):
 def test_no_rate_counts_from_before_a_game_said_anything_or_was_started_again(here):
     connection = here.joined()
     here.rows()
-    for at_s, ticks, rate in ((5000.0, 70_000, 0.0), (5001.0, 70_010, 10.0)):
+    for at_s, ticks, rate in ((5000.0, 0, 0.0), (5001.0, 10, 10.0)):
         _says(connection, at_s, ticks=ticks)
         assert here.rows()["attic/1"].ticks_per_s == pytest.approx(rate)
     connection.hello.boot = "01"
