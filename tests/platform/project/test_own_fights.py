@@ -61,7 +61,7 @@ def test_decisions_of_an_own_skill_are_exported_and_cloned(fights, begun, duel, 
     assert 0 < len(rows) <= sum(map(sum, decided))
     options = ("--scenario", duel, "--project", begun)
     # Without its name the graph is that of the fights.
-    shown = printed("clone", fights, "--run", tmp_path / "unnamed", *options, "--skills", "camera,lock_on,parry")
+    shown = printed("clone", fights, "--run", tmp_path / "unnamed", *options)
     assert f"soulsgraph evaluate {tmp_path / 'unnamed'} --project {begun}" in shown
     unnamed = RunFolder.open(tmp_path / "unnamed")
     assert unnamed.plan.graph == "fencing/forked"
