@@ -163,6 +163,8 @@ class Notes(deque[str]):
     def __init__(self) -> None:
         super().__init__(maxlen=_MOST_NOTES)
         self._latest = ""
+        #: Games that could not play; between that and playing again they may report another state, as a reset.
+        self._out_of_play: set[str] = set()
 
     def add(self, note: str) -> None:
         """Add a note, unless the latest one was the same."""
@@ -175,8 +177,10 @@ class Notes(deque[str]):
         if (now.state, now.note) == (before.state, before.note):
             return
         if now.state in State.OUT_OF_PLAY:
+            self._out_of_play.add(game)
             self.add(f"{game} is {now.state}{now.note and f': {now.note}'}")
-        elif now.state == State.PLAYING and before.state in State.OUT_OF_PLAY:
+        elif now.state == State.PLAYING and game in self._out_of_play:
+            self._out_of_play.remove(game)
             self.add(f"{game} plays again")
 
     def take(self) -> list[str]:

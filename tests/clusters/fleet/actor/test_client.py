@@ -114,7 +114,7 @@ def test_a_person_pauses_the_game_and_lets_it_play_other_fights_afterwards(head,
     until(lambda: head.state() == "playing", "play")
     after = head.records()[len(before) :]
     assert _keys(before).isdisjoint(_keys(after))
-    assert any("attic/1 plays again" in note for note in head.gateway.notes)
+    until(lambda: any("attic/1 plays again" in note for note in head.gateway.notes), "a note")
 
 
 def test_a_pause_at_once_ends_the_fight_that_an_earlier_one_let_play(head):
