@@ -132,6 +132,7 @@ def test_the_table_of_an_own_graph_has_its_own_skill_random_and_a_worker_plays_h
 def test_a_run_whose_projects_data_files_changed_is_refused(begun, duel):
     table = begun / "fencing" / "angles.csv"
     table.write_text("1,2\n", encoding="utf-8")
+    load_project(begun)
     run = RunFolder.create(begun.parent / "run", Plan(scenario=duel, graph="fencing/forked", scale=0.01))
     # Fights have digests of their own.
     (begun / "fencing" / "data" / "scenarios" / "second.toml").write_text("", encoding="utf-8")
