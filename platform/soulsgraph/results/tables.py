@@ -227,8 +227,9 @@ def read_arrow(path: Path, remedy: str = REWRITE) -> pa.Table:
     try:
         with reading(path):
             content = path.read_bytes()
-        # Threads that Arrow starts for a small table abort the process where it ends at once.
-        table = pq.read_table(pa.BufferReader(content), use_threads=False)
+        # Threads that Arrow starts abort the process where it ends at once; `read_table` starts one to read ahead.
+        with pq.ParquetFile(pa.BufferReader(content)) as file:
+            table = file.read(use_threads=False)
         table.validate(full=True)
         # Names are decoded where they are asked for.
         return table.select(table.column_names)
