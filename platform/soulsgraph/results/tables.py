@@ -237,7 +237,7 @@ def read_arrow(path: Path, remedy: str = REWRITE) -> pa.Table:
         raise SoulsGraphError(
             f"{path}: expected a Parquet file of results, found none; correct the path, or write the results first."
         ) from error
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError, KeyError) as error:  # KeyError: two columns of a name
         raise SoulsGraphError(
             f"{path}: expected a Parquet file of results, found: {str(error).splitlines()[0].rstrip('.')}", remedy
         ) from error

@@ -8,6 +8,8 @@ import sys
 from itertools import count
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from fakes.waiting import PATIENCE_S
@@ -80,6 +82,13 @@ def test_what_is_written_comes_back(tmp_path):
     assert read_file(Where(tmp_path / "deep" / "a.json")) == {"b": [1, 2.5, None]}
     write_rows(tmp_path / "a.parquet", [{"x": 1, "y": "a"}, {"x": None, "y": "b"}])
     assert read_rows(tmp_path / "a.parquet") == [{"x": 1, "y": "a"}, {"x": None, "y": "b"}]
+
+
+def test_two_columns_of_a_name_are_refused(tmp_path):
+    table = pa.table({"x": [1]})
+    pq.write_table(table.append_column("x", table.column("x")), tmp_path / "a.parquet")
+    with pytest.raises(SoulsGraphError, match="x"):
+        read_rows(tmp_path / "a.parquet")
 
 
 def test_a_file_that_grows_beyond_what_may_be_written_keeps_the_old_one(tmp_path):
