@@ -132,9 +132,9 @@ check: .venv/ready
 	.venv/bin/mypy
 
 bench: .venv/ready
-	.venv/bin/soulsgraph bench sim
-	.venv/bin/soulsgraph bench tick
-	.venv/bin/soulsgraph bench train
+	.venv/bin/python benchmarks/bench.py sim
+	.venv/bin/python benchmarks/bench.py tick
+	.venv/bin/python benchmarks/bench.py train
 
 # Trains the agents of the zoo anew, going on where it was stopped, and plays each once more: a quarter of an hour of
 # one core. A finished run in runs/zoo is not trained again: remove it to begin anew.

@@ -2,7 +2,7 @@
 
     python benchmarks/commits.py b124e21 --rounds 10 --json FILE
 
-Each round runs `soulsgraph bench` once in either tree, one after the other, in the interpreter of this environment.
+Each round runs `bench.py` of this folder once with either tree, one after the other, in this environment's Python.
 A rate beside ours (stable-baselines3's, stock RLlib's, the machine's own) shows what the machine does to a ratio.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from common import make_parser, report
-from soulsgraph.bench.speed import spread
+from speed import spread
 
 _ROOT = Path(__file__).parents[1]
 _FLOORS = ("platform", "clusters", "policies", "envs")
@@ -29,16 +29,20 @@ _PATIENCE_S = 1_800.0
 def bench(tree: Path, what: str) -> dict[str, float]:
     """Return what one benchmark of a checkout measures: rates per CPU second, and ticks per CPU millisecond."""
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(str(tree / floor) for floor in _FLOORS))
-    command = "from soulsgraph.cli import main; main()"
-    printed = subprocess.run(
-        [sys.executable, "-c", command, "bench", what, "--rounds", "1", "--json"],
-        env=environment,
-        cwd=tempfile.gettempdir(),
-        stdout=subprocess.PIPE,
-        timeout=_PATIENCE_S,
-        check=True,
-    )
-    return dict(_rate(result) for result in json.loads(printed.stdout)["results"])
+    with tempfile.TemporaryDirectory() as folder:
+        kept = Path(folder, "rates.json")
+        # The same benchmark measures either tree.
+        command: list[str | Path] = [
+            sys.executable,
+            Path(__file__).with_name("bench.py"),
+            what,
+            "--rounds",
+            "1",
+            "--json",
+            kept,
+        ]
+        subprocess.run(command, env=environment, cwd=folder, stdout=subprocess.DEVNULL, timeout=_PATIENCE_S, check=True)
+        return dict(_rate(result) for result in json.loads(kept.read_text())["results"])
 
 
 def _rate(result: dict[str, Any]) -> tuple[str, float]:

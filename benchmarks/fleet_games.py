@@ -15,7 +15,6 @@ from typing import Any
 from fakes.fleet_in_folder import FleetInFolder
 from fakes.waiting import until
 from fleet_streams import GatewayServer, call_here, open_server
-from soulsgraph.bench.speed import spread
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.fleet.actor.client import GameClient
 from soulsgraph_clusters.fleet.actor.host import HostOptions, play_games
@@ -32,6 +31,7 @@ from soulsgraph_envs.core.state import RawValues
 from soulsgraph_envs.games.cycle_timer import RECENT_TICKS, Clock, CycleTimer, TimedGame, timed_phase
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.games.live_game import PacedSimulator
+from speed import spread
 
 #: Games, a process each, and their speed.
 FLEETS = (1, 1.0), (4, 1.0), (16, 1.0), (8, 3.0)

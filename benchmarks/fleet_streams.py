@@ -18,7 +18,6 @@ from typing import Any
 import grpc
 
 from fakes.fleet_here import GatewayHere, random_weights
-from soulsgraph.bench.speed import spread
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.fleet.gateway.journal import JOURNALED
 from soulsgraph_clusters.fleet.gateway.status import GameStatus
@@ -31,6 +30,7 @@ from soulsgraph_envs.core.access import channel_options
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
+from speed import spread
 
 BARE = "bare gRPC server"
 #: Of a chunk.

@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 
 import common
+from bench import describe as describe_times
 from fakes.keys import virtual_screen
 from fakes.still_game import still_game
-from soulsgraph.bench import describe as describe_times
-from soulsgraph.bench.speed import times_ms
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.combat.scripted import ScriptedPlay, Uniform, engaging
@@ -36,6 +35,7 @@ from soulsgraph_envs.games.memory_link import attach_game
 from soulsgraph_envs.games.opening import open_live_game
 from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
+from speed import times_ms
 
 _SCENARIO = "iudex-phase1"
 _MAP = StandInOptions().map

@@ -11,12 +11,12 @@ from itertools import product
 from typing import Any
 
 import common
-from soulsgraph.bench import describe as describe_rates
-from soulsgraph.bench.speed import interleave, spread
-from soulsgraph.bench.training import BUDGET, EXPLORATION, contender_of, make_stage
+from bench import describe as describe_rates
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_policies.learning.hyperparameters import PRESETS, skill_hyperparameters
+from speed import interleave, spread
+from training import BUDGET, EXPLORATION, contender_of, make_stage
 
 #: Remote runners of one stage.
 _RUNNERS = (0, 1, 2)

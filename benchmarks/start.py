@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import common
-from soulsgraph.bench.speed import spread
 from soulsgraph.cli.front import command_lines
+from speed import spread
 
 _MAIN = "from soulsgraph.cli import main; main()"
 #: Python, and the two libraries that every command about a skill's options needs.

@@ -112,11 +112,6 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "resume": "Let this PC's games play for their head again.",
         "fleet": "Let game PCs play for a run on this machine: tokens, certificates, and the state of the PCs.",
     },
-    "Measure speed": {
-        "bench": (
-            "Measure speed: training beside stable-baselines3 and stock RLlib, the simulator, a tick, whole commands."
-        )
-    },
 }
 COMMANDS = {name: summary for commands in GROUPS.values() for name, summary in commands.items()}
 #: The modules of this package, and the commands that are functions there.
@@ -129,7 +124,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "games": ("doctor", "saves", "standin", "serve-siphon"),
     "host": ("host", "pause", "resume"),
     "projects": ("init", "validate", "smoke", "compare", "list"),
-    "studies": ("reproduce", "report", "bench"),
+    "studies": ("reproduce", "report"),
     "supervise": ("supervise",),
     "tuning": ("sweep",),
     "training": ("curriculum", "train", "baseline", "clone", "evaluate", "table", "skills"),

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
 from soulsgraph.cli import options
-from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions
+from soulsgraph.cli.output import DEFAULT_RUN, Flag, OutputOptions, RunOptions
 from soulsgraph.cli.remedies import in_commands
 from soulsgraph.paper.study import ReproductionFolder, Study
-from soulsgraph.results.origin import describe_run
 from soulsgraph.runs.plan import check_range
 from soulsgraph.runs.run_folder import check_given
 from soulsgraph.zoo import open_run
@@ -152,45 +151,3 @@ def _write_page(path: Path, folders: Sequence[Path], beside: Path | None, output
     write_run_report(path, runs, fight_video(runs))
     plain = {"page": str(path), "runs": [str(run.path) for run in runs], "bytes": path.stat().st_size}
     output.show(plain, f"written: {path}, {path.stat().st_size / 1e6:.1f} MB")
-
-
-_MAIN = "from soulsgraph.cli import main; main()"
-
-
-def bench(
-    what: Positional[Literal["train", "sim", "tick", "commands"]],
-    output: OutputOptions = DEFAULT_OUTPUT,
-    rounds: int = 3,
-) -> None:
-    """Measure speed: training beside stable-baselines3 and stock RLlib, the simulator, a tick, whole commands.
-
-    Each result is shown next to the machine's own limit, measured in the same rounds.
-
-    Args:
-        what: train: skill steps a CPU second; sim: its time steps a CPU second; tick: milliseconds a tick;
-            commands: wall and CPU seconds, and memory, of a fight drawn with nothing compiled and of a whole
-            curriculum.
-        rounds: Interleaved rounds; medians and spread are reported.
-    """
-    from soulsgraph.bench import describe, run_benchmark
-
-    check_range("rounds", rounds, 1, 1000)
-    output.precompile(training=True)
-    origin, results = describe_run(), []
-    measured = _whole_commands(rounds) if what == "commands" else run_benchmark(what, rounds)
-    for result in measured:
-        output.console.print(describe(result))
-        results.append(result)
-    output.show({**origin, "results": results})
-
-
-def _whole_commands(rounds: int) -> Iterator[dict[str, Any]]:
-    from soulsgraph.bench.commands import bench_commands
-
-    watch = ("watch", "iudex-phase1-best-0", "--seconds", "1", "--png", "fight.png")
-    commands = {
-        "a fight drawn, nothing compiled": watch,
-        "a fight drawn": watch,
-        "curriculum": ("curriculum", "--run", "run"),
-    }
-    return bench_commands(_MAIN, commands, "a fight drawn, nothing compiled", rounds)

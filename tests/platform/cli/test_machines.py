@@ -57,7 +57,6 @@ CALLS = {
     "pause": 2,
     "resume": 0,
     "fleet status agent": 2,
-    "bench sim --rounds 0": 2,
 }
 
 

@@ -217,7 +217,6 @@ _EVALUATING = [
     ("smoke nowhere", "nowhere"),
     ("sweep nothing.toml --run new", "nothing.toml"),
     ("sweep space.toml --run new", "gama"),
-    ("bench sim --rounds 0", "rounds"),
 ]
 _STUDIES = [
     *((f"{command} --out new --preset quick", "preset") for command in ("reproduce", "continual run")),
@@ -477,7 +476,7 @@ def test_nothing_is_begun_by_an_environment_that_ray_cannot_use(refuse, place, m
         ("evaluate --episods 3 runs/first", "--episodes"),
         ("evaluate runs/first --episods=3", "--episodes"),
         ("zoo list --markdwn", "--markdown"),
-        ("bench trian", "train"),
+        ("list scenarois", "scenarios"),
         ("curriculum --resume --run run --lanes None", "--lanes"),
     ],
 )

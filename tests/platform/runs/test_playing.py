@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from soulsgraph.bench.speed import untrained_network
 from soulsgraph.runs import evaluate as evaluation
 from soulsgraph.runs.evaluate import evaluation_seeds, play
 from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from soulsgraph_policies.agents.agent import Agent
+from speed import untrained_network
 
 PHASE_1 = load_scenario("iudex-phase1")
 SKILLS = tuple(make_skill(name) for name in SKILL_NAMES)

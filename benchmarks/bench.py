@@ -1,4 +1,10 @@
-"""The benchmarks of the command line."""
+"""Speed: training beside stable-baselines3 and stock RLlib, the simulator, a tick, whole commands.
+
+    python benchmarks/bench.py train|sim|tick|commands --rounds 5
+
+Each result is shown next to the machine's own limit, measured in the same rounds. `commands` measures a fight drawn
+with nothing compiled, and a whole curriculum.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +12,29 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
+from commands import bench_commands
+from common import make_parser, report
+from speed import bench_composed, bench_simulation, bench_single_tick
+
+_MAIN = "from soulsgraph.cli import main; main()"
+_WATCH = ("watch", "iudex-phase1-best-0", "--seconds", "1", "--png", "fight.png")
+_COLD = "a fight drawn, nothing compiled"
+_COMMANDS = {_COLD: _WATCH, "a fight drawn": _WATCH, "curriculum": ("curriculum", "--run", "run")}
+
 
 def run_benchmark(what: str, rounds: int) -> Iterator[dict[str, Any]]:
     """Run one benchmark by its name; return results as they come."""
-    # Imported here, as the other below: the command line names the choices and needs none of it.
-    from soulsgraph.bench.speed import bench_composed, bench_simulation, bench_single_tick
-
     if what == "sim":
         for lanes, ticks in ((256, 2_000), (1, 20_000)):
             yield from bench_simulation(lanes, ticks, rounds)
     elif what == "tick":
         yield bench_single_tick(10_000)
         yield bench_composed(256, 300, rounds)
+    elif what == "commands":
+        yield from bench_commands(_MAIN, _COMMANDS, _COLD, rounds)
     else:
         # Imported here: torch, ray and stable-baselines3 take seconds.
-        from soulsgraph.bench.training import bench_training
+        from training import bench_training
 
         for skill, (lanes, steps) in product(("dodge", "heal_attack"), ((1, 3_000), (32, 10_000))):
             yield from bench_training(skill, lanes, steps, rounds)
@@ -51,3 +65,15 @@ def describe(result: dict[str, Any]) -> str:
         f"({cpu['lowest']:,.0f} to {cpu['highest']:,.0f} in {result['rounds']} rounds), "
         f"{result['per_wall_s']['median']:,.0f} per wall second{notes}"
     )
+
+
+def main() -> None:
+    """Measure, print."""
+    parser = make_parser(__doc__)
+    parser.add_argument("what", choices=("train", "sim", "tick", "commands"))
+    asked = parser.parse_args()
+    report(run_benchmark(asked.what, asked.rounds), describe, asked)
+
+
+if __name__ == "__main__":
+    main()

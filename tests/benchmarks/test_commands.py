@@ -2,7 +2,7 @@ import subprocess
 
 import pytest
 
-from soulsgraph.bench.commands import bench_commands, command_times
+from commands import bench_commands, command_times
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`bench commands` times whole commands from the shell: wall and CPU seconds, first lines, memory."""
+"""Time whole commands from the shell: wall and CPU seconds, first lines, memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from soulsgraph.bench.speed import spread
+from speed import spread
 
 
 def bench_commands(

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from soulsgraph.bench.training import StockDQN
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
+from training import StockDQN
 
 pytestmark = pytest.mark.slow
 

@@ -1,4 +1,4 @@
-"""`bench train`: skill steps per CPU second, ours beside stable-baselines3's DQN and, at one lane, stock RLlib's."""
+"""Skill steps per CPU second, ours beside stable-baselines3's DQN and, at one lane, stock RLlib's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.tune.registry import register_env
 
-from soulsgraph.bench.speed import Contender, UpdateProducts, interleave
 from soulsgraph.paper.stable_baselines import make_dqn
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.machine import compute_on_one_thread
@@ -25,6 +24,7 @@ from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import PRESETS, DQNHyperparameters, Preset, skill_hyperparameters
+from speed import Contender, UpdateProducts, interleave
 
 _ENV = "soulsgraph-skill-graph"
 _FRAGMENT = 16

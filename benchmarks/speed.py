@@ -1,4 +1,4 @@
-"""`bench sim` and `bench tick` time the simulator and a tick of the composed agent.
+"""Time the simulator and a tick of the composed agent.
 
 Beside a benchmark, in the same rounds, stands the bare work: an update's products by numpy's BLAS, a sweep over memory.
 """

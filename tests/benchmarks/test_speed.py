@@ -1,6 +1,6 @@
 import numpy as np
 
-from soulsgraph.bench.speed import MemorySweep, UpdateProducts, bench_simulation
+from speed import MemorySweep, UpdateProducts, bench_simulation
 
 
 def test_a_limit_is_measured_in_the_rounds_of_the_simulator():
