@@ -9,11 +9,6 @@ measurement goes on with draws that are there. With `--stand-in` they fight a st
 as one would a game, on a virtual screen of its own; the fights are kept:
 
 python benchmarks/calibration.py --stand-in --seeds 141 142 143 144 --minutes 20 --kept runs/stand-ins --out stand-in
-
-With `--joint` each draw is fitted without and with a joint fit, of the number of evaluations, and errors of the values
-that it searches are compared, as shares of the truth:
-
-python benchmarks/calibration.py --joint 120 --seeds 151 152 153 154 --minutes 5 --out docs/results/calibration
 """
 
 from __future__ import annotations
@@ -32,7 +27,7 @@ import numpy as np
 
 import common
 from fakes.keys import virtual_screen
-from soulsgraph.calibrate.boss_file import scenario_path_of, value_in_file, write_fitted, write_tables
+from soulsgraph.calibrate.boss_file import scenario_path_of, write_fitted, write_tables
 from soulsgraph.calibrate.calibration import calibrate
 from soulsgraph.calibrate.draws import (
     ALTERATIONS,
@@ -43,7 +38,6 @@ from soulsgraph.calibrate.draws import (
     score_values,
     truth_of,
 )
-from soulsgraph.calibrate.joint import JointOptions, joint_fit, searched_values
 from soulsgraph.calibrate.rows import Doubles, FightRows, FightSet, read_fights
 from soulsgraph.recordings.recording import Fighter, record_in_games
 from soulsgraph.results.origin import describe_run
@@ -261,60 +255,6 @@ def measure_length(draw: Draw, found: Sequence[FightSet], minutes: float) -> dic
     }  # fmt: skip
 
 
-def measure_joint(seed: int, minutes: float, options: JointOptions) -> dict[str, Any]:
-    """Return what a joint fit changes in one draw: a row for each value that it searched, and each move's gains."""
-    with TemporaryDirectory() as place:
-        draw, shipped = Draw.make(seed, Path(place)), load_boss(BOSS)
-        fights = shortened(record_draw(draw, minutes), minutes)
-        found = calibrate(fights, shipped, load_player(load_scenario(SCENARIO).player))
-        begun = time.process_time()
-        fitted = joint_fit(fights, found, BOSS, SCENARIO, options)
-        cpu_s = time.process_time() - begun
-        truth, before = truth_of(load_boss(draw.boss), shipped), truth_of(shipped, shipped)
-    assert fitted.joint is not None, "it was asked for"
-    searched = {key for values in searched_values(found).values() for key in values}
-    rows = [
-        {
-            "key": value.key, "kept": value.joint_kept,
-            "altered": abs(truth[value.key] / before[value.key] - 1.0) > 0.07,
-            "error": abs(value_in_file(replace(value, joint_kept=False)) / truth[value.key] - 1.0),
-            "joint_error": abs(value_in_file(value) / truth[value.key] - 1.0),
-        }
-        for value in fitted.boss
-        if value.key in searched and truth[value.key] and before[value.key]
-    ]  # fmt: skip
-    return {
-        "seed": seed, "minutes": minutes, "fights": len(fights.fights), "cpu_s": cpu_s,
-        "joint": fitted.joint.to_dict(), "values": rows,
-    }  # fmt: skip
-
-
-def run_joint(asked: Namespace) -> None:
-    """Measure what a joint fit changes, and write it."""
-    options = JointOptions(asked.joint)
-    draws = []
-    for seed in asked.seeds:
-        draws += [measure_joint(seed, minutes, options) for minutes in asked.minutes]
-        print(f"draw {seed} measured", flush=True)
-    print(joint_text(draws))
-    if asked.out is not None:
-        write_json(asked.out / "joint.json", {**describe_run(), "draws": draws})
-
-
-def joint_text(draws: Sequence[dict[str, Any]]) -> str:
-    """Return what a joint fit changes in all draws, in the words of docs/fitting.md."""
-    values = [value for draw in draws for value in draw["values"]]
-    altered = [value for value in values if value["altered"]]
-    moves = [move for draw in draws for move in draw["joint"]["moves"]]
-    means = [100.0 * float(np.mean([value[name] for value in values])) for name in ("error", "joint_error")]
-    return (
-        f"of {len(values)} values searched, {len(altered)} of them altered, it kept "
-        f"{sum(value['kept'] for value in values)} in {sum(move['kept'] for move in moves)} of {len(moves)} moves; "
-        f"their mean error was {means[0]:.2f} % without it and {means[1]:.2f} % with it, for "
-        f"{np.median([draw['cpu_s'] for draw in draws]):.0f} s of CPU time"
-    )
-
-
 def summary(draws: Sequence[dict[str, Any]], place: int, shipped_rates: Sequence[float]) -> dict[str, Any]:
     """Return what all draws say together of one length of game time, the `place`th."""
     lengths = [draw["lengths"][place] for draw in draws]
@@ -417,13 +357,9 @@ def main() -> None:
     parser.add_argument("--train", type=int, default=TRAINED, help="draws in whose fitted fight an agent is trained")
     parser.add_argument("--stand-in", action="store_true", help="fight stand-ins in real time, not the simulator")
     parser.add_argument("--speed", type=float, default=3.0, help="factor of a stand-in's clock")
-    parser.add_argument("--joint", type=int, help="evaluations of a joint fit, which alone is measured then")
     parser.add_argument("--kept", type=Path, default=Path("draws"), help="folder with a file for each draw")
     parser.add_argument("--out", type=Path, help="folder for the summary")
     asked = parser.parse_args()
-    if asked.joint is not None:
-        run_joint(asked)
-        return
     check_writable(asked.kept)
     run(asked)
 

@@ -18,7 +18,6 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
         *("ray", "torch", "pyarrow", "scipy", "pandas", "matplotlib"),
         *("jinja2", "tensorboard", "prometheus_client"),
     ),
-    "calibrate": ("cma",),
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from soulsgraph.calibrate.calibration import Calibration
-from soulsgraph.calibrate.values import ValueFit, joint_cell
+from soulsgraph.calibrate.values import ValueFit
 from soulsgraph_envs.core.config import find, read_data, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import temporary_folder, write_text
@@ -154,8 +154,6 @@ def head_of(calibration: Calibration) -> str:
         "Behind a value that was found: its 95 % interval as the game shows it, the boss's factors in it, and how",
         "often it was seen. A bounded value whose interval holds the shipped one stays as shipped.",
     ]
-    if calibration.joint is not None:
-        lines.append("Behind a value that a joint fit searched: what that found, kept if held-out fights got likelier.")
     for verdict in ("not determined", "unlike the model"):
         keys = [value.key for value in calibration.boss if value.verdict == verdict]
         if keys:
@@ -212,22 +210,21 @@ def _as_written(value: ValueFit, shipped: BossData) -> float:
     """Return the number of a value in the file, without the boss's factors."""
     times = value.kind in _TIMES and value.key.startswith("moves.")
     factor = shipped.time_factor if times else shipped.damage_factor if value.kind == "damage" else 1.0
-    return round(value_in_file(value) / (factor or 1.0), 5)
+    return round(_value_in_file(value) / (factor or 1.0), 5)
 
 
-def value_in_file(value: ValueFit) -> float:
+def _value_in_file(value: ValueFit) -> float:
     """Return the number that the file has of a value, as the game shows it: as shipped where that may be."""
     # What may be as shipped stays so: a frame is no change of a boss.
     stays = value.holds_shipped and not (value.verdict == "bounded" and value.kind in _ESTIMATED)
-    number = value.joint if value.joint_kept else value.shipped if stays else value.estimate
+    number = value.shipped if stays else value.estimate
     return float(number or 0.0)
 
 
 def _note(value: ValueFit) -> str:
     low, high = (("?" if end is None else f"{end:.4g}") for end in (value.low, value.high))
     found = "" if value.verdict == "determined" else f"{value.verdict}, {value.estimate:.4g}, "
-    joint = f", joint fit {joint_cell(value)}" if value.joint is not None else ""
-    return f"{found}{low} to {high}, {value.count} seen{joint}"
+    return f"{found}{low} to {high}, {value.count} seen"
 
 
 def _add_moves(tables: dict[str, Any], calibration: Calibration, shipped: BossData) -> None:

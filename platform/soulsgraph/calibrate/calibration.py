@@ -27,41 +27,6 @@ from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 
 
 @dataclass(frozen=True)
-class JointMove:
-    """What a joint fit gained in one move, as differences of the log-likelihood of replayed spans.
-
-    `values` is how many of its values were searched, `kept` whether their changes are in the file.
-    """
-
-    move: str
-    values: int
-    fitted_gain: float
-    held_out_gain: float
-    kept: bool
-
-
-@dataclass(frozen=True)
-class JointFit:
-    """How a joint fit went: evaluations, the fights that it was fitted to, those held out, and a line a move."""
-
-    evaluations: int
-    fitted_fights: int
-    held_out_fights: int
-    moves: Sequence[JointMove]
-
-    @property
-    def summary(self) -> str:
-        """What was kept, in one line."""
-        kept = [move.move for move in self.moves if move.kept]
-        names = f": {', '.join(kept)}" if kept else ""
-        return f"joint fit: changes of {len(kept)} of {len(self.moves)} moves made held-out fights likelier{names}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return vars(self) | {"moves": [vars(move) for move in self.moves]}
-
-
-@dataclass(frozen=True)
 class Calibration:
     """What a boss's data are by recorded fights: values of the boss and of the player, and moves the data lack."""
 
@@ -70,7 +35,6 @@ class Calibration:
     boss: Sequence[ValueFit]
     player: Sequence[ValueFit]
     new_moves: Mapping[str, str]
-    joint: JointFit | None = None
 
     @property
     def counts(self) -> dict[Verdict, int]:
@@ -86,7 +50,6 @@ class Calibration:
             "boss": [vars(value) for value in self.boss],
             "player": [vars(value) for value in self.player],
             "new_moves": dict(self.new_moves),
-            "joint": None if self.joint is None else self.joint.to_dict(),
         }
 
 

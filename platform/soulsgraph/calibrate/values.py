@@ -25,7 +25,6 @@ class ValueFit:
     """One value of the boss or the player: its key as `moves.spin.windows.0.reach_m`, its kind, and what is known.
 
     Times and damage are as the game shows them, the boss's factors in them. Numbers are None where nobody knows them.
-    `joint` is what a joint fit found instead, `joint_kept` whether the file has that.
     """
 
     key: str
@@ -36,8 +35,6 @@ class ValueFit:
     high: float | None = None
     count: int = 0
     verdict: Verdict = "not determined"
-    joint: float | None = None
-    joint_kept: bool = False
 
     @property
     def known(self) -> bool:
@@ -101,9 +98,8 @@ def by_verdict(fits: Sequence[ValueFit]) -> dict[Verdict, int]:
     return {verdict: sum(one.verdict == verdict for one in fits) for verdict in VERDICTS}
 
 
-#: Headings of a table of values, and of the column that a joint fit adds.
+#: Headings of a table of values.
 VALUE_HEADINGS = ("value", "shipped", "found", "95 % interval", "seen", "verdict")
-JOINT_HEADING = "joint fit"
 
 
 def value_cells(value: ValueFit) -> tuple[str, ...]:
@@ -111,11 +107,6 @@ def value_cells(value: ValueFit) -> tuple[str, ...]:
     low, high = _cell(value.low), _cell(value.high)
     interval = f"{low} to {high}" if value.estimate is not None else ""
     return value.key, _cell(value.shipped), _cell(value.estimate), interval, str(value.count), value.verdict
-
-
-def joint_cell(value: ValueFit) -> str:
-    """Return what a joint fit found of a value, and whether it was kept; nothing where it found none better."""
-    return "" if value.joint is None else f"{value.joint:.4g}, {'kept' if value.joint_kept else 'not kept'}"
 
 
 def _cell(number: float | None) -> str:

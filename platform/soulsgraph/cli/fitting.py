@@ -26,8 +26,6 @@ def calibrate(
     output: OutputOptions = DEFAULT_OUTPUT,
     scenario: str | None = None,
     simulated: Flag = False,
-    joint: Annotated[int | None, arg(metavar="EVALUATIONS")] = None,
-    seed: int = 0,
 ) -> None:
     """Fit a boss's data to recorded fights: values with intervals and verdicts, and a scenario to train in.
 
@@ -40,19 +38,13 @@ def calibrate(
             player, if it differs from the shipped one, with `-player`.
         scenario: Scenario in which the fitted boss is fought; the recorded one if not given.
         simulated: Accept fights of the simulator itself, to test the fit on known values.
-        joint: Also search the bounded values of each move together, by this number of replays of the fights: 240 take
-            about a minute on an idle machine. A change is kept if it makes held-out fights more likely. Needs the extra
-            calibrate.
-        seed: Seed of that search.
     """
     # Imported here: a help text need not wait for it.
     from soulsgraph.calibrate.boss_file import check_free, player_path_of, scenario_path_of, write_fitted
     from soulsgraph.calibrate.calibration import calibrate as fit_boss
-    from soulsgraph.calibrate.joint import JointOptions, joint_fit
     from soulsgraph.calibrate.rows import read_fights
-    from soulsgraph.calibrate.values import JOINT_HEADING, VALUE_HEADINGS, joint_cell, value_cells
+    from soulsgraph.calibrate.values import VALUE_HEADINGS, value_cells
 
-    options = None if joint is None else JointOptions(joint, seed)
     for path in (out, scenario_path_of(out), player_path_of(out)):
         check_free(path)
     check_writable(out.parent)
@@ -60,18 +52,10 @@ def calibrate(
     fought = read_fights(folder, shipped, simulated)
     name = scenario or fought.scenario
     found = fit_boss(fought, shipped, load_player(load_scenario(name).player))
-    if options is not None:
-        output.precompile()
-        with stage_progress("joint fit", options.whole, output.display, unit="evaluations") as progress:
-            found = joint_fit(fought, found, boss, name, options, lambda: progress.advance(1))
     paths = write_fitted(out, found, boss, name, shipped)
-    headings = VALUE_HEADINGS if found.joint is None else (*VALUE_HEADINGS, JOINT_HEADING)
-    rows = [(*value_cells(value), joint_cell(value))[: len(headings)] for value in (*found.boss, *found.player)]
-    table = text_table("", headings, rows)
+    table = text_table("", VALUE_HEADINGS, [value_cells(value) for value in (*found.boss, *found.player)])
     counts = ", ".join(f"{count} {verdict}" for verdict, count in found.counts.items())
     lines = [f"{counts}: {found.fights} fights, {found.seconds / 60.0:.0f} min", f"written: {paths[0]}, {paths[1]}"]
-    if found.joint is not None:
-        lines.insert(1, found.joint.summary)
     output.show(found.to_dict() | {"files": list(map(str, paths))}, table, *lines)
 
 

@@ -138,7 +138,6 @@ NEEDING: Mapping[str, tuple[str, ...]] = {
         *(*MODULES["adapting"], *MODULES["studies"], *MODULES["tuning"]),
         *("evaluate --fleet", "doctor --fleet", "zoo verify", "zoo compare", "zoo build", "fidelity --out"),
     ),
-    "calibrate": ("calibrate --joint",),
 }
 MODULE_OF = {name: module for module, names in MODULES.items() for name in names}
 _EXTRA_OF = {words: extra for extra, needing in NEEDING.items() for words in needing}

@@ -334,14 +334,12 @@ def test_scenarios_are_measured_beside_each_other(told, fights, tmp_path):
 
 @pytest.mark.slow
 def test_fights_become_a_boss_and_a_scenario(told, fights):
-    words = ("calibrate", fights, "--boss", "iudex-phase1", "--simulated", "--out", "mine.toml", "--joint", 12)
+    words = ("calibrate", fights, "--boss", "iudex-phase1", "--simulated", "--out", "mine.toml")
     found = told(*words)
     assert found["fights"] == 3
     assert found["counts"]["determined"] > 5
     walk = next(value for value in found["boss"] if value["key"] == "motion.walk_m_s")
     assert walk["shipped"] == 4.2
-    assert found["joint"]["evaluations"] == 12
-    assert {value["verdict"] for value in found["boss"] if value["joint"] is not None} <= {"bounded"}
     assert [Path(path).name for path in found["files"]] == ["mine.toml", "mine-scenario.toml"]
     assert load_scenario(found["files"][1]).player == "knight"
     rate = told("evaluate", "iudex-phase1-paper-0", "--scenario", "mine-scenario.toml", "--episodes", 2)

@@ -107,7 +107,6 @@ def test_a_missing_module_is_refused_by_the_smallest_extra_that_brings_it(monkey
         ("play --record new", "play --record", "data"),
         ("zoo build --out new", "zoo build", "train"),
         ("data record oracle --out new", "data record", "data"),
-        ("calibrate new --boss gundyr --out new.toml --joint 99", "calibrate", "data"),
     ],
 )
 def test_a_command_without_its_extra_is_refused_before_anything_is_begun(

@@ -337,7 +337,6 @@ _FIGHTS = [
     ("calibrate nowhere --boss iudex-phase1 --out mine.toml", "nowhere"),
     ("calibrate nowhere --boss gundyr --out mine.toml", "boss"),
     ("calibrate broken --boss iudex-phase1 --out mine.toml", "one.parquet"),
-    ("calibrate fights --boss iudex-phase1 --out mine.toml --simulated --joint 3", "evaluations"),
     ("calibrate fights --boss iudex-phase1 --out plain.toml --simulated", "plain.toml"),
 ]
 _ZOO = [
