@@ -26,18 +26,10 @@ from typing import Any
 import numpy as np
 
 import common
+from calibration_draws import ALTERATIONS, KindScore, ScoredValue, draw_alterations, score_kinds, score_values, truth_of
 from fakes.keys import virtual_screen
 from soulsgraph.calibrate.boss_file import scenario_path_of, write_fitted, write_tables
 from soulsgraph.calibrate.calibration import calibrate
-from soulsgraph.calibrate.draws import (
-    ALTERATIONS,
-    KindScore,
-    ScoredValue,
-    draw_alterations,
-    score_kinds,
-    score_values,
-    truth_of,
-)
 from soulsgraph.calibrate.rows import Doubles, FightRows, FightSet, read_fights
 from soulsgraph.recordings.recording import Fighter, record_in_games
 from soulsgraph.results.origin import describe_run

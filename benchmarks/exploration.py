@@ -18,8 +18,8 @@ import numpy as np
 
 import calibration
 import common
+from calibration_draws import score_kinds, score_values, truth_of
 from soulsgraph.calibrate.calibration import calibrate
-from soulsgraph.calibrate.draws import score_kinds, score_values, truth_of
 from soulsgraph.calibrate.exploration import focus_of, openness
 from soulsgraph.calibrate.rows import FightSet
 from soulsgraph.recordings.recording import Fighter

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import common
+from calibration_draws import draw_alterations
 from soulsgraph.calibrate.boss_file import scenario_path_of, write_fitted
 from soulsgraph.calibrate.calibration import calibrate
 from soulsgraph.calibrate.comparison import HORIZONS_S, MEASURES, WITHIN
-from soulsgraph.calibrate.draws import draw_alterations
 from soulsgraph.calibrate.fidelity import Fidelity, ScenarioFidelity, measure_fidelity, read_fights
 from soulsgraph.calibrate.fidelity_page import write_fidelity
 from soulsgraph.calibrate.rows import read_fights as read_fought

@@ -69,11 +69,6 @@ class Blow:
     knockdown: bool
 
 
-def frames_of(seconds: Doubles) -> Doubles:
-    """Return seconds as frames."""
-    return seconds * FRAMES_PER_S
-
-
 def spells(fight: FightRows, number: int = 0) -> Iterator[Spell]:
     """Yield the boss's animations of a fight, the `number`th, in their order.
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calibration_draws import ALTERATIONS, LEAST, MOST, draw_alterations
 from soulsgraph.calibrate.boss_file import write_tables
 from soulsgraph.calibrate.choice import Onset, luce_fits, wait_fits
-from soulsgraph.calibrate.draws import ALTERATIONS, LEAST, MOST, draw_alterations
 from soulsgraph.calibrate.motion import Ticks, best_edge, lunge_fits
 from soulsgraph.calibrate.moves import MoveData
 from soulsgraph.calibrate.values import fit, middle
