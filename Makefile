@@ -73,7 +73,7 @@ test-quick: .venv/ready screen
 	$(TESTS) -n logical -m "not slow" --ignore=tests/envs/games tests/envs tests/policies \
 		tests/test_structure.py tests/test_docs.py
 
-# What is marked slow, and the oldest of each dependency.
+# What is marked slow: trainings, clusters, studies; twenty minutes.
 test-slow: .venv/ready screen
 	.venv/bin/python -m soulsgraph.runs.workers
 	$(TESTS) -n auto -m slow
