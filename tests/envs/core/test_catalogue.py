@@ -169,7 +169,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=30)
 @given(values=st.fixed_dictionaries({"speed_m_s": json_values, "locked_factor": json_values}) | json_values)
 def test_reader_accepts_what_is_in_range_and_tells_everything_else(values: object) -> None:
     try:

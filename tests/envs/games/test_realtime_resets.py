@@ -132,18 +132,6 @@ def test_the_camera_is_tried_and_turned_while_the_boss_ends_its_move_or_changes_
     assert spent["aim"] + spent["unlock"] < 0.1
 
 
-def test_a_reload_adds_little_to_what_the_game_does_by_itself() -> None:
-    table = FakeTable(GameSettings(reset_speed=1.0, reload_after_s=1e-6))
-    table.reset()
-    for seed in range(1, 4):
-        table.step()
-        spent = spent_on_reset(table, seed)
-        assert spent["reload"] + spent["gate"] > 7.5
-        # How far the camera turns is drawn; it is tried while the player wakes.
-        assert spent["unlock"] < 0.01
-        assert sum(spent.values()) - spent["reload"] - spent["gate"] - spent["aim"] < 0.4
-
-
 def test_a_gate_that_answers_only_who_looks_at_it_is_passed() -> None:
     table = FakeTable(GameSettings(reload_after_s=1e-6))
     table.reset()
