@@ -21,14 +21,6 @@ from soulsgraph_envs.testing import check_game
 SCENARIO = load_scenario("iudex-phase1")
 
 
-@pytest.fixture
-def table() -> FakeTable:
-    """Return a game at the start of an episode."""
-    table = FakeTable()
-    table.reset()
-    return table
-
-
 def test_live_game_is_seen_where_its_link_sees_it() -> None:
     time = FakeTime()
     game = LiveGame(FakePicturedLink(time), GameSettings(), time.clock)

@@ -16,14 +16,6 @@ from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.link import GameSettings, RefusedError
 
 
-@pytest.fixture
-def table() -> FakeTable:
-    """Return a game at the start of an episode."""
-    table = FakeTable()
-    table.reset()
-    return table
-
-
 def lose(table: FakeTable, control: Control = Control.NONE, ticks: int = 40) -> EpisodeLostError:
     with pytest.raises(EpisodeLostError) as lost:
         table.play(control, ticks)

@@ -18,14 +18,6 @@ from soulsgraph_envs.games.link import GameSettings
 SCENARIO = load_scenario("iudex-phase1")
 
 
-@pytest.fixture
-def table() -> FakeTable:
-    """Return a game at the start of an episode."""
-    table = FakeTable()
-    table.reset()
-    return table
-
-
 def speeds(table: FakeTable) -> list[float]:
     return [values["game_speed"] for values in table.link.writes_log if "game_speed" in values]
 

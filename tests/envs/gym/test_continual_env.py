@@ -188,7 +188,6 @@ def test_bad_resets_are_refused_and_the_episode_goes_on() -> None:
         *((one, {"options": {"task": -1}}, "task") for one in (env, lanes)),
         *((one, {"seed": -1, "options": {"task": 1}}, "seed") for one in (env, lanes)),
         *((one, {"options": {"tsk": 1}}, "tsk") for one in (env, lanes)),
-        *((one, {"options": 3}, "options") for one in (env, lanes)),
         (lanes, {"options": {"task": 1, "reset_mask": np.array([True, False])}}, "task"),
         (alone, {"options": {"task": 2}}, "task"),
     ]

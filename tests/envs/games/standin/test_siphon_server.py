@@ -23,9 +23,9 @@ DARK_SOULS = "dark-souls-3-1.15.2"
 
 
 @pytest.fixture(scope="module")
-def served(screen: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedStandIn]:
-    serving = ServingOptions("127.0.0.1:0", display=screen, recordings=tmp_path_factory.mktemp("recordings"))
-    with served_stand_in(serving, StandInOptions(display=screen, at="bonfire")) as served:
+def served(display: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedStandIn]:
+    serving = ServingOptions("127.0.0.1:0", display=display, recordings=tmp_path_factory.mktemp("recordings"))
+    with served_stand_in(serving, StandInOptions(display=display, at="bonfire")) as served:
         yield served
 
 
@@ -34,13 +34,6 @@ def client(served: ServedStandIn) -> Iterator[SiphonClient]:
     with SiphonClient(served.server.address) as client:
         assert client.init_all(str(find("attribute file", DARK_SOULS)), wait_time=0.0)
         yield client
-
-
-@pytest.fixture
-def device(screen: str) -> Iterator[XTestDevice]:
-    device = XTestDevice(screen)
-    yield device
-    device.close()
 
 
 def test_what_fails_is_said_in_the_answer(client: SiphonClient) -> None:
