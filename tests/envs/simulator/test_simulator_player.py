@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import pytest
 
 from fakes.simulator import move_of, open_fight, press
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
@@ -52,25 +51,6 @@ class TestPlayer:
         assert hits.tolist() == [40 * i + moment for i, moment in enumerate(moments)]
         damage = -np.diff(course[:, Raw.BOSS_HP], prepend=1037.0)[hits]
         assert ((damage >= 30) & (damage <= 50)).all()
-
-    @pytest.mark.parametrize(
-        ("distance", "heading", "lands"), [(2.45, 0.0, True), (2.55, 0.0, False), (2.0, 0.6, False)]
-    )
-    def test_blow_needs_reach_and_facing(self, distance: float, heading: float, lands: bool) -> None:
-        sim = fight(
-            boss_y=CENTRE[1] - distance,
-            player_heading=heading,
-            animation=PlayerPose.LIGHT_1,
-            animation_frame=frames(ACTIONS.light_1.hit_s),
-        )
-        assert (press(sim, Control.NONE)[0, 0, Raw.BOSS_HP] < 1037) == lands
-
-    def test_buffer_holds_a_press_for_a_fifth_of_a_second(self) -> None:
-        ready = frames(ACTIONS.light_1.roll_s)
-        for early, rolls in ((11, True), (12, False)):
-            sim = fight(animation=PlayerPose.LIGHT_1, animation_frame=ready - early, boss_y=CENTRE[1] - 6)
-            course = press(sim, Control.ROLL | Control.FORWARD, 14, Control.FORWARD)
-            assert (ACTIONS.roll.id in course[:, 0, Raw.PLAYER_ANIMATION]) == rolls
 
 
 class TestHurt:

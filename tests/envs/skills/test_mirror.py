@@ -7,9 +7,10 @@ import pytest
 
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import episode_seeds
-from soulsgraph_envs.core.state import Column, state_rows
+from soulsgraph_envs.core.state import Column, Control, state_rows
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import END_TO_END, Mirror, make_skill
+from soulsgraph_envs.skills.skill import mirrored_controls
 
 SCENARIO = load_scenario("iudex-phase1")
 
@@ -21,6 +22,7 @@ def test_left_and_right_change_places_and_nothing_else() -> None:
     assert counterparts["left"] == "right"
     assert counterparts["back_right"] == "back_left"
     assert counterparts["forward"] == "forward"
+    assert mirrored_controls(Control.LEFT | Control.RIGHT) == Control.LEFT | Control.RIGHT
     mirror = Mirror.of(make_skill(END_TO_END), SCENARIO)
     turned = {column.name for column, sign in zip(Column, mirror.sign, strict=True) if sign < 0}
     assert turned == {"BOSS_ANGLE", "PLAYER_ANGLE", "DIRECTION_X", "CAMERA_X", "PLAYER_X", "BOSS_X"}
