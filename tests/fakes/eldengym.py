@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -93,3 +94,9 @@ class FakeWorld(World):
     def _demand_open(self) -> None:
         if not self._open:
             raise GameError("the caller of the fake world: expected begin before and close after, found another order.")
+
+
+def faked(env: Any) -> FakeWorld:
+    """Put a fake world behind an environment, and return it."""
+    world = env.world = FakeWorld(env.observation_space["frame"].shape[:2])
+    return world

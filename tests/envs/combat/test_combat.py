@@ -144,20 +144,6 @@ def test_lanes_that_are_not_active_stand_still():
     assert combat.ticks.tolist() == [10, before[2]]
 
 
-def test_a_lane_plays_the_same_fight_alone_and_among_others():
-    script = [random_actions(make_combat(lanes=1), np.random.default_rng(i)) for i in range(150)]
-    alone, among = make_combat(lanes=1), make_combat(lanes=9)
-    alone.begin(np.array([0]), episode_seeds(5, 3, 0))
-    begin(among, seed=5)
-    rng = np.random.default_rng(1)
-    for actions in script:
-        crowd = random_actions(among, rng)
-        crowd[3] = actions[0]
-        alone.step(actions)
-        among.step(crowd)
-        assert np.array_equal(alone.rows[0], among.rows[3])
-
-
 def test_saved_state_continues_bit_for_bit():
     rng = np.random.default_rng(3)
     original, copy = make_combat(lanes=4), make_combat(lanes=4)

@@ -22,22 +22,9 @@ def compose(actions, fresh, tables=TABLES) -> Control:
     return Control(int(out[0]))
 
 
-def test_distinct_subspaces_are_merged():
-    everything_fresh = (True,) * 5
-    # camera left, toggle, forward-left, no dodge, attack
-    assert compose((2, 0, 4, 1, 0), everything_fresh) == (
-        Control.CAMERA_LEFT | Control.LOCK_ON | Control.FORWARD | Control.LEFT | Control.LIGHT_ATTACK
-    )
-
-
 def test_dodge_takes_its_direction_from_movement_and_precedes_attack_and_heal():
     for heal_or_attack in (0, 1):
         assert compose((4, 1, 1, 0, heal_or_attack), (True,) * 5) == Control.ROLL | Control.BACK
-
-
-def test_a_press_is_tapped_in_the_first_tick_only_while_a_hold_lasts():
-    later = (False,) * 5
-    assert compose((0, 0, 0, 0, 0), later) == Control.CAMERA_UP | Control.FORWARD
 
 
 CONTROLS = st.sets(st.sampled_from([*Control]), max_size=4).map(lambda some: Control(sum(some)))

@@ -8,7 +8,6 @@ study that the boss data were calibrated against.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from soulsgraph_envs.combat.scripted import (
     Script,
     engaging,
 )
-from soulsgraph_envs.core.scenario import Scenario, load_boss, load_scenario
+from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.testing import check_game
@@ -50,18 +49,13 @@ _ROWS = [
     ("iudex-phase1", "never", "landing", 2, 25),
     ("iudex-phase1", "random", "random", 0, 3),
     ("iudex-phase1", "perfect", "random", 0, 10),
-    ("iudex-phase1", "never", "spam", 0, 6),
     ("iudex-phase2", "perfect", "perfect", 90, 100),
     ("vordt", "perfect", "perfect", 94, 100),
     ("vordt", "never", "landing", 0, 25),
-    ("vordt", "random", "random", 0, 3),
-    ("vordt", "perfect", "random", 0, 5),
     ("margit", "perfect", "perfect", 90, 100),
-    ("margit", "random", "random", 0, 3),
     ("margit", "never", "spam", 0, 3),
-    ("margit", "perfect", "random", 0, 5),
 ]
-_WHOLE = ("iudex-full", "iudex-phase1-whole", "iudex-phase2-whole", "vordt-whole")
+_WHOLE = ("iudex-full", "vordt-whole")
 _ROWS += [(name, how, how, *band) for name in _WHOLE for how, band in (("perfect", (70, 100)), ("random", (0, 3)))]
 
 
@@ -89,22 +83,10 @@ def test_phase_2_opens_harder_from_long_range() -> None:
     assert long.player_hp.mean() < mid.player_hp.mean()
 
 
-def moved_away(folder: Path) -> Scenario:
-    """Write Phase 1 with a boss that keeps a metre more distance and backs off twice as fast."""
-    (folder / "boss.toml").write_text(
-        'based_on = "iudex-phase1"\nname = "Away"\n'
-        "[motion]\nback_off_within_m = 4.5\napproach_beyond_m = 5.2\nback_off_m_s = 3.5\n"
-    )
-    (folder / "scenario.toml").write_text('based_on = "iudex-phase1"\nname = "away"\nboss = "boss.toml"\n')
-    return load_scenario(folder / "scenario.toml")
-
-
-@pytest.mark.parametrize("away", [False, True])
-def test_the_baselines_own_actions_are_enough_to_win(away: bool, tmp_path: Path) -> None:
+def test_the_baselines_own_actions_are_enough_to_win() -> None:
     # Acceptance bound: an oracle restricted to the 16 actions wins at least 60 % in the baseline's horizon. It wins
-    # above 90 %, also against a boss that keeps away, as its timings follow the data.
-    scenario = moved_away(tmp_path) if away else PHASE_1
-    assert end_to_end_oracle_fights(scenario, derive_seeds(np.arange(70_000, 70_150), 1)).win_rate >= 0.6
+    # above 90 %.
+    assert end_to_end_oracle_fights(PHASE_1, derive_seeds(np.arange(70_000, 70_150), 1)).win_rate >= 0.6
 
 
 @pytest.mark.parametrize("boss", ["iudex-phase1", "iudex-phase2", "vordt", "margit"])

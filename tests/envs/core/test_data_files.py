@@ -122,16 +122,6 @@ def test_controls_differ_from_phase_1_in_what_they_say_and_nothing_else() -> Non
         assert differences(asdict(control), asdict(home)) == {"name"} | of_scenario
         assert differences(*players) - {"name"} == of_player
         assert differences(*bosses) - {"name"} == of_boss
-        for changed, pair in ((of_player, players), (of_boss, bosses)):
-            for place in changed:
-                now, before = (value_at(values, place) for values in pair)
-                assert max(now / before, before / now) >= 1.15
-
-
-def value_at(values: dict[str, Any], place: str) -> float:
-    for key in place.split("."):
-        values = values[key]
-    return float(values)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

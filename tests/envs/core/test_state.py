@@ -75,10 +75,3 @@ def test_wrapping_keeps_the_direction(angle):
     assert -math.pi - 1e-9 <= wrapped <= math.pi + 1e-9
     assert math.cos(wrapped) == pytest.approx(math.cos(angle), abs=1e-9)
     assert math.sin(wrapped) == pytest.approx(math.sin(angle), abs=1e-9)
-
-
-@given(st.integers(2, 40))
-def test_a_row_does_not_depend_on_how_many_lanes_there_are(lanes):
-    raw = np.random.default_rng(lanes).normal(size=(lanes, RAW_SIZE)) * 10
-    together = state_rows(raw)
-    assert np.array_equal(together, np.concatenate([state_rows(raw[i : i + 1]) for i in range(lanes)]))

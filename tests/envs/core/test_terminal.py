@@ -59,11 +59,6 @@ def test_errors_that_find_no_place_are_none_of_their_own():
     assert (done.returncode, done.stdout) == (0, "text \\udcff\nmore\n")
 
 
-def test_characters_that_the_output_lacks_are_escapes():
-    done = _run(stdout=subprocess.PIPE)
-    assert done.stdout == "text \\udcff\nmore\n"
-
-
 def test_a_stream_that_is_closed_is_not_the_next_file_that_is_opened(tmp_path):
     code = """
 import os, sys

@@ -89,14 +89,6 @@ def test_vordt_differs_from_iudex_in_the_boss_alone():
     assert (iudex.characters["boss"].walk.name, vordt.characters["boss"].walk.name) == ("c5110", "")
 
 
-def test_elden_ring_target_is_for_injected_code_alone():
-    loaded = load_address_map("elden-ring-1.16.1")
-    assert loaded.hooked("boss_hp")
-    assert not any(name.startswith("boss_") for name in loaded.readable())
-    assert loaded.chain("player_hp") == ("world", (0x10EF8, 0, 0x190, 0, 0x138))
-    assert {"game_speed", "game_speed_on"} <= loaded.readable()
-
-
 WALK = '[characters.player.walk]\nname = "c0000"\nbase = "world"\n[fields]'
 INVENTORY = """
 [inventories.player_hp]

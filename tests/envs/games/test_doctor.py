@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,12 +21,11 @@ from soulsgraph_envs.games.doctor import (
     check_read_time,
     check_rights,
     check_siphon_game,
-    check_skills,
     examine,
     map_of,
     report_entries,
 )
-from soulsgraph_envs.games.link import FIELDS, GameSettings
+from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.games.memory_reader import Module
 from soulsgraph_envs.games.x11 import open_display
 
@@ -63,12 +61,6 @@ def statuses(checks: list[Check]) -> dict[str, Status]:
     """Return each check's status; every warning and failure has a remedy, and only they."""
     assert [bool(check.remedy) for check in checks] == [check.status in ("warn", "fail") for check in checks]
     return {check.name: check.status for check in checks}
-
-
-@pytest.fixture(scope="module")
-def display() -> Iterator[str]:
-    with virtual_screen() as name:
-        yield name
 
 
 @pytest.fixture
@@ -182,14 +174,6 @@ def test_without_a_game_its_settings_are_examined_all_the_same(
     settings = replace(settings, **wrong)
     checks = check_siphon_game(settings) if "host" in wrong else check_memory_game(settings)
     assert expected.items() <= statuses(checks).items()
-
-
-def test_skills_that_cannot_play_are_warned_of_with_what_they_lack() -> None:
-    checks = Checks("skills")
-    check_skills(checks, frozenset(FIELDS))
-    check_skills(checks, frozenset(FIELDS) - {"locked"})
-    assert [check.status for check in checks.made] == ["ok", "warn"]
-    assert "locked" in checks.made[1].found
 
 
 def test_fields_of_another_machine_are_examined_without_addresses(settings: GameSettings) -> None:

@@ -61,12 +61,6 @@ def own_bindings(folder: Path, old: str = "", new: str = "") -> Bindings:
     return load_bindings(folder / "own.toml")
 
 
-def test_keys_of_a_chord_are_pressed_in_order(tmp_path: Path) -> None:
-    bindings = own_bindings(tmp_path)
-    assert bindings.keys_for(Control.HEAVY_ATTACK).tapped == ("left_shift", "mouse_left")
-    assert bindings.controls_of(["mouse_left"]) == Control.NONE
-
-
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [

@@ -31,19 +31,6 @@ print("holding", flush=True)
 """
 
 
-@pytest.fixture(scope="module")
-def display() -> Iterator[str]:
-    with virtual_screen() as name:
-        yield name
-
-
-@pytest.fixture
-def device(display: str) -> Iterator[XTestDevice]:
-    device = XTestDevice(display)
-    yield device
-    device.close()
-
-
 @pytest.fixture
 def shown(display: str) -> Iterator[PlainWindow]:
     window = PlainWindow(display, "DARK SOULS III")

@@ -1,13 +1,12 @@
 """The memory link against a stand-in game: a process, a window and keys of its own."""
 
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
-from fakes.keys import FakeDevice, virtual_screen
+from fakes.keys import FakeDevice
 from fakes.still_game import still_game
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_envs.core.errors import UnknownNameError
@@ -18,12 +17,6 @@ from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
 GAME = "dark-souls-3-1.15.2"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="plays on an X display")
-
-
-@pytest.fixture(scope="module")
-def display() -> Iterator[str]:
-    with virtual_screen() as name:
-        yield name
 
 
 def read_until(link, wanted):

@@ -21,7 +21,6 @@ from soulsgraph_envs.games.memory_reader import (
 )
 from soulsgraph_envs.games.standin.memory import Sections, write_header
 
-PAGE = 4096
 #: Maps a file as Wine does, its header alone from the file, the rest plain memory; keeps a text in a buffer.
 CHILD = """
 import ctypes, mmap, sys

@@ -10,7 +10,7 @@ import pytest
 
 from fakes.memory import FakeProcess, FakePyMeow
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.games.address_map import compile_pattern, pack
+from soulsgraph_envs.games.address_map import compile_pattern
 from soulsgraph_envs.games.link import RefusedError
 from soulsgraph_envs.games.memory_reader import (
     BadAddressError,
@@ -61,14 +61,6 @@ def test_what_would_end_the_interpreter_never_reaches_pymeow(address, size):
     reader, _, _ = opened()
     with pytest.raises(BadAddressError):
         reader.read(address, size)
-
-
-def test_values_are_written_as_checked_bytes():
-    reader, process, _ = opened()
-    with pytest.raises(GameError, match="a value to write"):
-        reader.write(BASE, pack("i32", 2**31))
-    reader.write(BASE, pack("i32", 7))
-    assert process.memory[BASE][:4] == b"\x07\0\0\0"
 
 
 def test_exceptions_become_ours_and_can_be_sent_between_processes():

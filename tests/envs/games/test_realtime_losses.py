@@ -7,26 +7,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fakes.realtime import FakeTable
 from fakes.waiting import PATIENCE_S
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError
-from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.link import GameSettings, RefusedError
-
-SCENARIO = load_scenario("iudex-phase1")
-LANE = np.zeros(1, np.int64)
-
-
-@pytest.fixture
-def table() -> FakeTable:
-    """Return a game at the start of an episode."""
-    table = FakeTable()
-    table.reset()
-    return table
 
 
 def lose(table: FakeTable, control: Control = Control.NONE, ticks: int = 40) -> EpisodeLostError:

@@ -12,15 +12,7 @@ from soulsgraph_envs.core.errors import DataError, EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.games import readings
-from soulsgraph_envs.games.link import (
-    FIELDS,
-    OPERATIONS,
-    GameSettings,
-    Operations,
-    Reading,
-    check_side_by_side,
-    same_moment,
-)
+from soulsgraph_envs.games.link import FIELDS, GameSettings, Operations, Reading, check_side_by_side, same_moment
 from soulsgraph_envs.games.readings import (
     Flasks,
     KeyEffects,
@@ -120,11 +112,6 @@ def test_supplies_follow_from_the_fields_of_a_map() -> None:
     assert supplied_raws(frozenset(FIELDS)) == frozenset(Raw.__members__)
     without = supplied_raws(frozenset(FIELDS) - {"camera_x", "locked", "flasks", "player_animation"})
     assert frozenset(Raw.__members__) - without == {"CAMERA_X", "LOCKED", "FLASKS"}
-
-
-def test_operations_write_fields_that_may_be_written() -> None:
-    for operation in OPERATIONS.values():
-        assert all(FIELDS[field].writable for field in operation.fields)
 
 
 def test_operations_refuse_other_fields_and_what_is_no_number() -> None:

@@ -18,14 +18,6 @@ from soulsgraph_envs.games.link import GameSettings
 SCENARIO = load_scenario("iudex-phase1")
 
 
-@pytest.fixture
-def table() -> FakeTable:
-    """Return a game at the start of an episode."""
-    table = FakeTable()
-    table.reset()
-    return table
-
-
 def speeds(table: FakeTable) -> list[float]:
     return [values["game_speed"] for values in table.link.writes_log if "game_speed" in values]
 
@@ -130,18 +122,6 @@ def test_the_camera_is_tried_and_turned_while_the_boss_ends_its_move_or_changes_
     spent = table.game.timing().reset_s
     assert spent["transition"] > 1.0
     assert spent["aim"] + spent["unlock"] < 0.1
-
-
-def test_a_reload_adds_little_to_what_the_game_does_by_itself() -> None:
-    table = FakeTable(GameSettings(reset_speed=1.0, reload_after_s=1e-6))
-    table.reset()
-    for seed in range(1, 4):
-        table.step()
-        spent = spent_on_reset(table, seed)
-        assert spent["reload"] + spent["gate"] > 7.5
-        # How far the camera turns is drawn; it is tried while the player wakes.
-        assert spent["unlock"] < 0.01
-        assert sum(spent.values()) - spent["reload"] - spent["gate"] - spent["aim"] < 0.4
 
 
 def test_a_gate_that_answers_only_who_looks_at_it_is_passed() -> None:

@@ -3,19 +3,14 @@ from __future__ import annotations
 import pytest
 
 from fakes.realtime import FakeLink, FakeTime
-from soulsgraph_envs.core.config import shipped_names
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.core.scenario import load_player
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.address_map import load_address_map
 from soulsgraph_envs.games.doctor import Check
-from soulsgraph_envs.games.keys import load_bindings
 from soulsgraph_envs.games.link import GameSettings, Reading
 from soulsgraph_envs.games.setup import EFFECTS, answered, questions, try_keys
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 
-#: No key shows what they do: one needs something to interact with, the other is none of the games' keys.
-WITHOUT_EFFECT = {Control.INTERACT, Control.JUMP}
 NEEDED = {str(control.name).lower() for control, effect in EFFECTS.items() if effect.needed}
 
 
@@ -50,17 +45,6 @@ class StrikingLink(FakeLink):
 def press_all(link: FakeLink, time: FakeTime) -> dict[str, Check]:
     link.attach(1.0)
     return {check.name: check for check in try_keys(link, GameSettings(), time.clock)}
-
-
-def test_each_control_of_shipped_bindings_has_an_effect_to_look_for() -> None:
-    for name in ("dark-souls-3", "elden-ring"):
-        bound = load_bindings(name).controls
-        assert {control for control in Control if control in bound} - WITHOUT_EFFECT <= set(EFFECTS), name
-
-
-def test_the_animations_to_look_for_are_those_of_the_players_data() -> None:
-    known = {key for name in shipped_names("player") for key in load_player(name).animations.known()}
-    assert {animation for effect in EFFECTS.values() for animation in effect.animations} <= known
 
 
 def test_each_control_of_a_skill_is_needed() -> None:

@@ -65,12 +65,6 @@ def test_each_writable_field_can_be_written_alone_and_only_those(name: str) -> N
     assert all(FIELDS[field].writable for field in alone)
 
 
-@pytest.mark.parametrize("who", ["player", "boss"])
-def test_a_teleport_is_one_call(who: str) -> None:
-    pieces = [set(layout) for layout in load_attributes(DARK_SOULS).writes.values()]
-    assert {f"{who}_{axis}" for axis in "xyz"} in pieces
-
-
 def test_what_siphon_cannot_follow_starts_at_the_module() -> None:
     attributes = load_attributes(DARK_SOULS).attributes
     # The flags are no pointer, and of the camera no pattern is public.

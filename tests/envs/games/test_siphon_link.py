@@ -32,9 +32,9 @@ LOCAL = "127.0.0.1:0"
 
 
 @pytest.fixture(scope="module")
-def served(screen: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedStandIn]:
-    serving = ServingOptions(LOCAL, display=screen, recordings=tmp_path_factory.mktemp("recordings"))
-    with served_stand_in(serving, StandInOptions(display=screen)) as served:
+def served(display: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedStandIn]:
+    serving = ServingOptions(LOCAL, display=display, recordings=tmp_path_factory.mktemp("recordings"))
+    with served_stand_in(serving, StandInOptions(display=display)) as served:
         yield served
 
 
@@ -43,12 +43,6 @@ def link(served: ServedStandIn) -> Iterator[SiphonLink]:
     with closing(patient_link(served.settings)) as link:
         link.attach(PATIENCE_S)
         yield link
-
-
-@pytest.fixture
-def device(screen: str) -> Iterator[XTestDevice]:
-    with closing(XTestDevice(screen)) as device:
-        yield device
 
 
 def another_server(served: ServedStandIn, *serving: object) -> SiphonServer:

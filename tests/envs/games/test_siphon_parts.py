@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 import struct
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from math import isnan
 from pathlib import Path
 
-import h5py
-import numpy as np
 import pytest
 
 from fakes.keys import FakeDevice
 from fakes.memory import FakeProcess, FakeReader
-from fakes.waiting import PATIENCE_S, until
-from soulsgraph_envs.core.errors import DataError, GameError, UnknownNameError
+from fakes.waiting import until
+from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.keys import KEY_NAMES
-from soulsgraph_envs.games.link import LinkError
 from soulsgraph_envs.games.memory_reader import Module
 from soulsgraph_envs.games.siphon_attributes import Attribute, ItemCount, ItemListNames
 from soulsgraph_envs.games.siphon_link import (
@@ -30,8 +24,7 @@ from soulsgraph_envs.games.siphon_link import (
     split_address,
     to_siphon,
 )
-from soulsgraph_envs.games.standin.recording import Recordings, Sources
-from soulsgraph_envs.games.standin.siphon_server import ServedGame, ServedKeys, client_name, connected_clients
+from soulsgraph_envs.games.standin.siphon_server import ServedGame, ServedKeys
 
 MODULE, HEAP, OBJECT = 0x140000000, 0x7F0000000000, 0x7F0000001000
 PATTERN = "48 8B 05 ?? ?? ?? ?? 48 85 C0"
@@ -98,50 +91,6 @@ def test_a_value_that_does_not_fit_is_refused(name: str, value: float | bytes) -
     assert process.memory == before
 
 
-def test_what_cannot_be_read_is_refused_by_name() -> None:
-    process = made_process()
-    game = served(process)
-    game.configure("game.exe", {"Other": Attribute((0,), "int", "48 8B 0D ?? ?? ?? ?? 99")})
-    game.attach()
-    # A null pointer, a pattern of another version, and what nobody configured.
-    for name, kind, named in (
-        ("Lost", LinkError, "pointer"),
-        ("Other", LinkError, "Other"),
-        ("Hq", UnknownNameError, "Hq"),
-    ):
-        with pytest.raises(kind, match=named):
-            game.read(name)
-    with pytest.raises(LinkError, match="Target"):
-        # No code is injected into a real game.
-        served(process, captured_slots=False).read("Target")
-    # Pointers are followed anew at each read.
-    process.memory[OBJECT + 0x1000] = bytearray(0x100)
-    process.memory[HEAP][0x40:0x48] = struct.pack("<Q", OBJECT + 0x1000)
-    assert game.read("Hp") == 0
-    process.dead = True
-    with pytest.raises(LinkError, match="4242"):
-        game.read("Hp")
-
-
-def test_a_server_serves_one_process_of_the_configured_name() -> None:
-    process = made_process()
-    game = ServedGame(lambda: process.pid, open_reader=lambda pid: FakeReader(process))
-    with pytest.raises(LinkError, match="SetProcessConfig"):
-        game.attach()
-    with pytest.raises(DataError, match=r"attributes\.Hp\.type"):
-        game.configure("game.exe", {"Hp": Attribute((0,), "double", PATTERN)})
-    game.configure("other.exe", {})
-    with pytest.raises(LinkError, match=r"other\.exe"):
-        game.attach()
-    game = served(process)
-    # No client takes it away from another.
-    with pytest.raises(GameError, match=r"other\.exe"):
-        game.configure("other.exe", {})
-    assert (game.read("Hp"), game.pid) == (-7, process.pid)
-    process.dead = True
-    assert game.pid == 0
-
-
 def test_a_key_comes_up_with_the_last_client_that_holds_it() -> None:
     device, clients = FakeDevice(), {"one", "two"}
     keys = ServedKeys(device, lambda: clients)
@@ -154,41 +103,6 @@ def test_a_key_comes_up_with_the_last_client_that_holds_it() -> None:
     keys.press("one", "d")
     keys.close()
     assert (device.down, device.closed) == (set(), True)
-
-
-def test_a_tap_releases_the_other_way_round_whatever_ends_it() -> None:
-    device = FakeDevice()
-    keys = ServedKeys(device, lambda: {"one"})
-    keys.tap("one", ["w", "space"], 0.0, 0.0)
-    assert [f"{event.action} {event.key}" for event in device.events] == [
-        *("press w", "press space"),
-        *("release space", "release w"),
-    ]
-    with pytest.raises(GameError, match="whisky"):
-        keys.tap("one", ["w", "whisky"], 0.0, 0.0)
-    assert device.down == set()
-    with ThreadPoolExecutor(1) as threads:
-        tap = threads.submit(keys.tap, "one", ["w"], 3600.0, 0.0)
-        until(lambda: device.down == {"w"})
-        keys.close()
-        with pytest.raises(GameError):
-            tap.result(PATIENCE_S)
-    assert device.down == set()
-
-
-def test_the_kernel_tells_which_clients_are_connected() -> None:
-    with ExitStack() as stack:
-        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        port = server.getsockname()[1]
-        client = socket.create_connection(("127.0.0.1", port))
-        stack.enter_context(server.accept()[0])
-        name = client_name(f"ipv4:127.0.0.1:{client.getsockname()[1]}")
-        assert connected_clients(port) == {name}
-        client.close()
-        until(lambda: not connected_clients(port))
-    # Whatever the protocol.
-    assert client_name("ipv6:%5B::ffff:10.0.0.7%5D:40122") == client_name("ipv4:10.0.0.7:40122") == "10.0.0.7 40122"
-    assert client_name("ipv6:[::1]:40122") == "::1 40122"
 
 
 def test_every_key_is_spelt_back() -> None:
@@ -243,39 +157,3 @@ def test_an_item_is_followed_where_it_lies() -> None:
         assert isnan(finder.total([]))
         with pytest.raises(GameError, match="flasks"):
             finder.write(1.0)
-
-
-class Camera:
-    """A window whose pictures have the size that a test sets."""
-
-    width = 6
-
-    def __call__(self) -> np.ndarray:
-        return np.zeros((4, self.width, 4), np.uint8)
-
-
-# The time of the second is over before a frame could be taken, as on a busy machine.
-@pytest.mark.parametrize("longest_s", [0.1, 1e-9])
-def test_a_recording_ends_by_itself_and_needs_no_attributes(tmp_path: Path, longest_s: float) -> None:
-    recordings = Recordings(tmp_path, Sources(Camera(), lambda name: 1.0, lambda: ["W"]))
-    session = recordings.start([], "", longest_s)
-    recording = recordings.session(session)
-    until(lambda: not recording.running)
-    assert recordings.stop(session) is recording
-    with h5py.File(recording.file) as file:
-        assert set(file) == {"frames", "timestamps", "inputs", "latencies"}
-        assert file["frames"].shape == (recording.frames, 4, 6, 4)
-    assert recording.elapsed_s >= longest_s
-
-
-def test_a_recording_keeps_what_it_has_when_it_fails(tmp_path: Path) -> None:
-    camera = Camera()
-    recordings = Recordings(tmp_path, Sources(camera, lambda name: 1.0, lambda: []))
-    session = recordings.start(["Hp"], "", 0.0)
-    recording = recordings.session(session)
-    until(lambda: recording.frames > 0)
-    camera.width = 7
-    until(lambda: not recording.running)
-    with pytest.raises(GameError, match="frames"):
-        recordings.stop(session)
-    assert sum(len(piece["data"]) for piece in recordings.pieces(session)) == recording.file.stat().st_size

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stable_baselines3.common.env_checker import check_env as check_env_for_stable_baselines
 
 from soulsgraph_envs.continual.sequences import ContinualSequence, ContinualTask
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -34,14 +31,6 @@ def make(**keywords: Any) -> ContinualEnv:
 
 def make_lanes(lanes: int, **keywords: Any) -> ContinualVectorEnv:
     return ContinualVectorEnv(lanes, SEQUENCE, **{"agent": "dodge", "steps_per_task": STEPS, **keywords})
-
-
-def test_gymnasiums_and_stable_baselines_checkers_pass_where_the_task_is_shown() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", message=".*render.*")
-        check_env(make(task_identity="one-hot"), skip_render_check=True)
-        check_env_for_stable_baselines(make(task_identity="one-hot"))
 
 
 def played(env: ContinualEnv, steps: int) -> tuple[list[str], list[int], int]:
@@ -132,7 +121,7 @@ def test_reset_begins_any_task_and_the_sequence_anew() -> None:
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
 @given(data=st.data())
-@settings(max_examples=6)
+@settings(max_examples=4)
 def test_any_lanes_may_be_reset_at_any_time(mode: str, data: st.DataObject) -> None:
     lanes = 3
     masks = st.lists(st.booleans(), min_size=lanes, max_size=lanes).map(np.array)
@@ -199,7 +188,6 @@ def test_bad_resets_are_refused_and_the_episode_goes_on() -> None:
         *((one, {"options": {"task": -1}}, "task") for one in (env, lanes)),
         *((one, {"seed": -1, "options": {"task": 1}}, "seed") for one in (env, lanes)),
         *((one, {"options": {"tsk": 1}}, "tsk") for one in (env, lanes)),
-        *((one, {"options": 3}, "options") for one in (env, lanes)),
         (lanes, {"options": {"task": 1, "reset_mask": np.array([True, False])}}, "task"),
         (alone, {"options": {"task": 2}}, "task"),
     ]

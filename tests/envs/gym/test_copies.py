@@ -10,7 +10,6 @@ import pytest
 
 from fakes.realtime import FakeTable
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError
-from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
 from soulsgraph_envs.skills import SkillOptions
@@ -90,18 +89,3 @@ def test_neither_a_window_nor_a_running_game_is_copied(copied, monkeypatch):
     env.close()
     with pytest.raises(GameError, match="running game"):
         COPIES[copied](FakeTable().game)
-
-
-@pytest.mark.slow
-def test_processes_of_their_own_play_what_this_one_plays():
-    scenario = load_scenario("iudex-phase2")
-    many = {
-        mode: gymnasium.make_vec("soulsgraph/Skill-v0", 2, mode, vector_kwargs=options, scenario=scenario)
-        for mode, options in (("sync", {}), ("async", {"context": "spawn"}))
-    }
-    firsts = [env.reset(seed=[1, 2])[0] for env in many.values()]
-    np.testing.assert_equal(*firsts)
-    for _ in range(30):
-        np.testing.assert_equal(*(env.step(np.array([1, 0])) for env in many.values()))
-    for env in many.values():
-        env.close()

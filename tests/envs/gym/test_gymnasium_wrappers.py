@@ -3,9 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium import wrappers
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from gymnasium.wrappers import vector as vector_wrappers
 
 from soulsgraph_envs.core.errors import ResetNeededError, SeedError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
@@ -158,21 +156,3 @@ def test_make_vec_wraps_single_environments_or_makes_lanes():
     assert_equal(2 * lanes, doubled)
     again = gymnasium.make_vec(made["SkillVectorEnv NextStep"].spec)
     assert_equal(again.reset(seed=SEEDS)[0], lanes)
-
-
-@pytest.mark.parametrize("wrap", [vector_wrappers.NormalizeObservation, vector_wrappers.RecordEpisodeStatistics])
-def test_a_wrapper_of_lanes_makes_of_ours_what_it_makes_of_gymnasiums_lanes(wrap):
-    assert play_beside(wrap(ours()), wrap(theirs()), drawn()) > LANES
-
-
-def test_a_wrapper_that_adds_pictures_leaves_the_plain_loop_as_it_is():
-    env, reference = SkillEnv(SKILL, render_mode="rgb_array"), SkillEnv(SKILL)
-    env, ends = wrappers.AddRenderObservation(env, render_only=False), 0
-    assert_equal(env.reset(seed=4)[0]["state"], reference.reset(seed=4)[0])
-    for action in drawn(80)[:, 0]:
-        found, expected = env.step(action), reference.step(action)
-        assert_equal([found[0]["state"], *found[1:4]], [*expected[:4]])
-        if expected[2] or expected[3]:
-            ends += 1
-            assert_equal(env.reset()[0]["state"], reference.reset()[0])
-    assert ends > 0

@@ -31,11 +31,9 @@ class Unprintable:
 
 def nonsense() -> list[Any]:
     """Return values that are neither an action nor a seed."""
-    fixed: list[Any] = [-1, -(2**64), -(10**5000), 1.5, 0.0, np.float32(1), np.nan, -np.inf, 1j, np.int8(-3)]
-    fixed += ["0", "", b"1", Decimal(1), object(), Unprintable(), print, {}, {"dodge": 0}, (), [], [0]]
-    fixed += [[[0], [0, 1]], np.array([[0]]), np.zeros(0, int), np.array(0.0), np.array(1, object)]
-    fixed += [np.array("0"), np.array([None]), np.datetime64(1, "s"), np.bool_(True), range(1), iter(()), Ellipsis]
-    return fixed
+    numbers = [-1, -(10**5000), 1.5, 0.0, np.float32(1), np.nan, 1j, np.int8(-3), np.bool_(True)]
+    arrays = [[], [0], [[0], [0, 1]], np.array([[0]]), np.array(0.0), np.array(1, object), np.array("0")]
+    return [*numbers, *arrays, "0", b"1", Decimal(1), Unprintable(), {"dodge": 0}, iter(())]
 
 
 def make(id: str) -> gymnasium.Env[Any, Any]:
@@ -84,9 +82,8 @@ def test_eldengyms_keys_take_one_bit_each(make: Any) -> None:
 @pytest.mark.parametrize(
     "actions",
     [
-        *([0, 1, -1], [0, 1, 3], [0, 1], [0, 1, 2, 0], [[0, 1, 2]], 0, None, "012", [0, None, 1], [0.0, 1.0, 2.0]),
-        *([True, False, True], ["0", "1", "2"], [0, [1], 2], [0, 10**30, 1]),
-        *(np.array([0, 1, 2**64 - 1], np.uint64), np.zeros((3, 1), int), np.zeros(3, object)),
+        *([0, 1, -1], [0, 1, 3], [0, 1], [0, 1, 2, 0], [[0, 1, 2]], None, [0.0, 1.0, 2.0], [True, False, True]),
+        *([0, [1], 2], [0, 10**30, 1], np.array([0, 1, 2**64 - 1], np.uint64), np.zeros(3, object)),
     ],
     ids=str,
 )
@@ -216,15 +213,6 @@ class TestSeeds:
         first = [str(env.reset(seed=seed)[0]) + str(env.reset()[0]) for seed in seeds]
         assert len(set(first)) == len(seeds)
         assert first == [str(env.reset(seed=seed)[0]) + str(env.reset()[0]) for seed in seeds]
-
-    def test_anything_else_is_an_error_that_leaves_the_environment_usable(self, make: Any) -> None:
-        env, calm = make(), make()
-        for each in (env, calm):
-            each.reset(seed=4)
-        for seed in (-1, -(10**30), 1.0, np.nan, True, "1", b"1", {}, Unprintable()):
-            with pytest.raises(SeedError):
-                env.reset(seed=seed)
-        np.testing.assert_equal(env.reset(), calm.reset())
 
     def test_environments_without_a_seed_differ(self, make: Any) -> None:
         # Starts are drawn with 53 bits a number: equal ones do not happen.

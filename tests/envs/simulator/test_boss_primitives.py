@@ -1,4 +1,4 @@
-"""What a boss can do by its data alone: charge, breathe, build up a status, rage, reach to its side."""
+"""What a boss can do by its data alone: build up a status, rage, reach to its side."""
 
 from __future__ import annotations
 
@@ -42,40 +42,6 @@ def wait(sim: Simulator, count: int) -> Course:
 
 def lane(sim: Simulator, field: str) -> float:
     return float(sim.get_state()["fights"][field][0])
-
-
-class TestCharge:
-    def charging(self, **fields: object) -> Simulator:
-        return fight(move=move("charge"), move_frame=stretched(BOSS.moves[move("charge")].lunge_s[0]), **fields)
-
-    def length_frames(self) -> int:
-        start, end = BOSS.moves[move("charge")].lunge_s
-        return stretched(end) - stretched(start)
-
-    def test_it_runs_straight_through_where_the_player_stood(self) -> None:
-        sim = self.charging(invulnerable=1000)
-        course = wait(sim, self.length_frames())[:, 0]
-        ran = BOSS.moves[move("charge")].lunge_m_s * self.length_frames() / 60
-        assert course[-1, Raw.BOSS_Y] == pytest.approx(CENTRE[1] - 6.0 + ran)
-        assert course[-1, Raw.BOSS_Y] > CENTRE[1] + CONTACT_M
-        assert course[:, Raw.BOSS_X] == pytest.approx(CENTRE[0])
-        assert (course[:, Raw.PLAYER_Y] == CENTRE[1]).all()
-
-
-class TestBreath:
-    every = stretched(window("frost breath").every_s)
-    open_frames = stretched(window("frost breath").time_s[1]) - stretched(window("frost breath").time_s[0])
-
-    def breathing(self, **fields: object) -> Simulator:
-        return about("frost breath", **{"boss_y": CENTRE[1] - 4.0, **fields})
-
-    def test_it_strikes_at_its_interval_while_it_is_open_and_staggers_nobody(self) -> None:
-        course = wait(self.breathing(), self.open_frames + 2 * self.every)[:, 0]
-        lost = -np.diff(course[:, Raw.PLAYER_HP], prepend=HP)
-        hits = np.flatnonzero(lost)
-        assert lost[0] == pytest.approx(window("frost breath").damage, rel=0.15, abs=1)
-        assert (course[:, Raw.PLAYER_ANIMATION] == PLAYER.animations.idle.id).all()
-        assert hits.tolist() == list(range(0, self.open_frames, self.every))
 
 
 class TestStatus:

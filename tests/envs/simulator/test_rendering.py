@@ -10,13 +10,12 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.wrappers import RecordEpisodeStatistics, RecordVideo, RenderCollection
+from gymnasium.wrappers import RecordEpisodeStatistics, RecordVideo
 
 from fakes.programs import read_video
 from soulsgraph_envs.core.errors import GameError, ResetNeededError, UnknownNameError
 from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
 
-IDS = ["soulsgraph/Skill-v0", "soulsgraph/EndToEnd-v0"]
 SIZE = (360, 640, 3)
 
 
@@ -29,17 +28,6 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     yield
     pygame.display.quit()
-
-
-def test_a_wrapper_collects_a_picture_of_every_step() -> None:
-    env = RenderCollection(gymnasium.make(IDS[0], render_mode="rgb_array"))
-    env.reset(seed=1)
-    for action in (0, 1, 0, 1):
-        env.step(action)
-    pictures = env.render()
-    assert {(picture.shape, str(picture.dtype)) for picture in pictures} == {(SIZE, "uint8")}
-    assert len({picture.tobytes() for picture in pictures}) == len(pictures) == 5
-    assert np.array_equal(pictures[-1], env.unwrapped.rollout.combat.game.render(0, SIZE[:2]))
 
 
 #: What an environment needs to be told; only EldenGym's picture has a size that can be asked for.

@@ -62,13 +62,6 @@ class TestParry:
         sim = open_fight(vordt, boss_y=CENTRE[1] - 2.5, animation=PlayerPose.PARRY, animation_frame=12, **swing)
         assert press(sim, Control.NONE, 4)[-1, 0, Raw.PLAYER_HP] < 454
 
-    def test_an_open_boss_stands_for_its_time_and_fights_on(self) -> None:
-        sim = open_fight(SCENARIO, boss_y=CENTRE[1] - 2.0, stance=Stance.PARRIED)
-        shown = press(sim, Control.NONE, 400)[:, 0, Raw.BOSS_ANIMATION]
-        assert BOSS.animations.parried is not None
-        assert (shown == BOSS.animations.parried.id).sum() == frames(BOSS.animations.parried.length_s) - 1
-        assert set(shown[-200:].astype(int)) & {m.id for m in BOSS.moves}
-
 
 class TestRiposte:
     def test_a_light_attack_on_an_open_boss_throws_it(self) -> None:

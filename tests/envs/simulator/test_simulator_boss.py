@@ -3,44 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 
-from fakes.simulator import move_of, open_fight, opens_at, press
-from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
+from fakes.simulator import open_fight, press
+from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import Column, Control, Raw, state_rows
 from soulsgraph_envs.simulator import Simulator
-from soulsgraph_envs.simulator.layout import NO_MOVE, frames
 
 SCENARIO = load_scenario("iudex-phase1")
-PLAYER = load_player("knight")
-BOSS = load_boss("iudex-phase1")
 CENTRE = SCENARIO.arena.centre_m
-#: The boss stands 6 m south of the player, both at rest, but for the fields that are set.
-fight, move, first_frame = partial(open_fight, SCENARIO), partial(move_of, BOSS), partial(opens_at, BOSS)
 
 
 class TestBoss:
-    def test_player_behind_meets_a_counter_or_a_turn(self) -> None:
-        sim = fight(lanes=400, boss_y=CENTRE[1] - 2.0, boss_heading=0.0)
-        shown = press(sim, Control.NONE)[0, :, Raw.BOSS_ANIMATION]
-        counters = (shown == BOSS.moves[move("spin")].id).mean()
-        assert ((shown == BOSS.moves[move("spin")].id) | (shown == BOSS.animations.turn.id)).all()
-        assert counters == pytest.approx(BOSS.rear.counter_chance, abs=0.1)  # 4 standard errors
-
-    def test_move_takes_its_time_and_is_followed_by_a_wait(self) -> None:
-        sim = fight(lanes=400, boss_y=CENTRE[1] - 3.2, move=move("fast sweep"))
-        length = frames(BOSS.moves[move("fast sweep")].length_s * BOSS.time_factor)
-        press(sim, Control.NONE, length - 1)
-        assert (sim.get_state()["fights"]["move"] == move("fast sweep")).all()
-        press(sim, Control.NONE)
-        after = sim.get_state()["fights"]
-        assert (after["move"] == NO_MOVE).all()
-        assert 60 <= after["wait"].min() < after["wait"].max() <= 180
-
     @pytest.mark.parametrize(
         ("scenario", "boss_hp", "among"),
         [("iudex-phase1", 1037.0, {"rapid slices", "fast sweep"}), ("vordt", 500.0, {"charge", "frost breath"})],
@@ -71,11 +48,3 @@ class TestStart:
         assert (angles < 1e-3).all() if spec.facing else angles.max() > 2.0
         assert (rows[:, Column.LOCKED] == 0).all()
         assert (rows[:, Column.PLAYER_HP] == 1).all()
-
-    def test_arena_holds_everybody(self) -> None:
-        sim = fight(lanes=8, tick_s=0.1)
-        rng = np.random.default_rng(0)
-        for _ in range(600):
-            raw = sim.step(rng.choice([1, 2, 4, 8, 17, 18, 20, 24], 8).astype(np.uint32))
-            assert (np.hypot(raw[:, 0] - CENTRE[0], raw[:, 1] - CENTRE[1]) <= 14.0 - 0.4 + 1e-9).all()
-            assert (np.hypot(raw[:, 3] - CENTRE[0], raw[:, 4] - CENTRE[1]) <= 14.0 - 0.9 + 1e-9).all()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import pickle
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -30,22 +27,6 @@ def test_a_lane_is_the_same_alone_and_among_others(lanes: int, seed: int, data: 
     alone = play(Simulator(1), PHASE_1, seeds[lane : lane + 1], controls[:, lane : lane + 1])
     assert together[:, lane].tobytes() == alone[:, 0].tobytes()
     assert len({together[0, lane].tobytes() for lane in range(lanes)}) == lanes
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda sim: pickle.loads(pickle.dumps(sim))], ids=["copy", "pickle"])
-def test_a_copy_fights_on_alike_and_alone(copied: Callable[[Simulator], Simulator]) -> None:
-    sim, controls = Simulator(2), sample_controls(2, 200)
-    play(sim, PHASE_1, derive_seeds(np.arange(2), 3), controls[:100])
-    other = copied(sim)
-    for row in controls[100:]:
-        for one in (sim, other):
-            one.step(row)
-            one.override(1, player_hp=454.0)
-        assert sim.values(1) == other.values(1)
-        assert sim.animation_names(0) == other.animation_names(0)
-    before = sim.values(0)
-    other.step(controls[0])
-    assert sim.values(0) == before != other.values(0)
 
 
 def test_lanes_may_fight_in_different_scenarios_at_once() -> None:

@@ -10,16 +10,15 @@ import pytest
 from fakes.simulator import open_fight, press
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
-from soulsgraph_envs.core.state import Control, Raw
+from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.simulator.layout import frames
 from soulsgraph_envs.testing import check_game
 
 FULL = load_scenario("iudex-full")
-FIRST, SECOND = load_boss("iudex-phase1"), load_boss("iudex-phase2")
+FIRST = load_boss("iudex-phase1")
 assert FULL.transition is not None
 TRANSITION = FULL.transition.animation
-FRAMES = frames(TRANSITION.length_s)
 
 
 def transformed(sim: Simulator, lane: int = 0) -> bool:
@@ -47,24 +46,6 @@ def test_transition_begins_at_the_published_share_of_hp_once_a_move_is_over(hp: 
     assert not transformed(sim)
     press(sim, Control.NONE)
     assert transformed(sim) == changes
-
-
-def test_the_boss_stands_for_its_time_then_fights_as_the_next_phase() -> None:
-    sim = open_fight(FULL, boss_hp=500.0)
-    before = press(sim, Control.NONE)[0, 0]
-    assert before[Raw.BOSS_ANIMATION] == TRANSITION.id
-    assert before[Raw.BOSS_ANIMATION_LENGTH_S] == pytest.approx(TRANSITION.length_s)
-    during = press(sim, Control.NONE, FRAMES - 1)[:, 0]
-    assert (during[:, Raw.BOSS_ANIMATION] == TRANSITION.id).all()
-    still = [Raw.BOSS_X, Raw.BOSS_Y, Raw.BOSS_ANGLE, Raw.PLAYER_HP, Raw.BOSS_HP]
-    assert (during[:, still] == during[0, still]).all()
-    assert sim.phases().tolist() == [1]
-    press(sim, Control.NONE)
-    assert sim.phases().tolist() == [2]
-    shown = {int(i) for i in press(sim, Control.NONE, 3000)[:, 0, Raw.BOSS_ANIMATION]}
-    only_second = {move.id for move in SECOND.moves} - {move.id for move in FIRST.moves}
-    assert shown & only_second
-    assert not shown & ({move.id for move in FIRST.moves} - {move.id for move in SECOND.moves})
 
 
 def test_lanes_change_phase_each_on_its_own_and_a_reset_begins_with_the_first() -> None:

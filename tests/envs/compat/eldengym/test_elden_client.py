@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fakes.eldengym import FakeWorld
+from fakes.eldengym import faked
 from soulsgraph_envs.compat.eldengym import AttributeEnv, EldenClient, EldenGymEnv
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 
@@ -16,11 +16,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym
 
 def make() -> EldenGymEnv:
     return EldenGymEnv(driver="simulator")
-
-
-def faked(env: Any) -> FakeWorld:
-    world = env.world = FakeWorld(env.observation_space["frame"].shape[:2])
-    return world
 
 
 def test_the_game_is_at_hand_by_the_names_of_the_original() -> None:

@@ -23,22 +23,6 @@ def make(**options: Any) -> gymnasium.Env[Any, Any]:
     return gymnasium.make("EldenGym-v0", scenario_name="margit", driver="simulator", **options)
 
 
-def test_a_single_file_agents_loop_records_episodes() -> None:
-    def thunk() -> gymnasium.Env[Any, Any]:
-        return gymnasium.wrappers.RecordEpisodeStatistics(make(max_step=5))
-
-    envs = gymnasium.vector.SyncVectorEnv([thunk, thunk], autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP)
-    observations, _ = envs.reset(seed=1)
-    assert observations["frame"].shape == (2, 90, 160, 3)
-    lengths: list[int] = []
-    for _ in range(11):
-        *_, infos = envs.step(envs.action_space.sample())
-        if "final_info" in infos:
-            lengths += infos["final_info"]["episode"]["l"].tolist()
-    assert lengths == [5, 5, 5, 5]
-    assert infos["simulated"].all()
-
-
 def test_importing_it_loads_no_learning_library_and_no_client() -> None:
     code = (
         "import sys; from soulsgraph_envs import eldengym; import soulsgraph_envs.compat.eldengym.wrappers; "

@@ -25,10 +25,10 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def host(screen: str) -> Iterator[str]:
+def host(display: str) -> Iterator[str]:
     serving, options = (
-        ServingOptions("127.0.0.1:0", display=screen),
-        StandInOptions(map="elden-ring-1.16.1", at="bonfire", display=screen),
+        ServingOptions("127.0.0.1:0", display=display),
+        StandInOptions(map="elden-ring-1.16.1", at="bonfire", display=display),
     )
     with served_stand_in(serving, options) as served:
         yield served.server.address

@@ -42,18 +42,6 @@ def test_vectors_of_it_give_stacked_observations_masks_and_the_returns_of_episod
     envs.close()
 
 
-def test_an_episode_is_cut_off_after_3000_steps():
-    env = gymnasium.make("soulsgraph/SoulsGymIudex-v0")
-    env.reset(seed=0)
-    steps, truncated = 0, False
-    while not truncated:
-        env.unwrapped.world.game.override(0, player_hp=454.0)
-        terminated, truncated = env.step(19)[2:4]
-        steps += 1
-        assert not terminated
-    assert steps == 3000
-
-
 @pytest.mark.parametrize("wrap", [zero_based, gymnasium.wrappers.FlattenObservation])
 def test_stable_baselines3s_checker_accepts_it(wrap):
     check_env = pytest.importorskip("stable_baselines3.common.env_checker").check_env

@@ -1,5 +1,3 @@
-import copy
-import pickle
 from dataclasses import replace
 from itertools import pairwise
 
@@ -261,13 +259,13 @@ def test_a_lost_episode_is_an_error_and_no_transition():
 @pytest.mark.parametrize(
     ("kind", "wrong"),
     [
-        *((IudexImgEnv, {"game_speed": speed}) for speed in (0.0, float("inf"), "fast")),
+        *((IudexImgEnv, {"game_speed": speed}) for speed in (0.0, float("inf"))),
         (IudexImgEnv, {"driver": "memory", "game_speed": 9.0}),
         (IudexImgEnv, {"phase": 3}),
         (IudexEnvDemo, {"phase": 2}),
         (IudexImgEnv, {"games": "games.toml"}),
         (IudexImgEnv, {"render_mode": "ansi"}),
-        *((IudexImgEnv, {"resolution": size}) for size in (90, (0, 160), (90, 160, 3), (9.5, 16))),
+        *((IudexImgEnv, {"resolution": size}) for size in (90, (0, 160))),
         (IudexEnv, {"drver": "memory"}),
     ],
     ids=str,
@@ -276,16 +274,6 @@ def test_settings_that_cannot_be_are_refused_by_name(kind, wrong):
     name = next(reversed(wrong))
     with pytest.raises(TypeError if name == "drver" else InvalidGameSettings, match=name):
         kind(**wrong)
-
-
-def test_a_copy_fights_on_alike():
-    env = IudexEnv()
-    play(env, 2, 60)
-    ends = []
-    for each in (env, copy.deepcopy(env), pickle.loads(pickle.dumps(env))):
-        course = [each.step(action) for action in [8, 16, 19] * 5]
-        ends.append([(*step[1:4], step[4]["allowed_actions"]) for step in course])
-    assert ends[0] == ends[1] == ends[2]
 
 
 def test_the_demo_goes_through_both_phases_and_shows_the_bosss_end():

@@ -118,15 +118,6 @@ def test_a_window_that_cannot_be_photographed_ends_the_step_as_an_error():
     env.step(0)
 
 
-def test_the_second_phase_is_entered_before_the_fight():
-    _, world = running(refills=True)
-    env = IudexEnv(phase=2, world=world)
-    for _ in range(2):
-        shown, _ = env.reset(seed=0)
-        assert (shown["phase"], shown["boss_hp"][0], shown["player_hp"][0]) == (2, 1037, 454)
-        env.step(NOTHING)
-
-
 @pytest.mark.parametrize(
     ("made", "without", "named"),
     [

@@ -3,16 +3,12 @@
 import sys
 
 import gymnasium
-import numpy as np
 import pytest
 
 import soulsgraph_envs.compat.soulsgym  # noqa: F401 - registers the environments
 from fakes.keys import virtual_screen
-from fakes.served_stand_in import served_stand_in
-from fakes.waiting import undisturbed, until
-from soulsgraph_envs.compat.soulsgym.fight import DATA
-from soulsgraph_envs.games.link import save_game
-from soulsgraph_envs.games.standin.launch import ServingOptions, StandInOptions, StandInProcess
+from fakes.waiting import undisturbed
+from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
 
 pytestmark = [
     pytest.mark.slow,
@@ -20,7 +16,6 @@ pytestmark = [
 ]
 
 
-SCENARIO = str(DATA / "scenarios" / "iudex-full.toml")
 #: The first action: ahead, towards the boss.
 AHEAD = 0
 
@@ -43,22 +38,3 @@ def test_vordt_is_reached_through_his_fog_gate_and_fought_at_his_place(tmp_path)
         env = gymnasium.make("soulsgraph/SoulsGymVordt-v0", driver="memory", games=games)
         undisturbed(lambda: fought(env))
         env.close()
-
-
-def test_its_pictures_follow_the_fight_through_siphon(tmp_path):
-    games = tmp_path / "games.toml"
-    with virtual_screen() as display:
-        options = StandInOptions(map="stand-in", scenario=SCENARIO, display=display)
-        with served_stand_in(ServingOptions("127.0.0.1:0", display=display), options) as served:
-            save_game(games, served.settings)
-            env = gymnasium.make(
-                "soulsgraph/SoulsGymIudexImg-v0", driver="siphon", games=games, render_mode="rgb_array"
-            )
-            before, _ = undisturbed(lambda: env.reset(seed=0))
-            assert env.observation_space.contains(before)
-            for _ in range(6):
-                env.step(AHEAD)
-            # What is drawn comes later, and then stays.
-            until(lambda: not np.array_equal(env.unwrapped.obs, before), "another picture")
-            assert env.render().shape == (360, 640, 3)
-            env.close()

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from fakes.keys import virtual_screen
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.address_map import load_address_map
@@ -22,23 +21,10 @@ from soulsgraph_envs.games.x11 import XTestDevice
 
 
 @pytest.fixture(scope="module")
-def display() -> Iterator[str]:
-    with virtual_screen() as name:
-        yield name
-
-
-@pytest.fixture(scope="module")
 def game(display: str) -> Iterator[StandInProcess]:
     """One stand-in for all tests that leave it running."""
     with StandInProcess(StandInOptions(map="stand-in", display=display)) as process:
         yield process
-
-
-@pytest.fixture
-def keys(display: str) -> Iterator[XTestDevice]:
-    device = XTestDevice(display)
-    yield device
-    device.close()
 
 
 @contextmanager
@@ -85,17 +71,17 @@ def test_a_hanging_game_answers_after_its_time_and_frozen_memory_shows_a_fight_t
         assert until(lambda: float(seen.memory.read()["play_time_s"]) > truly)
 
 
-def test_dropped_keys_and_a_stalled_window_do_nothing_then(game: StandInProcess, keys: XTestDevice) -> None:
+def test_dropped_keys_and_a_stalled_window_do_nothing_then(game: StandInProcess, device: XTestDevice) -> None:
     for word in ("drop", "stall"):
         misbehave(game, word)
-        keys.press("d")
+        device.press("d")
         time.sleep(0.1)
         assert game.state()["keys"] == []
-        keys.release("d")
+        device.release("d")
         misbehave(game, f"{word} 0")
-        keys.press("d")
+        device.press("d")
         assert until(lambda: game.state()["keys"] == ["d"])
-        keys.release("d")
+        device.release("d")
         assert until(lambda: game.state()["keys"] == [])
 
 
