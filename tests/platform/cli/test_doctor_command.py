@@ -10,23 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from fakes.keys import virtual_screen
 from soulsgraph.cli import main
-from soulsgraph.cli.games import check_machine, check_training, check_user, show
+from soulsgraph.cli.games import check_machine, check_training, check_user
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.machine import Memory
-from soulsgraph_envs.games.doctor import Check
 from soulsgraph_envs.games.link import load_games
 from soulsgraph_envs.games.setup import EFFECTS, questions
 from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
-
-PAGE = [
-    Check("The game", "window", "ok", "[bold]not markup[/bold]"),
-    Check("The game", "layout", "warn", "fr", "choose English"),
-    Check("Keys", "device", "fail", "none", "plug one in"),
-]
 
 
 @pytest.fixture
@@ -49,14 +41,6 @@ def doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
 def test_training_needs_the_release_of_ray_it_was_built_on() -> None:
     assert [(check.name, check.status) for check in check_training()] == [("ray", "ok"), ("torch", "ok")]
-
-
-def test_the_page_shows_each_remedy_below_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
-    show(PAGE, Console(width=100))
-    shown = capsys.readouterr().out
-    assert "[bold]not markup[/bold]" in shown
-    assert shown.index("The game") < shown.index("choose English") < shown.index("Keys") < shown.index("plug one in")
-    assert "1 ok, 1 warn, 1 fail, 0 skip" in shown
 
 
 def test_what_a_container_keeps_from_this_process_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from soulsgraph.cli import main
-from soulsgraph.cli.front import COMMANDS, MODULES, NEEDING, command_lines
+from soulsgraph.cli.front import MODULES
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import EXTRAS, check_extra, missing_module, pip_install
 
@@ -70,21 +69,6 @@ def test_the_extras_of_whole_commands_are_those_of_the_distribution():
     assert not core & {"ray", "torch", "pyarrow", "scipy", "pandas", "matplotlib"}
     (everything,) = map(Requirement, extras["all"])
     assert everything.extras | {"data", "all", "dev", "docs"} == {*extras}
-
-
-def test_what_needs_an_extra_is_a_command_an_action_or_an_option(monkeypatch, capsys):
-    lines = {" ".join(words) for words in command_lines()}
-    needing = [words for every in NEEDING.values() for words in every]
-    for words in needing:
-        command, _, option = words.partition(" --")
-        assert command in {*lines, *COMMANDS}
-        monkeypatch.setattr("sys.argv", ["soulsgraph", *command.split(), "--help"])
-        with pytest.raises(SystemExit):
-            main()
-        assert f"--{option}" in capsys.readouterr().out
-    assert NEEDING.keys() == EXTRAS.keys()
-    assert len(needing) == len({*needing})
-    assert sorted(name for names in MODULES.values() for name in names) == sorted(COMMANDS)
 
 
 def test_a_missing_module_is_refused_by_the_smallest_extra_that_brings_it(monkeypatch):

@@ -8,18 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from soulsgraph.cli.games import show
 from soulsgraph.cli.remedies import command_line, folder_of, going_on, in_commands
 from soulsgraph.paper.records import load_reproductions
 from soulsgraph.paper.study import DESCRIPTION
-from soulsgraph.results.statistics import WinRate
-from soulsgraph.results.tables import OutputConsole, WinRateTable, read_rows
+from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import allowed_rows, load_checkpoint
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import ReadError, Remedy, SoulsGraphError
-from soulsgraph_envs.games.doctor import Check
 from soulsgraph_policies.agents.library import SkillLibrary
 from soulsgraph_policies.agents.projects import PAPER_GRAPH
 from soulsgraph_policies.learning.checkpoint import read_training_state
@@ -153,16 +150,6 @@ def forbidden(tmp_path):
 def test_a_refused_read_is_reported_as_one(forbidden, read):
     with pytest.raises(ReadError, match=re.escape(str(forbidden))):
         read(forbidden)
-
-
-def test_a_path_in_a_table_is_never_broken_or_cut(capsys):
-    path = f"/{'scenarios' * 20}/[mine]:x:.toml"
-    console = OutputConsole()
-    console.print(WinRateTable("", (WinRate(1, 2, f"{path}, start mid"),)).to_rich())
-    show([Check("Games", "window", "fail", path, f"correct {path}")], console)
-    printed = capsys.readouterr().out
-    assert "…" not in printed
-    assert printed.count(path) == 3
 
 
 def test_a_command_line_is_quoted_for_the_systems_shell(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,9 +67,3 @@ def test_no_game_is_started_for_an_address_that_is_taken(monkeypatch: pytest.Mon
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(SoulsGraphError, match=address):
             serve_siphon(ServingOptions(address))
-
-
-@pytest.mark.parametrize(("display", "map"), [("", "dark-souls-9"), (":4242", "dark-souls-3-1.15.2")])
-def test_a_stand_in_that_cannot_start_is_named_by_its_map_or_display(display: str, map: str) -> None:
-    with pytest.raises(SoulsGraphError, match="X display" if display else map):
-        serve_siphon(ServingOptions(display=display), map=map)

@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -136,23 +136,6 @@ def test_a_page_holds_every_number_of_the_recording_as_float32(fight: Recording,
         np.testing.assert_array_equal(shown, np.array(wanted, np.float32).reshape(-1, 5))
 
 
-@pytest.fixture(scope="module")
-def long_fight(fight: Recording) -> Recording:
-    """A fight of 3,000 ticks whose every input is noise, so that no two ticks have numbers in common."""
-    times = 3_000 // len(fight) + 1
-    whole = pa.concat_tables([fight.table.slice(0, len(fight))] * times).slice(0, 3_001)
-    noise = np.random.default_rng(3)
-    for skill in fight.header.skills:
-        for name in (f"{skill.name}/observation", f"{skill.name}/values"):
-            place, kind = whole.schema.get_field_index(name), whole.schema.field(name)
-            values = noise.normal(size=(3_001, kind.type.list_size)).astype(np.float32)
-            values[:, [one.count("=") > 0 for one in skill.observation] if name.endswith("n") else []] = 0.0
-            column = pa.FixedSizeListArray.from_arrays(values.ravel(), kind.type.list_size)
-            whole = whole.set_column(place, kind, column)
-    result = replace(fight.header.result, steps=3_000, ticks=3_000)
-    return Recording(fight.path, replace(fight.header, result=result), whole)
-
-
 def test_the_largest_fall_is_measured_in_the_skills_own_spread(fight: Recording) -> None:
     falls = {fall.skill: fall for fall in largest_falls(fight)}
     assert falls
@@ -259,28 +242,6 @@ def test_a_browser_shows_the_recorded_numbers(browser: Any, fight: Recording, pa
     assert browser.printed == []
 
 
-def test_slow_pictures_are_coarser_while_they_play(browser: Any, fight: Recording, page: Path) -> None:
-    browser.open(page)
-    sharp = "[window.replay.sharp, document.getElementById('stage').width]"
-    browser.run("(window.requestAnimationFrame = (frame) => { window.frame = frame; return 1; }, 0)")
-    still = browser.run(sharp)
-
-    def played(milliseconds: int) -> list[float]:
-        browser.run("document.getElementById('play').click()")
-        for number in range(1, 5):
-            browser.run(f"(window.frame({1e9 + number * milliseconds}), 0)")
-        found = browser.run(sharp)
-        browser.run("document.getElementById('play').click()")
-        return found
-
-    browser.run("window.replay.speed = 1e-6")
-    assert played(16) == still
-    share, width = played(200)
-    assert share < 1.0
-    assert width < still[1]
-    assert browser.run(sharp) == still
-
-
 def test_the_slider_buttons_and_keys_of_a_page_do_what_it_says(browser: Any, fight: Recording, page: Path) -> None:
     browser.open(page, "#20")
     row = "window.replay.row"
@@ -371,16 +332,6 @@ def test_a_fight_is_drawn_in_three_dimensions_from_three_cameras(browser: Any, f
     browser.call("Emulation.clearDeviceMetricsOverride")
 
 
-def test_a_drag_turns_the_camera_and_the_wheel_brings_it_nearer(browser: Any, page: Path) -> None:
-    browser.open(page)
-    before = browser.run("({...window.replay.stage.held})")
-    for kind, x in (("mousePressed", 200), ("mouseMoved", 300), ("mouseReleased", 300)):
-        browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=300, button="left", buttons=1, clickCount=1)
-    browser.call("Input.dispatchMouseEvent", type="mouseWheel", x=300, y=300, deltaX=0, deltaY=-200)
-    until(lambda: browser.run("window.replay.stage.held.zoom") < before["zoom"], "the wheel to be heard")
-    assert browser.run("window.replay.stage.held.yaw") > before["yaw"]
-
-
 def test_the_decision_that_mattered_plays_a_ghost(browser: Any, fight: Recording, tmp_path: Path) -> None:
     row = int(np.flatnonzero(fight.column("dodge/decides"))[3])
     # The same fight as its own other course: what is drawn of it is known.
@@ -421,22 +372,3 @@ def test_names_from_a_recording_stay_names(browser: Any, tmp_path: Path) -> None
     assert browser.run("document.images.length") == 0
     assert HOSTILE in browser.text("boss-doing")
     assert [one for one in browser.requests if not one.startswith(("file:", "data:"))] == []
-
-
-@pytest.mark.release
-def test_how_long_a_row_of_a_long_fight_takes_to_draw_is_measured(
-    browser: Any, long_fight: Recording, tmp_path: Path, keep_result: Callable[[str, Mapping[str, Any]], None]
-) -> None:
-    """Print it with `-s`; `--keep-results` keeps it for the page. A busy machine takes longer."""
-    write_fight_page(tmp_path / "long.html", long_fight, NOT_LOOKED)
-    assert (tmp_path / "long.html").stat().st_size <= 4_000_000
-    browser.open(tmp_path / "long.html")
-    browser.run("window.replay.choose('flat')")
-    browser.run("window.replay.measure(30)")
-    rounds_ms = [[browser.run("window.replay.measure(1)[0]") for _ in range(500)] for _ in range(5)]
-    p50, p95 = ([round(float(np.percentile(taken_ms, share)), 2) for taken_ms in rounds_ms] for share in (50, 95))
-    (version,) = re.findall(r"Chrome/([\d.]+)", browser.run("navigator.userAgent"))
-    measured = {"ticks": len(long_fight), "rows_a_round": 500, "p50_ms": p50, "p95_ms": p95}
-    keep_result("pages/drawing.json", {"chromium": version, **measured})
-    print(f"a row is drawn in {p50} ms (median of each round), {p95} ms (p95)")
-    assert min(map(min, rounds_ms)) > 0.0

@@ -8,7 +8,6 @@ from fakes.runs import pretend_run, pretend_training
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.lineage import adaptation_stages
 from soulsgraph.runs.plan import Plan
-from soulsgraph.transfer import check_chains
 from soulsgraph.transfer.retention import chain_rates_over_seeds, measure_retention, measures_over_seeds
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -34,9 +33,3 @@ def test_the_matrix_of_a_chain_is_evaluated_and_written(tmp_path):
     named = {row["measure"]: row for row in measures.rows()}
     assert named["change of iudex-phase1, own versions"]["mean"] == 0.0
     assert named["forward transfer while training in vordt"]["each_seed"] == "0: missing"
-
-
-def test_seeds_of_different_chains_are_not_put_together():
-    check_chains({1: ("a", "b"), 2: ("a", "b")})
-    with pytest.raises(SoulsGraphError, match="seed 2"):
-        check_chains({1: ("a", "b"), 2: ("a",)})

@@ -21,9 +21,6 @@ from soulsgraph.tune.population import Member, MemberTraining, Population, popul
 from soulsgraph.tune.space import SearchRange, SearchSpace
 from soulsgraph.tune.sweep import sweep
 from soulsgraph.tune.trial import EPISODES, STEP, TrialLines
-from soulsgraph_envs.core.config import to_table
-from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import write_json
 
 RATE = "camera.learning_rate"
 
@@ -177,42 +174,3 @@ def test_a_member_that_fails_again_goes_on_as_one_that_is_ahead(
     assert "out of memory" in printed
     assert "4/4: " in printed
     assert "5/4" not in printed
-
-
-def test_a_population_that_lacks_a_key_is_refused(tmp_path: Path) -> None:
-    asked = Sweep(Plan(), SearchSpace({RATE: (1e-4, 1e-2)}), (7,), scheduler="pbt", stage="camera")
-    folder = SweepFolder.create(tmp_path / "sweep", asked)
-    (path := population_path(folder, 7)).mkdir(parents=True)
-    values = to_table(Population.of(folder, 7))
-    del values["members"][0]["reported"]
-    write_json(path / "population.json", values)
-    with pytest.raises(SoulsGraphError, match="reported"):
-        Population.of(folder, 7)
-
-
-def test_members_that_fail_together_stop_the_population_and_stay_what_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, rounds = begun(tmp_path, 4), Rounds({0: {1}, 1: {1}, 2: {1}}, last=2)
-    monkeypatch.setattr("soulsgraph.tune.population._trained_round", rounds)
-    for _ in range(3):
-        assert not train_population(folder, 7, TrialLines(4, (7,), quiet=True))
-        reached = Population.of(folder, 7)
-        assert (reached.round, [bool(member.error) for member in reached.members]) == (1, [True] * 3 + [False])
-    # A full disk is no member's own fault: once there is room they go on by what they are.
-    settings = [member.setting for member in reached.members]
-    rounds.failing = {}
-    monkeypatch.setattr(Population, "compared", lambda population, space, seed: population)
-    assert train_population(folder, 7, TrialLines(4, (7,), quiet=True))
-    assert [member.setting for member in Population.of(folder, 7).members] == settings
-
-
-def test_what_a_population_reached_is_read_back_whole(tmp_path: Path) -> None:
-    folder = begun(tmp_path, 2)
-    known = {TRAINING_RETURN: 1.5, STEP: 1_000}
-    members = Population.of(folder, 7).members
-    assert [member.setting[RATE] for member in members] == [1e-2, 1e-1]
-    reached = Population(3, tuple(Member(one.setting, (), "3-0", known).noted(0) for one in members))
-    (path := population_path(folder, 7)).mkdir(parents=True)
-    write_json(path / "population.json", to_table(reached))
-    assert Population.of(folder, 7) == reached
