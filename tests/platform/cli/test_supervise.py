@@ -4,14 +4,16 @@ import os
 import signal
 import socket
 
+import psutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from fakes.clusters import over
 from fakes.waiting import until
 from soulsgraph.cli import supervise as command
+from soulsgraph.runs import supervision
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.supervision import AttemptEnd
+from soulsgraph.runs.supervision import AttemptEnd, end_orphan
 from soulsgraph_clusters.sessions.local_ray import free_port
 
 pytestmark = pytest.mark.slow
@@ -109,6 +111,29 @@ def test_a_training_ends_with_its_supervisor_and_the_next_goes_on_at_once(superv
     assert min(_steps_of(_events(second.run)[-1])) > 1_000, "the first left a checkpoint as it ended"
 
 
+def test_a_training_that_hangs_is_killed_when_its_supervisor_is_gone_and_no_other(supervise, tmp_path, monkeypatch):
+    first = supervise("--", "train", "camera", "--scale", SCALE)
+    first.trains()
+    training, lock = first.started(), first.run / ".lock"
+    owner = supervision.owner_file(lock).read_text()
+    holder, supervisor = map(int, owner.split())
+    assert holder == training.pid
+    assert not end_orphan(lock, owner, 1.0), "nobody supervises this process"
+    monkeypatch.setattr(supervision, "_supervisor", os.getppid())
+    assert not end_orphan(lock, owner, 1.0), "its supervisor lives"
+    training.suspend()
+    first.kill_supervisor()
+    other = tmp_path / "another.lock"
+    other.touch()
+    assert not end_orphan(other, owner, 1.0), "it holds no such file"
+    assert not end_orphan(lock, f"{os.getpid()} {supervisor}", 1.0), "this process holds no lock"
+    assert not end_orphan(lock, f"{holder}", 1.0), "it names no supervisor"
+    # Suspended as before; while it waits for the disk it does not stop.
+    until(lambda: training.status() == psutil.STATUS_STOPPED, "a process that stands still")
+    assert end_orphan(lock, owner, 1.0)
+    until(lambda: over(training), "its end")
+
+
 def test_a_cluster_that_does_not_come_is_waited_for_and_no_crash(supervise):
     address = f"127.0.0.1:{free_port()}"
     supervised = supervise("--cluster-within", "0.03", "--", "train", "camera", "--address", address)
@@ -116,6 +141,14 @@ def test_a_cluster_that_does_not_come_is_waited_for_and_no_crash(supervise):
     assert supervised.logs.count("waiting until it can run") == 1
     assert address in supervised.logs
     assert "it restarts in" not in supervised.logs
+
+
+def test_a_full_disk_is_waited_for(supervise, breaking):
+    full = breaking("def full(handle): raise OSError(errno.ENOSPC, 'No space left on device')\n    os.fsync = full")
+    supervised = supervise("--cluster-within", "0.03", "--", "train", "camera", environment=full)
+    assert supervised.wait() == 69, supervised.logs
+    assert supervised.logs.count("waiting until it can run") == 1
+    assert "No space left on device" in supervised.logs
 
 
 @pytest.mark.parametrize(("ran_s", "again"), [(700.0, True), (1.0, False)])

@@ -1,11 +1,13 @@
 """`soulsgraph supervise` with a cluster: a head that it starts again, a job that it submits again, and refusals."""
 
 import os
+import re
+import signal
 import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psutil
 import pytest
@@ -35,6 +37,27 @@ def cluster():
     cluster.close()
 
 
+def kill_session(leader):
+    """Kill a head with all that it started, as a power cut would."""
+    for pid in processes_of_session(leader):
+        # One that ended by the end of another is gone already.
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    until(lambda: not processes_of_session(leader) or not psutil.pid_exists(leader), "the head's end")
+
+
+def driver_of(run):
+    """Return the process that trains as a job; None between two of them."""
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+            if str(run) in words and "supervise" not in words and process.status() != psutil.STATUS_ZOMBIE:
+                return process
+        except psutil.Error:
+            continue
+    return None
+
+
 def checkpoint_beyond(supervised, reached):
     until(lambda: supervised.head and supervised.checkpoint() > reached, "a later checkpoint")
 
@@ -58,6 +81,48 @@ def test_a_lost_head_is_started_again_and_ends_with_its_supervisor(supervise, cl
         assert supervised.wait() == 130, supervised.logs
         assert not listens(cluster.address)
         assert not processes_of_session(second.pid)
+
+
+@pytest.mark.release
+def test_a_job_is_submitted_again_whatever_ends_it(supervise, cluster):
+    heads = []
+    with cluster.head_command() as (command, environment):
+        try:
+            _lose_drivers_heads_and_supervisors(supervise, cluster, command, environment, heads)
+        finally:
+            for head in heads:
+                kill_session(head.pid)
+
+
+def _lose_drivers_heads_and_supervisors(supervise, cluster, command, environment, heads):
+    words = ("--job", cluster.dashboard, *TRAIN)
+    first = supervise("--head-command", command, *words, environment=environment)
+    until(lambda: first.head and first.checkpoint(), "a checkpoint")
+    heads.append(first.head)
+    driver_of(first.run).kill()
+    first.logged("submitted to", 2)
+    checkpoint_beyond(first, first.checkpoint())
+    kill_session(heads[0].pid)
+    first.logged("submitted to", 3)
+    reached = first.checkpoint()
+    checkpoint_beyond(first, reached)
+    heads.append(first.head)
+    names = re.findall(r"job (train-\w+): submitted", first.logs)
+    assert len(set(names)) == 3
+
+    first.kill_supervisor()
+    second = supervise(*words, environment=environment)
+    second.logged(f"job {names[-1]} writes {second.run}")
+    second.logged("submitted to")
+    reached = second.checkpoint()
+    until(lambda: second.running and second.checkpoint() > reached, "a later checkpoint")
+    command_line = " ".join(driver_of(second.run).cmdline())
+    second.interrupt()
+    assert second.wait() == 130, second.logs
+    assert driver_of(second.run) is None
+    assert listens(cluster.address), "a head that it did not start is left alone"
+    token = cluster.token_file.read_text()
+    assert token not in first.logs + second.logs + command_line
 
 
 def test_a_driver_that_outlived_its_job_is_ended_and_no_other(tmp_path, monkeypatch):
@@ -129,6 +194,18 @@ def test_what_listens_there_is_never_joined_by_a_second_head(monkeypatch):
     assert lines == []
 
 
+@pytest.mark.slow
+def test_a_head_that_does_not_start_is_reported_with_its_last_line():
+    lines, port = [], free_port()
+    head = RayHead(f"ray start --head --port={port} --num-cpus=many", lines.append)
+    found = head.ensure(lambda: False)
+    head.close()
+    assert len(lines) == 1
+    assert re.search(r"code 2 .*many", found)
+    with pytest.raises(SoulsGraphError, match="no-such-ray"):
+        RayHead(f"no-such-ray start --head --port={port}", lines.append).ensure(lambda: False)
+
+
 def test_a_head_that_ends_while_it_is_asked_is_reported_by_its_end(monkeypatch):
     lines, port = [], free_port()
     head = RayHead(f"sh -c 'exit 3' start --head --port={port}", lines.append)
@@ -154,9 +231,12 @@ def test_a_head_stays_in_the_foreground_at_the_address_that_it_names():
     ("line", "settings", "name"),
     [
         ("train camera", {"head_command": "ray start --address=head:6379"}, "--head"),
+        ("train camera", {"head_command": "ray start --head --port=0"}, "--port"),
+        ("train camera", {"head_command": "ray start --head '"}, "quotation"),
         ("train camera", {"head_command": "ray start --head"}, "--head-command"),
         ("train camera --address 127.0.0.1:7000", {"head_command": "ray start --head"}, "--address 127.0.0.1:6379"),
         ("train camera", {"job": "http://127.0.0.1:8265"}, "--job"),
+        ("train camera", {"job": "127.0.0.1:8265"}, "--job"),
         ("train camera", {"job": "http://me:secret@head:8265"}, "--job"),
     ],
 )
@@ -174,3 +254,12 @@ def test_a_run_is_locked_before_its_fleet_is_asked_for(tmp_path):
     held = pytest.raises(SoulsGraphError, match=str(os.getpid()))
     with run.locked(), sole_head(load_fleet(file)), held, workplace(run, TrainingOptions(fleet=file)):
         pass
+
+
+@pytest.mark.slow
+def test_a_dashboard_that_does_not_come_is_waited_for(supervise):
+    address = f"http://127.0.0.1:{free_port()}"
+    supervised = supervise("--cluster-within", "0.03", "--job", address, "--", "train", "camera")
+    assert supervised.wait() == 69, supervised.logs
+    assert supervised.logs.count("waiting until it can run") == 1
+    assert "submitted" not in supervised.logs

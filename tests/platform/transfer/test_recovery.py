@@ -6,13 +6,15 @@ from functools import partial
 import pytest
 from rich.console import Console
 
-from fakes.runs import pretend_run
+from fakes.runs import pretend_run, pretend_training
 from soulsgraph.results.tables import read_rows
+from soulsgraph.runs.lineage import adaptation_stages, branch, domain_chain
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace
 from soulsgraph.transfer.recovery import Arm, RecoveryTarget, arms_of, recover
 from soulsgraph_clusters.sessions.session import connect
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SKILL_NAMES
 
 SECOND = "iudex-phase2"
@@ -30,6 +32,29 @@ def test_the_arms_are_the_recommended_each_single_skill_all_and_from_scratch(run
     assert arms[0].folder == "dodge+heal_attack"
     assert len(arms_of(run, ())) == 7, "nothing recommended, no such arm"
     assert arms_of(run, ("dodge",))[0].folder == Arm("dodge", ("dodge",)).folder
+
+
+def test_a_budget_too_small_for_every_skill_is_refused():
+    with pytest.raises(SoulsGraphError, match="budget"):
+        RecoveryTarget(SECOND, budget=10)
+
+
+@pytest.mark.parametrize("killed_in", ["record_domain", "RunFolder.open"])
+def test_a_branch_killed_on_its_way_is_whole_or_not_there(run, tmp_path, killed_in, monkeypatch):
+    def kill(*arguments):
+        raise KeyboardInterrupt
+
+    pretend_training(run, adaptation_stages(run, SECOND, ("dodge",)))
+    assert branch(run, tmp_path / "home", "iudex-phase1").library.versions("dodge") == [1]
+    path = tmp_path / "arm"
+    with monkeypatch.context() as context:
+        context.setattr(f"soulsgraph.runs.lineage.{killed_in}", kill)
+        with pytest.raises(KeyboardInterrupt):
+            branch(run, path, SECOND)
+    if path.exists():
+        assert domain_chain(RunFolder.open(path)) == ("iudex-phase1", SECOND)
+    else:
+        branch(run, path, SECOND)
 
 
 @pytest.mark.slow
