@@ -25,7 +25,7 @@ from soulsgraph.recordings.files import read_header, recording_files
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import SeedValues, paired_difference
-from soulsgraph.results.tables import markdown_table
+from soulsgraph.results.tables import finite, markdown_table
 from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, play
 from soulsgraph.runs.lineage import own_stage
 from soulsgraph.runs.plan import Plan
@@ -145,7 +145,7 @@ def main() -> None:
         "random": RANDOM,
     }
     figures = {name: one.columns() | {"by_seed": one.by_seed} for name, one in spreads.items()}
-    write_json(asked.out.with_suffix(".json"), describe_origin() | settings | {"percent": figures})
+    write_json(asked.out.with_suffix(".json"), describe_origin() | settings | {"percent": finite(figures)})
     cells = [(name, one.mean_text) for name, one in spreads.items()]
     table = markdown_table(("decisions of each skill", "win rate in percent"), cells)
     write_text(asked.out.with_suffix(".md"), f"{table}\n")

@@ -19,7 +19,7 @@ from typing import Any
 
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import SeedValues, paired_difference
-from soulsgraph.results.tables import markdown_table, with_interval
+from soulsgraph.results.tables import finite, markdown_table, with_interval
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.files import write_json, write_text
 from soulsgraph_envs.core.machine import usable_processors
@@ -111,7 +111,7 @@ def main() -> None:
         for row in found[asked.first][1]
     }
     settings = {"seeds": [*numbers], "scale": asked.scale, "speed": asked.speed, "lanes": LANES}
-    write_json(asked.out.with_suffix(".json"), describe_origin() | settings | {"percent": rows})
+    write_json(asked.out.with_suffix(".json"), describe_origin() | settings | {"percent": finite(rows)})
     cells = [
         (row, *(with_interval(one["mean"], SeedValues(one["by_seed"]).mean_interval) for one in figures.values()))
         for row, figures in rows.items()

@@ -21,7 +21,7 @@ from typing import Any
 
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.seeds import SeedValues, paired_difference
-from soulsgraph.results.tables import markdown_table
+from soulsgraph.results.tables import finite, markdown_table
 from soulsgraph.runs.lineage import save_version
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, trained_artifact
@@ -150,7 +150,7 @@ def main() -> None:
         shown = (one.mean_text for one in (rate, beside))
         cells.append((str(delay), *(f"{age:.1f}" for age in ages.values()), *shown))
     settings = {"row": ROW, "preset": "best", "seeds": [*numbers], "scale": asked.scale}
-    write_json(asked.out.with_suffix(".json"), origin | settings | {"results": results})
+    write_json(asked.out.with_suffix(".json"), origin | settings | {"results": finite(results)})
     headings = ("delay in control ticks", "mean age, dodge", "mean age, heal-attack", "both trained, % won", "less 0")
     table = markdown_table(headings, cells)
     write_text(asked.out.with_suffix(".md"), f"{table}\n")
