@@ -1,6 +1,7 @@
 """Settings of every test: none depends on how busy the machine is, and files are tested beside each other."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +19,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 # Programs and Ray's workers find the fakes as the tests do.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+# As on a terminal, also where the suite runs in the background, which ignores both.
+for number, usual in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
+    if hasattr(signal, number):
+        signal.signal(getattr(signal, number), usual)
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")

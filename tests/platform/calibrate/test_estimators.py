@@ -25,7 +25,7 @@ _BOSS = load_boss("iudex-phase1")
 
 
 @given(edge=st.floats(1.0, 9.0), seed=st.integers(0, 1000))
-@settings(max_examples=30)
+@settings(max_examples=30, derandomize=True)
 def test_an_edge_is_found_between_the_values_beside_it(edge: float, seed: int) -> None:
     values = np.random.default_rng(seed).uniform(0.0, 10.0, 200)
     found, low, high, wrong = best_edge(values, values < edge)
@@ -45,7 +45,7 @@ def _ticks(move_s: float, lunge_s: tuple[float, float], speed_m_s: float, distan
 
 
 @given(begin=st.floats(0.2, 0.8), lasts=st.floats(0.25, 0.6), speed=st.floats(1.0, 8.0))
-@settings(max_examples=20)
+@settings(max_examples=20, derandomize=True)
 def test_a_lunge_is_found_where_it_was_seen_alone(begin: float, lasts: float, speed: float) -> None:
     move = replace(_BOSS.moves[0], runs_through=False)
     clear = lunge_fits("m", _ticks(1.6, (begin, begin + lasts), speed, 5.0), 1.0, move, 1.0)
@@ -66,7 +66,7 @@ def test_a_few_wrong_values_move_an_edge_little() -> None:
 
 
 @given(low=st.floats(0.3, 2.0), span=st.floats(0.5, 4.0), seed=st.integers(0, 1000))
-@settings(max_examples=30)
+@settings(max_examples=30, derandomize=True)
 def test_the_ends_of_waits_lie_within_their_intervals(low: float, span: float, seed: int) -> None:
     frames = np.round(np.random.default_rng(seed).uniform(low, low + span, 150) * 60.0)
     waits = [Onset(0, 5.0, float(wait), False, False, False) for wait in frames]
@@ -85,7 +85,7 @@ def test_waits_that_are_far_from_uniform_are_unlike_the_model() -> None:
 
 
 @given(weights=st.lists(st.floats(0.3, 3.0), min_size=2, max_size=5), seed=st.integers(0, 1000))
-@settings(max_examples=20)
+@settings(max_examples=20, derandomize=True)
 def test_weights_come_back_up_to_their_sum(weights: list[float], seed: int) -> None:
     random, count = np.random.default_rng(seed), len(weights)
     ranges = [(0.0, 4.0 if place % 2 else 9.0) for place in range(count)]
@@ -124,7 +124,7 @@ def _performances(window: HitWindow, seed: int, count: int = 120) -> MoveData:
 
 
 @given(reach=st.floats(2.0, 5.0), arc=st.floats(0.4, 1.5), length=st.floats(0.15, 0.4), seed=st.integers(0, 10**6))
-@settings(max_examples=15)
+@settings(max_examples=15, derandomize=True)
 def test_a_sector_is_found_with_its_end(reach: float, arc: float, length: float, seed: int) -> None:
     window = HitWindow((0.3, 0.3 + length), reach, arc, 100.0)
     data = _performances(window, seed)

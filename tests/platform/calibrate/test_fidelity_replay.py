@@ -29,7 +29,7 @@ _FOUND_AGAIN = (
 )
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8, derandomize=True)
 @given(seed=st.integers(0, 10_000), jitter=st.booleans())
 def test_what_a_row_does_not_show_is_known_again_from_the_rows_before_it(seed: int, jitter: bool) -> None:
     fight, lanes = drawn_fight(seed, frames=(3, 8) if jitter else (6, 6))
@@ -48,7 +48,7 @@ def test_what_a_row_does_not_show_is_known_again_from_the_rows_before_it(seed: i
         assert (true == found).mean() > 0.98, name
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6, derandomize=True)
 @given(seed=st.integers(0, 10_000), jitter=st.booleans())
 def test_the_true_data_go_on_as_the_fight_did_also_by_a_clock_that_is_not_even(seed: int, jitter: bool) -> None:
     fight, _ = drawn_fight(seed, frames=(3, 8) if jitter else (6, 6))
