@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from soulsgraph.tracking.contract import LogPoint, Plain, TrackedRun, Tracker
 from soulsgraph.tracking.wandb_tracker import PROJECT
-from soulsgraph_envs.core.files import slug
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.files import locked, slug
 
 #: The tag by which a run is found again.
 _IDENTITY = "soulsgraph.run"
@@ -44,26 +45,29 @@ class MLflowTracker(Tracker):
         named = mlflow.is_tracking_uri_set()
         store = None if named else (run.folder.absolute().parent / "mlruns").as_uri()
         self._client: Any = mlflow.MlflowClient(tracking_uri=store)
-        self._run = self._found(run) or self._begun(run)
+        # Two trainings that begin at once would both make the experiment.
+        with locked(run.folder.absolute().parent):
+            experiment = self._experiment(store or "the store of MLFLOW_TRACKING_URI")
+        found = self._client.search_runs([experiment], f"tags.`{_IDENTITY}` = '{run.identity}'", max_results=1)
+        if found:
+            self._run = found[0].info.run_id
+            self._client.update_run(self._run, status="RUNNING")
+        else:
+            tags = {**run.tags, _IDENTITY: run.identity}
+            self._run = self._client.create_run(experiment, tags=tags, run_name=run.name).info.run_id
+            self._parameters(run.flat_plan)
 
-    def _experiment(self) -> str:
+    def _experiment(self, place: str) -> str:
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
         known = self._client.get_experiment_by_name(name)
-        return str(known.experiment_id if known else self._client.create_experiment(name))
-
-    def _found(self, run: TrackedRun) -> str:
-        found = self._client.search_runs([self._experiment()], f"tags.`{_IDENTITY}` = '{run.identity}'", max_results=1)
-        if not found:
-            return ""
-        self._client.update_run(found[0].info.run_id, status="RUNNING")
-        return str(found[0].info.run_id)
-
-    def _begun(self, run: TrackedRun) -> str:
-        tags = {**run.tags, _IDENTITY: run.identity}
-        begun = self._client.create_run(self._experiment(), tags=tags, run_name=run.name)
-        self._run = str(begun.info.run_id)
-        self._parameters(run.flat_plan)
-        return self._run
+        if known is None:
+            return str(self._client.create_experiment(name))
+        if known.lifecycle_stage == "deleted":
+            raise SoulsGraphError(
+                f"experiment {name} was deleted in {place}; restore it (mlflow experiments restore --experiment-id "
+                f"{known.experiment_id}), or name another by MLFLOW_EXPERIMENT_NAME"
+            )
+        return str(known.experiment_id)
 
     def _parameters(self, values: Mapping[str, Plain]) -> None:
         from mlflow.entities import Param

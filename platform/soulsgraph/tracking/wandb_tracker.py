@@ -43,6 +43,8 @@ class WandbTracker(Tracker):
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             id=run.identity,
             resume="allow",
+            # Without it W&B returns a run that this process has under way, whose it may be.
+            reinit="create_new",
             name=run.name,
             config=dict(run.plan),
             tags=[f"{name}:{value}"[:64] for name, value in run.tags.items()],

@@ -159,6 +159,21 @@ def test_tensorboard_shows_each_skill_over_its_own_steps(tmp_path):
     assert events.Scalars("eval/win_rate/both")[0].value == pytest.approx(0.44)
 
 
+def test_a_writer_of_the_users_and_two_trainings_write_events_apart(tmp_path):
+    from torch.utils.tensorboard import SummaryWriter
+
+    with (
+        SummaryWriter(str(tmp_path / "mine" / "tensorboard")) as mine,
+        Board(described(tmp_path / "one"), [TensorBoardTracker()]) as one,
+        Board(described(tmp_path / "two"), [TensorBoardTracker()]) as two,
+    ):
+        one.log("dodge", 1_000, {"one": 1.0})
+        two.log("dodge", 1_000, {"two": 2.0})
+        mine.add_scalar("dodge/mine", 3.0)
+    for name in ("mine", "one", "two"):
+        assert _read_events(tmp_path / name).Tags()["scalars"] == [f"dodge/{name}"]
+
+
 def test_the_custom_page_puts_the_skills_side_by_side(tmp_path):
     from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 

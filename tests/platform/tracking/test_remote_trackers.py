@@ -1,6 +1,7 @@
 """Weights & Biases offline and a store of MLflow's on this machine, and servers that are away."""
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -81,6 +82,82 @@ def test_a_run_goes_on_as_one_run_of_wandb(run, caplog, monkeypatch):
     )
     media = {file.suffix for file in run.folder.glob("wandb/offline-run-*/files/media/*/*") if file.is_file()}
     assert {".json"} <= media
+
+
+def two_at_once(run, name, between):
+    """Track two trainings that begin one after the other and overlap; call `between` while both are under way."""
+    first, second = (replace(run, folder=run.folder / one, identity=one) for one in ("one", "two"))
+    for one in (first, second):
+        one.folder.mkdir()
+    with Board(first, [make_tracker(name)]) as board, Board(second, [make_tracker(name)]) as other:
+        board.log("dodge", 1_000, {"value_of_one": 1.0})
+        board.flush()
+        other.log("dodge", 1_000, {"value_of_two": 2.0})
+        between()
+    return first, second
+
+
+def test_a_run_of_the_users_and_two_trainings_are_three_runs_of_wandb(run, caplog, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    mine = wandb.init(project="mine", dir=str(run.folder), settings=wandb.Settings(console="off", silent=True))
+    tracked = two_at_once(run, "wandb", lambda: mine.log({"value_of_mine": 3.0}))
+    assert wandb.run is mine
+    assert dict(mine.config) == {}
+    # It is open still.
+    mine.log({"value_of_mine": 4.0})
+    mine.finish()
+    assert not ours(caplog)
+    files = {"mine": run.folder, **{one.identity: one.folder for one in tracked}}
+    for whose, folder in files.items():
+        (written,) = folder.glob("wandb/offline-run-*/run-*.wandb")
+        until(lambda file=written, name=whose: f"value_of_{name}".encode() in file.read_bytes(), "its values")
+        assert not any(f"value_of_{other}".encode() in written.read_bytes() for other in files if other != whose)
+
+
+def test_a_run_of_the_users_and_two_trainings_are_three_runs_of_mlflow(run, caplog, monkeypatch):
+    import mlflow
+
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (run.folder / "mlruns").as_uri())
+    with mlflow.start_run() as mine:
+        two_at_once(run, "mlflow", lambda: mlflow.log_metric("value_of_mine", 3.0))
+        assert mlflow.active_run().info.run_id == mine.info.run_id
+    assert not ours(caplog)
+    client = mlflow.MlflowClient()
+    everywhere = [one.experiment_id for one in client.search_experiments()]
+    runs = {frozenset(one.data.metrics): one.info.status for one in client.search_runs(everywhere)}
+    names = ("value_of_mine", "dodge/value_of_one", "dodge/value_of_two")
+    assert runs == {frozenset([name]): "FINISHED" for name in names}
+
+
+def test_trainings_that_begin_at_once_share_one_experiment_of_mlflow(run, caplog):
+    folders = [run.folder / str(number) for number in range(6)]
+    for folder in folders:
+        folder.mkdir()
+    boards = [Board(replace(run, folder=folder, identity=folder.name), [make_tracker("mlflow")]) for folder in folders]
+    for board in boards:
+        board.close()
+    assert not ours(caplog)
+    from mlflow import MlflowClient
+
+    client = MlflowClient((run.folder / "mlruns").as_uri())
+    experiments = [one.experiment_id for one in client.search_experiments() if one.name == "soulsgraph"]
+    assert (len(experiments), len(client.search_runs(experiments))) == (1, 6)
+
+
+def test_a_deleted_experiment_of_mlflow_is_reported_with_the_remedy(run, caplog, monkeypatch):
+    log_everything(run, "mlflow", 1_000)
+    from mlflow import MlflowClient
+
+    client = MlflowClient((run.folder.parent / "mlruns").as_uri())
+    number = client.get_experiment_by_name("soulsgraph").experiment_id
+    client.delete_experiment(number)
+    log_everything(run, "mlflow", 2_000)
+    (record,) = until(lambda: ours(caplog), "the report")
+    assert f"--experiment-id {number}" in record.message
+    client.restore_experiment(number)
+    log_everything(run, "mlflow", 2_000)
+    assert len(ours(caplog)) == 1
 
 
 @pytest.mark.parametrize(
