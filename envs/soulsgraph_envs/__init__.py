@@ -40,8 +40,11 @@ class _Keywords(dict[str, Any]):
 class LanesSpec(EnvSpec):
     """A spec by which `make_vec` makes lanes of one simulator; environments one by one where each is to be wrapped.
 
-    Gymnasium refuses `wrappers` and `vector_kwargs` wherever a spec has a vector entry point and no mode is named.
+    Gymnasium refuses `wrappers` and `vector_kwargs` wherever a spec has a vector entry point and no mode is named. The
+    spec of one skill's id knows the skill's horizon.
     """
+
+    _limit: int | None
 
     def __post_init__(self) -> None:
         """Watch what is asked of the keywords."""
@@ -56,6 +59,20 @@ class LanesSpec(EnvSpec):
     @vector_entry_point.setter
     def vector_entry_point(self, lanes: Any) -> None:
         self._lanes = lanes
+
+    @property
+    def max_episode_steps(self) -> int | None:
+        """The steps of an episode, at most; None where the skill is an option of the id."""
+        if self._limit is None and "skill" in self._keywords:
+            # Imported here: most who import this package ask for no limit.
+            from soulsgraph_envs.skills import make_skill
+
+            self._limit = make_skill(self._keywords["skill"]).horizon
+        return self._limit
+
+    @max_episode_steps.setter
+    def max_episode_steps(self, limit: int | None) -> None:
+        self._limit = limit
 
 
 def register_skill(skill: str, upstream: Sequence[str] | None = None) -> None:

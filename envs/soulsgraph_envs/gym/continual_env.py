@@ -206,7 +206,8 @@ class ContinualEnv(SkillEnv):
         clock = self.clock
         if not clock.shown:
             return {}
-        return {"task": clock.position, "task_name": clock.scenario, "task_changed": clock.changed}
+        changed = np.array(clock.changed)
+        return {"task": np.int64(clock.position), "task_name": np.str_(clock.scenario), "task_changed": changed}
 
 
 class ContinualVectorEnv(SkillVectorEnv):
@@ -230,14 +231,14 @@ class ContinualVectorEnv(SkillVectorEnv):
         render_mode: str | None = None,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         observation: ObservationKind = "values",
+        max_episode_steps: int | None = None,
     ) -> None:
-        self.closed = True
         self.clock = TaskClock(sequence, steps_per_task, task_identity, task)
         self.clock.check_shown(observation)
         self._options, self._playing = options, self.clock.position
         fixed = (agent, self.clock.scenario, None, options, render_mode, autoreset_mode)
         self._animations = _boss_animations(self.clock.sequence, agent, options)
-        super().__init__(num_envs, *fixed, observation=observation, boss_animations=self._animations)
+        super().__init__(num_envs, *fixed, None, observation, self._animations, max_episode_steps)
         self.single_observation_space = _space_of(self.rollout.skill, self.clock, observation)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
 
@@ -306,7 +307,8 @@ def _begin_task(env: ContinualEnv | ContinualVectorEnv, options: SkillOptions | 
     """Close the game of the task that is over, and begin one of the next with as many lanes."""
     old = env.rollout
     old.combat.game.close()
-    env.play(make_rollout(old.skill.name, env.clock.scenario, old.combat.lanes, None, options, None, boss_animations))
+    fight, steps = (old.skill.name, env.clock.scenario, old.combat.lanes), old.combat.horizon.decisions
+    env.play(make_rollout(*fight, None, options, None, boss_animations, steps))
 
 
 def _space_of(skill: Skill, clock: TaskClock, kind: ObservationKind) -> gymnasium.spaces.Box:

@@ -52,6 +52,11 @@ class GraphFight:
         return closing
 
     @property
+    def begun(self) -> bool:
+        """Whether there has been an episode."""
+        return self._seeds.begun
+
+    @property
     def terminated(self) -> bool:
         """Whether the episode ended in a death or a win."""
         return bool(self.combat.terminated[0])

@@ -58,7 +58,8 @@ class SkillGraphParallelEnv(ParallelEnv):
             raise UnknownNameError("render mode", render_mode, ("rgb_array",))
         self.render_mode = render_mode
         self._fight = GraphFight(skills, scenario, options)
-        self._random: np.random.Generator | None = None
+        #: Draws the coming fights, under the name by which wrappers draw as well.
+        self.np_random = np.random.default_rng()
         self.possible_agents, self.agents = list(skills), list[str]()
         self.observation_spaces, self.action_spaces = self._fight.observation_spaces, self._fight.action_spaces
         self.state_space = gymnasium.spaces.Box(*column_limits(self._fight.combat.scenario), dtype=np.float32)
@@ -78,9 +79,9 @@ class SkillGraphParallelEnv(ParallelEnv):
             SeedError: as `SkillEnv.reset`.
         """
         seed = checked_seed(seed)
-        if seed is not None or self._random is None:
-            self._random = np.random.default_rng(seed)
-        self._fight.begin(seed, self._random)
+        if seed is not None:
+            self.np_random = np.random.default_rng(seed)
+        self._fight.begin(seed, self.np_random)
         self.agents = list(self.possible_agents)
         return self._fight.observations(self.agents), self._infos()
 
@@ -102,7 +103,7 @@ class SkillGraphParallelEnv(ParallelEnv):
 
     def _infos(self) -> ByAgent:
         return {
-            name: {"due": bool(due), "action_mask": self._fight.action_mask(name)}
+            name: {"due": np.array(due), "action_mask": self._fight.action_mask(name)}
             for name, due in zip(self.possible_agents, self._fight.due, strict=True)
         }
 
@@ -119,7 +120,7 @@ class SkillGraphParallelEnv(ParallelEnv):
         """
         if self.render_mode is None:
             return None
-        if self._random is None:
+        if not self._fight.begun:
             raise ResetNeededError
         return cast(RenderableGame, self._fight.combat.game).render(0, PICTURE_SIZE)
 

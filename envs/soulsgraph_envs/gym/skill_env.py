@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, cast, get_args
 import gymnasium
 import numpy as np
 import numpy.typing as npt
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -25,7 +26,7 @@ from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.seeds import EpisodeSeeds, checked_options, checked_seed
 from soulsgraph_envs.core.state import StateRows
 from soulsgraph_envs.games.opening import make_game
-from soulsgraph_envs.render.pictures import PictureWindow
+from soulsgraph_envs.render.pictures import PictureWindow, possible_here
 from soulsgraph_envs.render.pixels import SIZE, PixelTables, Shades
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, Skill, SkillOptions, make_skill, training_scenario
 from soulsgraph_envs.skills.action_masks import ActionMasks
@@ -66,35 +67,41 @@ def make_rollout(
     options: SkillOptions | None = None,
     upstream: Sequence[str] | None = None,
     boss_animations: int = 0,
+    max_episode_steps: int | None = None,
 ) -> Rollout:
     """Make a rollout of a skill's practice in the simulator; without a controller the upstream skills are scripted.
 
     `upstream` are the skills before it, by default those of the paper's chain; `boss_animations` is that of
-    `make_skill`.
+    `make_skill`. An episode has `max_episode_steps` decisions of the skill at most, or its horizon if that is shorter.
 
     Raises:
         UnknownNameError: for an unknown skill or scenario, or a skill upstream that has no script.
-        SoulsGraphError: for a skill that is named twice.
+        SoulsGraphError: for a skill that is named twice, or fewer than 1 step.
     """
     before = upstream_of(skill) if upstream is None else tuple(upstream)
     if len({*before, skill}) <= len(before):
         raise SoulsGraphError(f"upstream: expected skills other than {skill}, each once, found {shown(before)}.")
     skills = [make_skill(name, options, boss_animations) for name in (*before, skill)]
-    combat = make_combat(skills, scenario, lanes)
+    combat = make_combat(skills, scenario, lanes, max_episode_steps)
     if controller is None and before:
         controller = ScriptedPlay(references(before, combat.scenario))
     return Rollout(combat, controller)
 
 
-def make_combat(skills: Sequence[Skill], scenario: str | Scenario, lanes: int = 1) -> Combat:
+def make_combat(
+    skills: Sequence[Skill], scenario: str | Scenario, lanes: int = 1, max_episode_steps: int | None = None
+) -> Combat:
     """Make a combat in the simulator; the last skill's training scenario and horizon are the episode's.
 
     Raises:
         UnknownNameError: for an unknown scenario.
+        SoulsGraphError: as `make_rollout`.
     """
     trained = skills[-1]
     loaded = load_scenario(scenario) if isinstance(scenario, str) else scenario
-    horizon = Horizon(trained.name, trained.horizon)
+    if max_episode_steps is not None and not (is_whole(max_episode_steps) and max_episode_steps >= 1):
+        raise SoulsGraphError(f"max_episode_steps: expected 1 or more, or None, found {shown(max_episode_steps)}.")
+    horizon = Horizon(trained.name, min(trained.horizon, max_episode_steps or trained.horizon))
     return Combat(make_game(lanes), tuple(skills), training_scenario(loaded, trained), horizon)
 
 
@@ -123,7 +130,25 @@ def action_space(skill: Skill) -> gymnasium.spaces.Discrete[np.int64]:
     return gymnasium.spaces.Discrete(len(skill.actions))
 
 
-class SkillEnv(gymnasium.Env[Observed, np.int64]):
+class _Limited:
+    """Names in an environment's spec the steps that its episodes have at most."""
+
+    rollout: Rollout
+    _spec: EnvSpec | None = None
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """What Gymnasium makes the environment of; None where it was made without."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        if spec is not None:
+            spec.max_episode_steps = self.rollout.combat.horizon.decisions
+        self._spec = spec
+
+
+class SkillEnv(_Limited, gymnasium.Env[Observed, np.int64]):
     """One skill of the graph as a Gymnasium environment, in one lane.
 
     `observation` "pixels" shows a picture (84, 84, 1) uint8, "pixels-rgb" one (84, 84, 3), in place of values.
@@ -152,9 +177,8 @@ class SkillEnv(gymnasium.Env[Observed, np.int64]):
         observation: ObservationKind = "values",
         boss_animations: int = 0,
     ) -> None:
-        # Gymnasium's vectorizers write theirs into what may be the class's own.
-        self.metadata = dict(self.metadata)
         self.render_mode = _checked_mode(render_mode, self.metadata)
+        self.metadata = possible_here(self.metadata, render_mode)
         rollout = make_rollout(skill, scenario, 1, controller, options, upstream, boss_animations)
         self._kind = observation
         self.observation_space = observation_space(rollout.skill, rollout.combat.scenario, kind=observation)
@@ -245,10 +269,11 @@ class SkillEnv(gymnasium.Env[Observed, np.int64]):
     def _info(self, finished: FinishedDecisions | None = None) -> dict[str, Any]:
         names = self.rollout.skill.reward.names
         terms = np.zeros(len(names)) if finished is None else finished.terms[0]
-        info: dict[str, Any] = {f"reward/{name}": float(value) for name, value in zip(names, terms, strict=True)}
-        info["won"] = finished is not None and bool(finished.decisions.won[0])
-        info["died"] = finished is not None and bool(finished.decisions.died[0])
-        info["seconds"] = float(self.rollout.combat.seconds[0])
+        info: dict[str, Any] = {f"reward/{name}": np.float64(value) for name, value in zip(names, terms, strict=True)}
+        # Of numpy, as some libraries read their type; Gymnasium's vectorizers would make objects of single flags.
+        info["won"] = np.array(finished is not None and finished.decisions.won[0])
+        info["died"] = np.array(finished is not None and finished.decisions.died[0])
+        info["seconds"] = np.float64(self.rollout.combat.seconds[0])
         return info | {"action_mask": self.action_masks().astype(np.int8)}
 
     def render(self) -> Picture | None:  # type: ignore[override]
@@ -272,15 +297,18 @@ class SkillEnv(gymnasium.Env[Observed, np.int64]):
         self.rollout.combat.game.close()
 
 
-class SkillVectorEnv(VectorEnv[Observed, npt.NDArray[np.int64], npt.NDArray[np.generic]]):
+class SkillVectorEnv(_Limited, VectorEnv[Observed, npt.NDArray[np.int64], npt.NDArray[np.generic]]):
     """Many lanes of one skill's task, stepped together by one simulator; raises as `SkillEnv` does.
 
     `autoreset_mode` is Gymnasium's: a lane whose episode ended begins its next one with the next step, which ignores
     its action and pays it nothing (the default); within the same step, which returns the last observation as
     `final_obs`; or, disabled, when `reset` is called with a `reset_mask`.
 
+    An episode has `max_episode_steps` decisions at most, or the skill's horizon if that is shorter.
+
     Raises:
         UnknownNameError: for an unknown mode, too.
+        SoulsGraphError: for fewer than 1 step.
     """
 
     metadata = {  # noqa: RUF012 - Gymnasium's own attribute
@@ -290,6 +318,8 @@ class SkillVectorEnv(VectorEnv[Observed, npt.NDArray[np.int64], npt.NDArray[np.g
     }
     #: What `reset` can be asked for.
     reset_options: ClassVar[tuple[str, ...]] = ("reset_mask",)
+    #: The base class closes what is not closed when it is deleted, even if it was never made.
+    closed = True
 
     def __init__(
         self,
@@ -303,14 +333,15 @@ class SkillVectorEnv(VectorEnv[Observed, npt.NDArray[np.int64], npt.NDArray[np.g
         upstream: Sequence[str] | None = None,
         observation: ObservationKind = "values",
         boss_animations: int = 0,
+        max_episode_steps: int | None = None,
     ) -> None:
-        # The base class closes what is not closed when it is deleted, even if it was never made.
-        self.closed = True
         self.render_mode = _checked_mode(render_mode, self.metadata)
         self.autoreset_mode = _checked_autoreset(autoreset_mode)
         self.metadata = self.metadata | {"autoreset_mode": self.autoreset_mode}
         self.num_envs = num_envs = _checked_count(num_envs)
-        rollout = make_rollout(skill, scenario, num_envs, controller, options, upstream, boss_animations)
+        rollout = make_rollout(
+            skill, scenario, num_envs, controller, options, upstream, boss_animations, max_episode_steps
+        )
         self._kind = observation
         self.single_observation_space = observation_space(rollout.skill, rollout.combat.scenario, kind=observation)
         self.play(rollout)

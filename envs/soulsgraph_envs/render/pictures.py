@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -82,6 +84,17 @@ class PictureWindow:
             ) from error
         pygame.display.set_caption(self._title)
         return surface
+
+
+def possible_here(metadata: Mapping[str, Any], render_mode: str | None) -> dict[str, Any]:
+    """Return a copy of an environment's metadata, without "human" where neither a display nor pygame is there for it.
+
+    Gymnasium's checker makes an environment of each mode. `render_mode` is the environment's own, which it has.
+    """
+    named = any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", *_ASKED_BY)))
+    window = find_spec("pygame") is not None and (named or not sys.platform.startswith("linux"))
+    modes = [mode for mode in metadata["render_modes"] if window or mode in ("rgb_array", render_mode)]
+    return {**metadata, "render_modes": modes}
 
 
 def open_display(pygame: Any) -> None:

@@ -145,14 +145,21 @@ def export_minari(folder: Path, skill: str, datasets: Path, name: str) -> int:
     if not _DATASET.fullmatch(name):
         raise SoulsGraphError(f"name: expected letters, digits and dashes with a version, as dodge-v0, found {name!r}.")
     played, episodes = read_episodes(folder, skill)
-    observations = gymnasium.spaces.Box(-np.inf, np.inf, (len(played.observation),), np.float32)
     said = f"Decisions of {skill}: observes {', '.join(played.observation)}; does {', '.join(played.actions)}."
     spec = _environment_of(played, folder)
     known = {} if spec is None else {"env_spec": spec.to_json()}
+    space = gymnasium.spaces.Box(-np.inf, np.inf, (len(played.observation),), np.float32)
+    if spec is not None:
+        known_space = spec.make().observation_space
+        assert isinstance(known_space, gymnasium.spaces.Box)
+        # A real game may leave the simulator's bounds.
+        seen = np.vstack([part for one in episodes for part in (one.observations, one.next_observations)])
+        low, high = np.minimum(known_space.low, seen.min(axis=0)), np.maximum(known_space.high, seen.max(axis=0))
+        space = gymnasium.spaces.Box(low, high, dtype=np.float32)
     with whole_folder(datasets / name) as temporary:
         # Its function for this takes the place from the environment alone, and warns of every author who is not named.
         storage = minari.dataset.minari_storage.MinariStorage.new(
-            temporary.absolute() / "data", observations, gymnasium.spaces.Discrete(len(played.actions))
+            temporary.absolute() / "data", space, gymnasium.spaces.Discrete(len(played.actions))
         )
         described = {"dataset_id": name, "minari_version": minari.__version__, "description": said}
         storage.update_metadata(described | known)
@@ -174,7 +181,8 @@ def _environment_of(played: PlayedSkill, folder: Path) -> EnvSpec | None:
     names = [*skill.observation.names], [action.name for action in skill.actions]
     if names != ([*played.observation], [*played.actions]):
         return None
-    return EnvSpec(spec.id, entry_point=spec.entry_point, kwargs={**spec.kwargs, "scenario": scenarios.pop()})
+    keywords = {**spec.kwargs, "scenario": scenarios.pop()}
+    return EnvSpec(spec.id, spec.entry_point, max_episode_steps=spec.max_episode_steps, kwargs=keywords)
 
 
 def _buffer(minari: Any, number: int, episode: SkillEpisode) -> Any:

@@ -6,6 +6,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from soulsgraph_envs.core.errors import ResetNeededError, SeedError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.gym.continual_env import ContinualVectorEnv
 from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
 
 LANES = 3
@@ -139,6 +140,25 @@ def test_a_mask_and_a_mode_that_are_none_are_refused_and_change_nothing():
 class _Doubled(gymnasium.ObservationWrapper):
     def observation(self, observation):
         return 2 * observation
+
+
+@pytest.mark.parametrize("name", ["Dodge", "Skill", "Continual"])
+def test_make_vec_limits_the_steps_of_lanes_as_of_single_environments(name):
+    own, reference = (
+        gymnasium.make_vec(f"soulsgraph/{name}-v0", LANES, vectorization_mode=mode, max_episode_steps=10)
+        for mode in ("vector_entry_point", "sync")
+    )
+    assert play_beside(own, reference, drawn(25)) == 2 * LANES
+    for wrong in (0, -1, 1.5, True, "10"):
+        with pytest.raises(SoulsGraphError, match="max_episode_steps"):
+            gymnasium.make_vec(f"soulsgraph/{name}-v0", LANES, max_episode_steps=wrong)
+
+
+def test_lanes_that_were_never_made_are_closed_already():
+    for kind in (SkillVectorEnv, ContinualVectorEnv):
+        with pytest.raises(TypeError):
+            kind(nonsense=1)
+        kind.__new__(kind).close()
 
 
 def test_make_vec_wraps_single_environments_or_makes_lanes():

@@ -1,6 +1,7 @@
 """What the ids, the spaces, the infos and the action masks promise, held against play."""
 
 import pickle
+import sys
 import warnings
 
 import gymnasium
@@ -11,9 +12,10 @@ from stable_baselines3.common.env_checker import check_env as check_env_for_stab
 
 import soulsgraph_envs
 from soulsgraph_envs.core.config import shipped_names
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Column
+from soulsgraph_envs.gym.continual_env import ContinualEnv
 from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions
 from soulsgraph_envs.skills.columns import UNITS, column_limits
@@ -48,6 +50,42 @@ def test_gymnasiums_and_stable_baselines_checkers_pass_without_a_warning(id, mon
         env.close()
 
 
+#: The ids of every face, of which one makes environments without a simulated boss's warning.
+FACES = {
+    "soulsgraph/Dodge-v0": {},
+    "soulsgraph/Continual-v0": {},
+    "soulsgraph/SoulsGymIudex-v0": {},
+    "soulsgraph/EldenGym-v0": {"driver": "simulator"},
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is a display")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("id", FACES)
+def test_without_a_display_gymnasiums_checker_leaves_the_window_out(id, monkeypatch):
+    for variable in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER"):
+        monkeypatch.delenv(variable, raising=False)
+    env = gymnasium.make(id, **FACES[id]).unwrapped
+    assert env.metadata["render_modes"] == ["rgb_array"]
+    check_env(env)
+    with pytest.raises(GameError):
+        gymnasium.make(id, render_mode="human", **FACES[id])
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    assert gymnasium.make(id, **FACES[id]).unwrapped.metadata["render_modes"] == ["rgb_array", "human"]
+
+
+@pytest.mark.parametrize("id", OURS)
+def test_the_spec_names_the_skills_horizon_unless_another_limit_is_asked_for(id):
+    for make in (gymnasium.make, gymnasium.make_vec):
+        env = make(id)
+        horizon = env.unwrapped.rollout.skill.horizon
+        assert env.spec.max_episode_steps == horizon
+        assert make(id, max_episode_steps=10).spec.max_episode_steps == 10
+    assert gymnasium.spec(id).max_episode_steps == (horizon if id in IDS.values() else None)
+    assert gymnasium.make("soulsgraph/Skill-v0", skill="camera").spec.max_episode_steps == 128
+    gymnasium.wrappers.TimeAwareObservation(gymnasium.make(id))
+
+
 def test_an_id_plays_its_skill_alone_and_in_lanes():
     for skill, id in IDS.items():
         one, many = gymnasium.make(id), gymnasium.make_vec(id, 2)
@@ -79,6 +117,13 @@ def test_the_bounds_are_those_of_the_scenario():
     assert {column: high[column] for column in known} == known
     assert low[Column.BOSS_Y] == 581.0
     assert column_limits(load_scenario("vordt"))[1][Column.DISTANCE] == 32.0
+
+
+def test_what_info_holds_has_a_numpy_type():
+    envs = [SkillEnv(skill) for skill in SKILLS] + [ContinualEnv(task_identity="one-hot")]
+    for env in envs:
+        for _, info in random_play(env, 3):
+            assert all(isinstance(value, np.generic | np.ndarray) for value in info.values())
 
 
 def test_info_has_the_same_keys_at_reset_and_at_every_step():

@@ -128,11 +128,10 @@ def _kept(played, play_fight):
 
 @pytest.mark.slow
 def test_a_window_shows_the_fights_until_they_are_over(run):
-    call = "from soulsgraph.cli import main; main()"
     options = ["watch", str(run.path), "--episodes", "1", "--seconds", "60", "--json"]
     with virtual_screen() as display:
         environment = {**os.environ, "DISPLAY": display, "SDL_VIDEODRIVER": "x11", "SDL_AUDIODRIVER": "dummy"}
-        command = [sys.executable, "-P", "-c", call, *options]
+        command = [sys.executable, "-P", "-m", "soulsgraph", *options]
         with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
             try:
                 window = _window(display, process)

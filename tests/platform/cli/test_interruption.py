@@ -47,7 +47,7 @@ def test_a_closed_terminal_stops_in_order_unless_nohup_had_it_ignored():
 def test_a_reader_that_has_left_ends_it_without_a_word(arguments):
     unread, written = os.pipe()
     os.close(unread)
-    command = [sys.executable, "-c", "from soulsgraph.cli import main; main()", *arguments]
+    command = [sys.executable, "-m", "soulsgraph", *arguments]
     with open(written, "wb") as output:
         done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (141, "")

@@ -38,7 +38,7 @@ from soulsgraph_envs.core.access import split_address
 from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError, UnknownNameError, plain_range, shown
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.seeds import checked_seed
-from soulsgraph_envs.render.pictures import PictureWindow, is_size, scaled
+from soulsgraph_envs.render.pictures import PictureWindow, is_size, possible_here, scaled
 
 
 class OptionError(SoulsGraphError, ValueError):
@@ -271,6 +271,7 @@ class FightEnv(gymnasium.Env[Any, Any]):
         check_at_least("max_steps", max_steps, 1)
         check_choice("max_steps", limits[1], (None, max_steps))
         check_choice("render_mode", render_mode, (*self.metadata["render_modes"], None))
+        self.metadata = possible_here(self.metadata, render_mode)
         self.reward_function, self.render_mode = reward_function, render_mode
         self.max_step = self.max_steps = max_steps
         self.step_count = 0

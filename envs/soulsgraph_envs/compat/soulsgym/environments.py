@@ -41,7 +41,7 @@ from soulsgraph_envs.core.scenario import load_player, load_scenario
 from soulsgraph_envs.core.seeds import checked_seed
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.link import SIMULATOR
-from soulsgraph_envs.render.pictures import PictureWindow, is_size
+from soulsgraph_envs.render.pictures import PictureWindow, is_size, possible_here
 
 #: The game has no lock during a throw.
 _THROWN = ("ThrowAtk", "ThrowDef")
@@ -78,7 +78,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
     ENV_ID = ""
     #: Seconds of the game in a step.
     step_size = 0.1
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"], "render_fps": 10}  # type: ignore[misc]
+    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 10}  # noqa: RUF012 - Gymnasium's own attribute
     #: A running game's levels are restored after every step, and HP are counted here: nobody dies, no phase changes.
     refills: ClassVar[bool] = True
     #: The phases that an episode can begin in.
@@ -101,6 +101,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
             raise InvalidGameSettings(
                 f"render_mode: expected None, 'rgb_array' or 'human', found {render_mode!r}: choose one."
             )
+        self.metadata = possible_here(self.metadata, render_mode)
         self.game_speed, self.skip_steps, self.render_mode = game_speed, skip_steps, render_mode
         # Before the world: a game is not taken that cannot be shown.
         self._window: PictureWindow | None = None
