@@ -106,7 +106,7 @@ import os, signal, sys, threading, time
 import soulsgraph as sg
 
 def stop():
-    while "torch" not in sys.modules:
+    while "torch.nn" not in sys.modules:
         time.sleep(0.001)
     os.kill(os.getpid(), signal.SIGINT)
 
