@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from fakes.waiting import PATIENCE_S
+from soulsgraph_clusters.fleet.protocol.settings import deciding_files
+from soulsgraph_envs.core.meaning import meaning
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -47,6 +50,29 @@ def _call(*command):
     words = [*map(str, command)]
     done = subprocess.run(words, cwd=ROOT, env=clean, capture_output=True, text=True, timeout=3 * PATIENCE_S)
     return done.stdout if done.returncode == 0 else f"{words} ended with {done.returncode}\n{done.stdout}{done.stderr}"
+
+
+#: What one of the Pythons writes into a syntax tree otherwise than the others.
+_ODD = """'A docstring.'
+class Empty: 'Nothing.'
+async def f(x, *, y=None, **more):
+    match x:
+        case None | {**rest}: pass
+    return f"{x}" f"{x = :>{y}}" u"" f"{y!r:{x}{y}}{x:}", -1, 1e5, b"\\0", "\U0001fae8", ..., {**more}
+"""
+_DIGEST = """import hashlib, pathlib, runpy, sys
+meaning = runpy.run_path(sys.argv[1])["meaning"]
+print(*(hashlib.sha256(meaning(pathlib.Path(file).read_bytes()).encode()).hexdigest() for file in sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_code_means_is_the_same_text_on_every_python(version, tmp_path):
+    odd = tmp_path / "odd.py"
+    odd.write_text(_ODD, encoding="utf-8")
+    files = [odd, *deciding_files().values()]
+    found = _call(_interpreter(version), "-c", _DIGEST, meaning.__code__.co_filename, *files).split()
+    assert found == [sha256(meaning(file.read_bytes()).encode()).hexdigest() for file in files]
 
 
 @pytest.fixture(scope="module")

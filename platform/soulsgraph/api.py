@@ -19,7 +19,7 @@ from soulsgraph.results.tables import OutputConsole
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import Plan, Stage, check_learns, check_range, lasting_name, overrides_for
-from soulsgraph.runs.progress import Interruption, silence_advice
+from soulsgraph.runs.progress import resumable, silence_advice
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError, check_same
 from soulsgraph.runs.workers import precompile_playing
 from soulsgraph.tracking.board import USUAL, make_trackers
@@ -28,6 +28,7 @@ from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import check_writable, slug, temporary_folder
 from soulsgraph_envs.core.scenario import scenario_names
+from soulsgraph_envs.core.terminal import uninterrupted
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, load_skill_options
 from soulsgraph_policies.agents.library import SkillCard
 from soulsgraph_policies.agents.projects import load_installed, load_project
@@ -43,6 +44,7 @@ _TICK_S, _LONGEST_S = 0.1, 120.0
 _NAMESPACE, _WHOLE = "soulsgraph/", "EndToEnd-v0"
 
 
+@resumable()
 def train(
     preset: str = Plan.preset,
     *,
@@ -245,6 +247,7 @@ class Run:
         names = (random,) if isinstance(random, str) else tuple(random)
         return evaluating.Setting(fought, evaluating.source_of(self.folder, fought), start, names)
 
+    @resumable()
     def adapt(
         self,
         scenario: str | Path,
@@ -285,8 +288,9 @@ class Run:
         lineage.check_budget(budget)
         if (chosen := lineage.named_skills(folder, names)) is None:
             # Imported here: they load Ray and scipy.
-            from soulsgraph.continual.selecting import select_and_show
-            from soulsgraph_clusters.sessions.session import check_session
+            with uninterrupted():
+                from soulsgraph.continual.selecting import select_and_show
+                from soulsgraph_clusters.sessions.session import check_session
 
             home = lineage.check_target(folder, target, None)
             check_session(address)
@@ -496,7 +500,8 @@ def _planned_or_begun(path: Path, plan: Plan) -> RunFolder:
 
 def _name_of(factory: LearnerFactory) -> str:
     # Imported here: it takes seconds.
-    from soulsgraph_policies.learning.own_learner import learner_name
+    with uninterrupted():
+        from soulsgraph_policies.learning.own_learner import learner_name
 
     return learner_name(factory)
 
@@ -524,15 +529,13 @@ def _train_stages(
     check_learns(folder.plan, [one for one in stages if not folder.begun or not lineage.finished_versions(folder, one)])
     with warnings.catch_warnings():
         silence_advice()
-        # Imported here: it takes seconds.
-        from soulsgraph.pages.run_report import show_fight
-        from soulsgraph.runs.train import train_stages
-        from soulsgraph.runs.workplace import simulator_workplace
+        # Imported here: it takes seconds. Torch is imported whole, or never again in this process.
+        with uninterrupted():
+            from soulsgraph.pages.run_report import show_fight
+            from soulsgraph.runs.train import train_stages
+            from soulsgraph.runs.workplace import simulator_workplace
 
         console = OutputConsole(quiet=quiet)
-        try:
-            with simulator_workplace(folder, console, address, learners, trackers) as place:
-                train_stages(place, stages, console)
-                show_fight(place, console)
-        except Interruption as stop:
-            raise Interruption(str(stop), "; the same call resumes it") from None
+        with simulator_workplace(folder, console, address, learners, trackers) as place:
+            train_stages(place, stages, console)
+            show_fight(place, console)

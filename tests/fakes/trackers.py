@@ -36,13 +36,13 @@ class KeptCalls(Tracker):
 class RaisingTracker(KeptCalls):
     """A tracker whose server went away after it began."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: BaseException) -> None:
         super().__init__(local=False)
-        self.calls = 0
+        self.calls, self.error = 0, error
 
     def scalars(self, at: LogPoint, values: Mapping[str, float]) -> None:
         self.calls += 1
-        raise ConnectionError("the server is away\nand this is more about it")
+        raise self.error
 
 
 class SilentTracker(KeptCalls):

@@ -498,7 +498,7 @@ def files_of(kind: str, path: Path) -> list[Path]:
 def read_data(kind: str, path: Path) -> dict[str, Any]:
     """Read a file, laid over the file it is based on, and that over its own.
 
-    Tables are laid over key by key; single values and lists replace what was there.
+    Tables are laid over key by key; single values and lists replace what was there, entries of `added` come behind it.
 
     Raises:
         DataError: as `base_of`; also if a file based on another has no name of its own, or scales what
@@ -515,8 +515,14 @@ def read_data(kind: str, path: Path) -> dict[str, Any]:
         return values
     where.at("name").demand("name" in values, "a name of its own, as the file is based on another", "no such key")
     del values["based_on"]
-    scaled = _scaled(read_data(kind, base), values.pop("scaled", {}), where.at("scaled"))
-    return _laid_over(scaled, values)
+    scaled, added = values.pop("scaled", {}), values.pop("added", {})
+    laid_over = _laid_over(_scaled(read_data(kind, base), scaled, where.at("scaled")), values)
+    return _with_added(laid_over, added, where.at("added"))
+
+
+def origin_of(kind: str, path: Path, key: str) -> Path:
+    """Return the file that a key of a file comes from: itself, or one that it is based on; raises as `files_of`."""
+    return next(file for file in files_of(kind, path) if key in _own_values(kind, file))
 
 
 def _own_values(kind: str, path: Path) -> dict[str, Any]:
@@ -560,6 +566,16 @@ def _scaled(base: dict[str, Any], factors: object, where: Where) -> dict[str, An
             place.demand(both, expected, f"{shown(factor)} for {shown(value)}")
             scaled[key] = value * factor
     return scaled
+
+
+def _with_added(base: dict[str, Any], added: object, where: Where) -> dict[str, Any]:
+    if not isinstance(added, dict):
+        raise where.error("a table of lists", shown(added))
+    for key, entries in added.items():
+        both = isinstance(base.get(key), list) and isinstance(entries, list)
+        where.at(key).demand(both, "entries for a list of the file this one is based on", shown(entries))
+        base = {**base, key: [*base[key], *entries]}
+    return base
 
 
 def _is_number(value: object) -> bool:

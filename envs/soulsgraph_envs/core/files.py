@@ -26,6 +26,7 @@ from typing import Any, Self
 
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
+from soulsgraph_envs.core.terminal import uninterrupted
 
 _WRITE_REMEDIES = {
     errno.ENOSPC: "free some disk space and try again",
@@ -163,6 +164,34 @@ def whole_folder(path: Path, replace: bool = False) -> Iterator[Path]:
         elif not _renamed(temporary, path, _EXCHANGE):
             _replace_in_two(temporary, path)
         sync_folder(path.parent)
+
+
+@contextmanager
+def whole_files(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder to fill; at the end all of its files are in `folder`, or none.
+
+    A writer that is killed between two of them leaves the others to `settle`.
+
+    Raises:
+        WriteError: if a file is there by then, or cannot be written.
+    """
+    with writing(folder):
+        make_folder(folder)
+        settle(folder)
+        with _unfinished(folder) as temporary:
+            yield temporary
+            names = sorted(path.name for path in temporary.iterdir() if path.name != _OWNER)
+            for name in names:
+                sync_file(temporary / name)
+            if any((folder / name).exists() for name in names):
+                raise _never_overwritten()
+            (temporary / _REPLACES).touch()
+            sync_folder(temporary)
+            sync_folder(folder)
+            with uninterrupted():
+                for name in names:
+                    _rename(temporary / name, folder / name)
+            sync_folder(folder)
 
 
 def _rename(path: Path, target: Path) -> None:

@@ -15,7 +15,17 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.core.config import Between, Where, base_of, find, load_data, read_data, read_table, shipped_names
+from soulsgraph_envs.core.config import (
+    Between,
+    Where,
+    base_of,
+    find,
+    load_data,
+    origin_of,
+    read_data,
+    read_table,
+    shipped_names,
+)
 from soulsgraph_envs.core.errors import UnknownNameError, plain_number
 from soulsgraph_envs.core.state import ALL_CONTROLS, Control
 
@@ -561,7 +571,10 @@ def _check_boss(boss: BossData, where: Where) -> None:
             place = where.at("moves").at(index).at("windows").at(number).at("build_up")
             place.demand(window.build_up <= 0, "a [status] table for it", f"{window.build_up:g} without one")
     counter = boss.rear.counter
-    where.at("rear.counter").demand(counter in titles, f"one of {', '.join(titles)}", repr(counter))
+    if counter not in titles:
+        origin = origin_of("boss", where.file, "rear") if isinstance(where.file, Path) else where.file
+        came = "" if origin == where.file else f", which comes from {origin}"
+        raise where.at("rear.counter").error(f"the title of a move: one of {', '.join(titles)}", f"{counter!r}{came}")
     for key in ("wait_s", "near_wait_s"):
         _check_ordered(getattr(boss.aggression, key), where.at("aggression").at(key))
     nearest, farthest = boss.motion.back_off_within_m, boss.motion.approach_beyond_m

@@ -40,6 +40,16 @@ def handled_by(handler: Callable[[int, FrameType | None], None], *signals: signa
             signal.signal(number, earlier)
 
 
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C, SIGTERM and a closed terminal wait for the end of a block, as of an import that can't be repeated."""
+    asked = list[int]()
+    with handled_by(lambda number, frame: asked.append(number), signal.SIGINT, signal.SIGTERM, *hangups()):
+        yield
+    if asked:
+        signal.raise_signal(asked[0])
+
+
 def go_on_unread() -> None:
     """Let this process go on with its work from now on, also where nobody reads what it prints."""
     global _going_on

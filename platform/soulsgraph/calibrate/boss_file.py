@@ -11,7 +11,7 @@ from soulsgraph.calibrate.calibration import Calibration
 from soulsgraph.calibrate.values import ValueFit
 from soulsgraph_envs.core.config import find, read_data, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import temporary_folder, write_text
+from soulsgraph_envs.core.files import settle, whole_files, write_text
 from soulsgraph_envs.core.scenario import BossData, load_boss, load_player, load_scenario
 
 #: The shortest window that is written, a frame.
@@ -84,15 +84,14 @@ def write_fitted(
         SoulsGraphError: if one of the files is there, or the fitted values make no boss.
         WriteError: if the place cannot be written.
     """
+    check_free(out)
     scenario_path, player_path = scenario_path_of(out), player_path_of(out)
-    for path in (out, scenario_path, player_path):
-        check_free(path)
     tables = read_data("boss", find("boss", base))
     fitted, comments = fitted_tables(tables, calibration, shipped)
     differing = {key: value for key, value in fitted.items() if value != tables.get(key) and key != "name"}
     own = {"based_on": _reference(base), "name": f"{shipped.name}, fitted", **differing}
     fought = {"based_on": _reference(scenario), "name": scenario_path.stem, "boss": out.name}
-    with temporary_folder("soulsgraph-calibrate") as folder:
+    with whole_files(out.parent) as folder:
         if player := player_tables(calibration):
             name = load_scenario(scenario).player
             based = {"based_on": _reference(name), "name": f"{load_player(name).name}, fitted"}
@@ -103,8 +102,6 @@ def write_fitted(
         loaded = load_scenario(folder / scenario_path.name)
         load_boss(loaded.boss)
         load_player(loaded.player)
-        for path in sorted(folder.iterdir()):
-            write_text(out.with_name(path.name), path.read_text(encoding="utf-8"))
     return out, scenario_path
 
 
@@ -128,16 +125,18 @@ def scenario_path_of(out: Path) -> Path:
     return out.with_name(f"{out.stem}-scenario.toml")
 
 
-def check_free(path: Path) -> None:
-    """Refuse a file that is there.
+def check_free(out: Path) -> None:
+    """Refuse a boss's file where it, or what is written beside it, is there.
 
     Raises:
         SoulsGraphError: naming it.
     """
-    if path.exists():
-        raise SoulsGraphError(
-            f"{path}: expected no such file yet, found one, which is never overwritten", "name another"
-        )
+    settle(out.parent)
+    for path in (out, scenario_path_of(out), player_path_of(out)):
+        if path.exists():
+            raise SoulsGraphError(
+                f"{path}: expected no such file yet, found one, which is never overwritten", "name another"
+            )
 
 
 def _reference(name: str | Path) -> str:

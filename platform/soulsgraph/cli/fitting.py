@@ -40,13 +40,12 @@ def calibrate(
         simulated: Accept fights of the simulator itself, to test the fit on known values.
     """
     # Imported here: a help text need not wait for it.
-    from soulsgraph.calibrate.boss_file import check_free, player_path_of, scenario_path_of, write_fitted
+    from soulsgraph.calibrate.boss_file import check_free, write_fitted
     from soulsgraph.calibrate.calibration import calibrate as fit_boss
     from soulsgraph.calibrate.rows import read_fights
     from soulsgraph.calibrate.values import VALUE_HEADINGS, value_cells
 
-    for path in (out, scenario_path_of(out), player_path_of(out)):
-        check_free(path)
+    check_free(out)
     check_writable(out.parent)
     shipped = load_boss(boss)
     fought = read_fights(folder, shipped, simulated)

@@ -118,7 +118,10 @@ def compare(
 
 def list(
     what: Positional[
-        Literal["scenarios", "presets", "options", "skills", "graphs", "sequences", "methods", "environments", "fields"]
+        Literal[
+            *("scenarios", "presets", "options", "skills", "graphs", "sequences", "methods", "environments"),
+            *("controls", "columns", "fields"),
+        ]
     ],
     output: RunOptions = DEFAULT_RUN,
     markdown: Flag = False,
@@ -129,7 +132,8 @@ def list(
         what: scenarios: fights by name; presets: ways of learning; options: everything that a preset or a file of skill
             options may set; skills and graphs: the shipped ones and those of projects; sequences: bosses to learn one
             after another; methods: those of continual learning, and their coefficients; environments: by their ids,
-            with actions, observations, rewards and arguments; fields: each key of each kind of TOML file, with its
+            with actions, observations, rewards and arguments; controls and columns: what an action may press, and what
+            the State has to observe; fields: each key of each kind of TOML file, with its
             type, range and default.
         markdown: Print Markdown.
     """

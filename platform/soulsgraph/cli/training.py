@@ -22,6 +22,7 @@ from soulsgraph.runs.progress import silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.table import play_table, table_of, write_table
 from soulsgraph.runs.workers import WorkerProcess
+from soulsgraph.tracking.board import names_in
 from soulsgraph.tracking.metrics import FINAL_WIN_RATE
 from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
@@ -31,6 +32,10 @@ from soulsgraph_policies.agents.library import SkillCard
 
 if TYPE_CHECKING:
     from soulsgraph.runs.train import Workplace
+
+
+#: How a run is watched in trackers beside TensorBoard.
+_WATCHED_IN = {"wandb": "in W&B, at the address that it prints", "mlflow": "in MLflow: mlflow ui"}
 
 
 def curriculum(
@@ -48,8 +53,9 @@ def curriculum(
         graph: Skill graph to train: paper (the default), or a project's, as PROJECT/GRAPH.
     """
     folder = options.begin_or_resume(run, plan, resume, graph)
-    watch = f"watch with: tensorboard --logdir {folder.tensorboard}"
-    _train_and_evaluate(folder, session, f"run folder {folder.path}; {watch}")
+    watch = {"tensorboard": f"watch with: tensorboard --logdir {folder.tensorboard}", **_WATCHED_IN}
+    told = [watch.get(name, f"tracked by {name}") for name in names_in(session.track)]
+    _train_and_evaluate(folder, session, "; ".join([f"run folder {folder.path}", *told]))
 
 
 def train(

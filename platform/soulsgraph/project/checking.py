@@ -207,11 +207,22 @@ class _Ground:
         episodes = self.play(name, at_random=True)
         rewards = episodes.taken.rewards
         _finite(f"rewards of {name}", rewards)
+        both = np.vstack([episodes.terms, self.play(name, at_random=False).terms])
+        if dead := [term for term, sums in zip(make_skill(name).reward.names, both.T, strict=True) if not sums.any()]:
+            raise SoulsGraphError(
+                f"reward of {name}: expected terms that are not always 0, found {', '.join(dead)}; nothing is learned "
+                "from such a term: correct it, or check the skill in a scenario where it happens."
+            )
         return f"{rewards.min():.2f} to {rewards.max():.2f} in {len(rewards)} random decisions"
 
     def _reference(self, name: str) -> str:
         reference, random = (self.play(name, at_random).returns.mean() for at_random in (False, True))
         _finite("return", reference)
+        if reference <= random:
+            raise SoulsGraphError(
+                f"reference of {name}: expected a better mean return than random play's {random:.2f}, found "
+                f"{reference:.2f}; correct the reference, or the reward."
+            )
         return f"mean return {reference:.2f} in {_TICKS // 10} s, {random:.2f} at random"
 
     def stage(self, name: str, budget: int) -> SkillDQN:

@@ -16,13 +16,14 @@ from soulsgraph_envs.continual.sequences import ContinualSequence, sequence_name
 from soulsgraph_envs.core.config import ANY_NUMBER, expectation, find, load_data, shipped_names, split_hint, to_table
 from soulsgraph_envs.core.errors import plain_range
 from soulsgraph_envs.core.scenario import BossData, PlayerData, Scenario, load_boss, load_player, load_scenario
-from soulsgraph_envs.core.state import Control
+from soulsgraph_envs.core.state import MADE_OF, Column, Control
 from soulsgraph_envs.games.address_map import AddressMap
 from soulsgraph_envs.games.keys import Bindings
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.games.readings import LiveArena
 from soulsgraph_envs.games.siphon_attributes import AttributeFile
 from soulsgraph_envs.skills import SkillOptions, Task, definition_of, make_skill, skill_names
+from soulsgraph_envs.skills.columns import UNITS
 from soulsgraph_policies.agents.projects import find_graph, graph_names, loaded_projects
 from soulsgraph_policies.learning import hyperparameters as dqn
 
@@ -114,6 +115,19 @@ def environments() -> list[Listing]:
     from soulsgraph.project.environment_pages import environment_tables
 
     return [*environment_tables()]
+
+
+def controls() -> list[Listing]:
+    """List every control that an action may hold or press, and the skills that do."""
+    skills = [make_skill(name) for name in skill_names()]
+    rows = [(one, ", ".join(skill.name for skill in skills if one in skill.controls) or "none") for one in Control]
+    return [Listing("controls", ("name", "used by"), tuple((str(one.name), used) for one, used in rows))]
+
+
+def columns() -> list[Listing]:
+    """List the columns of the State, in its order: units, and the readings of a game that each is made of."""
+    rows = tuple((one.name, UNITS[one], ", ".join(raw.name.lower() for raw in MADE_OF[one])) for one in Column)
+    return [Listing("columns", ("name", "unit", "made of"), rows)]
 
 
 def _owner(skill: str) -> str:
@@ -248,5 +262,7 @@ LISTS: Mapping[str, Callable[[], list[Listing]]] = {
     "sequences": sequences,
     "methods": methods,
     "environments": environments,
+    "controls": controls,
+    "columns": columns,
     "fields": toml_fields,
 }

@@ -500,7 +500,7 @@ def win_rate(row: WinRateRow, episodes: Episodes, plan: Plan) -> WinRate:
 CHECKPOINT_INTERVAL = 1_000
 EPISODES = 5
 #: The same evaluation episodes for every checkpoint of every run.
-CURVE_SEED = 1_000_003
+CURVE_SEED = 5_000_000
 _BATCH = 20
 #: Stands between a skill's name and that of a weight, for skills that learn beside the last one.
 _BESIDE = "/"

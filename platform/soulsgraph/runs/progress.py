@@ -169,6 +169,16 @@ class Interruption(SoulsGraphError):  # noqa: N818 - a request, not an error
 
 
 @contextmanager
+def resumable() -> Iterator[None]:
+    """Raise `Interruption` wherever Ctrl-C meets a call of the library that goes on when it is made again."""
+    try:
+        yield
+    except (Interruption, KeyboardInterrupt) as stop:
+        how = str(stop).removesuffix(stop.remedy) if isinstance(stop, Interruption) else "interrupted"
+        raise Interruption(how, "; the same call resumes it") from None
+
+
+@contextmanager
 def terminable() -> Iterator[None]:
     """Raise `Interruption` on SIGTERM or a closed terminal, as Ctrl-C raises KeyboardInterrupt; no clean stop."""
 

@@ -85,7 +85,7 @@ def _installed(name: str) -> Tracker:
         raise UnknownNameError("tracker", name, tracker_names())
     try:
         made = points[name].load()()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise SoulsGraphError(
             f"tracker {name}: expected a class that is called without arguments at {points[name].value}, found "
             f"{error!r}; correct the package that offers it, or leave it out."
@@ -153,8 +153,8 @@ class BackgroundTracker:
         while not self._lost and (call := self._calls.get()) is not None:
             try:
                 call(self._tracker)
-            # Whatever it is: it is not the training's.
-            except Exception as error:
+            # Whatever it is, an exit too: it is not the training's.
+            except BaseException as error:
                 self._lose(f"it to go on, found {type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
     def _lose(self, expected: str) -> None:

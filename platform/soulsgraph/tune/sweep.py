@@ -18,7 +18,7 @@ from soulsgraph.paper.study import ADAPTED
 from soulsgraph.playing import path_of
 from soulsgraph.results.tables import OutputConsole
 from soulsgraph.runs.plan import Plan, overrides_for
-from soulsgraph.runs.progress import Interruption
+from soulsgraph.runs.progress import resumable
 from soulsgraph.runs.run_folder import check_same
 from soulsgraph.tune.folder import Scheduler, Sweep, SweepFolder, SweptAdaptation
 from soulsgraph.tune.results import SweepResults, rows_of
@@ -26,6 +26,7 @@ from soulsgraph.tune.space import Search, load_space, read_space
 from soulsgraph_envs.core.config import Where, read_table
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.extras import check_extra
+from soulsgraph_envs.core.terminal import uninterrupted
 
 if TYPE_CHECKING:
     from soulsgraph.tune.elsewhere import SweepPlace
@@ -38,6 +39,7 @@ _SPACE = Where(None, "space", "correct the value")
 _QUIET = {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1", "RAY_AIR_NEW_OUTPUT": "0"}
 
 
+@resumable()
 def sweep(
     space: str | Path | Mapping[str, Any],
     *,
@@ -94,10 +96,7 @@ def sweep(
     table = load_space(Path(space), skills) if isinstance(space, str | Path) else read_space(space, _SPACE, skills)
     asked = Sweep(plan, table, _seeds(seeds), search, samples, scheduler, stage, adaptation)
     folder = _planned_or_begun(path_of(run, "run"), asked)
-    try:
-        return run_sweep(folder, OutputConsole(quiet=quiet), address)
-    except Interruption as stop:
-        raise Interruption(str(stop).removesuffix(stop.remedy), "; the same call resumes it") from None
+    return run_sweep(folder, OutputConsole(quiet=quiet), address)
 
 
 def _seeds(asked: int | Sequence[int]) -> tuple[int, ...]:
@@ -158,8 +157,9 @@ def run_sweep(folder: SweepFolder, console: Console, address: str | None = None)
     """
     folder.plan.check_learns()
     # Imported here: it takes seconds.
-    from soulsgraph.runs.workplace import joined_session
-    from soulsgraph.tune.tuners import train_trials
+    with uninterrupted():
+        from soulsgraph.runs.workplace import joined_session
+        from soulsgraph.tune.tuners import train_trials
 
     with joined_session(folder, console, address) as session:
         console.print(f"sweep {folder.path}: {folder.plan.trials} trials", highlight=False, soft_wrap=True)

@@ -5,11 +5,13 @@ A mind is what the skill observed, its Q-values, its action and its player.
 
 from __future__ import annotations
 
+import shutil
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from io import BytesIO
 from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -32,7 +34,7 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.rollout import Flags, Floats, Integers, Outcome, outcome_of
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.extras import pip_install
-from soulsgraph_envs.core.files import whole_file
+from soulsgraph_envs.core.files import temporary_folder, whole_file
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import load_scenario, started_at
 from soulsgraph_envs.core.seeds import Seeds
@@ -561,8 +563,10 @@ def write_gif(path: Path, pictures: Iterable[Picture], pictures_per_s: float = P
     )
     ends = [round(100 * number / pictures_per_s) for number in range(len(kept) + 1)]
     lasting = [10 * (last - first) for first, last in pairwise(ends)]
+    film = BytesIO()
+    next(images).save(film, format="GIF", save_all=True, append_images=images, duration=lasting, loop=0)
     with whole_file(path) as temporary:
-        next(images).save(temporary, format="GIF", save_all=True, append_images=images, duration=lasting, loop=0)
+        temporary.write_bytes(film.getbuffer())
 
 
 def write_mp4(path: Path, pictures: Iterable[Picture]) -> None:
@@ -575,9 +579,11 @@ def write_mp4(path: Path, pictures: Iterable[Picture]) -> None:
     ffmpeg, pictures = import_ffmpeg(), iter(pictures)
     first = next(pictures)
     height, width = first.shape[:2]
-    with whole_file(path) as temporary:
+    # Drawn elsewhere: a process that is killed leaves nothing beside the film, where nobody may write again.
+    with temporary_folder("soulsgraph-film-") as folder:
+        film = folder / "film.mp4"
         writer = ffmpeg.write_frames(
-            str(temporary),
+            str(film),
             (width, height),
             fps=PICTURES_PER_S,
             macro_block_size=2,
@@ -590,6 +596,8 @@ def write_mp4(path: Path, pictures: Iterable[Picture]) -> None:
                 writer.send(picture.tobytes())
         finally:
             writer.close()
+        with whole_file(path) as temporary:
+            shutil.copyfile(film, temporary)
 
 
 def import_ffmpeg() -> Any:

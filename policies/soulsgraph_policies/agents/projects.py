@@ -5,7 +5,6 @@ Nothing else leads to an import: a plan, a card and a checkpoint hold a project'
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import re
 import signal
@@ -28,6 +27,7 @@ from soulsgraph_envs.combat.scripted import REFERENCES, Script
 from soulsgraph_envs.core.config import Where, read_file, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
 from soulsgraph_envs.core.extras import PROJECTS
+from soulsgraph_envs.core.meaning import meaning
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillDefinition, definition_of
 from soulsgraph_envs.skills.skill import NAME, forget, register
@@ -502,15 +502,15 @@ def _data_digest(folder: Path) -> str:
         with reading(path):
             if not path.is_file():
                 continue
-            with path.open("rb") as file:
-                own = hashlib.file_digest(file, "sha256").hexdigest()
+            # Line ends differ where git checks files out on Windows.
+            own = hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
         digest.update(f"{path.relative_to(folder).as_posix()}\n{own}\n".encode())
         found = True
     return digest.hexdigest() if found else ""
 
 
 def code_digest(folder: Path) -> str:
-    """Return a SHA-256 of the meaning of a package's Python files: comments and layout do not count.
+    """Return a SHA-256 of the meaning of a package's Python files.
 
     Raises:
         ProjectError: if a file is no Python, or the files are too large.
@@ -524,8 +524,8 @@ def code_digest(folder: Path) -> str:
         if size > _MOST_BYTES:
             raise ProjectError(folder, f"Python files of at most {_MOST_BYTES:,} bytes together", "more")
         try:
-            meaning = ast.dump(ast.parse(source))
-        except (SyntaxError, ValueError) as error:
+            does = meaning(source)
+        except (SyntaxError, ValueError, RecursionError) as error:
             raise ProjectError(path, "Python", error) from error
-        digest.update(f"{path.relative_to(folder).as_posix()}\n{meaning}\n".encode())
+        digest.update(f"{path.relative_to(folder).as_posix()}\n{does}\n".encode())
     return digest.hexdigest()

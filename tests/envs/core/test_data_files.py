@@ -57,6 +57,23 @@ def test_lists_are_replaced_whole(tmp_path: Path) -> None:
     assert load_boss(at("calm")).aggression.wait_s == (8.0, 9.0)
 
 
+def test_an_added_move_comes_behind_the_others_and_a_listed_one_in_their_place(tmp_path: Path) -> None:
+    shipped = load_boss("iudex-phase1")
+    window = "{ time_s = [0.8, 0.95], reach_m = 2.0, half_arc_rad = 3.2, damage = 110.0 }"
+    move = (
+        f'id = 97\nname = "Whirl"\ntitle = "whirl"\nraw_id = -1\nlength_s = 2.0\ntracks_s = 0.5\nwindows = [{window}]\n'
+    )
+    head = 'based_on = "iudex-phase1"\nname = "mine"\n'
+    (path := tmp_path / "mine.toml").write_text(f"{head}[[added.moves]]\n{move}distance_m = [0.0, 5.0]\nweight = 1.0\n")
+    mine = load_boss(path)
+    assert mine.moves[:-1] == shipped.moves
+    assert (mine.moves[-1].id, mine.moves[-1].title) == (97, "whirl")
+    path.write_text(f"{head}[[moves]]\n{move}distance_m = [0.0, 5.0]\nweight = 1.0\n")
+    # What asks for another move is in the file that this one is based on.
+    with pytest.raises(DataError, match=r"mine\.toml: rear\.counter: .*iudex-phase1\.toml"):
+        load_boss(path)
+
+
 def test_scaled_numbers_are_multiplied_down_a_chain(tmp_path: Path) -> None:
     half = 'name = "Half"\n[scaled.run]\nspeed_m_s = 0.5'
     at = written(tmp_path, half=f'based_on = "knight"\n{half}', quarter=f'based_on = "half.toml"\n{half}')
@@ -90,6 +107,8 @@ _MINE = 'based_on = "knight"\nname = "x"\n'
         (f"{_MINE}heal = 1", r"mine\.toml: heal"),
         (f"{_MINE}scaled = 2", r"mine\.toml: scaled"),
         (f"{_MINE}[scaled]\ncamera = 2", r"scaled\.camera"),
+        (f"{_MINE}added = 2", r"mine\.toml: added"),
+        (f"{_MINE}[added]\nname = [2]", r"added\.name"),
         (f"{_MINE}[scaled.camera]\nyaw = 2", r"scaled\.camera\.yaw"),
         (f"{_MINE}[scaled]\nname = 2", r"scaled\.name"),
         (f"{_MINE}[scaled]\nestus_heal = true", r"scaled\.estus_heal"),

@@ -186,8 +186,16 @@ def test_fields_of_another_machine_are_examined_without_addresses(settings: Game
 def test_a_slow_reading_and_an_offline_mode_that_cannot_be_read_are_warned_of() -> None:
     checks = Checks("reading")
     check_online(checks, {})
-    check_read_time(checks, lambda: time.sleep(0.021) or {})  # type: ignore[func-returns-value]
+    check_read_time(checks, lambda: time.sleep(0.021) or {}, "rest")  # type: ignore[func-returns-value]
     assert [*statuses(checks.made).values()] == ["warn", "warn"]
+
+
+def test_what_makes_readings_of_a_game_on_this_machine_slow_is_no_cable(
+    settings: GameSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_MOST_READ_MS", 0.0)
+    checks = {check.name: check for check in check_memory_game(settings, lambda name, pid: small_game())}
+    assert checks["time of a reading"].remedy == doctor._BUSY
 
 
 def test_games_are_examined_each_under_its_number_and_the_machine_once(settings: GameSettings) -> None:

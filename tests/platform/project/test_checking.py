@@ -38,6 +38,7 @@ def test_a_new_project_holds(fencing):
         ("parry.py", "lambda d: d.actions != WAIT", "lambda d: d.speed", "parry's rewards", "AttributeError"),
         ("parry.py", "Control.PARRY)", "Control.PARRY, holds=Control.LEFT)", "parry's mirror", "mirrors"),
         ("parry.py", "WAIT))", "WAIT)) + 7", "references", "Discrete(3)"),
+        ("parry.py", "lambda d: d.actions != WAIT", "lambda d: 0.0 * d.actions", "parry's rewards", "tried"),
         ("data/scenarios/duel.toml", '"knight-full"', '"knight"', "controls", "PARRY"),
         ("data/scenarios/duel.toml", "flasks = 1", "flasks = -1", "scenario duel", "flasks"),
     ],

@@ -33,6 +33,7 @@ from soulsgraph_envs.core.files import (
     settle,
     temporary_folder,
     whole_file,
+    whole_files,
     whole_folder,
     write_json,
     write_text,
@@ -222,6 +223,26 @@ def test_a_writer_killed_at_any_step_leaves_the_old_or_the_new_one_alone(tmp_pat
             assert _content(place / "target") == "new"
             assert step > 10
             break
+
+
+def test_a_writer_of_several_files_killed_at_any_step_leaves_all_or_none(tmp_path):
+    def write(place):
+        with whole_files(place) as temporary:
+            for name in ("one", "two", "three"):
+                (temporary / name).write_text(name)
+
+    for step in count():
+        (place := tmp_path / f"{step}").mkdir()
+        ended = _killed(step, lambda place=place: write(place))
+        settle(place)
+        left = {path.name for path in place.iterdir()}
+        assert left in ({"one", "two", "three"}, set())
+        if ended:
+            assert left
+            break
+    with pytest.raises(WriteError, match="never overwritten"):
+        write(place)
+    assert {path.name for path in place.iterdir()} == left
 
 
 def test_a_command_killed_at_any_step_of_beginning_a_run_leaves_a_run_or_room_for_one(tmp_path):

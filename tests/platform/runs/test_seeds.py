@@ -25,7 +25,7 @@ from soulsgraph_envs.core.seeds import derive_seeds, episode_seeds
 from soulsgraph_envs.skills import SKILL_NAMES
 
 #: Seeds of the fights by which results are reported.
-REPORTS = {EVALUATION_SEED, evaluation_seed(REPORTING[0]), evaluation_seed(CONFIRMING[0]), ZOO_SEED}
+REPORTS = {EVALUATION_SEED, ZOO_SEED, *map(evaluation_seed, (0, REPORTING[0], CONFIRMING[0]))}
 #: Seeds of the fights by which checkpoints, settings, presets, versions, and skills to adapt are chosen.
 CHOICES = {CURVE_SEED, CHOICE_SEED, evaluation_seed(CALIBRATION[0]), evaluation_seed(CHOOSING[0])}
 CHOICES |= {choosing.CHOOSING_SEED, unit.POINT_SEED, selecting.SELECTION_SEED}

@@ -44,8 +44,9 @@ def test_what_a_stopped_run_logged_after_its_checkpoint_is_dropped(tmp_path):
     assert (kept.logged, kept.ended) == ([], [False])
 
 
-def test_a_tracker_that_raises_is_reported_once_and_called_no_more(tmp_path, caplog):
-    raising, kept = RaisingTracker(), KeptCalls()
+@pytest.mark.parametrize("error", [ConnectionError, SystemExit, KeyboardInterrupt])
+def test_a_tracker_that_raises_or_exits_is_reported_once_and_called_no_more(tmp_path, caplog, error):
+    raising, kept = RaisingTracker(error("the server is away\nand this is more about it")), KeptCalls()
     with caplog.at_level(logging.WARNING), Board(described(tmp_path), [raising, kept]) as board:
         for step in range(5):
             board.log("dodge", step, {"losses/td_loss": 0.5})

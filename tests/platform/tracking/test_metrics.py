@@ -35,7 +35,7 @@ def _trained(path, *trackers, fights=False):
 @pytest.mark.slow
 def test_a_training_logs_what_the_page_names_and_learns_the_same_whatever_its_trackers_do(tmp_path):
     kept = KeptCalls(local=False)
-    tracked = _trained(tmp_path / "tracked", "tensorboard", RaisingTracker(), kept, fights=True)
+    tracked = _trained(tmp_path / "tracked", "tensorboard", RaisingTracker(ConnectionError("away")), kept, fights=True)
     silent = _trained(tmp_path / "silent")
     weights, others = (run.library.load("lock_on", 1).weights for run in (tracked, silent))
     assert all(np.array_equal(values, others[name]) for name, values in weights.items())

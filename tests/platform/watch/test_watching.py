@@ -201,9 +201,10 @@ def test_of_fights_beside_each_other_the_first_has_the_legend(fight: Fight) -> N
     assert differs[:, 1].min() > width - panel_width(FIGHT_SIZE)
 
 
-def test_nothing_half_written_stays_behind(fight: Fight, tmp_path: Path) -> None:
+def test_nothing_half_written_lies_there_while_a_film_is_drawn_or_stays_behind(fight: Fight, tmp_path: Path) -> None:
     def broken():  # type: ignore[no-untyped-def]
         yield from list(frames((replace(fight, scenes=fight.scenes[:3]),)))[:3]
+        assert list(tmp_path.iterdir()) == []
         raise SoulsGraphError("stopped")
 
     for write, name in ((write_gif, "a.gif"), (write_mp4, "a.mp4")):

@@ -27,6 +27,7 @@ from soulsgraph_policies.agents.projects import (
     load_installed,
     load_project,
     loaded_projects,
+    project_digest,
 )
 
 CODE = """
@@ -229,6 +230,15 @@ def test_comments_and_layout_do_not_change_a_digest_but_code_does(folder):
     _write(folder, CODE)
     (package / "more.py").write_text("")
     assert code_digest(package) != first
+
+
+def test_line_ends_do_not_change_a_digest(folder):
+    found = set()
+    for ends in ("\n", "\r\n"):
+        (folder / "hops" / "table.csv").write_text("a,b\n1,2\n", newline=ends)
+        (folder / "hops" / "__init__.py").write_text(textwrap.dedent(CODE), newline=ends)
+        found.add(project_digest(folder / "hops"))
+    assert len(found) == 1
 
 
 def test_a_projects_reward_is_carried_to_processes_that_have_not_imported_it(folder):

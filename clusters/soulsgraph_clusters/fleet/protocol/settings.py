@@ -6,7 +6,6 @@ drained: a running gateway looks at that file, and lets them play no longer.
 
 from __future__ import annotations
 
-import ast
 import errno
 import hashlib
 import math
@@ -27,6 +26,7 @@ from soulsgraph_envs.core.access import is_loopback
 from soulsgraph_envs.core.config import Between, Where, load, to_json, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.files import FileLock, HeldError, locked, write_text, writing
+from soulsgraph_envs.core.meaning import meaning
 
 #: The version of the messages between a PC and the head.
 PROTOCOL = 1
@@ -242,10 +242,14 @@ _DECIDING: Mapping[str, Sequence[str]] = {
 def digests() -> dict[str, str]:
     """Return hashes of what play depends on: the shipped data, the skills' code, and all code that decides with it."""
     package = Path(soulsgraph_envs.__file__).parent
+    # Line ends differ where git checks files out on Windows.
+    data = {
+        name: file.read_bytes().replace(b"\r\n", b"\n") for name, file in _below(package / "data", "*.toml").items()
+    }
     return {
-        "data": _digest(package / "data", "*.toml"),
-        "skills": _digest(package / "skills", "*.py"),
-        "code": _meaning(deciding_files()),
+        "data": _digest(data),
+        "skills": _digest_of_code(_below(package / "skills", "*.py")),
+        "code": _digest_of_code(deciding_files()),
     }
 
 
@@ -256,29 +260,18 @@ def deciding_files() -> dict[str, Path]:
     return {f"{name}/{file.relative_to(folders[name]).as_posix()}": file for name, file in files}
 
 
-def _meaning(files: Mapping[str, Path]) -> str:
-    """Return a SHA-256 of what Python files do: comments, layout and docstrings do not count."""
+def _below(folder: Path, pattern: str) -> dict[str, Path]:
+    return {file.relative_to(folder).as_posix(): file for file in folder.rglob(pattern)}
+
+
+def _digest_of_code(files: Mapping[str, Path]) -> str:
+    return _digest({name: meaning(file.read_bytes()).encode() for name, file in files.items()})
+
+
+def _digest(contents: Mapping[str, bytes]) -> str:
     digest = hashlib.sha256()
-    for name, file in sorted(files.items()):
-        tree = ast.parse(file.read_bytes())
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                # A string alone is a docstring, of a field too.
-                node.body = [each for each in node.body if not _is_text(each)]
-        digest.update(f"{name}\n{ast.dump(tree)}\n".encode())
-    return digest.hexdigest()
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-
-
-def _digest(folder: Path, pattern: str) -> str:
-    digest = hashlib.sha256()
-    for file in sorted(folder.rglob(pattern)):
-        # Line ends differ where git checks files out on Windows.
-        text = file.read_bytes().replace(b"\r\n", b"\n")
-        digest.update(f"{file.relative_to(folder).as_posix()} {len(text)}\n".encode() + text)
+    for name, content in sorted(contents.items()):
+        digest.update(f"{name} {len(content)}\n".encode() + content)
     return digest.hexdigest()
 
 

@@ -161,7 +161,7 @@ def test_the_digest_of_code_is_of_its_meaning(tmp_path):
 
     def digest(text):
         file.write_text(text)
-        return settings_module._meaning({"reward.py": file})
+        return settings_module._digest_of_code({"reward.py": file})
 
     plain = digest("class Reward:\n    scale: float = 1.0\n    def of(self, hit):\n        return -hit\n")
     other_looks = (
@@ -171,4 +171,4 @@ def test_the_digest_of_code_is_of_its_meaning(tmp_path):
     assert digest(other_looks) == digest(other_looks.replace("\n", "\r\n")) == plain
     assert digest("class Reward:\n    scale: float = 1.0\n    def of(self, hit):\n        return hit\n") != plain
     file.write_text("")
-    assert settings_module._meaning({"a.py": file}) != settings_module._meaning({"b.py": file})
+    assert settings_module._digest_of_code({"a.py": file}) != settings_module._digest_of_code({"b.py": file})
