@@ -119,9 +119,18 @@ def compare(
 def list(
     what: Positional[
         Literal[
-            *("scenarios", "presets", "options", "skills", "graphs", "sequences", "methods", "environments"),
-            *("controls", "columns", "fields"),
-        ]
+            "scenarios",
+            "presets",
+            "options",
+            "skills",
+            "graphs",
+            "sequences",
+            "methods",
+            "environments",
+            "controls",
+            "columns",
+            "fields",
+        ]  # fmt: skip
     ],
     output: RunOptions = DEFAULT_RUN,
     markdown: Flag = False,
