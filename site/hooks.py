@@ -23,7 +23,8 @@ ROOT_PAGES = {
     "CHANGELOG.md": "changelog.md",
 }
 _LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
-_WIDTH = "100"
+#: Characters of a line that fit beside the menus in a window of 1,400 pixels.
+_WIDTH = "78"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

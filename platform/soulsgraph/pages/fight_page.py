@@ -314,8 +314,7 @@ def write_fight_page(path: Path, recording: Recording, search: Search) -> None:
     """
     header = recording.header
     parts = (
-        tag("h1", header.fight),
-        tag("p", _title(header), class_="faint"),
+        tag("h1", _title(header)),
         tag(
             "div",
             _picture(search),
@@ -331,7 +330,7 @@ def write_fight_page(path: Path, recording: Recording, search: Search) -> None:
         ),
         tag("div", id="skills"),
     )
-    write_text(path, page(header.fight, *parts, data=_data(recording, search), scripts=_SCRIPTS))
+    write_text(path, page(_title(header), *parts, data=_data(recording, search), scripts=_SCRIPTS))
 
 
 def _picture(search: Search) -> Html:
@@ -357,6 +356,7 @@ def _title(header: Header) -> str:
 
 def _about(header: Header) -> Html:
     shown = {
+        "fight": header.fight,
         "player": header.player,
         "scenario": f"{header.scenario}, start {header.start}",
         "source": ", ".join(dict.fromkeys((header.source, header.driver))),
@@ -469,10 +469,10 @@ def _data(recording: Recording, search: Search) -> dict[str, Any]:
 
 
 def _side_rad(recording: Recording) -> float:
-    """Return from where a fight is seen at first, as an angle of the floor: from behind the player, a little aside."""
-    x, y = recording.raw[0, [Raw.CAMERA_X, Raw.CAMERA_Y]].tolist()
-    behind = math.atan2(y, -x) if math.isfinite(x + y) else 0.0
-    return behind - 0.7
+    """Return from where a fight is seen at first, as an angle of the floor: aside, where neither hides the other."""
+    player, boss = (recording.raw[0, [Raw[f"{who}_X"], Raw[f"{who}_Y"]]] for who in ("PLAYER", "BOSS"))
+    x, y = (player - boss).tolist()
+    return (math.atan2(-y, x) if math.isfinite(x + y) else 0.0) - 1.2
 
 
 def _ghost(search: Search) -> dict[str, Any] | None:

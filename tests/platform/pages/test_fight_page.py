@@ -19,6 +19,7 @@ import pytest
 from fakes.programs import find_chromium, open_browser
 from fakes.runs import pretend_run
 from fakes.waiting import until
+from soulsgraph.pages import fight_page
 from soulsgraph.pages.fight_page import (
     LONGER_S,
     PivotalDecision,
@@ -37,6 +38,7 @@ from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import Seeds
+from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.games.opening import make_game
 
 HOSTILE = "<img src=x onerror=document.title='PWNED'>"
@@ -361,14 +363,24 @@ def test_a_fight_of_a_running_game_is_drawn_from_its_readings(browser: Any, tmp_
         assert browser.printed == []
 
 
+def test_a_fight_is_first_seen_from_where_neither_hides_the_other(tmp_path: Path) -> None:
+    fight = _game_fight(tmp_path)
+    x, y = fight.raw[0, [Raw.PLAYER_X, Raw.PLAYER_Y]] - fight.raw[0, [Raw.BOSS_X, Raw.BOSS_Y]]
+    yaw = fight_page._side_rad(fight)
+    # The page's floor has the game's y the other way; the player is the nearer one.
+    seen = np.hypot(x, y) ** -1 * (x * np.cos(yaw) - y * np.sin(yaw))
+    assert 0.0 < seen < 0.7
+
+
 def test_names_from_a_recording_stay_names(browser: Any, tmp_path: Path) -> None:
     fight = _game_fight(tmp_path)
     hostile: Sequence[str] = (HOSTILE, "</script><script>document.title='PWNED'</script>")
-    header = replace(fight.header, scenario=hostile[1], start=HOSTILE, fight=HOSTILE + hostile[1])
+    header = replace(fight.header, player=HOSTILE, scenario=hostile[1], start=HOSTILE, fight=HOSTILE + hostile[1])
     write_fight_page(tmp_path / "fight.html", replace(fight, header=header), Search(hostile[1]))
     browser.open(tmp_path / "fight.html")
-    assert browser.run("document.title") == HOSTILE + hostile[1]
-    assert browser.run("document.querySelector('h1').textContent") == HOSTILE + hostile[1]
+    title = browser.run("document.title")
+    assert title.startswith(f"{HOSTILE} in {hostile[1]}: ")
+    assert browser.run("document.querySelector('h1').textContent") == title
     assert browser.run("document.images.length") == 0
     assert HOSTILE in browser.text("boss-doing")
     assert [one for one in browser.requests if not one.startswith(("file:", "data:"))] == []
