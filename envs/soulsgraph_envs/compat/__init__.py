@@ -15,15 +15,20 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from soulsgraph_envs.core.errors import SoulsGraphError
+
 _PACKAGE = __name__.rpartition(".")[0]
 #: Every module that the projects have, and the one here with its names; "" is a package without names of its own.
 MODULES = {
     "eldengym": "eldengym",
     "eldengym.arena_boundary": "eldengym.wrappers",
     "eldengym.client": "eldengym.client",
+    "eldengym.client.elden_client": "eldengym.client",
     "eldengym.env": "eldengym.env",
+    "eldengym.envs": "eldengym.env",
     "eldengym.registry": "eldengym.env",
     "eldengym.rewards": "eldengym.env",
+    "eldengym.utils": "eldengym.env",
     "eldengym.wrappers": "eldengym.wrappers",
     "soulsgym": "soulsgym",
     "soulsgym.core": "",
@@ -42,22 +47,34 @@ MODULES = {
 }
 
 
+#: The projects whose own names find this package as well.
+_installed: set[str] = set()
+
+
 class _Names(MetaPathFinder, Loader):
-    """Import `soulsgraph_envs.soulsgym.X` as the module of this package that has X's names, which is loaded once."""
+    """Import `soulsgraph_envs.soulsgym.X` as the module of this package that has X's names, which is loaded once.
+
+    So does `soulsgym.X` once the project is installed.
+    """
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Return the spec of a project's module, None for every other."""
         module = name.removeprefix(f"{_PACKAGE}.")
-        if module == name or module.partition(".")[0] not in MODULES:
+        project = module.partition(".")[0]
+        known = project in _installed and name in MODULES if module == name else project in MODULES
+        if not known:
             return None
-        return ModuleSpec(name, self, is_package=not MODULES.get(module, module))
+        return ModuleSpec(name, self, is_package=any(other.startswith(f"{module}.") for other in MODULES))
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Return the module with the names, whose own spec is kept for `exec_module`; None for a new, empty one."""
         module_name = spec.name.removeprefix(f"{_PACKAGE}.")
-        if not (ours := MODULES.get(module_name, module_name)):
+        if module_name == spec.name:
+            module = import_module(f"{_PACKAGE}.{module_name}")
+        elif ours := MODULES.get(module_name, module_name):
+            module = import_module(f"{__name__}.{ours}")
+        else:
             return None
-        module = import_module(f"{__name__}.{ours}")
         spec.loader_state = module.__spec__
         return module
 
@@ -75,6 +92,23 @@ def submodule(package: str, name: str) -> ModuleType:
     if f"{package}.{name}" not in MODULES:
         raise AttributeError(f"module '{_PACKAGE}.{package}' has no attribute {name!r}")
     return import_module(f"{_PACKAGE}.{package}.{name}")
+
+
+def install(project: str) -> None:
+    """Make `import soulsgym`, or another project, and its submodules find this package, in this process.
+
+    Both names mean the same modules, so a class is one class under either. A second call changes nothing.
+
+    Raises:
+        SoulsGraphError: if the project's own package has been imported already; nothing is changed then.
+    """
+    for name, module in sys.modules.items():
+        if name.partition(".")[0] == project and sys.modules.get(f"{_PACKAGE}.{name}") is not module:
+            raise SoulsGraphError(
+                f"install: expected no other {project} imported, found {name} of "
+                f"{getattr(module, '__file__', 'no file')}: call install before the first import of {project}."
+            )
+    _installed.add(project)
 
 
 def is_action(space: Any, action: object) -> bool:

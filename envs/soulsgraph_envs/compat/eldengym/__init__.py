@@ -6,7 +6,7 @@
 from importlib import import_module
 from typing import Any
 
-from soulsgraph_envs.compat import submodule
+from soulsgraph_envs import compat
 from soulsgraph_envs.compat.eldengym.env import AttributeEnv as AttributeEnv
 from soulsgraph_envs.compat.eldengym.env import BossDefeatReward as BossDefeatReward
 from soulsgraph_envs.compat.eldengym.env import CustomReward as CustomReward
@@ -34,7 +34,12 @@ from soulsgraph_envs.compat.eldengym.wrappers import ResizeFrame as ResizeFrame
 from soulsgraph_envs.compat.eldengym.wrappers import SDFObsWrapper as SDFObsWrapper
 
 
+def install() -> None:
+    """Make `import eldengym` and its submodules find this package: see `compat.install`; raises as it does."""
+    compat.install("eldengym")
+
+
 def __getattr__(name: str) -> Any:
     if name in ("EldenClient", "SiphonClient"):
         return getattr(import_module(f"{__name__}.client"), name)
-    return submodule("eldengym", name)
+    return compat.submodule("eldengym", name)

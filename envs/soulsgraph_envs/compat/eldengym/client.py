@@ -129,8 +129,8 @@ def _demand(what: str, answer: Answer) -> Answer:
     return answer
 
 
-#: EldenGym's own name of its attribute file, and ours of the same attributes.
-_THEIR_FILE, _OUR_FILE = "ER_1_16_1.toml", "elden-ring-1.16.1"
+#: EldenGym's names of its attribute file, in its documentation and in version 0.6.0, and ours of the same attributes.
+_THEIR_FILES, _OUR_FILE = ("ER_1_16_1.toml", "er_siphon_config.toml"), "elden-ring-1.16.1"
 
 
 def attribute_file(config: str | Path | None) -> Path:
@@ -139,7 +139,7 @@ def attribute_file(config: str | Path | None) -> Path:
     Raises:
         UnknownNameError: for a name that nothing shipped has.
     """
-    shipped = config is None or (Path(config).name == _THEIR_FILE and not Path(config).exists())
+    shipped = config is None or (Path(config).name in _THEIR_FILES and not Path(config).exists())
     return find("attribute file", _OUR_FILE if shipped else str(config))
 
 

@@ -679,3 +679,8 @@ class EnvRegistry:
 registry = EnvRegistry()
 register, make, list_envs = registry.register, registry.make, registry.list
 register("Margit-v0", "soulsgraph_envs.compat.eldengym.env:AttributeEnv", {"scenario_name": "Margit-v0"})
+
+
+def resolve_file_path(filepath: str | Path, relative_to_package: bool = True) -> Path:
+    """Return an absolute path: of a relative one below this package's folder, or below the working directory."""
+    return (Path(__file__).parent if relative_to_package else Path()).joinpath(filepath).resolve()

@@ -399,7 +399,7 @@ _OTHERS = ("HeroFp", "HeroMaxFp", "gameSpeedVal")
 
 
 class SimulatedFight(World):
-    """One simulated fight.
+    """One simulated fight, always the same before `begin`: a game that runs can be read at any time.
 
     Raises:
         UnknownNameError: if no scenario has that name; see `keys.fight_name`.
@@ -497,5 +497,6 @@ class SimulatedFight(World):
 
     def _begun(self) -> RawValues:
         if self._raw is None:
-            raise GameError("the simulated game: expected a fight, found none: reset the environment first.")
+            self.begin(0)
+        assert self._raw is not None
         return self._raw

@@ -28,7 +28,7 @@ Shape = tuple[int, ...]
 Info = dict[str, Any]
 Stepped = tuple[Any, float, bool, bool, Info]
 
-#: Shares of red, green and blue in brightness (ITU-R BT.601).
+#: Shares of red, green and blue in brightness (ITU-R BT.601), which are not those of Gymnasium's grey pictures.
 _BRIGHTNESS = np.array([0.299, 0.587, 0.114], np.float32)
 
 
@@ -84,7 +84,8 @@ class DictGrayscaleFrame(_FrameWrapper):
 
     def picture(self, frame: Picture) -> Picture:
         """Return the brightness."""
-        return (frame @ _BRIGHTNESS).astype(np.uint8)[..., None]
+        grey: Picture = np.rint(frame @ _BRIGHTNESS).astype(np.uint8)[..., None]
+        return grey
 
 
 class DictFrameStack(_FrameWrapper):

@@ -5,11 +5,9 @@ makes even that unnecessary.
 """
 
 import logging
-import sys
-from importlib import import_module
 from types import ModuleType
 
-from soulsgraph_envs.compat import MODULES, submodule
+from soulsgraph_envs import compat
 from soulsgraph_envs.compat.soulsgym.environments import IudexEnv as IudexEnv
 from soulsgraph_envs.compat.soulsgym.environments import IudexEnvDemo as IudexEnvDemo
 from soulsgraph_envs.compat.soulsgym.environments import IudexImgEnv as IudexImgEnv
@@ -29,23 +27,9 @@ def set_log_level(level: int) -> None:
 
 
 def install() -> None:
-    """Make `import soulsgym` and its submodules find this package, in this process; a second call changes nothing.
-
-    Both names mean the same modules, so a class is one class under either.
-
-    Raises:
-        SoulsGymException: if another `soulsgym` has been imported already; nothing is changed then.
-    """
-    ours = {"soulsgym": sys.modules[__name__]}
-    ours |= {name: import_module(f"soulsgraph_envs.{name}") for name in MODULES if name.startswith("soulsgym.")}
-    for name, module in sys.modules.items():
-        if name.partition(".")[0] == "soulsgym" and ours.get(name) is not module:
-            raise SoulsGymException(
-                f"install: expected no other soulsgym imported, found {name} of "
-                f"{getattr(module, '__file__', 'no file')}: call install before the first import of soulsgym."
-            )
-    sys.modules.update(ours)
+    """Make `import soulsgym` and its submodules find this package: see `compat.install`; raises as it does."""
+    compat.install("soulsgym")
 
 
 def __getattr__(name: str) -> ModuleType:
-    return submodule("soulsgym", name)
+    return compat.submodule("soulsgym", name)

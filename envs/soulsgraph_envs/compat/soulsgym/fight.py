@@ -192,6 +192,8 @@ class BossFight:
     animations: AnimationKinds
     #: What the reward's term for the place is measured from; without one there is no such term.
     reward_centre_m: tuple[float, float] | None = None
+    #: Animations without a number, which the fight does not show as the boss's own.
+    unused_animations: tuple[str, ...] = ()
     #: The game's names for animations that the simulator calls otherwise.
     simulated: dict[str, str] = field(default_factory=dict)
 

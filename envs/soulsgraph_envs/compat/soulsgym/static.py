@@ -33,7 +33,7 @@ def _keybindings() -> Table:
 def _boss_animations(fight: BossFight) -> Table:
     kinds = {kind: list(names) for kind, names in vars(fight.animations).items()}
     named = {name: {"ID": fight.boss_numbers[name], "type": kind} for kind, names in kinds.items() for name in names}
-    return {**kinds, "all": named}
+    return {**kinds, "unused": list(fight.unused_animations), "all": named}
 
 
 def _coordinates(fight: BossFight) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -70,6 +71,7 @@ def test_the_originals_names_are_imported_from_here() -> None:
         "rewards": "RewardFunction ScoreDeltaReward BossDefeatReward CustomReward",
         "registry": "EnvSpec EnvRegistry make register list_envs",
         "arena_boundary": "ArenaBoundary BoundaryDistances",
+        "envs": "EldenGymEnv register",
     }
     package = importlib.import_module("soulsgraph_envs.eldengym")
     for module, listed in names.items():
@@ -78,6 +80,10 @@ def test_the_originals_names_are_imported_from_here() -> None:
         assert [name for name in listed.split() if getattr(found, name) is not getattr(package, name)] == []
     assert importlib.import_module("soulsgraph_envs.eldengym.env").EldenGymEnv is package.EldenGymEnv
     assert package.AttributeEnv
+    resolved = importlib.import_module("soulsgraph_envs.eldengym.utils").resolve_file_path
+    assert resolved("keys.json", relative_to_package=False) == Path("keys.json").resolve()
+    assert resolved("files/keys.json").parts[-3:] == ("eldengym", "files", "keys.json")
+    assert resolved(Path("keys.json").resolve()) == Path("keys.json").resolve()
 
 
 def test_the_originals_clients_are_imported_from_here() -> None:
@@ -87,6 +93,7 @@ def test_the_originals_clients_are_imported_from_here() -> None:
     assert client.EldenClient is EldenClient
     assert issubclass(EldenClient, SiphonClient)
     assert issubclass(SiphonClient, pysiphon.SiphonClient)
+    assert importlib.import_module("soulsgraph_envs.eldengym.client.elden_client").EldenClient is EldenClient
     assert EldenClient("localhost:1").scenarios["Margit-v0"]["boss_name"] == "Margit"
     for found in (eldengym, client):
         with pytest.raises(AttributeError, match="FromSoftwareClient"):

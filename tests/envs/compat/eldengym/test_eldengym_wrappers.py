@@ -65,7 +65,9 @@ def test_pictures_are_scaled_grey_and_stacked() -> None:
     again, _ = wrapped.reset(seed=0)
     assert again["frame"].max() == 0
     colours = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255]]], np.uint8)
-    assert DictGrayscaleFrame(env).picture(colours).ravel().tolist() == [76, 149, 29, 255]
+    assert DictGrayscaleFrame(env).picture(colours).ravel().tolist() == [76, 150, 29, 255]
+    levels = np.arange(256, dtype=np.uint8)
+    np.testing.assert_array_equal(DictGrayscaleFrame(env).picture(np.dstack([levels] * 3)).ravel(), levels)
     plain = EldenGymEnv(driver="simulator", observation_mode="rgb")
     assert FrameStack(GrayscaleFrame(ResizeFrame(plain)), 4).observation_space.shape == (84, 84, 4)
 

@@ -1,4 +1,4 @@
-"""Code for SoulsGym and SoulsAI works unchanged; written here from their public interface."""
+"""Code for SoulsGym, SoulsAI and EldenGym works unchanged; written here from their public interface."""
 
 import logging
 import sys
@@ -8,6 +8,8 @@ from types import ModuleType
 import pytest
 
 import soulsgraph_envs.compat.soulsgym
+from soulsgraph_envs import compat
+from soulsgraph_envs.compat import eldengym
 from soulsgraph_envs.core.errors import SoulsGraphError
 
 TABLES = (
@@ -33,7 +35,7 @@ NAMES = {
 
 
 def imported(name="soulsgym"):
-    """Return the imported modules named `soulsgym` or below it."""
+    """Return the imported modules named so or below it."""
     return [found for found in sys.modules if found.partition(".")[0] == name]
 
 
@@ -42,7 +44,13 @@ def theirs():
     """Return the module that `import soulsgym` finds once ours is installed."""
     soulsgraph_envs.compat.soulsgym.install()
     yield import_module("soulsgym")
-    for name in imported():
+    forget("soulsgym")
+
+
+def forget(project):
+    """Let the project's name mean its own package again."""
+    compat._installed.discard(project)
+    for name in imported(project):
         del sys.modules[name]
 
 
@@ -62,13 +70,26 @@ def test_every_name_is_found_where_its_users_import_it(theirs):
     assert before == {name: sys.modules[name] for name in imported()}
 
 
-@pytest.mark.parametrize("name", ["soulsgym", "soulsgym.core.static"])
-def test_another_soulsgym_that_is_imported_is_left_alone(monkeypatch, name):
-    foreign = ModuleType(name)
+@pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning")
+def test_eldengym_is_found_under_its_own_name_too():
+    eldengym.install()
+    try:
+        theirs = import_module("eldengym")
+        assert theirs is eldengym
+        assert theirs.make("Margit-v0", driver="simulator").unwrapped.client.get_attribute("HeroHp")["value"] > 0
+        for name in [one for one in compat.MODULES if one.startswith("eldengym.") and "client" not in one]:
+            assert import_module(name) is import_module(f"soulsgraph_envs.{name}")
+    finally:
+        forget("eldengym")
+
+
+@pytest.mark.parametrize("name", ["soulsgym", "soulsgym.core.static", "eldengym", "eldengym.env"])
+def test_another_package_that_is_imported_is_left_alone(monkeypatch, name):
+    foreign, project = ModuleType(name), name.partition(".")[0]
     monkeypatch.setitem(sys.modules, name, foreign)
     with pytest.raises(SoulsGraphError, match=name):
-        soulsgraph_envs.compat.soulsgym.install()
-    assert imported() == [name]
+        getattr(compat, project).install()
+    assert imported(project) == [name]
     assert sys.modules[name] is foreign
 
 

@@ -18,6 +18,7 @@ def test_the_tables_are_numbered_named_and_measured_as_soulsgyms():
     assert data.player_animations["RollingMedium"] == {"timings": [0.69, 0.73, 0.75], "ID": 21}
     assert data.critical_player_animations == {"DeathIdle": [0.0, 0.0, 0.0]}
     assert {boss: len(kinds["all"]) for boss, kinds in data.boss_animations.items()} == {"iudex": 32, "vordt": 27}
+    assert {boss: len(kinds["unused"]) for boss, kinds in data.boss_animations.items()} == {"iudex": 11, "vordt": 0}
     assert data.boss_animations["iudex"]["all"]["SABreak"] == {"ID": 30, "type": "misc"}
     assert data.boss_animations["vordt"]["all"]["WalkFrontBattle"] == {"ID": 14, "type": "movement"}
     assert (data.actions[9], data.actions[19]) == (["forward", "right", "roll"], [])
