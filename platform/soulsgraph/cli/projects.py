@@ -130,7 +130,7 @@ def list(
             "controls",
             "columns",
             "fields",
-        ]  # fmt: skip
+        ]
     ],
     output: RunOptions = DEFAULT_RUN,
     markdown: Flag = False,
