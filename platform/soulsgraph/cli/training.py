@@ -27,6 +27,7 @@ from soulsgraph.tracking.metrics import FINAL_WIN_RATE
 from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import check_writable, slug
+from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.games.link import load_games
 from soulsgraph_policies.agents.library import SkillCard
 
@@ -226,6 +227,9 @@ def evaluate(
     source = trained_on or evaluating.source_of(run, evaluated)
     setting = evaluating.Setting(evaluated, source, fight.start, fight.random_skills)
     place = _place(games, fleet, evaluation.seed)
+    if unseen := unseen_moves(source, evaluated):
+        warning = f"warning: its skills were trained in {source}, where no move has the id of: {', '.join(unseen)}"
+        output.console.print(warning, highlight=False, soft_wrap=True)
     display = output.display if place else "silent"
     with stage_progress("evaluate", evaluation.episodes, display, unit="episodes") as progress:
         found = evaluating.evaluate(run, setting, evaluation.episodes, evaluation.seed, place, progress.advance)
@@ -241,6 +245,15 @@ def evaluate(
         *(f"game {number}: {report_of}" for number, report_of in enumerate(found.games, 1)),
         *([] if out is None else [f"results in {out}"]),
     )
+
+
+def unseen_moves(source: str, evaluated: str) -> list[str]:
+    """Return the titles of a fight's moves whose ids are no moves of the fight that skills were trained in."""
+    before, now = (
+        [move for phase in load_scenario(name).phases() for move in load_boss(phase.boss).moves]
+        for name in (source, evaluated)
+    )
+    return [move.title for move in now if move.id not in {one.id for one in before}]
 
 
 def _place(games: Path | None, fleet: Path | None, seed: int) -> evaluating.Place:

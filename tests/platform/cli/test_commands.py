@@ -17,6 +17,7 @@ from fakes.keys import virtual_screen
 from fakes.runs import pretend_run
 from fakes.waiting import PATIENCE_S
 from soulsgraph import zoo
+from soulsgraph.cli.training import unseen_moves
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.pages import run_report
 from soulsgraph.recordings.files import read_recording, recording_files
@@ -360,3 +361,15 @@ def test_a_save_is_copied_played_with_and_put_back(printed, told, refuse, tmp_pa
     assert save.read_text() == "mine"
     (before,) = (tmp_path / "before").iterdir()
     assert (before / "1" / "DS30000.sl2").read_text() == "the agent's"
+
+
+def test_moves_whose_ids_no_move_of_the_trained_fight_has_are_named(tmp_path):
+    window = "{ time_s = [0.8, 0.95], reach_m = 2.0, half_arc_rad = 3.2, damage = 110.0 }"
+    move = "raw_id = -1\nlength_s = 2.0\ntracks_s = 0.5\ndistance_m = [0.0, 5.0]\nweight = 1.0\n"
+    (tmp_path / "boss.toml").write_text(
+        'based_on = "iudex-phase1"\nname = "mine"\n[[added.moves]]\n'
+        f'id = 97\nname = "Whirl"\ntitle = "whirl"\n{move}windows = [{window}]\n'
+    )
+    (fight := tmp_path / "fight.toml").write_text('based_on = "iudex-phase1"\nname = "mine"\nboss = "boss.toml"\n')
+    assert unseen_moves("iudex-phase1", str(fight)) == ["whirl"]
+    assert unseen_moves(str(fight), "iudex-phase1") == []
