@@ -347,7 +347,7 @@ def main() -> None:
     version = call(found, "-c", "import sys; print('%d.%d' % sys.version_info[:2])").printed.strip()
     origin = {name: value for name, value in describe_origin().items() if name in ("commit", "machine")}
     for way in words.ways or WAYS:
-        kept = take(Asked(way, Path(found), version, wheel), words.whole)
+        kept = take(Asked(way, Path(found).absolute(), version, wheel), words.whole)
         # A training's is gigabytes.
         shutil.rmtree(_FOLDER / f"{way}-{version}", ignore_errors=True)
         print(kept)
