@@ -199,12 +199,14 @@ from soulsgraph.cli import main
 def person():
     while not (pygame.display.get_init() and pygame.display.get_surface()):
         time.sleep(0.05)
-    for key in [pygame.K_w, pygame.K_SPACE] * 10 + [pygame.K_ESCAPE]:
+    for key in [pygame.K_w, pygame.K_SPACE] * 10:
         for kind in (pygame.KEYDOWN, pygame.KEYUP):
             pygame.event.post(pygame.event.Event(kind, key=key))
             while pygame.display.get_init() and pygame.event.peek(kind, pump=False):
                 time.sleep(0.05)
             time.sleep(0.15)
+    # The last that this thread asks of a window: the fight ends by it.
+    pygame.event.post(pygame.event.Event(pygame.KEYDOWN, key=pygame.K_ESCAPE))
 threading.Thread(target=person, daemon=True).start()
 main()
 """
