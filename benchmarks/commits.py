@@ -32,15 +32,8 @@ def bench(tree: Path, what: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder, "rates.json")
         # The same benchmark measures either tree.
-        command: list[str | Path] = [
-            sys.executable,
-            Path(__file__).with_name("bench.py"),
-            what,
-            "--rounds",
-            "1",
-            "--json",
-            kept,
-        ]
+        script = Path(__file__).with_name("bench.py")
+        command = [sys.executable, str(script), what, "--rounds", "1", "--json", str(kept)]
         subprocess.run(command, env=environment, cwd=folder, stdout=subprocess.DEVNULL, timeout=_PATIENCE_S, check=True)
         return dict(_rate(result) for result in json.loads(kept.read_text())["results"])
 

@@ -21,7 +21,7 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_envs.games.opening import make_game
-from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, training_scenario
+from soulsgraph_envs.skills import Decisions, Mirror, Skill, SkillOptions, make_skill, training_scenario
 from soulsgraph_envs.skills.paper_skills import Animations, Observations
 from soulsgraph_policies.agents import projects
 from soulsgraph_policies.agents.projects import SkillGraph
@@ -153,6 +153,19 @@ def _finite(what: str, *arrays: npt.NDArray[Any]) -> None:
             raise SoulsGraphError(f"{what}: expected finite numbers, found {shown(array[~np.isfinite(array)][0])}.")
 
 
+def _dead_terms(skill: Skill, played: npt.NDArray[np.floating[Any]]) -> list[str]:
+    """Return the weighted terms that were 0 in all episodes (n, terms), and would be at an end that these did not meet.
+
+    Where HP is refilled a fight ends in no other way than by the horizon.
+    """
+    rows, none = np.zeros((2, STATE_SIZE), np.float32), np.zeros(2, np.bool_)
+    calm = Decisions(rows, rows, np.zeros(2, np.int64), none, none)
+    ended = replace(calm, died=np.array([True, False]), won=np.array([False, True]))
+    answers = skill.reward.evaluate(ended) != skill.reward.evaluate(calm)
+    alive = played.any(axis=0) | (answers.any(axis=0) & (not skill.training_scenario.refill))
+    return [term.name for term, lives in zip(skill.reward.terms, alive, strict=True) if term.weight and not lives]
+
+
 def _update(loaded: projects.LoadedProject, name: str) -> str:
     decisions, updates = _ground_of(loaded, name).learned(name, _MOMENT)
     return f"{updates} updates from {decisions} decisions, weights finite"
@@ -207,8 +220,7 @@ class _Ground:
         episodes = self.play(name, at_random=True)
         rewards = episodes.taken.rewards
         _finite(f"rewards of {name}", rewards)
-        both = np.vstack([episodes.terms, self.play(name, at_random=False).terms])
-        if dead := [term for term, sums in zip(make_skill(name).reward.names, both.T, strict=True) if not sums.any()]:
+        if dead := _dead_terms(make_skill(name), np.vstack([episodes.terms, self.play(name, at_random=False).terms])):
             raise SoulsGraphError(
                 f"reward of {name}: expected terms that are not always 0, found {', '.join(dead)}; nothing is learned "
                 "from such a term: correct it, or check the skill in a scenario where it happens."

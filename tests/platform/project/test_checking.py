@@ -39,6 +39,15 @@ def test_a_new_project_holds(fencing):
         ("parry.py", "Control.PARRY)", "Control.PARRY, holds=Control.LEFT)", "parry's mirror", "mirrors"),
         ("parry.py", "WAIT))", "WAIT)) + 7", "references", "Discrete(3)"),
         ("parry.py", "lambda d: d.actions != WAIT", "lambda d: 0.0 * d.actions", "parry's rewards", "tried"),
+        # HP is refilled: no fight of its training is won.
+        ("parry.py", "lambda d: d.actions != WAIT", "lambda d: d.won", "parry's rewards", "tried"),
+        (
+            "parry.py",
+            "np.where(is_open, RIPOSTE, np.where",
+            "np.where(~is_open, RIPOSTE, np.where",
+            "reference",
+            "parry",
+        ),
         ("data/scenarios/duel.toml", '"knight-full"', '"knight"', "controls", "PARRY"),
         ("data/scenarios/duel.toml", "flasks = 1", "flasks = -1", "scenario duel", "flasks"),
     ],
@@ -48,6 +57,16 @@ def test_what_does_not_hold_is_named(changed, file, old, new, name, found):
     failed = next(check for check in validate(changed(file, old, new)) if not check.holds)
     assert failed.name.endswith(name)
     assert found in failed.found
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("lambda d: d.actions != WAIT", "lambda d: d.won"), ("tried: float = 0.3", "tried: float = 0.0")]
+)
+def test_a_term_that_waits_for_an_end_or_has_no_weight_is_not_dead(changed, old, new):
+    changed("parry.py", "refill=True", "refill=False")
+    checks = {check.name: check for check in validate(changed("parry.py", old, new))}
+    (rewards,) = (check for name, check in checks.items() if name.endswith("parry's rewards"))
+    assert rewards.holds, rewards.found
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
