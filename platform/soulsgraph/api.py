@@ -294,7 +294,7 @@ class Run:
 
             home = lineage.check_target(folder, target, None)
             check_session(address)
-            chosen = select_and_show(folder, home, target, OutputConsole(quiet=quiet)).skills
+            chosen = select_and_show(folder, home, target, OutputConsole(quiet=quiet), 'skills="all"').skills
             if not chosen:
                 return Run(folder)
         stages = lineage.adaptation_stages(folder, target, chosen, budget, None, jointly)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 #: In place of skills to adapt: those that `transfer` recommends. `auto` are those that its quick rule selects.
 _MEASURED = "measured"
+#: How `adapt` is asked for every skill.
+_EVERY = "adapt --skills all"
 Runs = Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN ...")]
 
 
@@ -109,6 +111,7 @@ def transfer(
         copy: Folder for copies of the agents, a run folder of its name each; results are written there.
     """
     # Imported here: its statistics are scipy's, which a help text need not wait for.
+    from soulsgraph.continual.selecting import overlooked
     from soulsgraph.transfer import report as reports
 
     if quick:
@@ -136,7 +139,8 @@ def transfer(
             name: reports.recommendations_over_seeds(measured),
             f"{name}-win-rates": reports.win_rates_over_seeds(measured),
         }
-        alone = report.to_dict(), [*report.to_rich(), "\n".join(report.lines())]
+        left_out = [] if report.recommended else [overlooked(_EVERY)]
+        alone = report.to_dict(), [*report.to_rich(), "\n".join([*report.lines(), *left_out])]
     _show(output, out, tables, alone if len(runs) == 1 else None)
     for run in runs.values():
         output.console.print(f"results in {run.path / 'results'}")
@@ -294,7 +298,7 @@ def _show_selections(runs: Mapping[int, RunFolder], asked: TransferOptions, outp
 
     found = {seed: select_for_run(run, asked.home or run.plan.scenario, asked.scenario) for seed, run in runs.items()}
     headings = {seed: [f"seed {seed}"] if len(found) > 1 else [] for seed in found}
-    shown = [line for seed, selection in found.items() for line in headings[seed] + selection.lines()]
+    shown = [line for seed, selection in found.items() for line in headings[seed] + selection.lines(_EVERY)]
     output.show({str(seed): selection.to_dict() for seed, selection in found.items()}, "\n".join(shown))
 
 
@@ -305,16 +309,18 @@ def _named(run: RunFolder, skills: str) -> tuple[str, ...] | None:
 
 def _found(run: RunFolder, home: str, scenario: str, output: OutputOptions, skills: str) -> Recommendation:
     """Return the skills that `transfer` recommends, or that few decisions select, and show which at what cost."""
-    from soulsgraph.continual.selecting import select_and_show
+    from soulsgraph.continual.selecting import overlooked, select_and_show
     from soulsgraph.transfer.report import Recommendation
 
     if skills.strip() != _MEASURED:
-        selection = select_and_show(run, home, scenario, output.console)
+        selection = select_and_show(run, home, scenario, output.console, _EVERY)
         return Recommendation(selection.skills, selection.decisions)
     recommended = _recommended(run, home, scenario, output)
     output.console.print(f"recommended: {', '.join(recommended.skills) or 'no skill'}")
     if recommended.decisions is not None:
         output.console.print(f"played: {recommended.decisions:,} decisions in the new fight")
+    if not recommended.skills:
+        output.console.print(overlooked(_EVERY), soft_wrap=True)
     return recommended
 
 

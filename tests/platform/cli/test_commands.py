@@ -19,6 +19,7 @@ from fakes.waiting import PATIENCE_S
 from soulsgraph import zoo
 from soulsgraph.cli.training import unseen_moves
 from soulsgraph.continual.methods import METHODS
+from soulsgraph.continual.selecting import Selection
 from soulsgraph.pages import run_report
 from soulsgraph.recordings.files import read_recording, recording_files
 from soulsgraph.recordings.recording import Fighter, record
@@ -301,6 +302,16 @@ def test_measured_adapts_what_transfer_recommends_and_auto_what_few_decisions_se
     again, other = told(*words, "auto")
     assert (again["sha256"], other["skill"]) == (card["sha256"], "heal_attack")
     assert 0 < other["selection_decisions"] <= 8_000
+
+
+def test_whoever_finds_nothing_to_adapt_is_told_how_to_adapt_all(printed, monkeypatch):
+    monkeypatch.setattr("soulsgraph.continual.selecting.select_for_run", lambda *_: Selection(()))
+    monkeypatch.setattr("soulsgraph.transfer.report.saved_recommendation", lambda *_: Recommendation((), 12_345))
+    words = ("adapt", _ONE, "--scenario", "vordt-whole", "--run", "mine", "--skills")
+    for told in (printed(*words, "auto"), printed(*words, "measured"), printed("transfer", _ONE, "--quick")):
+        assert "adapt --skills all" in told
+    monkeypatch.setattr("soulsgraph.continual.selecting.select_for_run", lambda *_: Selection(("dodge",)))
+    assert "--skills all" not in printed("transfer", _ONE, "--quick")
 
 
 def test_a_command_that_writes_copies_the_agent_first_and_goes_on_with_the_copy(printed, refuse, tmp_path):
