@@ -1,8 +1,8 @@
 """Every command and every piece of code on a page is run, or the page says why it is not.
 
 `make docs-test` runs every block but those with `<!-- not run: why -->` on the line before, in the order of `PAGES` in
-one folder, where `runs/curriculum` is a trained run; a block whose first line ends in `title="NAME"` is that file. Data
-is read in every run of the tests.
+one folder, where `runs/curriculum` is the run that docs/first_run.md trains; a block whose first line ends in
+`title="NAME"` is that file. Data is read in every run of the tests.
 
 What a page shows as printed is what the block of code before it prints, and says so: `<!-- printed -->` before a block
 or a paragraph, `<!-- printed: training -->` where figures are of an agent that was just trained, `<!-- not printed: why
@@ -87,15 +87,8 @@ def _blocks_of(page: str, text: str) -> Iterator[Block]:
 
 
 ALL = list(blocks())
-#: What is run before all pages: its first command is what `make curriculum` runs.
-_TRAIN = Block(
-    "README.md",
-    0,
-    "sh",
-    "",
-    "",
-    "soulsgraph curriculum --run runs/curriculum --scale 1.0\nsoulsgraph curriculum --run runs/other --seed 1\n",
-)
+#: What is run before all pages, some of which compare another run with the one that docs/first_run.md trains.
+_TRAIN = Block("README.md", 0, "sh", "", "", "soulsgraph curriculum --run runs/other --seed 1\n")
 _PRINTED = ROOT / "docs" / "results" / "pages" / "printed.json"
 #: A command whose comment has figures of what it prints, and the figures.
 _COMMENTED = re.compile(r"^(?:\.venv/bin/)?soulsgraph .*# .*?\d+ of \d+")

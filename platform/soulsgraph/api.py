@@ -51,7 +51,7 @@ def train(
     scenario: str | Path = Plan.scenario,
     graph: str = Plan.graph,
     seed: int = Plan.seed,
-    run: str | Path = "runs/first",
+    run: str | Path = "runs/curriculum",
     project: str | Path | None = None,
     address: str | None = None,
     quiet: bool = False,
@@ -101,7 +101,7 @@ def open(run: str | Path, project: str | Path | None = None) -> Run:
         SoulsGraphError: if it is no run, or one that cannot be read.
 
     Example:
-        soulsgraph.open("runs/first").evaluate()
+        soulsgraph.open("runs/curriculum").evaluate()
     """
     know_projects(project)
     return Run(open_run(path_of(run, "run")))
@@ -161,7 +161,7 @@ class Run:
     """A run folder, or an agent of the zoo: what was trained, and how it plays.
 
     Example:
-        run = soulsgraph.open("runs/first")
+        run = soulsgraph.open("runs/curriculum")
         run.evaluate(scenario="vordt").win_rate
     """
 

@@ -39,12 +39,12 @@ def _printed(script: subprocess.Popen[str]) -> str:
 def test_a_script_without_a_main_guard_trains_evaluates_and_adapts(tmp_path: Path) -> None:
     text = """
 import soulsgraph as sg
-run = sg.train("best", seed=1, run="runs/first", scale=0.02)
+run = sg.train("best", seed=1, run="runs/curriculum", scale=0.02)
 print(run.evaluate(episodes=4).win_rate, len(run.training()) > 5, len(run.curves()) > 0)
 adapted = run.adapt("vordt", "dodge", budget=400)
 print(adapted.skills["dodge"].version, adapted.agent("vordt").skills["dodge"].version)
 before = run.folder.library.versions("camera")
-again = sg.train("best", seed=1, run="runs/first", scale=0.02)
+again = sg.train("best", seed=1, run="runs/curriculum", scale=0.02)
 print(again.folder.library.versions("camera") == before, again.skills["camera"].version)
 """
     out = _printed(_script(tmp_path, text))

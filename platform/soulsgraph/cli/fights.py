@@ -185,7 +185,7 @@ def play(
 ) -> None:
     """Play against the boss in the simulator, by keyboard or gamepad, in a window at the game's speed.
 
-    The keys are shown below the fight. Enter fights again after its end, Tab pauses, Escape ends.
+    The keys are shown below the fight. Enter begins it, and another one after its end; Tab pauses, Escape ends.
 
     Args:
         scenario: Scenario to fight in; iudex-phase1 if neither it nor a boss is given.

@@ -145,8 +145,8 @@ _EXTRA_OF = {words: extra for extra, needing in NEEDING.items() for words in nee
 #: What a newcomer types, and what it does.
 _EXAMPLES = (
     ("watch iudex-phase1-best-0", "watch a trained agent fight in a window"),
-    ("curriculum --run runs/first", "train an agent of five skills"),
-    ("evaluate runs/first", "play 400 fights and print how many it wins"),
+    ("curriculum", "train an agent of five skills"),
+    ("evaluate runs/curriculum", "play 400 fights and print how many it wins"),
     ("adapt iudex-phase1-best-0 --scenario vordt --run runs/vordt", "adapt a trained agent to another boss"),
     ("init duel", "begin a skill, a graph and a boss of your own"),
     ("standin --speed 3", "start the stand-in, a program that imitates the game"),

@@ -285,19 +285,18 @@ class Play:
         self._between = Simulator(1, self._game.tick_s / _PICTURES)
 
     def fights(self, seed: int, episodes: int | None = None) -> Iterator[PlayedFight]:
-        """Yield fights, from the seeds of an evaluation's episodes, until the person asks for no other one.
+        """Yield fights, from the seeds of an evaluation's episodes, each once the person asks for it.
 
         Raises:
             SoulsGraphError: if a seed or a number is out of range.
         """
         for number in count(1) if episodes is None else range(1, episodes + 1):
-            fight = self.fight(int(evaluation_seeds(seed, number)[-1]), number)
-            yield fight
-            if self._window.closing or not self._another(number == episodes):
+            yield self.fight(int(evaluation_seeds(seed, number)[-1]), number, asked=number > 1)
+            if not self._asked("" if number == episodes else "again"):
                 return
 
-    def fight(self, seed: int, number: int = 1) -> PlayedFight:
-        """Let the person fight from a seed until they win, die or end it.
+    def fight(self, seed: int, number: int = 1, asked: bool = True) -> PlayedFight:
+        """Let the person fight from a seed until they win, die or end it; it waits for a key if they have not `asked`.
 
         Raises:
             WriteError: if the fight cannot be recorded.
@@ -307,9 +306,11 @@ class Play:
         first = np.zeros(1, np.int64)
         raws = [game.reset(first, self._scenario, np.array([seed], np.uint64))[0].copy()]
         taken: list[int] = []
+        window.show(game.scene(0))
+        if not asked:
+            self._asked("begin")
         self._forget_keys()  # What was pressed before the fight is not part of it.
         window.paused = False
-        window.show(game.scene(0))
         timer = CycleTimer(game.tick_s, self._clock)
         while not window.closing and not game.scene(0).banner:
             timer.wait()
@@ -350,12 +351,12 @@ class Play:
         self._window.keyboard.release_all()
         self._window.keyboard.controls()
 
-    def _another(self, last: bool) -> bool:
-        """Wait, at a fight's end, until the person asks for another one or ends it."""
+    def _asked(self, what: str) -> bool:
+        """Wait until the person asks for a fight or ends it; `what` says which fight, empty if there is none."""
         self._window.again = False
-        again = "" if last else f"{key_name(AGAIN[0])}: again, "
+        fight = f"{key_name(AGAIN[0])}: {what}, " if what else ""
         while not self._window.closing and not self._window.again:
-            self._wait(f"{again}{key_name(END[0])}: end")
+            self._wait(f"{fight}{key_name(END[0])}: end")
         return self._window.again and not self._window.closing
 
     def _wait(self, hint: str) -> None:

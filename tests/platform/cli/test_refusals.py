@@ -472,8 +472,8 @@ def test_nothing_is_begun_by_an_environment_that_ray_cannot_use(refuse, place, m
 @pytest.mark.parametrize(
     ("line", "meant"),
     [
-        ("evaluate --episods 3 runs/first", "--episodes"),
-        ("evaluate runs/first --episods=3", "--episodes"),
+        ("evaluate --episods 3 runs/curriculum", "--episodes"),
+        ("evaluate runs/curriculum --episods=3", "--episodes"),
         ("zoo list --markdwn", "--markdown"),
         ("list scenarois", "scenarios"),
         ("curriculum --resume --run run --lanes None", "--lanes"),

@@ -130,6 +130,16 @@ def test_death_is_said_and_a_key_fights_again(person: Person, window: PlayWindow
     assert window.closing
 
 
+def test_the_first_fight_begins_with_a_key(person: Person, window: PlayWindow) -> None:
+    pygame = person.pygame
+    person.press(0.5, pygame.K_w, for_s=1.0)
+    person.press(2.0, pygame.K_RETURN)
+    person.press(4.0, pygame.K_ESCAPE)
+    (fight,) = Play(SCENARIO, window, person.clock).fights(7)
+    assert fight.seconds == pytest.approx(2.0, abs=0.2)
+    assert not any(_controls(fight))
+
+
 def test_a_victory_is_said(person: Person, window: PlayWindow) -> None:
     pygame = person.pygame
     # The first blow that lands wins.
