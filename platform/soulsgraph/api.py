@@ -294,6 +294,7 @@ class Run:
 
             home = lineage.check_target(folder, target, None)
             check_session(address)
+            precompile_playing(OutputConsole(quiet=quiet))
             chosen = select_and_show(folder, home, target, OutputConsole(quiet=quiet), 'skills="all"').skills
             if not chosen:
                 return Run(folder)
@@ -330,6 +331,7 @@ class Run:
         reported = ReportedRun(self.folder)
         if episodes is None and reported.rates and not reported.note:
             return frame_of([row.to_dict() for row in reported.rates])
+        precompile_playing(OutputConsole(quiet=quiet))
         played = play_table(self.folder, episodes or self.plan.episodes, seed, "silent" if quiet else "auto")
         if not self.in_zoo:
             with self.folder.locked():

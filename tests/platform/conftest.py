@@ -3,6 +3,8 @@
 import pytest
 
 from soulsgraph.cli import main
+from soulsgraph.runs import workers
+from soulsgraph_envs.simulator.driver import Simulator
 
 
 @pytest.fixture
@@ -24,12 +26,17 @@ def refuse(monkeypatch, capsys):
 
 @pytest.fixture
 def printed(monkeypatch, capsys, tmp_path):
-    """Run a command in an empty folder, and return what it printed."""
+    """Run a command in an empty folder, and return what it printed; it compiles before it fights, with a word."""
     monkeypatch.chdir(tmp_path)
+    compile_once, reset = workers._compile_once, Simulator.reset
 
     def ran(*arguments: object) -> str:
+        asked = []
         monkeypatch.setattr("sys.argv", ["soulsgraph", *map(str, arguments)])
-        main()
+        with monkeypatch.context() as during:
+            during.setattr(workers, "_compile_once", lambda *args: asked.append(args) or compile_once(*args))
+            during.setattr(Simulator, "reset", lambda *args: reset(*args) if asked else pytest.fail("not compiled yet"))
+            main()
         return capsys.readouterr().out
 
     return ran

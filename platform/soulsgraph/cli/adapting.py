@@ -126,6 +126,7 @@ def transfer(
     alone: tuple[Any, list[RenderableType]]
     if controls:
         checked = {}
+        output.precompile()
         for seed, run in runs.items():
             with run.locked():
                 checked[seed] = first = reports.run_controls(run, question, display=output.display)
@@ -178,6 +179,7 @@ def recovery(
     check_session(session.address)
     arms = {seed: _arms(run, sources[seed], target.scenario, session, jointly) for seed, run in runs.items()}
     silence_advice()
+    session.precompile(training=True)
     results = {}
     needed = any(run.plan.env_runners for run in runs.values())
     with (
@@ -220,6 +222,7 @@ def necessity(
     if out is not None:
         check_writable(out)
     fight = next(iter(runs.values())).plan.scenario if scenario is None else lasting_name(scenario)
+    output.precompile()
     measured = measure_necessity(runs, fight, evaluation.episodes, evaluation.seed, start, output.display)
     output.show(measured.to_dict(), *measured.to_rich())
     if out is not None:
@@ -243,6 +246,7 @@ def retention(
 
     runs, console, found = _open(folders, None, output, out), output.console, {}
     check_chains({seed: lineage.domain_chain(run) for seed, run in runs.items()})
+    output.precompile()
     for seed, run in runs.items():
         with run.locked():
             found[seed] = single = measure_retention(run, evaluation.episodes, evaluation.seed, output.display)
@@ -296,6 +300,7 @@ def _show_selections(runs: Mapping[int, RunFolder], asked: TransferOptions, outp
     """Select skills of each run by few decisions, and show which and why."""
     from soulsgraph.continual.selecting import select_for_run
 
+    output.precompile()
     found = {seed: select_for_run(run, asked.home or run.plan.scenario, asked.scenario) for seed, run in runs.items()}
     headings = {seed: [f"seed {seed}"] if len(found) > 1 else [] for seed in found}
     shown = [line for seed, selection in found.items() for line in headings[seed] + selection.lines(_EVERY)]
@@ -313,6 +318,7 @@ def _found(run: RunFolder, home: str, scenario: str, output: OutputOptions, skil
     from soulsgraph.transfer.report import Recommendation
 
     if skills.strip() != _MEASURED:
+        output.precompile()
         selection = select_and_show(run, home, scenario, output.console, _EVERY)
         return Recommendation(selection.skills, selection.decisions)
     recommended = _recommended(run, home, scenario, output)
@@ -327,6 +333,7 @@ def _found(run: RunFolder, home: str, scenario: str, output: OutputOptions, skil
 def _measured(run: RunFolder, question: Question, output: OutputOptions) -> TransferReport:
     from soulsgraph.transfer import report as reports
 
+    output.precompile()
     with run.locked():
         report = reports.transfer(run, question, output.display)
         reports.save_transfer(run, report)

@@ -432,6 +432,7 @@ def check(folder: Folder, output: RunOptions = DEFAULT_RUN) -> None:
     from soulsgraph.recordings.files import recording_files
 
     paths, found, count = recording_files(folder), [], CoverageCount()
+    output.precompile()
     with stage_progress("check", len(paths), output.display, unit="fights") as progress:
         for number, path in enumerate(paths, 1):
             found.append(checking.check_file(path, count.add))

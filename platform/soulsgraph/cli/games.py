@@ -300,6 +300,7 @@ def standin(options: StandInOptions = DEFAULT_STAND_IN) -> None:
     """
     from soulsgraph_envs.games.standin.program import run
 
+    DEFAULT_OUTPUT.precompile()
     run(options)
 
 

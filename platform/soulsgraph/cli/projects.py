@@ -56,6 +56,7 @@ def validate(project: Named, output: OutputOptions = DEFAULT_OUTPUT) -> None:
 
     silence_advice()
     name, found = _name_of(project), []
+    output.precompile(training=True)
     for check in checks(name):
         found.append(check)
         output.console.print(f"{'holds' if check.holds else 'FAILS'}  {check.name}: {check.found}")

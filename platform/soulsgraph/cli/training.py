@@ -230,6 +230,7 @@ def evaluate(
     if unseen := unseen_moves(source, evaluated):
         warning = f"warning: its skills were trained in {source}, where no move has the id of: {', '.join(unseen)}"
         output.console.print(warning, highlight=False, soft_wrap=True)
+    output.precompile()
     display = output.display if place else "silent"
     with stage_progress("evaluate", evaluation.episodes, display, unit="episodes") as progress:
         found = evaluating.evaluate(run, setting, evaluation.episodes, evaluation.seed, place, progress.advance)
@@ -294,6 +295,7 @@ def _evaluate_and_show(
 
     Where it was trained just now, the worker of the learning curves plays a part, and the trackers have the table.
     """
+    output.precompile()
     plan = run.plan
     worker = None if place is None else place.worker
     played = play_table(run, evaluation.episodes, evaluation.seed, output.display, worker)

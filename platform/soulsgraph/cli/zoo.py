@@ -106,6 +106,7 @@ def verify(
     if out is not None:
         check_writable(out)
     chosen, found = _chosen(names, agent_names()), []
+    output.precompile()
     with stage_progress("verify", len(chosen), output.display, unit="agents") as progress:
         for number, name in enumerate(chosen, 1):
             found.append(maintenance.verify_agent(name, episodes))
@@ -140,6 +141,7 @@ def compare(
     if out is not None:
         check_writable(out)
     chosen = folders or tuple(map(Path, agent_names()))
+    output.precompile()
     with stage_progress("compare", len(chosen), output.display, unit="agents") as progress:
         found = maintenance.compare_agents(chosen, episodes, progress.update)
     if out is not None:

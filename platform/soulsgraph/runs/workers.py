@@ -22,7 +22,7 @@ from itertools import chain, pairwise
 from multiprocessing import Pipe, connection
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import cloudpickle
 import numba
@@ -185,6 +185,8 @@ def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 #: What is in a source that numba compiles.
 _COMPILED = re.compile(rb"njit|core\.compiling")
 _SCENARIO, _LANES, _TICKS = "iudex-phase1", 2, 60
+#: Calls that compile what they need: those of each process.
+_Parts: TypeAlias = tuple[tuple[Callable[[], None], ...], ...]
 
 
 def precompile(console: Console) -> None:
@@ -192,14 +194,7 @@ def precompile(console: Console) -> None:
 
     An interruption ends it; whatever is missing is compiled when it is called.
     """
-
-    def compile_all() -> bool:
-        # In a notebook rich draws a bar only by a package that few have.
-        for _ in track(_compiled(), "compiling", sum(map(len, _PARTS)), console=console, disable=console.is_jupyter):
-            pass
-        return True
-
-    _compile_once(console, "fights and training", compile_all)
+    _compile_once(console, "fights and training", "15 to 30 s", _PARTS)
 
 
 def precompile_playing(console: Console) -> None:
@@ -207,23 +202,14 @@ def precompile_playing(console: Console) -> None:
 
     A game's process that compiled it itself would keep the compiler's memory.
     """
-
-    def compile_playing() -> bool:
-        # Plain processes: a `WorkerProcess` needs what a game PC does not have.
-        parts = ["; ".join(f"workers.{call.__name__}()" for call in calls) for calls in _PLAYING]
-        commands = [[sys.executable, "-P", "-c", f"import {__name__} as workers; {part}"] for part in parts]
-        processes = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for command in commands]
-        try:
-            return not any([process.wait() for process in processes])
-        finally:
-            for process in processes:
-                process.kill()
-
-    _compile_once(console, "fights", compile_playing, "-playing")
+    _compile_once(console, "fights", "10 to 20 s", _PLAYING, "-playing")
 
 
-def _compile_once(console: Console, what: str, work: Callable[[], bool], suffix: str = "") -> None:
-    """Compile by `work`, which returns whether all is compiled, unless it is there; the stamp's name has a suffix."""
+def _compile_once(console: Console, what: str, usually: str, parts: _Parts, suffix: str = "") -> None:
+    """Call what has to be compiled, in a process for each part, unless it is.
+
+    It takes what it `usually` does where two cores are idle. The stamp's name has a suffix.
+    """
     if numba.config.DISABLE_JIT:
         return
     whole, key = _stamp(), _key()
@@ -234,10 +220,14 @@ def _compile_once(console: Console, what: str, work: Callable[[], bool], suffix:
         console.print(remark, soft_wrap=True)
     if stamp is None:
         return
-    console.print(f"compiling {what} for this processor, once: ten seconds to a minute", soft_wrap=True)
+    console.print(f"compiling {what} for this processor, once: {usually} on two idle cores", soft_wrap=True)
     with suppress(WorkerLostError, OSError):
-        if work():
-            stamp.write_text(key)
+        # In a notebook rich draws a bar only by a package that few have.
+        for _ in track(
+            _compiled(parts), "compiling", sum(map(len, parts)), console=console, disable=console.is_jupyter
+        ):
+            pass
+        stamp.write_text(key)
 
 
 def load_playing() -> None:
@@ -271,11 +261,11 @@ def _key() -> str:
     return digest.hexdigest()
 
 
-def _compiled() -> Iterator[None]:
+def _compiled(parts: _Parts) -> Iterator[None]:
     """Yield whenever a call has compiled what it needs."""
     with ExitStack() as stack:
         waiting: list[WorkerProcess] = []
-        for part in _PARTS:
+        for part in parts:
             worker = stack.enter_context(WorkerProcess())
             for call in part:
                 worker.submit(call)
@@ -363,8 +353,8 @@ def _learn() -> None:
 
 
 #: What each of two processes calls, one after another; they take about as long.
-_PARTS = ((_simulate, _fight), (_learn, _play))
-_PLAYING = ((_simulate,), (_play, _fight))
+_PARTS: _Parts = ((_simulate, _fight), (_learn, _play))
+_PLAYING: _Parts = ((_simulate,), (_play, _fight))
 
 if __name__ == "__main__":
     precompile(OutputConsole())
