@@ -1,8 +1,12 @@
-# Every target sets up .venv first; `make PYTHON=/path/to/python3.12 ...` chooses another interpreter.
+# Every target sets up .venv first, tests and pages with the tools of development too (.venv/dev); `make
+# PYTHON=/path/to/python3.12 ...` chooses another interpreter.
 SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c '$(SUITABLE)' 2>/dev/null && echo $$python && break; done)
 TORCH := $(subst <=,==,$(shell grep '^torch<=' constraints.txt))
+# PyPI's torch is CUDA's, with gigabytes of libraries: without a GPU pip is shown the builds for processors too.
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
+PIP := .venv/bin/python -m pip --disable-pip-version-check
 RUN ?= runs/curriculum
 SCALE ?= 1.0
 # How many faults `make chaos` lets happen in one run, and where its log and table are kept.
@@ -22,7 +26,7 @@ PICTURED ?= iudex-phase1-best-0 --seed 1000003
 # The pictures of README and docs: fights of agents of the zoo, a person's window, an own skill, and pages. It needs
 # Chromium, and trains three agents: a few minutes.
 .PHONY: pictures
-pictures: .venv/ready
+pictures: .venv/dev
 	.venv/bin/soulsgraph watch $(PICTURED) --only-fight --gif docs/fight.gif
 	.venv/bin/soulsgraph watch $(PICTURED) --only-fight --seconds 5 --png docs/fight.png
 	.venv/bin/soulsgraph watch $(PICTURED) --seconds 5 --png docs/watch.png
@@ -31,7 +35,7 @@ pictures: .venv/ready
 
 # The notebooks as pages with what they show: it trains a run and a reproduction where there are none, a few minutes.
 .PHONY: notebooks
-notebooks: .venv/ready
+notebooks: .venv/dev
 	.venv/bin/python site/execute_notebooks.py
 
 .PHONY: curriculum test test-quick test-slow test-release oldest pythons installs chaos check bench zoo docs docs-test docs-write tables clean screen
@@ -63,23 +67,23 @@ curriculum: .venv/ready
 	.venv/bin/soulsgraph curriculum --run $(RUN) $(if $(RESUME),--resume,--scale $(SCALE))
 
 # All but what is marked slow.
-test: .venv/ready screen
+test: .venv/dev screen
 	.venv/bin/python -m soulsgraph.runs.workers
 	$(TESTS) -n auto -m "not slow"
 
 # Of that the world's without running games, the mind's, and what holds for the tree.
-test-quick: .venv/ready screen
+test-quick: .venv/dev screen
 	.venv/bin/python -m soulsgraph.runs.workers
 	$(TESTS) -n logical -m "not slow" --ignore=tests/envs/games tests/envs tests/policies \
 		tests/test_structure.py tests/test_docs.py
 
 # What is marked slow: trainings, clusters, studies; twenty minutes.
-test-slow: .venv/ready screen
+test-slow: .venv/dev screen
 	.venv/bin/python -m soulsgraph.runs.workers
 	$(TESTS) -n auto -m slow
 
 # What takes too long for every change: whoever resolves an issue runs it once, from a clean clone. An hour and a half.
-test-release: .venv/ready screen
+test-release: .venv/dev screen
 	.venv/bin/python -m soulsgraph.runs.workers
 	$(TESTS) -n auto -m release -v
 	$(MAKE) oldest installs chaos docs-test
@@ -88,22 +92,22 @@ test-release: .venv/ready screen
 test test-quick test-slow test-release: export PYTHONDONTWRITEBYTECODE :=
 
 # Trains, evaluates and records by the oldest of each dependency that pyproject.toml admits, from PyPI: a few minutes.
-oldest: .venv/ready
+oldest: .venv/dev
 	.venv/bin/python tests/installations.py oldest
 
 # The core's wheel and the environments' tests on every other Python that this machine has, two at once.
-pythons: .venv/ready
+pythons: .venv/dev
 	.venv/bin/pytest -n logical --dist load -m release -v tests/test_pythons.py
 
 # Installs in every way, each into a fresh environment, and plays and trains there: a quarter of an hour. `make installs
 # WAYS=newest INTERPRETER=python3.13` does so in one way on another Python; OUT=docs/results/installations keeps figures.
-installs: .venv/ready
+installs: .venv/dev
 	.venv/bin/python tests/installations.py $(WAYS) --python $(or $(INTERPRETER),.venv/bin/python) $(if $(OUT),--out $(OUT))
 
 # Every test that is marked chaos, wherever it is: faults of a fleet one by one and in a row, messages of any bytes.
 chaos: SHELL := bash
 chaos: .SHELLFLAGS := -o pipefail -c
-chaos: .venv/ready
+chaos: .venv/dev
 	.venv/bin/python -m soulsgraph.runs.workers
 	mkdir -p build $(CHAOS_OUT)
 	CHAOS_FAULTS=$(CHAOS_FAULTS) CHAOS_OUT=$(CHAOS_OUT) .venv/bin/pytest -m chaos -v -s --durations=0 2>&1 \
@@ -126,12 +130,12 @@ screen:
 		exit 2; \
 	fi
 
-check: .venv/ready
+check: .venv/dev
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 
-bench: .venv/ready
+bench: .venv/dev
 	.venv/bin/python benchmarks/bench.py sim
 	.venv/bin/python benchmarks/bench.py tick
 	.venv/bin/python benchmarks/bench.py train
@@ -144,21 +148,21 @@ zoo: .venv/ready
 	.venv/bin/soulsgraph zoo compare --out docs/results/zoo
 
 # Runs every command and piece of code of the pages, but for those that say why not.
-docs-test: .venv/ready screen
+docs-test: .venv/dev screen
 	.venv/bin/pytest -m docs -s tests/test_pages.py tests/test_one_pc.py tests/test_two_machines.py \
 		tests/platform/calibrate/test_tutorial.py
 
 # Rewrites what the pages show as printed, by running it, and their tables, from the files of results.
-docs-write: .venv/ready screen
+docs-write: .venv/dev screen
 	.venv/bin/pytest -m docs -s tests/test_pages.py --rewrite-pages
 	$(MAKE) tables
 
 # The tables of README and docs from the files of results; reference pages from the code. Seconds.
-tables: .venv/ready
+tables: .venv/dev
 	PYTHONPATH=benchmarks .venv/bin/python site/write_tables.py
 
 # The pages as a site in build/site, which loads nothing from another host. Two of its scripts come from npm.
-docs: .venv/ready build/mermaid-$(MERMAID).min.js build/iframe-worker-$(IFRAME_WORKER).js
+docs: .venv/dev build/mermaid-$(MERMAID).min.js build/iframe-worker-$(IFRAME_WORKER).js
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --config-file site/mkdocs.yml
 	@echo "open build/site/index.html"
 
@@ -188,8 +192,17 @@ clean:
 		"install one or name it: make PYTHON=/path/to/python3.12" >&2; exit 2; }
 	@$(PYTHON) -c '$(SUITABLE)' 2> /dev/null || { echo "expected Python 3.11 to 3.13," \
 		"found $$($(PYTHON) --version 2>&1 | head -n 1) as $(PYTHON); name another: make PYTHON=/path/to/python3.12" >&2; exit 2; }
-	@echo "installing what soulsgraph needs into .venv, once: some minutes, about 3 GB"
 	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet $(TORCH)
-	.venv/bin/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@echo "installing what plays, 0.5 GB, then what trains, 1.8 GB or with CUDA more, once: some minutes"
+	$(PIP) install -c constraints.txt -e '.[watch,video]'
+	# While that is not used: it takes two processors, and pip mostly a network.
+	@.venv/bin/python -c "from rich.console import Console; from soulsgraph.runs.workers import precompile_playing; \
+		precompile_playing(Console(quiet=True))" & \
+	{ extra=; nvidia-smi -L > /dev/null 2>&1 || extra="--retries 1 --extra-index-url $(TORCH_INDEX)"; \
+	$(PIP) install --no-deps $$extra $(TORCH) && $(PIP) install -c constraints.txt -e '.[train,watch,video]'; }; \
+	installed=$$?; wait; exit $$installed
+	touch $@
+
+.venv/dev: .venv/ready
+	$(PIP) install -c constraints.txt -e '.[dev]'
 	touch $@
