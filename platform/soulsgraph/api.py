@@ -82,7 +82,7 @@ def train(
         Interruption: if a stop was asked for (Ctrl-C, a notebook's stop button); a checkpoint to go on from is saved.
 
     Example:
-        run = soulsgraph.train("best", scenario="vordt", seed=1, run="runs/vordt", scale=0.1, gamma=0.98)
+        run = soulsgraph.train("best", scenario="vordt", seed=1, run="runs/vordt", gamma=0.98)
     """
     check_extra("soulsgraph.train", "train")
     know_projects(project)

@@ -86,7 +86,7 @@ def sweep(
         Interruption: if a stop was asked for; the same call resumes.
 
     Example:
-        soulsgraph.sweep({"gamma": [0.98, 0.99]}, seeds=5, run="runs/gamma", scale=0.1).frame
+        soulsgraph.sweep({"gamma": [0.9, 0.99]}, scenario="vordt", adapt={"run": "iudex-phase1-best-0"}).frame
     """
     check_extra("soulsgraph.sweep", "train")
     know_projects(project)
