@@ -1,7 +1,7 @@
 """Train dodge by a learner of your own, the other skills as usual: double DQN in plain torch.
 
 `soulsgraph` asks for four things: `act` in a batch of fights, `receive` what came of it, `learn`, and the `layers` of
-the network that plays. Run it with `python examples/own_learner.py runs/own --scale 0.1`.
+the network that plays. Run it with `python examples/own_learner.py runs/own`.
 """
 
 from __future__ import annotations
