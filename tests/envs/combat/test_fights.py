@@ -56,7 +56,7 @@ _ROWS = [
     ("margit", "never", "spam", 0, 3),
 ]
 _WHOLE = ("iudex-full", "vordt-whole")
-_ROWS += [(name, how, how, *band) for name in _WHOLE for how, band in (("perfect", (70, 100)), ("random", (0, 3)))]
+_ROWS += [(name, how, how, *band) for name in _WHOLE for how, band in (("perfect", (90, 100)), ("random", (0, 3)))]
 
 
 @pytest.mark.parametrize(("scenario", "dodge", "fight", "least", "most"), _ROWS)
