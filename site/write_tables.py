@@ -81,6 +81,16 @@ def win_rates(rows: Rows) -> Rows:
     return made
 
 
+def whole_fights(rows: Rows) -> Rows:
+    kept, made = _read("whole-fights/whole_fights.json"), []
+    for title, what, *_ in rows:
+        scenario = title.strip("`")
+        percent = [100 * row["wins"] / row["episodes"] for row in kept["agents"] if row["scenario"] == scenario]
+        agents = f"{median(percent):.1f} ({min(percent):.1f}-{max(percent):.1f})"
+        made.append([title, what, f"{kept['script_percent'][scenario]:.1f}", agents])
+    return made
+
+
 def zoo(_: Rows) -> Rows:
     return _cells(agents_table(read_card(AGENTS / name) for name in agent_names()))
 
@@ -659,7 +669,7 @@ def recorded_columns(rows: Rows) -> Rows:
 TABLES: dict[str, Callable[[Rows], Rows]] = {
     table.__name__: table
     for table in (
-        *(win_rates, zoo, own_skills, speed_of_training, speed_of_training_amd, starts, efficiency, whole_commands),
+        *(win_rates, whole_fights, zoo, own_skills, speed_of_training, speed_of_training_amd, starts, efficiency, whole_commands),
         *(speed_of_the_simulator, env_runners, stale_weights, learned_by_a_fleet, paced_games, one_game_disturbed),
         *(drivers_share, times_away, thousand_games, running_games, resets, scripted_play, cloned_agents),
         *(outside_of_expected, one_file_agent, ablation, updates_for_a_decision, updates_on_fresh_seeds),

@@ -180,7 +180,8 @@ def replay(
                 algorithm.train()
                 progress.update(algorithm.decisions, None)
         weights = algorithm.weights(skill) | algorithm.head_weights(skill)
-        learned = trained_artifact(setup, weights, algorithm.training[skill].normalizer, algorithm.decisions)
+        part, learning = next(part for part in stage.parts if part.skill == skill), algorithm.training[skill]
+        learned = trained_artifact(setup, weights, learning.normalizer, learning.decisions, part)
     finally:
         algorithm.stop()
     same = learned.card.normalizer == saved.card.normalizer and learned.weights.keys() == saved.weights.keys()

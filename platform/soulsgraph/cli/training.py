@@ -82,14 +82,14 @@ def train(
         check_learns(folder.plan, [stage])
     if folder.begun:
         # Whether they are there is known before Ray starts.
-        lineage.upstream_versions(folder, stage)
+        lineage.frozen_versions(folder, stage)
     elif upstream := folder.plan.skill_graph.upstream(skill):
         raise SoulsGraphError(
             f"{run}: expected a run with {', '.join(upstream)} trained, found no run; "
             f"begin it with: {command_line('train', upstream[0], '--run', run)} and the same options."
         )
     with options.workplace(folder, session) as place:
-        (card,) = train_stages(place, (stage,), session.console)
+        card = next(card for card in train_stages(place, (stage,), session.console) if card.skill == skill)
         show_fight(place, session.console)
     session.show(card.to_dict(), *_notes(folder.plan))
 

@@ -146,9 +146,9 @@ def _checked(
 
 def _settings_of(plan: Plan, stages: Sequence[Stage]) -> dict[str, str]:
     found = {name: value for name, value in to_table(plan).items() if name not in ("overrides", "options")}
-    learned = {stage.name: to_table(plan.hyperparameters(stage)) for stage in stages}
+    learned = {part.skill: to_table(plan.hyperparameters(part)) for stage in stages for part in stage.parts}
     for name, value in next(iter(learned.values())).items():
-        values = {f"{name}, {stage}": numbers[name] for stage, numbers in learned.items()}
+        values = {f"{name}, {skill}": numbers[name] for skill, numbers in learned.items()}
         found |= {name: value} if all(one == value for one in values.values()) else values
     for name, value in to_table(plan.options).items():
         found |= {f"{name}, {key}": one for key, one in value.items()} if isinstance(value, dict) else {name: value}

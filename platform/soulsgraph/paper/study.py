@@ -107,7 +107,7 @@ class Study:
     """
 
     preset: str = "paper"
-    """How the agents learn: paper, fast, best, best-1, pqn or extended."""
+    """How the agents learn: paper, fast, best, best-1, pqn, extended or whole."""
     seeds: tuple[Annotated[int, Between(0, 2**31 - 1)], ...] = tuple(REPORTING[:10])
     """Training seeds, in this order."""
     episodes: Annotated[int, Between(1, 1_000_000)] = Plan.episodes
@@ -306,7 +306,8 @@ class ReproductionFolder(PlannedFolder[Study]):
             return Key({"fights": _fights(), "episodes": self.plan.episodes})
         plan = self.plan.plan(job)
         stages = [*plan.stages(), *(plan.stage(skill, SHIFTED, 1) for skill in self.plan.adapted(job))]
-        learning = {f"{stage.skill} in {stage.scenario}": how_it_learns(plan, stage) for stage in stages}
+        parts = [part for stage in stages for part in stage.parts]
+        learning = {f"{part.skill} in {part.scenario}": how_it_learns(plan, part) for part in parts}
         return Key({"fights": _fights(), **plan_values(plan), "learner": self.plan.learner, "learning": learning})
 
     def record(self, job: SeedJob, piece: str, make: Callable[[], Tables]) -> None:

@@ -44,9 +44,11 @@ def presets() -> list[Listing]:
     """List the presets, each with what it changes of the paper's."""
     rows = []
     for preset in dqn.PRESETS.values():
-        changed = {**preset.learning, **preset.observing}
-        told = ", ".join(f"{name}={value}" for name, value in changed.items()) or "nothing"
-        rows.append((preset.name, str(preset.lanes), str(preset.steps_per_round), told))
+        told = [f"{name}={value}" for name, value in {**preset.learning, **preset.observing}.items()]
+        told += [f"{skill}.{name}={value:g}" for skill, own in preset.rewards.items() for name, value in own.items()]
+        told += [f"budget of {skill} x {factor:g}" for skill, factor in preset.budgets.items()]
+        told += [f"{' and '.join(preset.jointly)} jointly"] if preset.jointly else []
+        rows.append((preset.name, str(preset.lanes), str(preset.steps_per_round), ", ".join(told) or "nothing"))
     return [Listing("presets", ("name", "lanes", "decisions a round", "changes"), tuple(rows))]
 
 

@@ -273,8 +273,9 @@ def upstream_versions(run: RunFolder, stage: Stage) -> dict[str, int]:
 
 def frozen_versions(run: RunFolder, stage: Stage) -> dict[str, int]:
     """Return the version of each skill that plays in a stage without learning; raises as `upstream_versions`."""
-    versions = {name: number for part in stage.parts for name, number in upstream_versions(run, part).items()}
-    return {name: number for name, number in versions.items() if name not in stage.skills}
+    names = {name for part in stage.parts for name in run.plan.skill_graph.upstream(part.skill)} - {*stage.skills}
+    order = (name for name in run.plan.skill_graph.order if name in names)
+    return {name: version_in_play(run, name, stage.scenario, stage.after) for name in order}
 
 
 def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | None = None) -> int:
@@ -339,11 +340,18 @@ def train_first(run: RunFolder, skill: str, what: str) -> Remedy:
 
 
 def own_stage(run: RunFolder, skill: str) -> Stage:
-    """Return the stage that trains a skill in the run's own scenario: anew, or from its newest clone if there is one.
+    """Return the stage that trains a skill in the run's own scenario, with those that learn jointly with it.
 
     Raises:
         UnknownNameError: if the skill is not of the run's graph.
     """
+    if skill not in run.plan.skill_graph.order:
+        raise UnknownNameError("skill", skill, run.plan.skill_graph.order)
+    return next(stage for stage in own_stages(run) if skill in stage.skills)
+
+
+def _own_part(run: RunFolder, skill: str) -> Stage:
+    """Return a skill's part of its stage: anew, or from its newest clone if there is one."""
     stage = run.plan.stage(skill)
     own = [card for card in cards_trained_on(run, stage.scenario) if card.skill == skill]
     clones = [card.version for card in own if card.training.cloned]
@@ -362,8 +370,8 @@ def _from_clone(stage: Stage, version: int) -> Stage:
 
 
 def own_stages(run: RunFolder) -> tuple[Stage, ...]:
-    """Return the curriculum in the run's own scenario, a stage each skill in training order."""
-    return tuple(own_stage(run, skill) for skill in run.plan.skill_graph.order)
+    """Return the curriculum in the run's own scenario, in training order."""
+    return run.plan.joined([_own_part(run, skill) for skill in run.plan.skill_graph.order])
 
 
 def finished_versions(run: RunFolder, stage: Stage) -> list[SkillCard]:

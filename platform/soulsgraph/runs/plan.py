@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -107,7 +108,8 @@ class Plan:
     preset: str = "best"
     """paper: one environment, as the paper; fast: 32 parallel ones at the same ratio of updates to decisions; best:
     fast with double DQN, semi-Markov discounts, averaged weights and half the updates; best-1: best with all updates;
-    pqn: no replay and no target network; extended: best-1 with more to observe than the paper's Table 2 has."""
+    pqn: no replay and no target network; extended: best-1 with more to observe than the paper's Table 2 has; whole:
+    best for whole fights, with longer budgets and a longer view, dodge and heal-attack learning together."""
     seed: Annotated[int, config.Between(0, 2**31 - 1)] = 0
     """Seed of everything random: on one kind of processor the same seed gives the same weights."""
     scale: Annotated[float, config.Between(LEAST_SCALE, 1e3)] = 1.0
@@ -187,7 +189,11 @@ class Plan:
 
     def budget(self, skill: str) -> int:
         """Return the skill's budget in its own decisions."""
-        return max(1, round(budget_of(skill) * self.scale))
+        return max(1, round(self.whole_budget(skill) * self.scale))
+
+    def whole_budget(self, skill: str) -> float:
+        """Return the skill's budget by the preset, at a scale of 1."""
+        return budget_of(skill) * self.method.budgets.get(skill, 1.0)
 
     @property
     def budget_note(self) -> str:
@@ -195,7 +201,7 @@ class Plan:
         if self.scale >= 1.0:
             return ""
         skills = self.skill_graph.skills
-        planned, whole = sum(map(self.budget, skills)), sum(map(budget_of, skills))
+        planned, whole = sum(map(self.budget, skills)), round(sum(map(self.whole_budget, skills)))
         return (
             f"budget: {self.scale:g} of the preset's, {planned:,} of {whole:,} decisions (scale {self.scale:g}); "
             "win rates of a whole training need scale 1"
@@ -216,8 +222,16 @@ class Plan:
         return Stage(skill, lasting_name(scenario or self.scenario), budget, seed, parent)
 
     def stages(self) -> tuple[Stage, ...]:
-        """Return the curriculum, one stage a skill in training order."""
-        return tuple(self.stage(skill) for skill in self.skill_graph.order)
+        """Return the curriculum in training order: a stage a skill, one of those that the preset trains jointly."""
+        return self.joined([self.stage(skill) for skill in self.skill_graph.order])
+
+    def joined(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
+        """Return stages of single skills with neighbours that the preset trains jointly made one."""
+        joined: list[Stage] = []
+        for learn_together, group in groupby(stages, lambda stage: stage.skill in self.method.jointly):
+            *others, last = group
+            joined += [replace(last, jointly=tuple(others))] if learn_together else [*others, last]
+        return tuple(joined)
 
     def hyperparameters(self, stage: Stage) -> dqn.DQNHyperparameters:
         """Return the paper's hyperparameters for a stage's budget, with the options of the preset, then the skill's."""
@@ -236,8 +250,8 @@ class Plan:
             DataError: naming both sizes.
         """
         for stage in self.stages():
-            size = make_skill(stage.skill, self.options).observation.size
-            dqn.check_memory({stage.skill: self.hyperparameters(stage).replay_bytes(size)})
+            sizes = {part: make_skill(part.skill, self.options).observation.size for part in stage.parts}
+            dqn.check_memory({one.skill: self.hyperparameters(one).replay_bytes(size) for one, size in sizes.items()})
 
 
 def overrides_for(graph: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -266,7 +280,7 @@ def check_learns(plan: Plan, stages: Sequence[Stage]) -> None:
     remedy = f"train for {needed:,} decisions or more (`budget`)"
     planned = [(plan.stage(part.skill, part.scenario, part.parent).budget, part) for part in parts]
     if all(budget == part.budget for budget, part in planned):
-        whole = {part: ADAPTATION_BUDGET if part.parent is not None else budget_of(part.skill) for part in parts}
+        whole = {part: plan.whole_budget(part.skill) if part.parent is None else ADAPTATION_BUDGET for part in parts}
         remedy = f"train with a `scale` of {max(_scale(whole[part], least[part]) for part in parts):g} or more"
     raise SoulsGraphError(
         f"stage {first.name}: expected {least[first]:,} decisions or more, from which on preset {plan.preset} learns, "
@@ -274,7 +288,7 @@ def check_learns(plan: Plan, stages: Sequence[Stage]) -> None:
     )
 
 
-def _scale(whole: int, least: int) -> float:
+def _scale(whole: float, least: int) -> float:
     """Return the smallest scale, in thousandths, by which a whole budget holds the least decisions that teach."""
     return next(scale / 1000 for scale in range(1, 1000 * (least + 1)) if round(whole * scale / 1000) >= least)
 

@@ -213,7 +213,7 @@ class StageSetup:
         for name, parent in self.parents.items():
             algorithm.load_weights({name: parent.weights})
             algorithm.load_normalizer(name, parent.card.normalizer.normalizer().get_state())
-            if self.stage.cloned:
+            if next(part for part in self.stage.parts if part.skill == name).cloned:
                 replay = algorithm.training[name].replay
                 assert isinstance(replay, ReplayBuffer), "a plan without a replay clones nothing"
                 replay.show(kept_demonstrations(self.run, name, parent.card.version))

@@ -150,8 +150,12 @@ class Sweep:
         """Return the stages of a trial's run, of which the last is what its scheduler goes by."""
         if (adapted := self.adaptation) is not None:
             return adapted.stages(run)
-        stages = lineage.own_stages(run)
-        return stages if self.stage is None else stages[: run.plan.skill_graph.order.index(self.stage) + 1]
+        return self._until(lineage.own_stages(run))
+
+    def _until(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        """Return stages up to the one by which trials are compared."""
+        names = [self.stage in stage.skills for stage in stages]
+        return stages if self.stage is None else stages[: names.index(True) + 1]
 
     @property
     def budget(self) -> int:
@@ -176,9 +180,8 @@ class Sweep:
         settings = self.space.grid() if self.search == "grid" else self.space.corners()
         for plan in (self.plan_of(setting, self.seeds[0]) for setting in settings):
             adapted = self.adaptation
-            stages = plan.stages() if adapted is None else self.stages(_by(plan, adapted.source))
-            count = len(stages) if self.stage is None else plan.skill_graph.order.index(self.stage) + 1
-            check_learns(plan, stages[:count])
+            stages = self._until(plan.stages()) if adapted is None else self.stages(_by(plan, adapted.source))
+            check_learns(plan, stages)
 
 
 def _check_optuna() -> None:

@@ -141,16 +141,18 @@ class AgentSource:
         for name, version in lineage.frozen_versions(run, stage).items():
             skill = next(skill for skill in skills if skill.name == name)
             networks[name], players[name] = run.library.load(name, version).network(skill, scenario), f"v{version}"
-        parent = None if stage.parent is None else run.library.load(stage.skill, stage.parent)
-        if newest := _newest(run, stage):
-            step, path = newest
-            weights = weights_by_skill(stage.skill, load_checkpoint(path))[stage.skill]
-            # A version that is continued goes on with the observations that it has.
-            clip = parent.card.observation_clip if parent else plan.hyperparameters(stage).observation_clip
-            networks[stage.skill] = FrozenNetwork.of(skills[-1], scenario, weights, clip)
-            players[stage.skill] = f"in training, step {step:,}"
-        elif parent is not None:
-            networks[stage.skill], players[stage.skill] = parent.network(skills[-1], scenario), f"v{stage.parent}"
+        newest = _newest(run, stage)
+        learned = {} if newest is None else weights_by_skill(stage.skill, load_checkpoint(newest[1]))
+        for part in stage.parts:
+            skill = next(skill for skill in skills if skill.name == part.skill)
+            parent = None if part.parent is None else run.library.load(part.skill, part.parent)
+            if newest is not None:
+                # A version that is continued goes on with the observations that it has.
+                clip = parent.card.observation_clip if parent else plan.hyperparameters(part).observation_clip
+                networks[part.skill] = FrozenNetwork.of(skill, scenario, learned[part.skill], clip)
+                players[part.skill] = f"in training, step {newest[0]:,}"
+            elif parent is not None:
+                networks[part.skill], players[part.skill] = parent.network(skill, scenario), f"v{part.parent}"
         random = {skill.name for skill in skills if skill.name not in networks or skill.name in self._randomize}
         trained = {name: network for name, network in networks.items() if name not in random}
         agent = Agent(scenario, skills, trained, dict.fromkeys(random, "random"))

@@ -26,6 +26,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
     **{f"{where}-{how}": {"scenario": where, "preset": how} for where in _SCENARIOS for how in _PRESETS},
     "iudex-phase1-end-to-end": {"scenario": "iudex-phase1", "preset": "paper", "graph": "end-to-end"},
     "five-skills-best": {"scenario": "five-skills", "preset": "best"},
+    **{f"{where}-best": {"scenario": where, "preset": "whole"} for where in ("iudex-full", "vordt-whole", "margit")},
 }
 #: Every agent by name: its kind and training seed.
 PLANNED = {f"{kind}-{seed}": (kind, seed) for kind in _KINDS for seed in SEEDS}

@@ -28,6 +28,16 @@ def test_stages_follow_the_graph_with_seeds_of_their_own():
     assert len({stage.seed for stage in stages} | {stage.seed for stage in Plan(seed=4).stages()}) == 10
 
 
+def test_a_preset_gives_skills_budgets_of_their_own_and_trains_neighbours_in_the_same_fights():
+    whole = PRESETS["whole"]
+    plan = Plan(preset="whole", scale=0.5)
+    assert [stage.skills for stage in plan.stages()] == [("camera",), ("lock_on",), ("movement",), whole.jointly]
+    budgets = {part.skill: part.budget for stage in plan.stages() for part in stage.parts}
+    assert budgets == {name: round(0.5 * whole.budgets[name] * budget_of(name)) for name in SKILL_NAMES}
+    assert len({part.seed for stage in plan.stages() for part in stage.parts}) == 5
+    assert plan.stages()[-1].parent is None
+
+
 def test_an_adapting_stage_continues_a_version_under_a_name_of_its_own():
     stage = Plan(scale=0.5).stage("dodge", "iudex-phase2", parent=1)
     assert (stage.name, stage.budget, stage.parent) == ("dodge@iudex-phase2", 20_000, 1)

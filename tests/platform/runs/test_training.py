@@ -12,7 +12,7 @@ import ray
 
 from fakes.runs import pretend_run, pretend_training
 from soulsgraph.results.tables import read_rows
-from soulsgraph.runs.lineage import adaptation_stages, finished_versions
+from soulsgraph.runs.lineage import adaptation_stages, finished_versions, own_stage, own_stages
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import CheckpointClock, StageSetup, Workplace, tracked_run, train_stage
@@ -162,6 +162,26 @@ def test_skills_that_adapt_jointly_become_versions_of_one_another(tmp_path):
         assert train_stage(workplace, again)[0] == dodge
     assert run.library.versions("dodge") == run.library.versions("heal_attack") == [1, 2]
     assert run.library.card("heal_attack", 2).digest == heal.digest
+
+
+def test_skills_that_learn_jointly_from_nothing_are_one_stage_of_the_curriculum_whichever_is_named(tmp_path):
+    run = RunFolder.create(tmp_path / "run", Plan(preset="whole", scale=0.001))
+    *alone, together = own_stages(run)
+    pretend_training(run, alone)
+    assert own_stage(run, "dodge") == own_stage(run, "heal_attack") == together
+    assert not finished_versions(run, together)
+    with Workplace(run, HERE, "silent") as workplace:
+        dodge, heal = train_stage(workplace, together)
+    upstream = {one.skill: one.version for one in heal.upstream}
+    assert upstream == {"camera": 1, "lock_on": 1, "movement": 1, "dodge": 1}
+    steps = {card.skill: card.training.steps for card in (dodge, heal)}
+    assert steps == {part.skill: part.budget for part in together.parts}
+    assert all(card.training.jointly == ("dodge", "heal_attack") and card.parent is None for card in (dodge, heal))
+    assert finished_versions(run, together) == [dodge, heal]
+    shutil.rmtree(run.library.folder / "heal_attack")  # as if killed between the two saves
+    with Workplace(run, HERE, "silent") as workplace:
+        assert train_stage(workplace, together)[0] == dodge
+    assert run.library.card("heal_attack", 1).digest == heal.digest
 
 
 def test_checkpoints_are_spaced_by_what_they_cost(monkeypatch):
