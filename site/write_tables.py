@@ -82,7 +82,7 @@ def win_rates(rows: Rows) -> Rows:
 
 
 def whole_fights(rows: Rows) -> Rows:
-    kept, made = _read("whole-fights/whole_fights.json"), []
+    kept, made = _read("held-out/whole.json"), []
     for title, what, *_ in rows:
         scenario = title.strip("`")
         percent = [100 * row["wins"] / row["episodes"] for row in kept["agents"] if row["scenario"] == scenario]
@@ -669,8 +669,9 @@ def recorded_columns(rows: Rows) -> Rows:
 TABLES: dict[str, Callable[[Rows], Rows]] = {
     table.__name__: table
     for table in (
-        *(win_rates, whole_fights, zoo, own_skills, speed_of_training, speed_of_training_amd, starts, efficiency, whole_commands),
-        *(speed_of_the_simulator, env_runners, stale_weights, learned_by_a_fleet, paced_games, one_game_disturbed),
+        *(win_rates, whole_fights, zoo, own_skills, speed_of_training, speed_of_training_amd, starts, efficiency),
+        *(whole_commands, speed_of_the_simulator, env_runners, stale_weights, learned_by_a_fleet, paced_games),
+        one_game_disturbed,
         *(drivers_share, times_away, thousand_games, running_games, resets, scripted_play, cloned_agents),
         *(outside_of_expected, one_file_agent, ablation, updates_for_a_decision, updates_on_fresh_seeds),
         *(updates_of_our_own, transfer_controls, recovered_in_phase_2, adapted_jointly, chain_of_bosses),
