@@ -430,6 +430,18 @@ def test_lines_are_found_where_they_follow_one_another_and_rewritten_where_they_
     assert "332 of 400" in compared(figures, output, True)[0]
 
 
+_LEARNS = re.compile(
+    r"soulsgraph (?:adapt|clone|compare|continual run|curriculum|recovery|smoke|sweep)\b|\.(?:learn|sweep|train)\("
+)
+
+
+@pytest.mark.parametrize("block", [block for block in ALL if block.run and _LEARNS.search(block.text)], ids=str)
+def test_code_that_trains_has_the_whole_budget_and_is_followed_by_what_came_out(block: Block) -> None:
+    assert "scale" not in block.text
+    # The README says which page shows that of its lines.
+    assert block.page == "README.md" or any(part.source == block for part in printed_parts())
+
+
 @pytest.mark.docs
 def test_every_block_that_can_be_run_runs_in_the_order_of_the_pages(
     folder: Path, request: pytest.FixtureRequest
