@@ -83,7 +83,7 @@ def _check_used(coefficients: Iterable[str], methods: Sequence[str]) -> None:
         )
 
 
-def _planned(out: Path, sequence: str | None, given: options.Given) -> ContinualFolder:
+def _planned(out: Path, sequence: str | None, given: options.Given, output: OutputOptions) -> ContinualFolder:
     """Plan a study in a folder, all of it checked that can be checked before it is begun; raises SoulsGraphError."""
     values = _study_values(sequence, given, ContinualStudy.seeds)
     overrides = values.pop("overrides", {})
@@ -91,6 +91,7 @@ def _planned(out: Path, sequence: str | None, given: options.Given) -> Continual
     _check_used(overrides, study.methods)
     folder = ContinualFolder.planned(out, study)
     study.check_learns()
+    output.precompile(training=True)  # Bosses that nobody has checked are fought by scripts.
     if study.held_out:
         if not study.tasks.family:
             raise SoulsGraphError(
@@ -128,7 +129,7 @@ def run(
     if session.games or session.fleet or session.gateways != 1 or session.no_ray:
         found = "found --games, --fleet, --gateways or --no-ray"
         raise SoulsGraphError(f"continual run: expected the simulator alone, {found}; leave them out.")
-    folder = (_opened if resume else _planned)(out, sequence, study)
+    folder = _opened(out, sequence, study) if resume else _planned(out, sequence, study, session)
     # Imported when the options are known to hold: it takes seconds.
     from soulsgraph.continual.unit import run_units
 
@@ -152,6 +153,7 @@ def bosses(
     if not names:
         raise SoulsGraphError("continual bosses: expected one or more sequences or scenarios, found none; name one.")
     scenarios = dict.fromkeys(scenario for name in names for scenario in _scenarios(name))
+    output.precompile()
     results = {scenario: check_boss(scenario) for scenario in scenarios}
     cells = [
         {
