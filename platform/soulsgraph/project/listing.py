@@ -45,7 +45,8 @@ def presets() -> list[Listing]:
     rows = []
     for preset in dqn.PRESETS.values():
         told = [f"{name}={value}" for name, value in {**preset.learning, **preset.observing}.items()]
-        told += [f"{skill}.{name}={value:g}" for skill, own in preset.rewards.items() for name, value in own.items()]
+        own = (*preset.own.items(), *preset.rewards.items())
+        told += [f"{skill}.{name}={value:g}" for skill, values in own for name, value in values.items()]
         told += [f"budget of {skill} x {factor:g}" for skill, factor in preset.budgets.items()]
         told += [f"{' and '.join(preset.jointly)} jointly"] if preset.jointly else []
         rows.append((preset.name, str(preset.lanes), str(preset.steps_per_round), ", ".join(told) or "nothing"))

@@ -236,7 +236,7 @@ class Plan:
     def hyperparameters(self, stage: Stage) -> dqn.DQNHyperparameters:
         """Return the paper's hyperparameters for a stage's budget, with the options of the preset, then the skill's."""
         papers = dqn.baseline_hyperparameters if stage.skill == END_TO_END else dqn.skill_hyperparameters
-        numbers = self.method.hyperparameters(papers(stage.budget))
+        numbers = self.method.hyperparameters(papers(stage.budget), stage.skill)
         if stage.cloned:
             numbers = replace(numbers, margin=CLONING_MARGIN, epsilon_initial=CLONING_EXPLORATION)
         elif stage.parent is not None:

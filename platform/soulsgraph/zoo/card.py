@@ -114,7 +114,7 @@ class Digests:
         """Return the digests as this version of the package has them."""
         # What a preset leaves out is in no digest, so that those of the others stay.
         method = asdict(plan.method)
-        further = {name: method.pop(name) for name in ("rewards", "budgets", "jointly")}
+        further = {name: method.pop(name) for name in ("own", "rewards", "budgets", "jointly")}
         numbers = [asdict(plan.hyperparameters(part)) for stage in plan.stages() for part in stage.parts]
         learner = [method, *numbers, *([further] if any(further.values()) else [])]
         skills = {name: _skill_digest(name, plan) for name in plan.skill_graph.order}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soulsgraph.runs.plan import Plan, check_learns, scenario_digest
+from soulsgraph.runs.plan import LEAST_SCALE, Plan, check_learns, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup
 from soulsgraph_envs.core.config import Where, read_table, to_table
@@ -199,7 +199,7 @@ def test_a_budget_that_is_less_than_the_presets_is_said():
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_smallest_scale_that_is_named_is_the_smallest_that_trains(preset):
-    plan = Plan(preset=preset, scale=0.002)
+    plan = Plan(preset=preset, scale=LEAST_SCALE)
     with pytest.raises(SoulsGraphError, match="scale") as refused:
         check_learns(plan, plan.stages())
     least = float(re.search(r"`scale` \D*([\d.]+)", str(refused.value))[1])

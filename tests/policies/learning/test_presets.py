@@ -1,5 +1,6 @@
 """Presets: the vanilla ones stay vanilla, and single options are changed by name."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,6 +49,20 @@ def test_single_options_are_changed_by_name_and_the_others_stay() -> None:
     assert (preset.lanes, preset.steps_per_round) == (8, 128)
     assert preset_with(PRESETS["fast"], {}) == PRESETS["fast"]
     assert changed(numbers, {"gamma": 0.5}).gamma == 0.5
+
+
+def test_what_a_preset_has_for_one_skill_is_that_skills_until_it_is_asked_for_otherwise() -> None:
+    whole = PRESETS["whole"]
+    assert (whole.hyperparameters(PAPER, "dodge").gamma, whole.hyperparameters(PAPER, "heal_attack").gamma) == (
+        0.98,
+        0.995,
+    )
+    asked = preset_with(whole, {"gamma": 0.9})
+    assert {asked.hyperparameters(PAPER, name).gamma for name in SKILL_NAMES} == {0.9}
+    heal = SkillOptions().heal_attack
+    assert whole.skill_options(SkillOptions()).heal_attack == replace(heal, damage=15.0, dead=15.0)
+    own = SkillOptions(heal_attack=replace(heal, hit=1.0))
+    assert whole.skill_options(own).heal_attack == own.heal_attack
 
 
 @pytest.mark.parametrize(
