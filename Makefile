@@ -20,14 +20,15 @@ THREE := 0.170.0
 THREE_SCRIPT := platform/soulsgraph/pages/three.min.js
 # Several files of tests beside each other; one whose worker dies is named (docs/testing.md).
 TESTS := .venv/bin/pytest --dist loadfile --no-loadscope-reorder --max-worker-restart=0
-# Which fight the pictures of the pages show.
+# Which fights the film and the pictures of the pages show.
+FILMED ?= iudex-full-best-0 --seed 1000028
 PICTURED ?= iudex-phase1-best-0 --seed 1000003
 
 # The pictures of README and docs: fights of agents of the zoo, a person's window, an own skill, and pages. It needs
 # Chromium, and trains three agents: a few minutes.
 .PHONY: pictures
 pictures: .venv/dev
-	.venv/bin/soulsgraph watch $(PICTURED) --only-fight --gif docs/fight.gif
+	.venv/bin/soulsgraph watch $(FILMED) --only-fight --gif docs/fight.gif
 	.venv/bin/soulsgraph watch $(PICTURED) --only-fight --seconds 5 --png docs/fight.png
 	.venv/bin/soulsgraph watch $(PICTURED) --seconds 5 --png docs/watch.png
 	.venv/bin/python site/picture_environments.py docs/environments

@@ -179,9 +179,6 @@ SCENARIOS: Mapping[str, str] = {
     "iudex-phase2": "phase 2",
     "vordt": "Vordt",
     "five-skills": "five skills",
-    "iudex-full": "Iudex, whole",
-    "vordt-whole": "Vordt, whole",
-    "margit": "Margit",
     "controls-lock-range": "short lock",
     "controls-blows": "hard blows",
 }

@@ -46,9 +46,9 @@ def test_an_agents_skills_card_and_page_fit_the_code_and_each_other(name):
     assert [(one.skill, one.version, one.digest) for one in card.lineage] == [
         (one.skill, one.version, one.digest) for one in skills
     ]
-    assert [one.budget for one in card.lineage] == [stage.budget for stage in plan.stages()]
+    assert [one.budget for one in card.lineage] == [part.budget for stage in plan.stages() for part in stage.parts]
     assert (card.name, card.scenario, card.preset) == (name, plan.scenario, plan.preset)
-    assert (card.graph, card.seed, card.budget) == (plan.graph, plan.seed, sum(s.budget for s in plan.stages()))
+    assert (card.graph, card.seed, card.budget) == (plan.graph, plan.seed, sum(stage.steps for stage in plan.stages()))
     assert card.reached == EvaluationScore.of(card.reached.outcomes, ZOO_SEED)
     assert card.reached.episodes == 1_000
     assert card.origin.commit
