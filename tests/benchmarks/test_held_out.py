@@ -15,14 +15,9 @@ def _row(name: str, seed: int, wins: int) -> dict[str, object]:
 def test_a_row_has_the_median_and_how_many_seeds_learned_at_all() -> None:
     rows = [_row("margit", seed, wins) for seed, wins in enumerate([400, 0, 300])]
     (_, _, margit, other) = table({"margit": 99.5}, [*rows, _row("end-to-end", 0, 2)]).splitlines()
-    assert [cell.strip() for cell in margit.split("|")[1:-1]] == [
-        "margit",
-        "99.5",
-        "75.0",
-        "2 of 3",
-        "100.0, 0.0, 75.0",
-    ]
-    assert [cell.strip() for cell in other.split("|")[1:-1]] == ["end-to-end", "", "0.5", "1 of 1", "0.5"]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in (margit, other)]
+    assert cells[0] == ["margit", "99.5", "75.0", "2 of 3", "100.0, 0.0, 75.0"]
+    assert cells[1] == ["end-to-end", "", "0.5", "1 of 1", "0.5"]
 
 
 def test_an_agent_of_an_earlier_call_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,7 +161,7 @@ def training_rows(run: RunFolder, job: SeedJob, stages: Sequence[Stage]) -> Reco
     return [
         place | part
         for place, stage, rows in _stages(run, job, stages, "training")
-        for part in _binned([row for row in rows if row["episodes"]], max(stage.budget / BINS, 1.0))
+        for part in _binned([row for row in rows if row["episodes"]], max(stage.steps / BINS, 1.0))
     ]
 
 
@@ -171,8 +171,9 @@ def _stages(
     path = run.results(table)
     recorded = read_rows(path) if path.exists() else []
     for stage in stages:
-        place = {"seed": job.seed, "unit": job.part, "skill": stage.skill, "scenario": stage.scenario}
-        yield place, stage, [row for row in recorded if row["stage"] == stage.name]
+        for skill in stage.skills:
+            place = {"seed": job.seed, "unit": job.part, "skill": skill, "scenario": stage.scenario}
+            yield place, stage, [row for row in recorded if (row["stage"], row["skill"]) == (stage.name, skill)]
 
 
 def _binned(rows: Records, width: float) -> Iterator[dict[str, Any]]:

@@ -191,17 +191,17 @@ class Plan:
         """Return the skill's budget in its own decisions."""
         return max(1, round(self.whole_budget(skill) * self.scale))
 
-    def whole_budget(self, skill: str) -> float:
-        """Return the skill's budget by the preset, at a scale of 1."""
-        return budget_of(skill) * self.method.budgets.get(skill, 1.0)
+    def whole_budget(self, *skills: str) -> float:
+        """Return the budget of some skills together, of all if none is named, by the preset at a scale of 1."""
+        factors = self.method.budgets
+        return sum(budget_of(skill) * factors.get(skill, 1.0) for skill in skills or self.skill_graph.skills)
 
     @property
     def budget_note(self) -> str:
         """A line that says how much less than the preset's budget it trains for; empty where it is not less."""
         if self.scale >= 1.0:
             return ""
-        skills = self.skill_graph.skills
-        planned, whole = sum(map(self.budget, skills)), round(sum(map(self.whole_budget, skills)))
+        planned, whole = sum(map(self.budget, self.skill_graph.skills)), round(self.whole_budget())
         return (
             f"budget: {self.scale:g} of the preset's, {planned:,} of {whole:,} decisions (scale {self.scale:g}); "
             "win rates of a whole training need scale 1"
@@ -226,11 +226,14 @@ class Plan:
         return self.joined([self.stage(skill) for skill in self.skill_graph.order])
 
     def joined(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
-        """Return stages of single skills with neighbours that the preset trains jointly made one."""
-        joined: list[Stage] = []
-        for learn_together, group in groupby(stages, lambda stage: stage.skill in self.method.jointly):
+        """Return stages of single skills with neighbours that the preset trains jointly made one.
+
+        A skill with a learner of your own learns alone.
+        """
+        together, joined = {*self.method.jointly} - {*self.learners}, list[Stage]()
+        for learn_jointly, group in groupby(stages, lambda stage: stage.skill in together):
             *others, last = group
-            joined += [replace(last, jointly=tuple(others))] if learn_together else [*others, last]
+            joined += [replace(last, jointly=tuple(others))] if learn_jointly else [*others, last]
         return tuple(joined)
 
     def hyperparameters(self, stage: Stage) -> dqn.DQNHyperparameters:

@@ -38,7 +38,6 @@ from soulsgraph.transfer import TransferOptions
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import writing
-from soulsgraph_envs.skills import budget_of
 from soulsgraph_policies.agents.library import SkillCard
 
 Row = Mapping[str, Any]
@@ -191,9 +190,9 @@ def _check_learns(run: RunFolder, target: RecoveryTarget, arms: Sequence[Arm]) -
             stages = [run.plan.stage(skill, target.scenario, 1) for skill in arm.skills]
             wanted = max(run.plan.hyperparameters(stage).least_budget for stage in stages) * len(stages)
         else:
-            whole, plan = sum(map(budget_of, run.plan.skill_graph.skills)), run.plan
+            whole, plan = run.plan.whole_budget(), run.plan
             parts = {skill: plan.hyperparameters(plan.stage(skill)).least_budget for skill in plan.skill_graph.skills}
-            wanted = max(math.ceil(least * whole / budget_of(skill)) for skill, least in parts.items())
+            wanted = max(math.ceil(least * whole / plan.whole_budget(skill)) for skill, least in parts.items())
             wanted = max(wanted, math.ceil(LEAST_SCALE * whole))
         if target.budget < wanted:
             raise SoulsGraphError(
@@ -280,7 +279,7 @@ class _ArmStart:
         """The plan of the arm's own run."""
         if self.arm.skills:
             return self.run.plan
-        scale = self.budget / sum(map(budget_of, self.run.plan.skill_graph.skills))
+        scale = self.budget / self.run.plan.whole_budget()
         return replace(self.run.plan, scenario=self.scenario, scale=scale)
 
     @property
@@ -350,7 +349,7 @@ def _begin(run: RunFolder, target: RecoveryTarget, after: str, arm: Arm) -> tupl
 
 def scratch_arm(run: RunFolder, scenario: str, budget: int) -> RunFolder | None:
     """Return the run of the arm that trains every skill anew by the run's plan, if it is there."""
-    if budget < LEAST_SCALE * sum(map(budget_of, run.plan.skill_graph.skills)):
+    if budget < LEAST_SCALE * run.plan.whole_budget():
         return None  # No plan is so small; an adaptation may be.
     return _ArmStart(run, scenario, budget, run.plan.scenario, _FROM_NOTHING).existing()
 

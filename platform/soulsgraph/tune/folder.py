@@ -112,6 +112,11 @@ class Sweep:
         """Refuse parts that do not go together; raises SoulsGraphError."""
         if self.stage is not None and self.stage not in (order := self.plan.skill_graph.order):
             raise UnknownNameError("skill", self.stage, order)
+        for joint in (stage for stage in self.plan.stages() if stage.jointly and self.stage in stage.skills):
+            raise SoulsGraphError(
+                f"sweep: expected a stage of one skill, found {joint.name}, which preset {self.plan.preset} trains "
+                "jointly; leave the stage out, or name another preset."
+            )
         if self.stage is not None and self.adaptation is not None:
             raise SoulsGraphError("sweep: expected a stage or an adaptation, found both; leave one of them out.")
         if self.search == "optuna":
@@ -154,15 +159,15 @@ class Sweep:
 
     def _until(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
         """Return stages up to the one by which trials are compared."""
-        names = [self.stage in stage.skills for stage in stages]
-        return stages if self.stage is None else stages[: names.index(True) + 1]
+        skills = [stage.skill for stage in stages]
+        return stages if self.stage is None else stages[: skills.index(self.stage) + 1]
 
     @property
     def budget(self) -> int:
         """Decisions of the last stage."""
         if (adapted := self.adaptation) is not None:
-            return adapted.stages(adapted.source)[-1].budget
-        return self.plan.budget(self.stage or self.plan.skill_graph.order[-1])
+            return adapted.stages(adapted.source)[-1].steps
+        return self._until(self.plan.stages())[-1].steps
 
     @property
     def trials(self) -> int:

@@ -129,7 +129,7 @@ def train_trial(folder: SweepFolder, shared: SharedStages, setting: Setting, see
         for stage in upstream:
             shared.train(place, stage)
         train_stages(place, (last,), Console(quiet=True))
-    return {**evaluated(run, sweep), STEP: last.budget}
+    return {**evaluated(run, sweep), STEP: last.steps}
 
 
 def this_node() -> str:

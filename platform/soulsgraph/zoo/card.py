@@ -112,11 +112,8 @@ class Digests:
     @classmethod
     def of(cls, plan: Plan) -> Digests:
         """Return the digests as this version of the package has them."""
-        # What a preset leaves out is in no digest, so that those of the others stay.
-        method = asdict(plan.method)
-        further = {name: method.pop(name) for name in ("own", "rewards", "budgets", "jointly")}
         numbers = [asdict(plan.hyperparameters(part)) for stage in plan.stages() for part in stage.parts]
-        learner = [method, *numbers, *([further] if any(further.values()) else [])]
+        learner = [asdict(plan.method), *numbers]
         skills = {name: _skill_digest(name, plan) for name in plan.skill_graph.order}
         return cls(scenario_digest(plan.scenario), digest_of(learner), skills)
 

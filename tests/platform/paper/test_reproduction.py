@@ -1,6 +1,7 @@
 """Reproductions: the study, its folder, what is recorded, and how jobs report."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -184,14 +185,28 @@ def test_training_is_averaged_over_parts_of_the_budget_by_episodes(folder):
     stage = Stage(END_TO_END, "iudex-phase1", budget=10 * BINS, seed=0)
     values = [(1, 2, 0.0), (10, 1, 3.0), (11, 1, 7.0), (12, 0, None)]
     rows = [
-        {"stage": END_TO_END, "step": step, "episodes": n, "return": r, "length": r, "seconds": r, "win_rate": r}
-        for step, n, r in values
+        {"stage": END_TO_END, "skill": END_TO_END, "step": step, "episodes": n}
+        | dict.fromkeys(("return", "length", "seconds", "win_rate"), value)
+        for step, n, value in values
     ]
     write_rows(run.results("training"), [*rows, {**rows[0], "stage": "another", "return": 9.0}])
     told = training_rows(run, BASELINE, (stage,))
     assert [(part["step"], part["episode_return"]) for part in told] == [(10, 1.0), (11, 7.0)]
     assert {part["unit"] for part in told} == {"end_to_end"}
     assert curve_rows(run, BASELINE, (stage,)) == [], "nothing was played"
+
+
+def test_skills_that_train_jointly_are_averaged_each_by_itself_over_parts_of_both_budgets(folder):
+    run, dodge = folder.run(BASELINE), Stage("dodge", "iudex-phase1", budget=10 * BINS, seed=0)
+    stage = replace(dodge, skill="heal_attack", jointly=(dodge,))
+    means = dict.fromkeys(("length", "seconds", "win_rate"), 0.0)
+    given = [("dodge", 20, 1.0), ("heal_attack", 20, 5.0), ("heal_attack", 21, 6.0)]
+    rows = [
+        {"stage": stage.name, "skill": name, "step": at, "episodes": 1, "return": r} | means for name, at, r in given
+    ]
+    write_rows(run.results("training"), rows)
+    told = [(part["skill"], part["step"], part["episode_return"]) for part in training_rows(run, BASELINE, (stage,))]
+    assert told == given
 
 
 def test_references_are_both_oracles_in_every_fight():

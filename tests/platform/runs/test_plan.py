@@ -36,6 +36,9 @@ def test_a_preset_gives_skills_budgets_of_their_own_and_trains_neighbours_in_the
     assert budgets == {name: round(0.5 * whole.budgets[name] * budget_of(name)) for name in SKILL_NAMES}
     assert len({part.seed for stage in plan.stages() for part in stage.parts}) == 5
     assert plan.stages()[-1].parent is None
+    assert plan.whole_budget("dodge", "heal_attack") == sum(2 * budgets[name] for name in whole.jointly)
+    own = replace(plan, learners={"heal_attack": "mine:Learner"})
+    assert [stage.skills for stage in own.stages()] == [(name,) for name in SKILL_NAMES]
 
 
 def test_an_adapting_stage_continues_a_version_under_a_name_of_its_own():

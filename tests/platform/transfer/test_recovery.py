@@ -12,7 +12,7 @@ from soulsgraph.runs.lineage import adaptation_stages, branch, domain_chain
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace
-from soulsgraph.transfer.recovery import Arm, RecoveryTarget, arms_of, recover
+from soulsgraph.transfer.recovery import Arm, RecoveryTarget, _begin, arms_of, recover
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SKILL_NAMES
@@ -55,6 +55,14 @@ def test_a_branch_killed_on_its_way_is_whole_or_not_there(run, tmp_path, killed_
         assert domain_chain(RunFolder.open(path)) == ("iudex-phase1", SECOND)
     else:
         branch(run, path, SECOND)
+
+
+@pytest.mark.parametrize("preset", ["best", "whole"])
+def test_an_arm_from_scratch_shares_its_steps_as_the_preset_shares_its_own(preset, tmp_path):
+    run = pretend_run(tmp_path / "run", Plan(preset=preset))
+    _, stages = _begin(run, RecoveryTarget(SECOND, budget=40_000), run.plan.scenario, Arm("from scratch", ()))
+    assert sum(stage.steps for stage in stages) == pytest.approx(40_000, abs=len(SKILL_NAMES))
+    assert [stage.skills for stage in stages] == [stage.skills for stage in run.plan.stages()]
 
 
 @pytest.mark.slow

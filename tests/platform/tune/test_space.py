@@ -69,6 +69,13 @@ def test_an_option_that_no_trial_could_have_is_refused(table: object, search: st
         Sweep(Plan(), read_space(table, WHERE, SKILL_NAMES), search=search)  # type: ignore[arg-type]
 
 
+def test_a_sweep_counts_the_decisions_of_all_skills_that_its_last_stage_trains() -> None:
+    space = read_space({"gamma": [0.9]}, WHERE, SKILL_NAMES)
+    joint = Plan(preset="whole").stages()[-1]
+    assert Sweep(Plan(preset="whole"), space).budget == sum(part.budget for part in joint.parts) > joint.budget
+    assert Sweep(Plan(), space, stage="dodge").budget == Plan().budget("dodge")
+
+
 def test_a_grid_has_every_combination_on_every_seed() -> None:
     sweep = Sweep(
         Plan(), read_space({"gamma": [0.9, 0.8], "dodge": {"n_step": [1, 2, 3]}}, WHERE, SKILL_NAMES), seeds=(7, 9)

@@ -259,6 +259,7 @@ def test_a_sweep_adapts_a_copy_of_an_agent(tmp_path: Path) -> None:
         (("space.toml", "--scheduler", "pbt"), "stage"),
         (("space.toml", "--scheduler", "pbt", "--stage", "dodge"), "gamma"),
         (("space.toml", "--search", "optuna", "--scheduler", "asha"), "scheduler"),
+        (("space.toml", "--preset", "whole", "--stage", "dodge"), "whole"),
         (("space.toml", "--adapt", "iudex-phase1-best-0", "--scale", "0.1"), "scale"),
         (("space.toml", "--adapt", "iudex-phase1-best-0", "--stage", "dodge"), "adaptation"),
         (("space.toml", "--adapt", "nowhere"), "nowhere"),

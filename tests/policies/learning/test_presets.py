@@ -53,10 +53,8 @@ def test_single_options_are_changed_by_name_and_the_others_stay() -> None:
 
 def test_what_a_preset_has_for_one_skill_is_that_skills_until_it_is_asked_for_otherwise() -> None:
     whole = PRESETS["whole"]
-    assert (whole.hyperparameters(PAPER, "dodge").gamma, whole.hyperparameters(PAPER, "heal_attack").gamma) == (
-        0.98,
-        0.995,
-    )
+    gammas = {name: whole.hyperparameters(PAPER, name).gamma for name in ("dodge", "heal_attack")}
+    assert gammas == {"dodge": 0.98, "heal_attack": 0.995}
     asked = preset_with(whole, {"gamma": 0.9})
     assert {asked.hyperparameters(PAPER, name).gamma for name in SKILL_NAMES} == {0.9}
     heal = SkillOptions().heal_attack
