@@ -91,6 +91,17 @@ def whole_fights(rows: Rows) -> Rows:
     return made
 
 
+def end_to_end_seeds(rows: Rows) -> Rows:
+    """Return how many seeds win at most so many percent, and more than those of the row before."""
+    agents, made, before = _read("held-out/end-to-end.json")["agents"], [], -1.0
+    percent = [100 * row["wins"] / row["episodes"] for row in agents]
+    for title, *_ in rows:
+        most = float(title.split()[-1])
+        made.append([title, str(sum(before < one <= most for one in percent))])
+        before = most
+    return made
+
+
 def zoo(_: Rows) -> Rows:
     return _cells(agents_table(read_card(AGENTS / name) for name in agent_names()))
 
@@ -669,7 +680,17 @@ def recorded_columns(rows: Rows) -> Rows:
 TABLES: dict[str, Callable[[Rows], Rows]] = {
     table.__name__: table
     for table in (
-        *(win_rates, whole_fights, zoo, own_skills, speed_of_training, speed_of_training_amd, starts, efficiency),
+        *(
+            win_rates,
+            whole_fights,
+            end_to_end_seeds,
+            zoo,
+            own_skills,
+            speed_of_training,
+            speed_of_training_amd,
+            starts,
+            efficiency,
+        ),
         *(whole_commands, speed_of_the_simulator, env_runners, stale_weights, learned_by_a_fleet, paced_games),
         one_game_disturbed,
         *(drivers_share, times_away, thousand_games, running_games, resets, scripted_play, cloned_agents),

@@ -33,8 +33,8 @@ _ALIGNED_RAD = 0.1
 _LOCKABLE_RAD = 0.55
 #: A roll pressed now covers a window that is over by then; with less lead than the second, it is now or never.
 _COVERED_S, _LAST_CALL_S = 0.42, 0.15
-#: A light attack binds until its roll cancel at 0.8 s, a drink until 1.4 s. What is to spare, and that little of a drink
-#: is lost below 60 % of the HP, was found in whole fights: with 0.9 s and 45 % it won 88.8 % of those against Vordt.
+#: A light attack binds until its roll cancel at 0.8 s, a drink until 1.4 s. How much more to leave, and below which
+#: share of the HP to drink, was found in whole fights: with 0.9 s and 45 % it won 88.8 % of those against Vordt.
 _STRIKE_SAFE_S, _DRINK_SAFE_S = 1.2, 1.5
 _STRIKE_REACH_M, _DRINK_BELOW = 2.35, 0.6
 
