@@ -5,8 +5,8 @@
 
 `training`: each preset that both have, on two seeds: its weights and the rows of its table. `resume`: a stage killed
 after its first checkpoint, then resumed. `fights`: every scenario by every Gymnasium id, actions drawn. Both sides are
-driven by the command line and by Gymnasium alone, which stay the same while the code behind them changes. Weights are
-compared without their names.
+driven by the command line and by Gymnasium alone; where their command lines differ, each side's help says which one is
+its own. Weights are compared without their names.
 """
 
 import argparse
@@ -31,7 +31,10 @@ FLOORS = ("platform", "clusters", "policies", "envs")
 SEEDS = (300, 301)
 SMALL = ("--scale", "0.05", "--episodes", "50", "--json")
 PATIENCE_S = 1_200.0
-_SOULSGRAPH = ("-c", "from soulsgraph.cli import main; main()")
+#: Command lines of one meaning. Of these the first is used whose command and options the tree's help knows.
+TRAIN_ALL = ("curriculum", "train")
+RESUME = ("--resume", "")
+LIST_PRESETS = ("list presets --json", "presets --json")
 
 #: Run in either tree: prints one digest for each scenario and environment.
 _FIGHTS = """
@@ -93,11 +96,8 @@ class Tree:
 
     def presets(self) -> list[str]:
         """Return the names of its presets, as the command line lists them."""
-        process = self._soulsgraph("curriculum", self._scratch / "none", "none", 0, stderr=subprocess.PIPE)
-        refused = process.communicate(timeout=PATIENCE_S)[1]
-        listed = re.search("one of (.+); found 'none'", refused)
-        assert listed, refused
-        return listed[1].split(", ")
+        listed = json.loads(self._finish(self._soulsgraph(*self._known("", LIST_PRESETS))))
+        return [row["name"] if isinstance(row, dict) else row for row in listed]
 
     def findings(self, parts: list[str], presets: Collection[str]) -> Iterator[Finding]:
         """Run the named parts; of `training` these presets."""
@@ -113,22 +113,21 @@ class Tree:
             for seed in SEEDS:
                 print(f"{self._root}: preset {preset}, seed {seed}", file=sys.stderr, flush=True)
                 run = self._scratch / f"{preset}-{seed}"
-                printed = self._finish(self._soulsgraph("curriculum", run, preset, seed))
+                printed = self._finish(self._train_all(run, preset, seed))
                 yield f"table of {preset}, seed {seed}", _plain_numbers(json.loads(printed))
                 yield f"weights of {preset}, seed {seed}", _weights(run)
 
     def _resume(self) -> Iterator[Finding]:
         run = self._scratch / "resumed"
-        process = self._soulsgraph("curriculum", run, "fast", SEEDS[0])
+        process = self._train_all(run, "fast", SEEDS[0])
         deadline = time.monotonic() + PATIENCE_S
-        while not any(run.glob("checkpoints/dodge/step-*")) and process.poll() is None:
+        while not any("dodge" in path.parts for path in run.rglob("step-*")) and process.poll() is None:
             assert time.monotonic() < deadline, "no checkpoint of dodge"
             time.sleep(0.02)
         interrupted = process.poll() is None
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        arguments = [*_SOULSGRAPH, "curriculum", "--run", str(run), "--resume", "--json"]
-        self._finish(self._python(arguments))
+        self._finish(self._train_all(run, "fast", SEEDS[0], resume=True))
         yield f"weights after a resume (killed beforehand: {interrupted})", _weights(run)
 
     def _fights(self) -> Iterator[Finding]:
@@ -136,19 +135,35 @@ class Tree:
             name, digest = json.loads(line)
             yield name, digest
 
-    def _soulsgraph(
-        self, command: str, run: Path, preset: str, seed: int, stderr: int = subprocess.DEVNULL
-    ) -> "subprocess.Popen[str]":
-        where = ["--run", str(run), "--preset", preset, "--seed", str(seed)]
-        return self._python([*_SOULSGRAPH, command, *where, *SMALL], stderr)
+    def _train_all(self, run: Path, preset: str, seed: int, *, resume: bool = False) -> "subprocess.Popen[str]":
+        command = self._known("", TRAIN_ALL)
+        words = ["--run", str(run), "--preset", preset, "--seed", str(seed), *SMALL]
+        flags = self._known(command[0], RESUME) if resume else []
+        if flags:  # a run that is resumed this way takes no other plan
+            words = ["--run", str(run), "--json"]
+        return self._soulsgraph(*command, *words, *flags)
 
-    def _python(self, arguments: list[str], stderr: int = subprocess.DEVNULL) -> "subprocess.Popen[str]":
+    def _known(self, command: str, lines: tuple[str, ...]) -> list[str]:
+        """Return the words of the first of these lines that the help of a command knows."""
+        for line in lines:
+            words = [*command.split(), *line.split()]
+            names, options = [w for w in words if w[0] != "-"], [w for w in words if w[0] == "-"]
+            process = self._soulsgraph(*names[:1], "--help")
+            shown, _ = process.communicate(timeout=PATIENCE_S)
+            if process.returncode == 0 and set(options) <= set(re.split(r"[\s,]+", shown)):
+                return line.split()
+        raise AssertionError(f"{self._root}: its help knows none of {lines}")
+
+    def _soulsgraph(self, *words: str) -> "subprocess.Popen[str]":
+        return self._python(["-m", "soulsgraph", *words])
+
+    def _python(self, arguments: list[str]) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [sys.executable, *arguments],
             env=self._environment,
             cwd=self._scratch,
             stdout=subprocess.PIPE,
-            stderr=stderr,
+            stderr=subprocess.DEVNULL,
             text=True,
             start_new_session=True,
         )
@@ -156,7 +171,7 @@ class Tree:
     @staticmethod
     def _finish(process: "subprocess.Popen[str]") -> str:
         printed, _ = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0, f"{process.args} ended with {process.returncode}"
+        assert process.returncode == 0, f"{process.args!r} ended with {process.returncode}"
         return printed
 
 

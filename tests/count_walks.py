@@ -1,11 +1,12 @@
-"""Count the product files that four walks through the code touch; not part of the suite.
+"""Count the product files and functions that four walks through the code touch; not part of the suite.
 
     python tests/count_walks.py                     # the working tree
     python tests/count_walks.py 90ac6a7 --json      # that commit
 
 The commands of a small curriculum, and of one skill trained in the stand-in game, run with numba's compiler off. A
-file counts where a line of a function's body ran beneath one of the walk's functions, whoever called it, in any of
-the commands' processes; what runs while a module is imported does not count, nor do stand-ins and benchmarks.
+function counts, and its file, where its body ran beneath one of the walk's functions, whoever called it, in any of
+the commands' processes; lambdas, comprehensions and what runs while a module is imported do not count, nor do
+stand-ins and benchmarks.
 Linux only: the stand-in game wants Xvfb.
 """
 
@@ -23,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FLOORS = ("platform", "clusters", "policies", "envs")
 PATIENCE_S = 3_000.0
-_SOULSGRAPH = ("-c", "from soulsgraph.cli import main; main()")
+_SOULSGRAPH = ("-m", "soulsgraph")
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ WALKS = (
     Walk("curriculum, upper two floors", "curriculum", (), (), ("platform", "clusters")),
 )
 
-#: Begins every Python process of a command: appends a line to the file of walks for each file that it newly finds.
+#: Begins every Python process of a command: appends a line to the file of walks for each function that it newly finds.
 _TRACER = """
 import collections, inspect, json, os, sys, threading
 
@@ -93,12 +94,12 @@ def trace(frame, event, _):
             running[name] -= event == "return"
             return leave
 
-    if code.co_flags & inspect.CO_OPTIMIZED and not running["<module>"]:
+    if code.co_flags & inspect.CO_OPTIMIZED and not code.co_name.startswith("<") and not running["<module>"]:
         for title, begins, left_out in walks:
             if name in begins:
-                note(title, "begun", name)
+                note(title, "begun", "", name)
             if (not begins or any(map(running.get, begins))) and not any(map(running.get, left_out)):
-                note(title, "file", code.co_filename)
+                note(title, "ran", code.co_filename, name)
     return leave
 
 
@@ -126,20 +127,23 @@ class Tree:
         (scratch / "tracing" / "sitecustomize.py").write_text(_TRACER)
         self._walked.touch()
 
-    def count(self) -> dict[str, list[str]]:
-        """Return the files of every walk."""
+    def count(self) -> dict[str, dict[str, list[str]]]:
+        """Return the functions of every walk, by file."""
         self._run("curriculum", "curriculum", "--scale", "0.006", "--episodes", "1")
         with self._stand_in() as games:
             self._run("training in a game", "train", "camera", "--scale", "0.006", "--games", str(games))
         lines = {tuple(json.loads(line)) for line in self._walked.read_text().splitlines()}
-        return {walk.title: self._files(walk, lines) for walk in WALKS}
+        return {walk.title: self._functions(walk, lines) for walk in WALKS}
 
-    def _files(self, walk: Walk, lines: set[tuple[str, ...]]) -> list[str]:
-        missing = set(walk.begins) - {name for title, kind, name in lines if (title, kind) == (walk.title, "begun")}
+    def _functions(self, walk: Walk, lines: set[tuple[str, ...]]) -> dict[str, list[str]]:
+        missing = set(walk.begins) - {name for title, kind, _, name in lines if (title, kind) == (walk.title, "begun")}
         assert not missing, f"{walk.title}: expected to run, never did: {', '.join(missing)}"
-        found = (file for title, kind, file in lines if (title, kind) == (walk.title, "file"))
-        files = {os.path.relpath(file, self._root) for file in found}
-        return sorted(file for file in files if file.startswith(walk.floors) and not _apart(file))
+        functions: dict[str, list[str]] = {}
+        for title, kind, path, name in sorted(lines):
+            file = os.path.relpath(path, self._root) if kind == "ran" else ""
+            if title == walk.title and file.startswith(walk.floors) and not _apart(file):
+                functions.setdefault(file, []).append(name)
+        return functions
 
     def _run(self, name: str, *words: str) -> None:
         walks = [(walk.title, walk.begins, walk.left_out) for walk in WALKS if walk.command == name]
@@ -215,10 +219,10 @@ def _checkout(commit: str, folder: Path) -> Iterator[Path]:
 
 
 def main() -> None:
-    """Print the number of files of every walk, as a table or with the files as JSON."""
+    """Print the numbers of files and functions of every walk, as a table or with their names as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit", nargs="?", help="commit to count in; the working tree if not given")
-    parser.add_argument("--json", action="store_true", help="list the files too, as JSON")
+    parser.add_argument("--json", action="store_true", help="list the functions too, by file, as JSON")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
@@ -227,10 +231,12 @@ def main() -> None:
                 counted = Tree(root, folder / "scratch").count()
         else:
             counted = Tree(ROOT, folder / "scratch").count()
+    numbers = {title: (len(names), sum(map(len, names.values()))) for title, names in counted.items()}
     if asked.json:
-        print(json.dumps({title: {"files": len(files), "names": files} for title, files in counted.items()}, indent=2))
+        listed = {t: {"files": n[0], "functions": n[1], "names": counted[t]} for t, n in numbers.items()}
+        print(json.dumps(listed, indent=2))
     else:
-        print("\n".join(f"{title:45}{len(files):4} files" for title, files in counted.items()))
+        print("\n".join(f"{title:45}{n[0]:4} files{n[1]:5} functions" for title, n in numbers.items()))
 
 
 if __name__ == "__main__":
