@@ -212,8 +212,15 @@ class Run:
         return self._own_agent.act(observation)
 
     def make(self, name: str = "dodge", num_envs: int | None = None, **options: Any) -> Any:
-        """Make an environment as `soulsgraph.make`, in its scenario and with what its skills observe."""
-        usual = {"scenario": self.plan.scenario, "options": self.plan.options}
+        """Make an environment as `soulsgraph.make`, in its scenario and with what its skills observe.
+
+        The skills before `name` play as the run trained them; scripts play them where one was not trained yet.
+        """
+        scenario, graph = options.get("scenario", self.plan.scenario), self.plan.skill_graph
+        chain = graph.upstream(name) if name in graph.order else ()
+        usual: dict[str, Any] = {"scenario": scenario, "options": self.plan.options}
+        if chain and all(map(self.folder.library.versions, chain)):
+            usual |= {"controller": evaluating.make_upstream(self.folder, chain, scenario), "upstream": chain}
         return make(name, num_envs, **{**usual, **options})
 
     def evaluate(

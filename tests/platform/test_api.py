@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +17,12 @@ import soulsgraph as sg
 from fakes.runs import pretend_run
 from soulsgraph.runs.plan import Plan
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.seeds import EpisodeSeeds
 from soulsgraph_envs.core.state import StateRows
+from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
-from soulsgraph_envs.skills import SKILL_NAMES
+from soulsgraph_envs.skills import SKILL_NAMES, training_scenario
+from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks
 
 AGENT = "iudex-phase1-best-0"
@@ -159,6 +163,28 @@ def test_environments_are_made_by_skill_face_and_id_and_as_a_runs_skills_observe
         environment = agent.make(name)
         observation, _ = environment.reset(seed=0)
         environment.step(policy.act(observation))
+
+
+def test_in_a_runs_environment_the_skills_before_play_as_it_trained_them(agent: sg.Run) -> None:
+    """The dodge has there the return that it has in the agent, and another one where scripts play."""
+    seeds, policy = EpisodeSeeds(1), agent.skills["dodge"]
+    seeds.restart(5, np.random.default_rng(0))
+    whole = agent.agent().agent
+    scenario = training_scenario(whole.scenario, whole.skills[3])
+    alone = Agent(scenario, whole.skills[:4], whole.networks).rollout(make_game(1))
+    expected = alone.play(seeds.next(np.zeros(1, np.int64))).returns[0]
+
+    def played(environment: Any) -> float:
+        observation, _ = environment.reset(seed=5)
+        total, ended = 0.0, False
+        while not ended:
+            observation, reward, *ends, _ = environment.step(policy.act(observation))
+            total, ended = total + reward, any(ends)
+        return total
+
+    assert played(agent.make("dodge")) == pytest.approx(expected, abs=1e-3)
+    assert played(sg.make("dodge", options=agent.plan.options)) != pytest.approx(expected, abs=1e-3)
+    assert agent.make("dodge", num_envs=2, scenario="vordt").reset(seed=0)[0].shape == (2, len(policy.observed))
 
 
 def test_a_run_shows_what_it_has_trained(tmp_path: Path) -> None:

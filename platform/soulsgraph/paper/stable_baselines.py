@@ -25,7 +25,7 @@ from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 from soulsgraph_policies.agents.agent import NetworkController
-from soulsgraph_policies.agents.inference import NETWORK, FusedNetworks, RunningNormalizer
+from soulsgraph_policies.agents.inference import NETWORK, RunningNormalizer
 from soulsgraph_policies.agents.library import Artifact, SkillCard
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
@@ -144,7 +144,7 @@ def build_model(setup: StageSetup) -> DQN:
     compute_on_one_thread()
     skill, chain = setup.skills[-1], setup.skills[:-1]
     networks = [setup.upstream[s.name].network(s, setup.scenario) for s in chain]
-    controller = NetworkController(FusedNetworks(networks, [*range(len(chain)), -1])) if chain else None
+    controller = NetworkController.upstream(networks) if chain else None
     env = SkillVectorEnv(1, skill.name, setup.scenario, controller, setup.run.plan.options, autoreset_mode="SameStep")
     model = make_dqn(env, setup.hyperparameters, setup.stage.seed, gradient_steps=1)
     if setup.parent is not None:

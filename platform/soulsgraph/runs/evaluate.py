@@ -21,7 +21,7 @@ from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.statistics import WinRate, mean_interval
 from soulsgraph.results.tables import write_episodes, write_rows
 from soulsgraph.runs import lineage
-from soulsgraph.runs.plan import Key, Plan, check_range, scenario_digest
+from soulsgraph.runs.plan import Key, Plan, check_range, lasting_name, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerLostError, WorkerProcess
 from soulsgraph_envs.combat.rollout import Episodes, Rollout
@@ -35,7 +35,7 @@ from soulsgraph_envs.games.cycle_timer import CycleReport, stoppable
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.games.opening import check_games, make_game, open_live_game
 from soulsgraph_envs.skills import END_TO_END, Skill, make_skill
-from soulsgraph_policies.agents.agent import Agent
+from soulsgraph_policies.agents.agent import Agent, NetworkController
 from soulsgraph_policies.agents.inference import FrozenNetwork, Weights
 from soulsgraph_policies.agents.library import WEIGHTS, Artifact, SkillCard, TensorError, read_tensors
 from soulsgraph_policies.agents.projects import LoadedProject, loaded_projects, take_over
@@ -184,6 +184,18 @@ def make_agent(run: RunFolder, setting: Setting) -> Agent:
     trained = [skill for skill in skills if skill.name not in setting.ablated]
     networks = load_networks(run, setting.trained_on, trained, scenario)
     return Agent(scenario, skills, networks, dict.fromkeys(setting.ablated, "random"))
+
+
+def make_upstream(run: RunFolder, names: Sequence[str], scenario: str | Scenario) -> NetworkController:
+    """Return what plays the skills before a further one, in this order, as the run's versions do in a scenario.
+
+    Raises:
+        SoulsGraphError: if a skill is missing or damaged, or the name unknown.
+    """
+    trained_on = source_of(run, lasting_name(scenario)) if isinstance(scenario, str) else run.plan.scenario
+    skills = [make_skill(name, run.plan.options) for name in names]
+    fight = load_scenario(scenario) if isinstance(scenario, str) else scenario
+    return NetworkController.upstream([*load_networks(run, trained_on, skills, fight).values()])
 
 
 def play(

@@ -29,6 +29,11 @@ class NetworkController:
     def __init__(self, networks: FusedNetworks) -> None:
         self.networks = networks
 
+    @classmethod
+    def upstream(cls, networks: Sequence[FrozenNetwork]) -> NetworkController:
+        """Play the skills before the last one of a combat, by their networks in this order."""
+        return cls(FusedNetworks(networks, [*range(len(networks)), -1]))
+
     def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
         """Do nothing: networks have no state between decisions; `lanes` (n,), `seeds` (n,)."""
 
