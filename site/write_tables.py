@@ -102,6 +102,20 @@ def end_to_end_seeds(rows: Rows) -> Rows:
     return made
 
 
+def imported_dodges(_: Rows) -> Rows:
+    beside = {"scripts": "scripts", "own": "the agent's skills"}
+    return [
+        [
+            f"{row['by']}, seed {row['seed']}",
+            beside[row["trained_among"]],
+            f"{row['return_scripts']:.1f}",
+            f"{row['return_own']:.1f}",
+            f"{row['wins'] / 4:.1f}",
+        ]
+        for row in _read("imported-dodge.json")["dodges"]
+    ]
+
+
 def zoo(_: Rows) -> Rows:
     return _cells(agents_table(read_card(AGENTS / name) for name in agent_names()))
 
