@@ -700,6 +700,7 @@ TABLES: dict[str, Callable[[Rows], Rows]] = {
             end_to_end_seeds,
             zoo,
             own_skills,
+            imported_dodges,
             speed_of_training,
             speed_of_training_amd,
             starts,
