@@ -144,9 +144,9 @@ bench: .venv/dev
 # Trains the agents of the zoo anew, going on where it was stopped, and plays each once more: a quarter of an hour of
 # one core. A finished run in runs/zoo is not trained again: remove it to begin anew.
 zoo: .venv/ready
-	.venv/bin/soulsgraph zoo build
-	.venv/bin/soulsgraph zoo verify --out docs/results/zoo
-	.venv/bin/soulsgraph zoo compare --out docs/results/zoo
+	.venv/bin/python benchmarks/zoo_agents.py build
+	.venv/bin/python benchmarks/zoo_agents.py verify --out docs/results/zoo
+	.venv/bin/python benchmarks/zoo_agents.py compare --out docs/results/zoo
 
 # Runs every command and piece of code of the pages, but for those that say why not.
 docs-test: .venv/dev screen

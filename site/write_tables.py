@@ -19,8 +19,8 @@ from typing import Any
 import pandas as pd
 
 from calibration import page_rows
+from environment_pages import environment_pages
 from soulsgraph.project import listing
-from soulsgraph.project.environment_pages import environment_pages
 from soulsgraph.recordings.format import FIGHT_COLUMNS
 from soulsgraph.results.statistics import Interval, mean_interval
 from soulsgraph.results.tables import as_markdown, with_interval

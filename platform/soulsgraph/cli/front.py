@@ -136,7 +136,7 @@ NEEDING: Mapping[str, tuple[str, ...]] = {
     "train": (
         *("curriculum", "train", "baseline", "supervise", "clone", "validate", "smoke", "compare", "continual"),
         *(*MODULES["adapting"], *MODULES["studies"], *MODULES["tuning"]),
-        *("evaluate --fleet", "doctor --fleet", "zoo verify", "zoo compare", "zoo build", "fidelity --out"),
+        *("evaluate --fleet", "doctor --fleet", "fidelity --out"),
     ),
 }
 MODULE_OF = {name: module for module, names in MODULES.items() for name in names}

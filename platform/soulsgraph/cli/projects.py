@@ -141,9 +141,9 @@ def list(
     Args:
         what: scenarios: fights by name; presets: ways of learning; options: everything that a preset or a file of skill
             options may set; skills and graphs: the shipped ones and those of projects; sequences: bosses to learn one
-            after another; methods: those of continual learning, and their coefficients; environments: by their ids,
-            with actions, observations, rewards and arguments; controls and columns: what an action may press, and what
-            the State has to observe; fields: each key of each kind of TOML file, with its type, range and default.
+            after another; methods: those of continual learning, and their coefficients; environments: by their ids;
+            controls and columns: what an action may press, and what the State has to observe; fields: each key of each
+            kind of TOML file, with its type, range and default.
         markdown: Print Markdown.
     """
     tables = listing.LISTS[what]()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,13 +15,22 @@ from soulsgraph.results.tables import text_table
 from soulsgraph.runs.evaluate import Setting, source_of
 from soulsgraph.runs.lineage import cards_of
 from soulsgraph.runs.plan import check_range, lasting_name
-from soulsgraph.runs.progress import silence_advice, stage_progress
+from soulsgraph.runs.progress import stage_progress
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.workers import WorkerProcess
-from soulsgraph.zoo import AGENTS, PLANNED, agent_names, copy_agent, is_agent, open_agent, open_run
-from soulsgraph.zoo.card import EPISODES, HEADINGS, PAGE, AgentCard, agent_row, agents_table, read_card
+from soulsgraph.zoo import AGENTS, agent_names, copy_agent, is_agent, open_agent, open_run
+from soulsgraph.zoo.card import (
+    EPISODES,
+    HEADINGS,
+    PAGE,
+    VERIFIED_HEADINGS,
+    AgentCard,
+    agent_row,
+    agents_table,
+    read_card,
+    verify_agent,
+)
 from soulsgraph_envs.core.config import to_table
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import check_writable, slug
 from soulsgraph_envs.skills import END_TO_END
 
@@ -86,9 +95,7 @@ def copy(name: Name, run: Path, output: OutputOptions = DEFAULT_OUTPUT) -> None:
     output.show({"agent": name, "run": str(copied.path)}, f"{name} copied to {run}; continue with: {go_on}")
 
 
-def verify(
-    names: Names = (), output: OutputOptions = DEFAULT_OUTPUT, episodes: int | None = None, out: Path | None = None
-) -> None:
+def verify(names: Names = (), output: OutputOptions = DEFAULT_OUTPUT, episodes: int | None = None) -> None:
     """Play the episodes of agents' cards again and compare the win rates; exit 1 if an agent fails.
 
     A win rate must be within 1 point of the card's on the kind of processor that the card comes from, elsewhere inside
@@ -97,89 +104,20 @@ def verify(
     Args:
         names: Agents to verify; all if none is named.
         episodes: Play only this many first episodes of each card.
-        out: Folder for verify.json and the page verify.md; earlier ones are replaced.
     """
-    from soulsgraph.zoo import maintenance
-
     if episodes is not None:
         check_range("episodes", episodes, 1, EPISODES)
-    if out is not None:
-        check_writable(out)
-    chosen, found = _chosen(names, agent_names()), []
+    chosen, found = names or agent_names(), []
+    for name in chosen:
+        open_agent(name)  # A name that is none is refused before any plays.
     output.precompile()
     with stage_progress("verify", len(chosen), output.display, unit="agents") as progress:
         for number, name in enumerate(chosen, 1):
-            found.append(maintenance.verify_agent(name, episodes))
+            found.append(verify_agent(name, episodes))
             progress.update(number)
-    if out is not None:
-        maintenance.save_verified(out, found)
-    rows = [one.cells for one in found]
-    notes = [] if out is None else [f"results in {out}"]
-    table = text_table("", maintenance.VERIFIED_HEADINGS, rows)
     passed = all(one.holds and not one.changed for one in found)
-    output.show([one.to_dict() for one in found], table, *notes, passed=passed)
-
-
-def compare(
-    folders: Annotated[Positional[tuple[Path, ...]], arg(metavar="[RUN|AGENT ...]")] = (),
-    output: RunOptions = DEFAULT_RUN,
-    episodes: int = 400,
-    out: Path | None = None,
-) -> None:
-    """Play agents in the zoo's scenarios and in shifts of the first; show the win rates in percent.
-
-    A star marks the scenario that an agent was trained on, a plus one that it adapted to, with the adapted versions.
-
-    Args:
-        folders: Agents of the zoo or run folders; all agents of the zoo if none is named.
-        episodes: Fights of each agent in each scenario, the same for all.
-        out: Folder for comparison.json, the page comparison.md and the picture; earlier ones are replaced.
-    """
-    from soulsgraph.zoo import maintenance
-
-    check_range("episodes", episodes, 1, 1_000_000)
-    if out is not None:
-        check_writable(out)
-    chosen = folders or tuple(map(Path, agent_names()))
-    output.precompile()
-    with stage_progress("compare", len(chosen), output.display, unit="agents") as progress:
-        found = maintenance.compare_agents(chosen, episodes, progress.update)
-    if out is not None:
-        maintenance.save_standings(out, found, episodes)
-    notes = [] if out is None else [f"results in {out}"]
-    table = text_table("", maintenance.COMPARISON_HEADINGS, [one.cells for one in found])
-    output.show([one.to_dict() for one in found], table, *notes)
-
-
-def build(
-    names: Names = (), output: OutputOptions = DEFAULT_OUTPUT, runs: Path = Path("runs/zoo"), out: Path = AGENTS
-) -> None:
-    """Train the zoo's agents again and put them into the package; an interrupted build is resumed.
-
-    Args:
-        names: Agents to build; all if none is named.
-        runs: Folder of the agents' runs; a finished run there is not trained again.
-        out: Folder of the finished agents.
-    """
-    from soulsgraph.zoo.maintenance import AgentBuilder
-    from soulsgraph_clusters.sessions.session import connect
-
-    silence_advice()
-    chosen, cards = _chosen(names, tuple(PLANNED)), []
-    with connect(needed=False) as session, WorkerProcess() as worker:
-        output.precompile(training=True)
-        builder = AgentBuilder(runs, out, session, worker, output.console, output.display)
-        for number, name in enumerate(chosen, 1):
-            output.console.print(f"{name}: agent {number} of {len(chosen)}")
-            cards.append(builder.build(name))
-    output.show(list(map(_summary, cards)), text_table("", HEADINGS, map(agent_row, cards)))
-
-
-def _chosen(names: Sequence[str], known: Sequence[str]) -> Sequence[str]:
-    for name in names:
-        if name not in known:
-            raise UnknownNameError("agent of the zoo", name, known)
-    return names or known
+    table = text_table("", VERIFIED_HEADINGS, [one.cells for one in found])
+    output.show([one.to_dict() for one in found], table, passed=passed)
 
 
 def _summary(card: AgentCard) -> dict[str, Any]:
@@ -189,14 +127,7 @@ def _summary(card: AgentCard) -> dict[str, Any]:
 
 
 #: The actions, in the order of the help.
-ACTIONS: dict[str, Callable[..., None]] = {
-    "list": list_agents,
-    "show": show,
-    "copy": copy,
-    "verify": verify,
-    "compare": compare,
-    "build": build,
-}
+ACTIONS: dict[str, Callable[..., None]] = {"list": list_agents, "show": show, "copy": copy, "verify": verify}
 _Action: Any = one_action("zoo", ACTIONS)
 
 

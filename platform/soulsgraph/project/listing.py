@@ -7,6 +7,8 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import gymnasium
+
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.results.tables import Listing
@@ -113,11 +115,9 @@ def methods() -> list[Listing]:
 
 
 def environments() -> list[Listing]:
-    """List every environment of a skill or a sequence: its actions, observations, reward and arguments."""
-    # Imported here: the other lists need not wait for what plays.
-    from soulsgraph.project.environment_pages import environment_tables
-
-    return [*environment_tables()]
+    """List the environments by their ids; each has a page of its own (docs/environments.md)."""
+    ids = sorted(spec.id for spec in gymnasium.registry.values() if spec.namespace == "soulsgraph")
+    return [Listing("environments", ("id",), tuple((id,) for id in ids))]
 
 
 def controls() -> list[Listing]:

@@ -21,6 +21,7 @@ from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.lineage import cards_of
 from soulsgraph.runs.plan import Plan, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.zoo import AGENTS, open_agent
 from soulsgraph_envs.core.config import Between, Where, digest_of, read_file, read_table, to_json
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
@@ -208,6 +209,69 @@ def read_card(folder: Path) -> AgentCard:
     found = (values.get("format"), values.get("format_version")) if isinstance(values, dict) else None
     where.demand(found == (_FORMAT, _FORMAT_VERSION), f"a card of format {_FORMAT!r} {_FORMAT_VERSION}", found)
     return read_table(AgentCard, values, where)
+
+
+#: Points that a rate may be from the card's on the same kind of processor.
+MOST_POINTS = 1
+VERIFIED_HEADINGS = ("agent", "card", "95 % interval", "played again", "other outcomes", "holds")
+
+
+@dataclass(frozen=True)
+class Verification:
+    """An agent's card beside what it reaches now, in the same episodes.
+
+    `same_processor` is whether the card comes from this kind of processor; `changed` names what the agent was
+    trained with and this version of the package has otherwise.
+    """
+
+    name: str
+    card: EvaluationScore
+    found: EvaluationScore
+    same_processor: bool
+    changed: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether the rate is within a point of the card's, on another kind of processor within the interval."""
+        if self.same_processor:
+            # In whole fights: the difference of two rates is rounded.
+            return 100 * abs(self.found.wins - self.card.wins) <= MOST_POINTS * self.card.episodes
+        return self.card.low <= self.found.rate <= self.card.high
+
+    @property
+    def differing(self) -> int:
+        """Number of episodes that end otherwise than the card says."""
+        return int((self.card.outcomes != self.found.outcomes).sum())
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The agent's row as text, one cell a heading."""
+        card, found = self.card, self.found
+        rates = f"{100 * card.rate:.1f} %", f"{100 * card.low:.1f}-{100 * card.high:.1f} %", f"{100 * found.rate:.1f} %"
+        verdict = "yes" if self.holds and not self.changed else "**no**"
+        changed = f"; changed: {', '.join(self.changed)}" if self.changed else ""
+        return (self.name, *rates, f"{self.differing} of {found.episodes}", verdict + changed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as plain values; rates are ratios."""
+        said = {"holds": self.holds, "same_processor": self.same_processor, "changed": list(self.changed)}
+        rates = {name: asdict(part) for name, part in (("card", self.card), ("found", self.found))}
+        return {"agent": self.name, **said, "differing": self.differing, **rates}
+
+
+def verify_agent(name: str, episodes: int | None = None) -> Verification:
+    """Play the episodes of an agent's card again, by default all of them, else the first.
+
+    Raises:
+        UnknownNameError: if there is no agent of that name.
+        SoulsGraphError: if it is damaged.
+    """
+    run = open_agent(name)
+    card = read_card(AGENTS / name)
+    stated = card.reached if episodes is None else card.reached.first(episodes)
+    found = play_again(run, stated.seed, stated.episodes)
+    same = TrainingOrigin.now().processor == card.origin.processor
+    return Verification(name, stated, found, same, card.digests.differing(Digests.of(run.plan)))
 
 
 HEADINGS = ("agent", "decisions", "wins", "win rate", "95 % interval")

@@ -95,7 +95,7 @@ def test_it_evaluates_as_the_whole_does(pc):
 def test_what_needs_an_extra_names_it_in_one_line_and_begins_nothing(pc, tmp_path):
     agent = "iudex-phase1-best-0"
     refused = {
-        "train": ("curriculum", f"adapt {agent} --run new", "zoo verify", f"evaluate {agent} --fleet fleet.toml"),
+        "train": ("curriculum", f"adapt {agent} --run new", f"evaluate {agent} --fleet fleet.toml"),
         "data": (f"evaluate {agent} --out new", "play --record new", f"data record {agent} --out o"),
         "watch": ("play",),
         "siphon": ("serve-siphon",),

@@ -89,7 +89,6 @@ def test_a_missing_module_is_refused_by_the_smallest_extra_that_brings_it(monkey
         ("evaluate iudex-phase1-best-0 --out new", "evaluate --out", "data"),
         ("evaluate iudex-phase1-best-0 --fleet fleet.toml", "evaluate --fleet", "train"),
         ("play --record new", "play --record", "data"),
-        ("zoo build --out new", "zoo build", "train"),
         ("data record oracle --out new", "data record", "data"),
     ],
 )

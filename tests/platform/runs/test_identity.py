@@ -337,18 +337,6 @@ def test_a_page_says_where_other_versions_play_than_were_evaluated(run, printed,
     assert ReportedRun(run).note != ""
 
 
-def test_agents_are_compared_by_the_versions_that_an_evaluation_plays(run):
-    from soulsgraph.zoo.maintenance import compare_agents
-
-    pretend_training(run, adaptation_stages(run, SECOND, SKILL_NAMES))
-    (standing,) = compare_agents([run.path], 2)
-    assert standing.adapted_to == (SECOND,)
-    for scenario, rate in standing.rates.items():
-        assert rate == evaluate(run, Setting(scenario, source_of(run, scenario)), 2).win_rate
-    assert "skills of iudex-phase2" in standing.rates[SECOND].setting
-    assert [cell[-1] for cell in standing.cells[1:3]] == ["*", "+"]
-
-
 def test_what_teaches_nothing_is_refused_for_every_preset_and_skill():
     for preset, graph in [*((name, "paper") for name in PRESETS), ("pqn", "end-to-end"), ("fast", "end-to-end")]:
         plan = Plan(preset=preset, graph=graph)

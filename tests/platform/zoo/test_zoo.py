@@ -20,11 +20,12 @@ from soulsgraph.zoo.card import (
     Digests,
     EvaluationScore,
     TrainingOrigin,
+    Verification,
     card_page,
     make_card,
     read_card,
+    verify_agent,
 )
-from soulsgraph.zoo.maintenance import Verification, verify_agent
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import DataError, UnknownNameError
 from soulsgraph_envs.core.files import write_json

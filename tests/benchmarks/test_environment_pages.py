@@ -1,4 +1,4 @@
-"""What the list of environments says of each."""
+"""What the page of each environment says."""
 
 from inspect import signature
 
@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from soulsgraph.project.environment_pages import ARGUMENTS, OTHER_ARGUMENTS, environment_tables
+from environment_pages import ARGUMENTS, OTHER_ARGUMENTS, environment_tables
 from soulsgraph_envs import id_of
 from soulsgraph_envs.gym.continual_env import ContinualEnv
 from soulsgraph_envs.gym.skill_env import SkillEnv

@@ -1,4 +1,4 @@
-"""What an environment is by its id, in Gymnasium's form: actions, observations, reward, start, end, arguments."""
+"""The page of every environment, in Gymnasium's form: actions, observations, reward, start, end, arguments."""
 
 from __future__ import annotations
 

@@ -1,0 +1,76 @@
+"""An agent of the zoo is trained, evaluated, and put into the place of an older one; a stopped build goes on."""
+
+from dataclasses import replace
+
+import pytest
+
+from fakes.runs import pretend_training
+from soulsgraph import zoo
+from soulsgraph.runs.evaluate import Setting, check_library, evaluate, source_of
+from soulsgraph.runs.lineage import adaptation_stages
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.zoo.card import Digests, EvaluationScore, TrainingOrigin, read_card, verify_agent
+from soulsgraph_envs.core.config import to_table
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.files import write_json
+from zoo_agents import SCENARIOS, build, compare_agents, save_standings, save_verified
+
+_NAME, _SCALE = "vordt-best-1", 0.006
+
+
+@pytest.mark.slow
+def test_an_agent_is_trained_and_takes_the_place_of_an_older_one(tmp_path):
+    runs, agents = tmp_path / "runs", tmp_path / "agents"
+    (agents / _NAME).mkdir(parents=True)
+    (agents / _NAME / "old.txt").write_text("old")
+    made = build(_NAME, runs, agents, 8, _SCALE)
+    assert sorted(path.name for path in (agents / _NAME).iterdir()) == [
+        "README.md",
+        "card.json",
+        "library",
+        "plan.json",
+    ]
+    assert read_card(agents / _NAME) == made
+    assert made.reached == EvaluationScore.of(made.reached.outcomes, made.reached.seed)
+    assert made.digests == Digests.of(RunFolder.open(agents / _NAME).plan)
+    # The second call trains nothing more.
+    assert build(_NAME, runs, agents, 8, _SCALE) == made
+    run, agent = RunFolder.open(runs / _NAME), RunFolder.open(agents / _NAME)
+    assert [card.digest for card in check_library(agent)] == [card.digest for card in check_library(run)]
+    assert [len(run.library.versions(skill)) for skill in run.plan.skill_graph.order] == [1] * 5
+
+
+def test_an_unfinished_agent_of_another_commit_is_not_resumed(tmp_path):
+    origin = replace(TrainingOrigin.now(), commit="0" * 40)
+    RunFolder.create(tmp_path / _NAME, replace(zoo.plan_of(_NAME), scale=_SCALE))
+    write_json(tmp_path / f"{_NAME}-origin.json", to_table(origin))
+    with pytest.raises(SystemExit, match="0" * 40):
+        build(_NAME, tmp_path, tmp_path / "agents", scale=_SCALE)
+    assert not (tmp_path / "agents").exists()
+
+
+def test_a_run_by_another_plan_is_no_agents(tmp_path):
+    RunFolder.create(tmp_path / _NAME, replace(zoo.plan_of(_NAME), scale=0.5))
+    write_json(tmp_path / f"{_NAME}-origin.json", to_table(TrainingOrigin.now()))
+    with pytest.raises(SoulsGraphError):
+        build(_NAME, tmp_path, tmp_path / "agents", scale=_SCALE)
+    assert not (tmp_path / "agents").exists()
+
+
+def test_agents_are_compared_by_the_versions_that_an_evaluation_plays(tmp_path):
+    run = zoo.copy_agent("iudex-phase1-best-0", tmp_path / "mine")
+    pretend_training(run, adaptation_stages(run, "iudex-phase2", run.plan.skill_graph.order))
+    (standing,) = found = compare_agents([run.path], 2)
+    assert set(standing.rates) == set(SCENARIOS)
+    assert standing.adapted_to == ("iudex-phase2",)
+    for scenario, rate in standing.rates.items():
+        assert rate == evaluate(run, Setting(scenario, source_of(run, scenario)), 2).win_rate
+    assert [cell[-1] for cell in standing.cells[1:3]] == ["*", "+"]
+    save_standings(tmp_path, found, 2)
+    assert (tmp_path / "comparison.png").stat().st_size
+    assert standing.cells[1] in (tmp_path / "comparison.md").read_text()
+
+
+def test_the_page_of_agents_played_again_has_a_row_each(tmp_path):
+    save_verified(tmp_path, [verify_agent(_NAME, 4)])
+    assert f"| {_NAME} |" in (tmp_path / "verify.md").read_text()
