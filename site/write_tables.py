@@ -680,8 +680,10 @@ def altered_bosses(_: Rows) -> Rows:
 
 
 def logged_metrics(rows: Rows) -> Rows:
-    """Return a row for each metric, above that of reward terms, whose names are a skill's own."""
-    return [*([f"`{one.name}`", f"`{one.table}`: `{one.column}`", one.unit, one.meaning] for one in METRICS), rows[-1]]
+    """Return a row for each metric, with its unit and meaning on the page, above that of reward terms."""
+    meanings = {name: cells for name, _, *cells in rows}
+    columns = [(f"`{name}`", table, column) for table, names in METRICS.items() for column, name in names.items()]
+    return [*([name, f"`{table}`: `{column}`", *meanings[name]] for name, table, column in columns), rows[-1]]
 
 
 def recorded_columns(rows: Rows) -> Rows:

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from soulsgraph.tracking.contract import LogPoint, TrackedRun, Tracker
+from soulsgraph.tracking.contract import Logged, LogPoint, TrackedRun, Tracker
 
 
 class KeptCalls(Tracker):
@@ -13,20 +13,17 @@ class KeptCalls(Tracker):
     def __init__(self, local: bool = True) -> None:
         self.local = local  # type: ignore[misc]
         self.runs: list[TrackedRun] = []
-        self.logged: list[tuple[str, int, dict[str, float]]] = []
+        self.logged: list[tuple[str, int, dict[str, Logged]]] = []
         self.ended: list[bool] = []
         self.files: list[str] = []
 
     def begin(self, run: TrackedRun) -> None:
         self.runs.append(run)
 
-    def scalars(self, at: LogPoint, values: Mapping[str, float]) -> None:
+    def log(self, at: LogPoint, values: Mapping[str, Logged]) -> None:
         self.logged.append((at.group, at.step, dict(values)))
 
-    def video(self, name: str, file: Path) -> None:
-        self.files.append(file.name)
-
-    def artifact(self, file: Path) -> None:
+    def file(self, name: str, file: Path) -> None:
         self.files.append(file.name)
 
     def end(self, finished: bool) -> None:
@@ -40,7 +37,7 @@ class RaisingTracker(KeptCalls):
         super().__init__(local=False)
         self.calls, self.error = 0, error
 
-    def scalars(self, at: LogPoint, values: Mapping[str, float]) -> None:
+    def log(self, at: LogPoint, values: Mapping[str, Logged]) -> None:
         self.calls += 1
         raise self.error
 

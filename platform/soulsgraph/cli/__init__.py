@@ -152,31 +152,25 @@ def _load_installed_projects(command: str) -> None:
 
 
 def _run(app: SubcommandApp) -> None:
-    """Run the command and write out what it printed; a fault of a project's own code is one line that names it."""
+    """Run the command and write out what it printed; an error in a project's code is cut to the author's frames."""
     from soulsgraph.cli.output import registry
 
     try:
         app.cli(prog="soulsgraph", description=DESCRIPTION, registry=registry())
     except SystemExit as leaving:
-        _name_author(leaving)
         if leaving.code == _BAD_INPUT:
             _suggest(app)
         sys.stdout.flush()  # As after a help text.
         raise
     except SoulsGraphError:
         raise
-    except (Exception, KeyboardInterrupt) as error:
-        _name_author(error)
+    except Exception as error:
+        # Where nothing loaded a project, nothing of it can have failed.
+        projects = sys.modules.get("soulsgraph_policies.agents.projects")
+        if projects is not None and (cut := projects.authors_traceback(error)).startswith("Traceback"):
+            _leave(cut, _BAD_INPUT)
         raise
     sys.stdout.flush()
-
-
-def _name_author(error: BaseException) -> None:
-    """Raise the one line of what failed in a project's code, if it did."""
-    # Where nothing loaded a project, nothing of it can have failed.
-    projects = sys.modules.get("soulsgraph_policies.agents.projects")
-    if projects is not None and (authors := projects.authors_error(error)) is not None:
-        raise authors from error
 
 
 def _suggest(app: SubcommandApp) -> None:

@@ -302,9 +302,10 @@ def _evaluate_and_show(
     write_table(run, played, evaluation.seed)
     table = table_of(run, played)
     if place is not None:
-        place.board.table("win rates", [row.to_dict() for row in table.rows], table.to_markdown())
+        rows, markdown = [row.to_dict() for row in table.rows], table.to_markdown()
+        place.board.call(lambda tracker: tracker.table("win rates", rows, markdown))
         final = {f"{FINAL_WIN_RATE}{slug(row.setting)}": row.rate for row in table.rows}
-        place.board.hyperparameters(_learned_by(plan), final)
+        place.board.call(lambda tracker: tracker.results(_learned_by(plan), final))
     output.show(table.to_dict(), table.to_rich(), *_notes(plan), f"results in {run.path / 'results'}")
 
 

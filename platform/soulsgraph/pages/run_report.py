@@ -377,8 +377,8 @@ def show_fight(place: Workplace, console: Console) -> None:
     except SoulsGraphError as error:
         console.print(f"trackers: no film of a fight and no page: {error}")
     else:
-        place.board.video(FIGHT, film)
-        place.board.artifact(page)
+        for file in (film, page):
+            place.board.call(lambda tracker, file=file: tracker.file(FIGHT, file))  # type: ignore[misc]
 
 
 def _draw_graph(graph: SkillGraph, notes: Mapping[str, str]) -> Html:

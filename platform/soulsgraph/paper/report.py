@@ -6,7 +6,6 @@ Beside its win rates stand those that earlier reports hold of other seeds.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from io import BytesIO
@@ -26,11 +25,8 @@ from soulsgraph.results.seeds import SEED_FILTERS, SeedValues, difference_column
 from soulsgraph.results.statistics import Interval
 from soulsgraph.results.tables import finite, markdown_table, number, read_rows, readable_table, render, yes_no
 from soulsgraph.runs.evaluate import TABLE_1
-from soulsgraph.tracking.contract import LogPoint
-from soulsgraph.tracking.tensorboard import TensorBoardTracker
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import temporary_folder, write_text
-from soulsgraph_envs.skills import SKILL_NAMES
 
 Row = Mapping[str, Any]
 
@@ -414,15 +410,18 @@ def _write_figures(reproductions: Sequence[Reproduction], report: ReportFolder) 
     for item in reproductions:
         slug = re.sub(r"[^a-z0-9]+", "-", item.name.lower()).strip("-")
         drawn |= {f"{name}-{slug}": (f"{title}, {item.title}", draw(item)) for name, (title, draw) in drawers.items()}
+    # Imported here: it takes a second.
+    from torch.utils.tensorboard.writer import SummaryWriter
+
     titles = {}
     with temporary_folder("soulsgraph-events-") as events:
-        with TensorBoardTracker.opened(events, SKILL_NAMES) as board:
+        with SummaryWriter(str(events)) as board:
             for name, (title, figure) in drawn.items():
                 if figure:
                     content = png_of(figure)
                     report.add_picture(name, content)
                     image = np.asarray(Image.open(BytesIO(content)).convert("RGB"))
-                    board.image(LogPoint("", 0, time.time()), name, image)
+                    board.add_image(name, image, dataformats="HWC")
                     titles[f"{name}.png"] = title
         report.add_events(events)
     return titles

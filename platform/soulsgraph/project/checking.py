@@ -126,10 +126,8 @@ def _checked(name: str, check: Callable[[], str]) -> ProjectCheck:
         return ProjectCheck(name, True, check())
     except SoulsGraphError as error:
         return ProjectCheck(name, False, str(error))
-    except (Exception, SystemExit, KeyboardInterrupt) as error:  # A project's code may fail in any way.
-        if not isinstance(error, Exception) and projects.authors_error(error) is None:
-            raise
-        return ProjectCheck(name, False, projects.fault(error))
+    except (Exception, SystemExit) as error:  # An author's code may fail in any way.
+        return ProjectCheck(name, False, projects.authors_traceback(error))
 
 
 def _observations(name: str) -> str:

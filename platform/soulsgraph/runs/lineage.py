@@ -455,8 +455,7 @@ def _card_key(card: SkillCard) -> Key:
 
 def _project_values(project: ProjectDigest | None) -> dict[str, str]:
     """Return what determines a project."""
-    code, data = project.parts if project else ("", "")
-    return {"project": code, "data files": data}
+    return {"project": project.digest if project else ""}
 
 
 def _digests(run: RunFolder, versions: Mapping[str, int]) -> dict[str, str]:

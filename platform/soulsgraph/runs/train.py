@@ -473,9 +473,8 @@ class StageRecords:
         setup, step, skill = self._setup, done + self._offset, self._setup.skills[-1]
         network = FrozenNetwork.of(skill, setup.scenario, weights, setup.hyperparameters.observation_clip)
         fight = sample_fight(setup.agent, network, evaluate.evaluation_seeds(evaluate.CURVE_SEED, 1))
-        self._board.image(skill.name, step, FIGHT, fight.pixels)
-        self._board.histogram(skill.name, step, Q_VALUES, fight.q_values.ravel())
-        self._board.histogram(skill.name, step, ACTIONS, fight.actions)
+        shown = {FIGHT: fight.pixels, Q_VALUES: fight.q_values.ravel(), ACTIONS: fight.actions}
+        self._board.log(skill.name, step, shown)
 
 
 def tracked_run(run: RunFolder, locally: bool) -> TrackedRun:
@@ -489,7 +488,7 @@ def tracked_run(run: RunFolder, locally: bool) -> TrackedRun:
     tags = {name: str(getattr(plan, name)) for name in ("scenario", "preset", "graph", "seed")}
     tags |= {} if locally else {"version": installed_version(), "commit": source_commit() or "unknown"}
     identity = "" if locally else identity_of(run.path)
-    return TrackedRun(run.path, identity, to_table(plan), tags, plan.skill_graph.order)
+    return TrackedRun(run.path, identity, to_table(plan), tags)
 
 
 @dataclass

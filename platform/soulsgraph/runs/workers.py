@@ -174,12 +174,6 @@ def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         return function(*arguments)
     except Exception as error:
         return error
-    except (SystemExit, KeyboardInterrupt) as leaving:
-        # Where nothing loaded a project, nothing of it can have left.
-        projects = sys.modules.get("soulsgraph_policies.agents.projects")
-        if projects is None or (authors := projects.authors_error(leaving)) is None:
-            raise
-        return authors
 
 
 #: What is in a source that numba compiles.

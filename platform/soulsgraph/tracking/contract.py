@@ -1,8 +1,4 @@
-"""What a tracker of runs is: a class with these methods, named by an entry point or passed as an object.
-
-A package offers its own in the group `soulsgraph.trackers`: the name is what `--track` takes, the object a class that
-is called without arguments.
-"""
+"""What a tracker of runs is: a class with these methods, shipped and named by `--track`, or passed as an object."""
 
 from __future__ import annotations
 
@@ -17,6 +13,8 @@ import numpy.typing as npt
 
 #: A value that a table or a plan holds.
 Plain = str | int | float | bool | None
+#: A number, a sample whose distribution is shown, (values,), or a picture, (height, width, 3) of uint8.
+Logged = float | npt.NDArray[np.generic]
 
 
 @dataclass(frozen=True)
@@ -24,35 +22,18 @@ class TrackedRun:
     """What a tracker begins with.
 
     `identity` stays the same when the run is resumed, and a tracker then goes on with what it has under it. `plan`
-    is nested, as `plan.json` has it; `tags` are what runs are searched by; `groups` are the names, in order, that
-    scalars come under: the skills.
+    is nested, as `plan.json` has it; `tags` are what runs are searched by.
     """
 
     folder: Path
     identity: str
     plan: Mapping[str, Any]
     tags: Mapping[str, str]
-    groups: tuple[str, ...]
 
     @property
     def name(self) -> str:
         """The name of its folder."""
         return self.folder.absolute().name
-
-    @property
-    def flat_plan(self) -> dict[str, Plain]:
-        """The plan as single values, by names joined with a dot."""
-        return dict(_flat("", self.plan))
-
-
-def _flat(prefix: str, values: Mapping[str, Any]) -> list[tuple[str, Plain]]:
-    found: list[tuple[str, Plain]] = []
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            found += _flat(f"{prefix}{name}.", value)
-        else:
-            found.append((f"{prefix}{name}", value if isinstance(value, str | int | float | None) else str(value)))
-    return found
 
 
 class LogPoint(NamedTuple):
@@ -85,31 +66,19 @@ class Tracker(ABC):
         """Begin to track a run, or go on with it where this tracker has its identity already."""
 
     @abstractmethod
-    def scalars(self, at: LogPoint, values: Mapping[str, float]) -> None:
+    def log(self, at: LogPoint, values: Mapping[str, Logged]) -> None:
         """Log values by name; together with the group a name is `<group>/<name>`."""
-
-    def histogram(self, at: LogPoint, name: str, values: npt.NDArray[np.generic]) -> None:
-        """Log how values are distributed, (values,)."""
-        return
-
-    def image(self, at: LogPoint, name: str, pixels: npt.NDArray[np.uint8]) -> None:
-        """Log a picture, (height, width, 3)."""
-        return
 
     def table(self, name: str, rows: Sequence[Mapping[str, Plain]], markdown: str) -> None:
         """Show a table, as rows and as Markdown; the one of that name before is replaced."""
         return
 
-    def hyperparameters(self, values: Mapping[str, Plain], results: Mapping[str, float]) -> None:
+    def results(self, options: Mapping[str, Plain], results: Mapping[str, float]) -> None:
         """Show what the run was trained with, beside its final results."""
         return
 
-    def video(self, name: str, file: Path) -> None:
-        """Show a film, a GIF or an MP4."""
-        return
-
-    def artifact(self, file: Path) -> None:
-        """Keep a file of the run."""
+    def file(self, name: str, file: Path) -> None:
+        """Keep a file of the run, or show it: a film (GIF, MP4) or a page; it stays until `end`."""
         return
 
     def flush(self) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from soulsgraph.tracking.contract import LogPoint, Plain, TrackedRun, Tracker
+from soulsgraph.tracking.contract import Logged, LogPoint, Plain, TrackedRun, Tracker
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import slug
 
@@ -53,21 +52,21 @@ class WandbTracker(Tracker):
             settings=wandb.Settings(console="off", silent=True, init_timeout=_ANSWERS_WITHIN_S),
         )
 
-    def scalars(self, at: LogPoint, values: Mapping[str, float]) -> None:
+    def log(self, at: LogPoint, values: Mapping[str, Logged]) -> None:
         """Log values at a step of their group."""
-        self._log(at, values)
-
-    def histogram(self, at: LogPoint, name: str, values: npt.NDArray[np.generic]) -> None:
-        """Log how values are distributed."""
         import wandb
 
-        self._log(at, {name: wandb.Histogram(values.tolist())})
-
-    def image(self, at: LogPoint, name: str, pixels: npt.NDArray[np.uint8]) -> None:
-        """Log a picture."""
-        import wandb
-
-        self._log(at, {name: wandb.Image(pixels)})
+        axis = f"{at.group}/step"
+        if at.group not in self._groups:
+            self._groups.add(at.group)
+            self._run.define_metric(axis)
+            self._run.define_metric(f"{at.group}/*", step_metric=axis)
+        shown: dict[str, Any] = {axis: at.step}
+        for name, value in values.items():
+            if isinstance(value, np.ndarray):
+                value = wandb.Image(value) if value.ndim == 3 else wandb.Histogram(value.tolist())
+            shown[f"{at.group}/{name}"] = value
+        self._run.log(shown)
 
     def table(self, name: str, rows: Sequence[Mapping[str, Plain]], markdown: str) -> None:
         """Show a table, as rows."""
@@ -78,36 +77,26 @@ class WandbTracker(Tracker):
             {name: wandb.Table(columns=columns, data=[[row.get(column) for column in columns] for row in rows])}
         )
 
-    def hyperparameters(self, values: Mapping[str, Plain], results: Mapping[str, float]) -> None:
+    def results(self, options: Mapping[str, Plain], results: Mapping[str, float]) -> None:
         """Add what the run was trained with to its configuration, and the results to its summary."""
-        self._run.config.update(dict(values), allow_val_change=True)
+        self._run.config.update(dict(options), allow_val_change=True)
         self._run.summary.update(dict(results))
 
-    def video(self, name: str, file: Path) -> None:
-        """Show a film."""
+    def file(self, name: str, file: Path) -> None:
+        """Show a film; keep another file as an artifact of the run."""
         import wandb
 
-        self._run.log({name: wandb.Video(str(file), format=file.suffix.removeprefix("."))})
-
-    def artifact(self, file: Path) -> None:
-        """Keep a file as an artifact of the run."""
-        import wandb
-
-        kept = wandb.Artifact(f"{slug(file.stem)}-{self._run.id}", type=file.suffix.removeprefix(".") or "file")
+        kind = file.suffix.removeprefix(".")
+        if kind in ("gif", "mp4"):
+            self._run.log({name: wandb.Video(str(file), format=kind)})
+            return
+        kept = wandb.Artifact(f"{slug(file.stem)}-{self._run.id}", type=kind or "file")
         kept.add_file(str(file))
         self._run.log_artifact(kept)
 
     def end(self, finished: bool) -> None:
         """Upload what is left, and mark a run that was stopped as such."""
         self._run.finish(exit_code=0 if finished else 1)
-
-    def _log(self, at: LogPoint, values: Mapping[str, Any]) -> None:
-        axis = f"{at.group}/step"
-        if at.group not in self._groups:
-            self._groups.add(at.group)
-            self._run.define_metric(axis)
-            self._run.define_metric(f"{at.group}/*", step_metric=axis)
-        self._run.log({**{f"{at.group}/{name}": value for name, value in values.items()}, axis: at.step})
 
 
 def _has_login() -> bool:

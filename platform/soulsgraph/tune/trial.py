@@ -20,7 +20,7 @@ from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, Workplace, train_stages
 from soulsgraph.tracking.board import USUAL
-from soulsgraph.tracking.contract import LogPoint, TrackedRun, Tracker
+from soulsgraph.tracking.contract import Logged, LogPoint, TrackedRun, Tracker
 from soulsgraph.tune.elsewhere import SweepPlace, seen_folder
 from soulsgraph.tune.folder import RETURN, WIN_RATE, Setting, Sweep, SweepFolder
 from soulsgraph.tune.shared import SharedStages
@@ -53,7 +53,7 @@ class TuneTracker(Tracker):
     def begin(self, run: TrackedRun) -> None:
         """There is nothing to begin."""
 
-    def scalars(self, at: LogPoint, values: Mapping[str, float]) -> None:
+    def log(self, at: LogPoint, values: Mapping[str, Logged]) -> None:
         """Report a checkpoint of the skill, by the decisions of the stage."""
         if at.group == self._skill and (name := _LOGGED[self._metric]) in values:
             tune.report({self._metric: values[name], STEP: at.step - self._before})

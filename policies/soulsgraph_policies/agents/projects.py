@@ -1,4 +1,4 @@
-"""Skill graphs, and projects of users: skills and graphs of their own, installed or in a folder that a user names.
+"""Skill graphs, and projects of users: packages with skills and graphs of their own, installed or in a named folder.
 
 Nothing else leads to an import: a plan, a card and a checkpoint hold a project's name and digest, never a place.
 """
@@ -6,25 +6,22 @@ Nothing else leads to an import: a plan, a card and a checkpoint hold a project'
 from __future__ import annotations
 
 import hashlib
-import re
-import signal
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from dis import opmap
 from graphlib import CycleError, TopologicalSorter
-from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from itertools import pairwise
 from pathlib import Path
-from traceback import extract_tb
+from traceback import StackSummary, extract_tb, format_exception_only
 from types import ModuleType
 from typing import Any
 
 from soulsgraph_envs import forget_skill, register_skill
 from soulsgraph_envs.combat.scripted import REFERENCES, Script
-from soulsgraph_envs.core.config import Where, read_file, to_json
+from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
 from soulsgraph_envs.core.extras import PROJECTS
 from soulsgraph_envs.core.meaning import meaning
@@ -101,25 +98,13 @@ END_TO_END_GRAPH = SkillGraph("end-to-end", (END_TO_END,), ())
 
 GRAPHS = {graph.name: graph for graph in (PAPER_GRAPH, END_TO_END_GRAPH)}
 
-_SOURCE = "pyproject.toml"
-#: Bytes of a project's Python files together, far more than any project has.
-_MOST_BYTES = 10_000_000
-#: Characters of an error's message that are shown.
-_LONGEST_MESSAGE = 300
-#: Files that are code, and folders below `data` whose files are fights.
-_CODE, _FIGHTS = (".py", ".pyc", ".pyi"), ("scenarios", "bosses", "players")
+#: Files that are no source, and folders below `data` whose files are fights.
+_COMPILED, _FIGHTS = (".pyc", ".pyi"), ("scenarios", "bosses", "players")
 
 
 def is_name(name: str) -> bool:
     """Return whether a text can name a project or a graph of one."""
     return bool(NAME.fullmatch(name))
-
-
-class ProjectError(SoulsGraphError):
-    """A project cannot be loaded, is missing, or is not the expected one."""
-
-    def __init__(self, source: object, expected: str, found: object, remedy: str = "correct the project") -> None:
-        super().__init__(f"{source}: expected {expected}, found {found}", remedy)
 
 
 @dataclass(frozen=True)
@@ -135,7 +120,7 @@ class Project:
     """What a project adds: skills, and graphs of these and of the paper's; a graph is named PROJECT/GRAPH.
 
     Raises:
-        ProjectError: for a name that cannot be one, a part of another type, no graph, or two of one name.
+        SoulsGraphError: for a name that cannot be one, no graph, or two of one name.
     """
 
     name: str
@@ -143,21 +128,14 @@ class Project:
     graphs: tuple[SkillGraph, ...]
 
     def __post_init__(self) -> None:
-        source = f"project {shown(self.name)}"
-        for name in (self.name, *(graph.name for graph in self.graphs if isinstance(graph, SkillGraph))):
-            if not isinstance(name, str) or not is_name(name):
-                raise ProjectError(source, "a name of at most 40 small letters, digits and underscores", shown(name))
-        for parts, kind in ((self.skills, OwnSkill), (self.graphs, SkillGraph)):
-            if not isinstance(parts, tuple) or not all(isinstance(part, kind) for part in parts):
-                raise ProjectError(source, f"a tuple of {kind.__name__}", shown(parts))
-        for own in self.skills:
-            if not isinstance(own.definition, SkillDefinition):
-                raise ProjectError(source, "an OwnSkill of a SkillDefinition", shown(own.definition))
-            if not callable(own.reference):
-                raise ProjectError(source, f"a reference to call for {own.definition.name}", shown(own.reference))
         names = [graph.name for graph in self.graphs]
+        for name in (self.name, *names):
+            if not is_name(name):
+                expected = "a name of at most 40 small letters, digits and underscores"
+                raise SoulsGraphError(f"project {self.name!r}: expected {expected}, found {shown(name)}.")
         if not names or len(set(names)) < len(names):
-            raise ProjectError(source, "one or more graphs, each of a name of its own", ", ".join(names) or "none")
+            found = ", ".join(names) or "none"
+            raise SoulsGraphError(f"project {self.name}: expected graphs, each of a name of its own, found {found}.")
 
 
 @dataclass(frozen=True)
@@ -202,7 +180,7 @@ def find_graph(name: str) -> SkillGraph:
     """Return a graph by its name.
 
     Raises:
-        ProjectError: if it is a project's that is not loaded.
+        SoulsGraphError: if it is a project's that is not loaded.
         UnknownNameError: if there is none of that name.
     """
     if name in GRAPHS:
@@ -235,180 +213,104 @@ class ProjectDigest:
         owner = project_of(graph)
         return cls(owner, _LOADED[owner].digest) if owner else None
 
-    @property
-    def parts(self) -> tuple[str, str]:
-        """The digests of its code, and of its data files: empty where there are none."""
-        code, _, data = self.digest.partition(":")
-        return code, data
-
     def check(self, source: object) -> None:
         """Check that the project is loaded, as it was.
 
         Raises:
-            ProjectError: naming the project, and the digest that was expected and found.
+            SoulsGraphError: naming the project, and the digest that was expected and found.
         """
         if self.name not in _LOADED:
-            raise _missing(source, self.name, f" ({self.digest[:16]}) that it was created with")
+            raise _missing(source, self.name)
         found = _LOADED[self.name]
-        there_now = ProjectDigest(self.name, found.digest)
-        for what, expected, there in zip(("code", "data files"), self.parts, there_now.parts, strict=True):
-            if expected != there:
-                wanted = f"the project {shown(self.name)} that it was created with ({expected[:16] or 'none'})"
-                changed = f"another state of its {what} in {found.folder} ({there[:16] or 'none'})"
-                raise ProjectError(source, wanted, changed, f"restore the {what}, or begin a new run")
+        if found.digest != self.digest:
+            raise SoulsGraphError(
+                f"{source}: expected the project {self.name} as it was created with ({self.digest[:16]}), found other "
+                f"files in {found.folder} ({found.digest[:16]}); restore them, or begin a new run."
+            )
 
 
-def _missing(source: object, name: str, which: str = "") -> ProjectError:
-    known = f"none of that name; loaded: {', '.join(_LOADED) or 'none'}"
-    return ProjectError(source, f"the project {shown(name)}{which}", known, "install it, or name its folder: `project`")
+def _missing(source: object, name: str) -> SoulsGraphError:
+    loaded = ", ".join(_LOADED) or "none"
+    return SoulsGraphError(
+        f"{source}: expected the project {shown(name)}, found none of that name (loaded: {loaded}); install it, or "
+        "name its folder by `project`."
+    )
 
 
 def load_installed() -> list[SoulsGraphError]:
     """Load every project that is installed, and return what is wrong with those that cannot be."""
     problems = []
     for entry in entry_points(group=PROJECTS):
-        source = f"installed project {entry.name}"
         try:
-            _load(entry.module, entry.attr, source)
+            _load(entry)
         except SoulsGraphError as error:
-            # What the package's own lines raise names the skill alone.
-            named = str(error).startswith(source)
-            problems.append(error if named else SoulsGraphError(f"{source} ({entry.module}): {error}"))
+            problems.append(SoulsGraphError(f"installed project {entry.name} ({entry.value}): {error}"))
     return problems
 
 
 def load_project(folder: Path) -> LoadedProject:
-    """Load the project of a folder that a user named; its modules are found from now on.
+    """Load the project of a folder, which is on the path from then on.
 
-    The folder's pyproject.toml names it as an installed one is named: by one entry point of the group
+    The folder's pyproject.toml names it as an installed one is named: by an entry point of the group
     `soulsgraph.projects`.
 
     Raises:
-        ProjectError: if the folder holds none, or its code cannot be imported.
-        SoulsGraphError: if a file cannot be read, or a skill does not hold.
+        SoulsGraphError: if the folder holds none, its code cannot be imported, or a skill does not hold.
     """
-    file = folder.absolute() / _SOURCE
-    remedy = "name the folder of a project"
-    with reading(folder):
-        if not file.is_file():
-            raise ProjectError(folder, f"the folder of a project, with a {_SOURCE}", "none", remedy)
-    values = read_file(Where(file))
-    points = values.get("project", {})
-    points = points.get("entry-points", {}) if isinstance(points, dict) else {}
-    named = points.get(PROJECTS, {}) if isinstance(points, dict) else {}
-    if not isinstance(named, dict) or len(named) != 1:
-        raise ProjectError(file, f'one entry point in [project.entry-points."{PROJECTS}"]', shown(named))
-    ((name, target),) = named.items()
-    module, separator, attribute = target.partition(":") if isinstance(target, str) else ("", "", "")
-    if not separator or not re.fullmatch(r"[A-Za-z_][\w.]*", module) or not attribute.isidentifier():
-        raise ProjectError(file, f"entry point {shown(name)} as MODULE:NAME", shown(target))
-    with _first_on_path(file.parent):
-        return _load(module, attribute, str(folder), file.parent)
-
-
-@contextmanager
-def _first_on_path(folder: Path) -> Iterator[None]:
-    place = str(folder)
-    sys.path.insert(0, place)
+    folder = folder.absolute()
     try:
-        yield
-    finally:
-        # Kept, behind all else: a module of the project may import another one later.
-        sys.path.remove(place)
-        sys.path.append(place)
+        values = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+        ((name, value),) = values["project"]["entry-points"][PROJECTS].items()
+        entry = EntryPoint(name, value, PROJECTS)
+        assert entry.attr
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:
+        raise SoulsGraphError(
+            f"{folder}: expected the folder of a project, whose pyproject.toml has [project.entry-points."
+            f'"{PROJECTS}"] with NAME = "MODULE:OBJECT", found {type(error).__name__}: {error}.'
+        ) from error
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    return _load(entry, folder)
 
 
-def _load(module: str, attribute: str, source: str, folder: Path | None = None) -> LoadedProject:
-    before = set(sys.modules)
+def _load(entry: EntryPoint, folder: Path | None = None) -> LoadedProject:
     try:
-        imported = import_module(module)
-        project = getattr(imported, attribute, None)
+        project = entry.load()
+        package = sys.modules[entry.module]
     except SoulsGraphError:
         raise
-    except (Exception, SystemExit) as error:  # A project's code may fail in any way.
-        raise ProjectError(
-            source, f"a module {module} that can be imported", fault(error, [folder] if folder else [])
-        ) from error
-    if not isinstance(project, Project):
-        raise ProjectError(source, f"a Project named {attribute} in {module}", shown(project))
-    place = _folder_of(imported, source)
+    except (Exception, SystemExit) as error:  # An author's code may fail in any way.
+        raise SoulsGraphError(f"{entry.value} cannot be imported.\n{authors_traceback(error, folder)}") from error
+    place = Path(package.__file__ or "").resolve()
+    if not isinstance(project, Project) or place.name != "__init__.py":
+        raise SoulsGraphError(f"{entry.value}: expected a Project in a package, found {shown(project)} in {place}.")
     if folder is not None and not place.is_relative_to(folder.resolve()):
-        remedy = "rename the project's package, or leave one out"
-        raise ProjectError(source, f"its own package {module}", f"one of that name in {place}", remedy)
-    if folder is not None:
-        _check_inside(folder.resolve(), place, before, source)
-    return _add(LoadedProject(project, imported.__name__, place, project_digest(place), folder), source)
+        raise SoulsGraphError(f"{folder}: expected its own package {entry.module}, found the one in {place}.")
+    return _add(LoadedProject(project, package.__name__, place.parent, project_digest(place.parent), folder))
 
 
-def _check_inside(folder: Path, package: Path, before: Collection[str], source: str) -> None:
-    """Refuse modules beside the package that its import brought: no digest covers them, and no worker gets them."""
-    new = [(name, getattr(module, "__file__", None)) for name, module in [*sys.modules.items()] if name not in before]
-    places = {name: Path(file).resolve() for name, file in new if isinstance(file, str)}
-    # A virtual environment may be in the folder too: what is installed there is no code of the project.
-    inside = {name: place.relative_to(folder) for name, place in places.items() if place.is_relative_to(folder)}
-    own = {name: place for name, place in inside.items() if "site-packages" not in place.parts}
-    beside = [place for place in own.values() if not (folder / place).is_relative_to(package)]
-    if beside:
-        for name in own:
-            sys.modules.pop(name, None)  # Else the next attempt would find them imported.
-        listed = ", ".join(place.as_posix() for place in beside)
-        raise ProjectError(source, f"its modules in the package {package.name}", listed, "move them into it")
+def authors_traceback(error: BaseException, folder: Path | None = None) -> str:
+    """Return Python's traceback of an error cut to the frames of projects; without any frame, if none of it is theirs.
 
-
-def fault(error: BaseException, folders: Iterable[Path] = ()) -> str:
-    """Return an error of somebody's code in one line: file and line in a project, as far as it has one, kind, message.
-
-    The projects are those in `folders`, and all that are loaded.
+    The projects are the loaded ones, and the one that is in `folder`.
     """
-    within = [*(folder.resolve() for folder in folders), *(loaded.folder for loaded in _LOADED.values())]
-    frames = [(Path(frame.filename), frame.lineno) for frame in extract_tb(error.__traceback__)]
-    if isinstance(error, SyntaxError) and error.filename:
-        frames.append((Path(error.filename), error.lineno))
-    own = [f"{file}:{line}: " for file, line in frames if any(file.is_relative_to(folder) for folder in within)]
-    message = " ".join(str(error).split())
-    cut = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}..."
-    return f"{own[-1] if own else ''}{type(error).__name__}{cut and f': {cut}'}"
+    folders = [loaded.folder for loaded in _LOADED.values()] + ([] if folder is None else [folder.resolve()])
+    frames = StackSummary.from_list(
+        frame
+        for frame in extract_tb(error.__traceback__)
+        if any(Path(frame.filename).resolve().is_relative_to(each) for each in folders)
+    )
+    heading = ["Traceback (most recent call last):\n"] if frames else []
+    return "".join([*heading, *frames.format(), *format_exception_only(error)]).rstrip()
 
 
-def authors_error(error: BaseException) -> ProjectError | None:
-    """Return the one line of what failed in the code of a project that is loaded; None where that did not fail.
-
-    Code that ends the program failed as well, unless a signal did that while it ran.
-    """
-    files = [Path(frame.filename) for frame in extract_tb(error.__traceback__)]
-    for loaded in _LOADED.values():
-        own = [file.is_relative_to(loaded.folder) for file in files]
-        if any(own) and not (isinstance(error, SystemExit | KeyboardInterrupt) and _by_signal(error, own[-1])):
-            source = f"project {loaded.project.name}"
-            return ProjectError(source, "code that runs", fault(error), "correct it, and see `validate`")
-    return None
-
-
-def _by_signal(error: SystemExit | KeyboardInterrupt, innermost: bool) -> bool:
-    """Return whether a signal ended the program, not code; `innermost` says whether a project's code ran then."""
-    if isinstance(error, SystemExit):
-        # As Ray answers a termination, in a handler of its own.
-        return error.code == signal.SIGTERM and not innermost
-    step = error.__traceback__
-    while step is not None and step.tb_next is not None:
-        step = step.tb_next
-    # Python's own handler leaves no frame, but never acts at a `raise`.
-    return step is None or not innermost or step.tb_frame.f_code.co_code[step.tb_lasti] != opmap["RAISE_VARARGS"]
-
-
-def _folder_of(module: ModuleType, source: str) -> Path:
-    if module.__file__ is None or Path(module.__file__).name != "__init__.py":
-        raise ProjectError(source, "a package, a folder with an __init__.py", module.__name__)
-    return Path(module.__file__).resolve().parent
-
-
-def _add(loaded: LoadedProject, source: str) -> LoadedProject:
+def _add(loaded: LoadedProject) -> LoadedProject:
     project = loaded.project
     known = _LOADED.get(project.name)
     if known is not None:
         if known.project is project:
             return known
-        raise ProjectError(source, "a project of a name of its own", f"another {project.name} in {known.folder}")
+        raise SoulsGraphError(f"project {project.name}: expected a name of its own, found another in {known.folder}.")
     added = []
     try:
         for own in project.skills:
@@ -418,11 +320,11 @@ def _add(loaded: LoadedProject, source: str) -> LoadedProject:
         for graph in project.graphs:
             for name in graph.skills:
                 definition_of(name)
-    except SoulsGraphError as error:
+    except SoulsGraphError:
         for name in added:
             forget(name)
             REFERENCES.pop(name, None)
-        raise ProjectError(source, "skills that hold", f"an error: {error}") from error
+        raise
     for graph in reversed(project.graphs):
         for name in added:
             if name in graph.skills:
@@ -435,14 +337,14 @@ def take_over(projects: Iterable[LoadedProject]) -> None:
     """Make projects known in a process that got them by value and has not imported their code.
 
     Raises:
-        ProjectError: if it has another project, or other code, of a name.
+        SoulsGraphError: if it has another project, or other code, of a name.
     """
     for loaded in projects:
         name = loaded.project.name
         if name in _LOADED:
             ProjectDigest(name, loaded.digest).check(f"project {name}")
         else:
-            _add(loaded, f"project {name}")
+            _add(loaded)
 
 
 def forget_project(name: str) -> None:
@@ -478,54 +380,26 @@ def carried_by_value(*picklers: Any) -> Iterator[None]:
 
 
 def project_digest(folder: Path) -> str:
-    """Return the digest of a package's code, and behind a colon, if it has any, that of its data files.
-
-    Raises:
-        ProjectError: as `code_digest`.
-        ReadError: if a file cannot be read.
-    """
-    data = _data_digest(folder)
-    return f"{code_digest(folder)}:{data}" if data else code_digest(folder)
-
-
-def _data_digest(folder: Path) -> str:
-    """Return a SHA-256 of a package's files that are no code; empty if there are none.
+    """Return a SHA-256 of a package's files: of code what it does, of others the bytes.
 
     Fights have a digest of their own, in whatever names them: another one beside them changes no run.
+
+    Raises:
+        ReadError: if a file cannot be read.
     """
-    digest, found = hashlib.sha256(), False
+    digest = hashlib.sha256()
+    # Paths themselves have another order on Windows.
     for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).parts):
         parts = path.relative_to(folder).parts
         hidden = any(part.startswith(".") or part == "__pycache__" for part in parts)
-        if hidden or path.suffix in _CODE or (parts[0] == "data" and parts[1:2] and parts[1] in _FIGHTS):
+        fight = parts[0] == "data" and parts[1:2] and parts[1] in _FIGHTS
+        if hidden or fight or path.suffix in _COMPILED or not path.is_file():
             continue
         with reading(path):
-            if not path.is_file():
-                continue
             # Line ends differ where git checks files out on Windows.
-            own = hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
-        digest.update(f"{path.relative_to(folder).as_posix()}\n{own}\n".encode())
-        found = True
-    return digest.hexdigest() if found else ""
-
-
-def code_digest(folder: Path) -> str:
-    """Return a SHA-256 of the meaning of a package's Python files.
-
-    Raises:
-        ProjectError: if a file is no Python, or the files are too large.
-    """
-    digest, size = hashlib.sha256(), 0
-    # Paths themselves have another order on Windows.
-    for path in sorted(folder.rglob("*.py"), key=lambda path: path.relative_to(folder).parts):
-        with reading(path):
-            source = path.read_bytes()
-        size += len(source)
-        if size > _MOST_BYTES:
-            raise ProjectError(folder, f"Python files of at most {_MOST_BYTES:,} bytes together", "more")
-        try:
-            does = meaning(source)
-        except (SyntaxError, ValueError, RecursionError) as error:
-            raise ProjectError(path, "Python", error) from error
-        digest.update(f"{path.relative_to(folder).as_posix()}\n{does}\n".encode())
+            content = path.read_bytes().replace(b"\r\n", b"\n")
+        if path.suffix == ".py":
+            with suppress(SyntaxError, ValueError, RecursionError):  # A template is no Python.
+                content = meaning(content).encode()
+        digest.update(f"{'/'.join(parts)}\n{hashlib.sha256(content).hexdigest()}\n".encode())
     return digest.hexdigest()

@@ -41,7 +41,7 @@ from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import Skill, training_scenario
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork, Weights
-from soulsgraph_policies.agents.projects import authors_error, fault, loaded_projects
+from soulsgraph_policies.agents.projects import authors_traceback, loaded_projects
 from soulsgraph_policies.learning.module import RelativePaths
 from soulsgraph_policies.learning.sampler import Chunk, SampledModule, Sampler, finished_episodes
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig, Spaces, overridden
@@ -382,7 +382,7 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException) -> Failure:
         """Return an error as it is reported; games, machines and connections come back, faults of code do not."""
-        cause = str(error) if isinstance(error, SoulsGraphError) else fault(error)
+        cause = str(error) if isinstance(error, SoulsGraphError) else authors_traceback(error)
         return cls(cause.rstrip("."), isinstance(error, (GameError, UnavailableError, OSError, RayError)))
 
 
@@ -410,9 +410,7 @@ def sample_with(runner: ChunkRunner, state: dict[str, Any]) -> RunnerReply:
         runner.set_state(state)
         began = time.perf_counter()
         chunks = [chunk for _ in range(CHUNKS_PER_CALL) for chunk in runner.collect()]
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
-        if not isinstance(error, Exception) and authors_error(error) is None:
-            raise
+    except Exception as error:
         chunks, failure = [], Failure.of(error)
     return RunnerReply(chunks, time.perf_counter() - began, socket.gethostname(), runner.get_metrics(), failure)
 

@@ -1,6 +1,7 @@
 """Commands on runs of a project's graphs, as a program reads them, and faults of the author's code."""
 
 import json
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -88,27 +89,34 @@ def test_commands_end_on_a_run_of_an_own_skill_in_its_own_scenario(called, duel,
 
 
 def broken(begun, fault) -> str:
-    """Put a line into the reward of a project, and return its file and number."""
+    """Put a line into the reward of a project, and return its place as a traceback has it."""
     file = begun / "fencing" / "parry.py"
     before = "    return (after == animation) & (before != animation)"
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace(before, f"    rows = {{}}\n    {fault}\n{before}"), encoding="utf-8")
     line = 2 + text[: text.index(before)].count("\n")
-    return f"{file.resolve()}:{line}"
+    return f'File "{file.resolve()}", line {line}'
 
 
-@pytest.mark.parametrize("fault", ["1 / 0", "raise SystemExit", "raise KeyboardInterrupt"])
-def test_a_fault_of_an_authors_code_is_one_line_that_names_file_and_line(begun, refuse, fault):
-    place = broken(begun, fault)
-    assert refuse("smoke", begun).count(place) == 1
+def test_an_error_of_an_authors_code_is_pythons_traceback_cut_to_the_authors_frames(begun, capsys, monkeypatch):
+    place = broken(begun, "1 / 0")
+    monkeypatch.setattr(sys, "argv", ["soulsgraph", "smoke", str(begun)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    shown = capsys.readouterr().err
+    assert stop.value.code == 2
+    files = re.findall(r'^  File "(.+)", line', shown, re.MULTILINE)
+    assert files
+    assert all(Path(file).is_relative_to(begun.resolve()) for file in files)
+    assert shown.count(place) == 1
+    assert "ZeroDivisionError" in shown.splitlines()[-1]
 
 
-@pytest.mark.parametrize("fault", ["raise SystemExit(3)", "import sys; sys.exit(15)", "raise KeyboardInterrupt"])
-def test_code_that_ends_the_program_fails_a_check_and_a_runner_by_name(begun, fault):
-    place = broken(begun, fault)
+def test_an_authors_error_fails_a_check_and_a_runner_by_its_place(begun):
+    place = broken(begun, "1 / 0")
     failed = next(check.found for check in validate(load_project(begun).project.name) if not check.holds)
-    assert failed.startswith(f"{place}: ")
-    assert sample_with(Rewarding(), {}).failure.cause.startswith(f"{place}: ")
+    assert place in failed
+    assert place in sample_with(Rewarding(), {}).failure.cause
 
 
 class Rewarding:

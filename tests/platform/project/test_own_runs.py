@@ -16,7 +16,7 @@ from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_policies.agents.projects import ProjectDigest, ProjectError, forget_project, load_project
+from soulsgraph_policies.agents.projects import ProjectDigest, forget_project, load_project
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_a_plan_and_cards_hold_the_projects_name_and_digest_alone(run, fencing):
 
 def test_a_run_without_its_code_says_what_is_missing_and_with_other_code_that_it_changed(run, begun):
     forget_project("fencing")
-    with pytest.raises(ProjectError, match="fencing"):
+    with pytest.raises(SoulsGraphError, match="fencing"):
         RunFolder.open(run.path)
     load_project(begun)
     assert RunFolder.open(run.path).plan == run.plan
@@ -49,7 +49,7 @@ def test_a_run_without_its_code_says_what_is_missing_and_with_other_code_that_it
     forget_project("fencing")
     skill.write_text(skill.read_text().replace("tried: float = 0.3", "tried: float = 0.2"))
     load_project(begun)
-    with pytest.raises(ProjectError, match="fencing"):
+    with pytest.raises(SoulsGraphError, match="fencing"):
         RunFolder.open(run.path)
 
 
@@ -140,7 +140,7 @@ def test_a_run_whose_projects_data_files_changed_is_refused(begun, duel):
     forget_project("fencing")
     table.write_text("1,3\n", encoding="utf-8")
     load_project(begun)
-    with pytest.raises(ProjectError, match="data files"):
+    with pytest.raises(SoulsGraphError, match="fencing"):
         RunFolder.open(run.path)
 
 
@@ -158,4 +158,4 @@ def test_a_version_of_other_data_files_is_not_taken(begun, duel):
     file = run.library.folder / first.skill / "v1" / "card.json"
     file.write_text(json.dumps(other.to_dict()), encoding="utf-8")
     assert finished_versions(run, first) == []
-    assert stage_key(run, first).differing(made_key(run, [other])) == (f"data files of {first.skill}",)
+    assert stage_key(run, first).differing(made_key(run, [other])) == (f"project of {first.skill}",)

@@ -16,7 +16,9 @@ from fakes.waiting import PATIENCE_S
 from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.tracking.tensorboard import TensorBoardTracker
+from soulsgraph.runs.train import tracked_run
+from soulsgraph.tracking.board import Board
+from soulsgraph.tracking.tensorboard_tracker import TensorBoardTracker
 from soulsgraph_clusters.fleet.actor.spool import Spool, machine_id
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.protocol.security import Tokens
@@ -378,5 +380,5 @@ def test_a_path_that_is_no_text_is_written_or_refused_before_anything_starts(tmp
     assert [path.name for path in place.iterdir()] == ["a.parquet"]
     run = RunFolder.create(tmp_path / "run", Plan(scale=0.01))
     run.path.rename(place / "run")
-    with pytest.raises(EncodingError), TensorBoardTracker.opened(RunFolder.open(place / "run").tensorboard, ["camera"]):
-        pass
+    with pytest.raises(EncodingError):
+        Board(tracked_run(RunFolder.open(place / "run"), locally=True), [TensorBoardTracker()])

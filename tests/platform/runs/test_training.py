@@ -17,7 +17,7 @@ from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import CheckpointClock, StageSetup, Workplace, tracked_run, train_stage
 from soulsgraph.tracking.board import Board
-from soulsgraph.tracking.tensorboard import TensorBoardTracker
+from soulsgraph.tracking.tensorboard_tracker import TensorBoardTracker
 from soulsgraph_clusters.sessions.session import ClusterError, Session, connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.agents.inference import _INVERSE, NETWORK

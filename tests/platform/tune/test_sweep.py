@@ -116,8 +116,8 @@ def test_asha_goes_by_the_checkpoints_of_the_last_skill(monkeypatch: pytest.Monk
     for metric in ("win_rate", "return"):
         tracker = TuneTracker("dodge", metric, before=300)
         for group in ("camera", "dodge"):
-            tracker.scalars(LogPoint(group, 1_300, 0.0), {"eval/win_rate": 0.5, "eval/episodic_return": 2.0})
-        tracker.scalars(LogPoint("dodge", 1_400, 0.0), {"loss": 1.0})
+            tracker.log(LogPoint(group, 1_300, 0.0), {"eval/win_rate": 0.5, "eval/episodic_return": 2.0})
+        tracker.log(LogPoint("dodge", 1_400, 0.0), {"loss": 1.0})
     assert reported == [{"win_rate": 0.5, "step": 1_000}, {"return": 2.0, "step": 1_000}]
     asked = Sweep(Plan(), SearchSpace({"gamma": (0.9, 0.8)}), (1, 2), search="random", samples=5, scheduler="asha")
     config = _tune_config(asked)

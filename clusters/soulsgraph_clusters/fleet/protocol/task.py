@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _REMEDY = "use the head's version of soulsgraph on the PC"
 #: How the keys of a hello's digests begin that are of projects.
 _KEY = "project/"
-_PROJECT_DIGEST = re.compile(r"[0-9a-f]{64}(:[0-9a-f]{64})?")
+_PROJECT_DIGEST = re.compile(r"[0-9a-f]{64}")
 #: A digest is shown by its first digits.
 _SHOWN = 16
 _COPY_PROJECT = (
@@ -304,12 +304,8 @@ def project_problem(needed: Mapping[str, str], there: Mapping[str, str]) -> str:
     """Return which needed project is missing or has other code, expected, found and remedy; empty if none."""
     for name, digest in needed.items():
         if there.get(name) != digest:
-            code, _, data = digest.partition(":")
-            own_code, _, own_data = there.get(name, "").partition(":")
-            same = code == own_code
-            what, head, own = ("data files", data, own_data) if same else ("code", code, own_code)
-            other = f"other {what} ({own[:_SHOWN] or 'none'})" if name in there else "none of that name"
-            expected = f"the project {shown(name)} with the head's {what} ({head[:_SHOWN] or 'none'})"
+            other = f"other files ({there[name][:_SHOWN]})" if name in there else "none of that name"
+            expected = f"the project {shown(name)} with the head's files ({digest[:_SHOWN]})"
             return f"expected {expected}, found {other}; {_COPY_PROJECT}"
     return ""
 
