@@ -29,6 +29,7 @@ from soulsgraph.zoo import AGENTS, agent_names
 from soulsgraph.zoo.card import agents_table, read_card
 from soulsgraph_envs.continual.families import load_family
 from soulsgraph_envs.core.files import write_text
+from toml_fields import toml_fields
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -626,7 +627,7 @@ def option_costs(rows: Rows) -> Rows:
 
 
 def continual_methods(_: Rows) -> Rows:
-    return [list(row) for row in listing.methods()[0].rows]
+    return [list(row) for row in listing.methods().rows]
 
 
 def continual_results(_: Rows) -> Rows:
@@ -736,7 +737,7 @@ def main() -> None:
     pages = {page: rewritten(page.read_text(encoding="utf-8")) for page in (ROOT / "README.md", *docs.glob("*.md"))}
     pages |= {docs / "environments" / f"{name}.md": text for name, text in environment_pages().items()}
     above, first, _ = pages[docs / "toml_fields.md"].partition("## ")
-    pages[docs / "toml_fields.md"] = above + first + as_markdown(listing.toml_fields()).removeprefix("## ")
+    pages[docs / "toml_fields.md"] = above + first + as_markdown(toml_fields()).removeprefix("## ")
     for page, text in sorted(pages.items()):
         if not page.exists() or page.read_text(encoding="utf-8") != text:
             write_text(page, text)

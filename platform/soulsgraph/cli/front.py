@@ -69,7 +69,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         ),
         "smoke": "Play and learn 1,000 decisions of each skill of a project, on top of untrained networks.",
         "compare": "Train agents of several skill graphs on the same seeds, and evaluate them in the same fights.",
-        "list": "List known names: scenarios, presets, skills, graphs, sequences, methods, fields of TOML files ...",
+        "list": "List known names: scenarios, presets, options, skills, graphs, sequences, methods ...",
     },
     "Record and exchange": {
         "data": "Record fights as Parquet files, list, check and summarize them, and export them for other tools.",

@@ -130,29 +130,25 @@ def list(
             "environments",
             "controls",
             "columns",
-            "fields",
         ]
     ],
     output: RunOptions = DEFAULT_RUN,
     markdown: Flag = False,
 ) -> None:
-    """List known names: scenarios, presets, skills, graphs, sequences, methods, fields of TOML files ...
+    """List known names: scenarios, presets, options, skills, graphs, sequences, methods ...
 
     Args:
-        what: scenarios: fights by name; presets: ways of learning; options: everything that a preset or a file of skill
-            options may set; skills and graphs: the shipped ones and those of projects; sequences: bosses to learn one
-            after another; methods: those of continual learning, and their coefficients; environments: by their ids;
-            controls and columns: what an action may press, and what the State has to observe; fields: each key of each
-            kind of TOML file, with its type, range and default.
+        what: scenarios: fights by name; presets: ways of learning; options: everything that a preset may set; skills
+            and graphs: the shipped ones and those of projects; sequences: bosses to learn one after another; methods:
+            those of continual learning; environments: by their ids; controls and columns: what an action may press, and
+            what the State has to observe.
         markdown: Print Markdown.
     """
-    tables = listing.LISTS[what]()
-    plain = {table.title: table.plain() for table in tables}
+    table = listing.LISTS[what]()
     if markdown and not output.json:
-        print(as_markdown(tables), end="")
+        print(as_markdown([table]), end="")
         return
-    shown = (text_table(table.title if len(tables) > 1 else "", table.headings, table.rows) for table in tables)
-    output.show(plain if len(tables) > 1 else next(iter(plain.values())), *shown)
+    output.show(table.plain(), text_table("", table.headings, table.rows))
 
 
 def _name_of(project: Path) -> str:

@@ -149,15 +149,14 @@ def export(
 ) -> None:
     """Export an agent's skills for other programs: an ONNX file for each, with its normalisation inside.
 
-    Before anything is written, every file's actions are compared with ours: on observations of the agent's own fights,
-    and on observations drawn in the ranges of the columns.
+    Before anything is written, every file's actions are compared with ours on observations of the agent's own fights.
 
     Args:
         folder: Run folder, or the name of an agent of the zoo.
         out: Folder for the files; earlier ones of the same names are replaced.
         onnx: Write ONNX files.
         scenario: Scenario whose HP window and skill versions are taken; the run's own if not given.
-        check: Observations of each kind that every file is compared on.
+        check: Observations that every file is compared on.
     """
     if not onnx:
         raise SoulsGraphError("export: expected a format to write, found none; ask for one with --onnx.")
@@ -172,7 +171,7 @@ def export(
     setting = Setting(chosen, source_of(run, chosen))
     output.precompile()
     checked: list[Agreement] = []
-    with stage_progress("check", 2 * len(run.plan.skill_graph.order), output.display, unit="comparisons") as progress:
+    with stage_progress("check", len(run.plan.skill_graph.order), output.display, unit="comparisons") as progress:
 
         def on_checked(found: Agreement) -> None:
             checked.append(found)
@@ -180,10 +179,10 @@ def export(
 
         export_onnx(run, out, setting, check, on_checked)
     rows = [
-        (one.skill, one.source, f"{one.observations:,}", one.clear_differing, f"{one.near:,}", one.near_differing)
+        (one.skill, f"{one.observations:,}", one.clear_differing, f"{one.near:,}", one.near_differing)
         for one in checked
     ]
-    headings = ("skill", "observations", "number", "other action", "near ties", "of these, other action")
+    headings = ("skill", "observations", "other action", "near ties", "of these, other action")
     output.show(
         {"out": str(out), "checked": [one.to_dict() for one in checked]},
         text_table("", headings, [tuple(map(str, row)) for row in rows]),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,42 +21,24 @@ from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.runs.train import Workplace, train_stages
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.sessions.session import Session
-from soulsgraph_envs.core.config import Where, load
-from soulsgraph_envs.core.files import slug, write_json
+from soulsgraph_envs.core.files import slug
 
-#: In a run's folder: what its training took.
-_COST = "spent.json"
 HEADINGS = ("graph", "seeds", "win rate by seed", "mean", "difference", "seconds of a fight")
 
 
 @dataclass(frozen=True)
-class TrainingCost:
-    """What an agent's training took over all calls, but for those that were killed: seconds of processors and clock."""
-
-    cpu_s: float = 0.0
-    wall_s: float = 0.0
-
-
-@dataclass(frozen=True)
 class AgentResult:
-    """One agent: its graph, its training seed, how it fought, and what its training took.
-
-    `seconds` are the game's, those of a fight. `trained` is None where a part was not counted.
-    """
+    """One agent: its graph, its training seed, how it fought, and the seconds of the game that a fight took."""
 
     graph: str
     seed: int
     won: WinRate
     seconds: float
-    trained: TrainingCost | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the agent as plain values, in one row."""
         counts = {"wins": self.won.wins, "episodes": self.won.episodes, "seconds": self.seconds}
-        cost = {
-            f"trained_{part.name}": self.trained and getattr(self.trained, part.name) for part in fields(TrainingCost)
-        }
-        return {"graph": self.graph, "seed": self.seed, **counts, **cost, "rate": self.won.rate}
+        return {"graph": self.graph, "seed": self.seed, **counts, "rate": self.won.rate}
 
 
 @dataclass(frozen=True)
@@ -149,37 +129,14 @@ class Comparison:
         for run in runs:
             console.print(f"{run.plan.graph}, seed {run.plan.seed}: {run.path}", soft_wrap=True)
             with run.locked(), Workplace(run, session, display, worker=worker) as workplace:
-                with _counted(run, worker):
-                    train_stages(workplace, run.plan.stages(), console)
+                train_stages(workplace, run.plan.stages(), console)
                 agents.append(_evaluated(run))
         result = GraphComparison(self.plan, tuple(agents))
         result.save(self.out)
         return result
 
 
-@contextmanager
-def _counted(run: RunFolder, worker: WorkerProcess) -> Iterator[None]:
-    """Add what is done inside, also where it is stopped, to what the run's training took."""
-    before, began_s, began_cpu_s = _cost(run), time.monotonic(), time.process_time() + worker.cpu_s
-    try:
-        yield
-    finally:
-        if before is not None:
-            # The worker's seconds begin anew where it was lost.
-            cpu_s = max(time.process_time() + worker.cpu_s - began_cpu_s, 0.0)
-            spent = TrainingCost(round(before.cpu_s + cpu_s, 2), round(before.wall_s + time.monotonic() - began_s, 2))
-            write_json(run.path / _COST, vars(spent))
-
-
-def _cost(run: RunFolder) -> TrainingCost | None:
-    """Return what the run's training took so far; None where some of it was not counted."""
-    path = run.path / _COST
-    if path.exists():
-        return load(TrainingCost, Where(path, remedy="remove the file"))
-    return None if any(map(run.library.versions, run.plan.skill_graph.order)) else TrainingCost()
-
-
 def _evaluated(run: RunFolder) -> AgentResult:
     plan = run.plan
     evaluation = evaluate(run, Setting(plan.scenario, plan.scenario), plan.episodes)
-    return AgentResult(plan.graph, plan.seed, evaluation.win_rate, evaluation.means["mean_seconds"], _cost(run))
+    return AgentResult(plan.graph, plan.seed, evaluation.win_rate, evaluation.means["mean_seconds"])

@@ -5,7 +5,7 @@ An ONNX file is compared with our own inference before it is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,15 +19,14 @@ from soulsgraph.runs.lineage import save_version
 from soulsgraph.runs.plan import Stage, check_range, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.loop import Actions, Combat
-from soulsgraph_envs.combat.rollout import Doubles, Floats, Integers
+from soulsgraph_envs.combat.rollout import Floats, Integers
 from soulsgraph_envs.core.config import Between, Where, load, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import whole_file, write_json, writing
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.seeds import Seeds
-from soulsgraph_envs.core.state import STATE_SIZE, Column, StateRows
+from soulsgraph_envs.core.state import STATE_SIZE, StateRows
 from soulsgraph_envs.games.opening import make_game
-from soulsgraph_envs.skills.skill import ANIMATION_COUNTS
 from soulsgraph_policies.agents import foreign_files
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks, RunningNormalizer
@@ -39,21 +38,11 @@ CHECK = "check.json"
 MARGIN = 1e-5
 MOST_OBSERVATIONS = 10_000_000
 _AT_ONCE = 50_000
-#: Columns of the State whose ranges follow from what they are; the others have those of the recorded fights.
-_BOUNDS = {
-    **dict.fromkeys((Column.BOSS_PROGRESS, Column.PLAYER_PROGRESS, Column.STAMINA), (0.0, 1.0)),
-    **dict.fromkeys((Column.PLAYER_HP, Column.BOSS_HP, Column.LOCKED), (0.0, 1.0)),
-    **dict.fromkeys((Column.BOSS_ANGLE, Column.PLAYER_ANGLE), (-np.pi, np.pi)),
-    **dict.fromkeys((Column[f"{of}_{axis}"] for of in ("DIRECTION", "CAMERA") for axis in "XYZ"), (-1.0, 1.0)),
-    Column.CAMERA_TARGET_ANGLE: (0.0, np.pi),
-    **{column: (0.0, count - 1.0) for column, count in ANIMATION_COUNTS.items()},
-}
-_WHOLE_NUMBERS = (Column.BOSS_ANIMATION, Column.PLAYER_ANIMATION, Column.FLASKS, Column.LOCKED)
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How a model's actions compare with ours on observations of one source.
+    """How a model's actions compare with ours on observations of the agent's own fights.
 
     `clear` counts observations whose two best values differ by more than `MARGIN` of the largest absolute value;
     `clear_differing` those of them with another action, and `near_differing` those of the others.
@@ -61,7 +50,6 @@ class Agreement:
     """
 
     skill: str
-    source: str
     observations: int
     clear: int
     clear_differing: int
@@ -87,8 +75,7 @@ def export_onnx(
 ) -> list[Agreement]:
     """Write an ONNX file for each skill of a setting, and `check.json`, after comparing them with our inference.
 
-    Each model is compared on `observations` of the agent's own fights, and on as many that are drawn in the ranges of
-    the State's columns.
+    Each model is compared on `observations` of the agent's own fights.
 
     Raises:
         SoulsGraphError: if onnx or onnxruntime is not installed, a skill is missing, or a model's action differs
@@ -104,12 +91,14 @@ def export_onnx(
         for name, network in networks.items()
     }
     recorded, found = recorded_rows(agent, observations), []
-    drawn = drawn_rows(recorded.values(), observations)
     for name, network in networks.items():
-        for source, rows in (("recorded", recorded[name]), ("drawn", drawn)):
-            found.append(compare_model(network, models[name], rows, source))
-            on_checked(found[-1])
-            _expect_same(found[-1])
+        found.append(compare_model(network, models[name], recorded[name]))
+        on_checked(found[-1])
+        if found[-1].clear_differing:
+            raise SoulsGraphError(
+                f"{name}: expected the model to choose our action, found another one for {found[-1].clear_differing} "
+                f"of {found[-1].clear} observations; this is a defect: report it with the run's library."
+            )
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         # It says of the models beside it that they were compared.
@@ -177,19 +166,7 @@ def recorded_rows(agent: Agent, count: int) -> Mapping[str, StateRows]:
     return rows
 
 
-def drawn_rows(recorded: Collection[StateRows], count: int) -> StateRows:
-    """Return State rows (count, 25) drawn evenly and independently in the columns' ranges."""
-    low: Doubles = np.min([rows.min(axis=0) for rows in recorded], axis=0).astype(np.float64)
-    high: Doubles = np.max([rows.max(axis=0) for rows in recorded], axis=0).astype(np.float64)
-    for column, bounds in _BOUNDS.items():
-        low[column], high[column] = bounds
-    generator, whole = np.random.default_rng(0), np.array(_WHOLE_NUMBERS)
-    rows = generator.uniform(low, high, (count, STATE_SIZE))
-    rows[:, whole] = generator.integers(low[whole], high[whole].astype(np.int64) + 1, (count, len(whole)))
-    return rows.astype(np.float32)
-
-
-def compare_model(network: FrozenNetwork, model: bytes, rows: StateRows, source: str) -> Agreement:
+def compare_model(network: FrozenNetwork, model: bytes, rows: StateRows) -> Agreement:
     """Compare a model's actions and values with ours on State rows (n, 25)."""
     clear = clear_differing = near_differing = 0
     largest = 0.0
@@ -203,7 +180,7 @@ def compare_model(network: FrozenNetwork, model: bytes, rows: StateRows, source:
         near_differing += int((~apart & differing).sum())
         shares = np.abs(ours - theirs).max(axis=1) / np.maximum(highest, np.finfo(np.float32).tiny)
         largest = max(largest, float(shares.max()))
-    return Agreement(network.skill, source, len(rows), clear, clear_differing, near_differing, largest)
+    return Agreement(network.skill, len(rows), clear, clear_differing, near_differing, largest)
 
 
 def both_values(network: FrozenNetwork, model: bytes, rows: StateRows) -> Iterator[tuple[Floats, Floats, Integers]]:
@@ -219,14 +196,6 @@ def both_values(network: FrozenNetwork, model: bytes, rows: StateRows) -> Iterat
             [foreign_files.Q_VALUES, foreign_files.ACTION], {foreign_files.OBSERVATION: network.observation(part)}
         )
         yield fused.q_values(0, part), theirs, actions
-
-
-def _expect_same(found: Agreement) -> None:
-    if found.clear_differing:
-        raise SoulsGraphError(
-            f"{found.skill}: expected the model to choose our action, found another one for {found.clear_differing} of "
-            f"{found.clear} {found.source} observations; this is a defect: report it with the run's library."
-        )
 
 
 _MOST_STATISTICS_BYTES = 2**20

@@ -1,0 +1,136 @@
+"""The tables of `docs/toml_fields.md`: each key of each kind of TOML file that a user may write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from soulsgraph.results.tables import Listing
+from soulsgraph_clusters.fleet.protocol.settings import FleetSettings
+from soulsgraph_envs.continual.families import BossFamily
+from soulsgraph_envs.continual.sequences import ContinualSequence
+from soulsgraph_envs.core.config import ANY_NUMBER, expectation, split_hint, to_table
+from soulsgraph_envs.core.scenario import BossData, PlayerData, Scenario
+from soulsgraph_envs.core.state import Control
+from soulsgraph_envs.games.address_map import AddressMap
+from soulsgraph_envs.games.keys import Bindings
+from soulsgraph_envs.games.link import GameSettings
+from soulsgraph_envs.games.readings import LiveArena
+from soulsgraph_envs.games.siphon_attributes import AttributeFile
+from soulsgraph_envs.skills import SkillOptions, Task
+
+#: Each kind of TOML file that a user may write, and the dataclass that it is read into.
+KINDS: Mapping[str, Any] = {
+    "scenario": Scenario,
+    "boss": BossData,
+    "player": PlayerData,
+    "family of generated bosses": BossFamily,
+    "sequence of fights": ContinualSequence,
+    "options of skills": SkillOptions,
+    "skill (skills.toml)": Task,
+    "games": GameSettings,
+    "fleet": FleetSettings,
+    "bindings": Bindings,
+    "arena of a real game": LiveArena,
+    "address map": AddressMap,
+    "attribute file": AttributeFile,
+}
+_HEADINGS = ("key", "value", "default")
+#: What a scenario's loader demands, and what it takes from another file.
+_DEMANDED = {(Scenario, "arena"), (Scenario, "starts")}
+_LEFT_OUT = {(Scenario, "boss_hp_full")}
+
+
+def toml_fields() -> list[Listing]:
+    """List every key of every kind of TOML file, a table for each table of it."""
+    return _flattened([_fields(kind, cls) for kind, cls in KINDS.items()])
+
+
+def _flattened(groups: Sequence[list[Listing]]) -> list[Listing]:
+    return [table for group in groups for table in group]
+
+
+def _fields(kind: str, cls: Any) -> list[Listing]:
+    """Return the table of a dataclass, and those of the dataclasses in it; one that occurs often has one table."""
+    places: dict[Any, list[str]] = {}
+    _place(cls, "", places)
+    tables = []
+    for part, paths in places.items():
+        about = " ".join((part.__doc__ or "").partition("\n\n    Raises:")[0].split())
+        named = _together([path for path in paths if path])
+        tables.append(Listing(f"{kind} [{named}]" if named else kind, _HEADINGS, tuple(_rows(part)), about))
+    return tables
+
+
+def _together(paths: Sequence[str]) -> str:
+    """Return the places of one table as a heading has them: many in one table as its name with a star."""
+    parents = {path.rpartition(".")[0] for path in paths}
+    return f"{parents.pop()}.*" if len(paths) > 2 and len(parents) == 1 else ", ".join(paths)
+
+
+def _place(cls: Any, path: str, places: dict[Any, list[str]]) -> None:
+    """Note where a dataclass and those in it stand in a file."""
+    places.setdefault(cls, []).append(path)
+    for key, hint, _ in _keys(cls):
+        for part in _parts(hint):
+            _place(part, f"{path}.{key}" if path else key, places)
+
+
+def _keys(cls: Any) -> Iterator[tuple[str, Any, Field[Any]]]:
+    hints = get_type_hints(cls, include_extras=True)
+    for spec in fields(cls):
+        if (cls, spec.name) not in _LEFT_OUT:
+            yield spec.metadata.get("key", spec.name), hints[spec.name], spec
+
+
+def _rows(cls: Any) -> list[tuple[str, str, str]]:
+    return [
+        (key, _kind(hint), "required" if (cls, key) in _DEMANDED else _default(spec)) for key, hint, spec in _keys(cls)
+    ]
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    """Yield the dataclasses that an annotation names, each once."""
+    if is_dataclass(hint):
+        yield hint
+    origin, inner = get_origin(hint), get_args(hint)
+    for part in () if origin is Literal else inner[:1] if origin is Annotated else dict.fromkeys(inner):
+        yield from _parts(part)
+
+
+def _kind(hint: Any) -> str:
+    bare, bounds = split_hint(hint)
+    origin, optional = get_origin(bare), NoneType in get_args(hint)
+    if origin in (dict, Mapping) or str(origin).endswith("Mapping'>"):
+        said = f"a table of: {_kind(get_args(bare)[1])}"
+    elif origin is not None and origin not in (Literal, Union, UnionType, Annotated):
+        kinds = [one for one in get_args(bare) if one is not Ellipsis]
+        inner = _kind(Annotated[kinds[0], bounds] if bounds is not ANY_NUMBER else kinds[0])
+        said = f"a list of {len(kinds)}: {inner}" if len(kinds) > 1 else f"a list of: {inner}"
+    else:
+        said = "any value" if bare is Any else expectation(bare, bounds)
+    return f"{said}, or left out" if optional else said
+
+
+def _default(spec: Field[Any]) -> str:
+    if spec.default_factory is not MISSING:
+        value = spec.default_factory()
+    elif spec.default is MISSING:
+        return "required"
+    else:
+        value = spec.default
+    if value is None:
+        return "none"
+    if is_dataclass(value):
+        value = to_table(value)
+    if isinstance(value, Control):
+        return _controls(value)
+    if isinstance(value, Mapping):
+        return "its own defaults" if value else "none"
+    return str(value).lower() if isinstance(value, bool) else str(value) or '""'
+
+
+def _controls(controls: Control) -> str:
+    return ", ".join(str(one.name).lower() for one in controls) or "nothing"
