@@ -123,17 +123,6 @@ class WorkerProcess:
             raise answer
         return answer
 
-    @property
-    def cpu_s(self) -> float:
-        """CPU seconds that the process took so far, 0 where none runs."""
-        if self._process is None or self._process.poll() is not None:
-            return 0.0
-        # Imported here: a game PC does without.
-        import psutil
-
-        times = psutil.Process(self._process.pid).cpu_times()
-        return float(times.user + times.system)
-
     def forget(self) -> None:
         """End the process if it owes answers: whoever asked is gone."""
         if self._open:
