@@ -46,8 +46,9 @@ def build(
     origin = load(cards.TrainingOrigin, Where(file, remedy="remove the run's folder", saved=True))
     if origin.commit != source_commit() and not _finished(path):
         raise SystemExit(f"{path}: begun by commit {origin.commit}; go on with that one, or remove the folder.")
-    asked = {"scenario": plan.scenario, "graph": plan.graph, "seed": plan.seed, "scale": scale}
-    run = soulsgraph.train(plan.preset, run=path, **asked).folder
+    run = soulsgraph.train(
+        plan.preset, scenario=plan.scenario, graph=plan.graph, seed=plan.seed, run=path, scale=scale
+    ).folder
     card = cards.make_card(name, run, origin, episodes)
     with whole_folder(agents / name, replace=True) as temporary:
         temporary.rmdir()

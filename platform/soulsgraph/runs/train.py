@@ -27,7 +27,7 @@ from soulsgraph.runs.progress import Display, Interruption, StageProgress, Super
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.tracking.board import USUAL, Board, identity_of, make_trackers
-from soulsgraph.tracking.contract import TrackedRun, Tracker
+from soulsgraph.tracking.contract import Logged, TrackedRun, Tracker
 from soulsgraph.tracking.metrics import ACTIONS, FIGHT, Q_VALUES, Kept, logged
 from soulsgraph_clusters.sessions.head import ClusterAwayError
 from soulsgraph_clusters.sessions.session import Session, place_env_runners
@@ -473,7 +473,7 @@ class StageRecords:
         setup, step, skill = self._setup, done + self._offset, self._setup.skills[-1]
         network = FrozenNetwork.of(skill, setup.scenario, weights, setup.hyperparameters.observation_clip)
         fight = sample_fight(setup.agent, network, evaluate.evaluation_seeds(evaluate.CURVE_SEED, 1))
-        shown = {FIGHT: fight.pixels, Q_VALUES: fight.q_values.ravel(), ACTIONS: fight.actions}
+        shown: dict[str, Logged] = {FIGHT: fight.pixels, Q_VALUES: fight.q_values.ravel(), ACTIONS: fight.actions}
         self._board.log(skill.name, step, shown)
 
 

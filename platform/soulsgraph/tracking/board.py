@@ -14,9 +14,9 @@ from queue import Full, Queue
 from uuid import uuid4
 
 from soulsgraph.tracking.contract import Logged, LogPoint, TrackedRun, Tracker
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
 from soulsgraph_envs.core.extras import pip_install
-from soulsgraph_envs.core.files import reading, write_text, writing
+from soulsgraph_envs.core.files import write_text, writing
 
 _logger = logging.getLogger("soulsgraph")
 #: The tracker of runs that name none.

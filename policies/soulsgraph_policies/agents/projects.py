@@ -257,16 +257,17 @@ def load_project(folder: Path) -> LoadedProject:
     Raises:
         SoulsGraphError: if the folder holds none, its code cannot be imported, or a skill does not hold.
     """
-    folder = folder.absolute()
+    folder, points = folder.absolute(), None
     try:
         values = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
-        ((name, value),) = values["project"]["entry-points"][PROJECTS].items()
+        points = values["project"]["entry-points"][PROJECTS]
+        ((name, value),) = points.items()
         entry = EntryPoint(name, value, PROJECTS)
-        assert entry.attr
+        assert entry.attr, "an object of the module is named"
     except (OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:
         raise SoulsGraphError(
-            f"{folder}: expected the folder of a project, whose pyproject.toml has [project.entry-points."
-            f'"{PROJECTS}"] with NAME = "MODULE:OBJECT", found {type(error).__name__}: {error}.'
+            f'{folder}: expected the folder of a project, whose pyproject.toml has [project.entry-points."{PROJECTS}"] '
+            f'with NAME = "MODULE:OBJECT", found {shown(points) if points else error}.'
         ) from error
     if str(folder) not in sys.path:
         sys.path.append(str(folder))

@@ -113,7 +113,7 @@ def test_an_installed_project_whose_skill_does_not_hold_is_reported_by_its_name(
     _write(folder, CODE.replace("horizon=8", "horizon=0"))
     _installed(monkeypatch, folder, ("mine", "hops:project"))
     (problem,) = load_installed()
-    assert str(problem).startswith("installed project mine (hops): ")
+    assert str(problem).startswith("installed project mine (hops:project): ")
     assert "horizon" in str(problem)
     assert not loaded_projects()
 
@@ -137,7 +137,7 @@ def test_a_folder_is_on_the_path_and_a_module_beside_the_package_is_a_dependency
         (POINT.replace("hops:project", "hops:nothing"), "nothing"),
         (POINT.replace("hops:project", "json:load"), "load"),
         (POINT.replace("hops:project", "missing:project"), "missing"),
-        ("[[", "TOML"),
+        ("[[", "soulsgraph.projects"),
     ],
 )
 def test_a_folder_that_holds_no_project_is_refused(folder, point, name):
