@@ -46,7 +46,6 @@ from soulsgraph_envs.core.scenario import load_scenario
 #: Learners by the names in a table: the preset, and the package that learns.
 LEARNERS = {
     "best": ("best", "soulsgraph"),
-    "pqn": ("pqn", "soulsgraph"),
     "fast": ("fast", "soulsgraph"),
     "paper": ("paper", "soulsgraph"),
     "stable-baselines3": ("paper", "stable-baselines3"),

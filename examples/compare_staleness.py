@@ -80,7 +80,7 @@ def train(run: RunFolder, skill: str, ticks: int) -> float:
     delay = Delay(algorithm.env_runner, ticks)
     while not algorithm.finished:
         algorithm.train()
-    weights, learned = algorithm.weights(skill) | algorithm.head_weights(skill), algorithm.training[skill]
+    weights, learned = algorithm.weights(skill), algorithm.training[skill]
     save_version(run, stage, trained_artifact(setup, weights, learned.normalizer, learned.decisions))
     algorithm.stop()
     return delay.age / delay.decisions

@@ -25,7 +25,7 @@ from soulsgraph.runs.progress import silence_advice
 from soulsgraph_envs.core.files import write_json, write_text
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.skill_env import upstream_of
-from soulsgraph_envs.skills import Mirror, SkillOptions, make_skill, training_scenario
+from soulsgraph_envs.skills import SkillOptions, make_skill, training_scenario
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import PRESETS, preset_with, skill_hyperparameters
@@ -39,12 +39,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     VANILLA: {},
     BY_AUTOGRAD: {},
     "double": {"double": True},
-    "dueling": {"dueling": True},
-    "quantiles": {"quantiles": 25},
     "n_step": {"n_step": 3},
-    "tau": {"tau": 0.005},
     "priority_exponent": {"priority_exponent": 0.6},
-    "mirrored": {"mirrored": True},
     "animations": {"animations": "one_hot"},
 }
 
@@ -56,9 +52,8 @@ def stage_of(name: str, capacity: int) -> SkillDQN:
     scenario = training_scenario(load_scenario("iudex-phase1"), skills[-1])
     numbers = preset.hyperparameters(skill_hyperparameters(BUDGET))
     numbers = replace(numbers, buffer_size=capacity, learning_starts=BUDGET)
-    path, mirror = AUTOGRAD if name == BY_AUTOGRAD else None, Mirror.of(skills[-1], scenario)
     config = SkillDQN.get_default_config()
-    config.stage(skills, numbers, preset.steps_per_round, path, mirror=mirror, seed=0)
+    config.stage(skills, numbers, preset.steps_per_round, AUTOGRAD if name == BY_AUTOGRAD else None, seed=0)
     config.env_runners(env_runner_cls=SkillGraphEnvRunner)
     algorithm: SkillDQN = config.environment(env_config={"scenario": scenario, "lanes": preset.lanes}).build_algo()
     return algorithm

@@ -622,7 +622,6 @@ def option_costs(rows: Rows) -> Rows:
     results = _read("options/options.json")["results"]
     costs = {name: f"{one['sample_us']:.0f} + {one['update_us']:,.0f}" for name, one in results.items()}
     costs["n_step"] += f" ({results['n_step']['options']['n_step']} steps)"
-    costs["quantiles"] += f" ({results['quantiles']['options']['quantiles']} quantiles)"
     return [[*row[:-1], costs[row[0].strip("`")] if re.search(r"\d", row[-1]) else row[-1]] for row in rows]
 
 

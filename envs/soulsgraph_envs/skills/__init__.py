@@ -4,7 +4,6 @@ from soulsgraph_envs.skills.paper_skills import END_TO_END, SKILL_NAMES, SkillOp
 from soulsgraph_envs.skills.skill import (
     Action,
     Decisions,
-    Mirror,
     RewardTerm,
     Skill,
     SkillDefinition,
@@ -21,7 +20,6 @@ __all__ = [
     "SKILL_NAMES",
     "Action",
     "Decisions",
-    "Mirror",
     "RewardTerm",
     "Skill",
     "SkillDefinition",

@@ -1,4 +1,4 @@
-"""What a skill is: an observation map, an action set with step durations, reward terms, a horizon; and its mirror.
+"""What a skill is: an observation map, an action set with step durations, reward terms, a horizon.
 
 A `Skill` is what is played; a `SkillDefinition` is what its author declares, of which `make_skill` makes one, and by
 whose name it is known: the paper's skills and those of projects.
@@ -317,65 +317,6 @@ class Skill:
 def training_scenario(scenario: Scenario, skill: Skill) -> Scenario:
     """Return the scenario as the skill trains on it: its start, and HP refilled where nobody may die."""
     return replace(scenario, start=skill.training_scenario.start, refill=skill.training_scenario.refill)
-
-
-_DIRECTIONS = (Column.DIRECTION_X, Column.CAMERA_X, Column.PLAYER_ANGLE, Column.BOSS_ANGLE)
-_PLACES = (Column.PLAYER_X, Column.BOSS_X)
-_SWAPPED = ((Control.LEFT, Control.RIGHT), (Control.CAMERA_LEFT, Control.CAMERA_RIGHT))
-
-
-@dataclass(frozen=True)
-class Mirror:
-    """A skill's reflection in one scenario: observations become sign * value + shift, (size,) each.
-
-    `actions` (actions,) maps each action to its mirrored one.
-    """
-
-    sign: Floats
-    shift: Floats
-    actions: Integers
-
-    @classmethod
-    def of(cls, skill: Skill, scenario: Scenario) -> Mirror:
-        """Reflect a skill about the arena's centre.
-
-        Raises:
-            SoulsGraphError: if an action has no counterpart.
-        """
-        bound = skill.observation.bind(scenario)
-        directions, places = np.isin(bound.columns, _DIRECTIONS), np.isin(bound.columns, _PLACES)
-        across = 2.0 * (scenario.arena.centre_m[0] - bound.offset) * bound.scale
-        return cls(
-            sign=np.where(directions | places, -1.0, 1.0).astype(np.float32),
-            shift=np.where(places, across, 0.0).astype(np.float32),
-            actions=np.array([_counterpart(skill, action) for action in skill.actions], np.int64),
-        )
-
-    def observations(self, observations: Floats) -> Floats:
-        """Reflect raw observations (n, size)."""
-        assert observations.shape[1:] == self.sign.shape, observations.shape
-        reflected: Floats = self.sign * observations + self.shift
-        return reflected
-
-
-def mirrored_controls(controls: Control) -> Control:
-    """Return controls with left and right exchanged."""
-    reflected = controls
-    for left, right in _SWAPPED:
-        if (left in controls) != (right in controls):
-            reflected ^= left | right
-    return reflected
-
-
-def _counterpart(skill: Skill, action: Action) -> int:
-    reflected = replace(action, holds=mirrored_controls(action.holds), presses=mirrored_controls(action.presses))
-    for index, other in enumerate(skill.actions):
-        if replace(other, name=action.name) == reflected:
-            return index
-    raise SoulsGraphError(
-        f"{skill.name}: expected an action that mirrors {action.name}, found none; "
-        "give the skill one, or train it without mirrored transitions."
-    )
 
 
 #: How many ids the one-hot animation columns hold: those of Iudex, Vordt and the Knight.

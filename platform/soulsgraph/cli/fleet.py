@@ -179,7 +179,7 @@ def replay(
             while not algorithm.finished:
                 algorithm.train()
                 progress.update(algorithm.decisions, None)
-        weights = algorithm.weights(skill) | algorithm.head_weights(skill)
+        weights = algorithm.weights(skill)
         part, learning = next(part for part in stage.parts if part.skill == skill), algorithm.training[skill]
         learned = trained_artifact(setup, weights, learning.normalizer, learning.decisions, part)
     finally:

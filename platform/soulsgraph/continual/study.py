@@ -67,7 +67,7 @@ class ContinualStudy:
     graph: Literal["paper", "end-to-end"] = "paper"
     """Skill graph to train: paper, or end-to-end for one policy over all actions."""
     preset: str = "best"
-    """How skills learn: paper, fast, best, best-1 or extended."""
+    """How skills learn: paper, fast or best."""
     scale: Annotated[float, Between(1e-3, 1e2)] = 1.0
     """Multiplies every budget."""
     identity: Identity = "none"
@@ -92,12 +92,7 @@ class ContinualStudy:
             if not values or len(set(values)) < len(values):
                 found = ", ".join(map(str, values)) or "none"
                 raise SoulsGraphError(f"{what}: expected one or more, each once, found {found}; correct `{what}`.")
-        plan = self.plan(0)
-        if plan.hyperparameters(plan.stages()[0]).num_steps:
-            raise SoulsGraphError(
-                f"preset: expected one with a replay, found {self.preset}; the methods keep decisions of it."
-            )
-        order = plan.skill_graph.order
+        order = self.plan(0).skill_graph.order
         if AUTO in self.skills and not self.selects:
             raise SoulsGraphError(
                 f"skills: expected {AUTO} alone or names of skills, found {', '.join(self.skills)}; leave {AUTO} out."

@@ -438,7 +438,7 @@ class UnitRun:
         found = []
         for skill in world.skills:
             observed = skill.observation(rows, world.scenario)
-            layers = dormant_share(versions[skill.name].playing, observed, clip=world.clip(skill.name))
+            layers = dormant_share(versions[skill.name].weights, observed, clip=world.clip(skill.name))
             found.append({"after": self.done, "skill": skill.name, "share": float(np.mean(layers))})
         return found
 

@@ -199,7 +199,7 @@ class _Watch(BaseCallback):
         if self.num_timesteps % CHECKPOINT_INTERVAL:
             return True
         self._write()
-        self._evaluator.add(self.num_timesteps, export(self._setup, self.model).playing)
+        self._evaluator.add(self.num_timesteps, export(self._setup, self.model).weights)
         self._draw(self._evaluator.collect())
         return self._go_on(self.num_timesteps)
 

@@ -107,7 +107,7 @@ class Study:
     """
 
     preset: str = "paper"
-    """How the agents learn: paper, fast, best, best-1, pqn, extended or whole."""
+    """How the agents learn: paper, fast, best or whole."""
     seeds: tuple[Annotated[int, Between(0, 2**31 - 1)], ...] = tuple(REPORTING[:10])
     """Training seeds, in this order."""
     episodes: Annotated[int, Between(1, 1_000_000)] = Plan.episodes

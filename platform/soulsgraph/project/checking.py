@@ -21,7 +21,7 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_envs.games.opening import make_game
-from soulsgraph_envs.skills import Decisions, Mirror, Skill, SkillOptions, make_skill, training_scenario
+from soulsgraph_envs.skills import Decisions, Skill, SkillOptions, make_skill, training_scenario
 from soulsgraph_envs.skills.paper_skills import Animations, Observations
 from soulsgraph_policies.agents import projects
 from soulsgraph_policies.agents.projects import SkillGraph
@@ -182,7 +182,7 @@ class _Ground:
         yield _checked(f"{title}: controls", self._controls)
         yield _checked(f"{title}: references", self._together)
         for name in (name for name in names if name in self.graph.skills):
-            for what in (self._mirror, self._rewards, self._reference):
+            for what in (self._rewards, self._reference):
                 yield _checked(f"{title}: {name}'s {what.__name__.strip('_')}", partial(what, name))
 
     def play(self, name: str, at_random: bool, ticks: int | None = _TICKS) -> Episodes:
@@ -209,10 +209,6 @@ class _Ground:
     def _together(self) -> str:
         episodes = self._play(self.graph.order, self.graph.order[-1], False, None)
         return f"{', '.join(self.graph.order)} win {100 * episodes.win_rate:.0f} % of {len(episodes)} fights"
-
-    def _mirror(self, name: str) -> str:
-        Mirror.of(make_skill(name), load_scenario(self.scenario))
-        return "every action has its mirrored one"
 
     def _rewards(self, name: str) -> str:
         episodes = self.play(name, at_random=True)

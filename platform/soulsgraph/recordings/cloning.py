@@ -253,7 +253,7 @@ def clone_fights(
     _expect_upstream(run, chosen)
     shown = read_shown(run, fights)
     for name in chosen:
-        check_cloning(name, len(shown[name].transitions), run.plan.hyperparameters(run.plan.stage(name)))
+        check_cloning(name, len(shown[name].transitions))
     with run.locked():
         return [_cloned(run, shown[name], on_update) for name in chosen]
 

@@ -406,7 +406,7 @@ def _play_in_fleet(
     start, drawn = agent.scenario.start, setting.ablated
     projects = digests_of_skills(plays)
     task = StageTask(setting.scenario, plays, {}, 1.0, run.plan.options, start, drawn, projects, clips)
-    weights = {name: artifact.playing for name, artifact in artifacts.items()}
+    weights = {name: artifact.weights for name, artifact in artifacts.items()}
     with sole_head(fleet):
         return play_in_fleet(fleet, task, weights, episodes, on_finished, seed)
 

@@ -107,9 +107,8 @@ class Plan:
     """Scenario to train on: a name or a TOML file."""
     preset: str = "best"
     """paper: one environment, as the paper; fast: 32 parallel ones at the same ratio of updates to decisions; best:
-    fast with double DQN, semi-Markov discounts, averaged weights and half the updates; best-1: best with all updates;
-    pqn: no replay and no target network; extended: best-1 with more to observe than the paper's Table 2 has; whole:
-    best for whole fights, with longer budgets and a longer view, dodge and heal-attack learning together."""
+    fast with double DQN, semi-Markov discounts, averaged weights and half the updates; whole: best for whole fights,
+    with longer budgets and a longer view, dodge and heal-attack learning together."""
     seed: Annotated[int, config.Between(0, 2**31 - 1)] = 0
     """Seed of everything random: on one kind of processor the same seed gives the same weights."""
     scale: Annotated[float, config.Between(LEAST_SCALE, 1e3)] = 1.0

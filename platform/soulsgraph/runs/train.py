@@ -38,7 +38,7 @@ from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.files import remove_folder, slug, whole_folder
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.games.link import GameSettings
-from soulsgraph_envs.skills import Mirror, Skill, make_skill, training_scenario
+from soulsgraph_envs.skills import Skill, make_skill, training_scenario
 from soulsgraph_policies.agents import library as artifacts
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, RunningNormalizer, Weights, layer_names
@@ -49,7 +49,6 @@ from soulsgraph_policies.learning.checkpoint import TrainingStateError, read_tra
 from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.own_learner import LearnerFactory, OwnTraining, find_learner, task_of
-from soulsgraph_policies.learning.replay import ReplayBuffer
 from soulsgraph_policies.learning.sampler import Transitions
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
@@ -152,7 +151,7 @@ class StageSetup:
         plan, name = self.run.plan, self.stage.skill
         skill, parent, numbers = self.skill(name), self.parent, self.hyperparameters
         networks = {one: kept.network(self.skill(one), self.scenario) for one, kept in self.upstream.items()}
-        weights = None if parent is None else parent.playing
+        weights = None if parent is None else parent.weights
         task = task_of(skill, plan.lanes or plan.method.lanes, self.stage.seed, numbers, weights)
         training = OwnTraining(self.skills, self.scenario, networks, task, factory)
         if parent is not None:
@@ -198,25 +197,22 @@ class StageSetup:
 
     def _config(self, method: type[SkillDQN]) -> SkillDQNConfig:
         plan, config = self.run.plan, method.get_default_config().debugging(log_level="ERROR")
-        mirrors = {name: Mirror.of(self.skill(name), self.scenario) for name in self.stage.skills}
         most, seed = plan.method.steps_per_round, self.stage.seed
         clips = {name: artifact.card.observation_clip for name, artifact in self.upstream.items()}
         # RLlib's own seed would load torch's compiler in every process: half of a runner's start.
         staged: SkillDQNConfig = config.stage(
-            self.skills, self.numbers, most, mirror=mirrors, seed=seed, synchronous=plan.synchronous, clips=clips
+            self.skills, self.numbers, most, seed=seed, synchronous=plan.synchronous, clips=clips
         )
         return staged
 
     def _built(self, config: SkillDQNConfig) -> SkillDQN:
         algorithm: SkillDQN = config.build_algo()
-        algorithm.load_weights({name: artifact.playing for name, artifact in self.upstream.items()})
+        algorithm.load_weights({name: artifact.weights for name, artifact in self.upstream.items()})
         for name, parent in self.parents.items():
             algorithm.load_weights({name: parent.weights})
             algorithm.load_normalizer(name, parent.card.normalizer.normalizer().get_state())
             if next(part for part in self.stage.parts if part.skill == name).cloned:
-                replay = algorithm.training[name].replay
-                assert isinstance(replay, ReplayBuffer), "a plan without a replay clones nothing"
-                replay.show(kept_demonstrations(self.run, name, parent.card.version))
+                algorithm.training[name].replay.show(kept_demonstrations(self.run, name, parent.card.version))
         return algorithm
 
     def _sampled(self, session: Session) -> SkillDQNConfig:
@@ -271,7 +267,7 @@ class StageSetup:
             np.array_equal(frozen[name][key], kept.astype(frozen[name][key].dtype))
             for name, artifact in self.upstream.items()
             if name in frozen
-            for key, kept in artifact.playing.items()
+            for key, kept in artifact.weights.items()
         )
 
     def verify_frozen(self, algorithm: SkillDQN | OwnTraining) -> None:
@@ -282,7 +278,7 @@ class StageSetup:
         """
         for name, artifact in self.upstream.items():
             copies = algorithm.copies(name)
-            for key, kept in artifact.playing.items():
+            for key, kept in artifact.weights.items():
                 if not all(np.array_equal(now[key], kept.astype(now[key].dtype)) for now in copies):
                     raise SoulsGraphError(
                         f"stage {self.stage.name}: expected {name} v{artifact.card.version} frozen, found {key} "
@@ -312,7 +308,7 @@ def trained_artifact(
     part: Stage | None = None,
     beside: Sequence[SkillCard] = (),
 ) -> Artifact:
-    """Make the artifact of a stage's skill from its module's weights, head included.
+    """Make the artifact of a stage's skill from its module's weights.
 
     `part` is the stage of the skill, by default the last that learns; `beside` are the cards of
     those that learned in the same fights and are already saved.
@@ -591,7 +587,7 @@ def train_stage(workplace: Workplace, stage: Stage) -> list[SkillCard]:
         setup.verify_frozen(algorithm)
         saved = lineage.half_saved(workplace.run, stage)
         for part in (part for part in stage.parts if part.skill not in saved):
-            weights = algorithm.weights(part.skill) | algorithm.head_weights(part.skill)
+            weights = algorithm.weights(part.skill)
             learned, beside = algorithm.training[part.skill], tuple(saved.values())
             artifact = trained_artifact(setup, weights, learned.normalizer, learned.decisions, part, beside)
             card = replace(artifact.card, results=records.results)

@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from itertools import chain, pairwise
 from multiprocessing import Pipe, connection
 from multiprocessing.connection import Connection
@@ -312,10 +311,8 @@ def _play() -> None:
 
 def _learn() -> None:
     """Store transitions, sample some of them, and take updates."""
-    # Imported here: it takes a second, which playing need not wait for.
-    from torch import nn
-
-    from soulsgraph_policies.learning.replay import RecentDecisions, ReplayBuffer
+    # Imported here: it takes a moment, which playing need not wait for.
+    from soulsgraph_policies.learning.replay import ReplayBuffer
     from soulsgraph_policies.learning.update_kernel import CpuUpdater, FlatMemory
 
     inputs, hidden, actions, count = 4, 8, 2, 16
@@ -327,9 +324,6 @@ def _learn() -> None:
     normalizer.update(observations)
     replay.add(transitions)
     batch = replay.sample(count, np.random.default_rng(0), normalizer)
-    recent = RecentDecisions(replace(numbers, num_steps=count, update_epochs=1), nn.Linear(inputs, actions))
-    recent.add(transitions)
-    recent.sample(count, np.random.default_rng(0), normalizer)
     parameters = hidden * (inputs + 1) + hidden * (hidden + 1) + actions * (hidden + 1)
     memory = FlatMemory(*(np.zeros(parameters, np.float32) for _ in range(4)))
     CpuUpdater(memory, (inputs, hidden, hidden, actions), numbers).update(batch, 0)

@@ -280,7 +280,7 @@ def _points(run: RunFolder, cards: Sequence[SkillCard]) -> dict[int, dict[str, W
     own = complete and not lineage.made_key(run, cards).differing(Key.read(folder / Key.FILE))
     files = checkpoint_files(folder) if own else {}
     points = {step: weights_by_skill(stage.skill, load_checkpoint(path)) for step, path in files.items() if step < end}
-    return points | {end: {card.skill: run.library.load(card.skill, card.version).playing for card in cards}}
+    return points | {end: {card.skill: run.library.load(card.skill, card.version).weights for card in cards}}
 
 
 @dataclass(frozen=True)

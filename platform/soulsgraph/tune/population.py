@@ -313,8 +313,7 @@ class MemberTraining:
         name, setup = self._stage.skill, self._setup
         setup.verify_frozen(self.algorithm)
         learned = self.algorithm.training[name]
-        weights = self.algorithm.weights(name) | self.algorithm.head_weights(name)
-        artifact = trained_artifact(setup, weights, learned.normalizer, learned.decisions)
+        artifact = trained_artifact(setup, self.algorithm.weights(name), learned.normalizer, learned.decisions)
         with self._run.locked():
             # A population that was killed before its state was written has trained the same version once.
             if not self._run.library.versions(name):

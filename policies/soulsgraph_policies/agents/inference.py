@@ -41,8 +41,6 @@ Weights = dict[str, npt.NDArray[Any]]
 
 MEAN, DEVIATION = "observation_mean", "observation_deviation"
 NETWORK, TARGET = "q_network", "target_network"
-#: Parameters of a head in the form in which it is trained.
-HEAD = "head"
 
 
 def layer_names_at(index: int) -> tuple[str, str]:

@@ -317,7 +317,7 @@ def _sha256(values: Mapping[str, Any]) -> str:
 class Artifact:
     """A skill's card, and its parameters by the names and in the layout of `QNetworkModule.weights`.
 
-    `parameters` holds the layers that play, float32, and those of the head that was trained, if that is another head.
+    `parameters` holds the layers, float32.
     """
 
     card: SkillCard
@@ -329,14 +329,9 @@ class Artifact:
         normalizer = self.card.normalizer.normalizer()
         return {inference.MEAN: normalizer.mean, inference.DEVIATION: normalizer.deviation, **self.parameters}
 
-    @property
-    def playing(self) -> inference.Weights:
-        """The weights that play, without a head."""
-        return {name: values for name, values in self.weights.items() if not name.startswith(f"{inference.HEAD}.")}
-
     def network(self, skill: Skill, scenario: Scenario) -> inference.FrozenNetwork:
         """Return the network that plays the skill in a scenario."""
-        return inference.FrozenNetwork.of(skill, scenario, self.playing, self.card.observation_clip)
+        return inference.FrozenNetwork.of(skill, scenario, self.weights, self.card.observation_clip)
 
 
 def graph_fields(graph: SkillGraph) -> dict[str, Any]:
@@ -355,9 +350,8 @@ def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], sour
         for name, shape in zip(inference.layer_names_at(index), ((outputs, inputs), (outputs,)), strict=True):
             _check_tensor(named, name, shape, source)
     expected = 2 * (len(card.layer_sizes) - 1)
-    others = sorted(name for name in named if not name.startswith(f"{inference.HEAD}."))
-    if len(others) != expected:
-        raise LibraryError(source, f"{expected} tensors and those of a head", f"{len(named)}: {', '.join(others)}")
+    if len(named) != expected:
+        raise LibraryError(source, f"{expected} tensors", f"{len(named)}: {', '.join(sorted(named))}")
     for name, values in named.items():
         if not np.isfinite(values).all():
             raise LibraryError(f"{source}: {name}", "finite weights", "others", "train the skill anew")

@@ -189,8 +189,7 @@ class SkillDQN(RelativePaths, DQN):
             numbers, observation = config.hyperparameters_of(name), config.skills_of(name)[0].observation
             # Counted from the last one, and numpy pads with zeros: it draws by the seed itself.
             entropy = None if config.stage_seed is None else [config.stage_seed, len(trained) - 1 - place]
-            network, mirror = self.learner.q_module(name).q_network, config.mirror_of(name)
-            self.training[name] = ModuleTraining(name, numbers, observation, mirror, entropy, network)
+            self.training[name] = ModuleTraining(name, numbers, observation, entropy)
         sampled = config.sampled_modules
         #: The module that plays each skill whose decisions are collected.
         self._sampled_skills = {
@@ -465,10 +464,6 @@ class SkillDQN(RelativePaths, DQN):
             timeout_seconds=self.config.sample_timeout_s,
         )
         return [self.weights(self.config.module_of(skill)), *(found for one in played for found in one)]
-
-    def head_weights(self, module: str) -> Weights:
-        """Return a copy of the head that a module trains, by name, if it is not the layer that plays."""
-        return {name: values.copy() for name, values in self.learner.learning[module].playing_head().items()}
 
     def load_weights(self, weights: Mapping[str, Weights]) -> None:
         """Put trained weights in, module by module: frozen ones, or those to continue from.

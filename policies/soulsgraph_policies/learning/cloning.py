@@ -31,7 +31,7 @@ UPDATES, _LEARNING_RATE, _TARGET_PERIOD = 2_000, 1e-3, 250
 
 @dataclass(frozen=True)
 class Clone:
-    """A network that chooses as a player did: its weights, head included, and its normaliser.
+    """A network that chooses as a player did: its weights and its normaliser.
 
     `same` is the share of the player's decisions that it makes itself.
     """
@@ -41,17 +41,11 @@ class Clone:
     same: float
 
 
-def check_cloning(skill: str, decisions: int, hyperparameters: DQNHyperparameters) -> None:
-    """Refuse to clone a skill of which nothing is shown, or one that is to learn without a replay.
-
-    Raises:
-        SoulsGraphError: naming the remedy.
-    """
-    if not decisions or hyperparameters.num_steps:
-        found = "none" if not decisions else "a preset without a replay"
+def check_cloning(skill: str, decisions: int) -> None:
+    """Refuse to clone a skill of which nothing is shown; raises SoulsGraphError."""
+    if not decisions:
         raise SoulsGraphError(
-            f"{skill}: expected decisions to clone and a preset with a replay, found {found}; "
-            "record fights in which the skill decides, or choose another preset."
+            f"{skill}: expected decisions to clone, found none; record fights in which the skill decides."
         )
 
 
@@ -68,7 +62,7 @@ def clone(
         SoulsGraphError: as `check_cloning`.
     """
     compute_on_one_thread()
-    check_cloning(skill.name, len(shown), hyperparameters)
+    check_cloning(skill.name, len(shown))
     size, actions = skill.observation.size, len(skill.actions)
     module = make_module(size, actions, hyperparameters, seed)
     normalizer = RunningNormalizer(size, skill.observation.indicators)
@@ -89,12 +83,12 @@ def clone(
             module.target_network.load_state_dict(module.q_network.state_dict())
         if on_update is not None:
             on_update()
-    weights = {name: values.copy() for name, values in (module.weights() | module.head_weights()).items()}
+    weights = {name: values.copy() for name, values in module.weights().items()}
     return Clone(weights, normalizer, _share_alike(module, shown))
 
 
 def share_alike(skill: Skill, weights: Weights, shown: Transitions, hyperparameters: DQNHyperparameters) -> float:
-    """Return the share of decisions, from 0 to 1, that a network with some weights, head included, makes alike."""
+    """Return the share of decisions, from 0 to 1, that a network with some weights makes alike."""
     module = make_module(skill.observation.size, len(skill.actions), hyperparameters, 0)
     module.load_weights(weights)
     return _share_alike(module, shown)
@@ -102,17 +96,16 @@ def share_alike(skill: Skill, weights: Weights, shown: Transitions, hyperparamet
 
 def _share_alike(module: QNetworkModule, shown: Transitions) -> float:
     with torch.no_grad():
-        values = module.quantiles(module.normalize(torch.as_tensor(shown.observations))).mean(dim=2)
+        values = module.q_network(module.normalize(torch.as_tensor(shown.observations)))
     return float((values.argmax(dim=1).numpy() == shown.actions).mean())
 
 
 def make_module(size: int, actions: int, numbers: DQNHyperparameters, seed: int) -> QNetworkModule:
-    """Make a module of a skill that observes `size` values, with first weights of a seed, its target and its head."""
-    model = {"hidden_sizes": numbers.hidden_sizes, "seed": seed, "head": (numbers.quantiles, numbers.dueling)}
+    """Make a module of a skill that observes `size` values, with first weights of a seed, and its target."""
     module = QNetworkModule(
         observation_space=gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32),
         action_space=gymnasium.spaces.Discrete(actions),
-        model_config=model | {"observation_clip": numbers.observation_clip},
+        model_config={"hidden_sizes": numbers.hidden_sizes, "observation_clip": numbers.observation_clip, "seed": seed},
     )
     module.make_target_networks()
     return module

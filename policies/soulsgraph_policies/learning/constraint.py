@@ -24,10 +24,8 @@ ConstraintParts = list[tuple[Floats, Floats, Floats]]
 class Constraint:
     """Let Adam see mask * (gradient + strength * importance * (parameter - anchor)) in place of the gradient.
 
-    The norm is clipped after that. Keys are the names of the trained network's parameters, weights and biases, as
-    `QNetworkModule.weights` has them where the head is a plain layer, and as `named_parameters` of `q_network` has them
-    elsewhere (`q_network.4.advantage.weight`). Names of the normaliser are left out, so that all weights of a module
-    can be its anchor. Every array is copied as float32.
+    The norm is clipped after that. Keys are the names of `QNetworkModule.weights`; those of the normaliser are left
+    out, so that all weights of a module can be its anchor. Every array is copied as float32.
 
     Raises:
         SoulsGraphError: for an importance below 0 or without an anchor, a mask of other numbers than 0 and 1, a number
@@ -95,8 +93,8 @@ def _check_shapes(what: str, arrays: Weights | None, shapes: Mapping[str, Sequen
     expected = {name: tuple(shape) for name, shape in shapes.items()}
     if found != expected:
         raise SoulsGraphError(
-            f"constraint: expected the {what} of {expected}, found {found}; use that of a network of the same skill, "
-            "layer sizes and head."
+            f"constraint: expected the {what} of {expected}, found {found}; use that of a network of the same skill "
+            "and layer sizes."
         )
 
 

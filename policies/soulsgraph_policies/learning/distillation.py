@@ -37,7 +37,7 @@ Lesson = tuple[FrozenNetwork | Weights, Floats]
 
 @dataclass(frozen=True)
 class Student:
-    """A network that chooses as its teachers did: its weights, head included, and its normaliser.
+    """A network that chooses as its teachers did: its weights and its normaliser.
 
     `same` is the share of each teacher's observations in which it chooses the same action, in the teachers' order.
     """
@@ -74,7 +74,7 @@ def distil(
     """Fit a fresh network to teachers' Q-values in a number of updates, each reported by `on_update`.
 
     Every batch has as many observations of each teacher, however many it brings. Weights of a teacher are clipped as
-    the hyperparameters say, which also have the student's layers and head. The student's statistics are those of all
+    the hyperparameters say, which also have the student's layers. The student's statistics are those of all
     observations.
 
     Raises:
@@ -100,15 +100,15 @@ def distil(
         ]
         rows = torch.from_numpy(np.concatenate(parts))
         optimizer.zero_grad()
-        targets.loss(module.quantiles(inputs[rows]).mean(dim=2), rows).backward()  # type: ignore[no-untyped-call]
+        targets.loss(module.q_network(inputs[rows]), rows).backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(module.q_network.parameters(), hyperparameters.max_grad_norm)
         optimizer.step()
         if on_update is not None:
             on_update()
     with torch.no_grad():
-        alike = module.quantiles(inputs).mean(dim=2).argmax(dim=1) == targets.values.argmax(dim=1)
+        alike = module.q_network(inputs).argmax(dim=1) == targets.values.argmax(dim=1)
     same = tuple(float(part.mean()) for part in np.split(alike.numpy(), ends[:-1]))
-    weights = {name: values.copy() for name, values in (module.weights() | module.head_weights()).items()}
+    weights = {name: values.copy() for name, values in module.weights().items()}
     return Student(weights, normalizer, same)
 
 

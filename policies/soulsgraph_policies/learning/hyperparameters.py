@@ -31,20 +31,17 @@ MARGIN_WEIGHT = 0.3
 _STEPPING = ("lanes", "steps_per_round")
 _OBSERVING = ("animations", "observations")
 _Lanes = Annotated[int, Between(1, 65_536)]
-#: Options of a replay, a target network or another head, which learning without them has no use for.
-_NOT_ON_POLICY = ("double", "dueling", "quantiles", "n_step", "tau", "priority_exponent", "mirrored")
 #: A stage's own: its budget, the replay that goes with it, and whether it continues a clone.
 _OF_THE_STAGE = ("budget", "buffer_size", "margin")
-#: What paid on this fight, chosen by the ablation of docs/results/seeds-400-409 (seeds 200 to 202).
-_BEST_1: dict[str, Any] = {
+#: What paid on this fight, chosen by the ablation of docs/results/seeds-400-409 (seeds 200 to 202); half the updates
+#: by that of docs/results/updates (seeds 200 to 204).
+_BEST: dict[str, Any] = {
     "double": True,
     "target_update_interval": 1_000,
     "semi_markov": True,
     "averaged_fraction": 0.2,
+    "train_freq": 8,
 }
-#: Half the updates, chosen by the ablation of docs/results/updates (seeds 200 to 204).
-_BEST = _BEST_1 | {"train_freq": 8}
-
 #: For fights of a minute, chosen on seeds 960 and 961: what is ten seconds away counts, but for the dodge, which is
 #: about the next blow. Dodge and heal-attack learn in the same fights, for only who strikes meets what a boss does with
 #: little HP left.
@@ -53,17 +50,6 @@ _WHOLE_OWN = {"dodge": {"gamma": 0.98}}
 _WHOLE_BUDGETS = {"camera": 5.0, "lock_on": 5.0, "movement": 10.0, "dodge": 18.0, "heal_attack": 18.0}
 #: Own HP count for more than in the paper's short fights: else it trades blows, and dies before the boss does.
 _WHOLE_REWARDS = {"heal_attack": {"damage": 15.0, "dead": 15.0}}
-
-#: Chosen by a search on seeds 210 to 213.
-_PQN: dict[str, Any] = {
-    "num_steps": 256,
-    "batch_size": 64,
-    "update_epochs": 8,
-    "td_lambda": 0.3,
-    "learning_rate": 1e-3,
-    "semi_markov": True,
-    "averaged_fraction": 0.2,
-}
 
 
 @dataclass(frozen=True)
@@ -98,78 +84,45 @@ class DQNHyperparameters:
     observation_clip: Annotated[float, Between(1e-6, 1e30)] = 10.0
     #: The network chooses the next action that the target network values (van Hasselt et al. 2016).
     double: bool = False
-    #: State value and advantages from one half each of the last hidden layer (Wang et al. 2016).
-    dueling: bool = False
-    #: Quantiles of the return learned for every action (QR-DQN, Dabney et al. 2018); 0 learns its mean only.
-    quantiles: Annotated[int, Between(0, 1_000)] = 0
     #: Decisions whose rewards a return sums before it bootstraps (Sutton 1988; Hessel et al. 2018).
     n_step: Annotated[int, Between(1, 1_000)] = 1
     #: Discount every control tick instead of every decision (Sutton, Precup & Singh 1999).
     semi_markov: bool = False
-    #: Share of the network that the target network takes over in every update (Polyak averaging,
-    #: Lillicrap et al. 2016); above 0 it replaces the copies of `target_update_interval`.
-    tau: _Share = 0.0
     #: Draw transitions in proportion to their last TD error to this power (Schaul et al. 2016); 0 draws uniformly.
     priority_exponent: _Share = 0.0
     #: The draws' bias is corrected by this power at first, and fully at the end of the budget.
     importance_exponent: _Share = 0.4
-    #: Learn from half of the drawn transitions as seen in a mirror (van der Pol et al. 2020).
-    mirrored: bool = False
     #: Last part of the budget over which the network is averaged for greedy play (Polyak & Juditsky 1992;
     #: Izmailov et al. 2018); 0 plays by the last network.
     averaged_fraction: _Share = 0.0
-    #: Above 0: without replay and target network. After every this many decisions they are learned from in
-    #: `update_epochs` passes, towards returns of the trace `td_lambda`, and forgotten (PQN, Gallici et al. 2025).
-    num_steps: Annotated[int, Between(0, 10**8)] = 0
-    update_epochs: Annotated[int, Between(1, 1_000)] = 4
-    td_lambda: _Share = 0.65
     #: By how many standard deviations of their rewards actions that were shown are to be worth more than any other
     #: (DQfD, Hester et al. 2018); 0 where none are.
     margin: Annotated[float, Between(0.0, 100.0)] = 0.0
 
     def __post_init__(self) -> None:
         check_fields(self)
-        least = 2 if self.dueling else 1
-        if len(self.hidden_sizes) > _MOST_LAYERS or self.hidden_sizes[-1] < least:
-            expected = f"at most {_MOST_LAYERS} layers, the last of at least {least} units (dueling halves it)"
+        if not 1 <= len(self.hidden_sizes) <= _MOST_LAYERS:
+            expected = f"1 to {_MOST_LAYERS} layers"
             raise DataError(None, "hidden_sizes", expected, list(self.hidden_sizes), "correct the value")
-        if self.num_steps:
-            self._check_num_steps()
-
-    def _check_num_steps(self) -> None:
-        if self.num_steps < self.batch_size:
-            expected = f"0 or at least batch_size, {self.batch_size}"
-            raise DataError(None, "num_steps", expected, self.num_steps, "correct one of them")
-        for name in _NOT_ON_POLICY:
-            if getattr(self, name) != getattr(type(self), name):
-                expected, found = f"0 with {name}", f"{self.num_steps} with {name} = {getattr(self, name)}"
-                raise DataError(None, "num_steps", expected, found, "leave one of them out")
 
     def replay_bytes(self, observation_size: int) -> int:
-        """Return the memory that a replay of full capacity takes, or what is kept in its place."""
+        """Return the memory that a replay of full capacity takes."""
         # Two observations, reward, discount and action.
         row = 4 * (2 * observation_size + 3)
         row += (_LINK_BYTES if self.n_step > 1 else 0) + (_PRIORITY_BYTES if self.priority_exponent else 0)
-        return (self.num_steps * self.update_epochs or self.buffer_size) * row
+        return self.buffer_size * row
 
     def version_bytes(self, observation_size: int, actions: int) -> int:
-        """Return the memory of a version, at most: the network that plays, the head that is trained, statistics."""
+        """Return the memory of a version, at most: network and statistics."""
         sizes = (observation_size, *self.hidden_sizes, actions)
         parameters = sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(sizes))
-        if not self.plain_head:
-            parameters += (sizes[-2] + 1) * (actions + 1) * max(self.quantiles, 1)
         # Mean and deviation beside the weights, mean and variance as they go on running.
         return 4 * parameters + 4 * 8 * observation_size
 
     @property
     def compiles(self) -> bool:
-        """Whether the compiled CPU path can take the updates: two hidden layers, a plain head."""
-        return self.plain_head and len(self.hidden_sizes) == 2
-
-    @property
-    def plain_head(self) -> bool:
-        """Whether the network's last layer is a plain one, the same in training and play."""
-        return not self.dueling and not self.quantiles
+        """Whether the compiled CPU path can take the updates: two hidden layers."""
+        return len(self.hidden_sizes) == 2
 
     def correction(self, decisions: int) -> float:
         """Return the importance-sampling exponent after a number of decisions: a line up to 1."""
@@ -190,19 +143,15 @@ class DQNHyperparameters:
 
     def updates_owed(self, decisions: int, updates: int) -> int:
         """Return the number of updates due for `decisions` received, of which `updates` are done."""
-        if self.num_steps:
-            return decisions // self.num_steps * self.update_epochs * (self.num_steps // self.batch_size) - updates
         return max(decisions - self.learning_starts, 0) // self.train_freq - updates
 
     @property
     def least_budget(self) -> int:
         """Decisions after which the first update is due: fewer teach nothing."""
-        return self.num_steps or self.learning_starts + self.train_freq
+        return self.learning_starts + self.train_freq
 
     def target_copy(self, before: int, after: int) -> int | None:
         """Return the count of decisions in (before, after] at which the target is copied, None for no copy."""
-        if self.tau or self.num_steps:
-            return None
         latest = after // self.target_update_interval * self.target_update_interval
         return latest if latest > before else None
 
@@ -315,15 +264,6 @@ PRESETS = {
         Preset("paper", lanes=1, steps_per_round=4),
         Preset("fast", lanes=32, steps_per_round=128),
         Preset("best", lanes=32, steps_per_round=128, learning=_BEST, observing={"animations": "one_hot"}),
-        Preset("pqn", lanes=32, steps_per_round=128, learning=_PQN, observing={"animations": "one_hot"}),
-        Preset("best-1", lanes=32, steps_per_round=128, learning=_BEST_1, observing={"animations": "one_hot"}),
-        Preset(
-            "extended",
-            lanes=32,
-            steps_per_round=128,
-            learning=_BEST_1,
-            observing={"animations": "one_hot", "observations": "extended"},
-        ),
         Preset(
             "whole",
             lanes=32,
@@ -381,25 +321,13 @@ _SAME = {
     "grad_clip": "max_grad_norm",
     "num_steps_sampled_before_learning_starts": "learning_starts",
     "double_q": "double",
-    "dueling": "dueling",
     "n_step": "n_step",
+    "target_network_update_freq": "target_update_interval",
 }
 _BATCH, _BATCH_PER_LEARNER = "train_batch_size", "_train_batch_size_per_learner"
-_TARGET, _REPLAY = ("target_network_update_freq", "tau"), "replay_buffer_config"
+_REPLAY = "replay_buffer_config"
 #: Every field that hyperparameters are read from.
-LEARNING = (
-    *_SAME,
-    _BATCH,
-    _BATCH_PER_LEARNER,
-    *_TARGET,
-    "epsilon",
-    "explore",
-    _REPLAY,
-    "training_intensity",
-    "num_epochs",
-)
-#: Fields that learning from rollouts without a replay has no use for.
-_UNUSED_ON_POLICY = (*_TARGET, _REPLAY, "training_intensity", "num_steps_sampled_before_learning_starts")
+LEARNING = (*_SAME, _BATCH, _BATCH_PER_LEARNER, "epsilon", "explore", _REPLAY, "training_intensity")
 _UNIFORM, _PRIORITIZED = "MultiAgentEpisodeReplayBuffer", "MultiAgentPrioritizedEpisodeReplayBuffer"
 #: Each of RLlib's replays that is offered, and the prioritized ones' exponents where they are not named.
 _REPLAYS: Mapping[str, Mapping[str, float]] = {
@@ -419,17 +347,13 @@ def fields_of(numbers: DQNHyperparameters) -> dict[str, Any]:
     if numbers.priority_exponent:
         replay |= {"type": _PRIORITIZED, "alpha": numbers.priority_exponent, "beta": numbers.importance_exponent}
     falls = round(numbers.epsilon_fraction * numbers.budget)
-    period = numbers.train_freq if numbers.tau else numbers.target_update_interval
     return {name: getattr(numbers, own) for name, own in _SAME.items()} | {
         _BATCH: numbers.batch_size,
         _BATCH_PER_LEARNER: None,
-        "target_network_update_freq": period,
-        "tau": numbers.tau or 1.0,
         "epsilon": [[0, numbers.epsilon_initial], [falls, numbers.epsilon_final]],
         "explore": True,
         _REPLAY: replay,
         "training_intensity": None,
-        "num_epochs": numbers.update_epochs if numbers.num_steps else 1,
     }
 
 
@@ -470,9 +394,6 @@ def learned_by(numbers: DQNHyperparameters, fields: Mapping[str, Any]) -> DQNHyp
     Raises:
         SoulsGraphError: naming the field whose value the learner cannot learn by.
     """
-    for name, value in fields.items():
-        if numbers.num_steps and name in _UNUSED_ON_POLICY:
-            raise refused(name, "what a rollout leaves without effect as it is", value)
     changed = {_SAME[name]: _plain(value) for name, value in fields.items() if name in _SAME}
     if "grad_clip" in fields and fields["grad_clip"] is None:
         changed["max_grad_norm"] = _UNCLIPPED
@@ -485,10 +406,8 @@ def learned_by(numbers: DQNHyperparameters, fields: Mapping[str, Any]) -> DQNHyp
     for name, read in (
         (_BATCH, _batch),
         ("training_intensity", _updates),
-        ("tau", _target),
         ("epsilon", _exploration),
         (_REPLAY, _replay),
-        ("num_epochs", _epochs),
     ):
         numbers = _with(numbers, name, read(numbers, fields))
     if fields.get("explore") is False:
@@ -521,25 +440,6 @@ def _updates(numbers: DQNHyperparameters, fields: Mapping[str, Any]) -> dict[str
         expected = f"{numbers.batch_size}, a batch, divided by the whole number of decisions before an update"
         raise refused("training_intensity", expected, intensity)
     return {"train_freq": round(decisions)}
-
-
-def _target(numbers: DQNHyperparameters, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how the target network follows: by whole copies at times, or by a share of every update."""
-    if not {*_TARGET} & fields.keys():
-        return {}
-    written = fields_of(numbers)
-    period, tau = (_plain(fields.get(name, written[name])) for name in _TARGET)
-    if isinstance(tau, bool) or not isinstance(tau, (int, float)) or not 0.0 < tau <= 1.0:
-        raise refused("tau", "a share from above 0 to 1", tau)
-    if tau == 1.0:
-        return {"tau": 0.0, "target_update_interval": period}
-    if period != numbers.train_freq:
-        expected = (
-            f"1 with copies every {shown(period)} decisions, or target_network_update_freq = "
-            f"{numbers.train_freq} with a share of every update"
-        )
-        raise refused("tau", expected, tau)
-    return {"tau": float(tau)}
 
 
 def _exploration(numbers: DQNHyperparameters, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -587,14 +487,6 @@ def _replay(numbers: DQNHyperparameters, fields: Mapping[str, Any]) -> dict[str,
         for key, value in keys.items()
     }
     return changed if prioritized else {"priority_exponent": 0.0} | changed
-
-
-def _epochs(numbers: DQNHyperparameters, fields: Mapping[str, Any]) -> dict[str, Any]:
-    if "num_epochs" not in fields or (not numbers.num_steps and same(fields["num_epochs"], 1)):
-        return {}
-    if not numbers.num_steps:
-        raise refused("num_epochs", "1 with a replay, which is drawn from anew for every update", fields["num_epochs"])
-    return {"update_epochs": _plain(fields["num_epochs"])}
 
 
 def overrides_of(module: str, overrides: Mapping[str, Any] | Any) -> dict[str, Any]:

@@ -49,8 +49,7 @@ def fisher_importance(weights: Weights, observations: Floats, clip: float = 10.0
 
     That is the diagonal of the Fisher information of a Gaussian of variance 1 around the Q-values, as Continual World
     takes it for its critics: over `observations` (n, size) the mean of the squared gradients of Q, summed over actions.
-    They are best those that the skill met while it played; `clip` as for `layer_outputs`. Of a network with a head that
-    is trained in another form, importance is that of the layer which plays.
+    They are best those that the skill met while it played; `clip` as for `layer_outputs`.
 
     Raises:
         SoulsGraphError: as `layer_outputs`.

@@ -24,13 +24,12 @@ from torch import Tensor, nn
 
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.machine import compute_on_one_thread
-from soulsgraph_envs.skills import Mirror
 from soulsgraph_envs.skills.skill import ObservationMap
 from soulsgraph_policies.agents.inference import NETWORK, RunningNormalizer, Weights
 from soulsgraph_policies.learning.constraint import Constraint
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.module import QNetworkModule, RelativePaths, minibatch_loss
-from soulsgraph_policies.learning.replay import Batch, RecentDecisions, ReplayBuffer
+from soulsgraph_policies.learning.replay import Batch, ReplayBuffer
 from soulsgraph_policies.learning.sampler import Transitions
 from soulsgraph_policies.learning.update_kernel import CpuUpdater, FlatMemory, UpdateMetrics
 
@@ -85,8 +84,7 @@ class SkillDQNLearner(RelativePaths, DQNTorchLearner):
         """Build the modules and the optimizers of those that learn.
 
         Raises:
-            SoulsGraphError: if the CPU path is asked for on a GPU, for other than two hidden layers, or for
-                a head that is trained in another form than it plays.
+            SoulsGraphError: if the CPU path is asked for on a GPU, or for other than two hidden layers.
         """
         super().build()
         compute_on_one_thread()
@@ -190,10 +188,9 @@ class ModuleUpdates:
         self._pulls: dict[nn.Parameter, ParameterPull] = {}
         self._compiled = path == CPU_KERNEL
         if self._compiled and (device.type != "cpu" or not hyperparameters.compiles):
-            head = "a plain head" if hyperparameters.plain_head else "dueling streams or quantiles"
             raise SoulsGraphError(
-                f"update path {CPU_KERNEL!r}: expected two hidden layers and a plain head on a CPU, found "
-                f"{len(hyperparameters.hidden_sizes)} and {head} on {device.type}; use update path {AUTOGRAD!r}."
+                f"update path {CPU_KERNEL!r}: expected two hidden layers on a CPU, found "
+                f"{len(hyperparameters.hidden_sizes)} on {device.type}; use update path {AUTOGRAD!r}."
             )
         self.bind()
 
@@ -258,7 +255,7 @@ class ModuleUpdates:
         else:
             before = min(numbers.updates_before(copied, int(self._steps.item())) * numbers.batch_size, rows)
             parts = [self._take_updates(batch.part(0, before))] if before else []
-            self._update_target(1.0)
+            update_target_network(main_net=self.module.q_network, target_net=self.module.target_network, tau=1.0)
             if before < rows:
                 parts.append(self._take_updates(batch.part(before, rows)))
             metrics = _mean(parts, [before, rows - before] if len(parts) > 1 else None)
@@ -274,9 +271,6 @@ class ModuleUpdates:
             if pull := self._pulls.get(value):
                 # The mean of equal numbers may differ from them in a last bit.
                 mean.copy_(torch.where(pull.mask > 0.0, mean, value))
-
-    def _update_target(self, share: float) -> None:
-        update_target_network(main_net=self.module.q_network, target_net=self.module.target_network, tau=share)
 
     def _take_updates(self, batch: Batch) -> UpdateMetrics:
         size = self._hyperparameters.batch_size
@@ -297,8 +291,6 @@ class ModuleUpdates:
         self._constrain_gradients()
         nn.utils.clip_grad_norm_(module.q_network.parameters(), numbers.max_grad_norm)
         optimizer.step()
-        if numbers.tau:
-            self._update_target(numbers.tau)
         errors = result.errors.abs().cpu().numpy()
         return UpdateMetrics(result.loss.item(), result.values.mean().item(), float(errors.mean()), errors)
 
@@ -315,10 +307,6 @@ class ModuleUpdates:
     def playing_weights(self) -> Weights:
         """Return the module's weights for greedy play: those of the average once there is one."""
         return self.module.weights(self._average if self._averaged else None)
-
-    def playing_head(self) -> Weights:
-        """Return the trained head's parameters that go with `playing_weights`."""
-        return self.module.head_weights(self._average if self._averaged else None)
 
     def get_counts(self) -> dict[str, Any]:
         """Return what RLlib's own state lacks: the count that target copies go by, average for play and constraint."""
@@ -368,21 +356,14 @@ def _mean(metrics: Sequence[UpdateMetrics], weights: Sequence[int] | None = None
 class ModuleTraining:
     """What the driver keeps for a module that learns: replay, normaliser, generator and clocks of its own decisions.
 
-    Batches are drawn by `entropy`; `network` is the one that learns.
+    Batches are drawn by `entropy`.
     """
 
     def __init__(
-        self,
-        name: str,
-        hyperparameters: DQNHyperparameters,
-        observation: ObservationMap,
-        mirror: Mirror | None,
-        entropy: Sequence[int] | None,
-        network: nn.Module,
+        self, name: str, hyperparameters: DQNHyperparameters, observation: ObservationMap, entropy: Sequence[int] | None
     ) -> None:
         self.name, self.hyperparameters = name, hyperparameters
-        recent = RecentDecisions(hyperparameters, network) if hyperparameters.num_steps else None
-        self.replay = recent or ReplayBuffer(hyperparameters, observation.size, mirror)
+        self.replay = ReplayBuffer(hyperparameters, observation.size)
         self.normalizer = RunningNormalizer(observation.size, observation.indicators)
         self._generator = np.random.Generator(np.random.PCG64(entropy))
         #: Whether the statistics of observations stay as they are.

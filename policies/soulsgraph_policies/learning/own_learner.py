@@ -241,10 +241,6 @@ class OwnTraining:
             )
         return found
 
-    def head_weights(self, skill: str) -> Weights:
-        """Return the head that is trained in another form than it plays: there is none."""
-        return {}
-
     def copies(self, skill: str) -> list[Weights]:
         """Return the weights by which a frozen skill plays."""
         return [self._networks.weights(self._frozen.index(skill))]

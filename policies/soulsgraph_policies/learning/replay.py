@@ -1,12 +1,8 @@
-"""What a module learns from: a replay of its transitions, or those since the last updates (PQN).
+"""A module's replay: one float32 matrix of raw transitions, normalised as they are sampled.
 
-A replay is one float32 matrix of raw transitions, normalised as they are sampled. They are drawn evenly, by priority,
-or with stated shares of its sources' transitions. Behind the module's own lie rows that are kept for good:
-demonstrations, and reserves of earlier tasks (experience replay, Rolnick et al. 2019; cloning of what was done before,
-Wolczyk et al. 2022).
-
-Without a replay many lanes take its place, and returns of the trace lambda that of a target network: Gallici et al.,
-"Simplifying Deep Temporal Difference Learning" (ICLR 2025). Layers are not normalised here, but observations are.
+They are drawn evenly, by priority, or with stated shares of its sources' transitions. Behind the module's own lie rows
+that are kept for good: demonstrations, and reserves of earlier tasks (experience replay, Rolnick et al. 2019; cloning
+of what was done before, Wolczyk et al. 2022).
 """
 
 from __future__ import annotations
@@ -16,14 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-import torch
 from numba import njit
-from torch import nn
 
-from soulsgraph_envs.combat.rollout import Doubles, Flags, Floats, Integers
+from soulsgraph_envs.combat.rollout import Doubles, Floats, Integers
 from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
-from soulsgraph_envs.skills.skill import PREPROCESSING, Mirror, normalized
+from soulsgraph_envs.skills.skill import PREPROCESSING, normalized
 from soulsgraph_policies.agents.inference import RunningNormalizer
 from soulsgraph_policies.learning.draws import BatchShares, Priorities
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters, check_memory
@@ -139,26 +133,6 @@ def _normalize(
             out[i, column] = values[i]
 
 
-@njit(error_model="numpy")
-def _reflect(
-    rows: Floats,
-    indices: Integers,
-    first: int,
-    statistics: tuple[Doubles, Doubles],
-    clip: float,
-    mirror: tuple[Flags, Floats, Floats],
-    out: Floats,
-) -> None:
-    """Normalise the observations of the reflected rows once more, reflected."""
-    mean, inverse = statistics
-    reflected, sign, shift = mirror
-    for i in range(indices.shape[0]):
-        if reflected[i]:
-            for column in range(out.shape[1]):
-                seen = sign[column] * rows[indices[i], first + column] + shift[column]
-                out[i, column] = normalized(seen, mean[column], inverse[column], clip)
-
-
 def _build_gather(sources: int) -> Callable[..., int]:
     """Compile `gather`, cached on disk; `sources` is the checksum of the code that it calls."""
 
@@ -169,12 +143,10 @@ def _build_gather(sources: int) -> Callable[..., int]:
         statistics: tuple[Doubles, Doubles],
         clip: float,
         following: tuple[Integers, int],
-        mirror: tuple[Flags, Floats, Floats, Integers],
         out: tuple[Floats, Floats, Integers, Floats, Floats],
     ) -> int:
-        """Write drawn transitions: returns of several decisions along `links`, some of them mirrored."""
+        """Write drawn transitions: returns of several decisions along `links`."""
         links, steps = following
-        reflected, sign, shift, counterparts = mirror
         observations, next_observations, actions, rewards, discounts = out
         normalizer, size = (statistics[0], 1.0 / statistics[1]), observations.shape[1]
         lasts = indices
@@ -184,57 +156,21 @@ def _build_gather(sources: int) -> Callable[..., int]:
             _follow(rows, links, steps, lasts, rewards, discounts)
         _normalize(rows, indices, 0, normalizer, clip, observations)
         _normalize(rows, lasts, size, normalizer, clip, next_observations)
-        if reflected.shape[0]:
-            reflection = (reflected, sign, shift)
-            _reflect(rows, indices, 0, normalizer, clip, reflection, observations)
-            _reflect(rows, lasts, size, normalizer, clip, reflection, next_observations)
-            for i in range(reflected.shape[0]):
-                if reflected[i]:
-                    actions[i] = counterparts[actions[i]]
         return sources
 
     return cast(Callable[..., int], gather)
 
 
 _gather = _build_gather(PREPROCESSING)
-#: For transitions that are learned from as they are: none follows another, none is mirrored.
-_ALONE = np.zeros(0, np.int64), 1
-_AS_SEEN = np.zeros(0, np.bool_), np.zeros(0, np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64)
-
-
-def read_rows(
-    rows: Floats,
-    indices: Integers,
-    normalizer: RunningNormalizer,
-    clip: float,
-    batch: Batch,
-    following: tuple[Integers, int] = _ALONE,
-    mirror: tuple[Flags, Floats, Floats, Integers] = _AS_SEEN,
-) -> None:
-    """Write packed transitions at `indices` (n,) into a batch of n, normalised by the present statistics.
-
-    `following` are the links and the decisions that a return sums, `mirror` which ones are mirrored and how.
-    """
-    out = (batch.observations, batch.next_observations, batch.actions, batch.rewards, batch.discounts)
-    _gather(rows, indices, (normalizer.mean, normalizer.deviation), clip, following, mirror, out)
-
-
-#: Options of a replay that does not draw evenly, or is none.
-_UNEVEN = ("priority_exponent", "num_steps")
 
 
 def check_even_draws(module: str, hyperparameters: DQNHyperparameters) -> None:
-    """Refuse shares of batches where a module does not draw them evenly from a replay.
-
-    Raises:
-        SoulsGraphError: naming the option.
-    """
-    for name in _UNEVEN:
-        if value := getattr(hyperparameters, name):
-            raise SoulsGraphError(
-                f"{module}: expected a replay that is drawn from evenly where batches have shares by source, found "
-                f"{name} = {value}; leave out that option, or all shares of batches."
-            )
+    """Refuse shares of batches where a module's rows are drawn by priority; raises SoulsGraphError."""
+    if power := hyperparameters.priority_exponent:
+        raise SoulsGraphError(
+            f"{module}: expected a replay that is drawn from evenly where batches have shares by source, found "
+            f"priority_exponent = {power}; leave out that option, or all shares of batches."
+        )
 
 
 @dataclass(frozen=True)
@@ -268,20 +204,15 @@ class ReplayBuffer:
     """Keep the latest transitions of one skill, observations (size,) raw, and beside them those of others for good.
 
     The hyperparameters set how many, and how they are drawn: returns of several decisions, discounts
-    by decision or by tick, priorities, mirroring by `mirror`.
+    by decision or by tick, priorities.
 
     Raises:
         DataError: if it would fill more than half of the memory.
     """
 
-    def __init__(
-        self, hyperparameters: DQNHyperparameters, observation_size: int, mirror: Mirror | None = None
-    ) -> None:
+    def __init__(self, hyperparameters: DQNHyperparameters, observation_size: int) -> None:
         check_memory({"a skill": hyperparameters.replay_bytes(observation_size)})
-        self._hyperparameters, self._mirrored = hyperparameters, mirror is not None
-        nothing = np.zeros(0, np.float32)
-        mirror = mirror or Mirror(nothing, nothing, np.zeros(0, np.int64))
-        self._mirror = (mirror.sign, mirror.shift, mirror.actions)
+        self._hyperparameters = hyperparameters
         self.capacity, self.size, self._written = hyperparameters.buffer_size, 0, 0
         self._observation_size = observation_size
         self._rows: Floats = np.zeros((self.capacity, 2 * observation_size + _EXTRA), np.float32)
@@ -373,7 +304,7 @@ class ReplayBuffer:
         A buffer that has shares keeps them. Of decisions that were shown as many are drawn as without shares.
 
         Raises:
-            SoulsGraphError: if the hyperparameters do not draw evenly.
+            SoulsGraphError: if rows are drawn by priority.
         """
         check_even_draws("replay", self._hyperparameters)
         assert shares.ndim == 1
@@ -424,9 +355,9 @@ class ReplayBuffer:
             batch.weights[:] = self._priorities.weights(self._drawn, self.size, correction)
         if self._kept:
             self._draw_kept(batch, generator)
-        following, clip = (self._links, self._hyperparameters.n_step), self._hyperparameters.observation_clip
-        reflected = generator.random(count) < 0.5 if self._mirrored else np.zeros(0, np.bool_)
-        read_rows(self._rows, self._drawn, normalizer, clip, batch, following, (reflected, *self._mirror))
+        statistics, clip = (normalizer.mean, normalizer.deviation), self._hyperparameters.observation_clip
+        out = (batch.observations, batch.next_observations, batch.actions, batch.rewards, batch.discounts)
+        _gather(self._rows, self._drawn, statistics, clip, (self._links, self._hyperparameters.n_step), out)
         return batch
 
     def _draw_kept(self, batch: Batch, generator: np.random.Generator) -> None:
@@ -503,78 +434,3 @@ class ReplayBuffer:
             self._priorities.set_state(state["priorities"])
         shared, oldest = state.get("by_source"), self._written % max(self.size, 1)
         self._by_source = BatchShares.restored(self.capacity, shared, oldest) if shared else None
-
-
-@cached()
-def _trace_returns(links: Integers, discounts: Floats, values: Floats, decay: float, returns: Floats) -> None:
-    """Turn rewards into lambda returns in place, (n,), from the last decision to the first.
-
-    `values` are those of the states after the decisions, `links` the places of the decisions that follow, or -1.
-    """
-    for i in range(links.shape[0] - 1, -1, -1):
-        ahead = values[i]
-        if links[i] >= 0:
-            ahead += decay * (returns[links[i]] - ahead)
-        returns[i] += discounts[i] * ahead
-
-
-class RecentDecisions:
-    """Keep one skill's transitions since the last updates, for learning from them in `update_epochs` passes.
-
-    It stands in the place of a `ReplayBuffer`. `network` is the one that learns: normalised observations (n, size) to
-    Q-values (n, actions).
-    """
-
-    def __init__(self, hyperparameters: DQNHyperparameters, network: nn.Module) -> None:
-        self._hyperparameters, self._network = hyperparameters, network
-        self._parts: list[Transitions] = []
-
-    def add(self, transitions: Transitions, source: int = 0) -> None:
-        """Store transitions in order, whatever their source."""
-        if len(transitions):
-            self._parts.append(transitions)
-
-    def sample(
-        self, count: int, generator: np.random.Generator, normalizer: RunningNormalizer, decisions: int = 0
-    ) -> Batch:
-        """Return `count` rows, every epoch its share of all whole rollouts in an order of its own, and forget those.
-
-        Their rewards are the whole targets: lambda returns by the present network. What was kept beyond whole
-        rollouts enters the returns and stays for the next call.
-        """
-        numbers, recent = self._hyperparameters, Transitions.join(self._parts)
-        every, rows = Batch.empty(len(recent), recent.observations.shape[1]), pack(recent, numbers)
-        read_rows(rows, np.arange(len(recent)), normalizer, numbers.observation_clip, every)
-        links, latest = np.full(len(recent), -1), np.full((recent.lanes.max() + 1, 2), -1)
-        link(rows, 0, links, latest, recent.lanes, recent.episodes)
-        values = self._values(every.next_observations)
-        _trace_returns(links, every.discounts, values, numbers.td_lambda, every.rewards)
-        whole, share = len(recent) // numbers.num_steps * numbers.num_steps, count // numbers.update_epochs
-        self._parts = [recent.last(len(recent) - whole)] if len(recent) > whole else []
-        drawn = np.concatenate([generator.permutation(whole)[:share] for _ in range(numbers.update_epochs)])
-        assert len(drawn) == count, "updates are owed by whole rollouts"
-        # No value of a later state is added to a return: any observations do.
-        seen, nothing = every.observations[drawn], np.zeros(count, np.float32)
-        return Batch(seen, seen, every.actions[drawn], every.rewards[drawn], nothing, every.weights[drawn], nothing)
-
-    @torch.no_grad()
-    def _values(self, observations: Floats) -> Floats:
-        device = next(self._network.parameters()).device
-        greatest = self._network(torch.as_tensor(observations, device=device)).max(dim=1).values
-        values: Floats = greatest.cpu().numpy()
-        return values
-
-    def learned(self, errors: Floats) -> None:
-        """Record nothing of `errors` (n,): what was learned from is gone."""
-
-    def get_state(self) -> dict[str, Any]:
-        """Return the transitions kept, as arrays."""
-        return {"recent": vars(Transitions.join(self._parts)) if self._parts else {}}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_state`."""
-        # A large array lies in the checkpoint's file.
-        kept: dict[str, Any] = {
-            name: None if part is None else np.array(part) for name, part in state["recent"].items()
-        }
-        self._parts = [Transitions(**kept)] if kept else []

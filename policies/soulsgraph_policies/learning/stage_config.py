@@ -23,7 +23,7 @@ from ray.rllib.policy.policy import PolicySpec
 from ray.rllib.utils import force_list
 
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
-from soulsgraph_envs.skills import Mirror, Skill
+from soulsgraph_envs.skills import Skill
 from soulsgraph_policies.learning.hyperparameters import (
     LEARNING,
     DQNHyperparameters,
@@ -74,7 +74,7 @@ ALGORITHM_CALLBACKS = frozenset(
 #: Fields of a configuration that are not RLlib's.
 _OWN = frozenset(
     (
-        *("skills", "hyperparameters", "own_hyperparameters", "steps_per_round", "update_path", "mirrors", "clips"),
+        *("skills", "hyperparameters", "own_hyperparameters", "steps_per_round", "update_path", "clips"),
         *("synchronous", "_own_seed", "_written", "_asked"),
     )
 )
@@ -154,7 +154,6 @@ class SkillDQNConfig(DQNConfig):
         self.own_hyperparameters: dict[str, DQNHyperparameters] = {}
         self.steps_per_round = 1
         self.update_path: str | None = None
-        self.mirrors: dict[str, Mirror] = {}
         self.clips: dict[str, float] = {}
         self.synchronous = False
         self._own_seed: int | None = None
@@ -186,7 +185,6 @@ class SkillDQNConfig(DQNConfig):
         hyperparameters: DQNHyperparameters | Mapping[str, DQNHyperparameters],
         steps_per_round: int,
         update_path: str | None = None,
-        mirror: Mirror | Mapping[str, Mirror] | None = None,
         seed: int | None = None,
         synchronous: bool = False,
         clips: Mapping[str, float] | None = None,
@@ -194,17 +192,15 @@ class SkillDQNConfig(DQNConfig):
         """Train the last of `skills`, or those that have hyperparameters by name, the others frozen.
 
         At most `steps_per_round` of a skill lie between updates. Without an update path the compiled one is taken
-        wherever it can. `mirror` is the last skill's, or each one's by name, for mirrored transitions. A module of
-        another name than a skill's learns by the last trained skill's hyperparameters. Everything random starts from
-        `seed`, or from that of an earlier `debugging(seed=...)`, by which RLlib also seeds every global generator; a
-        later one replaces it.
+        wherever it can. A module of another name than a skill's learns by the last trained skill's hyperparameters.
+        Everything random starts from `seed`, or from that of an earlier `debugging(seed=...)`, by which RLlib also
+        seeds every global generator; a later one replaces it.
         Remote runners are learned from as they answer; if `synchronous` all together in their order, which repeats.
         `clips` are the observation clips of frozen modules, where they are not those of what learns.
 
         Raises:
             UnknownNameError: for an unknown update path or skill.
-            SoulsGraphError: for a seed that is no integer of at least 0; if there are no hyperparameters, or they ask
-                for mirrored transitions without a mirror.
+            SoulsGraphError: for a seed that is no integer of at least 0, or if there are no hyperparameters.
         """
         if update_path is not None and update_path not in UPDATE_PATHS:
             raise UnknownNameError("update path", update_path, UPDATE_PATHS)
@@ -225,7 +221,6 @@ class SkillDQNConfig(DQNConfig):
         self.skills, self.hyperparameters, self.own_hyperparameters = tuple(skills), own[trained[-1]], own
         self.update_path, self.steps_per_round, self._own_seed = update_path, steps_per_round, seed
         self.synchronous, self.clips = synchronous, dict(clips or {})
-        self.mirrors = dict(mirror) if isinstance(mirror, Mapping) else {} if mirror is None else {names[-1]: mirror}
         written = {"seed": self.seed, "num_envs_per_env_runner": usual_lanes}
         self._write(fields_of(self.hyperparameters) | written)
         for field, value in asked.items():
@@ -259,8 +254,7 @@ class SkillDQNConfig(DQNConfig):
 
         Raises:
             UnknownNameError: for a module to play by, to train or of a clip that is not among `policies`.
-            SoulsGraphError: if the mapping fails, a module plays no skill, skills of unequal spaces share one, or
-                mirrored transitions lack a mirror.
+            SoulsGraphError: if the mapping fails, a module plays no skill, or skills of unequal spaces share one.
         """
         super().multi_agent(**settings)
         self._asked = tuple(dict.fromkeys((*self._asked, *settings)))
@@ -270,8 +264,7 @@ class SkillDQNConfig(DQNConfig):
 
     def _check_modules(self) -> None:
         self._described()
-        for module in self.trained_modules:
-            self.mirror_of(module)
+        _ = self.trained_modules  # Names what plays no skill.
         for module in self.clips:
             if module not in self.policies:
                 raise UnknownNameError("module of an observation clip", module, sorted(self.policies))
@@ -367,8 +360,7 @@ class SkillDQNConfig(DQNConfig):
     def _network_config(self, module: str, index: int) -> dict[str, Any]:
         numbers = self.hyperparameters_of(module)
         seed = int(np.random.SeedSequence([self.stage_seed or 0, index]).generate_state(1)[0])
-        config = {"hidden_sizes": numbers.hidden_sizes, "observation_clip": self.clip_of(module), "seed": seed}
-        return config | ({"head": (numbers.quantiles, numbers.dueling)} if module in self.trained_modules else {})
+        return {"hidden_sizes": numbers.hidden_sizes, "observation_clip": self.clip_of(module), "seed": seed}
 
     @property
     def stage_seed(self) -> int | None:
@@ -458,27 +450,6 @@ class SkillDQNConfig(DQNConfig):
         """Return how a module's updates are computed: by the compiled path wherever it can, unless one was chosen."""
         compiles = self.hyperparameters_of(module).compiles and not self.num_gpus_per_learner
         return self.update_path or (CPU_KERNEL if compiles else AUTOGRAD)
-
-    def mirror_of(self, module: str) -> Mirror | None:
-        """Return the mirror of a module whose hyperparameters ask for mirrored transitions.
-
-        Raises:
-            SoulsGraphError: if one of its skills has none, or two of them have different ones.
-        """
-        if not self._staged(module).mirrored:
-            return None
-        names = [skill.name for skill in self.skills_of(module)]
-        for name in names:
-            if name not in self.mirrors:
-                raise SoulsGraphError(f"stage of {name}: expected a mirror, found none; give the skill's own.")
-        first = self.mirrors[names[0]]
-        for name in names[1:]:
-            if not all(map(np.array_equal, vars(first).values(), vars(self.mirrors[name]).values())):
-                raise SoulsGraphError(
-                    f"module {module}: expected one mirror, found different ones of {', '.join(names)}; "
-                    "map them to modules of their own."
-                )
-        return first
 
     def module_spaces(self) -> dict[str, Spaces]:
         """Return the observation and action space of every module, in the order of the skills they play."""

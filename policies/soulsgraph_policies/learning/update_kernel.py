@@ -61,9 +61,9 @@ class UpdateMetrics:
 Sizes = tuple[int, int, int, int]
 Layers = tuple[Floats, Floats, Floats, Floats, Floats, Floats]
 Rows = tuple[Floats, Floats, Integers, Floats, Floats, Floats, Floats]
-#: Adam's steps, learning rate, greatest norm, share of Polyak averaging (0: none), and whether the target is double,
-#: that is, whether the network chooses the action that the target network values.
-Constants = tuple[int, float, float, float, bool]
+#: Adam's steps, learning rate, greatest norm, and whether the target is double, that is, whether the network chooses
+#: the action that the target network values.
+Constants = tuple[int, float, float, bool]
 
 
 class PaddedNetwork(NamedTuple):
@@ -291,15 +291,6 @@ def _adam(
 
 
 @_inner
-def _average(network: Floats, target: Floats, share: float) -> None:
-    """Move the target network a share of the way to the network."""
-    tau = np.float32(share)
-    rest = np.float32(1.0) - tau
-    for i in range(network.shape[0]):
-        target[i] = tau * network[i] + rest * target[i]
-
-
-@_inner
 def _update(
     memory: FlatMemory,
     constraint: FlatConstraint,
@@ -311,7 +302,7 @@ def _update(
     """Take one update; the target network stays arranged from one to the next."""
     network, target, first_moment, second_moment = memory
     observations, following = batch[0], batch[1]
-    step, learning_rate, max_norm, tau, double = constants
+    step, learning_rate, max_norm, double = constants
     layers, target_bias = _layers(network, work.sizes), _layers(target, work.sizes)[5]
     _arrange(layers, work.network)
     if double:
@@ -326,9 +317,6 @@ def _update(
     _gradients(_layers(work.gradient, work.sizes), observations, work)
     _constrain(constraint, network, work.gradient)
     _adam((network, first_moment, second_moment), work.gradient, step, learning_rate, max_norm)
-    if tau > 0.0:
-        _average(network, target, tau)
-        _arrange(_layers(target, work.sizes), work.target)
 
 
 def _build_updates(sources: int) -> Callable[..., int]:
@@ -344,14 +332,14 @@ def _build_updates(sources: int) -> Callable[..., int]:
         metrics: tuple[Doubles, Floats],
     ) -> int:
         observations, following, actions, rewards, discounts, weights, margins = batch
-        steps, learning_rate, max_norm, tau, double = constants
+        steps, learning_rate, max_norm, double = constants
         sums, errors = metrics
         size = len(work.targets)
         _arrange(_layers(memory.target, work.sizes), work.target)
         for update in range(len(actions) // size):
             rows = slice(update * size, (update + 1) * size)
             transitions = (observations[rows], following[rows], actions[rows], rewards[rows], discounts[rows])
-            numbers = (steps + update + 1, learning_rate, max_norm, tau, double)
+            numbers = (steps + update + 1, learning_rate, max_norm, double)
             drawn = (*transitions, weights[rows], margins[rows])
             _update(memory, constraint, work, drawn, numbers, (sums, errors[rows]))
         return sources
@@ -400,7 +388,7 @@ class CpuUpdater:
         """Take one update for every `batch_size` rows of the batch; Adam has taken `steps` steps before."""
         numbers = self._hyperparameters
         sums, errors = np.zeros(3), np.empty(len(batch.actions), np.float32)
-        constants = (steps, numbers.learning_rate, numbers.max_grad_norm, numbers.tau, numbers.double)
+        constants = (steps, numbers.learning_rate, numbers.max_grad_norm, numbers.double)
         rows = tuple(vars(batch).values())
         _updates(self._memory, self._constraint, self._work, rows, constants, (sums, errors))
         loss, q_mean, td_error = (sums / len(batch.actions)).tolist()

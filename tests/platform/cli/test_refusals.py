@@ -255,7 +255,7 @@ _STUDIES = [
             ("--methods kept,kept", "methods"),
             ("--skills dodg", "dodg"),
             ("--skills auto,dodge", "skills"),
-            ("--preset pqn", "preset"),
+            ("--preset bset", "bset"),
             ("--first-seed -1", "first-seed"),
             ("--scale nan", "scale"),
             ("--scale 0.001", "--scale"),

@@ -257,7 +257,7 @@ def test_skills_observe_the_task_where_methods_know_it(tmp_path):
         ({"skills": ("dodge", "parry")}, "parry"),
         ({"skills": ("auto", "dodge")}, "auto"),
         ({"skills": ("dodge", "dodge")}, "skills"),
-        ({"preset": "pqn"}, "preset"),
+        ({"preset": "bset"}, "preset"),
         ({"scale": 0.0}, "scale"),
         ({"episodes": 0}, "episodes"),
         ({"identity": "secret"}, "identity"),

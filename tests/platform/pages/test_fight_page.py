@@ -51,7 +51,8 @@ NOT_LOOKED = Search("Not looked for.")
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    return pretend_run(tmp_path_factory.mktemp("fights") / "agent", Plan(preset="extended", scale=0.01))
+    plan = Plan(overrides={"observations": "extended"}, scale=0.01)
+    return pretend_run(tmp_path_factory.mktemp("fights") / "agent", plan)
 
 
 def _record(run: RunFolder, folder: Path, seeds: Seeds, random: float = 0.0) -> list[Recording]:
@@ -214,7 +215,7 @@ def test_another_action_at_the_decision_that_mattered_lives_longer_and_none_late
 def test_what_cannot_be_tried_again_says_why(run: RunFolder, fight: Recording, tmp_path: Path) -> None:
     assert last_decision(fight, None).note
     assert last_decision(_game_fight(tmp_path), run).note
-    other = pretend_run(tmp_path / "other", Plan(preset="extended", scale=0.01, seed=9))
+    other = pretend_run(tmp_path / "other", Plan(overrides={"observations": "extended"}, scale=0.01, seed=9))
     assert "camera" in last_decision(fight, other).note
     (drawn,) = _record(run, tmp_path / "drawn", evaluation_seeds(5, 1), random=0.2)
     assert last_decision(drawn, run).note

@@ -119,5 +119,5 @@ def test_its_learning_curve_is_that_of_greedy_play_at_every_checkpoint(end_to_en
     clip = setup.hyperparameters.observation_clip
     (last,) = evaluate_checkpoints(setup.agent, clip, [(stage.budget, kept)])
     assert {name: curve[-1][name] for name in last.metrics} == last.metrics
-    for name, values in run.library.load("end_to_end").playing.items():
+    for name, values in run.library.load("end_to_end").weights.items():
         np.testing.assert_allclose(kept[name], values, atol=0.01, err_msg="only the last step's update lies between")

@@ -36,7 +36,6 @@ def test_a_new_project_holds(fencing):
     ("file", "old", "new", "name", "found"),
     [
         ("parry.py", "lambda d: d.actions != WAIT", "lambda d: d.speed", "parry's rewards", "AttributeError"),
-        ("parry.py", "Control.PARRY)", "Control.PARRY, holds=Control.LEFT)", "parry's mirror", "mirrors"),
         ("parry.py", "WAIT))", "WAIT)) + 7", "references", "Discrete(3)"),
         ("parry.py", "lambda d: d.actions != WAIT", "lambda d: 0.0 * d.actions", "parry's rewards", "tried"),
         # HP is refilled: no fight of its training is won.

@@ -113,7 +113,7 @@ def test_clones_play_and_training_goes_on_from_them(fights, tmp_path):
     algorithm = StageSetup(run, stage).build(Session(local=False))
     try:
         weights = algorithm.weights("movement")
-        clone = run.library.load("movement", 1).playing
+        clone = run.library.load("movement", 1).weights
         assert all((weights[name] == clone[name]).all() for name in clone if name.startswith("q_network"))
         batch = algorithm.training["movement"].draw(1)
         assert (batch.margins > 0.0).all()
@@ -212,7 +212,6 @@ def test_fights_that_do_not_fit_are_refused_and_nothing_is_begun(fights, tmp_pat
     place = tmp_path / "run"
     for plan, folder, skills, name in (
         (Plan(scenario="vordt"), fights, SKILL_NAMES, "vordt"),
-        (Plan(preset="pqn"), fights, SKILL_NAMES, "preset"),
         (Plan(), fights, ("dodge",), "camera, lock_on, movement"),
         (Plan(), fights, ("doge",), "doge"),
         (Plan(), fights, (), "skills"),

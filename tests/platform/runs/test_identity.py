@@ -278,7 +278,7 @@ def test_a_stage_has_the_name_of_its_curves_whatever_came_later(run, fight, tmp_
 def test_a_learning_curve_is_that_of_the_version_it_is_shown_for(run):
     card = run.library.card("dodge", 1)
     folder = curve_folder(run, stage_of(run, [card]))
-    save_checkpoint(folder, 100, run.library.load("dodge", 1).playing)
+    save_checkpoint(folder, 100, run.library.load("dodge", 1).weights)
     assert [*retention._points(run, [card])] == [800], "nothing says of which stage it is"
     stage_key(run, run.plan.stage("dodge")).write(folder / Key.FILE)
     assert [*retention._points(run, [card])] == [100, 800]
@@ -338,7 +338,7 @@ def test_a_page_says_where_other_versions_play_than_were_evaluated(run, printed,
 
 
 def test_what_teaches_nothing_is_refused_for_every_preset_and_skill():
-    for preset, graph in [*((name, "paper") for name in PRESETS), ("pqn", "end-to-end"), ("fast", "end-to-end")]:
+    for preset, graph in [*((name, "paper") for name in PRESETS), ("fast", "end-to-end")]:
         plan = Plan(preset=preset, graph=graph)
         for stage in (*plan.stages(), *(plan.stage(one.skill, SECOND, 1) for one in plan.stages())):
             numbers = plan.hyperparameters(stage)

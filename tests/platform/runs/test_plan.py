@@ -59,9 +59,9 @@ def test_the_baseline_trains_for_250k_steps():
 
 
 def test_another_preset_observes_in_its_own_way():
-    plan = Plan(preset="extended", skill_options=SkillOptions(hp_window=False))
+    plan = Plan(preset="best", overrides={"observations": "extended"}, skill_options=SkillOptions(hp_window=False))
     assert (plan.options.animations, plan.options.observations) == ("one_hot", "extended")
-    assert replace(plan, preset="paper").options == SkillOptions(hp_window=False)
+    assert replace(plan, preset="paper", overrides={}).options == SkillOptions(hp_window=False)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -81,7 +81,7 @@ def test_a_curve_is_the_same_with_a_worker_without_one_and_with_one_that_dies(tm
     run = RunFolder.create(tmp_path / "run", Plan(scale=0.01))
     stage = run.plan.stage("camera")
     pretend_training(run, [replace(stage, budget=budget) for budget in (1, 2, 3)])
-    checkpoints = {1_000 * version: run.library.load("camera", version).playing for version in (1, 2, 3)}
+    checkpoints = {1_000 * version: run.library.load("camera", version).weights for version in (1, 2, 3)}
     agent, points = StageSetup(run, stage).agent, []
     with WorkerProcess() as worker:
         for beside, killed in ((None, False), (worker, False), (worker, True)):

@@ -27,7 +27,7 @@ def test_checkpoints_are_points_and_play_their_own_weights(run):
     stage = stage_of(run, [dodge])
     folder = curve_folder(run, stage)
     for step, version in ((100, 1), (300, dodge.version), (900, 1)):
-        save_checkpoint(folder, step, run.library.load("dodge", version).playing)
+        save_checkpoint(folder, step, run.library.load("dodge", version).weights)
     stage_key(run, stage).write(folder / Key.FILE)
     curve = success_curve(run, SECOND, SEED)
     for point, after in ((0, HOME), (-1, SECOND)):

@@ -132,7 +132,7 @@ def test_a_small_whole_number_is_moved_too(value: int) -> None:
 
 def test_a_folder_goes_on_with_its_own_plan(tmp_path: Path) -> None:
     sweep = Sweep(
-        Plan(scale=0.1), read_space({"gamma": [0.9], "dodge": {"tau": [0.5]}}, WHERE, SKILL_NAMES), seeds=(3,)
+        Plan(scale=0.1), read_space({"gamma": [0.9], "dodge": {"n_step": [2]}}, WHERE, SKILL_NAMES), seeds=(3,)
     )
     SweepFolder.create(tmp_path / "sweep", sweep)
     folder = SweepFolder.open(tmp_path / "sweep")

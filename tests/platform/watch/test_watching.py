@@ -99,7 +99,7 @@ def test_a_run_in_training_fights_by_its_newest_checkpoint(tmp_path: Path) -> No
     pretend_training(run, (camera,))
     # Any weights of the right shapes serve as those of a checkpoint.
     other = pretend_run(tmp_path / "other", Plan(scale=0.01))
-    weights = [other.library.load("lock_on", 1).playing, other.library.load("lock_on", 1).playing]
+    weights = [other.library.load("lock_on", 1).weights, other.library.load("lock_on", 1).weights]
     weights[1] = {name: values * 2.0 for name, values in weights[1].items()}
     folder = curve_folder(run, lock_on)
     stage_key(run, lock_on).write(folder / Key.FILE)
@@ -135,7 +135,7 @@ def test_two_versions_of_a_run_fight_beside_each_other(tmp_path: Path) -> None:
     assert (first.players["dodge"], newest.players["dodge"]) == ("v1", "v2")
     assert {name for name in first.players if first.players[name] != newest.players[name]} == {"dodge"}
     for watched, version in ((first, 1), (newest, 2)):
-        wanted = run.library.load("dodge", version).playing["q_network.0.bias"]
+        wanted = run.library.load("dodge", version).weights["q_network.0.bias"]
         np.testing.assert_array_equal(watched.agent.networks["dodge"].weights["q_network.0.bias"], wanted)
 
 

@@ -12,7 +12,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.agents.inference import RunningNormalizer
 from soulsgraph_policies.learning.draws import BatchShares
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.learning.replay import Batch, ReplayBuffer, check_even_draws
+from soulsgraph_policies.learning.replay import Batch, ReplayBuffer
 from soulsgraph_policies.learning.sampler import Transitions
 
 CAPACITY = 40
@@ -145,10 +145,6 @@ def test_without_shares_a_source_changes_nothing() -> None:
     np.testing.assert_equal(plain.get_state(), named.get_state())
 
 
-@pytest.mark.parametrize("option", [{"priority_exponent": 0.6}, {"num_steps": 256}])
-def test_draws_that_are_not_even_are_refused_by_name(option: dict[str, Any]) -> None:
-    with pytest.raises(SoulsGraphError, match=next(iter(option))):
-        check_even_draws("dodge", DQNHyperparameters(budget=100, buffer_size=10, **option))
-    if "num_steps" not in option:
-        with pytest.raises(SoulsGraphError, match=next(iter(option))):
-            _buffer(**option).share_batches(np.ones(1))
+def test_draws_by_priority_are_refused_by_name() -> None:
+    with pytest.raises(SoulsGraphError, match="priority_exponent"):
+        _buffer(priority_exponent=0.6).share_batches(np.ones(1))

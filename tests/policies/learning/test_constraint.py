@@ -60,14 +60,9 @@ def test_the_pull_is_strength_times_importance_and_a_weight_without_importance_h
 
 
 @settings(max_examples=8)
-@given(
-    seed=st.integers(0, 10_000),
-    strength=st.sampled_from([0.0, 1.0, 300.0]),
-    free=st.sampled_from([0.0, 0.5, 1.0]),
-    tau=st.sampled_from([0.0, 0.01]),
-)
-def test_a_constrained_update_is_the_same_on_both_paths(seed: int, strength: float, free: float, tau: float) -> None:
-    (leader, led), (follower, followed) = (make_updates(path, tau=tau) for path in (AUTOGRAD, CPU_KERNEL))
+@given(seed=st.integers(0, 10_000), strength=st.sampled_from([0.0, 1.0, 300.0]), free=st.sampled_from([0.0, 0.5, 1.0]))
+def test_a_constrained_update_is_the_same_on_both_paths(seed: int, strength: float, free: float) -> None:
+    (leader, led), (follower, followed) = (make_updates(path) for path in (AUTOGRAD, CPU_KERNEL))
     led.constrain(drawn(parameters(led), seed, strength, free))
     learn(leader, 3, seed)
     # It comes with the learner's state.
@@ -120,17 +115,6 @@ def test_a_constraint_that_changes_nothing_and_a_lifted_one_leave_the_bits(path:
         learn(learner, 5, 4)
     assert_same(parameters(one), parameters(other))
     assert_same(parameters(one), parameters(third))
-
-
-def test_a_trained_head_is_constrained_by_its_own_names() -> None:
-    learner, updates = make_updates(None, dueling=True, quantiles=3)
-    before = parameters(updates)
-    assert "q_network.4.advantage.weight" in before
-    mask = {name: np.full(values.shape, name == "q_network.0.bias") for name, values in before.items()}
-    updates.constrain(Constraint(mask=mask))
-    learn(learner, 4, 0)
-    changed = [name for name, values in parameters(updates).items() if (values != before[name]).any()]
-    assert changed == ["q_network.0.bias"]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 
 from fakes.stages import assert_same, built, configured, differs, run
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.skills import Mirror, make_skill
+from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
@@ -130,7 +129,6 @@ def test_modules_that_do_not_exist_or_do_not_play_are_refused(settings: dict[str
     [
         ({"parry": HEAL}, {}, "parry"),
         ({}, {}, "hyperparameters"),
-        (replace(HEAL, mirrored=True), {}, "mirror"),
         (HEAL, {"clips": {"dogde": 5.0}}, "dogde"),
         (HEAL, {"update_path": "gpu"}, "gpu"),
         *((HEAL, {"seed": wrong}, "seed") for wrong in (-1, 1.5, True, "3")),
@@ -139,14 +137,3 @@ def test_modules_that_do_not_exist_or_do_not_play_are_refused(settings: dict[str
 def test_a_stage_that_does_not_hold_is_refused(numbers: Any, stage: dict[str, Any], name: str) -> None:
     with pytest.raises(SoulsGraphError, match=name):
         configured(SKILLS, numbers, **stage)
-
-
-def test_skills_of_one_module_need_one_mirror() -> None:
-    twins, scenario = [SKILLS[1], replace(SKILLS[1], name="twin")], load_scenario("iudex-phase1")
-    mirror, numbers = Mirror.of(SKILLS[1], scenario), replace(DODGE, mirrored=True)
-    shared = {"policies": {"one"}, "policy_mapping_fn": lambda *_: "one", "policies_to_train": ["one"]}
-    same = configured(twins, numbers, mirror={"dodge": mirror, "twin": mirror}).multi_agent(**shared)
-    assert same.mirror_of("one") is mirror
-    other = replace(mirror, sign=-mirror.sign)
-    with pytest.raises(SoulsGraphError, match="twin"):
-        configured(twins, numbers, mirror={"dodge": mirror, "twin": other}).multi_agent(**shared)

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.skills import Mirror
 from soulsgraph_policies.agents.inference import RunningNormalizer
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.replay import Batch, ReplayBuffer
@@ -31,9 +30,9 @@ def _numbered(first: int, count: int) -> Transitions:
     )
 
 
-def _buffer(capacity: int, size: int = 2, mirror: Mirror | None = None, **options: Any) -> ReplayBuffer:
+def _buffer(capacity: int, size: int = 2, **options: Any) -> ReplayBuffer:
     numbers = DQNHyperparameters(budget=100, buffer_size=capacity, **{"observation_clip": 1e6, **options})
-    return ReplayBuffer(numbers, size, mirror)
+    return ReplayBuffer(numbers, size)
 
 
 def _sampled(buffer: ReplayBuffer, count: int, seed: int = 0) -> Batch:
@@ -178,17 +177,3 @@ def test_prioritised_draws_follow_the_newest_errors_and_their_weights_undo_the_b
     shares = np.bincount(batch.actions, minlength=4) / len(batch.actions)
     np.testing.assert_allclose(shares, [1 / 8, 1 / 8, 2 / 8, 4 / 8], atol=0.01)
     np.testing.assert_allclose(batch.weights, np.array([1, 1, 1 / 2, 1 / 4])[batch.actions] ** 0.5, rtol=1e-4)
-
-
-def test_about_half_of_the_drawn_transitions_are_seen_in_the_mirror() -> None:
-    mirror = Mirror(np.array([-1, 1], np.float32), np.array([10, 0], np.float32), np.array([1, 0, 2, 3]))
-    buffer = _buffer(4, mirror=mirror, mirrored=True)
-    buffer.add(_chain([5, 6, 7, 8], {}))
-    batch = _sampled(buffer, 1000)
-    numbers = batch.rewards - 5
-    reflected = np.isclose(batch.observations[:, 0], 10 - numbers) & (numbers != 5)
-    assert 0.4 < reflected.mean() < 0.6
-    plain = np.isclose(batch.observations[:, 0], numbers)
-    assert (reflected ^ plain).all()
-    np.testing.assert_allclose(batch.next_observations[:, 0], np.where(reflected, 9 - numbers, numbers + 1), atol=1e-5)
-    np.testing.assert_array_equal(batch.actions, np.where(reflected, mirror.actions[numbers.astype(int)], numbers))

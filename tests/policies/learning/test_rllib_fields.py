@@ -23,7 +23,6 @@ from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
 SKILLS = [make_skill(name) for name in ("movement", "dodge", "heal_attack")]
 NUMBERS = DQNHyperparameters(budget=3_000, buffer_size=1_000, target_update_interval=500)
-ROLLOUT = replace(NUMBERS, num_steps=512, batch_size=128)
 PRIORITIZED = {"type": "MultiAgentPrioritizedEpisodeReplayBuffer", "capacity": 700, "alpha": 0.5, "beta": 0.3}
 
 
@@ -53,9 +52,7 @@ LEARNED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"train_batch_size_per_learner": 32}, {"batch_size": 32}),
     ({"num_steps_sampled_before_learning_starts": 700}, {"learning_starts": 700}),
     ({"target_network_update_freq": 123}, {"target_update_interval": 123}),
-    # A share of every update asks for as many copies as updates.
-    ({"tau": 0.01, "target_network_update_freq": 4}, {"tau": 0.01}),
-    ({"double_q": True, "dueling": True, "n_step": 3}, {"double": True, "dueling": True, "n_step": 3}),
+    ({"double_q": True, "n_step": 3}, {"double": True, "n_step": 3}),
     ({"epsilon": 0.2}, {"epsilon_initial": 0.2, "epsilon_final": 0.2}),
     ({"epsilon": [(0, 0.8), (1_500, 0.1)]}, {"epsilon_initial": 0.8, "epsilon_final": 0.1, "epsilon_fraction": 0.5}),
     # A line that ends after the budget.
@@ -73,17 +70,16 @@ def test_a_parameter_of_training_changes_what_is_learned_by(fields: dict[str, An
     assert config.hyperparameters_of("heal_attack") == replace(NUMBERS, **expected)
 
 
-@pytest.mark.parametrize("numbers", [NUMBERS, ROLLOUT, replace(NUMBERS, tau=0.01, priority_exponent=0.6, double=True)])
+@pytest.mark.parametrize("numbers", [NUMBERS, replace(NUMBERS, priority_exponent=0.6, double=True)])
 def test_the_values_that_stage_writes_say_what_its_hyperparameters_say(numbers: DQNHyperparameters) -> None:
     config, fields = configured(numbers), fields_of(numbers)
     assert {name: getattr(config, name) for name in fields} == fields
     assert config.hyperparameters_of("heal_attack") == numbers
-    if not numbers.num_steps:
-        assert learned_by(replace(numbers, tau=0.5, double=False), fields) == numbers
+    assert learned_by(replace(numbers, gamma=0.5, double=False), fields) == numbers
 
 
 def test_what_is_configured_is_what_learns_and_what_the_result_shows() -> None:
-    stage = built(configured().training(lr=0.01, train_batch_size=64, dueling=True, epsilon=0.2))
+    stage = built(configured().training(lr=0.01, train_batch_size=64, epsilon=0.2))
     assert stage.learner.learning["heal_attack"].optimizer.param_groups[0]["lr"] == 0.01
     learned = stage.training["heal_attack"]
     assert learned.hyperparameters == stage.config.hyperparameters_of("heal_attack")
@@ -95,7 +91,6 @@ def test_what_is_configured_is_what_learns_and_what_the_result_shows() -> None:
     assert shown["config"] is again["config"], "a copy takes longer than a round"
     assert shown["config"]["hyperparameters"] == shown["config"]["own_hyperparameters"]["heal_attack"]
     assert shown["config"]["hyperparameters"].batch_size == shown["config"]["train_batch_size"] == 64
-    assert stage.head_weights("heal_attack"), "dueling streams were made"
     with pytest.raises(AttributeError, match="frozen"):
         stage.config.gamma = 0.5
 
@@ -123,7 +118,7 @@ def test_a_parameter_holds_for_every_module_and_an_override_for_one() -> None:
         ("training", {"n_step": (1, 3)}),
         ("training", {"epsilon": [(5, 1.0), (10, 0.5)]}),
         ("training", {"tau": 0.01}),
-        ("training", {"tau": 0.0}),
+        ("training", {"num_atoms": 5}),
         ("training", {"replay_buffer_config": {"type": "ReplayBuffer"}}),
         ("training", {"replay_buffer_config": {"alpha": 0.5}}),
         ("training", {"training_intensity": 100}),
@@ -150,10 +145,6 @@ def test_a_value_that_nothing_can_go_by_is_refused_by_its_field(method: str, fie
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        *(
-            (lambda fields={name: value}: configured(ROLLOUT).training(**fields), name)
-            for name, value in (("tau", 0.5), ("n_step", 3))
-        ),
         (lambda: configured().callbacks(type("Own", (RLlibCallback,), {"on_episode_step": print})), "on_episode_step"),
         (lambda: configured().update_from_dict({"learning_rate": 0.1}), "learning_rate"),
         (lambda: configured().rl_module(algorithm_config_overrides_per_module={"dodge": {"seed": 2}}), "seed"),

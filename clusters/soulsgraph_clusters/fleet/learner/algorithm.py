@@ -28,7 +28,6 @@ from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Record
 from soulsgraph_clusters.fleet.protocol.settings import rest_share
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 from soulsgraph_policies.learning.algorithm import SkillDQN
-from soulsgraph_policies.learning.replay import ReplayBuffer
 from soulsgraph_policies.learning.sampler import Chunk
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
@@ -225,7 +224,6 @@ class FleetDQN(RealTimeDQN):
         names = sorted(shares)
         self._sources = {name: number for number, name in enumerate(names, 1)}
         for one in self.training.values():
-            assert isinstance(one.replay, ReplayBuffer), "a stage without a replay has no shares of batches"
             one.replay.share_batches(np.array([rest_share(shares), *(shares[name] for name in names)]))
 
     @cached_property

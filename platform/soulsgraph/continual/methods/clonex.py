@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from soulsgraph.continual.methods.learning import EndedStage
-from soulsgraph.continual.methods.replay import Replay, replay_of
+from soulsgraph.continual.methods.replay import Replay
 from soulsgraph_envs.combat.rollout import Integers
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.learning.importance import layer_outputs
@@ -31,13 +31,13 @@ class ClonEx(Replay):
 
     def keep(self, algorithm: SkillDQN, skill: str, parts: list[Transitions]) -> None:
         """Clone what was chosen: kept decisions have no temporal-difference loss."""
-        replay, options = replay_of(algorithm, skill), self.options
+        replay, options = algorithm.training[skill].replay, self.options
         replay.keep(Transitions.join(parts), options.reserve_share, td=False, margin=options.cloning_margin)
 
     def end_stage(self, skill: str, ended: EndedStage) -> None:
         """Keep observations with the actions that are best there now: those that were played include random ones."""
         rows = self.drawn(ended, self.options.reserve)
-        chosen = greedy_actions(ended.version.playing, rows, ended.hyperparameters.observation_clip)
+        chosen = greedy_actions(ended.version.weights, rows, ended.hyperparameters.observation_clip)
         # What followed is not learned from; rewards scale the margin.
         kept = replace(rows, actions=chosen, next_observations=rows.observations)
         self.reserve.setdefault(skill, []).append(kept)

@@ -66,8 +66,8 @@ class ResetAndDistil(Replay):
         *old, new = self.reserve[skill]
         if skill in self.newest and old:
             assert self._world is not None
-            teachers = [(version.playing, new.observations)]
-            teachers += [(self.newest[skill].playing, part.observations) for part in old]
+            teachers = [(version.weights, new.observations)]
+            teachers += [(self.newest[skill].weights, part.observations) for part in old]
             student = distil(
                 self._world.skill(skill),
                 teachers,

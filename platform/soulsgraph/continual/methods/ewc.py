@@ -34,7 +34,7 @@ class Importances(Method):
     def measure(self, ended: EndedStage) -> Weights:
         """Return the importance of every parameter to what was just learned."""
         rows = self.drawn(ended, self.options.importance_rows)
-        return fisher_importance(ended.version.playing, rows.observations, ended.hyperparameters.observation_clip)
+        return fisher_importance(ended.version.weights, rows.observations, ended.hyperparameters.observation_clip)
 
     def combined(self, skill: str, measured: Weights, version: SkillVersion) -> tuple[Weights, Weights]:
         """Return importance and anchor when another task has been learned.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from soulsgraph.continual.methods.learning import EndedStage
 from soulsgraph.continual.methods.method import MethodOptions
-from soulsgraph.continual.methods.replay import Replay, replay_of
+from soulsgraph.continual.methods.replay import Replay
 from soulsgraph_policies.learning.sampler import Transitions
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Joint(Replay):
     def keep(self, algorithm: SkillDQN, skill: str, parts: list[Transitions]) -> None:
         """Learn from all tasks in equal shares."""
         for part in parts:
-            replay_of(algorithm, skill).keep(part, 1.0 / (len(parts) + 1.0))
+            algorithm.training[skill].replay.keep(part, 1.0 / (len(parts) + 1.0))
 
     def end_stage(self, skill: str, ended: EndedStage) -> None:
         """Keep all decisions that the replay holds."""

@@ -19,10 +19,10 @@ from soulsgraph.runs.plan import Plan, Stage
 from soulsgraph.runs.progress import Interruption, Supervisor
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.core.state import Column
-from soulsgraph_envs.skills import Mirror, Skill, make_skill, training_scenario
+from soulsgraph_envs.skills import Skill, make_skill, training_scenario
 from soulsgraph_envs.skills.skill import BoundObservation, ObservationMap
 from soulsgraph_policies.agents.agent import Agent
-from soulsgraph_policies.agents.inference import HEAD, FrozenNetwork, Weights, weights_digest
+from soulsgraph_policies.agents.inference import FrozenNetwork, Weights, weights_digest
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.sampler import Transitions
 
@@ -78,15 +78,10 @@ def replace_task(observation: ObservationMap, task: int, tasks: int) -> Observat
 
 @dataclass(frozen=True)
 class SkillVersion:
-    """What a skill plays by and learns on from: the weights that play, the trained head's, running statistics."""
+    """What a skill plays by and learns on from: weights with the normaliser, running statistics."""
 
     weights: Weights
     normalizer: Mapping[str, Any]
-
-    @property
-    def playing(self) -> Weights:
-        """The weights that play, with the normaliser."""
-        return {name: values for name, values in self.weights.items() if not name.startswith(f"{HEAD}.")}
 
 
 #: A version of each skill that has one, by skill.
@@ -95,7 +90,7 @@ Versions = Mapping[str, SkillVersion]
 
 def versions_digest(versions: Versions) -> bytes:
     """Return a digest of what versions play by."""
-    return weights_digest({skill: one.playing for skill, one in versions.items()})
+    return weights_digest({skill: one.weights for skill, one in versions.items()})
 
 
 @dataclass(frozen=True)
@@ -136,7 +131,7 @@ class TaskWorld:
 
     def network(self, skill: Skill, versions: Versions) -> FrozenNetwork:
         """Return the network by which a skill plays the task."""
-        return FrozenNetwork.of(skill, self.scenario, versions[skill.name].playing, self.clip(skill.name))
+        return FrozenNetwork.of(skill, self.scenario, versions[skill.name].weights, self.clip(skill.name))
 
     def clip(self, skill: str) -> float:
         """Return where a skill's normalised observations are clipped."""
@@ -224,7 +219,7 @@ class SkillTrainer:
         numbers = plan.hyperparameters(stage)
         algorithm = self._build(world, skills, scenario, numbers, seed)
         try:
-            algorithm.load_weights({one: upstream[one].playing for one in chain[:-1]})
+            algorithm.load_weights({one: upstream[one].weights for one in chain[:-1]})
             if start is not None:
                 algorithm.load_weights({skill: start.weights})
                 algorithm.load_normalizer(skill, dict(start.normalizer))
@@ -243,8 +238,7 @@ class SkillTrainer:
         plan, skill = world.plan, skills[-1]
         config = SkillDQN.get_default_config().debugging(log_level="ERROR")
         clips = {one.name: world.clip(one.name) for one in skills[:-1]}
-        mirror = {skill.name: Mirror.of(skill, scenario)}
-        config.stage(skills, {skill.name: numbers}, plan.method.steps_per_round, mirror=mirror, seed=seed, clips=clips)
+        config.stage(skills, {skill.name: numbers}, plan.method.steps_per_round, seed=seed, clips=clips)
         config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=0)
         config.environment(env_config={"scenario": scenario, "lanes": plan.lanes or plan.method.lanes})
         algorithm: SkillDQN = config.build_algo()
@@ -265,12 +259,7 @@ class SkillTrainer:
                 due = [step for step in due if step > algorithm.decisions]
             if self.supervisor.stop_requested():
                 raise Interruption(f"stopped in {name}")
-        from soulsgraph_policies.learning.replay import ReplayBuffer
-
-        weights = algorithm.weights(skill) | algorithm.head_weights(skill)
-        version = SkillVersion(weights, learned.normalizer.get_state())
-        replay = learned.replay
-        assert isinstance(replay, ReplayBuffer), "a study's preset has a replay"
-        hooks.end_stage(skill, EndedStage(skill, version, learned.hyperparameters, replay.reserve))
-        points[algorithm.decisions], ticks[algorithm.decisions] = version.playing, learned.ticks
+        version = SkillVersion(algorithm.weights(skill), learned.normalizer.get_state())
+        hooks.end_stage(skill, EndedStage(skill, version, learned.hyperparameters, learned.replay.reserve))
+        points[algorithm.decisions], ticks[algorithm.decisions] = version.weights, learned.ticks
         return LearnedStage(version, points, ticks)

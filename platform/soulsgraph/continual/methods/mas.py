@@ -24,7 +24,7 @@ class MAS(Importances):
     def measure(self, ended: EndedStage) -> Weights:
         """Return the importance of every parameter to what was just learned."""
         rows = self.drawn(ended, self.options.importance_rows)
-        return mas_importance(ended.version.playing, rows.observations, ended.hyperparameters.observation_clip)
+        return mas_importance(ended.version.weights, rows.observations, ended.hyperparameters.observation_clip)
 
     def combined(self, skill: str, measured: Weights, version: SkillVersion) -> tuple[Weights, Weights]:
         """Return the sum of importances, and the last place."""

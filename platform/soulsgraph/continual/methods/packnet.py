@@ -79,7 +79,7 @@ class PackNet(Method):
         version = self.newest[skill]
         if not stages:
             return version
-        weights = {**version.weights, **task_weights(version.playing, self.kept[skill][:stages])}
+        weights = task_weights(version.weights, self.kept[skill][:stages])
         return SkillVersion(weights, version.normalizer)
 
     @classmethod

@@ -14,17 +14,6 @@ from soulsgraph_policies.learning.sampler import Transitions
 
 if TYPE_CHECKING:
     from soulsgraph_policies.learning.algorithm import SkillDQN
-    from soulsgraph_policies.learning.replay import ReplayBuffer
-
-
-def replay_of(algorithm: SkillDQN, skill: str) -> ReplayBuffer:
-    """Return the replay of a skill that learns; a study's presets have one."""
-    # Imported here: it loads torch.
-    from soulsgraph_policies.learning.replay import ReplayBuffer
-
-    replay = algorithm.training[skill].replay
-    assert isinstance(replay, ReplayBuffer)
-    return replay
 
 
 class Replay(Method):
@@ -48,7 +37,7 @@ class Replay(Method):
 
     def keep(self, algorithm: SkillDQN, skill: str, parts: list[Transitions]) -> None:
         """Learn from kept decisions as from one's own."""
-        replay_of(algorithm, skill).keep(Transitions.join(parts), self.options.reserve_share)
+        algorithm.training[skill].replay.keep(Transitions.join(parts), self.options.reserve_share)
 
     def end_stage(self, skill: str, ended: EndedStage) -> None:
         """Keep some of what was played."""

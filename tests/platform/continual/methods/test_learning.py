@@ -20,7 +20,7 @@ from soulsgraph.runs.plan import Plan
 from soulsgraph_envs.continual.sequences import ContinualSequence, ContinualTask
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import STATE_SIZE, Column
-from soulsgraph_envs.skills import Mirror, make_skill
+from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN
 
 
@@ -36,15 +36,6 @@ def test_a_task_is_a_one_hot_behind_what_a_skill_observes(task, seed):
     assert observed[:, skill.observation.size :].tolist() == [np.eye(7)[task].tolist()] * 4
     assert shown.indicators[-7:].all()
     assert len({*shown.names}) == shown.size
-
-
-def test_a_mirrored_decision_is_of_the_same_task():
-    world = TaskWorld(Plan(preset="best"), 2, "iudex-phase1", tasks=5)
-    skill = world.skill("dodge")
-    mirror = Mirror.of(skill, world.scenario)
-    observed = np.eye(5, dtype=np.float32)[[2]]
-    row = np.concatenate([np.zeros((1, skill.observation.size - 5), np.float32), observed], axis=1)
-    assert mirror.observations(row)[0, -5:].tolist() == observed[0].tolist()
 
 
 def test_skills_tell_apart_every_animation_of_a_sequence_s_bosses():
