@@ -19,7 +19,6 @@ from soulsgraph.zoo import open_agent
 from soulsgraph_clusters.fleet.actor.spool import DAMAGED, Spool, machine_id
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
-from soulsgraph_envs.core import files
 from soulsgraph_envs.core.files import settle, whole_file, whole_folder
 from soulsgraph_policies.learning.checkpoint import read_training_state, write_training_state
 
@@ -183,10 +182,7 @@ def test_a_file_is_the_old_or_the_new_one_and_the_new_one_once_it_was_written(ro
             del written[:-1]
 
 
-@pytest.mark.parametrize("exchange", [True, False])
-def test_a_folder_is_the_old_or_the_new_one_also_where_two_cannot_be_exchanged(root, monkeypatch, exchange):
-    if not exchange:
-        monkeypatch.setattr(files, "_renamed", lambda *_: False)
+def test_a_folder_is_the_old_or_the_new_one(root, monkeypatch):
     written = [None]
 
     def check(left):

@@ -204,6 +204,6 @@ def _import_minari() -> Any:
         import minari.dataset.minari_storage
     except ImportError as error:
         raise SoulsGraphError(
-            f"expected Minari to be installed, found none ({error}); install it: {pip_install('readers')}."
+            f"expected Minari to be installed, found none ({error}); install it: {pip_install('minari')}."
         ) from error
     return minari

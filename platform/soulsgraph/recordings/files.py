@@ -1,14 +1,10 @@
-"""A recording on the disk: one Parquet file a fight, written whole, and checked when it is read.
-
-Few bytes may stand for millions of equal values, or for a long list in one row. How many they are is said in the footer
-and before each page, in Thrift's compact protocol. It is read here, before anything is decoded: Arrow ends the process
-on some damaged footers.
-"""
+"""A recording on the disk: one Parquet file a fight, written whole, and checked when it is read."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +16,6 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from soulsgraph.recordings.format import (
@@ -29,10 +24,8 @@ from soulsgraph.recordings.format import (
     FORMAT,
     FORMAT_VERSION,
     HEADER_KEY,
-    KEYS,
     READINGS,
     SEEN,
-    TEXTS,
     Ground,
     Header,
     columns,
@@ -49,11 +42,9 @@ from soulsgraph_envs.simulator.scene import Activity, Area, Change, Scene, banne
 T = TypeVar("T")
 
 SUFFIX = ".parquet"
-#: Limits of what is read: a fight of an hour has 36,000 ticks, and takes some 20 MB.
-MOST_BYTES, MOST_TICKS, MOST_HEADER_BYTES = 2**28, 1_000_000, 2**20
-#: An hour takes some 80 MB in memory; a number counts as 8 bytes.
-_MOST_UNPACKED_BYTES = 2**29
-_LONGEST_TEXT, _LONGEST_LIST, _ROWS_AT_ONCE = 4096, 1000, 4096
+#: A file that is read at most: a fight of an hour takes some 20 MB.
+MOST_BYTES = 2**28
+_LONGEST_TEXT = 4096
 _HEADER_TEXTS = ("fight", "scenario", "start", "driver", "player", "map", "game_version")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,150}")
 
@@ -208,76 +199,35 @@ def read_header(path: Path) -> Header:
         RecordingError: if it is no recording of a fight, or a damaged one.
         ReadError: if it cannot be read.
     """
-    with _opened(path) as (file, _):
+    with _opened(path) as file:
         return _header_of(path, file)
 
 
 def read_recording(path: Path) -> Recording:
     """Read a whole recording; raises as `read_header` does."""
-    with _opened(path) as (file, content):
+    with _opened(path) as file:
         header = _header_of(path, file)
-        rows = header.result.steps + 1
-        if file.metadata.num_rows != rows:
-            raise RecordingError(path, f"{rows} rows", file.metadata.num_rows)
-        schema, batches, unpacked = schema_of(header), [], 0
-        # A few bytes may stand for millions of equal numbers, or for a list of millions in one row.
-        try:
-            _refuse_large(path, check_pages(memoryview(content), schema, rows, _LONGEST_LIST))
-        except PagesError as error:
-            raise RecordingError(path, error.expected, error.found) from error
-        # A text of which a file has one copy for all rows is read once too, and written out when it is known to fit.
-        with pq.ParquetFile(
-            pa.BufferReader(content), read_dictionary=[*TEXTS], page_checksum_verification=True
-        ) as compact:
-            for batch in compact.iter_batches(_ROWS_AT_ONCE, use_threads=False):
-                unpacked += _unpacked_bytes(batch)
-                _refuse_large(path, unpacked)
-                _check_rows(path, header, batch)
-                batches.append(batch)
-        table = pa.Table.from_batches(batches).cast(schema)
-    if len(table) != rows:
-        raise RecordingError(path, f"{rows} rows", len(table))
-    return Recording(path, header, table)
-
-
-def _unpacked_bytes(batch: pa.RecordBatch) -> int:
-    """Return the memory that rows take once their texts, read as numbers into a dictionary, are written out."""
-    texts = [column for column in batch.columns if pa.types.is_dictionary(column.type)]
-    lengths = [pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0 for column in texts]
-    return int(batch.nbytes) + sum(lengths)
-
-
-def _check_rows(path: Path, header: Header, batch: pa.RecordBatch) -> None:
-    """Refuse rows without a value that they need, of another fight than the header's, or with endless lists."""
-    for spec, column in zip(batch.schema, batch.columns, strict=True):
-        if column.null_count and not spec.nullable:
-            raise RecordingError(path, f"a value in every row of {spec.name}", f"{column.null_count} without")
-        if pa.types.is_list(spec.type):
-            longest = pc.max(pc.list_value_length(column)).as_py() or 0
-            if longest > _LONGEST_LIST:
-                raise RecordingError(path, f"at most {_LONGEST_LIST:,} entries in {spec.name}", f"{longest:,}")
-    for key in KEYS:
-        said = header.result.outcome if key.name == "outcome" else getattr(header, key.name)
-        if other := set(batch.column(key.name).unique().to_pylist()) - {said}:
-            raise RecordingError(path, f"{key.name} {shown(said)} in every row, as in the header", shown(min(other)))
-    lowest = pc.min(batch.column("phase")).as_py()
-    if lowest is not None and lowest < 0:
-        raise RecordingError(path, "phases of 0 and more", lowest)
+        table = file.read(use_threads=False)
+        table.validate(full=True)
+        if (rows := header.result.steps + 1) != len(table):
+            raise RecordingError(path, f"{rows} rows", len(table))
+        for column, values in zip(table.schema, table.columns, strict=True):
+            if values.null_count and not column.nullable:
+                raise RecordingError(path, f"a value in every row of {column.name}", f"{values.null_count} without")
+        return Recording(path, header, table.cast(schema_of(header)))
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[pq.ParquetFile, pa.Buffer]]:
-    """Open a Parquet file of bounded size, with its bytes; whatever its reader finds wrong with it is one line."""
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file of bounded size; whatever its reader finds wrong with it is one line."""
     try:
-        with reading(path):
-            size = path.stat().st_size
-        if size > MOST_BYTES:
-            raise RecordingError(path, f"at most {MOST_BYTES / 2**20:.0f} MiB", f"{size / 2**20:.0f} MiB")
         with reading(path), path.open("rb") as source:
+            if (size := os.fstat(source.fileno()).st_size) > MOST_BYTES:
+                raise RecordingError(path, f"at most {MOST_BYTES / 2**20:.0f} MiB", f"{size / 2**20:.0f} MiB")
+            # Read whole: of a file Arrow reads ahead by threads, which abort a process that ends at once.
             content = pa.py_buffer(source.read())
         with pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as file:
-            _check_size(path, file.metadata)
-            yield file, content
+            yield file
     except FileNotFoundError as error:
         raise RecordingError(path, "a recorded fight", "no such file", "correct the path") from error
     except SoulsGraphError:
@@ -293,26 +243,12 @@ def damaged(path: Path, error: Exception) -> RecordingError:
     return RecordingError(path, "a recorded fight as Parquet", f"a damaged or other file ({found})")
 
 
-def _check_size(path: Path, metadata: pq.FileMetaData) -> None:
-    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    if metadata.num_rows > MOST_TICKS:
-        raise RecordingError(path, f"at most {MOST_TICKS:,} ticks", f"{metadata.num_rows:,}")
-    # A group's columns are not asked: of a damaged file that ends the process. `check_pages` reads what they say.
-    _refuse_large(path, sum(group.total_byte_size for group in groups))
-
-
-def _refuse_large(path: Path, unpacked: int) -> None:
-    if not 0 <= unpacked <= _MOST_UNPACKED_BYTES:
-        expected = f"at most {_MOST_UNPACKED_BYTES / 2**20:.0f} MiB when it is unpacked"
-        raise RecordingError(path, expected, f"{unpacked / 2**20:,.0f} MiB")
-
-
 def _header_of(path: Path, file: pq.ParquetFile) -> Header:
     metadata = file.schema_arrow.metadata or {}
     if HEADER_KEY not in metadata:
         raise RecordingError(path, "a recorded fight", "a Parquet file of something else", "move it elsewhere")
     text = metadata[HEADER_KEY]
-    if len(text) > MOST_HEADER_BYTES or metadata.get(DIGEST_KEY) != _digest(text.decode()):
+    if metadata.get(DIGEST_KEY) != _digest(text.decode()):
         raise RecordingError(path, "the header that was written", "another one")
     where = Where(path, remedy="record the fight again", saved=True)
     values = parse(text.decode(), "JSON", where)
@@ -462,191 +398,3 @@ def _area(area: dict[str, Any]) -> Area:
 
 def _change(seen: dict[str, Any], who: str) -> Change:
     return Change(_or(seen[f"{who}_change"], 0.0), _or(seen[f"{who}_change_age_s"], inf))
-
-
-#: A footer holds the header twice, and some hundred bytes of each column.
-_MOST_FOOTER_BYTES = 2**22
-#: An hour's fight has a few pages a column.
-_MOST_PAGES = 100_000
-_DEEPEST = 16
-_MAGIC = b"PAR1"
-_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
-#: Encodings in which a value takes what it is long, or is one of a dictionary: PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED
-#: and RLE_DICTIONARY. In others a few bytes may stand for a long text.
-_ENCODINGS = frozenset({0, 2, 3, 4, 8})
-#: A struct of Thrift: values by field number.
-_Struct = dict[int, Any]
-
-
-class PagesError(ValueError):
-    """The numbers of a Parquet file contradict each other, or its rows would take more than they may."""
-
-    def __init__(self, expected: str, found: object) -> None:
-        super().__init__(f"expected {expected}, found {found}")
-        self.expected, self.found = expected, found
-
-
-@dataclass
-class _Compact:
-    """Read Thrift's compact protocol from bytes, from a place on; nothing beyond the bytes is taken for a value."""
-
-    data: memoryview
-    place: int = 0
-
-    def take(self, size: int) -> bytes:
-        if not 0 <= size <= len(self.data) - self.place:
-            raise PagesError("a size within the file", size)
-        self.place += size
-        return bytes(self.data[self.place - size : self.place])
-
-    def byte(self) -> int:
-        if self.place >= len(self.data):
-            raise PagesError("numbers within the file", "its end")
-        self.place += 1
-        return self.data[self.place - 1]
-
-    def varint(self) -> int:
-        value = 0
-        for shift in range(0, 70, 7):
-            byte = self.byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise PagesError("a number of 64 bits", "a longer one")
-
-    def number(self) -> int:
-        value = self.varint()
-        return (value >> 1) ^ -(value & 1)
-
-    def struct(self, depth: int = 0) -> _Struct:
-        fields: _Struct = {}
-        last = 0
-        while header := self.byte():
-            last = last + (header >> 4) if header >> 4 else self.number()
-            # Which of two a reader takes is its own affair.
-            if last in fields:
-                raise PagesError("each field once", f"field {last} twice")
-            kind = header & 0x0F
-            fields[last] = kind == 1 if kind in (1, 2) else self.value(kind, depth)
-        return fields
-
-    def value(self, kind: int, depth: int) -> Any:
-        if depth > _DEEPEST:
-            raise PagesError(f"at most {_DEEPEST} levels", "more")
-        match kind:
-            case 1 | 2 | 3:
-                return self.byte()
-            case 4 | 5 | 6:
-                return self.number()
-            case 7:
-                return self.take(8)
-            case 8:
-                return self.take(self.varint())
-            case 9 | 10:
-                header = self.byte()
-                size = header >> 4 if header >> 4 < 15 else self.varint()
-                return [self.value(header & 0x0F, depth + 1) for _ in self._times(size)]
-            case 11:
-                size = self.varint()
-                kinds = self.byte() if size else 0
-                return [
-                    (self.value(kinds >> 4, depth + 1), self.value(kinds & 0x0F, depth + 1)) for _ in self._times(size)
-                ]
-            case 12:
-                return self.struct(depth + 1)
-        raise PagesError("a type of Thrift", kind)
-
-    def _times(self, size: int) -> range:
-        # Every entry takes a byte or more.
-        if size > len(self.data) - self.place:
-            raise PagesError("a size within the file", size)
-        return range(size)
-
-
-def check_pages(content: memoryview, schema: pa.Schema, rows: int, longest_list: int) -> int:
-    """Check the numbers of a file of this schema and these rows, and return the bytes that it takes when it is decoded.
-
-    A list without a fixed length has at most `longest_list` entries a row, on average. The bytes are those of all
-    pages, and 8 for every value in them.
-
-    Raises:
-        PagesError: if a column has more values than that, a page other ones than the footer says, or an encoding in
-            which few bytes stand for a long text.
-    """
-    content = content.cast("B")  # Arrow's bytes are signed ones.
-    groups = _footer(content).get(4, [])
-    if sum(_positive(group, 3) for group in groups) != rows:
-        raise PagesError(f"row groups of {rows:,} rows together", "others")
-    longest = {spec.name: _entries(spec.type, longest_list) for spec in schema}
-    unpacked = 0
-    for group in groups:
-        for chunk in group[1]:
-            if 1 in chunk:
-                raise PagesError("every column in the file itself", "one in another file")
-            column: _Struct = chunk[3]
-            name, count = str(column[3][0], "utf-8"), _positive(column, 5)
-            most = _positive(group, 3) * longest[name]
-            if count > most:
-                raise PagesError(f"at most {most:,} values in {name}", f"{count:,}")
-            unpacked += 8 * count + _bytes_of_pages(content, name, column)
-    return unpacked
-
-
-def _entries(kind: pa.DataType, longest_list: int) -> int:
-    """Return how many values a row of a column has at most."""
-    return kind.list_size if pa.types.is_fixed_size_list(kind) else longest_list if pa.types.is_list(kind) else 1
-
-
-def _footer(content: memoryview) -> _Struct:
-    size = int.from_bytes(content[-8:-4], "little")
-    if bytes(content[-4:]) != _MAGIC or not 0 < size <= min(len(content) - 8, _MOST_FOOTER_BYTES):
-        raise PagesError(f"a footer of at most {_MOST_FOOTER_BYTES:,} bytes", f"{size:,}")
-    return _Compact(content[-8 - size : -8]).struct()
-
-
-def _positive(struct: Mapping[int, Any], field: int) -> int:
-    value = struct[field]
-    if type(value) is not int or value < 0:
-        raise PagesError("a number of at least 0", value)
-    return value
-
-
-def _bytes_of_pages(content: memoryview, name: str, column: _Struct) -> int:
-    """Return the bytes of a column's pages once they are decompressed, whose values must be as many as it says."""
-    start, size, expected = _positive(column, 9), _positive(column, 7), _positive(column, 5)
-    if 0 < column.get(11, 0) < start:
-        start = _positive(column, 11)
-    counted = unpacked = 0
-    for page in _pages(content[: start + size], start):
-        kind = _positive(page, 1)
-        unpacked += _positive(page, 2)
-        if kind == _DICTIONARY_PAGE:
-            count, encoding = _positive(page[7], 1), page[7][2]
-            # Every entry stands somewhere in the column.
-            if count > expected:
-                raise PagesError(f"at most {expected:,} entries in the dictionary of {name}", f"{count:,}")
-        elif kind in (_DATA_PAGE, _DATA_PAGE_V2):
-            header = page[5] if kind == _DATA_PAGE else page[8]
-            counted, encoding = counted + _positive(header, 1), header[2 if kind == _DATA_PAGE else 4]
-        else:
-            raise PagesError("pages of values and dictionaries", f"one of kind {kind} in {name}")
-        if encoding not in _ENCODINGS:
-            raise PagesError("plain values or a dictionary", f"encoding {encoding} in {name}")
-    if counted != expected:
-        raise PagesError(f"{expected:,} values in {name}, as the footer says", f"{counted:,} in its pages")
-    return unpacked
-
-
-def _pages(content: memoryview, start: int) -> Iterator[_Struct]:
-    """Yield the headers of the pages that lie one behind the other to the end of the bytes."""
-    reader = _Compact(content, start)
-    for _ in range(_MOST_PAGES):
-        if reader.place >= len(content):
-            return
-        header = reader.struct()
-        yield header
-        size = _positive(header, 3)
-        if size > len(content) - reader.place:
-            raise PagesError("a page within the file", f"{size:,} bytes")
-        reader.place += size
-    raise PagesError(f"at most {_MOST_PAGES:,} pages of a column", "more")

@@ -320,7 +320,7 @@ CONTROLS: Mapping[Control, ColumnType] = {
     if control
 }
 #: Constant in a file, so that many files can be grouped.
-KEYS = (
+_KEYS = (
     ColumnType("fight", pa.string(), "", "identity of the fight", nullable=False),
     ColumnType("scenario", pa.string(), "", "scenario that is fought", nullable=False),
     ColumnType("source", pa.string(), "", "simulator, game, fleet or person", nullable=False),
@@ -360,9 +360,7 @@ SEEN = (
     ColumnType("build_up", pa.float64(), "", "status effect built up, from 0 to 1"),
 )
 #: Every column but those of skills, in order.
-FIGHT_COLUMNS = (*KEYS, *_TIME, *READINGS.values(), *MEASURED, *SEEN, *CONTROLS.values())
-#: The columns of texts, none of which belongs to a skill.
-TEXTS = tuple(column.name for column in FIGHT_COLUMNS if column.type == pa.string())
+FIGHT_COLUMNS = (*_KEYS, *_TIME, *READINGS.values(), *MEASURED, *SEEN, *CONTROLS.values())
 
 
 def skill_columns(skill: PlayedSkill) -> Iterator[ColumnType]:

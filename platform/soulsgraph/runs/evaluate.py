@@ -37,7 +37,7 @@ from soulsgraph_envs.games.opening import check_games, make_game, open_live_game
 from soulsgraph_envs.skills import END_TO_END, Skill, make_skill
 from soulsgraph_policies.agents.agent import Agent, NetworkController
 from soulsgraph_policies.agents.inference import FrozenNetwork, Weights
-from soulsgraph_policies.agents.library import WEIGHTS, Artifact, SkillCard, TensorError, read_tensors
+from soulsgraph_policies.agents.library import Artifact, SkillCard, TensorError, read_tensors
 from soulsgraph_policies.agents.projects import LoadedProject, loaded_projects, take_over
 
 if TYPE_CHECKING:
@@ -679,7 +679,7 @@ def load_checkpoint(path: Path) -> Weights:
     """
     try:
         with reading(path):
-            weights: Weights = read_tensors(path.read_bytes(), WEIGHTS)
+            weights: Weights = read_tensors(path.read_bytes())
     except (FileNotFoundError, TensorError) as error:
         raise SoulsGraphError(
             f"{path}: expected the weights of a checkpoint, found: {error}; remove it: its point leaves the curve."

@@ -10,16 +10,19 @@ import hashlib
 import json
 import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_envs.core.files import whole_file
-from soulsgraph_policies.agents.library import ANY, Arrays, TensorError, finite, read_tensor_file, write_tensor_file
+from soulsgraph_policies.agents.library import Arrays
 
 _logger = logging.getLogger("soulsgraph")
 FILE_NAME = "training_state.safetensors"
@@ -69,8 +72,13 @@ def _write(path: Path, separated: Any, arrays: Arrays) -> None:
         _expect_finite(name, array)
     plain = to_json(separated)
     metadata = {"format": _FORMAT, "state": plain, "sha256": _digest(plain, arrays)}
-    with whole_file(path) as temporary, temporary.open("wb") as file:
-        write_tensor_file(file, arrays, metadata)
+    with whole_file(path) as temporary:
+        try:
+            save_file(arrays, temporary, metadata)
+        except SafetensorError as error:
+            # It has the operating system's number in its text alone.
+            found = re.search(r"os error (\d+)", str(error))
+            raise OSError(int(found[1]), os.strerror(int(found[1]))) if found else OSError(str(error)) from error
 
 
 def _linked(earlier: Path, folder: Path, place: str) -> bool:
@@ -105,17 +113,19 @@ def read_training_state(folder: Path) -> dict[str, Any]:
         TrainingStateError: if a file is missing, truncated or otherwise damaged.
         ReadError: if it cannot be read.
     """
-    return _read(folder / FILE_NAME, mapped=True)
+    return _read(folder / FILE_NAME)
 
 
-def _read(path: Path, mapped: bool) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
     try:
-        with reading(path), path.open("rb") as file:
-            arrays, metadata = read_tensor_file(file, os.fstat(file.fileno()).st_size, ANY, mapped=mapped)
+        with reading(path), safe_open(path, "np") as file:
+            metadata = file.metadata() or {}
+            arrays: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except FileNotFoundError as error:
         raise TrainingStateError(path, "a training state", "none") from error
-    except TensorError as error:
-        raise TrainingStateError(path, "a training state", error) from error
+    # The library's own class is for damage alone; whatever numpy lacks is an error of some other kind.
+    except (SafetensorError, AttributeError, TypeError, ValueError) as error:
+        raise TrainingStateError(path, "a training state", shown(str(error))) from error
     if metadata.get("format") != _FORMAT or "state" not in metadata:
         raise TrainingStateError(path, f"a training state of format {_FORMAT}", metadata.get("format"))
     digest = _digest(metadata["state"], arrays)
@@ -139,8 +149,7 @@ def _read(path: Path, mapped: bool) -> dict[str, Any]:
 
 
 def _read_part(folder: Path, place: str) -> dict[str, Any]:
-    # A copy in memory: what changes in the file later must not become part of a later state.
-    table = _read(folder / place, mapped=False)
+    table = _read(folder / place)
     if (named := _place_of(table)) != place:
         raise TrainingStateError(folder / place, "the table that it is named by", named)
     return table
@@ -151,7 +160,7 @@ def _place_of(table: Arrays) -> str:
 
 
 def _expect_finite(name: str, array: np.ndarray[Any, Any]) -> None:
-    if array.dtype.kind == "f" and not finite(array):
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise SoulsGraphError(
             f"training state {name.lstrip('0123456789/')}: expected finite numbers, found others; the training "
             "diverged: lower its learning rate, or look for a reward or an observation that is no number."

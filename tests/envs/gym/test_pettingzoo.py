@@ -1,6 +1,7 @@
 """The PettingZoo face: PettingZoo's own tests, and the same fight as RLlib's face from the same actions."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -10,7 +11,10 @@ from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.skills import SKILL_NAMES
 
 pytest.importorskip("pettingzoo")
-from pettingzoo.test import parallel_api_test, parallel_seed_test
+with warnings.catch_warnings():
+    # Its tests import an environment of its own, which it has deprecated.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from pettingzoo.test import parallel_api_test, parallel_seed_test
 
 from soulsgraph_envs.gym.pettingzoo import SkillGraphParallelEnv
 

@@ -4,7 +4,7 @@ import json
 import os
 from contextlib import ExitStack
 from dataclasses import replace
-from threading import Timer
+from threading import Event, Timer
 
 import pytest
 
@@ -134,10 +134,16 @@ def test_a_run_whose_holder_ends_by_itself_while_it_is_looked_at_is_not_refused(
 
 def test_a_lock_that_is_held_for_a_moment_is_waited_for(run):
     holder = run_folder.take_lock(run.path)
-    (release := Timer(0.2, holder.close)).start()
+    released = Event()
+
+    def release():
+        released.set()
+        holder.close()
+
+    (later := Timer(0.2, release)).start()
     with run.locked():
-        assert holder.handle == -1
-    release.join()
+        assert released.is_set()
+    later.join()
 
 
 def test_a_run_is_not_locked_by_who_finds_its_folder_occupied(tmp_path):

@@ -1,6 +1,8 @@
 """The file of a stage's exact state: it is read back unchanged, and damage is detected."""
 
 import shutil
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -25,9 +27,9 @@ _KINDS = st.sampled_from([np.float32, np.float64, np.int64, np.uint64, np.bool_,
 
 
 def _arrays(kind):
-    """Return arrays of a type; numbers that are not finite as float32 are refused when they are read."""
-    most = float(np.finfo(np.float32).max)
-    elements = st.floats(-most, most, width=8 * np.dtype(kind).itemsize) if np.dtype(kind).kind == "f" else None
+    """Return arrays of a type, of finite numbers."""
+    finite = {"allow_nan": False, "allow_infinity": False, "width": 8 * np.dtype(kind).itemsize}
+    elements = st.floats(**finite) if np.dtype(kind).kind == "f" else None
     return arrays(kind, array_shapes(min_dims=0, min_side=0, max_side=4), elements=elements)
 
 
@@ -96,10 +98,7 @@ def test_any_damaged_byte_is_noticed(place: int, flip: int, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("state", "name"),
     [
-        *(
-            ({"counts": np.arange(3), "one": {"two": np.array([1.0, odd])}}, "one/two")
-            for odd in (np.nan, -np.inf, 1e300)
-        ),
+        *(({"counts": np.arange(3), "one": {"two": np.array([1.0, odd])}}, "one/two") for odd in (np.nan, -np.inf)),
         ({"array": 2}, "array"),
     ],
 )
@@ -169,13 +168,37 @@ def test_a_part_in_the_place_of_another_is_no_state(tmp_path: Path) -> None:
         read_training_state(tmp_path)
 
 
-def test_a_large_replay_is_written_and_read_without_a_copy_of_it(tmp_path: Path) -> None:
+_LIMITED = """
+import resource, signal, sys
+from pathlib import Path
+import numpy as np
+from soulsgraph_envs.core.files import WriteError
+from soulsgraph_policies.learning.checkpoint import write_training_state
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    write_training_state(Path(sys.argv[1]), {"rows": np.ones(100_000)})
+except WriteError as error:
+    print(error)
+"""
+
+
+def test_a_state_beyond_what_may_be_written_leaves_the_older_file(tmp_path: Path) -> None:
+    write_training_state(tmp_path, {"rows": np.ones(3)})
+    command = [sys.executable, "-c", _LIMITED, str(tmp_path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
+    assert len(done.stdout.splitlines()) == 1
+    assert_equal(read_training_state(tmp_path), {"rows": np.ones(3)})
+
+
+def test_a_large_replay_is_written_without_a_copy_of_it_and_read_with_one(tmp_path: Path) -> None:
     rows = np.ones((250_000, 25), np.float32)
     tracemalloc.start()
     try:
         write_training_state(tmp_path, {"training": {"rows": rows}})
-        found = read_training_state(tmp_path)["training"]["rows"]
         assert tracemalloc.get_traced_memory()[1] < rows.nbytes / 3
+        found = read_training_state(tmp_path)["training"]["rows"]
+        assert tracemalloc.get_traced_memory()[1] < 1.5 * rows.nbytes
     finally:
         tracemalloc.stop()
     np.testing.assert_array_equal(found, rows)

@@ -269,7 +269,7 @@ def _chunk(path: Path) -> Chunk | None:
 def _lock(folder: Path) -> FileLock:
     try:
         with files.writing(folder):
-            return FileLock(folder / _LOCK, mode=0o600)
+            return FileLock(folder / _LOCK)
     except HeldError as error:
         raise FleetError(
             f"{folder}: expected no other process that plays this game, found one; end it, or name another "

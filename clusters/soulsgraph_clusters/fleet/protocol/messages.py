@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -27,12 +27,11 @@ from soulsgraph_clusters.fleet.protocol.settings import (
     digests,
 )
 from soulsgraph_envs.combat.rollout import Episodes
-from soulsgraph_envs.core.config import Where, parse
-from soulsgraph_envs.core.errors import SoulsGraphError, plain_number, shown
+from soulsgraph_envs.core.errors import plain_number, shown
 from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_policies.agents.inference import Weights
-from soulsgraph_policies.agents.library import WEIGHTS, TensorError, read_tensors
+from soulsgraph_policies.agents.library import TensorError, read_tensors
 from soulsgraph_policies.learning.sampler import Chunk, Moments, Transitions
 
 #: Decisions of a module in one chunk, far more than a second of any game brings; modules of a stage.
@@ -298,13 +297,11 @@ def bounded_chunk(chunk: wire.Chunk) -> wire.Chunk:
 
 
 Arrays = dict[str, npt.NDArray[Any]]
-_Owned = dict[str, dict[str, "_Column"]]
 
 #: Observations, rewards and seconds are far smaller in any fight; the square of one still is a float32.
 _MOST_VALUE = 1e9
 _TRANSITIONS, _EPISODES = "transitions", "episodes"
-#: Types of columns by their names in a file.
-_COLUMNS = "F32", "F64", "I64", "BOOL"
+#: Types of columns.
 _FLOAT, _DOUBLE, _INTEGER, _FLAG = np.float32, np.float64, np.int64, np.bool_
 _TRANSITION_TYPES: dict[str, Any] = {
     "observations": _FLOAT,
@@ -353,93 +350,25 @@ def decode_columns(data: bytes, spaces: Mapping[str, tuple[int, int]], terms: Ma
     Raises:
         FleetError: naming the column that is missing, unknown, of another type or shape, or out of range.
     """
-    head = data[: 8 + int.from_bytes(data[:8], "little")]
-    if len(head) > _LONGEST_HEAD:
-        raise _refusal(f"a head of at most {_LONGEST_HEAD:,} bytes", f"{len(head):,}")
-    key = head, tuple(spaces.items()), tuple(terms.items())
-    form = _forms.get(key)
-    if form is None or form.size != len(data):
-        # Each chunk's numbers are looked at below, its form once.
-        arrays = _load(data, _COLUMNS, finite=False)
-        form = _form_of(data, head, arrays, spaces, terms)
-        if len(_forms) >= _MOST_FORMS:
-            _forms.clear()
-        if len(head) <= _LONGEST_KEPT:
-            _forms[key] = form
-    transitions, episodes, whole = {}, {}, bytearray(data)
-    for module, columns in form.transitions.items():
-        transitions[module] = Transitions(*_at(whole, columns))
-        _require_decisions(module, transitions[module], spaces[module][1])
-    for skill, columns in form.episodes.items():
-        episodes[skill] = Episodes(*_at(whole, columns))
-        if not all(_within(getattr(episodes[skill], name)) for name in _EPISODE_TYPES):
-            raise _refusal(f"episodes of {skill} with values to {plain_number(_MOST_VALUE)}", "others")
-    return Chunk(transitions, episodes, 0)
-
-
-@dataclass(frozen=True)
-class _Column:
-    """Where one array lies in a file."""
-
-    shape: tuple[int, ...]
-    type: npt.DTypeLike
-    offset: int
-
-
-@dataclass(frozen=True)
-class _Form:
-    """Which columns a file has, and where: files of one head differ in values alone, and their form is checked once."""
-
-    size: int
-    transitions: Mapping[str, Sequence[_Column]]
-    episodes: Mapping[str, Sequence[_Column]]
-
-
-#: Forms by head, and what the stage's modules and skills have.
-_forms: dict[tuple[Any, ...], _Form] = {}
-_MOST_FORMS, _LONGEST_KEPT = 512, 2**14
-#: Some hundred bytes a column, of more modules than a stage can have.
-_LONGEST_HEAD = 2**17
-
-
-def _at(whole: bytearray, columns: Sequence[_Column]) -> list[Any]:
-    return [np.ndarray(one.shape, one.type, whole, one.offset) for one in columns]
-
-
-def _form_of(
-    data: bytes, head: bytes, arrays: Arrays, spaces: Mapping[str, tuple[int, int]], terms: Mapping[str, int]
-) -> _Form:
-    """Return the form of a file that was loaded; raises FleetError where it is not that of the stage's chunks."""
-    places, found = _places(head), {_TRANSITIONS: _Owned(), _EPISODES: _Owned()}
-    for name, array in arrays.items():
+    found: dict[str, dict[str, dict[str, Any]]] = {_TRANSITIONS: {}, _EPISODES: {}}
+    for name, array in _load(data).items():
         kind, _, rest = name.partition("/")
         owner, _, column = rest.rpartition("/")
         if kind not in found or owner not in (spaces if kind == _TRANSITIONS else terms):
             raise _refusal("a column of the stage's modules and skills", repr(name[:100]))
-        begin = places.get(name, 0)
-        # At another place it would be slow to read, or could not be on some processors.
-        if begin % array.itemsize:
-            raise _refusal("each column at a multiple of its values' size", repr(name[:100]))
-        found[kind].setdefault(owner, {})[column] = _Column(array.shape, array.dtype, begin)
+        found[kind].setdefault(owner, {})[column] = array
+    transitions, episodes = {}, {}
     for module, columns in found[_TRANSITIONS].items():
-        size = spaces[module][0]
+        size, actions = spaces[module]
         _check(module, columns, _TRANSITION_TYPES, {"observations": size, "next_observations": size})
+        transitions[module] = Transitions(**columns)
+        _require_decisions(module, transitions[module], actions)
     for skill, columns in found[_EPISODES].items():
         _check(skill, columns, _EPISODE_TYPES, {"rows": STATE_SIZE, "terms": terms[skill]})
-    transitions, episodes = (
-        {owner: [columns[name] for name in types] for owner, columns in found[kind].items()}
-        for kind, types in ((_TRANSITIONS, _TRANSITION_TYPES), (_EPISODES, _EPISODE_TYPES))
-    )
-    return _Form(len(data), transitions, episodes)
-
-
-def _places(head: bytes) -> dict[str, int]:
-    """Return where each array of a loaded file begins, by its name."""
-    try:
-        table = parse(head[8:].decode("utf-8"), "JSON", Where("chunk"))
-    except SoulsGraphError as error:
-        raise _refusal("the head of a safetensors file", shown(str(error))) from error
-    return {name: len(head) + entry["data_offsets"][0] for name, entry in table.items() if name != "__metadata__"}
+        if not all(map(_within, columns.values())):
+            raise _refusal(f"episodes of {skill} with values to {plain_number(_MOST_VALUE)}", "others")
+        episodes[skill] = Episodes(**columns)
+    return Chunk(transitions, episodes, 0)
 
 
 def write_moments(moments: Mapping[str, Moments], chunk: wire.Chunk) -> None:
@@ -500,13 +429,13 @@ def _require_decisions(module: str, found: Transitions, actions: int) -> None:
 
 def _within(values: npt.NDArray[Any]) -> bool:
     if values.dtype == _FLAG:
-        # Of a known form only the first file's flags were looked at when it was loaded.
+        # A file may hold any byte where a truth value should be.
         return bool((values.view(np.uint8) <= 1).all())
     # NaN is not, either.
     return bool((values <= _MOST_VALUE).all() and (values >= -_MOST_VALUE).all())
 
 
-def _check(owner: str, columns: Mapping[str, _Column], types: Mapping[str, Any], widths: Mapping[str, int]) -> None:
+def _check(owner: str, columns: Arrays, types: Mapping[str, Any], widths: Mapping[str, int]) -> None:
     """Check names, types and shapes of one owner's columns, and their number of rows."""
     if columns.keys() != types.keys():
         raise _refusal(f"the columns {', '.join(types)} of {owner}", ", ".join(sorted(columns))[:200])
@@ -515,20 +444,20 @@ def _check(owner: str, columns: Mapping[str, _Column], types: Mapping[str, Any],
         raise _refusal(f"1 to {MOST_DECISIONS} rows of {owner}", str(count))
     for name, column in columns.items():
         shape = (count, widths[name]) if name in widths else (count,)
-        if column.type != types[name] or column.shape != shape:
+        if column.dtype != types[name] or column.shape != shape:
             expected = f"{owner}'s {name} as {np.dtype(types[name])} {shape}"
-            raise _refusal(expected, f"{column.type} {column.shape}")
+            raise _refusal(expected, f"{column.dtype} {column.shape}")
 
 
 def _refusal(expected: str, found: str) -> FleetError:
     return FleetError(f"chunk: expected {expected}, found {found}; use the head's version of soulsgraph on the PC.")
 
 
-def _load(data: bytes, kinds: Collection[str], finite: bool) -> Arrays:
+def _load(data: bytes) -> Arrays:
     if len(data) > MOST_MESSAGE_BYTES:
         raise _refusal(f"at most {MOST_MESSAGE_BYTES:,} bytes", f"{len(data):,}")
     try:
-        return read_tensors(data, kinds, finite)
+        return read_tensors(data)
     except TensorError as error:
         raise _refusal("a safetensors file", str(error)) from error
 
@@ -545,7 +474,9 @@ def decode_weights(data: bytes) -> dict[str, Weights]:
         FleetError: if it is no such file, or has numbers that are not finite.
     """
     weights: dict[str, Weights] = {}
-    for key, array in _load(data, WEIGHTS, finite=True).items():
+    for key, array in _load(data).items():
+        if array.dtype not in (np.float32, np.float64) or not np.isfinite(array).all():
+            raise _refusal("finite weights", repr(key[:100]))
         module, _, name = key.partition("/")
         weights.setdefault(module, {})[name] = array
     return weights

@@ -7,7 +7,6 @@ are made.
 from __future__ import annotations
 
 import hmac
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -190,9 +189,8 @@ def write_file(path: Path, content: bytes, mode: int, replace: bool = True) -> N
         WriteError: if it cannot be written.
     """
     with whole_file(path, replace) as temporary:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+        temporary.touch(mode)
+        temporary.write_bytes(content)
 
 
 def key_pem(key: Any) -> bytes:

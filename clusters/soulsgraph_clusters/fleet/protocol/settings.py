@@ -291,7 +291,7 @@ def sole_head(fleet: Fleet) -> Iterator[None]:
     """
     try:
         with writing(fleet.folder / _LOCK):
-            lock = FileLock(fleet.folder / _LOCK, mode=0o600)
+            lock = FileLock(fleet.folder / _LOCK)
     except HeldError as error:
         raise FleetError(
             f"{fleet.folder}: expected no other head that uses this fleet's file, found one that trains or "

@@ -18,7 +18,7 @@ from typing import Any
 
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.files import lock_beside, temporary_folder
+from soulsgraph_envs.core.files import temporary_folder
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.games.address_map import load_address_map
 from soulsgraph_envs.games.guarded_device import find_window
@@ -179,7 +179,6 @@ def crash(folder: Path) -> None:
     import resource
 
     shutil.rmtree(folder, ignore_errors=True)
-    lock_beside(folder).unlink(missing_ok=True)
     # No core dump.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     os.kill(os.getpid(), signal.SIGSEGV)

@@ -1,4 +1,3 @@
-import json
 from contextlib import suppress
 
 import numpy as np
@@ -86,80 +85,25 @@ def test_no_version_is_larger_than_a_column_of_it_holds():
         read_moments(Chunk(decisions={"camera": 2}, weights_version=2**40))
 
 
-def test_files_of_one_head_are_checked_by_their_values_each(task, chunk):
-    """The form of a file that was read before is known; its values and its size are not."""
+def test_bytes_that_are_no_truth_values_and_files_of_another_size_are_refused(task, chunk):
     data = encode_columns(chunk)
-    first = decode_columns(data, task.spaces, task.terms)
-    for change in (_set("actions", 99), _set("rewards", np.nan), _set("ticks", 0)):
-        with pytest.raises(FleetError, match="lock_on"):
-            decode_columns(_changed(chunk, change), task.spaces, task.terms)
     whole = load(data)
     for name in (name for name, array in whole.items() if array.dtype == np.bool_):
         neither = save(whole | {name: np.full(whole[name].shape, 2, np.uint8).view(np.bool_)})
-        end = 8 + int.from_bytes(data[:8], "little")
-        assert neither[:end] == data[:end]
         with pytest.raises(FleetError, match="lock_on"):
             decode_columns(neither, task.spaces, task.terms)
     for other in (data[:-1], data + b"\0"):
         with pytest.raises(FleetError, match="safetensors"):
             decode_columns(other, task.spaces, task.terms)
-    again = decode_columns(data, task.spaces, task.terms)
-    again.transitions["lock_on"].lanes[...] += 1
-    assert not np.array_equal(again.transitions["lock_on"].lanes, first.transitions["lock_on"].lanes)
 
 
-def test_a_known_head_fits_no_module_of_other_sizes(task, chunk):
+def test_a_chunk_fits_no_module_of_other_sizes(task, chunk):
     data = encode_columns(chunk)
-    decode_columns(data, task.spaces, task.terms)
     ((size, actions),) = task.spaces.values()
     with pytest.raises(FleetError, match="observations"):
         decode_columns(data, {"lock_on": (size + 1, actions)}, task.terms)
     with pytest.raises(FleetError, match="lock_on"):
         decode_columns(data, {"lock_on": (size, 1)}, task.terms)
-
-
-def _with_head(data, change):
-    """Return a file whose head is another text, padded to a multiple of 8 bytes."""
-    size = int.from_bytes(data[:8], "little")
-    head = change(data[8 : 8 + size].decode().rstrip()).encode()
-    head += b" " * (-len(head) % 8)
-    return len(head).to_bytes(8, "little") + head + data[8 + size :]
-
-
-def _as_lists(head):
-    """Write each column's entry as a list, which the library that loads files reads as well."""
-    entries = json.loads(head)
-    return json.dumps({name: [one["dtype"], one["shape"], one["data_offsets"]] for name, one in entries.items()})
-
-
-#: Of a name that is there twice the library reads the last, of which these have too many bytes.
-_TWICE = '"transitions/lock_on/ticks":{"dtype":"I64","shape":[900],"data_offsets":[0,7200]}'
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        _as_lists,
-        lambda head: '{"x":["U8",[0],[0,0]],' + head[1:],
-        lambda head: '{"__metadata__":{"x":"' + "y" * 2**17 + '"},' + head[1:],
-        lambda head: head[:-1] + "," + _TWICE + "}",
-        lambda head: head.replace('{"dtype"', '{"more":1e999,"dtype"', 1),
-        lambda head: head.replace('{"dtype"', '{"more":' + "[" * 200 + "]" * 200 + ',"dtype"', 1),
-    ],
-    ids=["lists", "one list", "long", "twice", "infinite", "deep"],
-)
-def test_a_head_that_no_host_writes_is_refused(task, chunk, change):
-    with pytest.raises(FleetError, match=r"^chunk: "):
-        decode_columns(_with_head(encode_columns(chunk), change), task.spaces, task.terms)
-
-
-def test_columns_that_begin_beside_a_multiple_of_their_values_are_refused(task, chunk):
-    data = encode_columns(chunk)
-    size = int.from_bytes(data[:8], "little")
-    shifted = (size + 1).to_bytes(8, "little") + data[8 : 8 + size] + b" " + data[8 + size :]
-    load(shifted)
-    with pytest.raises(FleetError, match="multiple"):
-        decode_columns(shifted, task.spaces, task.terms)
 
 
 def _changed(chunk, change):
@@ -196,6 +140,7 @@ def _replaced(name, make):
         _replaced("episodes/lock_on/terms", lambda values: values[:, :0].copy()),
         _set("actions", 99),
         _set("actions", -1),
+        _set("rewards", np.nan),
         _set("ticks", 0),
         _set("lanes", -1),
     ],
