@@ -43,7 +43,7 @@ def build(
     file = runs / f"{name}-origin.json"
     if not path.exists():
         write_json(file, to_table(cards.TrainingOrigin.now()))
-    origin = load(cards.TrainingOrigin, Where(file, remedy="remove the run's folder", saved=True))
+    origin = load(cards.TrainingOrigin, Where(file, remedy="remove the run's folder"))
     if origin.commit != source_commit() and not _finished(path):
         raise SystemExit(f"{path}: begun by commit {origin.commit}; go on with that one, or remove the folder.")
     run = soulsgraph.train(

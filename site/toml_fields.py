@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from enum import EnumType
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from soulsgraph.results.tables import Listing
 from soulsgraph_clusters.fleet.protocol.settings import FleetSettings
 from soulsgraph_envs.continual.families import BossFamily
 from soulsgraph_envs.continual.sequences import ContinualSequence
-from soulsgraph_envs.core.config import ANY_NUMBER, expectation, split_hint, to_table
+from soulsgraph_envs.core.config import Between, to_table
+from soulsgraph_envs.core.errors import plain_range
 from soulsgraph_envs.core.scenario import BossData, PlayerData, Scenario
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.address_map import AddressMap
@@ -82,7 +84,7 @@ def _keys(cls: Any) -> Iterator[tuple[str, Any, Field[Any]]]:
     hints = get_type_hints(cls, include_extras=True)
     for spec in fields(cls):
         if (cls, spec.name) not in _LEFT_OUT:
-            yield spec.metadata.get("key", spec.name), hints[spec.name], spec
+            yield spec.name, hints[spec.name], spec
 
 
 def _rows(cls: Any) -> list[tuple[str, str, str]]:
@@ -100,18 +102,24 @@ def _parts(hint: Any) -> Iterator[Any]:
         yield from _parts(part)
 
 
+_WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Any: "any value"}
+
+
 def _kind(hint: Any) -> str:
-    bare, bounds = split_hint(hint)
-    origin, optional = get_origin(bare), NoneType in get_args(hint)
-    if origin in (dict, Mapping) or str(origin).endswith("Mapping'>"):
-        said = f"a table of: {_kind(get_args(bare)[1])}"
-    elif origin is not None and origin not in (Literal, Union, UnionType, Annotated):
-        kinds = [one for one in get_args(bare) if one is not Ellipsis]
-        inner = _kind(Annotated[kinds[0], bounds] if bounds is not ANY_NUMBER else kinds[0])
-        said = f"a list of {len(kinds)}: {inner}" if len(kinds) > 1 else f"a list of: {inner}"
-    else:
-        said = "any value" if bare is Any else expectation(bare, bounds)
-    return f"{said}, or left out" if optional else said
+    """Return what an annotation takes, in words."""
+    origin, inner = get_origin(hint), [one for one in get_args(hint) if one is not Ellipsis]
+    if NoneType in inner:
+        return f"{_kind(inner[inner.index(NoneType) - 1])}, or left out"
+    if origin is Annotated:
+        bounds = next((mark for mark in hint.__metadata__ if isinstance(mark, Between)), None)
+        return _kind(inner[0]) + (f" from {plain_range(bounds.low, bounds.high)}" if bounds else "")
+    if origin is Literal or isinstance(hint, EnumType):
+        return f"one of {', '.join(inner or hint.__members__)}"
+    if origin in (dict, Mapping):
+        return f"a table of: {_kind(inner[1])}"
+    if origin is tuple:
+        return f"a list of {len(inner)}: {_kind(inner[0])}" if len(inner) > 1 else f"a list of: {_kind(inner[0])}"
+    return "a table" if is_dataclass(hint) else _WORDS[hint]
 
 
 def _default(spec: Field[Any]) -> str:

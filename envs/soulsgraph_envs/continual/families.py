@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Literal
 
-from soulsgraph_envs.core.config import Between, Where, load_data, shipped_names
-from soulsgraph_envs.core.scenario import Pair
+from soulsgraph_envs.core.config import Between, Pair, Where, load_data, shipped_names
 
 #: How animation ids of moves are chosen: by relative time, these exchanged by the seed, or those of no other boss.
 Ids = Literal["timing", "shuffled", "own"]
 #: Whether training a shift's skill again wins back what the shift costs.
 Recoverable = Literal["yes", "no", "unknown"]
 #: What one of the two ends of a pair is drawn from.
-Range = Annotated[Pair, Between(-1e4, 1e4)]
+Range = Pair[Annotated[float, Between(-1e4, 1e4)]]
 
 #: The moves that fit the ids of each way of choosing them.
 MOST_MOVES = 11
@@ -32,23 +31,23 @@ class Archetype:
     """
 
     title: str
-    wind_up_s: Annotated[Pair, Between(0.1, 10.0)]
-    window_s: Annotated[Pair, Between(0.05, 10.0)]
-    recovery_s: Annotated[Pair, Between(0.0, 10.0)]
-    tracks: Annotated[Pair, Between(0.0, 1.0)]
-    reach_m: Annotated[Pair, Between(0.0, 100.0)]
-    half_arc_rad: Annotated[Pair, Between(0.0, 3.2)]
-    damage: Annotated[Pair, Between(0.0, 1e4)]
-    farthest_m: Annotated[Pair, Between(0.0, 1000.0)]
-    weight: Annotated[Pair, Between(0.0, 1e4)]
+    wind_up_s: Pair[Annotated[float, Between(0.1, 10.0)]]
+    window_s: Pair[Annotated[float, Between(0.05, 10.0)]]
+    recovery_s: Pair[Annotated[float, Between(0.0, 10.0)]]
+    tracks: Pair[Annotated[float, Between(0.0, 1.0)]]
+    reach_m: Pair[Annotated[float, Between(0.0, 100.0)]]
+    half_arc_rad: Pair[Annotated[float, Between(0.0, 3.2)]]
+    damage: Pair[Annotated[float, Between(0.0, 1e4)]]
+    farthest_m: Pair[Annotated[float, Between(0.0, 1000.0)]]
+    weight: Pair[Annotated[float, Between(0.0, 1e4)]]
     blows: Annotated[int, Between(1, 9)] = 1
-    between_s: Annotated[Pair, Between(0.0, 10.0)] = (0.0, 0.0)
-    nearest_m: Annotated[Pair, Between(0.0, 1000.0)] = (0.0, 0.0)
-    lunge_m_s: Annotated[Pair, Between(0.0, 50.0)] = (0.0, 0.0)
-    lunge_lead_s: Annotated[Pair, Between(0.0, 10.0)] = (0.0, 0.0)
-    leap_s: Annotated[Pair, Between(0.0, 10.0)] = (0.0, 0.0)
-    every_s: Annotated[Pair, Between(0.0, 10.0)] = (0.0, 0.0)
-    offset_m: Annotated[Pair, Between(-50.0, 50.0)] = (0.0, 0.0)
+    between_s: Pair[Annotated[float, Between(0.0, 10.0)]] = (0.0, 0.0)
+    nearest_m: Pair[Annotated[float, Between(0.0, 1000.0)]] = (0.0, 0.0)
+    lunge_m_s: Pair[Annotated[float, Between(0.0, 50.0)]] = (0.0, 0.0)
+    lunge_lead_s: Pair[Annotated[float, Between(0.0, 10.0)]] = (0.0, 0.0)
+    leap_s: Pair[Annotated[float, Between(0.0, 10.0)]] = (0.0, 0.0)
+    every_s: Pair[Annotated[float, Between(0.0, 10.0)]] = (0.0, 0.0)
+    offset_m: Pair[Annotated[float, Between(-50.0, 50.0)]] = (0.0, 0.0)
     knockdown: bool = False
     staggers: bool = True
     runs_through: bool = False
@@ -72,7 +71,7 @@ class ShiftKind:
     skill: Literal["camera", "lock_on", "movement", "dodge", "heal_attack", "none"]
     player: Mapping[str, Range] = field(default_factory=dict)
     moves_of: str = ""
-    arena_m: Annotated[Pair, Between(0.0, 1e4)] = (0.0, 0.0)
+    arena_m: Pair[Annotated[float, Between(0.0, 1e4)]] = (0.0, 0.0)
     recoverable: Recoverable = "unknown"
     least_oracle: Annotated[float, Between(0.0, 1.0)] = 0.9
 
@@ -89,10 +88,10 @@ class BossFamily:
     scenario: str
     boss: str = ""
     ids: Ids = "timing"
-    moves: Annotated[tuple[int, int], Between(3, MOST_MOVES)] = (5, MOST_MOVES)
+    moves: Pair[Annotated[int, Between(3, MOST_MOVES)]] = (5, MOST_MOVES)
     ranges: Mapping[str, Range] = field(default_factory=dict)
     pairs: Mapping[str, tuple[Range, Range]] = field(default_factory=dict)
-    archetypes: Sequence[Archetype] = ()
+    archetypes: tuple[Archetype, ...] = ()
     rear: Archetype | None = None
     kinds: Mapping[str, ShiftKind] = field(default_factory=dict)
 
@@ -139,6 +138,6 @@ def _check_family(family: BossFamily, where: Where) -> None:
         _check_ranges({key: value for key, value in vars(one).items() if isinstance(value, tuple)}, where.at(index))
 
 
-def _check_ranges(ranges: Mapping[str, Pair], where: Where) -> None:
+def _check_ranges(ranges: Mapping[str, Pair[float]], where: Where) -> None:
     for key, (low, high) in ranges.items():
         where.at(key).demand(low <= high, "two numbers in rising order", [low, high])

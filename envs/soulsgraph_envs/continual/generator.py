@@ -18,9 +18,9 @@ from zlib import crc32
 import numpy as np
 
 from soulsgraph_envs.continual.families import Archetype, BossFamily, Recoverable, ShiftKind, family_names, load_family
-from soulsgraph_envs.core.config import is_generated
+from soulsgraph_envs.core.config import Pair, is_generated
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
-from soulsgraph_envs.core.scenario import Pair, load_scenario
+from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds, uniforms
 
 #: The largest seed of a generated boss.
@@ -150,12 +150,12 @@ class Draws:
         """Return a whole number from 0 to count - 1."""
         return int(self.uniform(name) * count)
 
-    def hundredths(self, ends: Pair, name: str = "") -> int:
+    def hundredths(self, ends: Pair[float], name: str = "") -> int:
         """Return a whole number of hundredths from a range, both ends included."""
         low, high = (round(end * 100) for end in ends)
         return low + self.below(high - low + 1, name)
 
-    def number(self, ends: Pair, name: str = "") -> float:
+    def number(self, ends: Pair[float], name: str = "") -> float:
         """Return a number of two decimals from a range, both ends included."""
         return self.hundredths(ends, name) / 100
 

@@ -24,6 +24,7 @@ from soulsgraph_envs.continual.boss_filter import (
 from soulsgraph_envs.continual.generator import shift_of
 from soulsgraph_envs.core.config import (
     Between,
+    NonEmpty,
     Where,
     digest_of,
     find,
@@ -78,7 +79,7 @@ class ContinualSequence:
     """
 
     name: str
-    tasks: tuple[ContinualTask, ...]
+    tasks: NonEmpty[ContinualTask]
     family: str = ""
     first_budget: Budget = FIRST_BUDGET
     budget: Budget = BUDGET

@@ -1,4 +1,4 @@
-"""Read TOML and JSON into frozen dataclasses, checking keys, types and ranges on the way.
+"""Read TOML and JSON into frozen dataclasses: pydantic checks keys, types and ranges, all of a file at once.
 
 The one reader of everything that is configured: plans, studies, cards, skill options, games, address maps and
 all other data. A field says its range once, in its annotation; what a file holds, what a command line gives
@@ -13,95 +13,128 @@ file's, and under `scaled` factors that multiply its numbers.
 from __future__ import annotations
 
 import json
-import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
-from enum import Enum, EnumType, Flag
-from functools import cache, lru_cache, partial, reduce
+from enum import Enum, Flag
+from functools import cache, lru_cache, reduce, wraps
 from hashlib import sha256
 from importlib import import_module
-from math import inf, isfinite
+from inspect import Parameter, signature
 from operator import or_
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, plain_range, reading, shown
+import numpy as np
+from annotated_types import BaseMetadata, Ge, GroupedMetadata, Le, MinLen
+
+from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, reading, shown
+
+if TYPE_CHECKING:
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 T = TypeVar("T")
+P = ParamSpec("P")
+_E = TypeVar("_E", bound=type[Enum])
+Pair = tuple[T, T]
+Triple = tuple[T, T, T]
+#: A list of at least one entry.
+NonEmpty = Annotated[tuple[T, ...], MinLen(1)]
+#: Errors that a message lists at most.
+_MOST_LISTED = 8
+#: What pydantic calls a key that a dataclass, or a dictionary, does not have.
+_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
 
-#: Tables and lists within each other, far more than any file of ours has.
-_MOST_LEVELS = 32
-_TOO_DEEP = f"at most {_MOST_LEVELS} tables or lists within each other", "more"
-#: The whole numbers that TOML has, and every reader of JSON.
-_LARGEST = 2**63 - 1
-_LONGEST_KEY = 60
+
+@dataclass(frozen=True)
+class Between(GroupedMetadata):
+    """The annotation of a number from `low` to `high`: `Annotated[float, Between(0.0, 1.0)]`."""
+
+    low: float
+    high: float
+
+    def __iter__(self) -> Iterator[BaseMetadata]:
+        """Yield it as pydantic has it."""
+        yield Ge(self.low)
+        yield Le(self.high)
+
+
+class EachOnce:
+    """The annotation of a list in which nothing comes twice."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        """Return the list's schema with the check behind it."""
+        from pydantic_core import core_schema
+
+        def check(values: Any) -> Any:
+            if any(one in values[:place] for place, one in enumerate(values)):
+                raise ValueError("should have each entry once")
+            return values
+
+        return core_schema.no_info_after_validator_function(check, handler(source))
 
 
 @dataclass(frozen=True)
 class Where:
-    """The place of a value: the file, and the key from its root; errors end with `remedy`.
-
-    A `saved` file was written with every key, so that a missing one is an error even with a default.
-    """
+    """The place of a value: the file, and the key from its root; errors end with `remedy`."""
 
     file: object
     key: str = ""
     remedy: str = "correct the file and try again"
-    saved: bool = False
 
-    def at(self, key: str | int) -> Where:
-        """Return the place of a key or a list index below this one."""
-        if isinstance(key, int):
-            name = f"{self.key}[{key}]"
-        else:
-            own = key if key.isprintable() and len(key) <= _LONGEST_KEY else shown(key)
-            name = f"{self.key}.{own}" if self.key and own else self.key or own
-        # A file has thousands of values, and `dataclasses.replace` takes four times as long.
-        return Where(self.file, name, self.remedy, self.saved)
+    def at(self, *keys: str | int) -> Where:
+        """Return the place of a key or a list index below this one, or of one further below."""
+        name = self.key
+        for key in keys:
+            name += f"[{key}]" if isinstance(key, int) else f".{shown_key(key)}" if name else shown_key(key)
+        return replace(self, key=name)
 
     def error(self, expected: str, actual: object) -> DataError:
         """Make an error with this place."""
-        return DataError(self.file, self.key, expected, actual, self.remedy)
+        return DataError(f"{self.prefix}expected {expected}, found {actual}", self.remedy)
 
     def demand(self, holds: bool, expected: str, actual: object) -> None:
         """Raise the error of this place unless a condition holds."""
         if not holds:
             raise self.error(expected, actual)
 
+    @property
+    def prefix(self) -> str:
+        """The place as an error begins with it."""
+        return "".join(f"{part}: " for part in (self.file, self.key) if part)
+
     @contextmanager
-    def referring(self) -> Iterator[None]:
-        """Name this place in the error of a name that it refers to and that is unknown."""
+    def referring(self, kind: type[SoulsGraphError] = UnknownNameError) -> Iterator[None]:
+        """Name this place in an error that does not know it, as of an unknown name that it refers to."""
         try:
             yield
-        except UnknownNameError as error:
-            error.args = ("".join(f"{part}: " for part in (self.file, self.key) if part) + str(error),)
+        except kind as error:
+            error.args = (f"{self.prefix}{error}",)
             raise
 
 
-#: The place of what is written.
-_RESULT = Where(None, remedy="look at where it was computed: learning that diverged, or a reward that is no number")
+def shown_key(key: str) -> str:
+    """Return a key as errors show it."""
+    return key if key.isprintable() and len(key) <= 60 else shown(key)
+
+
 #: The place of what comes from no file.
 _ARGUMENT = Where(None, remedy="correct the value")
-
-
-@dataclass(frozen=True)
-class Between:
-    """The annotation of a field whose numbers must lie in [low, high]: `Annotated[float, Between(0.0, 1.0)]`."""
-
-    low: float
-    high: float
-
-    def __contains__(self, value: float) -> bool:
-        return self.low <= value <= self.high and abs(value) <= sys.float_info.max
-
-
-ANY_NUMBER = Between(-inf, inf)
-
 
 Language = Literal["TOML", "JSON"]
 #: The files of a fight are read again for every agent that is made, and parsing takes longest.
@@ -126,57 +159,39 @@ def read_text(where: Where, language: Language) -> str:
     try:
         with reading(path):
             return path.read_text(encoding="utf-8")
-    except (FileNotFoundError, ValueError) as error:
-        found = "none" if isinstance(error, FileNotFoundError) else error
-        raise where.error(f"a readable {language} file", found) from error
-
-
-def parse(text: str, language: Language, where: Where, odd_numbers: bool = False) -> Any:
-    """Parse the text of a file or an option; with `odd_numbers` whoever reads its values refuses what is out of range.
-
-    Raises:
-        DataError: if it is of another language, is nested deeply, or holds a number that is infinite, NaN, or
-            beyond 64 bits.
-    """
-    try:
-        values = _LANGUAGES[language](text)
-    except RecursionError as error:
-        raise where.error(*_TOO_DEEP) from error
+    except FileNotFoundError as error:
+        raise DataError(f"{where.prefix}expected a {language} file, found no such file", "check the path") from error
     except ValueError as error:
         raise where.error(f"a readable {language} file", error) from error
-    # A single value is an entry as well.
-    _refuse_odd(values if isinstance(values, dict | list) else {"": values}, where, 1, odd_numbers)
-    return values
 
 
-def _refuse_odd(table: dict[str, Any] | list[Any], where: Where, level: int, odd_numbers: bool) -> None:
-    """Refuse values that no field can hold, before anything is computed or shown from them."""
-    if level > _MOST_LEVELS:
-        raise where.error(*_TOO_DEEP)
-    for key, item in table.items() if isinstance(table, dict) else enumerate(table):
-        if isinstance(item, dict | list):
-            _refuse_odd(item, where.at(key), level + 1, odd_numbers)
-        elif odd_numbers:
-            continue
-        elif isinstance(item, float) and not isfinite(item):
-            raise where.at(key).error("a finite number", shown(item))
-        elif isinstance(item, int) and abs(item) > _LARGEST:
-            raise where.at(key).error("a whole number of at most 64 bits", shown(item))
+def parse(text: str, language: Language, where: Where) -> Any:
+    """Parse the text of a file or an option.
+
+    Raises:
+        DataError: if it is of another language, or nested too deeply.
+    """
+    try:
+        return _LANGUAGES[language](text)
+    except RecursionError as error:
+        raise where.error(f"a readable {language} file", "tables or lists nested too deeply") from error
+    except ValueError as error:
+        raise where.error(f"a readable {language} file", error) from error
 
 
 def to_json(value: Any, **layout: Any) -> str:
     """Return plain values as JSON, the one way in which any is written; `layout` is that of `json.dumps`.
 
     Raises:
-        DataError: for a number that JSON does not have, NaN or infinite, naming its key: what has no value is None.
+        DataError: for a number that JSON does not have, NaN or infinite: what has no value is None.
     """
     try:
         return json.dumps(value, allow_nan=False, **layout)
     except ValueError as error:
-        if not isinstance(value, dict | list | tuple):
-            raise _RESULT.error("a finite number", shown(value)) from error
-        _refuse_odd_numbers(value, _RESULT)
-        raise
+        raise DataError(
+            f"result: expected finite numbers, found another one in {shown(value)}",
+            "look at where it was computed: learning that diverged, or a reward that is no number",
+        ) from error
 
 
 def digest_of(values: object) -> str:
@@ -184,50 +199,173 @@ def digest_of(values: object) -> str:
     return sha256(to_json(values, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _refuse_odd_numbers(values: Any, where: Where) -> None:
-    for key, item in values.items() if isinstance(values, dict) else enumerate(values):
-        if isinstance(item, dict | list | tuple):
-            _refuse_odd_numbers(item, where.at(key if isinstance(key, int) else str(key)))
-        elif isinstance(item, float) and not isfinite(item):
-            raise where.at(key if isinstance(key, int) else str(key)).error("a finite number", shown(item))
+def load(kind: type[T], where: Where) -> T:
+    """Read a whole file into the dataclass `kind`; raises as `read_file` and `validate` do."""
+    return validate(kind, read_file(where), where)
 
 
-def load(cls: type[T], where: Where) -> T:
-    """Read a whole file into the dataclass `cls`; raises as `read_file` and `read_table` do."""
-    return read_table(cls, read_file(where), where)
+def validate(kind: type[T], values: object, where: Where) -> T:
+    """Return the values of a file as `kind`: a dataclass, those within it included, or another annotation.
 
-
-def read_table(cls: type[T], values: object, where: Where) -> T:
-    """Build the dataclass `cls` from one table, nested dataclasses included.
-
-    A field with `metadata={"key": ...}` has that key in the file.
+    A file has a member of an enumeration by its name, and flags by theirs, as in "FORWARD|LEFT".
 
     Raises:
-        DataError: for a missing or unknown key, a value of another type or out of its range.
-        SoulsGraphError: if the dataclass itself refuses the values; with the place in the file.
+        DataError: for every missing or unknown key, and every value of another type or out of its range.
+        SoulsGraphError: if a dataclass itself refuses its values.
     """
-    if not isinstance(values, Mapping):
-        raise where.error("a table", shown(values))
-    hints = _hints(cls)
-    known = _keys(cls)
-    for key in values:
-        if key not in known:
-            raise where.at(key).error(_one_of(key, list(known)), "an unknown key")
-    read = {}
-    for key, spec in known.items():
-        if key in values:
-            read[spec.name] = read_value(hints[spec.name], values[key], where.at(key))
-        elif where.saved or (spec.default is MISSING and spec.default_factory is MISSING):
-            raise where.at(key).error(expectation(*split_hint(hints[spec.name])), "no such key")
+    # Strictly, pydantic takes a list for a tuple, and a table for a dataclass, from JSON alone.
+    text = json.dumps([values], default=repr)
+    found: T = _checked(kind, where, lambda adapter: adapter.validate_json(text))
+    return found
+
+
+def check_fields(owner: Any, where: Where = _ARGUMENT) -> None:
+    """Check every field of a dataclass made by Python code, as `validate` checks those of a file.
+
+    Raises:
+        DataError: for a value of another type or out of its range.
+    """
+    values = {field.name: getattr(owner, field.name) for field in fields(owner)}
+    kind: Any = type(owner)
+    _checked(_fields_of(kind), where, lambda adapter: adapter.validate_python([values]))
+
+
+def with_options(owner: T, options: Mapping[str, Any]) -> T:
+    """Return a dataclass with some of its fields changed, each value checked against the field's annotation.
+
+    Raises:
+        DataError: for a value of another type or out of its range.
+    """
+    kind: Any = type(owner)
+    changed: T = replace(owner, **validate(_fields_of(kind), options, _ARGUMENT))  # type: ignore[type-var]
+    return changed
+
+
+def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
+    """Refuse arguments of a public function that are not as annotated, before it begins.
+
+    numpy's numbers count as Python's. `DataError` names every argument that is wrong.
+    """
+    name = function.__qualname__.removesuffix(".__init__")
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        bound = signature(function).bind(*args, **kwargs)
+        for key, value in bound.arguments.items():
+            bound.arguments[key] = value.item() if isinstance(value, np.generic) else value
+        table = _fields_of(function)
+        known = {key: value for key, value in bound.arguments.items() if key in table.__annotations__}
+        _checked(table, Where(name, remedy="correct the argument"), lambda adapter: adapter.validate_python([known]))
+        return function(*bound.args, **bound.kwargs)
+
+    return checked
+
+
+@cache
+def _fields_of(of: Any) -> Any:
+    """Return a dataclass's fields, or a function's parameters, as the annotation of a dictionary with any of them."""
+    from typing_extensions import TypedDict
+
+    hints = get_type_hints(of, include_extras=True)
+    single = fields(of) if is_dataclass(of) else signature(of).parameters.values()
+    names = [
+        one.name for one in single if getattr(one, "kind", None) is not Parameter.VAR_KEYWORD and one.name in hints
+    ]
+    return TypedDict(of.__name__, {name: hints[name] for name in names}, total=False)  # type: ignore[operator]
+
+
+#: A dataclass gets it through a list around it: pydantic takes a configuration beside no dataclass, and what is within
+#: others has theirs.
+_CONFIG: ConfigDict = {
+    "extra": "forbid",
+    "strict": True,
+    "allow_inf_nan": False,
+    "revalidate_instances": "always",
+    "arbitrary_types_allowed": True,
+}
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    # Imported here: many commands read nothing.
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(list[kind], config=_CONFIG)
+
+
+def _checked(kind: Any, where: Where, validated: Callable[[TypeAdapter[Any]], Any]) -> Any:
+    from pydantic import ValidationError
+
     try:
-        return cls(**read)
-    except SoulsGraphError as error:
-        raise SoulsGraphError("".join(f"{part}: " for part in (where.file, where.key) if part) + str(error)) from error
+        with where.referring(SoulsGraphError):
+            return validated(_adapter(kind))[0]
+    except ValidationError as error:
+        raise DataError(described(error, kind, where), where.remedy) from None
+
+
+def described(error: ValidationError, kind: Any, where: Where = _ARGUMENT) -> str:
+    """Return what pydantic found wrong with values of a kind, each error with its place."""
+    found: dict[str, dict[str, str]] = {}
+    # First what is misspelt: it may be what others miss.
+    for one in sorted(error.errors(include_url=False), key=lambda one: one["type"] not in _UNKNOWN):
+        (place, names), value = _place(kind, one["loc"][1:]), ""
+        if one["type"] in _UNKNOWN:
+            close = get_close_matches(str(place[-1]), names, n=1)
+            message = f"is unknown{f', did you mean {close[0]!r}?' if close else ''}"
+        elif one["type"] == "missing":
+            message = "is missing"
+        else:
+            _, should, what = one["msg"].partition("should")
+            message, value = f"{should}{what}" or f"is wrong: {one['msg']}", f", found {shown(one['input'])}"
+        found.setdefault(where.at(*place).key, {})[message] = value
+    # Of a union each kind has an error.
+    lines = [f"{place} {' or '.join(of)}{[*of.values()][-1]}".strip() for place, of in found.items()]
+    more = f"; and {len(lines) - _MOST_LISTED} more" if len(lines) > _MOST_LISTED else ""
+    listed = "; ".join(lines[:_MOST_LISTED]).replace(" or should be ", " or ")
+    return f"{replace(where, key='').prefix}{listed}{more}"
+
+
+def _place(kind: Any, steps: tuple[int | str, ...]) -> tuple[list[int | str], list[str]]:
+    """Return the place of an error without the branches of unions, and the names that are known beside its last key."""
+    place: list[int | str] = []
+    names: list[str] = []
+    for step in steps:
+        while (marked := hasattr(kind, "__metadata__")) or NoneType in get_args(kind):
+            parts = get_args(kind)[:1] if marked else [one for one in get_args(kind) if one is not NoneType]
+            kind = reduce(or_, parts)
+        if get_origin(kind) in (Union, UnionType):
+            kind = Any
+            continue
+        hints = get_type_hints(kind, include_extras=True) if isinstance(kind, type) else {}
+        inner = [one for one in get_args(kind) if one is not Ellipsis] or [Any]
+        own = inner[step] if isinstance(step, int) and step < len(inner) else inner[-1]
+        kind, names = hints.get(str(step), own), list(hints)
+        place.append(step)
+    return place, names
+
+
+def by_name(cls: _E) -> _E:
+    """Let files have the members of an enumeration by their names, flags as in "FORWARD|LEFT"."""
+
+    def member(text: str) -> Enum:
+        names = text.split("|") if issubclass(cls, Flag) else [text]
+        if unknown := [name for name in names if name not in cls.__members__]:
+            raise ValueError(f"should be one of {', '.join(cls.__members__)}, not {shown(unknown[0])}")
+        return reduce(or_, (cls[name] for name in names))
+
+    def schema(source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema as of
+
+        named = of.no_info_after_validator_function(member, of.str_schema(strict=True))
+        return of.json_or_python_schema(named, of.is_instance_schema(cls))
+
+    cls.__get_pydantic_core_schema__ = staticmethod(schema)  # type: ignore[attr-defined]
+    return cls
 
 
 def to_table(owner: Any) -> dict[str, Any]:
-    """Return a dataclass as the plain values that `read_table` reads back, those within it included."""
-    return {key: _plain_value(getattr(owner, spec.name)) for key, spec in _keys(type(owner)).items()}
+    """Return a dataclass as the plain values that `validate` takes, those within it included."""
+    return {field.name: _plain_value(getattr(owner, field.name)) for field in fields(owner)}
 
 
 def _plain_value(value: Any) -> Any:
@@ -238,144 +376,6 @@ def _plain_value(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.name
     return [_plain_value(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _keys(cls: Any) -> dict[str, Field[Any]]:
-    """Return a dataclass's fields by their keys in a file."""
-    return {spec.metadata.get("key", spec.name): spec for spec in fields(cls)}
-
-
-def with_options(owner: T, options: Mapping[str, Any]) -> T:
-    """Return a dataclass with some of its fields changed, each value checked against the field's annotation.
-
-    Raises:
-        DataError: for a value of another type or out of its range.
-    """
-    hints = _hints(type(owner))
-    read = {name: read_value(hints[name], value, _ARGUMENT.at(f"option {name}")) for name, value in options.items()}
-    changed: T = replace(owner, **read)  # type: ignore[type-var]
-    return changed
-
-
-def check_fields(owner: Any, where: Where = _ARGUMENT) -> None:
-    """Check every field of a dataclass made by Python code, as `read_table` checks those of a file.
-
-    Raises:
-        DataError: for a value of another type or out of its range.
-    """
-    hints = _hints(type(owner))
-    for spec in fields(owner):
-        read_value(hints[spec.name], getattr(owner, spec.name), where.at(spec.name))
-
-
-def read_value(hint: Any, value: object, where: Where) -> Any:
-    """Check one value against an annotation, and return it as the annotated type.
-
-    A file has a member of an enumeration by its name, and flags by theirs, as in "FORWARD|LEFT".
-
-    Raises:
-        DataError: for a value of another type or out of its range.
-    """
-    if value is None and NoneType in get_args(hint):
-        return None
-    return _read_value(*split_hint(hint), value, where)
-
-
-#: A dataclass's annotations; evaluating them takes longer than all else in a file.
-_hints: Callable[[Any], dict[str, Any]] = cache(partial(get_type_hints, include_extras=True))
-
-
-def split_hint(hint: Any) -> tuple[Any, Between]:
-    """Split an annotation into the bare type, without an optional None, and its range."""
-    if get_origin(hint) in (UnionType, Union):
-        (hint,) = (kind for kind in get_args(hint) if kind is not NoneType)
-    if get_origin(hint) is Annotated:
-        bare, *marks = get_args(hint)
-        return bare, next((mark for mark in marks if isinstance(mark, Between)), ANY_NUMBER)
-    return hint, ANY_NUMBER
-
-
-def _one_of(key: str, known: list[str]) -> str:
-    close = get_close_matches(key[:_LONGEST_KEY], known, n=1)
-    return f"{close[0]!r}" if close else f"one of {', '.join(known)}"
-
-
-_LISTS = (tuple, list, Sequence)
-_WORDS = {int: "whole number", float: "number", str: "text"}
-
-
-def expectation(hint: Any, bounds: Between) -> str:
-    """Return what an annotation expects, as errors word it."""
-    origin = get_origin(hint)
-    if is_dataclass(hint) or origin is Mapping:
-        return "a table"
-    if origin in _LISTS:
-        kind = _WORDS.get(split_hint(get_args(hint)[0])[0])
-        return f"a list of {kind}s" if kind else "a list"
-    if origin is dict:
-        return "a table of tables"
-    if origin is Literal or isinstance(hint, EnumType):
-        return f"one of {', '.join(get_args(hint) or hint.__members__)}"
-    if hint is bool:
-        return "true or false"
-    kind = f"a {_WORDS[hint]}"
-    return kind if bounds is ANY_NUMBER else f"{kind} from {plain_range(bounds.low, bounds.high)}"
-
-
-def _read_value(hint: Any, bounds: Between, value: object, where: Where) -> Any:
-    origin = get_origin(hint)
-    if hint is Any:
-        return value
-    if is_dataclass(hint) and isinstance(hint, type):
-        if not isinstance(value, hint):
-            return read_table(hint, value, where)
-        check_fields(value, where)
-        return value
-    if origin in _LISTS:
-        return _read_list(hint, bounds, value, where)
-    if origin is dict or origin is Mapping:
-        if not isinstance(value, Mapping) or not (value or origin is Mapping):
-            raise where.error(expectation(hint, bounds), shown(value))
-        return {key: read_value(get_args(hint)[1], item, where.at(key)) for key, item in value.items()}
-    return _read_scalar(hint, bounds, value, where)
-
-
-def _read_list(hint: Any, bounds: Between, value: object, where: Where) -> list[Any] | tuple[Any, ...]:
-    """Read a `list` or a `Sequence` (a tuple then), which may be empty, or a `tuple` of any length but 0, or of one."""
-    kinds, origin = get_args(hint), get_origin(hint)
-    if not isinstance(value, list | tuple):
-        raise where.error(expectation(hint, bounds), shown(value))
-    if origin is tuple and kinds[-1] is not Ellipsis:
-        if len(value) != len(kinds):
-            raise where.error(f"a list of {len(kinds)} {'texts' if kinds[0] is str else 'numbers'}", shown(value))
-    elif origin is tuple and not value:
-        raise where.error("a list of at least one entry", "none")
-    else:
-        kinds = kinds[:1] * len(value)
-    pairs = zip(kinds, value, strict=True)
-    items = []
-    for index, (kind, item) in enumerate(pairs):
-        bare, own = split_hint(kind)
-        items.append(_read_value(bare, bounds if own is ANY_NUMBER else own, item, where.at(index)))
-    return items if origin is list else tuple(items)
-
-
-def _read_scalar(hint: Any, bounds: Between, value: object, where: Where) -> Any:
-    if get_origin(hint) is Literal:
-        if isinstance(value, str) and value in get_args(hint):
-            return value
-    elif isinstance(hint, EnumType):
-        names = value.split("|") if isinstance(value, str) and issubclass(hint, Flag) else [value]
-        if isinstance(value, hint):
-            return value
-        if all(isinstance(name, str) and name in hint.__members__ for name in names):
-            return reduce(or_, (hint[str(name)] for name in names))
-    elif hint in (str, bool):
-        if isinstance(value, hint):
-            return value
-    elif isinstance(value, int if hint is int else int | float) and not isinstance(value, bool) and value in bounds:
-        return hint(value)
-    raise where.error(expectation(hint, bounds), shown(value))
 
 
 _DATA = Path(__file__).parents[1] / "data"
@@ -467,7 +467,7 @@ def _load(kind: str, cls: type[T], path: Path, check: Callable[[T, Where], None]
     if base := base_of(kind, path):
         load_data(kind, cls, base, check)
     where = Where(path)
-    loaded = read_table(cls, read_data(kind, path), where)
+    loaded = validate(cls, read_data(kind, path), where)
     check(loaded, where)
     return loaded
 

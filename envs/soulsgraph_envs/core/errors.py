@@ -87,16 +87,7 @@ def _remade(kind: type[SoulsGraphError], args: tuple[object, ...], state: dict[s
 
 
 class DataError(SoulsGraphError):
-    """A value of a data file, an option or an argument is missing, misspelt, of a wrong type or out of range.
-
-    `file` is None for a value that comes from no file, and `key` is empty for the whole file.
-    """
-
-    def __init__(
-        self, file: object, key: str, expected: str, actual: object, remedy: str = "correct the file and try again"
-    ) -> None:
-        place = "".join(f"{part}: " for part in (file, key) if part)
-        super().__init__(f"{place}expected {expected}, found {actual}", remedy)
+    """A value of a data file, an option or an argument is missing, misspelt, of another type or out of range."""
 
 
 class ReadError(SoulsGraphError):

@@ -17,19 +17,19 @@ import numpy.typing as npt
 
 from soulsgraph_envs.core.config import (
     Between,
+    NonEmpty,
+    Pair,
     Where,
     base_of,
     find,
     load_data,
     origin_of,
     read_data,
-    read_table,
     shipped_names,
+    validate,
 )
 from soulsgraph_envs.core.errors import UnknownNameError, plain_number
 from soulsgraph_envs.core.state import ALL_CONTROLS, Control
-
-Pair = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Attack:
     """
 
     cost: Annotated[float, Between(0.0, 1e4)]
-    damage: Annotated[Pair, Between(0.0, 1e5)]
+    damage: Pair[Annotated[float, Between(0.0, 1e5)]]
     reach_m: Annotated[float, Between(0.0, 50.0)]
     facing_rad: Annotated[float, Between(0.0, 3.2)]
     step_m_s: Annotated[float, Between(0.0, 20.0)] = 0.0
@@ -156,10 +156,10 @@ class Parry:
     """
 
     cost: Annotated[float, Between(0.0, 1e4)]
-    window_s: Annotated[Pair, Between(0.0, 5.0)]
+    window_s: Pair[Annotated[float, Between(0.0, 5.0)]]
     facing_rad: Annotated[float, Between(0.0, 3.2)]
     reach_m: Annotated[float, Between(0.0, 50.0)]
-    damage: Annotated[Pair, Between(0.0, 1e5)]
+    damage: Pair[Annotated[float, Between(0.0, 1e5)]]
 
 
 @dataclass(frozen=True)
@@ -175,8 +175,8 @@ class Jump:
 class HitEffects:
     """The effects of a hit on the player besides its damage: (after a stagger, after a knock-down)."""
 
-    invulnerable_s: Annotated[Pair, Between(0.0, 10.0)]
-    push_m_s: Annotated[Pair, Between(0.0, 50.0)]
+    invulnerable_s: Pair[Annotated[float, Between(0.0, 10.0)]]
+    push_m_s: Pair[Annotated[float, Between(0.0, 50.0)]]
     push_s: Annotated[float, Between(0.0, 10.0)]
     counter_factor: Annotated[float, Between(0.0, 10.0)]
 
@@ -242,7 +242,7 @@ class HitWindow:
     passes below a jump.
     """
 
-    time_s: Annotated[Pair, Between(0.0, 60.0)]
+    time_s: Pair[Annotated[float, Between(0.0, 60.0)]]
     reach_m: Annotated[float, Between(0.0, 100.0)]
     half_arc_rad: Annotated[float, Between(0.0, 3.2)]
     damage: Annotated[float, Between(0.0, 1e5)]
@@ -270,12 +270,12 @@ class Move:
     title: str
     raw_id: Annotated[int, Between(-1, 10**9)]
     length_s: Annotated[float, Between(0.1, 60.0)]
-    windows: tuple[HitWindow, ...]
+    windows: NonEmpty[HitWindow]
     tracks_s: Annotated[float, Between(0.0, 60.0)]
-    distance_m: Annotated[Pair, Between(0.0, 1000.0)]
+    distance_m: Pair[Annotated[float, Between(0.0, 1000.0)]]
     weight: Annotated[float, Between(0.0, 1e6)]
     lunge_m_s: Annotated[float, Between(0.0, 50.0)] = 0.0
-    lunge_s: Annotated[Pair, Between(0.0, 60.0)] = (0.0, 0.0)
+    lunge_s: Pair[Annotated[float, Between(0.0, 60.0)]] = (0.0, 0.0)
     leap_s: Annotated[float, Between(0.0, 10.0)] = 0.0
     runs_through: bool = False
     enraged_weight: Annotated[float, Between(-1.0, 1e6)] = -1.0
@@ -299,9 +299,9 @@ class BossMotion:
 class Aggression:
     """When the boss attacks: waits between attacks, longer with the player near, and chains."""
 
-    wait_s: Annotated[Pair, Between(0.0, 60.0)]
+    wait_s: Pair[Annotated[float, Between(0.0, 60.0)]]
     near_m: Annotated[float, Between(0.0, 100.0)]
-    near_wait_s: Annotated[Pair, Between(0.0, 60.0)]
+    near_wait_s: Pair[Annotated[float, Between(0.0, 60.0)]]
     chain_chance: Annotated[float, Between(0.0, 1.0)]
     chain_most: Annotated[int, Between(0, 20)]
 
@@ -382,7 +382,7 @@ class BossData:
     aggression: Aggression
     rear: Rear
     animations: BossAnimations
-    moves: tuple[Move, ...]
+    moves: NonEmpty[Move]
     enraged: Rage = NEVER_ENRAGED
     status: Status = NO_STATUS
 
@@ -395,7 +395,7 @@ START_NAMES = ("scattered", "mid", "long")
 class Start:
     """Where an episode begins: the distance range, and whether poses are random or face the boss."""
 
-    distance_m: Annotated[tuple[float, float], Between(0.0, 100.0)]
+    distance_m: Pair[Annotated[float, Between(0.0, 100.0)]]
     facing: bool
 
 
@@ -403,7 +403,7 @@ class Start:
 class Arena:
     """The flat disc on which the fight takes place, in the game's coordinates (x, y; z is up)."""
 
-    centre_m: Annotated[tuple[float, float], Between(-1e6, 1e6)] = (0.0, 0.0)
+    centre_m: Pair[Annotated[float, Between(-1e6, 1e6)]] = (0.0, 0.0)
     height_m: Annotated[float, Between(-1e6, 1e6)] = 0.0
     radius_m: Annotated[float, Between(2.0, 1000.0)] = 14.0
 
@@ -434,7 +434,7 @@ class Scenario:
     boss: str
     player: str
     flasks: Annotated[int, Between(0, 99)]
-    boss_hp: Annotated[tuple[float, float], Between(0.0, 1e6)]
+    boss_hp: Pair[Annotated[float, Between(0.0, 1e6)]]
     #: Points that the boss HP column is measured against in every phase; the boss data's `hp_max`.
     boss_hp_full: Annotated[float, Between(1.0, 1e6)]
     death_hp_ratio: Annotated[float, Between(0.0, 0.99)]
@@ -510,7 +510,7 @@ def load_scenario(name_or_path: str | Path) -> Scenario:
         boss = load_boss(values["boss"])
     with where.at("player").referring():
         player = load_player(values["player"])
-    scenario = read_table(Scenario, {**values, "boss_hp_full": boss.hp_max}, where)
+    scenario = validate(Scenario, {**values, "boss_hp_full": boss.hp_max}, where)
     _check_scenario(scenario, values, where)
     _check_transition(scenario, boss, where.at("transition"))
     _check_fits(scenario, boss.radius_m + player.body.radius_m, where)
@@ -660,7 +660,7 @@ def _check_unique(values: Sequence[object], where: Where, what: str) -> None:
     where.demand(not repeated, f"every one of the {what} once", f"{', '.join(repeated)} repeated")
 
 
-def _check_ordered(pair: tuple[float, float], where: Where) -> None:
+def _check_ordered(pair: Pair[float], where: Where) -> None:
     where.demand(pair[0] <= pair[1], "two numbers in rising order", list(pair))
 
 

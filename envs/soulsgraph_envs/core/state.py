@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from soulsgraph_envs.core.compiling import cached
+from soulsgraph_envs.core.config import by_name
 
 #: (lanes, 25) float32, columns as in `Column`.
 StateRows = npt.NDArray[np.float32]
@@ -25,6 +26,7 @@ StateRows = npt.NDArray[np.float32]
 RawValues = npt.NDArray[np.float64]
 
 
+@by_name
 class Column(IntEnum):
     """One column of the State, in the order of Eq. 15."""
 
@@ -37,6 +39,7 @@ class Column(IntEnum):
     CAMERA_TARGET_ANGLE, LOCKED = range(23, 25)
 
 
+@by_name
 class Raw(IntEnum):
     """One value as a game gives it: points, seconds, metres, radians, animation ids of the skills."""
 
@@ -146,6 +149,7 @@ def state_rows(raw: RawValues) -> StateRows:
 Controls = npt.NDArray[np.uint32]
 
 
+@by_name
 class Control(IntFlag):
     """One button or stick direction, by what it means in the game."""
 

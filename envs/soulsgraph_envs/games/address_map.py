@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Between, Where, load_data
+from soulsgraph_envs.core.config import Between, NonEmpty, Pair, Where, load_data
 from soulsgraph_envs.core.errors import GameError, plain_range
 from soulsgraph_envs.games.link import FIELDS
 
@@ -81,7 +81,7 @@ Kind = Literal["i32", "u32", "f32", "u8", "bit", "utf16"]
 FORMATS: Mapping[str, str] = {"i32": "i", "u32": "I", "f32": "f", "u8": "B", "bit": "B"}
 _RANGES = {"i32": (-(2**31), 2**31 - 1), "u32": (0, 2**32 - 1), "u8": (0, 255), "bit": (0, 1)}
 _LARGEST_F32 = 3.4028234663852886e38
-_Offset = Between(0, 2**31)
+_Offset = Annotated[int, Between(0, 2**31)]
 #: Bytes of a displacement in a 64-bit instruction.
 DISPLACEMENT_SIZE = 4
 
@@ -115,7 +115,7 @@ class FieldEncoding:
     #: Which bit of the byte, of type "bit".
     bit: Annotated[int, Between(-1, 7)] = -1
     #: Bytes of the text, of type "utf16".
-    room: Annotated[int, Between(0, 256)] = field(default=0, metadata={"key": "bytes"})
+    room: Annotated[int, Between(0, 256)] = 0
 
     @property
     def format(self) -> str:
@@ -155,7 +155,7 @@ class Item:
     item_at: Annotated[int, Between(0, 4096)]
     quantity_at: Annotated[int, Between(0, 4096)]
     #: First and last item id.
-    items: Annotated[tuple[int, int], Between(0, 2**32 - 1)]
+    items: Pair[Annotated[int, Between(0, 2**32 - 1)]]
 
     def quantity(self, entry: bytes) -> int | None:
         """Return the quantity in the bytes of one entry; None if it holds another item."""
@@ -194,7 +194,7 @@ class Base:
     displacement_at: Annotated[int, Between(0, 64)] = 3
     length: Annotated[int, Between(0, 64)] = 7
     #: Distance from the start of the module; 0 if no source gives one.
-    rva: Annotated[int, _Offset] = 0
+    rva: _Offset = 0
     dereference: bool = True
     hook: bool = False
     source: str = ""
@@ -209,14 +209,14 @@ class Walk:
 
     name: str = ""
     base: str = ""
-    count_at: Annotated[int, _Offset] = 0
-    blocks_at: Annotated[int, _Offset] = 0
+    count_at: _Offset = 0
+    blocks_at: _Offset = 0
     most_blocks: Annotated[int, Between(0, 1024)] = 0
-    capacity_at: Annotated[int, _Offset] = 0
-    entries_at: Annotated[int, _Offset] = 0
+    capacity_at: _Offset = 0
+    entries_at: _Offset = 0
     entry_size: Annotated[int, Between(0, 4096)] = 0
     #: From a character to its name.
-    name_offsets: Annotated[tuple[int, ...], _Offset] = ()
+    name_offsets: tuple[_Offset, ...] = ()
     name_bytes: Annotated[int, Between(0, 256)] = 0
 
 
@@ -225,7 +225,7 @@ class Character:
     """A character: the chain to its pointer, and the walk that is tried before the chain if there is one."""
 
     base: str
-    offsets: Annotated[tuple[int, ...], _Offset]
+    offsets: NonEmpty[_Offset]
     walk: Walk = Walk()
 
 
@@ -234,7 +234,7 @@ class TracedField:
     """A field by the chain that leads to it."""
 
     base: str
-    offsets: Annotated[tuple[int, ...], _Offset]
+    offsets: NonEmpty[_Offset]
     source: str = ""
     #: Whether a public source confirms it; one that is not names what serves instead.
     verified: bool = True
@@ -250,8 +250,8 @@ class Entry(TracedField, FieldEncoding):
 class ItemList:
     """One list of an inventory: the offsets of its capacity (u32) and of the pointer to its entries."""
 
-    capacity_at: Annotated[int, _Offset]
-    entries_at: Annotated[int, _Offset]
+    capacity_at: _Offset
+    entries_at: _Offset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,7 +261,7 @@ class Inventory(TracedField, Item):
     The chain leads to the pointer of the object that holds the lists.
     """
 
-    lists: tuple[ItemList, ...]
+    lists: NonEmpty[ItemList]
 
 
 @dataclass(frozen=True)
@@ -371,5 +371,5 @@ def _check_stored(field: FieldEncoding, kind: str, where: Where) -> None:
     where.at("type").demand(is_text == (kind == "text"), f"one for a {kind}", repr(field.type))
     where.at("bit").demand(is_bit == (field.bit >= 0), "a bit for the type 'bit' and for no other", field.bit)
     even = is_text == (field.room > 0) and field.room % 2 == 0
-    where.at("bytes").demand(even, "an even room for the type 'utf16' and for no other", field.room)
+    where.at("room").demand(even, "an even room for the type 'utf16' and for no other", field.room)
     where.at("scale").demand(field.scale != 0.0, "a factor that is not 0", field.scale)

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Where, read_file, read_value
+from soulsgraph_envs.core.config import Where, read_file, validate
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError, plain_number, plain_range
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
@@ -251,7 +251,7 @@ def _is_down(display: str) -> bool:
 
 _BOUNDS_FILE = Where(Path(__file__).parents[1] / "data" / "plausible.toml")
 #: What a plausible number lies in, by unit.
-_BOUNDS = read_value(dict[str, tuple[float, float]], read_file(_BOUNDS_FILE), _BOUNDS_FILE)
+_BOUNDS = validate(dict[str, tuple[float, float]], read_file(_BOUNDS_FILE), _BOUNDS_FILE)
 _LEVELS = ("player_hp", "player_stamina", "boss_hp", "frost_resistance")
 
 

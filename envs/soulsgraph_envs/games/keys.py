@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol, runtime_checka
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Between, Where, load_data, read_file
+from soulsgraph_envs.core.config import Between, NonEmpty, Where, load_data, read_file
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.state import ALL_CONTROLS, Control
@@ -160,10 +160,10 @@ class Bindings:
     name: str
     #: Game time that a tapped key stays down.
     tap_s: Annotated[float, Between(0.01, 1.0)]
-    hold: dict[str, Keys]
-    tap: dict[str, Keys]
+    hold: dict[str, NonEmpty[str]]
+    tap: dict[str, NonEmpty[str]]
     #: Other keys that the game takes for a control; this side presses the first ones.
-    also: dict[str, Keys] = field(default_factory=dict)
+    also: dict[str, NonEmpty[str]] = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -18,16 +18,17 @@ from typing import Annotated, Literal, NamedTuple, Protocol, TypeVar, runtime_ch
 
 from soulsgraph_envs.core.config import (
     Between,
+    NonEmpty,
     Where,
     find,
     load,
     read_file,
-    read_value,
     shipped_names,
     to_json,
     to_table,
+    validate,
 )
-from soulsgraph_envs.core.errors import DataError, GameError, shown
+from soulsgraph_envs.core.errors import GameError, shown
 from soulsgraph_envs.core.files import write_text
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.state import Control
@@ -52,7 +53,7 @@ class Field:
 
 
 _FIELDS_FILE = Where(Path(__file__).parents[1] / "data" / "fields.toml")
-FIELDS: Mapping[str, Field] = read_value(Mapping[str, Field], read_file(_FIELDS_FILE), _FIELDS_FILE)
+FIELDS: Mapping[str, Field] = validate(dict[str, Field], read_file(_FIELDS_FILE), _FIELDS_FILE)
 
 
 #: The fastest that a running game is played.
@@ -110,12 +111,12 @@ class GameSettings:
         for name, most in (("speed", _MOST_SPEED), ("lanes", 1)):
             if getattr(self, name) > most:
                 expected = f"at most {most:g} for a running game"
-                raise DataError(None, name, expected, getattr(self, name), "correct the value")
+                raise Where(None, name, "correct the value").error(expected, getattr(self, name))
 
 
 @dataclass(frozen=True)
 class _Games:
-    games: tuple[GameSettings, ...]
+    games: NonEmpty[GameSettings]
 
 
 def load_games(path: Path) -> tuple[GameSettings, ...]:
@@ -294,7 +295,7 @@ class Writable(Protocol):
 
 
 _FILE = Where(Path(__file__).parents[1] / "data" / "operations.toml")
-_ALL: dict[str, dict[str, Operation]] = read_value(dict[str, dict[str, Operation]], read_file(_FILE), _FILE)
+_ALL: dict[str, dict[str, Operation]] = validate(dict[str, dict[str, Operation]], read_file(_FILE), _FILE)
 #: Every write of the drivers, and every one of EldenGym's environments into Elden Ring.
 OPERATIONS, ELDENGYM_OPERATIONS = _ALL["drivers"], _ALL["eldengym"]
 

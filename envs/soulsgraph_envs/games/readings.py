@@ -14,7 +14,7 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.core.config import Between, Where, load, load_data, shipped_names
+from soulsgraph_envs.core.config import Between, Triple, Where, load, load_data, shipped_names
 from soulsgraph_envs.core.errors import MOST_DOUBTFUL_TICKS, EpisodeLostError, GameError
 from soulsgraph_envs.core.scenario import (
     Animation,
@@ -209,7 +209,6 @@ def translate(reading: Reading, player: AnimationTable, boss: AnimationTable, fl
     return row
 
 
-Point = tuple[float, float, float]
 _COORDINATE = Between(-1e6, 1e6)
 #: A disc's edge is where the simulator's fighters stop, not where the game's ground does.
 _MARGIN_M = 5.0
@@ -219,10 +218,10 @@ _MARGIN_M = 5.0
 class Entrance:
     """The fog gate: where to stand and look when interacting with it, and where the player comes out."""
 
-    outside_m: Annotated[Point, _COORDINATE]
+    outside_m: Triple[Annotated[float, _COORDINATE]]
     outside_angle_rad: Annotated[float, Between(-3.2, 3.2)]
-    camera: Annotated[Point, Between(-1.0, 1.0)]
-    inside_m: Annotated[Point, _COORDINATE]
+    camera: Triple[Annotated[float, Between(-1.0, 1.0)]]
+    inside_m: Triple[Annotated[float, _COORDINATE]]
 
 
 @dataclass(frozen=True)
@@ -234,9 +233,9 @@ class LiveArena:
     bosses: tuple[str, ...]
     #: The boss's character name in the game.
     character: str
-    low_m: Annotated[Point, _COORDINATE]
-    high_m: Annotated[Point, _COORDINATE]
-    floor_m: tuple[Point, ...] = ()
+    low_m: Triple[Annotated[float, _COORDINATE]]
+    high_m: Triple[Annotated[float, _COORDINATE]]
+    floor_m: tuple[Triple[float], ...] = ()
     entrance: Entrance | None = None
     #: The scenario of the boss's whole fight, which knows its change of phase; empty if it has none.
     whole_fight: str = ""

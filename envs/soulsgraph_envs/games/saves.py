@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from soulsgraph_envs.core.config import Where, read_file, read_value
+from soulsgraph_envs.core.config import Where, read_file, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import whole_folder, writing
 
@@ -38,7 +38,7 @@ class SavedGame:
 
 
 _FILE = Where(Path(__file__).parents[1] / "data" / "saves.toml")
-GAMES: Mapping[str, SavedGame] = read_value(dict[str, SavedGame], read_file(_FILE), _FILE)
+GAMES: Mapping[str, SavedGame] = validate(dict[str, SavedGame], read_file(_FILE), _FILE)
 
 
 class SaveError(SoulsGraphError):

@@ -18,7 +18,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from soulsgraph_envs.core.config import Between, Where, check_fields, load_data, shipped_names
+from soulsgraph_envs.core.config import Between, NonEmpty, Where, check_fields, load_data, shipped_names
 from soulsgraph_envs.games.address_map import (
     DISPLACEMENT_SIZE,
     AddressMap,
@@ -52,7 +52,7 @@ class Attribute:
     this project's server alone understands.
     """
 
-    offsets: Annotated[tuple[int, ...], _UNSIGNED_64]
+    offsets: NonEmpty[Annotated[int, _UNSIGNED_64]]
     type: SiphonType
     pattern: str = ""
     #: Bytes, of type "array".
@@ -78,7 +78,6 @@ class Place(FieldEncoding):
     """A field in an attribute: the byte it begins at, and how it is stored."""
 
     at: Annotated[int, Between(0, MOST_BYTES)] = 0
-    room: Annotated[int, Between(0, 256)] = field(default=0, metadata={"key": "length"})
 
 
 #: Fields of one attribute.
@@ -97,7 +96,7 @@ class ItemListNames:
 class ItemCount(Item):
     """A field that is the quantity of an item, summed over lists whose length only the game knows."""
 
-    lists: tuple[ItemListNames, ...]
+    lists: NonEmpty[ItemListNames]
 
 
 @dataclass(frozen=True)
@@ -353,7 +352,7 @@ def _lines(item: Any) -> list[str]:
     if isinstance(item, Mapping):
         return [f"{key} = {_value(key, value)}" for key, value in item.items()]
     changed = [(spec, value) for spec in fields(item) if (value := getattr(item, spec.name)) != spec.default]
-    return [f"{spec.metadata.get('key', spec.name)} = {_value(spec.name, value)}" for spec, value in changed]
+    return [f"{spec.name} = {_value(spec.name, value)}" for spec, value in changed]
 
 
 def _value(key: str, value: Any) -> str:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from soulsgraph_envs.core import compiling, scenario, seeds, state
 from soulsgraph_envs.core.compiling import cached, checksum, compiled, every_frame
-from soulsgraph_envs.core.config import Where, read_table
+from soulsgraph_envs.core.config import Where, validate
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import ActiveLanes, Capabilities, LaneIndices, Picture
 from soulsgraph_envs.core.scenario import Scenario
@@ -271,7 +271,7 @@ class Simulator:
             raise GameError(f"expected the state of {self.lanes} lanes, found {found}: open as many.")
         self._rows = []
         where = Where("saved simulator state")
-        self._pack([read_table(Scenario, values, where) for values in state["scenarios"]])
+        self._pack([validate(Scenario, values, where) for values in state["scenarios"]])
         for name, values in state["fights"].items():
             self._fights[name] = values
         self._streams[:] = state["streams"]

@@ -25,7 +25,6 @@ from soulsgraph_envs.core.scenario import (
     BossData,
     HitWindow,
     Move,
-    Pair,
     PlayerAction,
     PlayerData,
     Scenario,
@@ -156,7 +155,7 @@ def numbers(cls: type, data: Any = None, time_factor: float = 1.0, prefix: str =
         name, value = prefix + key, getattr(data, key, None)
         if isinstance(kind, type) and is_dataclass(kind) and key != "animations":
             yield from numbers(kind, value, time_factor, f"{name}_")
-        elif kind == Pair:
+        elif kind == tuple[float, float]:
             for end, one in zip(("_min", "_max"), value or (0.0, 0.0), strict=True):
                 yield _number(name, float, one, time_factor, end)
         elif kind in (int, float, bool):

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Between, Where, check_fields, load, read_file, read_value
+from soulsgraph_envs.core.config import Between, Where, check_fields, load, read_file, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.state import Column, Control
 from soulsgraph_envs.skills.skill import (
@@ -36,7 +36,7 @@ SKILL_NAMES = ("camera", "lock_on", "movement", "dodge", "heal_attack")
 END_TO_END = "end_to_end"
 
 _FILE = Where(Path(__file__).parents[1] / "data" / "skills.toml")
-_TASKS = read_value(dict[str, Task], read_file(_FILE), _FILE)
+_TASKS = validate(dict[str, Task], read_file(_FILE), _FILE)
 
 
 @dataclass(frozen=True)

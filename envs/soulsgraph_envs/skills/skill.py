@@ -7,7 +7,7 @@ whose name it is known: the paper's skills and those of projects.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import or_
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from numba import njit
 
 from soulsgraph_envs.core.compiling import cached, checksum
-from soulsgraph_envs.core.config import Between, Where, check_fields
+from soulsgraph_envs.core.config import Between, NonEmpty, Where, check_fields
 from soulsgraph_envs.core.errors import ActionError, SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.scenario import START_NAMES, Scenario
 from soulsgraph_envs.core.state import MADE_OF, STATE_SIZE, Column, Control, Raw, StateRows
@@ -339,9 +339,9 @@ class Task:
     horizon: Annotated[int, Between(1, 1_000_000)]
     budget: Annotated[int, Between(1, 100_000_000)]
     training_scenario: TrainingScenario
-    columns: tuple[Column, ...]
-    actions: tuple[Action, ...]
-    extended: Sequence[Column] = ()
+    columns: NonEmpty[Column]
+    actions: NonEmpty[Action]
+    extended: tuple[Column, ...] = ()
     precedence_over: Control = Control.NONE
     boss_animations: Annotated[int, Between(1, 1000)] = ANIMATION_COUNTS[Column.BOSS_ANIMATION]
     player_animations: Annotated[int, Between(1, 1000)] = ANIMATION_COUNTS[Column.PLAYER_ANIMATION]

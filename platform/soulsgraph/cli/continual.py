@@ -22,7 +22,7 @@ from soulsgraph.runs.plan import lasting_name
 from soulsgraph.runs.run_folder import check_given
 from soulsgraph_envs.continual.boss_filter import check_boss
 from soulsgraph_envs.continual.sequences import checked_tasks, held_out, load_sequence, sequence_names
-from soulsgraph_envs.core.config import Where, is_generated, read_file, read_value, shipped_names
+from soulsgraph_envs.core.config import Where, is_generated, read_file, shipped_names, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import check_writable
 from soulsgraph_envs.core.scenario import load_scenario
@@ -69,7 +69,7 @@ def _coefficient(name: str, value: object) -> Any:
     hints = get_type_hints(MethodOptions, include_extras=True)
     if name not in hints:
         raise UnknownNameError("coefficient", name, hints)
-    return read_value(hints[name], value, Where(None, f"--set {name}", "correct the value"))
+    return validate(hints[name], value, Where(None, f"--set {name}", "correct the value"))
 
 
 def _check_used(coefficients: Iterable[str], methods: Sequence[str]) -> None:

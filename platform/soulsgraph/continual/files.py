@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from soulsgraph.results.tables import read_arrow
-from soulsgraph_envs.core.errors import DataError, SoulsGraphError, reading, shown
+from soulsgraph_envs.core.config import Where
+from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,15 +123,15 @@ def check_frame(frame: pd.DataFrame, name: str = EVALUATIONS) -> pd.DataFrame:
 def _checked(table: pa.Table, name: str, source: str) -> pd.DataFrame:
     keys, others = TABLES[name]
     if not table.num_rows:
-        raise DataError(source, "", f"rows of {name}", "none", REMEDY)
+        raise Where(source, remedy=REMEDY).error(f"rows of {name}", "none")
     columns: dict[str, Any] = {}
     for column in (*keys, *others):
         if column.name in table.column_names:
             columns[column.name] = _values(table.column(column.name), column, source)
         elif not column.optional:
             there = ", ".join(map(shown, table.column_names)) or "none"
-            raise DataError(
-                source, "", f"a column {column.name} of {column.expectation}", f"the columns {there}", REMEDY
+            raise Where(source, remedy=REMEDY).error(
+                f"a column {column.name} of {column.expectation}", f"the columns {there}"
             )
     # Imported here, as pyarrow: a study is planned, and its help printed, without either.
     import pandas as pd
@@ -162,7 +163,7 @@ def _values(array: pa.ChunkedArray, column: TableColumn, source: str) -> npt.NDA
         expected = column.expectation
         if column.kind != "text" and not missing[row] and abs(value) > _MOST:
             expected = f"{expected}, at most {_MOST} above or below 0"
-        raise DataError(source, f"column {column.name}", expected, f"{found} in row {row}", REMEDY)
+        raise Where(source, f"column {column.name}", REMEDY).error(expected, f"{found} in row {row}")
     if column.kind == "text":
         return values
     return values.astype(np.int64 if column.kind == "whole" and not column.optional else np.float64)
@@ -181,7 +182,7 @@ def _typed(array: pa.ChunkedArray, column: TableColumn, source: str) -> pa.Chunk
     number = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
     if not (text if column.kind == "text" else number):
         found = f"values of type {array.type}"
-        raise DataError(source, f"column {column.name}", column.expectation, found, REMEDY)
+        raise Where(source, f"column {column.name}", REMEDY).error(column.expectation, found)
     return array
 
 
@@ -191,17 +192,17 @@ def _check_counts(frame: pd.DataFrame, source: str) -> None:
         if above.size:
             row = frame.iloc[above[0]]
             found = f"{row['wins']} of {row['episodes']} in row {above[0]}"
-            raise DataError(source, "column wins", "at most as many as episodes", found, REMEDY)
+            raise Where(source, "column wins", REMEDY).error("at most as many as episodes", found)
     if "share" in frame and (above := np.flatnonzero(frame["share"] > 1.0)).size:
         found = f"{frame['share'][above[0]]} in row {above[0]}"
-        raise DataError(source, "column share", "shares from 0 to 1", found, REMEDY)
+        raise Where(source, "column share", REMEDY).error("shares from 0 to 1", found)
 
 
 def _check_unique(frame: pd.DataFrame, keys: list[str], source: str) -> None:
     again = np.flatnonzero(frame.duplicated(keys))
     if again.size:
         named = ", ".join(f"{key} {frame[key][again[0]]}" for key in keys)
-        raise DataError(source, "", f"one row for each {', '.join(keys)}", f"a second one of {named}", REMEDY)
+        raise Where(source, remedy=REMEDY).error(f"one row for each {', '.join(keys)}", f"a second one of {named}")
 
 
 @dataclass(frozen=True)
@@ -241,14 +242,14 @@ def trajectories(frame: pd.DataFrame, source: str = EVALUATIONS) -> list[Traject
     tasks = int(there[-1])
     if tasks > there.size:
         missing = int(np.argmax(there != np.arange(1, there.size + 1))) + 1
-        raise DataError(source, "", f"every task from 1 to {tasks}", f"no row of task {missing}", REMEDY)
+        raise Where(source, remedy=REMEDY).error(f"every task from 1 to {tasks}", f"no row of task {missing}")
     if (most := int(frame["after"].max())) > tasks:
-        raise DataError(source, "column after", f"at most the {tasks} tasks that are played", str(most), REMEDY)
+        raise Where(source, "column after", REMEDY).error(f"at most the {tasks} tasks that are played", str(most))
     curves = frame[frame["decisions"] > 0]
     if (other := curves[curves["task"] != curves["after"] + 1]).size:
         row = other.iloc[0]
         played = f"task {row['task']} after {row['after']} in row {other.index[0]}"
-        raise DataError(source, "", "with decisions above 0 the task that is trained, after + 1", played, REMEDY)
+        raise Where(source, remedy=REMEDY).error("with decisions above 0 the task that is trained, after + 1", played)
     found = [
         _trajectory(str(method), int(seed), rows, tasks, source)
         for (method, seed), rows in frame.groupby(["method", "seed"], sort=False)
@@ -268,12 +269,12 @@ def _trajectory(method: str, seed: int, frame: pd.DataFrame, tasks: int, source:
     own = ~np.isnan(np.diagonal(rates[1:]))[:-1]
     if own.any() and not own.all():
         task = int(np.argmin(own)) + 1
-        raise DataError(source, where, "the end of each task's own training", f"no R[{task}, {task}]", REMEDY)
+        raise Where(source, where, REMEDY).error("the end of each task's own training", f"no R[{task}, {task}]")
     points = [_curve(frame, rates, task) for task in range(1, tasks + 1)]
     known = [len(curve) > 0 for curve in points]
     if any(known) and not all(known):
         found = f"none of task {known.index(False) + 1}"
-        raise DataError(source, where, "a learning curve of every task", found, REMEDY)
+        raise Where(source, where, REMEDY).error("a learning curve of every task", found)
     return Trajectory(method, seed, rates, tuple(points))
 
 
@@ -286,7 +287,7 @@ def _check_row(method: str, after: int, known: npt.NDArray[np.bool_], source: st
     if known.all() or (not last and (near or seen)):
         return
     found = f"no R[{after}, {tasks[~known][0]}]"
-    raise DataError(source, where, f"the win rate in every task after {after}", found, REMEDY)
+    raise Where(source, where, REMEDY).error(f"the win rate in every task after {after}", found)
 
 
 def _curve(frame: pd.DataFrame, rates: npt.NDArray[np.float64], task: int) -> npt.NDArray[np.float64]:
@@ -310,7 +311,7 @@ def _check_alike(found: list[Trajectory], source: str) -> None:
             after, task = differing[0]
             lacking, having = (one, before) if np.isnan(one.rates[after, task]) else (before, one)
             expected = f"R[{after}, {task + 1}], which seed {having.seed} has"
-            raise DataError(source, f"method {one.method}, seed {lacking.seed}", expected, "none", REMEDY)
+            raise Where(source, f"method {one.method}, seed {lacking.seed}", REMEDY).error(expected, "none")
         if bool(len(one.curves[0])) != bool(len(before.curves[0])):
             expected = f"learning curves, as of seed {before.seed}, or none of either"
-            raise DataError(source, f"method {one.method}, seed {one.seed}", expected, "the opposite", REMEDY)
+            raise Where(source, f"method {one.method}, seed {one.seed}", REMEDY).error(expected, "the opposite")

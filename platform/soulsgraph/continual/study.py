@@ -21,7 +21,7 @@ from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.plan import Plan, check_learns
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolderError
 from soulsgraph_envs.continual.sequences import ContinualSequence, fight_digest, load_sequence
-from soulsgraph_envs.core.config import Between, Where, check_fields, read_file, read_table, read_value, to_table
+from soulsgraph_envs.core.config import Between, EachOnce, NonEmpty, Where, check_fields, read_file, to_table, validate
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import remove_folder, write_json
 from soulsgraph_envs.core.machine import usable_processors
@@ -60,9 +60,9 @@ class ContinualStudy:
 
     sequence: str = "S8"
     """Sequence of tasks: a name or a TOML file."""
-    methods: tuple[str, ...] = tuple(METHODS)
+    methods: Annotated[NonEmpty[str], EachOnce()] = tuple(METHODS)
     """Continual methods, in this order."""
-    seeds: tuple[Annotated[int, Between(0, 2**31 - 1)], ...] = tuple(range(10))
+    seeds: Annotated[NonEmpty[Annotated[int, Between(0, 2**31 - 1)]], EachOnce()] = tuple(range(10))
     """Training seeds."""
     graph: Literal["paper", "end-to-end"] = "paper"
     """Skill graph to train: paper, or end-to-end for one policy over all actions."""
@@ -72,7 +72,7 @@ class ContinualStudy:
     """Multiplies every budget."""
     identity: Identity = "none"
     """What every method knows of the task that it plays: nothing, or which fight it is, as a one-hot input."""
-    skills: tuple[str, ...] = (AUTO,)
+    skills: Annotated[NonEmpty[str], EachOnce()] = (AUTO,)
     """Skills that adapt to every task but the first, or auto: those that the rule selects, which is charged."""
     episodes: Annotated[int, Between(1, 100_000)] = 200
     """Evaluation fights of each win rate, the same for all."""
@@ -88,18 +88,11 @@ class ContinualStudy:
         for name in self.methods:
             if name not in METHODS:
                 raise UnknownNameError("continual method", name, METHODS)
-        for what, values in (("methods", self.methods), ("seeds", self.seeds)):
-            if not values or len(set(values)) < len(values):
-                found = ", ".join(map(str, values)) or "none"
-                raise SoulsGraphError(f"{what}: expected one or more, each once, found {found}; correct `{what}`.")
         order = self.plan(0).skill_graph.order
         if AUTO in self.skills and not self.selects:
             raise SoulsGraphError(
                 f"skills: expected {AUTO} alone or names of skills, found {', '.join(self.skills)}; leave {AUTO} out."
             )
-        if len({*self.skills}) < len(self.skills):
-            found = ", ".join(self.skills)
-            raise SoulsGraphError(f"skills: expected each once, found {found}; correct `skills`.")
         for name in self.skills:
             if name not in order and not self.selects:
                 raise UnknownNameError("skill", name, (*order, AUTO))
@@ -289,11 +282,11 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
         if not file.is_file():
             begin = Remedy("begin one with: ", "ContinualFolder.create", path=path)
             raise RunFolderError(path, "the folder of a continual study", f"no {cls.plan_file} in it", begin)
-        where = Where(file, remedy=_REMEDY, saved=True)
+        where = Where(file, remedy=_REMEDY)
         values = read_file(where)
         if not isinstance(values, dict) or (values.get("format"), values.get("version")) != (_FORMAT, _VERSION):
             raise RunFolderError(file, f"format {_FORMAT!r} {_VERSION}", "another", _REMEDY)
-        begun = read_table(_ContinualFile, values, where)
+        begun = validate(_ContinualFile, values, where)
         now = fights_of(begun.plan.tasks)
         changed = [name for name, fight in begun.fights.items() if now.get(name) != fight]
         if changed or len(now) != len(begun.fights):
@@ -364,8 +357,7 @@ def sessions_of(folder: Path) -> Sequence[StudySession]:
     if not file.is_file():
         return ()
     where = Where(file, remedy="remove the file: it only says when and where the study was run")
-    sessions: Sequence[StudySession] = read_value(Sequence[StudySession], read_file(where), where)
-    return sessions
+    return validate(list[StudySession], read_file(where), where)
 
 
 def planned_units(folder: Path) -> list[ContinualUnit]:
@@ -374,13 +366,13 @@ def planned_units(folder: Path) -> list[ContinualUnit]:
     Raises:
         DataError: if what names them is damaged.
     """
-    where = Where(folder / ContinualFolder.plan_file, remedy=_REMEDY, saved=True)
+    where = Where(folder / ContinualFolder.plan_file, remedy=_REMEDY)
     if not (folder / ContinualFolder.plan_file).is_file():
         return []
-    values: Any = read_value(Mapping[str, Any], read_file(where), where).get("plan")
-    plan = read_value(Mapping[str, Any], values, where.at("plan"))
-    methods = read_value(tuple[str, ...], plan.get("methods"), where.at("plan").at("methods"))
-    seeds = read_value(tuple[int, ...], plan.get("seeds"), where.at("plan").at("seeds"))
+    values: Any = validate(dict[str, Any], read_file(where), where).get("plan")
+    plan = validate(dict[str, Any], values, where.at("plan"))
+    methods = validate(tuple[str, ...], plan.get("methods"), where.at("plan").at("methods"))
+    seeds = validate(tuple[int, ...], plan.get("seeds"), where.at("plan").at("seeds"))
     return [ContinualUnit(method, seed) for method in methods for seed in seeds]
 
 

@@ -145,7 +145,7 @@ def _checked(
 
 
 def _settings_of(plan: Plan, stages: Sequence[Stage]) -> dict[str, str]:
-    found = {name: value for name, value in to_table(plan).items() if name not in ("overrides", "options")}
+    found = {name: value for name, value in to_table(plan).items() if name not in ("overrides", "skill_options")}
     learned = {part.skill: to_table(plan.hyperparameters(part)) for stage in stages for part in stage.parts}
     for name, value in next(iter(learned.values())).items():
         values = {f"{name}, {skill}": numbers[name] for skill, numbers in learned.items()}

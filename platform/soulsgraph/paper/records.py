@@ -22,7 +22,7 @@ from soulsgraph.results.seeds import SeedValues, paired_difference, paired_ratio
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import TextTable, read_rows, seeds_text
 from soulsgraph.runs.evaluate import TABLE_1
-from soulsgraph_envs.core.config import Where, read_file, read_value
+from soulsgraph_envs.core.config import Where, read_file, validate
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
 from soulsgraph_envs.skills import END_TO_END as END_TO_END_SKILL
 
@@ -210,11 +210,11 @@ def _load(folder: Path) -> Reproduction:
 
 def _described(file: Path) -> Mapping[str, Any]:
     """Read a description and check what a report computes with."""
-    where, table = Where(file, remedy="restore the file from a copy"), Mapping[str, Any]
-    description: Mapping[str, Any] = read_value(table, read_file(where), where)
-    plan = read_value(table, description.get("plan", {}), where.at("plan"))
-    read_value(table, plan.get("overrides", {}), where.at("plan").at("overrides"))
-    read_value(list[table], description.get("sessions", []), where.at("sessions"))  # type: ignore[valid-type]
+    where, table = Where(file, remedy="restore the file from a copy"), dict[str, Any]
+    description = validate(table, read_file(where), where)
+    plan = validate(table, description.get("plan", {}), where.at("plan"))
+    validate(table, plan.get("overrides", {}), where.at("plan").at("overrides"))
+    validate(list[dict[str, Any]], description.get("sessions", []), where.at("sessions"))
     return description
 
 

@@ -16,7 +16,7 @@ from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.plan import Key, Plan, check_learns, how_it_learns, in_words, plan_values, scenario_digest
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolder, RunFolderError
-from soulsgraph_envs.core.config import Between, Where, check_fields, read_file, read_table, read_value, to_table
+from soulsgraph_envs.core.config import Between, EachOnce, NonEmpty, Where, check_fields, read_file, to_table, validate
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
 from soulsgraph_envs.core.files import write_json
 from soulsgraph_policies.learning.hyperparameters import Preset
@@ -108,7 +108,7 @@ class Study:
 
     preset: str = "paper"
     """How the agents learn: paper, fast, best or whole."""
-    seeds: tuple[Annotated[int, Between(0, 2**31 - 1)], ...] = tuple(REPORTING[:10])
+    seeds: Annotated[NonEmpty[Annotated[int, Between(0, 2**31 - 1)]], EachOnce()] = tuple(REPORTING[:10])
     """Training seeds, in this order."""
     episodes: Annotated[int, Between(1, 1_000_000)] = Plan.episodes
     """Evaluation episodes for each row and measure."""
@@ -127,8 +127,6 @@ class Study:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if len(set(self.seeds)) < len(self.seeds):
-            raise SoulsGraphError(f"seeds: expected each once, found {list(self.seeds)}; correct them.")
         check_one_purpose(self.seeds)
         if not self.jobs():
             raise SoulsGraphError(
@@ -392,13 +390,13 @@ class ReproductionFolder(PlannedFolder[Study]):
 
 
 def _read_begun(file: Path) -> _ReproductionFile:
-    where = Where(file, remedy=_REMEDY, saved=True)
+    where = Where(file, remedy=_REMEDY)
     values = read_file(where)
     if not isinstance(values, dict) or (values.get("format"), values.get("version")) != (_FORMAT, _VERSION):
         raise SoulsGraphError(f"{file}: expected format {_FORMAT!r} {_VERSION}, found another; {_REMEDY}.")
-    begun = read_table(_ReproductionFile, values, where)
+    begun = validate(_ReproductionFile, values, where)
     for index, session in enumerate(begun.sessions):
-        read_value(float, session.get("wall_time_s"), where.at("sessions").at(index).at("wall_time_s"))
+        validate(float, session.get("wall_time_s"), where.at("sessions").at(index).at("wall_time_s"))
     return begun
 
 

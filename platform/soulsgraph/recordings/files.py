@@ -32,7 +32,7 @@ from soulsgraph.recordings.format import (
     schema_of,
 )
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
-from soulsgraph_envs.core.config import Where, check_fields, parse, read_table, to_json, to_table
+from soulsgraph_envs.core.config import Where, check_fields, parse, to_json, to_table, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
 from soulsgraph_envs.core.files import WriteError, whole_file
 from soulsgraph_envs.core.scenario import HitWindow
@@ -250,11 +250,11 @@ def _header_of(path: Path, file: pq.ParquetFile) -> Header:
     text = metadata[HEADER_KEY]
     if metadata.get(DIGEST_KEY) != _digest(text.decode()):
         raise RecordingError(path, "the header that was written", "another one")
-    where = Where(path, remedy="record the fight again", saved=True)
+    where = Where(path, remedy="record the fight again")
     values = parse(text.decode(), "JSON", where)
     found = (values.get("format"), values.get("format_version")) if isinstance(values, dict) else None
     where.demand(found == (FORMAT, FORMAT_VERSION), f"a header of format {FORMAT!r} {FORMAT_VERSION}", found)
-    header = read_table(Header, values, where)
+    header = validate(Header, values, where)
     _check_header(where, header)
     if not (header.seed == "" or (header.seed.isdecimal() and int(header.seed) < 2**64)):
         raise where.at("seed").error("a whole number of 64 bits", header.seed[:30])

@@ -7,7 +7,7 @@ in the file's schema too.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -19,7 +19,7 @@ import pyarrow as pa
 from soulsgraph.results.origin import describe_run
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph_envs.combat.rollout import Outcome
-from soulsgraph_envs.core.config import Between
+from soulsgraph_envs.core.config import Between, NonEmpty, Pair
 from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.scenario import Arena, Scenario, load_boss, load_player
 from soulsgraph_envs.core.state import Control, Raw
@@ -55,9 +55,9 @@ class PlayedSkill:
     version: int
     digest: str
     valued: bool
-    observation: Sequence[str]
-    actions: Sequence[str]
-    terms: Sequence[str]
+    observation: tuple[str, ...]
+    actions: tuple[str, ...]
+    terms: tuple[str, ...]
 
     @classmethod
     def of(cls, skill: Skill, player: Player, version: int = -1, digest: str = "") -> PlayedSkill:
@@ -89,10 +89,10 @@ class Ground:
     lock_range_m: _Points
     refill: bool
     death_hp_ratio: Annotated[float, Between(0.0, 1e3)]
-    boss_hp: Annotated[tuple[float, float], Between(-1e9, 1e9)]
+    boss_hp: Pair[Annotated[float, Between(-1e9, 1e9)]]
     boss_hp_full: Annotated[float, Between(1e-3, 1e9)]
     flasks: _Count
-    phases: tuple[PhaseGround, ...]
+    phases: NonEmpty[PhaseGround]
 
     @classmethod
     def of(cls, scenario: Scenario) -> Ground:
@@ -177,7 +177,7 @@ class Header:
     seed: str
     tick_s: Annotated[float, Between(1e-3, 10.0)]
     options: SkillOptions
-    skills: Sequence[PlayedSkill]
+    skills: tuple[PlayedSkill, ...]
     ground: Ground
     origin: RecordingOrigin
     result: Result = field(default_factory=Result)
@@ -216,7 +216,7 @@ class Identity:
 def make_header(
     identity: Identity,
     scenario: Scenario,
-    skills: Sequence[PlayedSkill] = (),
+    skills: tuple[PlayedSkill, ...] = (),
     options: SkillOptions | None = None,
     tick_s: float = 0.1,
     project: ProjectDigest | None = None,

@@ -215,7 +215,7 @@ def _row(episodes: Episodes, index: int) -> Episodes:
 def _template(run: RunFolder, task: StageTask, skill: Skill) -> Header:
     """Return the header of a skill's fights but for what differs between them."""
     identity, played = Identity("", task.scenario, "fleet", "", run_name(run.path)), PlayedSkill.of(skill, "training")
-    return make_header(identity, task.ground, [played], task.options, _TICK_S, ProjectDigest.of(run.plan.graph))
+    return make_header(identity, task.ground, (played,), task.options, _TICK_S, ProjectDigest.of(run.plan.graph))
 
 
 def _write(header: Header, skill: Skill, folder: Path, whole: _Open, ended: Episodes) -> Path | None:

@@ -26,7 +26,7 @@ from soulsgraph.runs.plan import (
     unmarked,
 )
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_envs.core.config import Where, read_file, read_value
+from soulsgraph_envs.core.config import Where, read_file, validate
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import whole_folder, write_json
 from soulsgraph_envs.core.scenario import load_scenario
@@ -80,7 +80,7 @@ class _Domains:
         if not path.exists():
             return adapted
         where = Where(path, remedy="restore the file from a copy or begin a new run")
-        recorded: Mapping[str, str] = read_value(Mapping[str, str], read_file(where), where)
+        recorded: Mapping[str, str] = validate(dict[str, str], read_file(where), where)
         pairs = {self.find(name): self.find(after) for name, after in recorded.items()}
         # An adaptation that was aborted before it trained anything may be on record.
         trained = {fight: after for fight, after in pairs.items() if fight in adapted}

@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from soulsgraph_envs.core import config
 from soulsgraph_envs.core.config import digest_of
-from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, plain_range, shown
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, plain_range, shown
 from soulsgraph_envs.core.files import slug, write_json
 from soulsgraph_envs.core.scenario import fight_parts, fight_tables, load_player, load_scenario, supported_controls
 from soulsgraph_envs.core.seeds import derive_seeds
@@ -128,7 +128,7 @@ class Plan:
     """Single options of the preset to change, by name; those of one skill as dodge.gamma."""
     learners: Mapping[str, str] = field(default_factory=dict)
     """Learners of your own by the skill that each trains, as MODULE:CLASS; all other skills learn by the preset."""
-    skill_options: SkillOptions = field(default_factory=SkillOptions, metadata={"key": "options"})
+    skill_options: SkillOptions = field(default_factory=SkillOptions)
     """Reward weights and options as given; `options` are those that the preset observes with."""
 
     def __post_init__(self) -> None:
@@ -304,7 +304,7 @@ def lasting_name(scenario: str) -> str:
     try:
         return str(Path(scenario).resolve()) if scenario.endswith(".toml") else scenario
     except (OSError, ValueError, RuntimeError) as error:
-        raise DataError(None, "scenario", "a name or the path of a TOML file", shown(scenario)) from error
+        raise config.Where(None, "scenario").error("a name or the path of a TOML file", shown(scenario)) from error
 
 
 def check_controls(graph: SkillGraph, scenario: str) -> None:
@@ -460,7 +460,7 @@ class Key:
         if not file.exists():
             return cls({})
         where = config.Where(file, remedy="remove the file, and what it is the key of, to begin anew")
-        return cls(config.read_value(Mapping[str, Any], config.read_file(where), where))
+        return cls(config.validate(dict[str, Any], config.read_file(where), where))
 
     def write(self, file: Path) -> None:
         """Write the key of what is to come; raises WriteError."""
@@ -487,7 +487,7 @@ def in_words(names: tuple[str, ...]) -> str:
 def plan_values(plan: Plan) -> dict[str, Any]:
     """Return a plan as values of a key, each option by itself."""
     table = config.to_table(plan)
-    for name, value in table.pop("options").items():
+    for name, value in table.pop("skill_options").items():
         parts = value if isinstance(value, Mapping) else {"": value}
         table |= {f"options {name} {part}".strip(): one for part, one in parts.items()}
     return {f"{name} of the plan": "none" if value is None else value for name, value in table.items()}

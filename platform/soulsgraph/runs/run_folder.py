@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from soulsgraph.runs.plan import Plan, scenario_digest
 from soulsgraph.runs.supervision import end_orphan, lock_owner, owner_file
 from soulsgraph_envs.core import files
-from soulsgraph_envs.core.config import Where, read_file, read_table, to_table
+from soulsgraph_envs.core.config import Where, read_file, to_table, validate
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, reading, shown
 from soulsgraph_envs.core.files import FileLock, HeldError
 from soulsgraph_policies.agents.library import SkillLibrary
@@ -218,7 +218,7 @@ class RunFolder(PlannedFolder[Plan]):
             found = "no plan.json in it" if there else "no such folder"
             begin = Remedy("begin one with: ", "RunFolder.create", path=path)
             raise RunFolderError(path, "the folder of a run", found, _ANY if there else begin)
-        where = Where(file, remedy=_REMEDY, saved=True)
+        where = Where(file, remedy=_REMEDY)
         values = read_file(where)
         if not isinstance(values, dict) or values.get("format") != _FORMAT:
             raise RunFolderError(file, f"a plan of format {_FORMAT!r}", "another file", _ANY)
@@ -227,8 +227,8 @@ class RunFolder(PlannedFolder[Plan]):
             remedy = "use the version of soulsgraph that wrote it"
             raise RunFolderError(file, f"format version {_FORMAT_VERSION}", shown(version), remedy)
         if (project := values.get("project")) is not None:
-            read_table(ProjectDigest, project, where.at("project")).check(path)
-        read = read_table(_PlanFile, values, where)
+            validate(ProjectDigest, project, where.at("project")).check(path)
+        read = validate(_PlanFile, values, where)
         plan, graph = read.plan, read.graph
         if graph.digest != plan.skill_graph.digest:
             expected = f"the graph {plan.graph!r} of this version ({plan.skill_graph.digest[:16]})"

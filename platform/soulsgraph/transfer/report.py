@@ -28,7 +28,7 @@ from soulsgraph.transfer import Question, rule
 from soulsgraph_envs.combat.loop import Exploration, SeededDraw
 from soulsgraph_envs.combat.rollout import Doubles, Episodes, Flags, Integers
 from soulsgraph_envs.core.compiling import cached
-from soulsgraph_envs.core.config import Where, read_file, read_value
+from soulsgraph_envs.core.config import Where, read_file, validate
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, shown
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario
@@ -540,7 +540,7 @@ def saved_recommendation(run: RunFolder, home: str, scenario: str) -> Recommenda
     recommended, order = found.values.get("recommended"), run.plan.skill_graph.order
     if not isinstance(recommended, list) or any(skill not in order for skill in recommended):
         raise where.at("recommended").error(f"a list of {', '.join(order)}", shown(recommended))
-    return Recommendation(tuple(recommended), read_value(int, found.values.get("decisions"), where.at("decisions")))
+    return Recommendation(tuple(recommended), validate(int, found.values.get("decisions"), where.at("decisions")))
 
 
 def recommendations_over_seeds(reports: Mapping[int, TransferReport]) -> SeedsTable:

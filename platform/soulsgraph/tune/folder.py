@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from itertools import islice
@@ -16,7 +16,7 @@ from soulsgraph.runs.plan import Plan, Stage, check_learns, lasting_name, overri
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolder, RunFolderError
 from soulsgraph.tune.space import MOST_SETTINGS, Search, SearchSpace
 from soulsgraph.zoo import open_run
-from soulsgraph_envs.core.config import Between, Where, check_fields, digest_of, read_file, read_table
+from soulsgraph_envs.core.config import Between, EachOnce, NonEmpty, Where, check_fields, digest_of, read_file, validate
 from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_policies.agents.projects import ProjectDigest
@@ -44,7 +44,7 @@ class SweptAdaptation:
     """Run folder, or an agent of the zoo; it stays as it is."""
     scenario: str
     """Scenario to adapt to."""
-    skills: tuple[str, ...]
+    skills: Annotated[NonEmpty[str], EachOnce()]
     """Skills to adapt."""
     budget: Annotated[int, Between(1, 100_000_000)] | None = None
     """Decisions for each; as of `adapt` if not given."""
@@ -79,7 +79,7 @@ class Sweep:
     """What every trial trains; its seed counts nothing. Of an adaptation the plan of the run that is adapted."""
     space: SearchSpace
     """Values of options of the learner."""
-    seeds: tuple[Annotated[int, Between(0, 2**31 - 1)], ...] = tuple(CHOOSING[:3])
+    seeds: Annotated[NonEmpty[Annotated[int, Between(0, 2**31 - 1)]], EachOnce()] = tuple(CHOOSING[:3])
     """Training seeds, the same for each setting."""
     search: Search = "grid"
     """grid: every combination of the lists; random: samples of lists and ranges, the same in every call; optuna: each
@@ -211,7 +211,7 @@ class _SweepFile:
     scenario_digest: str
     #: Where the graph is a project's.
     project: ProjectDigest | None
-    plan: Sweep = field(metadata={"key": "sweep"})
+    plan: Sweep
 
 
 class SweepFolder(PlannedFolder[Sweep]):
@@ -245,13 +245,13 @@ class SweepFolder(PlannedFolder[Sweep]):
         if not file.is_file():
             begin = Remedy("begin one with: ", "SweepFolder.create", path=path)
             raise RunFolderError(path, "the folder of a sweep", f"no {cls.plan_file} in it", begin)
-        where = Where(file, remedy="begin another sweep with `path`", saved=True)
+        where = Where(file, remedy="begin another sweep with `path`")
         values = read_file(where)
         found = [values.get(name) for name in ("format", "format_version")] if isinstance(values, dict) else []
         where.demand(found == [_FORMAT, _VERSION], f"format {_FORMAT} {_VERSION}", shown(found))
         if (project := values.get("project")) is not None:
-            read_table(ProjectDigest, project, where.at("project")).check(path)
-        begun = read_table(_SweepFile, values, where)
+            validate(ProjectDigest, project, where.at("project")).check(path)
+        begun = validate(_SweepFile, values, where)
         if begun.scenario_digest != scenario_digest(begun.plan.plan.scenario):
             raise RunFolderError(file, "the fight that it was created with", "that it changed", "restore it")
         return cls(path, begun.plan)

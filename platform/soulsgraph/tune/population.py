@@ -7,7 +7,7 @@ population that was stopped goes on from its last comparison, and comes out as i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from soulsgraph.tune.shared import SharedStages
 from soulsgraph.tune.space import SearchSpace
 from soulsgraph.tune.trial import EPISODES, FAILED, NODE, STEP, TrialLines, evaluated, this_node
 from soulsgraph_clusters.sessions.session import Session
-from soulsgraph_envs.core.config import Where, load, to_table
+from soulsgraph_envs.core.config import NonEmpty, Where, load, to_table
 from soulsgraph_envs.core.files import make_folder, remove_folder, whole_folder, write_json
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork
@@ -49,13 +49,13 @@ class Member:
 
     setting: Mapping[str, Any]
     """Its present options."""
-    schedule: Sequence[Mapping[str, Any]] = ()
+    schedule: tuple[Mapping[str, Any], ...] = ()
     """By which options its weights came about, those of the members included from which it went on."""
     checkpoint: str | None = None
     """The folder of its exact state, in that of the population."""
     reported: Mapping[str, Any] = field(default_factory=dict)
     """Its figures at the last comparison."""
-    curve: Sequence[Mapping[str, Any]] = ()
+    curve: tuple[Mapping[str, Any], ...] = ()
     """Its greedy play at each comparison, until it went on from another member that of the other."""
     error: str = ""
     """What it failed by since then; empty if it did not."""
@@ -88,8 +88,8 @@ class Population:
 
     round: int
     """Comparisons so far."""
-    members: tuple[Member, ...]
-    ended: Sequence[int] = ()
+    members: NonEmpty[Member]
+    ended: tuple[int, ...] = ()
     """The numbers of those that were trained further since then, where another one failed."""
 
     @property
@@ -126,7 +126,7 @@ class Population:
         file = population_path(folder, seed) / _STATE
         if not file.exists():
             return cls.begin(folder, seed)
-        return load(cls, Where(file, remedy="begin another sweep with `path`", saved=True))
+        return load(cls, Where(file, remedy="begin another sweep with `path`"))
 
     def compared(self, space: SearchSpace, seed: int) -> Population:
         """Return it with those behind as those ahead are, by changed options; all draws depend on seed and round.
@@ -215,7 +215,7 @@ def _next(population: Population, ended: tuple[Member, ...], space: SearchSpace,
     there = [number for number, member in enumerate(members) if not member.error]
     failed, last = [member for member in members if member.error], all(members[number].finished for number in there)
     if failed and (last or len(failed) > population.behind or not all(member.hopeless for member in failed)):
-        return replace(population, members=members, ended=there)
+        return replace(population, members=members, ended=tuple(there))
     trained = Population(population.round + 1, members)
     return trained if trained.finished else trained.compared(space, seed)
 

@@ -11,8 +11,8 @@ from typing import Any, Literal, get_type_hints
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Where, read_file, read_table, split_hint
-from soulsgraph_envs.core.errors import DataError, UnknownNameError, plain_number, shown
+from soulsgraph_envs.core.config import Where, read_file, validate
+from soulsgraph_envs.core.errors import UnknownNameError, plain_number, shown
 from soulsgraph_policies.learning.hyperparameters import OPTION_NAMES, SKILL_OPTION_NAMES, DQNHyperparameters, Preset
 
 Search = Literal["grid", "random", "optuna"]
@@ -38,15 +38,11 @@ class SearchRange:
 
     def __post_init__(self) -> None:
         if self.low >= self.high:
-            raise DataError(
-                None,
-                "low",
-                f"less than high, {plain_number(self.high)}",
-                f"{plain_number(self.low)}",
-                "correct one of them",
+            raise Where(None, "low", "correct one of them").error(
+                f"less than high, {plain_number(self.high)}", f"{plain_number(self.low)}"
             )
         if self.log and self.low <= 0.0:
-            raise DataError(None, "low", "more than 0 with log", f"{plain_number(self.low)}", "correct one of them")
+            raise Where(None, "low", "correct one of them").error("more than 0 with log", f"{plain_number(self.low)}")
 
     def ends(self, whole: bool) -> tuple[float, float]:
         """Return both ends, as whole numbers for an option that is one."""
@@ -64,7 +60,7 @@ class SearchRange:
 class SearchSpace:
     """Options of the learner by name, those of one skill as dodge.gamma: their values, or the range they are in."""
 
-    lists: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    lists: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     ranges: Mapping[str, SearchRange] = field(default_factory=dict)
 
     @property
@@ -130,8 +126,7 @@ def _domain(one: SearchRange, whole: bool) -> Any:
 def is_whole(option: str) -> bool:
     """Return whether an option, or that of a skill, is a whole number."""
     name = option.rpartition(".")[2]
-    hints = get_type_hints(Preset, include_extras=True) | get_type_hints(DQNHyperparameters, include_extras=True)
-    return name in hints and split_hint(hints[name])[0] is int
+    return (get_type_hints(Preset) | get_type_hints(DQNHyperparameters)).get(name) is int
 
 
 def load_space(file: Path, skills: Sequence[str]) -> SearchSpace:
@@ -147,13 +142,13 @@ def load_space(file: Path, skills: Sequence[str]) -> SearchSpace:
 
 def read_space(table: object, where: Where, skills: Sequence[str]) -> SearchSpace:
     """Read a space from nested tables, as `load_space`."""
-    lists: dict[str, Sequence[Any]] = {}
+    lists: dict[str, tuple[Any, ...]] = {}
     ranges: dict[str, SearchRange] = {}
     for name, value, at in _entries(table, where):
         with at.referring():
             _check_option(name, skills)
         if isinstance(value, Mapping):
-            ranges[name] = read_table(SearchRange, value, at)
+            ranges[name] = validate(SearchRange, value, at)
         else:
             lists[name] = _values(value, at)
     where.demand(bool(lists or ranges), "one option or more, as gamma = [0.98, 0.99]", "none")

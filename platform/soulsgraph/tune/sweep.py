@@ -23,7 +23,7 @@ from soulsgraph.runs.run_folder import check_same
 from soulsgraph.tune.folder import Scheduler, Sweep, SweepFolder, SweptAdaptation
 from soulsgraph.tune.results import SweepResults, rows_of
 from soulsgraph.tune.space import Search, load_space, read_space
-from soulsgraph_envs.core.config import Where, read_table
+from soulsgraph_envs.core.config import Where, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.terminal import uninterrupted
@@ -133,7 +133,7 @@ def _adapting(
     known = {"scenario": asked["scenario"], "skills": ADAPTED, "budget": None, **adapt}
     if "run" in known:
         known["run"] = str(path_of(known["run"], "run"))
-    adaptation = read_table(SweptAdaptation, known, Where(None, "adapt", "correct the value"))
+    adaptation = validate(SweptAdaptation, known, Where(None, "adapt", "correct the value"))
     plan = plan_of(asked)
     chosen = {name for name in ("preset", "graph") if asked[name] != getattr(Plan, name)}
     given = {name: getattr(plan, name) for name in (*chosen, *named) if name in _FIELDS}

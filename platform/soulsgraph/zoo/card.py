@@ -5,7 +5,7 @@ As Markdown it has the header of a model hub; a table shows all agents.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ from soulsgraph.runs.lineage import cards_of
 from soulsgraph.runs.plan import Plan, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo import AGENTS, open_agent
-from soulsgraph_envs.core.config import Between, Where, digest_of, read_file, read_table, to_json
+from soulsgraph_envs.core.config import Between, Where, digest_of, read_file, to_json, validate
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill
 
@@ -99,7 +99,7 @@ class Ancestor:
     scenario: str
     seed: int
     budget: int
-    upstream: Sequence[str]
+    upstream: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -204,11 +204,11 @@ def read_card(folder: Path) -> AgentCard:
     Raises:
         DataError: if it is missing, damaged, or of another format.
     """
-    where = Where(folder / CARD, remedy="install the package again", saved=True)
+    where = Where(folder / CARD, remedy="install the package again")
     values = read_file(where)
     found = (values.get("format"), values.get("format_version")) if isinstance(values, dict) else None
     where.demand(found == (_FORMAT, _FORMAT_VERSION), f"a card of format {_FORMAT!r} {_FORMAT_VERSION}", found)
-    return read_table(AgentCard, values, where)
+    return validate(AgentCard, values, where)
 
 
 #: Points that a rate may be from the card's on the same kind of processor.

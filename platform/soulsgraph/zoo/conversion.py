@@ -208,7 +208,7 @@ class Statistics:
     """How observations were normalised: the values of VecNormalize's `obs_rms` and its `clip_obs`."""
 
     mean: tuple[float, ...]
-    variance: Annotated[tuple[float, ...], Between(0.0, 1e30)]
+    variance: tuple[Annotated[float, Between(0.0, 1e30)], ...]
     clip: Annotated[float, Between(1e-6, 1e30)] = 10.0
     count: Annotated[float, Between(0.0, 1e15)] = 1.0
 

@@ -23,7 +23,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 import numpy as np
 
 from soulsgraph_envs.core.config import Where, parse
-from soulsgraph_envs.core.errors import DataError, SoulsGraphError, reading, shown
+from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names, layer_names_at
 
@@ -228,10 +228,8 @@ def _weights(tensors: Sequence[Any], sizes: Sequence[int], where: Where) -> Weig
     """Return the layers of the Q-network; the target network has to be of the same sizes."""
     expected = [count for inputs, outputs in pairwise(sizes) for count in (inputs * outputs, outputs)]
     if (found := [tensor.size for tensor in tensors]) != expected * 2:
-        raise DataError(
-            where.file, where.key, f"layers of {' x '.join(map(str, sizes))} units and a target network of the same, "
-            f"tensors of {expected} values", shown(found), _REMEDY,
-        )  # fmt: skip
+        expected_sizes = f"layers of {' x '.join(map(str, sizes))} units and a target network of the same"
+        raise where.error(f"{expected_sizes}, tensors of {expected} values", shown(found))
     weights: Weights = {}
     for index, (inputs, outputs) in enumerate(pairwise(sizes)):
         weight, bias = layer_names_at(index)

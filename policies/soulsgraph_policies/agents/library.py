@@ -6,7 +6,7 @@ Loading never unpickles.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_text, read_value, to_json
+from soulsgraph_envs.core.config import Between, NonEmpty, Where, parse, read_text, to_json, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_envs.core.files import whole_folder
 from soulsgraph_envs.core.scenario import Scenario
@@ -73,7 +73,7 @@ class NormalizerStatistics:
     """Running statistics of the raw observations, one value per column; `count` is their weight (float64)."""
 
     mean: tuple[float, ...]
-    variance: Annotated[tuple[float, ...], _NOT_NEGATIVE]
+    variance: tuple[Annotated[float, _NOT_NEGATIVE], ...]
     count: Annotated[float, _NOT_NEGATIVE]
 
     @classmethod
@@ -116,7 +116,7 @@ class Training:
     packages: Mapping[str, str]
     fight: str
     learning: str
-    jointly: Sequence[str] = ()
+    jointly: tuple[str, ...] = ()
     project: ProjectDigest | None = None
     cloned: int = 0
 
@@ -143,14 +143,14 @@ class SkillCard:
     version: int
     graph: str
     graph_skills: tuple[str, ...]
-    graph_edges: Sequence[tuple[str, str]]
+    graph_edges: tuple[tuple[str, str], ...]
     graph_digest: str
     observation: tuple[str, ...]
     normalizer: NormalizerStatistics
-    layer_sizes: Annotated[tuple[int, ...], Between(1, 2**31)]
+    layer_sizes: NonEmpty[Annotated[int, Between(1, 2**31)]]
     observation_clip: Annotated[float, Between(1e-12, inf)]
     training: Training
-    upstream: Sequence[UpstreamArtifact] = ()
+    upstream: tuple[UpstreamArtifact, ...] = ()
     parent: int | None = None
     results: Mapping[str, float] = field(default_factory=dict)
     sha256: str = ""
@@ -236,14 +236,14 @@ def card_from(text: str, where: Where) -> SkillCard:
     Raises:
         DataError: if a value is missing, misspelt, of another type, or at odds with another.
     """
-    table: dict[str, Any] = dict(read_value(Mapping[str, Any], parse(text, "JSON", where), where))
-    written_as = read_value(int, table.get("format_version"), where.at("format_version"))
+    table: dict[str, Any] = dict(validate(dict[str, Any], parse(text, "JSON", where), where))
+    written_as = validate(int, table.get("format_version"), where.at("format_version"))
     if written_as != FORMAT_VERSION:
         newer = replace(where, remedy="use the version of soulsgraph that wrote it")
         raise newer.at("format_version").error(str(FORMAT_VERSION), written_as)
-    written = {name: read_value(str, table.pop(name, None), where.at(name)) for name in ("digest", "checksum")}
+    written = {name: validate(str, table.pop(name, None), where.at(name)) for name in ("digest", "checksum")}
     # Results stay as written: a checksum tells 5 from 5.0.
-    card = replace(read_table(SkillCard, table, where), results=table["results"])
+    card = replace(validate(SkillCard, table, where), results=table["results"])
     size = len(card.observation)
     if len(card.layer_sizes) < 2 or card.layer_sizes[0] != size:
         raise where.at("layer_sizes").error(f"{size} inputs, then positive sizes", list(card.layer_sizes))
@@ -278,7 +278,7 @@ class SkillLibrary:
         card = replace(artifact.card, version=version, format_version=FORMAT_VERSION, sha256=digest)
         self._expect(card, card.skill, version, folder / _CARD)
         text = to_json(card.to_dict(), indent=2) + "\n"
-        where = Where(folder / _CARD, remedy=RESTORE, saved=True)
+        where = Where(folder / _CARD, remedy=RESTORE)
         artifact_from(card_from(text, where), artifact.parameters, folder / _WEIGHTS)
         with whole_folder(folder) as temporary:
             (temporary / _WEIGHTS).write_bytes(weights)
@@ -316,7 +316,7 @@ class SkillLibrary:
             SoulsGraphError: as `load`.
         """
         path = self._version_folder(skill, version) / _CARD
-        where = Where(path, remedy=RESTORE, saved=True)
+        where = Where(path, remedy=RESTORE)
         card = deepcopy(card_from(read_text(where, "JSON"), where))
         self._expect(card, skill, version, path)
         return card

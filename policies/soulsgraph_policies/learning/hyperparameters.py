@@ -7,15 +7,15 @@ A preset says how stages are stepped, and what is added to the paper's learner.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Annotated, Any
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Between, check_fields, with_options
-from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, shown
+from soulsgraph_envs.core.config import Between, NonEmpty, Where, check_fields, with_options
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.machine import usable_memory
 from soulsgraph_envs.skills import SkillOptions
 
@@ -79,7 +79,7 @@ class DQNHyperparameters:
     epsilon_fraction: Annotated[float, Between(1e-9, 1.0)] = 0.1
     #: Gradients are scaled down to this global norm.
     max_grad_norm: Annotated[float, Between(1e-9, 1e9)] = 10.0
-    hidden_sizes: tuple[_Units, ...] = (64, 64)
+    hidden_sizes: NonEmpty[_Units] = (64, 64)
     #: Normalised observations are clipped to plus and minus this.
     observation_clip: Annotated[float, Between(1e-6, 1e30)] = 10.0
     #: The network chooses the next action that the target network values (van Hasselt et al. 2016).
@@ -102,8 +102,8 @@ class DQNHyperparameters:
     def __post_init__(self) -> None:
         check_fields(self)
         if not 1 <= len(self.hidden_sizes) <= _MOST_LAYERS:
-            expected = f"1 to {_MOST_LAYERS} layers"
-            raise DataError(None, "hidden_sizes", expected, list(self.hidden_sizes), "correct the value")
+            where = Where(None, "hidden_sizes", "correct the value")
+            raise where.error(f"1 to {_MOST_LAYERS} layers", list(self.hidden_sizes))
 
     def replay_bytes(self, observation_size: int) -> int:
         """Return the memory that a replay of full capacity takes."""
@@ -192,7 +192,7 @@ def check_memory(
         which = "half of the memory" if most == memory.limit // 2 else "what is free of the memory"
         expected = f"at most {which} that this process may use, {most / 2**30:.1f} GiB"
         found = f"{needed / 2**30:.1f} GiB of {what} of {', '.join(replays)}"
-        raise DataError(None, "replay", expected, found, remedy)
+        raise Where(None, "replay", remedy).error(expected, found)
 
 
 _LEARNING = tuple(f.name for f in fields(DQNHyperparameters) if f.name not in _OF_THE_STAGE)
@@ -225,7 +225,7 @@ class Preset:
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     rewards: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     budgets: Mapping[str, float] = field(default_factory=dict)
-    jointly: Sequence[str] = ()
+    jointly: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for given, known in ((self.learning, _LEARNING), (self.observing, _OBSERVING)):

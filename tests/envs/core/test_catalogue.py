@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soulsgraph_envs.core import scenario as catalogue
-from soulsgraph_envs.core.config import Where, read_table
+from soulsgraph_envs.core.config import Where, validate
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import RunSpeed, load_boss, load_player, load_scenario, scenario_names
 
@@ -166,7 +166,7 @@ json_values = st.recursive(
 @given(values=st.fixed_dictionaries({"speed_m_s": json_values, "locked_factor": json_values}) | json_values)
 def test_reader_accepts_what_is_in_range_and_tells_everything_else(values: object) -> None:
     try:
-        run = read_table(RunSpeed, values, Where("any"))
+        run = validate(RunSpeed, values, Where("any"))
     except DataError:
         return
     assert 0 <= run.speed_m_s <= 20

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
 
-from soulsgraph_envs.core.config import Where, check_fields, load, read_table, to_table
+from soulsgraph_envs.core.config import Between, NonEmpty, Pair, Where, check_fields, load, to_table, validate
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario, scenario_names
 from soulsgraph_envs.core.state import Column, Control
@@ -44,7 +45,7 @@ def test_one_reader_reads_toml_and_json_alike(tmp_path: Path) -> None:
     (tmp_path / "options.toml").write_text('hp_window = false\n[dodge]\nstamina = "indicator"\n')
     (tmp_path / "options.json").write_text('{"hp_window": false, "dodge": {"stamina": "indicator"}}')
     toml, json_ = (load(SkillOptions, Where(tmp_path / f"options.{ending}")) for ending in ("toml", "json"))
-    assert toml == json_ == read_table(SkillOptions, to_table(toml), Where("written"))
+    assert toml == json_ == validate(SkillOptions, to_table(toml), Where("written"))
     assert not toml.hp_window
     for ending, wrong in (("toml", "[dodge]\nstamina = 3"), ("json", '{"dodge": {"stamina": 3}}')):
         (tmp_path / f"options.{ending}").write_text(wrong)
@@ -144,6 +145,73 @@ def test_controls_differ_from_phase_1_in_what_they_say_and_nothing_else() -> Non
 
 
 @dataclass(frozen=True)
+class Inner:
+    share: Annotated[float, Between(0.0, 1.0)] = 0.5
+
+
+@dataclass(frozen=True)
+class Values:
+    whole: Annotated[int, Between(1, 9)] = 1
+    text: str = ""
+    flag: bool = False
+    kind: Literal["one", "other"] = "one"
+    ends: Pair[float] = (0.0, 1.0)
+    several: NonEmpty[int] = (1,)
+    inner: Inner = field(default_factory=Inner)
+    by_name: Mapping[str, Inner] = field(default_factory=dict)
+    maybe: int | None = None
+
+
+WRONG: dict[str, Sequence[object]] = {
+    "whole": [0, 10, 1.5, True, "1", None, 2**70, math.nan],
+    "text": [1, None],
+    "flag": [0, 1, "yes", None],
+    "kind": ["neither", 1],
+    "ends": [(1.0,), (1.0, 2.0, 3.0), 1.0, (1.0, math.inf), (1.0, "2"), (True, 1.0)],
+    "several": [(), (1.5,), 1],
+    "maybe": ["", 1.5],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+def test_a_value_of_another_type_or_range_is_refused_in_a_file_and_from_python(name: str, value: object) -> None:
+    with pytest.raises(DataError, match=name):
+        validate(Values, {name: value}, Where("values.toml"))
+    with pytest.raises(DataError, match=name):
+        check_fields(replace(Values(), **{name: value}))  # type: ignore[arg-type]
+
+
+def test_what_python_made_is_checked_to_its_innermost_field() -> None:
+    check_fields(Values(inner=Inner(1), by_name={"a": Inner()}))
+    for wrong in (Values(inner=Inner(2.0)), Values(by_name={"a": Inner("x")}), Values(inner={"share": 1.0})):  # type: ignore[arg-type]
+        with pytest.raises(DataError):
+            check_fields(wrong)
+
+
+def test_all_errors_of_a_file_come_at_once_each_with_its_place(tmp_path: Path) -> None:
+    (path := tmp_path / "values.toml").write_text(
+        'whole = 0\ntxt = "a"\nends = [1.0, nan]\n[inner]\nshare = "x"\n[by_name.a]\nsahre = 1.0\n'
+    )
+    with pytest.raises(DataError) as refused:
+        load(Values, Where(path))
+    text = str(refused.value)
+    assert text.startswith(str(path))
+    assert "\n" not in text
+    for place in ("whole", "txt", "ends[1]", "inner.share", "by_name.a.sahre"):
+        assert place in text
+    # Nearest names are of the table in which the key stands.
+    assert "'text'" in text
+    assert "'share'" in text
+
+
+def test_whole_numbers_become_numbers_and_lists_tuples() -> None:
+    read = validate(Values, {"ends": [1, 2], "several": [3]}, Where("values.toml"))
+    assert read == Values(ends=(1.0, 2.0), several=(3,))
+    assert [type(end) for end in read.ends] == [float, float]
+    assert validate(Values, to_table(read), Where("values.toml")) == read
+
+
+@dataclass(frozen=True)
 class Named:
     column: Column
     held: Control = Control.NONE
@@ -151,7 +219,7 @@ class Named:
 
 def test_a_member_of_an_enumeration_is_its_name_in_a_file() -> None:
     values = {"column": "STAMINA", "held": "FORWARD|LEFT"}
-    read = read_table(Named, values, Where("named.toml"))
+    read = validate(Named, values, Where("named.toml"))
     assert read == Named(Column.STAMINA, Control.FORWARD | Control.LEFT)
     assert to_table(read) == values
     check_fields(read)
@@ -167,4 +235,4 @@ def test_a_member_of_an_enumeration_is_its_name_in_a_file() -> None:
 )
 def test_a_name_that_an_enumeration_does_not_have_is_refused(values: dict[str, object], named: str) -> None:
     with pytest.raises(DataError, match=named):
-        read_table(Named, values, Where("named.toml"))
+        validate(Named, values, Where("named.toml"))

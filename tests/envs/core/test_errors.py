@@ -2,14 +2,15 @@ import pickle
 
 import pytest
 
-from soulsgraph_envs.core.errors import DataError, EpisodeLostError, SoulsGraphError, UnknownNameError, plain_number
+from soulsgraph_envs.core.config import Where
+from soulsgraph_envs.core.errors import EpisodeLostError, SoulsGraphError, UnknownNameError, plain_number
 
 
 @pytest.mark.parametrize(
     "error",
     [
         SoulsGraphError("expected this, found that; do so."),
-        DataError("file.toml", "key", "a number", "text"),
+        Where("file.toml", "key").error("a number", "text"),
         UnknownNameError("driver", "memry", ["memory", "siphon"]),
         EpisodeLostError("the game is gone", 7),
     ],

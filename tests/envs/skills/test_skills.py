@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from soulsgraph_envs.core.config import Where, read_table
+from soulsgraph_envs.core.config import Where, validate
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario, scenario_names
 from soulsgraph_envs.core.state import STATE_SIZE, Column
@@ -26,7 +26,7 @@ def reward(name: str, options: SkillOptions | None = None, **kwargs) -> float:
 
 
 def options(**values) -> SkillOptions:
-    return read_table(SkillOptions, values, Where("test"))
+    return validate(SkillOptions, values, Where("test"))
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,8 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
         ({"graph": {"name": "paper", "digest": "0" * 64}}, "graph"),
         ({"new": 1}, "new"),
         ({"plan": None}, "plan"),
-        ({"plan": {}}, "plan"),
         ({"plan": {"sede": 1}}, "plan"),
-        ({"plan": {"options": {"camera": 3}}}, "plan"),
+        ({"plan": {"skill_options": {"camera": 3}}}, "plan"),
     ],
 )
 def test_a_plan_file_that_does_not_hold_is_refused(run, changes, name):

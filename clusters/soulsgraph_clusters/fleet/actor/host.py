@@ -29,7 +29,7 @@ from soulsgraph_clusters.fleet.protocol.messages import parse_message
 from soulsgraph_clusters.fleet.protocol.security import channel_credentials, read_token_file, token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import FleetError
 from soulsgraph_envs.core.access import by_proxy, is_loopback, split_address
-from soulsgraph_envs.core.config import Between, Where, read_value
+from soulsgraph_envs.core.config import Between, check_fields
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.machine import APART, raise_open_files, take_input, user_folder
@@ -48,7 +48,6 @@ _STEADY_S = 60.0
 END_WITHIN_S = 20.0
 #: Timeout of the question whether this PC may play.
 ASK_WITHIN_S = 10.0
-_SPOOL_MB = Between(1, 100_000)
 
 
 def state_folder() -> Path:
@@ -87,12 +86,12 @@ class HostOptions:
     """PEM file of the fleet's CA; a head on another machine needs it."""
     spool: Path = field(default_factory=state_folder)
     """Folder for decisions that the head has not acknowledged yet."""
-    spool_mb: Annotated[int, _SPOOL_MB] = 256
+    spool_mb: Annotated[int, Between(1, 100_000)] = 256
     """Megabytes that each game may keep there; beyond that the oldest decisions are dropped."""
 
     def __post_init__(self) -> None:
         check_spool(self.spool)
-        read_value(Annotated[int, _SPOOL_MB], self.spool_mb, Where(None, "spool_mb", "correct the value"))
+        check_fields(self)
         for address in self.addresses:
             try:
                 host, _ = split_address(address, least_port=1)

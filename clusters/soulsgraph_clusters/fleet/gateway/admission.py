@@ -24,7 +24,7 @@ from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import check_moments, decode_columns, encode_weights, to_bytes
 from soulsgraph_clusters.fleet.protocol.settings import PC, FleetError, FleetSettings, rest_share
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_envs.core.config import Where, read_file, read_value, to_json
+from soulsgraph_envs.core.config import Where, read_file, to_json, validate
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import write_text
 from soulsgraph_envs.core.seeds import derive_seeds
@@ -300,7 +300,7 @@ class _Table:
 
     def __init__(self, path: Path, kind: Any) -> None:
         self._path, self._access, where = path, threading.Lock(), Where(path)
-        self._rows: dict[str, Any] = dict(read_value(kind, read_file(where), where)) if path.exists() else {}
+        self._rows: dict[str, Any] = dict(validate(kind, read_file(where), where)) if path.exists() else {}
 
     def _put(self, name: str, row: Sequence[int | str]) -> None:
         """Add a row, first in the file: one that is not there would be another's after a restart.

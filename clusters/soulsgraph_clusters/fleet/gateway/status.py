@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from soulsgraph_clusters.fleet.gateway.admission import Admission, ChunkSink
 from soulsgraph_clusters.fleet.gateway.connections import Connection, Connections
 from soulsgraph_clusters.fleet.protocol.messages import LONGEST_NAME, MOST_COUNT, plain
 from soulsgraph_clusters.fleet.protocol.settings import LOST_EPISODES, RESET_S, State
-from soulsgraph_envs.core.config import Between, Where, parse, read_table, read_text, to_json
+from soulsgraph_envs.core.config import Between, Where, read_file, to_json, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.files import WriteError, write_text
 from soulsgraph_envs.core.machine import boot_id, uptime_s
@@ -132,7 +132,7 @@ class FleetStatus:
     weights_version: _Count
     records: _Count
     decisions: Mapping[str, _Count] = field(default_factory=dict)
-    games: Sequence[GameStatus] = ()
+    games: tuple[GameStatus, ...] = ()
     #: The run of the machine that wrote it, and its seconds since then.
     boot: str = ""
     uptime_s: Annotated[float, Between(0.0, _MOST_VALUE)] = 0.0
@@ -420,17 +420,17 @@ def _load(file: Path) -> FleetStatus:
         DataError: if it is damaged.
     """
     where = Where(file)
-    table = parse(read_text(where, "JSON"), "JSON", where, odd_numbers=True)
+    table = read_file(where, "JSON")
     rows = table.pop("games", []) if isinstance(table, dict) else []
     where.at("games").demand(isinstance(rows, list), "a list", shown(rows))
-    status = read_table(FleetStatus, table, where)
+    status = validate(FleetStatus, table, where)
     games = (_read_game(row, where.at("games").at(index)) for index, row in enumerate(rows))
     return replace(status, games=tuple(games))
 
 
 def _read_game(row: Any, where: Where) -> GameStatus:
     try:
-        return read_table(GameStatus, row, where)
+        return validate(GameStatus, row, where)
     except SoulsGraphError:
         name = row.get("name") if isinstance(row, dict) else None
         if not isinstance(name, str) or len(name) > LONGEST_NAME:

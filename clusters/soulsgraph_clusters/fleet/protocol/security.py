@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from ipaddress import ip_address
@@ -26,7 +26,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from soulsgraph_clusters.fleet.protocol.settings import FleetError, FleetSettings, check_name, split_address
 from soulsgraph_envs.core.access import PRIVATE, TOKEN_KEY, bearer, new_token, plain_host, read_private, read_token
-from soulsgraph_envs.core.config import Between, Where, parse, read_table, to_json, to_table
+from soulsgraph_envs.core.config import Between, Where, parse, to_json, to_table, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.files import locked, whole_file
 
@@ -43,9 +43,9 @@ ENDS_SOON = timedelta(days=30)
 class _Hashes:
     """The file of hashes: SHA-256 of each PC's token, which is random enough to need no salt."""
 
+    tokens: Mapping[str, str]
     format: Literal["soulsgraph tokens"] = "soulsgraph tokens"
     version: Annotated[int, Between(_VERSION, _VERSION)] = _VERSION
-    tokens: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, digest in self.tokens.items():
@@ -131,7 +131,7 @@ class Tokens:
     @property
     def hashes(self) -> dict[str, str]:
         """The hash of each PC's token."""
-        where = Where(self.path, remedy="restore the file, or delete it and issue every PC's token anew", saved=True)
+        where = Where(self.path, remedy="restore the file, or delete it and issue every PC's token anew")
         try:
             text = read_private(self.path, "file of tokens' hashes", where.remedy, FleetError)
         except FleetError as error:
@@ -139,7 +139,7 @@ class Tokens:
                 return {}
             raise
         try:
-            return dict(read_table(_Hashes, parse(text, "JSON", where), where).tokens)
+            return dict(validate(_Hashes, parse(text, "JSON", where), where).tokens)
         except SoulsGraphError as error:
             raise FleetError(str(error)) from error
 

@@ -126,7 +126,7 @@ class FleetSettings:
     #: Host and port that PCs dial; a port of 0 is any free one.
     listen: str = "127.0.0.1:7443"
     #: Hosts and ports of further gateways, each an address of a machine of the Ray cluster; PCs may dial any of them.
-    relays: Sequence[str] = ()
+    relays: tuple[str, ...] = ()
     #: Hashes of the PCs' tokens.
     tokens: str = "tokens.json"
     #: PEM files of the head's certificate and its key; without them the head listens on the loopback only.

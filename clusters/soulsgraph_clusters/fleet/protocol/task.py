@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -19,7 +19,7 @@ import numpy as np
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.settings import PROTOCOL, FleetError, digests
 from soulsgraph_envs.combat.loop import Combat, Horizon
-from soulsgraph_envs.core.config import Where, is_generated, parse, read_table, shipped_names, to_json, to_table
+from soulsgraph_envs.core.config import Where, is_generated, parse, shipped_names, to_json, to_table, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
@@ -76,7 +76,7 @@ class StageTask:
     observation_clip: float
     options: SkillOptions = field(default_factory=SkillOptions)
     start: str = ""
-    random: Sequence[str] = ()
+    random: tuple[str, ...] = ()
     projects: Mapping[str, str] = field(default_factory=dict)
     clips: Mapping[str, float] = field(default_factory=dict)
 
@@ -212,7 +212,7 @@ class StageTask:
             SoulsGraphError: if it is none, or names what this version does not have.
         """
         where = Where("task", remedy=_REMEDY)
-        return read_table(cls, parse(text, "JSON", where), where)
+        return validate(cls, parse(text, "JSON", where), where)
 
 
 class TaskPlay:

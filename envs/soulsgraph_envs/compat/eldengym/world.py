@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import numpy as np
 from PIL import Image
 
-from soulsgraph_envs.core.config import Between, Where, load, read_file, read_table, read_value
+from soulsgraph_envs.core.config import Between, Triple, Where, load, read_file, validate
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import load_player, load_scenario, supported_controls
@@ -264,6 +264,12 @@ def load_keys() -> KeyData:
     return data
 
 
+@dataclass(frozen=True)
+class _BoundKey:
+    index: int
+    key: str
+
+
 def read_bindings(path: Path) -> dict[str, str]:
     """Read a file of key bindings as version 0.6.0 ships them: JSON, `{"actions": {name: {"index", "key"}}}`.
 
@@ -272,20 +278,19 @@ def read_bindings(path: Path) -> dict[str, str]:
     Raises:
         DataError: if the file is not of that kind.
     """
-    where, table = Where(path), Mapping[str, Any]
-    values = read_value(table, read_file(where, "JSON"), where)
-    actions = read_value(Mapping[str, table], values.get("actions"), where.at("actions"))  # type: ignore[valid-type]
-    for name, action in actions.items():
-        for key, kind in (("index", int), ("key", str)):
-            read_value(kind, action.get(key), where.at("actions").at(name).at(key))
-    return {name: actions[name]["key"] for name in sorted(actions, key=lambda name: actions[name]["index"])}
+    where = Where(path)
+    values = validate(dict[str, Any], read_file(where, "JSON"), where)
+    actions = validate(dict[str, dict[str, Any]], values.get("actions"), where.at("actions"))
+    keys = {name: {key: action.get(key) for key in ("index", "key")} for name, action in actions.items()}
+    bound = validate(dict[str, _BoundKey], keys, where.at("actions"))
+    return {name: bound[name].key for name in sorted(bound, key=lambda name: bound[name].index)}
 
 
 @dataclass(frozen=True)
 class FightStart:
     """The fog wall, in global coordinates, and what to press before and behind it."""
 
-    fog_wall_m: Annotated[tuple[float, float, float], Between(-1e6, 1e6)]
+    fog_wall_m: Triple[Annotated[float, Between(-1e6, 1e6)]]
     mouse_pixels: Annotated[int, Between(-10_000, 10_000)]
     settle_s: Annotated[float, _SECONDS]
     enter: Tap
@@ -313,7 +318,7 @@ def load_fight(scenario: str) -> FightStart:
     values = read_file(where)
     if name not in values:
         raise UnknownNameError("fight of Elden Ring", scenario, values)
-    return read_table(FightStart, values[name], where.at(name))
+    return validate(FightStart, values[name], where.at(name))
 
 
 def without_effect(keys: Iterable[str], supported: Control) -> dict[str, str]:

@@ -18,8 +18,7 @@ import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, Discrete
 
 from soulsgraph_envs.compat.eldengym.env import OptionError, check_at_least, check_between
-from soulsgraph_envs.core.config import Where, read_file, read_value, to_json
-from soulsgraph_envs.core.errors import DataError
+from soulsgraph_envs.core.config import Where, read_file, to_json, validate
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.render.pictures import scaled
 
@@ -438,7 +437,9 @@ class ArenaBoundary:
         try:
             path = np.array([on_map(step["global_x"], step["global_y"]) for step in steps], np.float64)
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(path_data_file, "player_path", "points with global_x and global_y", repr(error)) from error
+            raise Where(path_data_file, "player_path").error(
+                "points with global_x and global_y", repr(error)
+            ) from error
         if len(path) > 2 and np.isfinite(path).all():
             path = _hull(path) if use_convex_hull else _simplified(path, simplify_tolerance)
         return cls(path, resolution)
@@ -557,6 +558,6 @@ def _encloses(start: Points, end: Points, x: float, y: float) -> bool:
 def _read(path: str | Path, key: str) -> Mapping[str, Any]:
     """Read a JSON file whose `key` has a list."""
     where = Where(path)
-    values: Mapping[str, Any] = read_value(Mapping[str, Any], read_file(where, "JSON"), where)
-    read_value(list[Any], values.get(key), where.at(key))
+    values: Mapping[str, Any] = validate(dict[str, Any], read_file(where, "JSON"), where)
+    validate(list[Any], values.get(key), where.at(key))
     return values

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, Discrete, Space
 
-from soulsgraph_envs.core.config import Between, Where, load
+from soulsgraph_envs.core.config import Between, Triple, Where, load
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import Camera, Scenario, Status, load_boss, load_player
 from soulsgraph_envs.core.state import Control, wrap_angle
@@ -118,9 +118,9 @@ UNKNOWN = -1
 
 DATA = Path(__file__).parents[2] / "data" / "soulsgym"
 
-Position = Annotated[tuple[float, float, float], Between(-1e6, 1e6)]
+Position = Triple[Annotated[float, Between(-1e6, 1e6)]]
 Pose = tuple[float, float, float, float]
-Times = Annotated[tuple[float, float, float], Between(0.0, 60.0)]
+Times = Triple[Annotated[float, Between(0.0, 60.0)]]
 
 
 #: Where SoulsGym's boxes end: pi, rounded up.
@@ -183,7 +183,7 @@ class BossFight:
     name: str
     #: The bonfire that the game is reloaded at, and where the camera looks to pass the fog wall.
     bonfire: str
-    camera: Annotated[tuple[float, float, float], Between(-1.0, 1.0)]
+    camera: Triple[Annotated[float, Between(-1.0, 1.0)]]
     looped: tuple[str, ...]
     #: The box of places within which the fight can be.
     arena_low_m: Position

@@ -25,7 +25,7 @@ from typing import Annotated, Any, Literal
 from tyro.conf import UseAppendAction
 
 from soulsgraph_envs.core.access import family_of, is_loopback
-from soulsgraph_envs.core.config import Between, load_data, shipped_names
+from soulsgraph_envs.core.config import Between, NonEmpty, load_data, shipped_names
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError, plain_number, plain_range
 from soulsgraph_envs.core.seeds import checked_seed
 from soulsgraph_envs.core.terminal import handled_by, hangups
@@ -86,7 +86,7 @@ class Surroundings:
     """
 
     name: str
-    maps: tuple[str, ...]
+    maps: NonEmpty[str]
     scenario: str
     boss_name: str
     #: The bits of the boss's flags without which it rests.
