@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache, cached_property
 from html import escape
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import gymnasium
 from rich.console import Console
 
-from soulsgraph.playing import FightFilm, FightPage, FightResults, SkillPolicy, TrainedAgent, frame_of, path_of
+from soulsgraph.playing import FightFilm, FightPage, FightResults, SkillPolicy, TrainedAgent, frame_of
 from soulsgraph.results.tables import OutputConsole
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
-from soulsgraph.runs.plan import Plan, Stage, check_learns, check_range, lasting_name, overrides_for
+from soulsgraph.runs.plan import Plan, Stage, check_learns, lasting_name, overrides_for
 from soulsgraph.runs.progress import resumable, silence_advice
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError, check_same
 from soulsgraph.runs.workers import precompile_playing
 from soulsgraph.tracking.board import USUAL, make_trackers
+from soulsgraph.tracking.contract import Tracker
 from soulsgraph.zoo import agent_names, copy_agent, is_copy, open_agent, open_own_run, open_run
+from soulsgraph_envs.core.config import Between, EachOnce, check_arguments
 from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import check_writable, slug, temporary_folder
@@ -35,15 +37,17 @@ from soulsgraph_policies.agents.projects import load_installed, load_project
 from soulsgraph_policies.learning.hyperparameters import PRESETS
 
 if TYPE_CHECKING:
-    from soulsgraph.tracking.contract import Tracker
     from soulsgraph_policies.learning.own_learner import LearnerFactory
 
 #: Fields of a plan that `train` takes by their names beside options of the preset.
 _PLANNED = frozenset(field.name for field in fields(Plan)) - {"overrides", "learners"}
 _TICK_S, _LONGEST_S = 0.1, 120.0
+_Seed = Annotated[int, Between(0, 2**63 - 1)]
+_Episodes = Annotated[int, Between(1, 1_000_000)]
 _NAMESPACE, _WHOLE = "soulsgraph/", "EndToEnd-v0"
 
 
+@check_arguments
 @resumable()
 def train(
     preset: str = Plan.preset,
@@ -55,7 +59,7 @@ def train(
     project: str | Path | None = None,
     address: str | None = None,
     quiet: bool = False,
-    learners: Mapping[str, LearnerFactory] | None = None,
+    learners: Mapping[str, Callable[..., Any]] | None = None,
     track: str | Tracker | Sequence[str | Tracker] = USUAL,
     **overrides: Any,
 ) -> Run:
@@ -89,11 +93,12 @@ def train(
     own = dict(learners or {})
     asked = {"preset": preset, "scenario": str(scenario), "graph": graph, "seed": seed, **overrides}
     plan = replace(plan_of(asked), learners={name: _name_of(factory) for name, factory in own.items()})
-    folder = _planned_or_begun(path_of(run, "run"), plan)
+    folder = _planned_or_begun(Path(run), plan)
     _train_stages(folder, lineage.own_stages(folder), address, quiet, track, own)
     return Run(folder)
 
 
+@check_arguments
 def open(run: str | Path, project: str | Path | None = None) -> Run:
     """Open a run folder, in training or finished; `project` is the folder of skills of your own that it has.
 
@@ -104,9 +109,10 @@ def open(run: str | Path, project: str | Path | None = None) -> Run:
         soulsgraph.open("runs/curriculum").evaluate()
     """
     know_projects(project)
-    return Run(open_run(path_of(run, "run")))
+    return Run(open_run(Path(run)))
 
 
+@check_arguments
 def load(name: str) -> Run:
     """Load a trained agent of the zoo; `agents()` names them.
 
@@ -120,7 +126,8 @@ def load(name: str) -> Run:
     return Run(open_agent(name))
 
 
-def make(name: str = "dodge", num_envs: int | None = None, **options: Any) -> Any:
+@check_arguments
+def make(name: str = "dodge", num_envs: Annotated[int, Between(1, 100_000)] | None = None, **options: Any) -> Any:
     """Make a Gymnasium environment of a skill (dodge), of the whole fight (end-to-end), or by its id.
 
     With `num_envs` it is a vector environment of that many lanes of one simulator. `options` are the environment's own:
@@ -188,7 +195,8 @@ class Run:
         """Whether it is an agent that comes with the package, which stays as it is."""
         return self.name in agent_names() and open_agent(self.name).path == self.path
 
-    def agent(self, scenario: str | None = None, start: str | None = None) -> TrainedAgent:
+    @check_arguments
+    def agent(self, scenario: str | Path | None = None, start: str | None = None) -> TrainedAgent:
         """Return its skills as they play in a scenario, by default its own; raises as `evaluate`."""
         setting = self._setting(scenario, start, ())
         agent = evaluating.make_agent(self.folder, setting)
@@ -211,7 +219,10 @@ class Run:
         """
         return self._own_agent.act(observation)
 
-    def make(self, name: str = "dodge", num_envs: int | None = None, **options: Any) -> Any:
+    @check_arguments
+    def make(
+        self, name: str = "dodge", num_envs: Annotated[int, Between(1, 100_000)] | None = None, **options: Any
+    ) -> Any:
         """Make an environment as `soulsgraph.make`, in its scenario and with what its skills observe.
 
         The skills before `name` play as the run trained them; scripts play them where one was not trained yet.
@@ -220,17 +231,18 @@ class Run:
         chain = graph.upstream(name) if name in graph.order else ()
         usual: dict[str, Any] = {"scenario": scenario, "options": self.plan.options}
         if chain and all(map(self.folder.library.versions, chain)):
-            usual |= {"controller": evaluating.make_upstream(self.folder, chain, scenario), "upstream": chain}
+            usual |= {"controller": evaluating.make_upstream(self.folder, chain, str(scenario)), "upstream": chain}
         return make(name, num_envs, **{**usual, **options})
 
+    @check_arguments
     def evaluate(
         self,
-        scenario: str | None = None,
+        scenario: str | Path | None = None,
         *,
-        episodes: int = Plan.episodes,
-        seed: int = evaluating.EVALUATION_SEED,
+        episodes: _Episodes = Plan.episodes,
+        seed: _Seed = evaluating.EVALUATION_SEED,
         start: str | None = None,
-        random: Sequence[str] = (),
+        random: str | Annotated[Sequence[str], EachOnce()] = (),
     ) -> FightResults:
         """Play fights greedily, in its own scenario or another one, and return how they ended.
 
@@ -249,23 +261,26 @@ class Run:
         setting = self._setting(scenario, start, random)
         return FightResults(evaluating.evaluate(self.folder, setting, episodes, seed))
 
-    def _setting(self, scenario: str | None, start: str | None, random: Sequence[str]) -> evaluating.Setting:
+    def _setting(
+        self, scenario: str | Path | None, start: str | None, random: str | Sequence[str]
+    ) -> evaluating.Setting:
         fought = lasting_name(str(scenario or self.plan.scenario))
         names = (random,) if isinstance(random, str) else tuple(random)
         return evaluating.Setting(fought, evaluating.source_of(self.folder, fought), start, names)
 
+    @check_arguments
     @resumable()
     def adapt(
         self,
         scenario: str | Path,
-        skills: str | Sequence[str] = ("dodge", "heal_attack"),
+        skills: str | Annotated[Sequence[str], EachOnce()] = ("dodge", "heal_attack"),
         *,
-        budget: int | None = None,
+        budget: Annotated[int, Between(1, 100_000_000)] | None = None,
         jointly: bool = False,
         run: str | Path | None = None,
         address: str | None = None,
         quiet: bool = False,
-        learners: Mapping[str, LearnerFactory] | None = None,
+        learners: Mapping[str, Callable[..., Any]] | None = None,
         track: str | Tracker | Sequence[str | Tracker] = USUAL,
     ) -> Run:
         """Fine-tune some skills in another scenario, everything else frozen, and return the run that has them.
@@ -292,7 +307,6 @@ class Run:
         folder = self._own_folder(run)
         names = skills if isinstance(skills, str) else ",".join(skills)
         target = lasting_name(str(scenario))
-        lineage.check_budget(budget)
         if (chosen := lineage.named_skills(folder, names)) is None:
             # Imported here: they load Ray and scipy.
             with uninterrupted():
@@ -313,7 +327,7 @@ class Run:
         """Return the folder to write into: the run's own, or the one of a copy."""
         if run is None:
             return open_own_run(Path(self.name)) if self.in_zoo else self.folder
-        path = path_of(run, "run")
+        path = Path(run)
         if not self.in_zoo:
             raise RunFolderError(path, "no `run`, but for an agent of the zoo", str(path), "leave it out")
         if not (path / RunFolder.plan_file).exists():
@@ -322,7 +336,10 @@ class Run:
             raise RunFolderError(path, f"a copy of {self.name}", "another run", "name another folder with `run`")
         return copy
 
-    def table(self, episodes: int | None = None, *, seed: int = evaluating.EVALUATION_SEED, quiet: bool = False) -> Any:
+    @check_arguments
+    def table(
+        self, episodes: _Episodes | None = None, *, seed: _Seed = evaluating.EVALUATION_SEED, quiet: bool = False
+    ) -> Any:
         """Return the win rates of every row of the paper's Table 1 that its skills allow, as a data frame.
 
         Those that were evaluated last are read where they are of the present versions; with `episodes` they are
@@ -369,14 +386,15 @@ class Run:
 
         return frame_of(read_arrow(self.folder.results(name)))
 
+    @check_arguments
     def watch(
         self,
-        seed: int = evaluating.EVALUATION_SEED,
+        seed: _Seed = evaluating.EVALUATION_SEED,
         *,
-        scenario: str | None = None,
+        scenario: str | Path | None = None,
         start: str | None = None,
         file: str | Path | None = None,
-        seconds: float = _LONGEST_S,
+        seconds: Annotated[float, Between(_TICK_S, 3600.0)] = _LONGEST_S,
         only_fight: bool = False,
     ) -> FightFilm:
         """Play a fight and show it: inside a notebook, in a `file` (GIF, MP4, PNG), else in a window.
@@ -396,22 +414,22 @@ class Run:
         """
         from soulsgraph.watch.watching import AgentSource, play_fights
 
-        check_range("seconds", seconds, _TICK_S, 3600.0)
         precompile_playing(OutputConsole())
         source = AgentSource(self.folder, None if scenario is None else lasting_name(str(scenario)), start)
         ((fight,),) = play_fights([source], seed, 1, round(seconds / _TICK_S))
         film = FightFilm(fight, only_fight)
         if file is not None:
-            film.save(path_of(file, "file"))
+            film.save(Path(file))
         elif not Console().is_jupyter:
             film.show()
         return film
 
+    @check_arguments
     def replay(
         self,
-        seed: int = evaluating.EVALUATION_SEED,
+        seed: _Seed = evaluating.EVALUATION_SEED,
         *,
-        scenario: str | None = None,
+        scenario: str | Path | None = None,
         start: str | None = None,
         file: str | Path | None = None,
     ) -> FightPage:
@@ -431,7 +449,7 @@ class Run:
         from soulsgraph.recordings.files import read_recording
         from soulsgraph.recordings.recording import Fighter, record
 
-        path = Path(f"replay-{self.name}-{seed}.html") if file is None else path_of(file, "file")
+        path = Path(f"replay-{self.name}-{seed}.html") if file is None else Path(file)
         check_writable(path.parent)
         precompile_playing(OutputConsole())
         fighter, written = Fighter.of_run(self.folder, self._setting(scenario, start, ())), list[Path]()
@@ -478,7 +496,7 @@ def know_projects(project: str | Path | None) -> None:
     """Load a project from its folder, and those that are installed; raises SoulsGraphError."""
     _installed_projects()
     if project is not None:
-        load_project(path_of(project, "project"))
+        load_project(Path(project))
 
 
 def plan_of(asked: Mapping[str, Any]) -> Plan:

@@ -22,6 +22,7 @@ from soulsgraph.pages import table as html_table
 from soulsgraph.results.statistics import Interval
 from soulsgraph.results.tables import WinRateTable, episode_rows
 from soulsgraph.runs.evaluate import Evaluation
+from soulsgraph_envs.core.config import check_arguments
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import check_writable, temporary_folder
@@ -60,6 +61,20 @@ def as_text(*parts: RenderableType) -> str:
     return "\n".join(line.rstrip() for line in capture.get().strip("\n").splitlines())
 
 
+def _rows(values: npt.ArrayLike, size: int, expected: str, remedy: str) -> npt.NDArray[np.float32]:
+    """Return an observation (size,) or several (n, size); raises SoulsGraphError for anything else."""
+    try:
+        with np.errstate(over="ignore"):
+            rows = np.asarray(values, np.float32)
+    except (TypeError, ValueError):
+        raise SoulsGraphError(f"{expected}, found {shown(values)}", remedy) from None
+    if rows.ndim not in (1, 2) or rows.shape[-1] != size:
+        raise SoulsGraphError(f"{expected}, found an array of shape {rows.shape}", remedy)
+    if not np.isfinite(rows).all():
+        raise SoulsGraphError(f"{expected}, found {shown(float(rows[~np.isfinite(rows)][0]))}", remedy)
+    return rows
+
+
 @dataclass(frozen=True)
 class SkillPolicy:
     """One trained skill as it plays: Q-values and the greedy action of what it observes.
@@ -94,12 +109,12 @@ class SkillPolicy:
         Raises:
             SoulsGraphError: for an observation of another size.
         """
-        rows = np.asarray(observation, np.float32)
-        if rows.ndim not in (1, 2) or rows.shape[-1] != len(self.observed):
-            raise SoulsGraphError(
-                f"skill {self.name}: expected an observation of {len(self.observed)} values, or several as rows, "
-                f"found an array of shape {rows.shape}; make the environment by the run's `make`."
-            )
+        rows = _rows(
+            observation,
+            len(self.observed),
+            f"skill {self.name}: expected an observation of {len(self.observed)} finite values, or several as rows",
+            "make the environment by the run's `make`",
+        )
         values = self.network.values_of(np.atleast_2d(rows))
         return values if rows.ndim == 2 else values[0]
 
@@ -140,12 +155,12 @@ class TrainedAgent:
         Raises:
             SoulsGraphError: for an array of another shape.
         """
-        rows = np.asarray(state, np.float32)
-        if rows.ndim not in (1, 2) or rows.shape[-1] != STATE_SIZE:
-            raise SoulsGraphError(
-                f"{self.name}: expected observations by skill, or a State row of {STATE_SIZE} values, found an array "
-                f"of shape {rows.shape}; what one skill observes goes to `skills[NAME].act`."
-            )
+        rows = _rows(
+            state,
+            STATE_SIZE,
+            f"{self.name}: expected observations by skill, or a State row of {STATE_SIZE} values, all finite",
+            "what one skill observes goes to `skills[NAME].act`",
+        )
         seen = {name: one.skill.observation(np.atleast_2d(rows), self.scenario) for name, one in self.skills.items()}
         return {name: values if rows.ndim == 2 else values[0] for name, values in seen.items()}
 
@@ -197,6 +212,7 @@ class FightResults:
         one = self.evaluation
         return frame_of(episode_rows(one.win_rate.setting, one.episodes, one.terms, one.origins))
 
+    @check_arguments
     def save(self, folder: str | Path) -> Path:
         """Write `evaluation.json`, `evaluation.parquet`, `episodes.parquet`; return the folder; raises WriteError."""
         check_extra("results in files", "data")
@@ -243,6 +259,7 @@ class FightFilm:
         """How long it took, in seconds of the game."""
         return self.fight.seconds
 
+    @check_arguments
     def save(self, file: str | Path) -> Path:
         """Write a GIF, MP4 or PNG (of the last moment) by the file's ending, and return its path.
 
@@ -298,10 +315,3 @@ class FightPage:
     def _repr_html_(self) -> str:
         text = escape(self.file.read_text(encoding="utf-8"), quote=True)
         return f'<iframe srcdoc="{text}" style="width: 100%; height: {_PAGE_HEIGHT}px; border: 0"></iframe>'
-
-
-def path_of(value: str | Path, name: str) -> Path:
-    """Return a path that was passed as text or as one; raises SoulsGraphError for anything else."""
-    if isinstance(value, str | Path):
-        return Path(value)
-    raise SoulsGraphError(f"`{name}`: expected a path, found {shown(value)}; write it as text.")

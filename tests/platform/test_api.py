@@ -223,7 +223,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (lambda agent, new: sg.train(run=new, scenario="vort"), UnknownNameError, "'vordt'"),
         (lambda agent, new: sg.train(run=new, scale=0.002), SoulsGraphError, "scale"),
         (lambda agent, new: sg.train(run=new, seed="one"), SoulsGraphError, "seed"),
-        (lambda agent, new: sg.train(run=3), SoulsGraphError, "`run`"),
+        (lambda agent, new: sg.train(run=3), SoulsGraphError, "run"),
         (lambda agent, new: sg.train(run=new, track=3), SoulsGraphError, "track"),
         (lambda agent, new: sg.train(run=new, track="nowhere"), UnknownNameError, "nowhere"),
         (lambda agent, new: sg.train(scale=0.02, seed=5, run=new.with_name("other")), SoulsGraphError, "seed = 5"),

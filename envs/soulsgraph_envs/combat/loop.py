@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +72,7 @@ _SAVED = ("rows", "due", "latest", "decisions", "ticks", "_remaining", "_before"
 _ENDS = frozenset((*MADE_OF[Column.PLAYER_HP], *MADE_OF[Column.BOSS_HP]))
 
 
+@runtime_checkable
 class Controller(Protocol):
     """Decides for some or all skills of every lane: networks, random, scripted."""
 

@@ -316,7 +316,9 @@ def described(error: ValidationError, kind: Any, where: Where = _ARGUMENT) -> st
             message = "is missing"
         else:
             _, should, what = one["msg"].partition("should")
-            message, value = f"{should}{what}" or f"is wrong: {one['msg']}", f", found {shown(one['input'])}"
+            # Text is a sequence of texts, and rarely meant as one.
+            message = f"{should}{what}" or ("should be a list" if one["type"] == "sequence_str" else one["msg"])
+            value = f", found {shown(one['input'])}"
         found.setdefault(where.at(*place).key, {})[message] = value
     # Of a union each kind has an error.
     lines = [f"{place} {' or '.join(of)}{[*of.values()][-1]}".strip() for place, of in found.items()]

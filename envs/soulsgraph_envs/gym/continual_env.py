@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import gymnasium
 import numpy as np
@@ -18,16 +18,20 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from soulsgraph_envs.continual.sequences import ContinualSequence, checked_tasks, load_sequence
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
+from soulsgraph_envs.core.config import check_arguments
+from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import checked_options, checked_seed
 from soulsgraph_envs.core.state import Column
 from soulsgraph_envs.gym.skill_env import (
+    Autoreset,
     Floats,
+    Lanes,
     ObservationKind,
     Observed,
     SkillEnv,
     SkillVectorEnv,
+    Steps,
     is_whole,
     make_rollout,
     observation_space,
@@ -36,8 +40,6 @@ from soulsgraph_envs.skills import END_TO_END, Skill, SkillOptions, make_skill
 
 #: Whether an agent is shown which task it plays: not at all, or in its observation and in `info`.
 TaskIdentity = Literal["none", "one-hot"]
-#: Decisions for a task, at most.
-_MOST_STEPS = 1_000_000_000
 
 
 class TaskClock:
@@ -59,12 +61,6 @@ class TaskClock:
         task: int | None = None,
     ) -> None:
         self.sequence = sequence if isinstance(sequence, ContinualSequence) else load_sequence(sequence)
-        if identity not in get_args(TaskIdentity):
-            raise UnknownNameError("task identity", identity, get_args(TaskIdentity))
-        if steps_per_task is not None and not (is_whole(steps_per_task) and 1 <= steps_per_task <= _MOST_STEPS):
-            raise SoulsGraphError(
-                f"steps_per_task: expected 1 to {_MOST_STEPS:,}, or None, found {shown(steps_per_task)}."
-            )
         count = len(self.sequence.tasks)
         #: Decisions for each task.
         self.steps = tuple(steps_per_task or self.sequence.budget_at(position) for position in range(count))
@@ -146,15 +142,16 @@ class ContinualEnv(SkillEnv):
         SoulsGraphError: as `load_sequence` and `TaskClock`.
     """
 
+    @check_arguments
     def __init__(
         self,
         sequence: str | Path | ContinualSequence = "S8",
         agent: str = END_TO_END,
-        steps_per_task: int | None = None,
+        steps_per_task: Steps | None = None,
         task_identity: TaskIdentity = "none",
         task: int | None = None,
         options: SkillOptions | None = None,
-        render_mode: str | None = None,
+        render_mode: Literal["rgb_array", "human"] | None = None,
         observation: ObservationKind = "values",
     ) -> None:
         self.clock = TaskClock(sequence, steps_per_task, task_identity, task)
@@ -219,19 +216,20 @@ class ContinualVectorEnv(SkillVectorEnv):
 
     reset_options: ClassVar[tuple[str, ...]] = ("reset_mask", "task")
 
+    @check_arguments
     def __init__(
         self,
-        num_envs: int = 32,
+        num_envs: Lanes = 32,
         sequence: str | Path | ContinualSequence = "S8",
         agent: str = END_TO_END,
-        steps_per_task: int | None = None,
+        steps_per_task: Steps | None = None,
         task_identity: TaskIdentity = "none",
         task: int | None = None,
         options: SkillOptions | None = None,
-        render_mode: str | None = None,
-        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        render_mode: Literal["rgb_array"] | None = None,
+        autoreset_mode: Autoreset = AutoresetMode.NEXT_STEP,
         observation: ObservationKind = "values",
-        max_episode_steps: int | None = None,
+        max_episode_steps: Steps | None = None,
     ) -> None:
         self.clock = TaskClock(sequence, steps_per_task, task_identity, task)
         self.clock.check_shown(observation)

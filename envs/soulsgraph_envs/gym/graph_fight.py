@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import MinLen
 
 from soulsgraph_envs.combat.rollout import Rollout
+from soulsgraph_envs.core.config import EachOnce, check_arguments
 from soulsgraph_envs.core.errors import ActionError, ResetNeededError, shown
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.seeds import EpisodeSeeds
@@ -27,7 +30,13 @@ class GraphFight:
         UnknownNameError: for an unknown skill or scenario.
     """
 
-    def __init__(self, skills: Sequence[str], scenario: str | Scenario, options: SkillOptions | None) -> None:
+    @check_arguments
+    def __init__(
+        self,
+        skills: Annotated[Sequence[str], MinLen(1), EachOnce()],
+        scenario: str | Path | Scenario,
+        options: SkillOptions | None,
+    ) -> None:
         self.skills = {name: make_skill(name, options) for name in skills}
         self.combat = make_combat([*self.skills.values()], scenario)
         fought = self.combat.scenario

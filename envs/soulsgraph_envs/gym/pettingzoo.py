@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
+from annotated_types import MinLen
 
-from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.config import EachOnce, check_arguments
+from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.game import Picture, RenderableGame
 from soulsgraph_envs.core.scenario import Scenario
@@ -47,15 +50,14 @@ class SkillGraphParallelEnv(ParallelEnv):
         "is_parallelizable": True,
     }
 
+    @check_arguments
     def __init__(
         self,
-        skills: Sequence[str] = SKILL_NAMES,
-        scenario: str | Scenario = "iudex-phase1",
+        skills: Annotated[Sequence[str], MinLen(1), EachOnce()] = SKILL_NAMES,
+        scenario: str | Path | Scenario = "iudex-phase1",
         options: SkillOptions | None = None,
-        render_mode: str | None = None,
+        render_mode: Literal["rgb_array"] | None = None,
     ) -> None:
-        if render_mode not in (None, "rgb_array"):
-            raise UnknownNameError("render mode", render_mode, ("rgb_array",))
         self.render_mode = render_mode
         self._fight = GraphFight(skills, scenario, options)
         #: Draws the coming fights, under the name by which wrappers draw as well.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
@@ -34,7 +35,7 @@ class SkillGraphEnv(MultiAgentEnv):
     def __init__(
         self,
         skills: Sequence[str] | Mapping[str, Any] = SKILL_NAMES,
-        scenario: str | Scenario = "iudex-phase1",
+        scenario: str | Path | Scenario = "iudex-phase1",
         options: SkillOptions | None = None,
     ) -> None:
         super().__init__()
@@ -45,7 +46,7 @@ class SkillGraphEnv(MultiAgentEnv):
                 if name not in known:
                     raise UnknownNameError("keyword of SkillGraphEnv", name, known)
             skills, scenario, options = (known | dict(skills)).values()
-        self._fight = GraphFight(list(skills), scenario, options)
+        self._fight = GraphFight(cast(Sequence[str], skills), scenario, options)
         self.skills, self.combat = self._fight.skills, self._fight.combat
         self.possible_agents = list(skills)
         self.agents = list(skills)

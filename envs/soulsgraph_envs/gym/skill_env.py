@@ -8,7 +8,8 @@ docs/gymnasium.md says how lanes of the vector face begin their next episodes, a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, cast, get_args
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import gymnasium
 import numpy as np
@@ -20,6 +21,7 @@ from gymnasium.vector.utils import batch_space
 from soulsgraph_envs.combat.loop import Combat, Controller, Horizon
 from soulsgraph_envs.combat.rollout import FinishedDecisions, Rollout
 from soulsgraph_envs.combat.scripted import ScriptedPlay, references
+from soulsgraph_envs.core.config import Between, EachOnce, check_arguments
 from soulsgraph_envs.core.errors import GameError, ResetNeededError, SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.game import Picture, RenderableGame
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
@@ -44,8 +46,10 @@ _SHADES: Mapping[ObservationKind, tuple[int, Shades]] = {"pixels": (1, "grey"), 
 PICTURE_SIZE, LANE_PICTURE_SIZE = (360, 640), (180, 320)
 #: Pictures a second: a control tick takes 0.1 s.
 PICTURES_PER_S = 10
-#: Environments of a vector environment, at most.
-_MOST_ENVS = 100_000
+#: Environments of a vector environment, steps of an episode, and how lanes begin their next one.
+Lanes = Annotated[int, Between(1, 100_000)]
+Steps = Annotated[int, Between(1, 10**9)]
+Autoreset = AutoresetMode | Literal["NextStep", "SameStep", "Disabled"]
 
 
 def upstream_of(skill: str) -> tuple[str, ...]:
@@ -61,7 +65,7 @@ def upstream_of(skill: str) -> tuple[str, ...]:
 
 def make_rollout(
     skill: str,
-    scenario: str | Scenario,
+    scenario: str | Path | Scenario,
     lanes: int,
     controller: Controller | None = None,
     options: SkillOptions | None = None,
@@ -89,7 +93,7 @@ def make_rollout(
 
 
 def make_combat(
-    skills: Sequence[Skill], scenario: str | Scenario, lanes: int = 1, max_episode_steps: int | None = None
+    skills: Sequence[Skill], scenario: str | Path | Scenario, lanes: int = 1, max_episode_steps: int | None = None
 ) -> Combat:
     """Make a combat in the simulator; the last skill's training scenario and horizon are the episode's.
 
@@ -98,21 +102,13 @@ def make_combat(
         SoulsGraphError: as `make_rollout`.
     """
     trained = skills[-1]
-    loaded = load_scenario(scenario) if isinstance(scenario, str) else scenario
-    if max_episode_steps is not None and not (is_whole(max_episode_steps) and max_episode_steps >= 1):
-        raise SoulsGraphError(f"max_episode_steps: expected 1 or more, or None, found {shown(max_episode_steps)}.")
+    loaded = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
     horizon = Horizon(trained.name, min(trained.horizon, max_episode_steps or trained.horizon))
     return Combat(make_game(lanes), tuple(skills), training_scenario(loaded, trained), horizon)
 
 
 def observation_space(skill: Skill, *scenarios: Scenario, kind: ObservationKind = "values") -> gymnasium.spaces.Box:
-    """Return the space of what a skill's agent is shown in fights of the scenarios, which bound raw values.
-
-    Raises:
-        UnknownNameError: for an unknown kind of observation.
-    """
-    if kind not in get_args(ObservationKind):
-        raise UnknownNameError("observation", kind, get_args(ObservationKind))
+    """Return the space of what a skill's agent is shown in fights of the scenarios, which bound raw values."""
     if kind in _SHADES:
         return gymnasium.spaces.Box(0, 255, (SIZE, SIZE, _SHADES[kind][0]), np.uint8)
     return gymnasium.spaces.Box(*observation_limits(skill.observation, scenarios), dtype=np.float32)
@@ -166,18 +162,19 @@ class SkillEnv(_Limited, gymnasium.Env[Observed, np.int64]):
 
     metadata = {"render_modes": ["rgb_array", "human"], "render_fps": PICTURES_PER_S}  # noqa: RUF012 - Gymnasium's own
 
+    @check_arguments
     def __init__(
         self,
         skill: str = "dodge",
-        scenario: str | Scenario = "iudex-phase1",
+        scenario: str | Path | Scenario = "iudex-phase1",
         controller: Controller | None = None,
         options: SkillOptions | None = None,
-        render_mode: str | None = None,
-        upstream: Sequence[str] | None = None,
+        render_mode: Literal["rgb_array", "human"] | None = None,
+        upstream: Annotated[Sequence[str], EachOnce()] | None = None,
         observation: ObservationKind = "values",
-        boss_animations: int = 0,
+        boss_animations: Annotated[int, Between(0, 1000)] = 0,
     ) -> None:
-        self.render_mode = _checked_mode(render_mode, self.metadata)
+        self.render_mode = render_mode
         self.metadata = possible_here(self.metadata, render_mode)
         rollout = make_rollout(skill, scenario, 1, controller, options, upstream, boss_animations)
         self._kind = observation
@@ -321,24 +318,25 @@ class SkillVectorEnv(_Limited, VectorEnv[Observed, npt.NDArray[np.int64], npt.ND
     #: The base class closes what is not closed when it is deleted, even if it was never made.
     closed = True
 
+    @check_arguments
     def __init__(
         self,
-        num_envs: int = 32,
+        num_envs: Lanes = 32,
         skill: str = "dodge",
-        scenario: str | Scenario = "iudex-phase1",
+        scenario: str | Path | Scenario = "iudex-phase1",
         controller: Controller | None = None,
         options: SkillOptions | None = None,
-        render_mode: str | None = None,
-        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
-        upstream: Sequence[str] | None = None,
+        render_mode: Literal["rgb_array"] | None = None,
+        autoreset_mode: Autoreset = AutoresetMode.NEXT_STEP,
+        upstream: Annotated[Sequence[str], EachOnce()] | None = None,
         observation: ObservationKind = "values",
-        boss_animations: int = 0,
-        max_episode_steps: int | None = None,
+        boss_animations: Annotated[int, Between(0, 1000)] = 0,
+        max_episode_steps: Steps | None = None,
     ) -> None:
-        self.render_mode = _checked_mode(render_mode, self.metadata)
-        self.autoreset_mode = _checked_autoreset(autoreset_mode)
+        self.render_mode = render_mode
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = self.metadata | {"autoreset_mode": self.autoreset_mode}
-        self.num_envs = num_envs = _checked_count(num_envs)
+        self.num_envs = num_envs
         rollout = make_rollout(
             skill, scenario, num_envs, controller, options, upstream, boss_animations, max_episode_steps
         )
@@ -493,28 +491,9 @@ class SkillVectorEnv(_Limited, VectorEnv[Observed, npt.NDArray[np.int64], npt.ND
         self.rollout.combat.game.close()
 
 
-def _checked_autoreset(mode: str | AutoresetMode) -> AutoresetMode:
-    known = [one.value for one in AutoresetMode]
-    if not isinstance(mode, AutoresetMode) and mode not in known:
-        raise UnknownNameError("autoreset mode", mode, known)
-    return AutoresetMode(mode)
-
-
 def is_whole(value: object) -> bool:
     """Return whether a value is a whole number, Python's or numpy's."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _checked_count(num_envs: Any) -> int:
-    if not is_whole(num_envs) or not 1 <= num_envs <= _MOST_ENVS:
-        raise SoulsGraphError(f"num_envs: expected a whole number from 1 to {_MOST_ENVS:,}, found {shown(num_envs)}.")
-    return int(num_envs)
-
-
-def _checked_mode(mode: str | None, metadata: dict[str, Any]) -> str | None:
-    if mode is not None and mode not in metadata["render_modes"]:
-        raise UnknownNameError("render mode", mode, metadata["render_modes"])
-    return mode
 
 
 def _drawable(env: SkillEnv | SkillVectorEnv, seeds: EpisodeSeeds) -> bool:

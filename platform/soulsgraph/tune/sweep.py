@@ -5,17 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 
 from soulsgraph.api import know_projects, plan_of
 from soulsgraph.paper.study import ADAPTED
-from soulsgraph.playing import path_of
 from soulsgraph.results.tables import OutputConsole
 from soulsgraph.runs.plan import Plan, overrides_for
 from soulsgraph.runs.progress import resumable
@@ -23,7 +22,7 @@ from soulsgraph.runs.run_folder import check_same
 from soulsgraph.tune.folder import Scheduler, Sweep, SweepFolder, SweptAdaptation
 from soulsgraph.tune.results import SweepResults, rows_of
 from soulsgraph.tune.space import Search, load_space, read_space
-from soulsgraph_envs.core.config import Where, validate
+from soulsgraph_envs.core.config import Between, EachOnce, Where, check_arguments, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.terminal import uninterrupted
@@ -39,11 +38,12 @@ _SPACE = Where(None, "space", "correct the value")
 _QUIET = {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1", "RAY_AIR_NEW_OUTPUT": "0"}
 
 
+@check_arguments
 @resumable()
 def sweep(
     space: str | Path | Mapping[str, Any],
     *,
-    seeds: int | Sequence[int] = 3,
+    seeds: Annotated[int, Between(1, 1000)] | Annotated[Sequence[int], EachOnce()] = 3,
     run: str | Path = "runs/sweep",
     search: Search = "grid",
     samples: int = Sweep.samples,
@@ -89,22 +89,17 @@ def sweep(
         soulsgraph.sweep({"gamma": [0.9, 0.99]}, scenario="vordt", adapt={"run": "iudex-phase1-best-0"}).frame
     """
     check_extra("soulsgraph.sweep", "train")
+    if "seed" in overrides:
+        raise SoulsGraphError("soulsgraph.sweep: expected no seed; name the trials' seeds with `seeds`.")
     know_projects(project)
     asked_plan = {"preset": preset, "scenario": str(scenario), "graph": graph, **overrides}
     plan, adaptation = (plan_of(asked_plan), None) if adapt is None else _adapting(adapt, asked_plan, overrides)
     skills = plan.skill_graph.order
     table = load_space(Path(space), skills) if isinstance(space, str | Path) else read_space(space, _SPACE, skills)
-    asked = Sweep(plan, table, _seeds(seeds), search, samples, scheduler, stage, adaptation)
-    folder = _planned_or_begun(path_of(run, "run"), asked)
+    listed = range(Sweep.seeds[0], Sweep.seeds[0] + seeds) if isinstance(seeds, int) else seeds
+    asked = Sweep(plan, table, tuple(listed), search, samples, scheduler, stage, adaptation)
+    folder = _planned_or_begun(Path(run), asked)
     return run_sweep(folder, OutputConsole(quiet=quiet), address)
-
-
-def _seeds(asked: int | Sequence[int]) -> tuple[int, ...]:
-    if isinstance(asked, int):
-        return tuple(Sweep.seeds[0] + index for index in range(asked))
-    if isinstance(asked, Iterable):
-        return tuple(asked)
-    raise SoulsGraphError(f"seeds: expected a number or a list of training seeds, found {shown(asked)}; correct it.")
 
 
 def adapted_plan(adaptation: SweptAdaptation, changes: Mapping[str, Any]) -> Plan:
@@ -128,11 +123,9 @@ def _adapting(
     adapt: Mapping[str, Any], asked: Mapping[str, Any], named: Mapping[str, Any]
 ) -> tuple[Plan, SweptAdaptation]:
     """Return the plan and the adaptation of a call; raises SoulsGraphError."""
-    if not isinstance(adapt, Mapping):
-        raise SoulsGraphError(f"adapt: expected a table of run, skills and budget, found {shown(adapt)}; correct it.")
     known = {"scenario": asked["scenario"], "skills": ADAPTED, "budget": None, **adapt}
-    if "run" in known:
-        known["run"] = str(path_of(known["run"], "run"))
+    if isinstance(known.get("run"), Path):
+        known["run"] = str(known["run"])
     adaptation = validate(SweptAdaptation, known, Where(None, "adapt", "correct the value"))
     plan = plan_of(asked)
     chosen = {name for name in ("preset", "graph") if asked[name] != getattr(Plan, name)}

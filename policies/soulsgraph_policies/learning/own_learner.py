@@ -21,7 +21,7 @@ from ray.rllib.utils.metrics import LEARNER_RESULTS
 
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.rollout import Episodes, Rollout
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.seeds import EpisodeSeeds, derive_seeds
 from soulsgraph_envs.games.opening import make_game
@@ -101,7 +101,17 @@ LearnerFactory = Callable[[LearnerTask], SkillLearner]
 
 
 def learner_name(factory: LearnerFactory) -> str:
-    """Return the name by which a run keeps a learner, MODULE:CLASS."""
+    """Return the name by which a run keeps a learner, MODULE:CLASS.
+
+    Raises:
+        SoulsGraphError: for a class that makes no learner.
+    """
+    whole = all(callable(getattr(factory, name, None)) for name in ("act", "receive", "learn", "layers"))
+    if not hasattr(factory, "__qualname__") or (isinstance(factory, type) and not whole):
+        raise SoulsGraphError(
+            f"learner: expected a class with act, receive, learn and layers, or a function that makes one, found "
+            f"{shown(factory)}; correct it."
+        )
     return f"{factory.__module__}:{factory.__qualname__}"
 
 

@@ -169,7 +169,7 @@ def test_one_lane_is_played_as_one_environment() -> None:
     [
         ({"sequence": "S9"}, "S9"),
         ({"agent": "dogde"}, "dogde"),
-        ({"task_identity": "onehot"}, "task identity"),
+        ({"task_identity": "onehot"}, "task_identity"),
         *(({"steps_per_task": steps}, "steps_per_task") for steps in (0, 10**10, 1.5)),
         *(({"task": task}, "task") for task in (3, True)),
         *(({"options": options}, "options") for options in ("x", {})),

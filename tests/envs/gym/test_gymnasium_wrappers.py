@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from soulsgraph_envs.core.errors import ResetNeededError, SeedError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import ResetNeededError, SeedError, SoulsGraphError
 from soulsgraph_envs.gym.continual_env import ContinualVectorEnv
 from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
 
@@ -133,7 +133,7 @@ def test_a_mask_and_a_mode_that_are_none_are_refused_and_change_nothing():
         own.reset(seed=-1, options={"reset_mask": np.array([True, False, False])})
     for action in drawn(5):
         assert_equal(own.step(action), calm.step(action))
-    with pytest.raises(UnknownNameError, match="autoreset"):
+    with pytest.raises(SoulsGraphError, match="autoreset"):
         SkillVectorEnv(2, autoreset_mode="n")
 
 

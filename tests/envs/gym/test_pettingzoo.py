@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from soulsgraph_envs.core.errors import ActionError, ResetNeededError, SeedError, UnknownNameError
+from soulsgraph_envs.core.errors import ActionError, ResetNeededError, SeedError, SoulsGraphError
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.skills import SKILL_NAMES
 
@@ -62,7 +62,7 @@ def test_wrappers_draw_from_the_generator_that_a_seed_restarts():
 
 
 def test_what_is_wrong_is_refused_and_a_picture_is_drawn():
-    with pytest.raises(UnknownNameError, match="human"):
+    with pytest.raises(SoulsGraphError, match="human"):
         SkillGraphParallelEnv(render_mode="human")
     env = SkillGraphParallelEnv(render_mode="rgb_array")
     for asks in (env.render, lambda: env.step({})):

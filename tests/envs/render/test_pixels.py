@@ -9,7 +9,7 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.core.state import STATE_SIZE, Column
 from soulsgraph_envs.gym.continual_env import ContinualEnv
@@ -119,5 +119,5 @@ def test_a_sequence_shows_pictures_of_every_task_but_of_no_unknown_kind():
             env.reset()
     with pytest.raises(SoulsGraphError, match="task_identity"):
         ContinualEnv("S8", task_identity="one-hot", observation="pixels")
-    with pytest.raises(UnknownNameError, match="observation"):
+    with pytest.raises(SoulsGraphError, match="observation"):
         SkillEnv(observation="picture")

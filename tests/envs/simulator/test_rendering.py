@@ -13,7 +13,7 @@ import pytest
 from gymnasium.wrappers import RecordEpisodeStatistics, RecordVideo
 
 from fakes.programs import read_video
-from soulsgraph_envs.core.errors import GameError, ResetNeededError, UnknownNameError
+from soulsgraph_envs.core.errors import GameError, ResetNeededError, SoulsGraphError
 from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
 
 SIZE = (360, 640, 3)
@@ -103,7 +103,7 @@ def test_no_window_without_a_display_or_pygame(monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.parametrize("make", [SkillEnv, SkillVectorEnv])
 def test_pictures_need_a_mode_that_exists_and_a_reset(make: type) -> None:
-    with pytest.raises(UnknownNameError, match="ansi"):
+    with pytest.raises(SoulsGraphError, match="ansi"):
         make(render_mode="ansi")
     with pytest.raises(ResetNeededError):
         make(render_mode="rgb_array").render()
@@ -114,7 +114,7 @@ def test_pictures_need_a_mode_that_exists_and_a_reset(make: type) -> None:
 
 
 def test_the_vector_face_draws_every_lane_but_has_no_window() -> None:
-    with pytest.raises(UnknownNameError, match="human"):
+    with pytest.raises(SoulsGraphError, match="human"):
         SkillVectorEnv(render_mode="human")
     env = SkillVectorEnv(3, render_mode="rgb_array")
     env.reset(seed=0)

@@ -62,7 +62,7 @@ import pyarrow.dataset, pyarrow.parquet
 from pathlib import Path
 from soulsgraph.results.tables import read_arrow
 threads = [psutil.Process().num_threads()]
-for read in (read_arrow, lambda path: pyarrow.parquet.validate(path)):
+for read in (read_arrow, lambda path: pyarrow.parquet.read_table(path)):
     read(Path(sys.argv[1]))
     threads.append(psutil.Process().num_threads())
 print(*threads)

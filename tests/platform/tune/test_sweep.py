@@ -286,7 +286,7 @@ _AGENT = {"run": "iudex-phase1-best-0"}
     ("arguments", "name"),
     [
         ({"seeds": None}, "seeds"),
-        ({"seeds": "ab"}, r"seeds\[0\]"),
+        ({"seeds": "ab"}, "seeds"),
         ({"adapt": 3}, "adapt"),
         ({"adapt": {}}, "run"),
         ({"adapt": {"run": 3}}, "run"),
