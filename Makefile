@@ -52,20 +52,20 @@ SHIFTS := --seeds 10 --first-seed 310 --rows-every 8
 MOVES := --skills dodge,heal_attack
 .PHONY: continual
 continual: .venv/ready
-	$(CONTINUAL) S8 --methods kept,all-skills $(SHIFTS) --out $(CONTINUAL_RUNS)/S8
-	$(CONTINUAL) S8 --methods kept $(SHIFTS) $(MOVES) --out $(CONTINUAL_RUNS)/S8-dodge-heal-attack
-	$(CONTINUAL) S8 --methods all --seeds 10 --first-seed 360 --out $(CONTINUAL_RUNS)/S8-all
-	$(CONTINUAL) C20 --methods kept,newest,clonex $(CONFLICTS) $(MOVES) --out $(CONTINUAL_RUNS)/C20
-	$(CONTINUAL) S20 --methods kept,newest,clonex,replay $(BOSSES) $(MOVES) --out $(CONTINUAL_RUNS)/S20
-	$(CONTINUAL) S20 --methods kept,clonex $(PAIRS) $(MOVES) --out $(CONTINUAL_RUNS)/S20-clonex
+	$(CONTINUAL) S8 --methods kept,all-skills $(SHIFTS) --run $(CONTINUAL_RUNS)/S8
+	$(CONTINUAL) S8 --methods kept $(SHIFTS) $(MOVES) --run $(CONTINUAL_RUNS)/S8-dodge-heal-attack
+	$(CONTINUAL) S8 --methods all --seeds 10 --first-seed 360 --run $(CONTINUAL_RUNS)/S8-all
+	$(CONTINUAL) C20 --methods kept,newest,clonex $(CONFLICTS) $(MOVES) --run $(CONTINUAL_RUNS)/C20
+	$(CONTINUAL) S20 --methods kept,newest,clonex,replay $(BOSSES) $(MOVES) --run $(CONTINUAL_RUNS)/S20
+	$(CONTINUAL) S20 --methods kept,clonex $(PAIRS) $(MOVES) --run $(CONTINUAL_RUNS)/S20-clonex
 	$(CONTINUAL) S100 --methods base --set base_tasks=20 --seeds 10 --first-seed 370 --rows-every 100 $(MOVES) \
-		--held-out 8 --out $(CONTINUAL_RUNS)/S100-base-20
-	$(CONTINUAL) S20 --methods base $(BOSSES) $(MOVES) --held-out 8 --out $(CONTINUAL_RUNS)/S20-base
+		--held-out 8 --run $(CONTINUAL_RUNS)/S100-base-20
+	$(CONTINUAL) S20 --methods base $(BOSSES) $(MOVES) --held-out 8 --run $(CONTINUAL_RUNS)/S20-base
 	$(CONTINUAL) S20 --methods kept $(PAIRS) --graph end-to-end --preset fast --skills end_to_end \
-		--out $(CONTINUAL_RUNS)/S20-end-to-end
+		--run $(CONTINUAL_RUNS)/S20-end-to-end
 
 curriculum: .venv/ready
-	.venv/bin/soulsgraph curriculum --run $(RUN) $(if $(RESUME),--resume,--scale $(SCALE))
+	.venv/bin/soulsgraph curriculum --run $(RUN) --scale $(SCALE)
 
 # All but what is marked slow.
 test: .venv/dev screen

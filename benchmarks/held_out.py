@@ -49,8 +49,7 @@ def trained(kept: Path, name: str, command: Sequence[str], seed: int) -> dict[st
         row: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return row
     begun = folder.exists()
-    how = ["--resume"] if begun else [*command[1:], "--seed", str(seed)]
-    called = [sys.executable, "-m", "soulsgraph", command[0], "--run", str(folder), *how, "--json"]
+    called = [sys.executable, "-m", "soulsgraph", *command, "--seed", str(seed), "--run", str(folder), "--json"]
     began_s, load = time.monotonic(), os.getloadavg()[0]
     printed = subprocess.run(called, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
     (*_, last) = json.loads(printed)["rows"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shlex
 import shutil
 import subprocess
 import sys
@@ -22,7 +21,6 @@ from pathlib import Path
 import psutil
 
 from fakes.waiting import PATIENCE_S, until
-from soulsgraph_clusters.sessions.head import processes_of_session
 from soulsgraph_clusters.sessions.local_ray import AGENT_PORTS, free_port
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -120,7 +118,7 @@ class Program:
     @property
     def pids(self) -> tuple[int, ...]:
         """Process ids of the command and of all it started, those still alive."""
-        started = {*processes_of_session(self._process.pid)}
+        started = {pid for pid in psutil.pids() if _session_of(pid) == self._process.pid}
         if self.running:  # jobs have sessions of their own
             own = psutil.Process(self._process.pid)
             started |= {own.pid, *(child.pid for child in own.children(recursive=True))}
@@ -149,6 +147,13 @@ class Program:
                 victim.kill()
         psutil.wait_procs(victims, timeout=PATIENCE_S)
         self._process.wait()
+
+
+def _session_of(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
 
 
 class LocalCluster:
@@ -209,15 +214,6 @@ class LocalCluster:
     def start_head(self) -> None:
         """Start the head, again after `kill_head` where it was; it knows nothing of workers and jobs then."""
         self._head_node = self._start_node("head", self._head, _HEALTH_CHECK)
-
-    @contextmanager
-    def head_command(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """Yield a command that starts the head, as often as another program likes, and the environment for it."""
-        ports = {port: self._port() for port in AGENT_PORTS}
-        with reported_ports(self._folder, ports) as node_id:
-            command = shlex.join(["ray", *_start_words(ports, self._port(), self._head)])
-            own = {**_PATIENT, **_HEALTH_CHECK, "RAY_OVERRIDE_NODE_ID_FOR_TESTING": node_id}
-            yield command, self.environment | own
 
     def kill_head(self) -> None:
         """Kill every process of the head at once, as a power cut would."""

@@ -9,14 +9,14 @@ from soulsgraph_envs.simulator.driver import Simulator
 
 @pytest.fixture
 def refuse(monkeypatch, capsys):
-    """Run a command that must end with one line and exit code 2, and return the line."""
+    """Run a command that must end with one line and an exit code, and return the line."""
 
-    def refused(*arguments: object) -> str:
+    def refused(*arguments: object, code: int = 2) -> str:
         monkeypatch.setattr("sys.argv", ["soulsgraph", *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:
             main()
         captured = capsys.readouterr()
-        assert stop.value.code == 2
+        assert stop.value.code == code
         assert "Traceback" not in captured.err
         assert len(captured.err.strip().splitlines()) == 1, captured.err
         return captured.err

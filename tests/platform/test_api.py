@@ -226,7 +226,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (lambda agent, new: sg.train(run=3), SoulsGraphError, "run"),
         (lambda agent, new: sg.train(run=new, track=3), SoulsGraphError, "track"),
         (lambda agent, new: sg.train(run=new, track="nowhere"), UnknownNameError, "nowhere"),
-        (lambda agent, new: sg.train(scale=0.02, seed=5, run=new.with_name("other")), SoulsGraphError, "seed = 5"),
+        (lambda agent, new: sg.train(scale=0.02, seed=5, run=new.with_name("other")), SoulsGraphError, "seed = 4"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name_before_anything_is_begun(

@@ -129,20 +129,12 @@ def channel_options(address: str) -> list[tuple[str, int]]:
     return [("grpc.enable_http_proxy", int(uses_proxy(address)))]
 
 
-def request_proxies(address: str) -> dict[str, None]:
-    """Return what makes an HTTP request to an address bypass proxies unless asked; the library's own ones if so."""
-    return {} if uses_proxy(address) else dict.fromkeys(("http", "https", "all"))
-
-
-def by_proxy(address: str, *kinds: str) -> str:
-    """Return a phrase that names the proxy by which an address is reached; empty where there is none.
-
-    `kinds` are those asked, in their order: gRPC's by default.
-    """
+def by_proxy(address: str) -> str:
+    """Return a phrase that names the proxy by which gRPC reaches an address; empty where there is none."""
     host, proxies = (address.rpartition(":")[0] or address).strip("[]"), getproxies()
     if not uses_proxy(address) or proxy_bypass(host):
         return ""
-    found = next((proxies[kind] for kind in kinds or ("grpc", "https", "http") if kind in proxies), "")
+    found = next((proxies[kind] for kind in ("grpc", "https", "http") if kind in proxies), "")
     # A proxy's address may hold a password.
     place = urlsplit(found if "//" in found else f"//{found}").netloc.rpartition("@")[2]
     return f" by the proxy {place}" if place else ""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import Repr
-from typing import Any, Self
+from typing import Any
 
 import gymnasium
 
@@ -29,46 +29,14 @@ _READ_REMEDIES = {
 MOST_DOUBTFUL_TICKS = 30
 
 
-class Remedy(str):
-    """What to do, as text that ends with a call of the library: prose, the function, and the arguments that matter.
-
-    As text the call is in backticks. A front end shows what a user types for it in its place.
-    """
-
-    prose: str
-    function: str
-    arguments: Mapping[str, object]
-
-    def __new__(cls, prose: str, function: str, **arguments: object) -> Self:
-        """Make the text, with paths and names as literals."""
-        values = {name: value if isinstance(value, int) else str(value) for name, value in arguments.items()}
-        call = ", ".join(f"{name}={value!r}" for name, value in values.items())
-        made = super().__new__(cls, f"{prose}`{function}({call})`")
-        made.prose, made.function, made.arguments = prose, function, values
-        return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _remedy, (self.prose, self.function, dict(self.arguments))
-
-
-def _remedy(prose: str, function: str, arguments: dict[str, object]) -> Remedy:
-    return Remedy(prose, function, **arguments)
-
-
 class SoulsGraphError(Exception):
-    """Name what was expected, what was found and what to do, in one line.
-
-    `remedy` is the last of these, without its stop, and `calls` those that name a call of the library: its own, and
-    those of the errors that its message repeats.
-    """
+    """Name what was expected, what was found and what to do, in one line; `remedy` is the last of these."""
 
     remedy: str = ""
-    calls: tuple[Remedy, ...] = ()
 
-    def __init__(self, message: str = "", remedy: str = "", repeated: Iterable[SoulsGraphError] = ()) -> None:
+    def __init__(self, message: str = "", remedy: str = "") -> None:
         super().__init__(f"{message}; {remedy}." if remedy else message)
-        own = (remedy,) if isinstance(remedy, Remedy) else ()
-        self.remedy, self.calls = remedy, (*own, *(call for error in repeated for call in error.calls))
+        self.remedy = remedy
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Ray carries errors between processes; a subclass may be made from other arguments than its message.

@@ -17,9 +17,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from soulsgraph.cli.front import COMMANDS, DESCRIPTION, MODULE_OF, front_page, load, suggestions
-from soulsgraph.cli.remedies import command_of, going_on, in_commands, stopped
 from soulsgraph.runs.progress import Interruption, silence_advice, terminable
-from soulsgraph.runs.supervision import INTERRUPTED, UNAVAILABLE, begin_job, present_supervisor
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError, UnknownNameError
 from soulsgraph_envs.core.extras import PROJECTS, missing_module
 from soulsgraph_envs.core.files import AccessError, EncodingError, WriteError
@@ -29,7 +27,8 @@ from soulsgraph_envs.core.terminal import keep_streams
 if TYPE_CHECKING:
     from tyro.extras import SubcommandApp
 
-_BAD_INPUT = 2
+_BAD_INPUT, _UNAVAILABLE, _INTERRUPTED = 2, 69, 130
+_AGAIN = "the same command goes on with what is saved"
 
 #: Modules of commands that know no skills, or load the projects by themselves.
 _WITHOUT_PROJECTS = ("games", "host")
@@ -40,13 +39,15 @@ _PLANNING = ("train", "curriculum", "baseline", "compare", "reproduce", "import-
 def main() -> None:
     """Run the command line; exit 2 on bad input, 130 when interrupted, 141 when nobody reads a text that it prints.
 
-    Under supervision a command resumes a run that exists, and exits 69 where a cluster does not answer, or has
-    no place yet.
+    It exits 69 where something is not there that may come by itself: a cluster, a place on it, room on a disk.
     """
     keep_streams()
     # RLlib and gymnasium advise on things this project decided long ago.
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    # A head that comes back knows nothing of its drivers, and one that found it again would wait there for minutes:
+    # Ray's own limit is a minute, and no head starts within this one.
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "10")
     # What gRPC refuses is in our own lines.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     compute_on_one_thread(later=True)
@@ -59,8 +60,6 @@ def main() -> None:
     try:
         with terminable():
             _announce_job()
-            if present_supervisor() is not None:
-                sys.argv[1:] = going_on(sys.argv[1:])
             if (page := front_page(sys.argv[1:])) is not None:
                 print(page)
                 sys.stdout.flush()
@@ -69,10 +68,9 @@ def main() -> None:
             # Takes up to a second, in which a user may think better of it.
             _run(make_app(sys.argv[1:]))
     except Interruption as stop:
-        _leave(stopped(stop, command_of(sys.argv[1:])), INTERRUPTED)
+        _leave(f"{stop}; {_AGAIN}", _INTERRUPTED)
     except SoulsGraphError as error:
-        unavailable = isinstance(error, UnavailableError) and present_supervisor() is not None
-        _leave(f"error: {in_commands(error, command)}", UNAVAILABLE if unavailable else _BAD_INPUT)
+        _leave(f"error: {error}", _UNAVAILABLE if isinstance(error, UnavailableError) else _BAD_INPUT)
     except ModuleNotFoundError as error:
         if (refusal := missing_module(command, error.name or "")) is None:
             raise
@@ -82,7 +80,8 @@ def main() -> None:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
             raise
         kind = AccessError if error.errno == errno.EACCES else WriteError
-        _leave(f"error: {kind(error.filename or 'a file', error)}", _BAD_INPUT)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        _leave(f"error: {kind(error.filename or 'a file', error)}", _UNAVAILABLE if full else _BAD_INPUT)
     except UnicodeEncodeError as error:
         if not any("\udc80" <= letter <= "\udcff" for letter in error.object):
             raise
@@ -92,9 +91,9 @@ def main() -> None:
         # From its start on Ray answers a termination by this, without a word.
         if leaving.code != signal.SIGTERM:
             raise
-        _leave(stopped("terminated", command_of(sys.argv[1:])), INTERRUPTED)
+        _leave(f"terminated; {_AGAIN}", _INTERRUPTED)
     except KeyboardInterrupt:
-        _leave(stopped("interrupted", command_of(sys.argv[1:])), INTERRUPTED)
+        _leave(f"interrupted; {_AGAIN}", _INTERRUPTED)
 
 
 def make_app(words: Sequence[str]) -> SubcommandApp:
@@ -136,8 +135,6 @@ def _announce_job() -> None:
         from soulsgraph.cli.output import JobFolder
 
         JobFolder.unpacked = job.uploaded
-        if job.supervisor:
-            begin_job()
 
 
 def _load_installed_projects(command: str) -> None:
@@ -148,7 +145,7 @@ def _load_installed_projects(command: str) -> None:
     from soulsgraph_policies.agents.projects import load_installed
 
     for problem in load_installed():
-        print(f"warning: {in_commands(problem, command)}", file=sys.stderr)
+        print(f"warning: {problem}", file=sys.stderr)
 
 
 def _run(app: SubcommandApp) -> None:

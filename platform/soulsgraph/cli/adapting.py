@@ -12,7 +12,6 @@ from tyro.conf import Positional, arg
 
 from soulsgraph.cli import options
 from soulsgraph.cli.output import DEFAULT_RUN, OutputOptions, RunOptions
-from soulsgraph.cli.remedies import in_commands
 from soulsgraph.paper.study import ADAPTED
 from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import check_learns, lasting_name
@@ -253,8 +252,7 @@ def retention(
         if len(runs) > 1:
             console.print(f"seed {seed}")
         console.print(single.to_rich())
-        calls = [transferred.remedy for transferred in single.training]
-        console.print(in_commands("\n".join(single.lines()), "retention", calls))
+        console.print("\n".join(single.lines()))
     tables = {"retention": chain_rates_over_seeds(found), "retention-measures": measures_over_seeds(found)}
     _show(output, out, tables, (single.to_dict(), []) if len(runs) == 1 else None)
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 from tyro.conf import Positional, arg
 
 from soulsgraph.cli import options
-from soulsgraph.cli.output import DEFAULT_OUTPUT, Flag, OutputOptions, one_action
-from soulsgraph.cli.remedies import in_commands
+from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions, one_action
 from soulsgraph.cli.studies import study_values
 from soulsgraph.continual.files import EVALUATIONS, read_folder
 from soulsgraph.continual.methods import METHODS
@@ -83,13 +81,13 @@ def _check_used(coefficients: Iterable[str], methods: Sequence[str]) -> None:
         )
 
 
-def _planned(out: Path, sequence: str | None, given: options.Given, output: OutputOptions) -> ContinualFolder:
+def _planned(run: Path, sequence: str | None, given: options.Given, output: OutputOptions) -> ContinualFolder:
     """Plan a study in a folder, all of it checked that can be checked before it is begun; raises SoulsGraphError."""
     values = _study_values(sequence, given, ContinualStudy.seeds)
     overrides = values.pop("overrides", {})
     study = ContinualStudy(**values, options=MethodOptions(**overrides))
     _check_used(overrides, study.methods)
-    folder = ContinualFolder.planned(out, study)
+    folder = ContinualFolder.planned(run, study)
     study.check_learns()
     output.precompile(training=True)  # Bosses that nobody has checked are fought by scripts.
     if study.held_out:
@@ -103,33 +101,33 @@ def _planned(out: Path, sequence: str | None, given: options.Given, output: Outp
     return folder
 
 
-def _opened(out: Path, sequence: str | None, given: options.Given) -> ContinualFolder:
+def _opened(run: Path, sequence: str | None, given: options.Given) -> ContinualFolder:
     """Open a study to go on with it; raises SoulsGraphError where its folder is none, or what is given contradicts."""
-    folder, another = ContinualFolder.open(out), "begin another folder with --out"
+    folder = ContinualFolder.open(run)
     values = _study_values(sequence, given, folder.plan.seeds)
-    check_given(out, folder.plan.options, values.pop("overrides", {}), another)
-    check_given(out, folder.plan, values, another)
+    check_given(run, folder.plan.options, values.pop("overrides", {}))
+    check_given(run, folder.plan, values)
     return folder
 
 
-def run(
+def run_study(
     study: ContinualOptions,
     sequence: Annotated[Positional[str | None], arg(metavar="SEQUENCE")] = None,
     session: options.SessionOptions = options.DEFAULT_SESSION,
-    out: Path = Path("runs/continual"),
-    resume: Flag = False,
+    run: Path = Path("runs/continual"),
 ) -> None:
     """Learn a sequence of bosses by several continual methods and seeds, in parallel, and write the report.
 
     Args:
         sequence: Sequence of tasks, as S8, S20 or C20, or a TOML file; S8 if not given.
-        out: Folder to create, or to resume; on a cluster it is on the head, and other nodes need not see it.
-        resume: Resume the study in the folder instead of beginning one.
+        run: Folder of the study, begun if it does not exist; on a cluster it is on the head, and other nodes need not
+            see it.
     """
     if session.games or session.fleet or session.gateways != 1 or session.no_ray:
         found = "found --games, --fleet, --gateways or --no-ray"
         raise SoulsGraphError(f"continual run: expected the simulator alone, {found}; leave them out.")
-    folder = _opened(out, sequence, study) if resume else _planned(out, sequence, study, session)
+    begun = (run / ContinualFolder.plan_file).exists()
+    folder = _opened(run, sequence, study) if begun else _planned(run, sequence, study, session)
     # Imported when the options are known to hold: it takes seconds.
     from soulsgraph.continual.unit import run_units
 
@@ -137,7 +135,7 @@ def run(
         if folder.left:
             joined.check_nodes()
         session.console.print(f"folder {folder.path}")
-        run_units(folder, session.console, partial(in_commands, command="continual"))
+        run_units(folder, session.console)
     _write_report(folder.path, session)
 
 
@@ -243,7 +241,7 @@ def _write_report(folder: Path, output: OutputOptions, out: Path | None = None, 
 
 
 #: The actions, in the order of the help.
-ACTIONS: dict[str, Callable[..., None]] = {"run": run, "report": report_run, "score": score, "bosses": bosses}
+ACTIONS: dict[str, Callable[..., None]] = {"run": run_study, "report": report_run, "score": score, "bosses": bosses}
 _Action: Any = one_action("continual", ACTIONS)
 
 

@@ -16,7 +16,6 @@ from tyro.conf import Positional, arg
 
 from soulsgraph.cli.options import DEFAULT_FIGHT, FightOptions
 from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions, one_action
-from soulsgraph.cli.remedies import in_commands
 from soulsgraph.results.tables import text_table
 from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting, check_evaluation, evaluation_seeds, source_of
 from soulsgraph.runs.plan import Plan, check_range, lasting_name
@@ -438,7 +437,7 @@ def check(folder: Folder, output: RunOptions = DEFAULT_RUN) -> None:
             found.append(checking.check_file(path, count.add))
             progress.update(number)
     counts = Counter(one.verdict for one in found)
-    lines = [in_commands(str(one), "data") for one in found if one.verdict not in ("same", "whole")]
+    lines = [str(one) for one in found if one.verdict not in ("same", "whole")]
     counted = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     passed = not any(one.verdict in checking.WRONG for one in found)
     # For programs it is in the summary: this is a list of verdicts.

@@ -20,8 +20,7 @@ from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional, arg
 
-from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, OutputOptions, RunOptions, one_action
-from soulsgraph.cli.remedies import command_line, in_commands
+from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, OutputOptions, RunOptions, command_line, one_action
 from soulsgraph.results.tables import TextTable
 from soulsgraph.runs.lineage import finished_versions, own_stage
 from soulsgraph.runs.progress import draws, interruptible, silence_advice, stage_progress
@@ -143,7 +142,7 @@ def status(
                 page.update(_page(_status(run)))
             except SoulsGraphError as error:
                 # A run that was just begun has nothing to show yet.
-                page.update(Text(f"{in_commands(error, 'fleet')}\nlooking again every second until Ctrl-C"))
+                page.update(Text(f"{error}\nlooking again every second until Ctrl-C"))
             time.sleep(_SHOW_EVERY_S)
 
 
@@ -287,7 +286,7 @@ def _present(answers: Sequence[GameReport], missing: Mapping[str, str]) -> Table
     table = TextTable("PC", "game", "driver", "soulsgraph", "projects", "verdict", box=None)
     for one in answers:
         driver = f"{one.driver} x {one.lanes}" if one.lanes > 1 else one.driver
-        lacks = in_commands(f"can play, but not every custom skill: {one.lacks}", "fleet") if one.lacks else ""
+        lacks = f"can play, but not every custom skill: {one.lacks}" if one.lacks else ""
         row = one.pc, one.game, driver, one.version, ", ".join(one.projects), one.problem or lacks or "can play"
         table.add_row(*map(Text, row))
     for pc, reason in missing.items():

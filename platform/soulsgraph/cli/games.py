@@ -16,8 +16,7 @@ from rich.console import Console
 from rich.text import Text
 from tyro.conf import Positional, arg
 
-from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions, one_action
-from soulsgraph.cli.remedies import command_line
+from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions, command_line, one_action
 from soulsgraph.results.tables import TextTable, text_table
 from soulsgraph_envs.core.compiling import cache_folder, cache_remark
 from soulsgraph_envs.core.errors import SoulsGraphError

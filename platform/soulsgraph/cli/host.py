@@ -12,8 +12,7 @@ from typing import Annotated
 from tyro.conf import UseAppendAction, arg
 
 from soulsgraph.cli.games import report_checks
-from soulsgraph.cli.output import DEFAULT_OUTPUT, Flag, OutputOptions
-from soulsgraph.cli.remedies import command_line, in_commands
+from soulsgraph.cli.output import DEFAULT_OUTPUT, Flag, OutputOptions, command_line
 from soulsgraph.runs.progress import interruptible
 from soulsgraph_clusters.fleet.actor import host as actor
 from soulsgraph_clusters.fleet.actor import spool as spools
@@ -49,13 +48,12 @@ def host(
         return
 
     def log(line: str, **of: int) -> None:
-        text = in_commands(line, "host")
         if output.json:
             time = datetime.now(UTC).isoformat(timespec="milliseconds")
             # At once: whoever follows the log must not wait for a full buffer.
-            print(to_json({"time": time, **of, "line": text}), flush=True)
+            print(to_json({"time": time, **of, "line": line}), flush=True)
         else:
-            output.console.print(f"game {of['game']}: {text}" if of else text)
+            output.console.print(f"game {of['game']}: {line}" if of else line)
 
     # Each game's process loads them again: what is wrong with one is known before anything starts.
     actor.load_projects(project, log)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args, get_type_
 from tyro.conf import arg
 
 from soulsgraph.cli.output import Flag, OutputOptions, RunOptions
-from soulsgraph.cli.remedies import command_line
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.plan import Plan, check_range, lasting_name, overrides_for
 from soulsgraph.runs.run_folder import RunFolder, check_given
@@ -110,8 +109,8 @@ PlanOptions = Annotated[Given, plan_options()]
 LearningOptions = Annotated[Given, plan_options(overrides=SET)]
 
 
-def plan_values(given: Given, graph: str | None = None) -> dict[str, Any]:
-    """Return the fields of a plan of a graph, the paper's by default, that the given options set.
+def plan_values(given: Given, graph: str = Plan.graph) -> dict[str, Any]:
+    """Return the fields of a plan that the given options set, of this graph where none is given.
 
     Raises:
         SoulsGraphError: if a file of skill options does not hold, a scenario's path cannot be one, or an option is set
@@ -120,7 +119,7 @@ def plan_values(given: Given, graph: str | None = None) -> dict[str, Any]:
     values = dict(given)
     if "overrides" in values:
         overrides = read_overrides(values["overrides"], "gamma=0.98")
-        values["overrides"] = overrides_for(graph or Plan.graph, overrides)
+        values["overrides"] = overrides_for(values.get("graph", graph), overrides)
     if "skill_options" in values:
         values["skill_options"] = load_skill_options(values["skill_options"])
     if "scenario" in values:
@@ -236,14 +235,14 @@ DEFAULT_SESSION, DEFAULT_TRAINING = SessionOptions(), TrainingOptions()
 BASELINE_GRAPH = "end-to-end"
 
 
-def open_run(path: Path, given: Given, graph: str | None = None) -> RunFolder:
-    """Open an existing run to continue it as it was begun; `graph` is the one that options are set for.
+def open_run(path: Path, given: Given) -> RunFolder:
+    """Open an existing run to continue it as it was begun.
 
     Raises:
         SoulsGraphError: if the folder is no run, or an option given contradicts its plan.
     """
     run = open_own_run(path)
-    check_given(path, run.plan, plan_values(given, graph), "begin another run folder")
+    check_given(path, run.plan, plan_values(given, run.plan.graph))
     return run
 
 
@@ -252,31 +251,10 @@ def is_begun(path: Path) -> bool:
     return (path / RunFolder.plan_file).exists()
 
 
-def open_or_plan(path: Path, given: Given, graph: str | None) -> RunFolder:
+def open_or_plan(path: Path, given: Given, graph: str | None = None) -> RunFolder:
     """Open an existing run to continue it as it was begun, or plan one; raises as both do."""
     asked = given if graph is None else {**given, "graph": graph}
     return open_run(path, asked) if is_begun(path) else RunFolder.planned(path, Plan(**plan_values(asked)))
-
-
-def begin_or_resume(path: Path, given: Given, resume: bool, graph: str | None) -> RunFolder:
-    """Plan a run of a graph, which `workplace` begins, or open an existing one to continue it.
-
-    Without a graph it is the paper's, or a run's own, but for the baseline's.
-
-    Raises:
-        SoulsGraphError: if the plan is not valid; if the folder to resume is no run, or one of another
-            graph, or an option given contradicts its plan.
-    """
-    if not resume:
-        return RunFolder.planned(path, Plan(graph=graph or Plan.graph, **plan_values(given, graph)))
-    run = open_run(path, given, graph)
-    if run.plan.graph != graph and (graph is not None or run.plan.graph == BASELINE_GRAPH):
-        command = "baseline" if run.plan.graph == BASELINE_GRAPH else "curriculum"
-        raise SoulsGraphError(
-            f"{path}: expected a run of the graph {graph or Plan.graph!r}, found one of {run.plan.graph!r}; "
-            f"continue with: {command_line(command, '--resume', '--run', path)}."
-        )
-    return run
 
 
 def changed_run(run: RunFolder, texts: Sequence[str]) -> RunFolder:

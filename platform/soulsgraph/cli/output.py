@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass, replace
@@ -213,6 +215,23 @@ def _word(name: str, hint: Any) -> str | None:
         word = _word(name, get_args(bare)[0])
         return None if word is None else f"{word} ..."
     return _BY_NAME.get(name, _BY_TYPE[bare]) if bare in _BY_TYPE else None
+
+
+#: A word that needs no quotes in Windows' shells, of which each has other letters of its own.
+_PLAIN = re.compile(r"[\w.:\\/=-]+")
+
+
+def quoted(word: str) -> str:
+    """Return a word as a shell of this system reads it."""
+    if sys.platform != "win32":
+        return shlex.quote(word)
+    # To Windows' cmd single quotes are letters like others.
+    return word if _PLAIN.fullmatch(word) else f'"{word}"'
+
+
+def command_line(*words: object) -> str:
+    """Return a `soulsgraph` command line, quoted for a shell of this system."""
+    return " ".join(["soulsgraph", *(quoted(str(word)) for word in words)])
 
 
 #: A flag that is off unless given.

@@ -12,8 +12,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from soulsgraph.cli import options
-from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions
-from soulsgraph.cli.remedies import command_line, quoted
+from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions, command_line, quoted
 from soulsgraph.project import begin_project, listing
 from soulsgraph.results.tables import as_markdown, text_table
 from soulsgraph.runs.plan import Plan, check_range

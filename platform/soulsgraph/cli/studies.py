@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
 from soulsgraph.cli import options
-from soulsgraph.cli.output import DEFAULT_RUN, Flag, OutputOptions, RunOptions
-from soulsgraph.cli.remedies import in_commands
+from soulsgraph.cli.output import DEFAULT_RUN, OutputOptions, RunOptions
 from soulsgraph.paper.study import ReproductionFolder, Study
 from soulsgraph.runs.plan import check_range
 from soulsgraph.runs.run_folder import check_given
@@ -60,23 +58,22 @@ def study_values(given: options.Given, seeds: Sequence[int], example: str = "dou
 def reproduce(
     study: StudyOptions,
     session: options.SessionOptions = options.DEFAULT_SESSION,
-    out: Path = Path("runs/reproduction"),
-    resume: Flag = False,
+    run: Path = Path("runs/reproduction"),
 ) -> None:
     """Run the paper's whole protocol over several seeds in parallel, and write the report.
 
     Args:
-        out: Folder to create, or to resume; on a cluster it is on the head, and other nodes need not see it.
-        resume: Resume the reproduction in the folder instead of beginning one.
+        run: Folder of the study, begun if it does not exist; on a cluster it is on the head, and other nodes need not
+            see it.
     """
     if session.games or session.fleet or session.gateways != 1 or session.no_ray:
         found = "found --games, --fleet, --gateways or --no-ray"
         raise SoulsGraphError(f"reproduce: expected the simulator alone, {found}; leave them out.")
-    if resume:
-        folder = ReproductionFolder.open(out)
-        check_given(out, folder.plan, study_values(study, folder.plan.seeds), "begin another folder with --out")
+    if (run / ReproductionFolder.plan_file).exists():
+        folder = ReproductionFolder.open(run)
+        check_given(run, folder.plan, study_values(study, folder.plan.seeds))
     else:
-        folder = ReproductionFolder.planned(out, Study(**study_values(study, Study.seeds)))
+        folder = ReproductionFolder.planned(run, Study(**study_values(study, Study.seeds)))
         folder.plan.check_learns()
     # Imported when the options are known to hold: it takes seconds.
     from soulsgraph.paper.seed_job import do_units
@@ -85,7 +82,7 @@ def reproduce(
         if folder.left:
             joined.check_nodes()
         session.console.print(f"folder {folder.path}")
-        do_units(folder, session.console, partial(in_commands, command="reproduce"))
+        do_units(folder, session.console)
     write_reproductions(folder.path / "report", session, (folder.path,))
 
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from soulsgraph.cli import options
-from soulsgraph.cli.output import DEFAULT_RUN, Flag, OutputOptions, RunOptions
-from soulsgraph.cli.remedies import command_line
+from soulsgraph.cli.output import DEFAULT_RUN, OutputOptions, RunOptions, command_line
 from soulsgraph.results.tables import WinRateTable, text_table
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
@@ -43,17 +42,15 @@ def curriculum(
     plan: options.LearningOptions,
     session: options.TrainingOptions = options.DEFAULT_TRAINING,
     run: Path = Path("runs/curriculum"),
-    resume: Flag = False,
     graph: str | None = None,
 ) -> None:
-    """Train all skills in graph order, then print the table of win rates.
+    """Train all skills in graph order, then print the table of win rates; the same command resumes it.
 
     Args:
-        run: Run folder to create, or to resume.
-        resume: Resume the run in the folder instead of creating one.
+        run: Run folder, begun if it does not exist.
         graph: Skill graph to train: paper (the default), or a project's, as PROJECT/GRAPH.
     """
-    folder = options.begin_or_resume(run, plan, resume, graph)
+    folder = options.open_or_plan(run, plan, graph)
     watch = {"tensorboard": f"watch with: tensorboard --logdir {folder.tensorboard}", **_WATCHED_IN}
     told = [watch.get(name, f"tracked by {name}") for name in names_in(session.track)]
     _train_and_evaluate(folder, session, "; ".join([f"run folder {folder.path}", *told]))
@@ -85,8 +82,7 @@ def train(
         lineage.frozen_versions(folder, stage)
     elif upstream := folder.plan.skill_graph.upstream(skill):
         raise SoulsGraphError(
-            f"{run}: expected a run with {', '.join(upstream)} trained, found no run; "
-            f"begin it with: {command_line('train', upstream[0], '--run', run)} and the same options."
+            f"{run}: expected a run with {', '.join(upstream)} trained, found no run; train {upstream[0]} first."
         )
     with options.workplace(folder, session) as place:
         card = next(card for card in train_stages(place, (stage,), session.console) if card.skill == skill)
@@ -98,15 +94,13 @@ def baseline(
     plan: options.LearningOptions,
     session: options.TrainingOptions = options.DEFAULT_TRAINING,
     run: Path = Path("runs/baseline"),
-    resume: Flag = False,
 ) -> None:
     """Train the end-to-end agent of Appendix B (250,000 steps times the scale) and evaluate it.
 
     Args:
-        run: Run folder to create, or to resume.
-        resume: Resume the run in the folder instead of creating one.
+        run: Run folder, begun if it does not exist.
     """
-    _train_and_evaluate(options.begin_or_resume(run, plan, resume, options.BASELINE_GRAPH), session)
+    _train_and_evaluate(options.open_or_plan(run, plan, options.BASELINE_GRAPH), session)
 
 
 def _notes(plan: Plan) -> list[str]:
@@ -161,8 +155,8 @@ def clone(
     """Clone skills from recorded fights of people, scripts or agents; training continues from the clones.
 
     The decisions of every skill are reconstructed from the fights' controls. Each clone becomes the next version of its
-    skill, unless the present version is a clone of the same decisions; `train` and `curriculum --resume` continue from
-    the newest one, with the fights' decisions in the replay.
+    skill, unless the present version is a clone of the same decisions; `train` and `curriculum` continue from the
+    newest one, with the fights' decisions in the replay.
 
     Args:
         fights: Folder with recorded fights of the run's scenario, or one file.
@@ -192,7 +186,7 @@ def clone(
         text_table("", headings, cells),
         *(f"{one.card.skill}: already cloned, v{one.card.version}" for one in found if one.earlier),
         f"play them with: {command_line('evaluate', run, *output.repeated)}",
-        f"learn on from them with: {command_line('curriculum', '--resume', '--run', run, *output.repeated)}",
+        f"learn on from them with: {command_line('curriculum', '--run', run, *output.repeated)}",
     )
 
 

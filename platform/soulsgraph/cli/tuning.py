@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_type_hints
 from tyro.conf import Positional, arg
 
 from soulsgraph.cli import options
-from soulsgraph.cli.output import DEFAULT_RUN, Flag, RunOptions
+from soulsgraph.cli.output import DEFAULT_RUN, RunOptions
 from soulsgraph.paper.study import ADAPTED
 from soulsgraph.runs.plan import Plan, check_range
 from soulsgraph.runs.progress import silence_advice
@@ -44,7 +44,6 @@ def sweep(
     output: RunOptions = DEFAULT_RUN,
     run: Path = Path("runs/sweep"),
     address: str | None = None,
-    resume: Flag = False,
     graph: str | None = None,
     adapt: Path | None = None,
     skills: str | None = None,
@@ -54,10 +53,9 @@ def sweep(
 
     Args:
         space: Options by name, each a list of values or {low, high, log}; those of one skill in a table of its name.
-        run: Folder of the sweep: a run folder for each trial, and results.
+        run: Folder of the sweep, begun if it does not exist: a run folder for each trial, and results.
         address: Ray cluster whose nodes train trials, as HOST:PORT or auto; with pbt each has to see
             the folder.
-        resume: Resume the sweep in the folder instead of creating one.
         graph: Skill graph to train: paper (the default), or a project's, as PROJECT/GRAPH.
         adapt: Run folder with trained skills, or agent of the zoo, that trials adapt to the scenario, by its plan.
         skills: Skills to adapt, separated by commas; dodge,heal_attack if not given.
@@ -68,10 +66,10 @@ def sweep(
     adapting = {
         name: one for name, one in (("adapt", adapt), ("skills", skills), ("budget", budget)) if one is not None
     }
-    if adapting and (resume or adapt is None):
-        why = "with --resume, which goes on as it was begun" if resume else "without --adapt, the run to adapt"
-        raise SoulsGraphError(f"sweep: expected no {', '.join(adapting)} {why}, found some; leave it out.")
-    folder = _opened(run, space, plan, graph) if resume else _planned(run, space, plan, graph, adapting)
+    if adapting and adapt is None:
+        raise SoulsGraphError(f"sweep: expected `adapt` with {', '.join(adapting)}, found none; name the run to adapt.")
+    open_or_plan = _opened if (run / SweepFolder.plan_file).exists() else _planned
+    folder = open_or_plan(run, space, plan, graph, adapting)
     silence_advice()
     results = run_sweep(folder, output.console, address)
     output.show(results.to_dict(), *results.to_rich())
@@ -89,27 +87,46 @@ def _planned(
     # Imported here: it loads what trains.
     from soulsgraph.tune.sweep import adapted_plan
 
-    names = tuple(name.strip() for name in adapting.get("skills", ",".join(ADAPTED)).split(",") if name.strip())
-    scenario = of_plan.pop("scenario", TransferOptions.scenario)
-    adaptation = SweptAdaptation(adapting["adapt"].as_posix(), scenario, names, adapting.get("budget"))
+    usual = {"scenario": of_plan.pop("scenario", TransferOptions.scenario), "skills": ADAPTED}
+    adaptation = SweptAdaptation(**usual | _adaptation(adapting))
     of_sweep["adaptation"], plan = adaptation, adapted_plan(adaptation, of_plan)
     return SweepFolder.planned(run, Sweep(plan, load_space(space, plan.skill_graph.order), **of_sweep))
 
 
-def _opened(run: Path, space: Path | None, given: options.Given, graph: str | None) -> SweepFolder:
-    folder, another = SweepFolder.open(run), "begin another folder with --run"
-    of_sweep, of_plan = _values(given, folder.plan.seeds, graph)
+def _opened(
+    run: Path, space: Path | None, given: options.Given, graph: str | None, adapting: Mapping[str, Any]
+) -> SweepFolder:
+    folder = SweepFolder.open(run)
+    of_sweep, of_plan = _values(given, folder.plan.seeds, graph, folder.plan.plan.graph)
+    if adapting and "scenario" in of_plan:
+        adapting = {**adapting, "scenario": of_plan.pop("scenario")}
     of_sweep |= {} if space is None else {"space": load_space(space, folder.plan.plan.skill_graph.order)}
-    check_given(run, folder.plan, of_sweep, another)
-    check_given(run, folder.plan.plan, of_plan, another)
+    check_given(run, folder.plan, of_sweep)
+    check_given(run, folder.plan.plan, of_plan)
+    check_given(run, folder.plan.adaptation, _adaptation(adapting))
     return folder
 
 
-def _values(given: options.Given, seeds: tuple[int, ...], graph: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the fields of a sweep, and those of its plan, that the options given set; raises SoulsGraphError."""
+def _adaptation(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an adaptation that options given set."""
+    values = dict(given)
+    if "adapt" in values:
+        values["run"] = values.pop("adapt").as_posix()
+    if "skills" in values:
+        values["skills"] = tuple(name.strip() for name in values["skills"].split(",") if name.strip())
+    return values
+
+
+def _values(
+    given: options.Given, seeds: tuple[int, ...], graph: str | None, usual: str = Plan.graph
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields of a sweep, and those of its plan, that the options given set; raises SoulsGraphError.
+
+    Options of the learner are those of the graph, of the `usual` one where none is given.
+    """
     known = {one.name for one in fields(Sweep)}
     values = options.plan_values(
-        {name: one for name, one in given.items() if name not in (*known, "first_seed")}, graph
+        {name: one for name, one in given.items() if name not in (*known, "first_seed")}, graph or usual
     )
     searching = {name: one for name, one in given.items() if name in known}
     if {"seeds", "first_seed"} & given.keys():

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from soulsgraph.cli import options
-from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions, one_action
-from soulsgraph.cli.remedies import command_line
+from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, Flag, OutputOptions, RunOptions, command_line, one_action
 from soulsgraph.results.tables import text_table
 from soulsgraph.runs.evaluate import Setting, source_of
 from soulsgraph.runs.lineage import cards_of

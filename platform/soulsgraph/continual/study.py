@@ -22,7 +22,7 @@ from soulsgraph.runs.plan import Plan, check_learns
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolderError
 from soulsgraph_envs.continual.sequences import ContinualSequence, fight_digest, load_sequence
 from soulsgraph_envs.core.config import Between, EachOnce, NonEmpty, Where, check_fields, read_file, to_table, validate
-from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import remove_folder, write_json
 from soulsgraph_envs.core.machine import usable_processors
 from soulsgraph_envs.skills import budget_of, make_skill
@@ -219,7 +219,7 @@ class ContinualUnit:
 
 
 _FORMAT, _VERSION = "study of continual learning by soulsgraph", 1
-_REMEDY = "restore the file from a copy or begin a new folder with `path`"
+_REMEDY = "restore the file from a copy or begin another with `run`"
 _SESSIONS = "sessions.json"
 
 
@@ -252,7 +252,7 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
     Layout: `continual.json`, `sessions.json`, `units/<method>-<seed>/` and `results/<table>.parquet`.
     """
 
-    kind, plan_file, opening = "continual study", "continual.json", "ContinualFolder.open"
+    kind, plan_file = "continual study", "continual.json"
 
     def check_memory(self) -> None:
         """Refuse a study whose replays, and what its methods keep, would fill more than half of the memory.
@@ -280,8 +280,8 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
         """
         file = path / cls.plan_file
         if not file.is_file():
-            begin = Remedy("begin one with: ", "ContinualFolder.create", path=path)
-            raise RunFolderError(path, "the folder of a continual study", f"no {cls.plan_file} in it", begin)
+            remedy = "name the folder of one"
+            raise RunFolderError(path, "the folder of a continual study", f"no {cls.plan_file} in it", remedy)
         where = Where(file, remedy=_REMEDY)
         values = read_file(where)
         if not isinstance(values, dict) or (values.get("format"), values.get("version")) != (_FORMAT, _VERSION):
@@ -327,11 +327,6 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
         left = self.left
         for state in (state for unit in units if unit not in left for state in self.states(unit)):
             remove_folder(state)
-
-    @property
-    def resuming(self) -> Remedy:
-        """The call that goes on with the units."""
-        return Remedy("Go on with: ", "run_units", folder=self.path)
 
     @contextmanager
     def session(self) -> Iterator[None]:

@@ -32,7 +32,7 @@ from soulsgraph.continual.study import FIRST, LEFT, STATES, ContinualFolder, Con
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants
 from soulsgraph.runs.progress import Interruption, Supervisor
-from soulsgraph.runs.ray_runner import RayJob, Words, run_jobs
+from soulsgraph.runs.ray_runner import RayJob, run_jobs
 from soulsgraph_envs.continual.sequences import held_out
 from soulsgraph_envs.core.files import remove_folder, whole_folder
 from soulsgraph_envs.core.seeds import derive_seeds
@@ -55,12 +55,12 @@ Points = list[dict[str, int]]
 _NOTHING = {"spent": 0, "ticks": 0, "wins": 0}
 
 
-def run_units(folder: ContinualFolder, console: Console, words: Words = str) -> None:
+def run_units(folder: ContinualFolder, console: Console) -> None:
     """Do the rest of a study's units, what methods share before them; arguments and errors as `run_jobs`."""
     for shared in (True, False):
         units = [unit for unit in folder.left if (unit.method == FIRST) == shared]
         if units or not shared:
-            run_jobs(folder, [ray_job(folder, unit) for unit in units], console, words)
+            run_jobs(folder, [ray_job(folder, unit) for unit in units], console)
 
 
 def ray_job(folder: ContinualFolder, unit: ContinualUnit) -> RayJob:

@@ -23,7 +23,7 @@ from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import TextTable, read_rows, seeds_text
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph_envs.core.config import Where, read_file, validate
-from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import END_TO_END as END_TO_END_SKILL
 
 #: The learner of a study that is this package's own.
@@ -237,10 +237,8 @@ def _read(path: Path, columns: Sequence[str]) -> Records:
 def _remedy(folder: Path) -> str:
     """Return the remedy for missing or damaged records, which are made from what is under `seeds/`."""
     if (folder / DESCRIPTION).exists():
-        return Remedy("write them again with: ", "do_units", folder=folder)
-    if folder.exists():
-        return "name the folder of a reproduction"
-    return Remedy("write one with: ", "ReproductionFolder.create", path=folder)
+        return "run the same reproduction again, which writes them"
+    return "name the folder of a reproduction"
 
 
 def _holds(row: Mapping[str, Any]) -> bool:
@@ -258,7 +256,7 @@ def _setting(rows: Records) -> SettingRates:
         found = ", ".join(str(row["seed"]) for row in rows)
         raise SoulsGraphError(
             f"setting {first['label']!r}: expected each seed once, found {found}; write the records again with "
-            "`ReproductionFolder.open`."
+            "the same reproduction."
         )
     percent = first.get("paper_percent")
     paper = None if percent is None or math.isnan(percent) else float(percent)

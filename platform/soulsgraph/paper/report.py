@@ -328,7 +328,7 @@ class Attachment:
         found = re.fullmatch(r"([^=]*[^=\s][^=]*)=(.+)\.parquet(?::(.*))?", text)
         if not found:
             raise SoulsGraphError(
-                f"`attachments`: expected TITLE=PATH.parquet, with :COLUMN,COLUMN behind it to choose columns, "
+                f"attach: expected TITLE=PATH.parquet, with :COLUMN,COLUMN behind it to choose columns, "
                 f"found {text!r}; write for example 'Retention=runs/a/results/retention.parquet'."
             )
         title, stem, columns = found.groups("")

@@ -31,7 +31,7 @@ from soulsgraph.runs.evaluate import TABLE_1, OnFinished, Setting, WinRateRow
 from soulsgraph.runs.lineage import adaptation_stages, check_target, finished_versions
 from soulsgraph.runs.plan import Stage, check_learns
 from soulsgraph.runs.progress import Interruption, Supervisor
-from soulsgraph.runs.ray_runner import RayJob, Words, run_jobs
+from soulsgraph.runs.ray_runner import RayJob, run_jobs
 from soulsgraph.runs.run_folder import CHECKPOINTS, RunFolder
 from soulsgraph.runs.train import Workplace, train_stages
 from soulsgraph.runs.workers import WorkerProcess
@@ -54,9 +54,9 @@ _FINE_TUNED_LONG = replace(TABLE_1[-1], label="long-range start, fine-tuned", pa
 _DODGE = "dodge"
 
 
-def do_units(folder: ReproductionFolder, console: Console, words: Words = str) -> None:
+def do_units(folder: ReproductionFolder, console: Console) -> None:
     """Do the rest of every job and assemble the records after each; arguments and errors as `run_jobs`."""
-    run_jobs(folder, [ray_job(folder, job) for job in folder.left], console, words)
+    run_jobs(folder, [ray_job(folder, job) for job in folder.left], console)
 
 
 def ray_job(folder: ReproductionFolder, job: SeedJob) -> RayJob:

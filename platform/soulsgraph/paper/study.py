@@ -17,7 +17,7 @@ from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.plan import Key, Plan, check_learns, how_it_learns, in_words, plan_values, scenario_digest
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolder, RunFolderError
 from soulsgraph_envs.core.config import Between, EachOnce, NonEmpty, Where, check_fields, read_file, to_table, validate
-from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import write_json
 from soulsgraph_policies.learning.hyperparameters import Preset
 
@@ -214,8 +214,8 @@ def check_stable_baselines(preset: Preset) -> None:
 
 
 _FORMAT, _VERSION = "soulsgraph reproduction", 1
-_REMEDY = "restore the file from a copy or begin a new folder with `path`"
-_AGAIN = "remove it and continue with `ReproductionFolder.open`"
+_REMEDY = "restore the file from a copy or begin another with `run`"
+_AGAIN = "remove it and run the reproduction again"
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class ReproductionFolder(PlannedFolder[Study]):
     `references.json` and `records/<table>.parquet`.
     """
 
-    kind, plan_file, opening = "reproduction", DESCRIPTION, "ReproductionFolder.open"
+    kind, plan_file = "reproduction", DESCRIPTION
 
     def check_memory(self) -> None:
         """Refuse a study whose replay would fill more than half of the memory; raises DataError."""
@@ -263,15 +263,14 @@ class ReproductionFolder(PlannedFolder[Study]):
         file = path / DESCRIPTION
         if not file.is_file():
             raise SoulsGraphError(
-                f"{path}: expected the folder of a reproduction, found no {DESCRIPTION} in it",
-                Remedy("begin one with: ", "ReproductionFolder.create", path=path),
+                f"{path}: expected the folder of a reproduction, found no {DESCRIPTION} in it", "name the folder of one"
             )
         begun = _read_begun(file)
         # Results of different fights cannot be compared.
         if begun.scenarios != (now := _fights()):
             raise SoulsGraphError(
                 f"{file}: expected the data of {', '.join(now)} that it was created with, found that they changed; "
-                "restore them or begin a new folder with `path`."
+                "restore them or begin another with `run`."
             )
         return cls(path, begun.plan)
 
@@ -350,11 +349,6 @@ class ReproductionFolder(PlannedFolder[Study]):
         for table in COLUMNS:
             rows = [{"preset": self.plan.preset, **row} for piece in pieces for row in piece[table]]
             write_rows(self.path / "records" / f"{table}.parquet", rows)
-
-    @property
-    def resuming(self) -> Remedy:
-        """The call that goes on with the jobs."""
-        return Remedy("Go on with: ", "do_units", folder=self.path)
 
     @contextmanager
     def session(self) -> Iterator[None]:

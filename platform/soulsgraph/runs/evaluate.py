@@ -421,8 +421,7 @@ def allowed_rows(run: RunFolder) -> tuple[WinRateRow, ...]:
     missing = [name for name in order if not run.library.versions(name)]
     if missing:
         raise SoulsGraphError(
-            f"{run.path}: expected every skill trained, found no {', '.join(missing)}",
-            lineage.train_first(run, missing[0], "them"),
+            f"{run.path}: expected every skill trained, found no {', '.join(missing)}", "train them first"
         )
     if settings := plan.own_settings:
         home = plan.scenario

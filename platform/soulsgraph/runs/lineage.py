@@ -27,7 +27,7 @@ from soulsgraph.runs.plan import (
 )
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.core.config import Where, read_file, validate
-from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import whole_folder, write_json
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_policies.agents.library import Artifact, LibraryError, SkillCard
@@ -159,8 +159,8 @@ def expect_unchanged(run: RunFolder, scenario: str) -> None:
     if not named or fight in (*named, domains.own):
         return
     known, card = [*named.items()][-1]
-    other = "restore it, rename it, adapt to it, or evaluate the older versions in it: "
-    remedy = Remedy(other, "evaluate", run=run.path, scenario=scenario, trained_on=domains.name(known))
+    older = f"evaluate the older versions in it by `trained_on` {domains.name(known)}"
+    remedy = f"restore it, rename it, adapt to it, or {older}"
     raise SoulsGraphError(
         f"{scenario}: expected the fight that {card.skill} v{card.version} of {run.path} was trained in "
         f"({short(known)}), found that it changed ({short(fight)})",
@@ -292,7 +292,7 @@ def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | No
     if not cards:
         names = (*run.plan.skill_graph.upstream(skill), skill)
         first = next(name for name in names if not run.library.versions(name))
-        raise LibraryError(run.path, f"a trained {first}", "none", train_first(run, first, "it"))
+        raise LibraryError(run.path, f"a trained {first}", "none", "train it first")
     newest = {card.training.fight: card.version for card in cards}
     fight = domains.find(trained_on)
     chain = domains.chain(fight) if after is None else (*domains.chain(domains.find(after)), fight)
@@ -332,11 +332,6 @@ def stage_of(run: RunFolder, cards: Sequence[SkillCard]) -> Stage:
         made = _suffixed(run, part, {card.skill: card}, card.training.fight) if clone is None else None
         parts.append(made or _from_clone(part, clone or 0))
     return replace(parts[-1], jointly=tuple(parts[:-1]))
-
-
-def train_first(run: RunFolder, skill: str, what: str) -> Remedy:
-    """Return the remedy for a skill of a run that was never trained, or for several of which it is the first."""
-    return Remedy(f"train {what} first: ", "train_stage", run=run.path, skill=skill)
 
 
 def own_stage(run: RunFolder, skill: str) -> Stage:

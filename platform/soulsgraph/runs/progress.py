@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn
 
 from soulsgraph.results.tables import OutputConsole
-from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.terminal import go_on_unread, handled_by, hangups
 
 
@@ -161,11 +161,7 @@ def stage_progress(
 
 
 class Interruption(SoulsGraphError):  # noqa: N818 - a request, not an error
-    """The user asked to stop; what was done so far is saved, and `remedy` ends the message where it is not empty."""
-
-    def __init__(self, message: str = "", remedy: str = "") -> None:
-        super().__init__(f"{message}{remedy}")
-        self.remedy, self.calls = remedy, (remedy,) if isinstance(remedy, Remedy) else ()
+    """The user asked to stop; what was done so far is saved."""
 
 
 @contextmanager
@@ -174,8 +170,8 @@ def resumable() -> Iterator[None]:
     try:
         yield
     except (Interruption, KeyboardInterrupt) as stop:
-        how = str(stop).removesuffix(stop.remedy) if isinstance(stop, Interruption) else "interrupted"
-        raise Interruption(how, "; the same call resumes it") from None
+        how = str(stop) if isinstance(stop, Interruption) else "interrupted"
+        raise Interruption(f"{how}; the same call resumes it") from None
 
 
 @contextmanager

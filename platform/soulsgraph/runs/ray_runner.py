@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -27,7 +27,7 @@ from soulsgraph.runs.progress import Interruption, describe_pace, draws, interru
 from soulsgraph.runs.run_folder import take_lock
 from soulsgraph_clusters.sessions.nodes import Mark, answer_of, marked, nodes_without, other_folder, this_node
 from soulsgraph_clusters.sessions.session import describe_wait
-from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, reading
+from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_envs.core.files import WriteError, temporary_folder, whole_file, whole_folder, writing
 
 #: Seconds between two reports of a job.
@@ -139,14 +139,9 @@ def write_contents(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 class StudyFolder(Protocol):
-    """The folder of a study whose jobs are run; errors name the method that opens it again."""
+    """The folder of a study whose jobs are run."""
 
     path: Path
-    opening: ClassVar[str]
-
-    @property
-    def resuming(self) -> Remedy:
-        """The call that goes on with the study."""
 
     def session(self) -> AbstractContextManager[None]:
         """Record the time in which jobs are run."""
@@ -226,15 +221,11 @@ class RemoteSupervisor:
         self._stopping = bool(ray.get(self._actor.record.remote(self._job, progress)))
 
 
-#: Words an error's message for the reader.
-Words = Callable[[str | SoulsGraphError], str]
-
-
 class JobsDisplay:
     """Show the running jobs: by a bar each in a terminal, else by a line each now and then."""
 
-    def __init__(self, console: Console, clock: Callable[[], float], words: Words) -> None:
-        self._console, self._clock, self._words = console, clock, words
+    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
+        self._console, self._clock = console, clock
         self._next_s = clock() + LINES_EVERY_S
         self._began: dict[str, tuple[str, int, float]] = {}
         self._tasks: dict[str, TaskID] = {}
@@ -257,7 +248,7 @@ class JobsDisplay:
         """Show that a job has ended."""
         if job in self._tasks:
             self.bars.remove_task(self._tasks.pop(job))
-        self._print(f"{job}: {self._words(how)}")
+        self._print(f"{job}: {how}")
 
     def _print(self, text: str) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)
@@ -273,11 +264,9 @@ class JobsDisplay:
 
 
 @contextmanager
-def jobs_display(
-    console: Console, clock: Callable[[], float] = time.monotonic, words: Words = str
-) -> Iterator[JobsDisplay]:
+def jobs_display(console: Console, clock: Callable[[], float] = time.monotonic) -> Iterator[JobsDisplay]:
     """Return a console's display of jobs; a quiet console shows nothing."""
-    display = JobsDisplay(console, clock, words)
+    display = JobsDisplay(console, clock)
     # A bar that is disabled prints an empty line as it ends in some releases of rich.
     with nullcontext() if display.bars.disable else display.bars:
         yield display
@@ -386,7 +375,7 @@ def named_here(error: SoulsGraphError, there: Path | None = None, here: Path | N
     text = str(error)
     if there is not None and not isinstance(error, WriteError):
         text = text.replace(str(there), str(here))
-    return SoulsGraphError(f"on {this_node()}: {text}", repeated=[error])
+    return SoulsGraphError(f"on {this_node()}: {text}")
 
 
 def taken_in(folder: Path, job: RayJob, ending: Ending, within_s: float = SEEN_WITHIN_S) -> Ending:
@@ -412,12 +401,12 @@ def confirmed(folder: Path, job: RayJob, ending: Ending, within_s: float = SEEN_
     return ending
 
 
-def run_jobs(folder: StudyFolder, jobs: Sequence[RayJob], console: Console, words: Words = str) -> None:
+def run_jobs(folder: StudyFolder, jobs: Sequence[RayJob], console: Console) -> None:
     """Run the jobs whose results are not all there, assemble what they left after each, and show the progress.
 
     Needs a Ray session, unless nothing is left. A node that reads the mark in the folder works there, any other one in
     a temporary folder, whose files are written here when the job ends. A job is done when its results are here as its
-    node wrote them. `words` changes the text of a job's error before it is shown.
+    node wrote them.
 
     Raises:
         Interruption: if a stop was asked for; every running job has saved a checkpoint.
@@ -443,12 +432,11 @@ def run_jobs(folder: StudyFolder, jobs: Sequence[RayJob], console: Console, word
             def confirm(name: str, ending: Ending) -> Ending:
                 return taken_in(folder.path, left[name], ending)
 
-            with interruptible() as interrupted, jobs_display(console, words=words) as display:
-                again = f"the unit resumes from its last checkpoint here, if any, with `{folder.opening}`"
-                for name, ending in follow(tasks, actor, display, interrupted, confirm, again):
+            with interruptible() as interrupted, jobs_display(console) as display:
+                for name, ending in follow(tasks, actor, display, interrupted, confirm):
                     endings[name] = ending
                     folder.assemble()
-    check_endings(folder.path, endings, folder.resuming)
+    check_endings(folder.path, endings)
 
 
 def follow(
@@ -457,12 +445,10 @@ def follow(
     display: JobsDisplay,
     interrupted: Callable[[], bool],
     confirm: Callable[[str, Ending], Ending] = lambda name, ending: ending,
-    again: str = "the unit resumes from its last checkpoint here, if any",
 ) -> Iterator[tuple[str, Ending]]:
     """Do the jobs, one per processor, show the running ones and yield each as it ends.
 
     Calling a job submits it and returns Ray's reference to its ending; `confirm` checks that before it is reported.
-    `again` says how a job whose process died goes on.
     Once interrupted, the running ones are asked to stop and the waiting ones are not started.
     """
     waiting, at_work, stopping = dict(jobs), dict[Any, str](), False
@@ -480,25 +466,25 @@ def follow(
         display.show(ray.get(actor.read.remote()))
         for reference in ended:
             name = at_work.pop(reference)
-            endings[name] = confirm(name, _ending(reference, again))
+            endings[name] = confirm(name, _ending(reference))
         for name, ending in endings.items():
             display.ended(name, ending.failure or "done")
             yield name, ending
 
 
-def _ending(reference: Any, again: str) -> Ending:
+def _ending(reference: Any) -> Ending:
     try:
         ending: Ending = ray.get(reference)
     except ray.exceptions.RayTaskError as defect:
         return Ending(MET_A_DEFECT, defect=defect)
     except ray.exceptions.RayError as error:
         found = str(error).partition("\n")[0]
-        return Ending(f"its process died ({found}); {again}")
+        return Ending(f"its process died ({found}); the unit resumes from its last checkpoint here, if any")
     return ending
 
 
-def check_endings(folder: Path, endings: Mapping[str, Ending], resuming: Remedy) -> None:
-    """Raise the error of unfinished jobs: defects first, then failures, then a stop, which the remedy goes on from."""
+def check_endings(folder: Path, endings: Mapping[str, Ending]) -> None:
+    """Raise the error of unfinished jobs: defects first, then failures, then a stop."""
     failed = {name: ending for name, ending in endings.items() if ending.failure and not ending.stopped}
     reasons = "; ".join(f"{name}: {ending.failure}" for name, ending in failed.items())
     summary = f"{folder}: {len(failed)} of {len(endings)} units failed: {reasons}"
@@ -506,7 +492,6 @@ def check_endings(folder: Path, endings: Mapping[str, Ending], resuming: Remedy)
     if defects:
         raise ExceptionGroup(summary, defects)
     if failed:
-        errors = [ending.failure for ending in failed.values() if isinstance(ending.failure, SoulsGraphError)]
-        raise SoulsGraphError(summary, repeated=errors)
+        raise SoulsGraphError(summary)
     if any(ending.stopped for ending in endings.values()):
-        raise Interruption("stopped; every unit saved where it is. ", resuming)
+        raise Interruption("stopped; every unit saved where it is")

@@ -15,7 +15,7 @@ from soulsgraph.runs.plan import Plan, scenario_digest
 from soulsgraph.runs.supervision import end_orphan, lock_owner, owner_file
 from soulsgraph_envs.core import files
 from soulsgraph_envs.core.config import Where, read_file, to_table, validate
-from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, reading, shown
+from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_envs.core.files import FileLock, HeldError
 from soulsgraph_policies.agents.library import SkillLibrary
 from soulsgraph_policies.agents.projects import ProjectDigest
@@ -25,7 +25,7 @@ _FORMAT, _FORMAT_VERSION = "soulsgraph run", 1
 LOCK = ".lock"
 #: The checkpoints of all stages, as a pattern below a run folder.
 CHECKPOINTS = "checkpoints/*/step-*"
-_ANOTHER, _ANY = "name another folder with `path`", "name the folder of a run"
+_ANOTHER, _ANY = "name another folder with `run`", "name the folder of a run"
 _REMEDY = "restore the file from a copy or begin a new run"
 #: For how long whoever meets a held lock looks again: a look at a folder holds its lock for a moment as well.
 _HELD_FOR_S, _LOOK_EVERY_S = 1.0, 0.05
@@ -64,12 +64,11 @@ P = TypeVar("P")
 class PlannedFolder(ABC, Generic[P]):
     """A folder that is begun with a plan: make one with `create`, `open`, or `planned` and later `locked`.
 
-    A subclass names its `kind`, the file that holds the plan, and the method that opens it.
+    A subclass names its `kind` and the file that holds the plan.
     """
 
     kind: ClassVar[str]
     plan_file: ClassVar[str]
-    opening: ClassVar[str]
 
     def __init__(self, path: Path, plan: P) -> None:
         self.path, self.plan = path, plan
@@ -119,8 +118,7 @@ class PlannedFolder(ABC, Generic[P]):
     def locked(self) -> Iterator[None]:
         """Keep every other process from writing this folder; the lock dies with its process. A planned one is begun.
 
-        What killed writers left there is removed. Under supervision a process that outlived its own supervisor is ended
-        first.
+        What killed writers left there is removed. A training that outlived its supervisor is ended first.
 
         Raises:
             RunFolderError: if another process holds it, or something came into a planned one since then.
@@ -162,9 +160,8 @@ class PlannedFolder(ABC, Generic[P]):
         with reading(path):
             ours = (LOCK, owner_file(path / LOCK).name)
             if path.exists() and any(f.name not in ours and not files.is_unfinished(f) for f in path.iterdir()):
-                go_on, there = f"continue with `{self.opening}`", (path / self.plan_file).is_file()
-                found, first = (f"a {self.kind}", go_on) if there else ("other files", "remove them")
-                raise RunFolderError(path, f"an empty folder for a new {self.kind}", found, f"{first} or {_ANOTHER}")
+                found = f"a {self.kind}" if (path / self.plan_file).is_file() else "other files"
+                raise RunFolderError(path, f"an empty folder for a new {self.kind}", found, _ANOTHER)
 
 
 class RunFolder(PlannedFolder[Plan]):
@@ -174,7 +171,7 @@ class RunFolder(PlannedFolder[Plan]):
     `tensorboard/`, `results/<name>.parquet`.
     """
 
-    kind, plan_file, opening = "run", "plan.json", "RunFolder.open"
+    kind, plan_file = "run", "plan.json"
 
     def __init__(self, path: Path, plan: Plan, fight: str = "") -> None:
         super().__init__(path, plan)
@@ -216,8 +213,7 @@ class RunFolder(PlannedFolder[Plan]):
             begun, there = file.is_file(), path.exists()
         if not begun:
             found = "no plan.json in it" if there else "no such folder"
-            begin = Remedy("begin one with: ", "RunFolder.create", path=path)
-            raise RunFolderError(path, "the folder of a run", found, _ANY if there else begin)
+            raise RunFolderError(path, "the folder of a run", found, _ANY)
         where = Where(file, remedy=_REMEDY)
         values = read_file(where)
         if not isinstance(values, dict) or values.get("format") != _FORMAT:
@@ -265,37 +261,24 @@ class RunFolder(PlannedFolder[Plan]):
 
 
 def check_same(folder: PlannedFolder[Any], plan: Any) -> None:
-    """Refuse a folder that was created with another plan, a dataclass.
-
-    Raises:
-        RunFolderError: naming the first field that differs, and both values.
-    """
-    for name in (field.name for field in fields(plan)):
-        kept, asked = getattr(folder.plan, name), getattr(plan, name)
-        if kept != asked:
-            expected, found = (f"a {folder.kind} with {name} = {shown(value)}" for value in (asked, kept))
-            remedy = "name another folder with `run`"
-            raise RunFolderError(folder.path, f"an empty folder or {expected}", found, remedy)
+    """Refuse a folder that was begun with another plan, a dataclass; raises as `check_given`."""
+    check_given(folder.path, folder.plan, {field.name: getattr(plan, field.name) for field in fields(plan)})
 
 
-def check_given(folder: Path, plan: object, given: Mapping[str, Any], another: str) -> None:
+def check_given(folder: Path, plan: object, given: Mapping[str, Any]) -> None:
     """Refuse a value that contradicts the plan in a folder.
-
-    `another` says how to begin another folder.
 
     Raises:
         SoulsGraphError: naming the field, the folder's value and the value given.
     """
     for name, value in given.items():
-        kept = getattr(plan, name)
+        kept = getattr(plan, name, None)
         if kept is None:
             # What the plan's preset has in its place.
             kept = getattr(getattr(plan, "method", None), name, None)
         if value != kept:
             kept, value = (item if isinstance(item, str) else shown(item) for item in (kept, value))
-            raise SoulsGraphError(
-                f"{folder}: its plan has {name} = {kept}, found {value}; leave it out of `given` or {another}."
-            )
+            raise SoulsGraphError(f"{folder}: its plan has {name} = {kept}, found {value}; leave it out or {_ANOTHER}.")
 
 
 def take_lock(folder: Path) -> FileLock:

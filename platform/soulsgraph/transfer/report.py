@@ -20,7 +20,7 @@ from soulsgraph.results.seeds import Rows, SeedsTable, frame_of, share, summary
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import cells_table, write_results, write_rows
 from soulsgraph.runs.evaluate import OnFinished, evaluation_seeds, load_artifacts, load_networks, was_trained_on
-from soulsgraph.runs.lineage import expect_present
+from soulsgraph.runs.lineage import expect_present, predecessors
 from soulsgraph.runs.plan import Key, fight_label, scenario_digest
 from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
@@ -29,7 +29,7 @@ from soulsgraph_envs.combat.loop import Exploration, SeededDraw
 from soulsgraph_envs.combat.rollout import Doubles, Episodes, Flags, Integers
 from soulsgraph_envs.core.compiling import cached
 from soulsgraph_envs.core.config import Where, read_file, validate
-from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, shown
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.seeds import Seeds
@@ -279,7 +279,7 @@ def run_controls(
     """
     if question.home != HOME:
         raise SoulsGraphError(
-            f"`run_controls`: expected versions trained on {HOME}, which the controls change, found {question.home}; "
+            f"controls: expected versions trained on {HOME}, which the controls change, found {question.home}; "
             f"use a run of {HOME}."
         )
     rows: list[dict[str, Any]] = []
@@ -467,10 +467,8 @@ def measure(run: RunFolder, question: Question, on_played: OnFinished = lambda c
     expect_present(run, [question.home])
     versions, fights = versions_of(run, question.home), _fights(question.home, question.scenario)
     if question.home != run.plan.scenario and not was_trained_on(run, question.home):
-        raise SoulsGraphError(
-            f"`home`: expected a scenario that skills of {run.path} were trained on, found {question.home!r}",
-            Remedy("see ", "check_library", run=run.path),
-        )
+        known = (run.plan.scenario, *predecessors(run))
+        raise UnknownNameError(f"scenario that skills of {run.path} were trained on", question.home, known)
     home, shifted = (Laboratory(run, question, domain, on_played) for domain in (question.home, question.scenario))
     order = run.plan.skill_graph.order
     return TransferReport(
@@ -531,7 +529,7 @@ def saved_recommendation(run: RunFolder, home: str, scenario: str) -> Recommenda
     path = run.path / "results" / f"{transfer_name(run, home, scenario)}.json"
     if not path.exists():
         return None
-    where = Where(path, remedy=Remedy("measure anew: ", "save_transfer", run=run.path, scenario=scenario))
+    where = Where(path, remedy="remove the file: it is measured anew then")
     values = read_file(where)
     found = Key(values if isinstance(values, dict) else {})
     key = Key({"versions": versions_of(run, home), "fights": _fights(home, scenario), "thresholds": _thresholds()})

@@ -34,7 +34,7 @@ from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer.recovery import scratch_arm
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
-from soulsgraph_envs.core.errors import Remedy, SoulsGraphError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import temporary_folder
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import Weights
@@ -157,7 +157,7 @@ def measure_retention(
     if len(domains) < 2:
         raise SoulsGraphError(
             f"{run.path}: expected a run adapted to another scenario, found one that knows {domains[0]} only",
-            Remedy("adapt it first: ", "adaptation_stages", run=run.path),
+            "adapt it first",
         )
     size, order = len(domains), run.plan.skill_graph.order
     with stage_progress("retention", size * (size + 1) + 2 * (size - 1), display, unit="settings") as progress:
@@ -285,15 +285,11 @@ def _points(run: RunFolder, cards: Sequence[SkillCard]) -> dict[int, dict[str, W
 
 @dataclass(frozen=True)
 class TrainingTransfer:
-    """Success over the steps in one domain beside the same from scratch; None where that was not trained.
-
-    `remedy` is the call that trains it.
-    """
+    """Success over the steps in one domain beside the same from scratch; None where no recovery trained that."""
 
     domain: str
     curve: SuccessCurve
     alone: SuccessCurve | None
-    remedy: Remedy
 
     @property
     def forward_transfer(self) -> float | None:
@@ -311,7 +307,6 @@ class TrainingTransfer:
             "forward_transfer": self.forward_transfer,
             "area": self.curve.area,
             "alone_area": alone and alone.area,
-            "missing": None if alone else self.remedy,
             "curve": self.curve.to_list(),
             "alone_curve": alone and alone.to_list(),
         }
@@ -320,7 +315,7 @@ class TrainingTransfer:
         """Return it as a line for the terminal."""
         begin = f"forward transfer while training in {self.domain} (Continual World): "
         if self.alone is None:
-            return f"{begin}missing, for nothing was trained there from scratch; train it with: {self.remedy}"
+            return f"{begin}missing, for no recovery was trained there from scratch"
         value = self.forward_transfer
         shown = "not defined, from scratch won throughout" if value is None else f"{value:+.3f}"
         return f"{begin}{shown}; mean success {self.curve.area:.3f}, from scratch {self.alone.area:.3f}"
@@ -336,5 +331,4 @@ def training_transfer(run: RunFolder, domain: str, seed: int) -> TrainingTransfe
     scratch = scratch_arm(run, domain, budget)
     trained = scratch and all(scratch.library.versions(skill) for skill in run.plan.skill_graph.order)
     alone = success_curve(scratch, domain, seed) if scratch and trained else None
-    remedy = Remedy("", "recover", run=run.path, scenario=domain, budget=budget)
-    return TrainingTransfer(domain, success_curve(run, domain, seed), alone, remedy)
+    return TrainingTransfer(domain, success_curve(run, domain, seed), alone)

@@ -17,7 +17,7 @@ from soulsgraph.runs.run_folder import PlannedFolder, RunFolder, RunFolderError
 from soulsgraph.tune.space import MOST_SETTINGS, Search, SearchSpace
 from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.config import Between, EachOnce, NonEmpty, Where, check_fields, digest_of, read_file, validate
-from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, UnknownNameError, shown
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_policies.agents.projects import ProjectDigest
 
@@ -222,7 +222,7 @@ class SweepFolder(PlannedFolder[Sweep]):
     Tune goes on from) and `results/`.
     """
 
-    kind, plan_file, opening = "sweep", "sweep.json", "SweepFolder.open"
+    kind, plan_file = "sweep", "sweep.json"
 
     def check_memory(self) -> None:
         """Refuse a plan that needs more memory than this machine may spare; raises DataError."""
@@ -243,9 +243,8 @@ class SweepFolder(PlannedFolder[Sweep]):
         """
         file = path / cls.plan_file
         if not file.is_file():
-            begin = Remedy("begin one with: ", "SweepFolder.create", path=path)
-            raise RunFolderError(path, "the folder of a sweep", f"no {cls.plan_file} in it", begin)
-        where = Where(file, remedy="begin another sweep with `path`")
+            raise RunFolderError(path, "the folder of a sweep", f"no {cls.plan_file} in it", "name the folder of one")
+        where = Where(file, remedy="begin another sweep with `run`")
         values = read_file(where)
         found = [values.get(name) for name in ("format", "format_version")] if isinstance(values, dict) else []
         where.demand(found == [_FORMAT, _VERSION], f"format {_FORMAT} {_VERSION}", shown(found))

@@ -126,7 +126,7 @@ class Population:
         file = population_path(folder, seed) / _STATE
         if not file.exists():
             return cls.begin(folder, seed)
-        return load(cls, Where(file, remedy="begin another sweep with `path`"))
+        return load(cls, Where(file, remedy="begin another sweep with `run`"))
 
     def compared(self, space: SearchSpace, seed: int) -> Population:
         """Return it with those behind as those ahead are, by changed options; all draws depend on seed and round.

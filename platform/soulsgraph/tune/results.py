@@ -19,7 +19,7 @@ from soulsgraph.results.tables import read_rows, readable_table, write_rows
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.tune.folder import RETURN, TRAINING_RETURN, WIN_RATE, Setting, SweepFolder
 from soulsgraph_envs.core.config import to_json
-from soulsgraph_envs.core.errors import Remedy, SoulsGraphError, shown
+from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.files import write_text
 
 if TYPE_CHECKING:
@@ -309,13 +309,12 @@ class SweepResults:
             first = failed[0]
             raise SoulsGraphError(
                 f"sweep {self.folder.path}: expected every trial to finish, found that {len(failed)} of "
-                f"{len(self.rows)} failed, the first in {first['run']}: {first['error']} Correct this and go on with "
-                "`SweepFolder.open`."
+                f"{len(self.rows)} failed, the first in {first['run']}: {first['error']} Correct this and run the "
+                "same sweep again."
             )
         trials, ended = self.folder.plan.trials, sum(row["state"] != INTERRUPTED for row in self.rows)
         if ended < trials:
-            done = f"stopped with {trials - ended} of {trials} trials left"
-            raise Interruption(done, Remedy("; go on with: ", "run_sweep", folder=self.folder.path))
+            raise Interruption(f"stopped with {trials - ended} of {trials} trials left")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings over seeds, and every trial, as plain values."""

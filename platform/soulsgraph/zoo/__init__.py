@@ -13,7 +13,7 @@ from typing import Any
 from soulsgraph.runs.lineage import branch, cards_of
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
-from soulsgraph_envs.core.errors import Remedy, UnknownNameError
+from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.files import WriteError
 
 #: Where the agents lie, a folder each.
@@ -83,7 +83,7 @@ def open_own_run(path: Path) -> RunFolder:
         SoulsGraphError: as `RunFolder.open`.
     """
     if is_agent(path):
-        remedy = Remedy("copy it first: ", "copy_agent", name=path, path="DIR")
+        remedy = "name a folder for a copy of it with `run`"
         raise RunFolderError(path, "a run folder to write into", "a read-only agent of the zoo", remedy)
     return RunFolder.open(path)
 

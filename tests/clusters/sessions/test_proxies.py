@@ -1,21 +1,16 @@
 """No client of ours uses a proxy of the environment unless asked, and one that is asked for is named."""
 
-import json
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import grpc
 import pytest
-import ray
 
 from fakes.waiting import PATIENCE_S
 from soulsgraph_clusters.fleet.actor.host import HostOptions, ask
 from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.protocol.security import write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import FleetError
-from soulsgraph_clusters.sessions.head import ClusterAwayError
-from soulsgraph_clusters.sessions.jobs import JobServer
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.access import USE_PROXY, by_proxy, uses_proxy
 from soulsgraph_envs.games.link import GameSettings
@@ -68,29 +63,6 @@ def test_a_game_pc_and_the_clients_of_a_siphon_server_reach_it(server):
     for channel in channels:
         assert channel.unary_unary("/any/Call")(b"", timeout=PATIENCE_S) == b""
         channel.close()
-
-
-class _Dashboard(BaseHTTPRequestHandler):
-    """A dashboard that knows no job."""
-
-    def do_GET(self):
-        self.send_response(200)
-        self.end_headers()
-        known = {"version": "4", "ray_version": ray.__version__, "ray_commit": ray.__commit__, "session_name": "one"}
-        self.wfile.write(json.dumps(known if "version" in self.path else []).encode())
-
-    def log_message(self, *_):
-        """Print nothing."""
-
-
-def test_a_supervisor_reaches_the_dashboard_whose_jobs_it_submits(dead, monkeypatch):
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Dashboard) as dashboard, ThreadPoolExecutor(1) as pool:
-        pool.submit(dashboard.serve_forever)
-        assert JobServer(f"http://127.0.0.1:{dashboard.server_port}").unfinished() == []
-        dashboard.shutdown()
-    monkeypatch.setenv(USE_PROXY, "1")
-    with pytest.raises(ClusterAwayError, match=f"by the proxy {dead}"):
-        JobServer("http://192.0.2.1:8265").unfinished()
 
 
 def test_one_that_is_asked_for_is_used_beyond_this_machine_and_named_without_its_password(dead, monkeypatch, tmp_path):

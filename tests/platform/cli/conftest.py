@@ -36,12 +36,7 @@ class Supervised:
     @property
     def training(self):
         """The process that trains; None between two of them."""
-        return self._child("supervision")
-
-    @property
-    def head(self):
-        """The process that started the cluster's head; None if there is none."""
-        return self._child("--head")
+        return self._child("-m")
 
     def _child(self, word):
         if not self.running:

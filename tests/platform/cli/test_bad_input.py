@@ -109,14 +109,14 @@ def test_a_read_only_folder(refuse, tmp_path):
         os.system(f"umount {place}")
 
 
-@pytest.mark.parametrize(("number", "refused"), [(errno.EACCES, True), (errno.ENOSPC, True), (errno.EIO, False)])
-def test_a_place_that_forbids_or_lacks_room_is_named_wherever_it_shows(refuse, run, monkeypatch, number, refused):
+@pytest.mark.parametrize(("number", "code"), [(errno.EACCES, 2), (errno.ENOSPC, 69), (errno.EIO, None)])
+def test_a_place_that_forbids_or_lacks_room_is_named_wherever_it_shows(refuse, run, monkeypatch, number, code):
     def fail(run: RunFolder) -> None:
         raise OSError(number, os.strerror(number), str(run.path))
 
     monkeypatch.setattr(training.evaluating, "check_library", fail)
-    if refused:
-        assert str(run) in refuse("skills", run)
+    if code:
+        assert str(run) in refuse("skills", run, code=code)
     else:
         with pytest.raises(OSError, match="run"):
             refuse("skills", run)

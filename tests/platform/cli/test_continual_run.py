@@ -24,7 +24,7 @@ def test_the_filter_is_shown_of_each_boss_once_and_one_that_fails_is_exit_code_1
 def test_a_whole_study_runs_reports_and_is_done_when_it_is_resumed(printed, tmp_path):
     (tmp_path / "mine.toml").write_text(SEQUENCE)
     words = ("--methods", "kept,newest", "--skills", "dodge,heal_attack", "--seeds", 1, "--episodes", 4)
-    printed("continual", "run", "mine.toml", *words, "--scale", 0.01, "--out", "study")
+    printed("continual", "run", "mine.toml", *words, "--scale", 0.01, "--run", "study")
     evaluations = pd.read_parquet(tmp_path / "study" / "results" / "evaluations.parquet")
     matrix = evaluations[evaluations["decisions"] == 0]
     assert {*zip(matrix["method"], matrix["after"], matrix["task"], strict=True)} == {
@@ -34,7 +34,7 @@ def test_a_whole_study_runs_reports_and_is_done_when_it_is_resumed(printed, tmp_
     assert costs.groupby("method")["decisions"].sum().to_dict() == {"kept": 3100, "newest": 3100}
     files = sorted((tmp_path / "study" / "units").rglob("*.parquet"))
     before = [file.stat().st_mtime_ns for file in files]
-    found = json.loads(printed("continual", "run", "--resume", "--out", "study", "--json"))
+    found = json.loads(printed("continual", "run", "--run", "study", "--json"))
     assert found["scores"]["methods"] == ["kept", "newest"]
     assert found["page"] == "study/report/page.html"
     assert [file.stat().st_mtime_ns for file in files] == before

@@ -8,24 +8,8 @@ import sys
 import pytest
 
 from soulsgraph.cli import main
-from soulsgraph.cli.front import COMMANDS, load
-from soulsgraph.cli.remedies import REPEATED, stopped
+from soulsgraph.cli.output import command_line
 from soulsgraph.runs.progress import Interruption, interruptible, terminable
-from soulsgraph_envs.core.errors import Remedy
-
-
-def test_resume_is_advised_exactly_where_it_is_an_option():
-    lines = {name: function for name in COMMANDS for function, actions in [load(name)] if not actions}
-    lines |= {f"{name} {action}": call for name in COMMANDS for action, call in load(name)[1].items()}
-    resumed = {name for name, function in lines.items() if "resume" in function.__annotations__}
-    assert resumed == {name for name in lines if "--resume" in stopped("interrupted", name)} != set()
-    again = stopped("interrupted", "transfer")
-    assert all(stopped("interrupted", name) != again for name in (*REPEATED, "data", "clone"))
-
-
-def test_a_message_with_a_remedy_gets_no_other():
-    found = stopped(Interruption("stopped. ", Remedy("Go on with: ", "do_units", folder="my runs")), "reproduce")
-    assert found == "stopped. Go on with: soulsgraph reproduce --resume --out 'my runs'"
 
 
 def test_a_closed_terminal_stops_in_order_unless_nohup_had_it_ignored():
@@ -67,3 +51,11 @@ def test_an_output_that_is_closed_from_the_start_changes_no_error(refuse, monkey
     monkeypatch.setattr("sys.stdout", None)
     assert "/nowhere" in refuse("skills", "/nowhere")
     sys.stdout.close()
+
+
+def test_a_command_line_is_quoted_for_the_systems_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert command_line("saves", "restore", "a copy") == "soulsgraph saves restore 'a copy'"
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert command_line("saves", "restore", "saves\\one") == "soulsgraph saves restore saves\\one"
+    for path in ("saves\\a copy", "C:\\R&D\\run", "it's", "a;b", "50%", "(1)", "a,b", "$home", "a^b", ""):
+        assert command_line("saves", "restore", path) == f'soulsgraph saves restore "{path}"'

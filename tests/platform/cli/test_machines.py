@@ -46,7 +46,7 @@ CALLS = {
     "export agent --out files --onnx --check 100": 0,
     "import-sb3 nothing.zip --run imported --skill camera": 2,
     "calibrate nowhere --boss iudex-phase1 --out mine.toml": 2,
-    "reproduce --out study --seeds 0": 2,
+    "reproduce --run study --seeds 0": 2,
     "sweep nothing.toml": 2,
     "report agent --html agent.html": 0,
     "doctor": 0,

@@ -1,22 +1,24 @@
-"""`soulsgraph supervise`: real trainings, killed and interrupted while they run."""
+"""`soulsgraph supervise`: real trainings, killed and interrupted while they run; who takes over what is left behind."""
 
 import os
 import signal
-import socket
+import subprocess
+import sys
 
 import psutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from fakes.clusters import over
+from fakes.clusters import LocalCluster, over
 from fakes.waiting import until
-from soulsgraph.cli import supervise as command
-from soulsgraph.runs import supervision
+from soulsgraph.cli.options import TrainingOptions, workplace
+from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.supervision import AttemptEnd, end_orphan
+from soulsgraph.runs.supervision import SUPERVISOR, end_orphan, owner_file
+from soulsgraph_clusters.fleet.protocol.settings import load_fleet, sole_head
 from soulsgraph_clusters.sessions.local_ray import free_port
+from soulsgraph_envs.core.errors import SoulsGraphError
 
-pytestmark = pytest.mark.slow
 #: Long enough that it can be broken off well before the end.
 SCALE, STEPS = "2", 40_000
 
@@ -36,13 +38,13 @@ def breaking(tmp_path):
     """Return a function that makes an environment in which the supervised command runs code as it starts."""
 
     def environment(code):
-        supervised = "if 'supervision' in ' '.join(sys.orig_argv[:4]):"
-        (tmp_path / "sitecustomize.py").write_text(f"import errno, os, sys\n{supervised}\n    {code}\n")
+        (tmp_path / "sitecustomize.py").write_text(f"import errno, os, sys\nif '-m' in sys.orig_argv:\n    {code}\n")
         return os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
 
     return environment
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_ends_and_a_killed_one_goes_on(supervise):
     words = ("--", "train", "camera", "--scale", SCALE)
     first = supervise(*words)
@@ -57,7 +59,7 @@ def test_an_interrupted_training_ends_and_a_killed_one_goes_on(supervise):
     second.kill_training()
     assert second.started().pid != before
     assert second.wait() == 0, second.logs
-    assert "SIGKILL; it restarts in 1 s (1 of 1000)" in second.logs
+    assert "SIGKILL; it restarts in 1 s" in second.logs
     assert RunFolder.open(second.run).library.load("camera", 1).card.training.steps == STEPS
     events = _events(second.run)
     assert len(events) == 3
@@ -65,109 +67,119 @@ def test_an_interrupted_training_ends_and_a_killed_one_goes_on(supervise):
     assert max(_steps_of(events[-1])) == STEPS
 
 
-def test_a_killed_curriculum_is_told_to_resume(supervise):
+@pytest.mark.slow
+def test_a_killed_curriculum_goes_on_with_its_run(supervise):
     supervised = supervise("--", "curriculum", "--scale", "0.006", "--episodes", "1")
     until(lambda: supervised.training and (supervised.run / "plan.json").is_file(), "a run that is begun")
     supervised.kill_training()
-    # Without --resume a folder that is begun would be refused.
     assert supervised.wait() == 0, supervised.logs
     assert supervised.logs.count("it restarts in") == 1
     assert RunFolder.open(supervised.run).library.load("heal_attack", 1)
 
 
-def test_it_waits_longer_each_time_says_why_and_an_interrupt_ends_the_wait(supervise, breaking):
-    crash = "print('RuntimeError: the reason', file=sys.stderr, flush=True); os._exit(3)"
-    supervised = supervise("--", "train", "camera", environment=breaking(crash))
-    for number, wait_s in enumerate((1, 2, 4), 1):
-        supervised.logged(f"code 3 (its last line: RuntimeError: the reason); it restarts in {wait_s} s ({number} of")
+def test_it_waits_longer_each_time_and_an_interrupt_ends_the_wait(supervise, breaking):
+    supervised = supervise("--", "train", "camera", environment=breaking("os._exit(3)"))
+    for wait_s in (1, 2, 4):
+        supervised.logged(f"code 3; it restarts in {wait_s} s")
     supervised.interrupt()
     assert supervised.wait() == 130, supervised.logs
 
 
-def test_after_the_last_restart_it_ends_with_the_commands_code(supervise, breaking):
-    killed = breaking("os.kill(os.getpid(), 9)")
-    supervised = supervise("--most-restarts", "1", "--", "train", "camera", environment=killed)
-    assert supervised.wait() == 128 + signal.SIGKILL
-    assert supervised.logs.count("it restarts in") == 1
+@pytest.mark.parametrize("code", [0, 2])
+def test_an_end_that_stays_is_final_and_reported_by_the_command_alone(supervise, breaking, code):
+    supervised = supervise("--", "train", "camera", environment=breaking(f"os._exit({code})"))
+    assert supervised.wait() == code
+    assert supervised.logs == ""
 
 
-def test_bad_input_is_final_and_reported_by_the_command_alone(supervise):
-    supervised = supervise("--", "train", "camera", "--scale", "0")
-    assert supervised.wait() == 2
-    assert supervised.logs.startswith("error: scale: "), supervised.logs
-    assert supervised.logs.count("\n") == 1
-
-
-def test_a_training_ends_with_its_supervisor_and_the_next_goes_on_at_once(supervise):
-    words = ("--", "train", "camera", "--scale", SCALE)
+@pytest.mark.slow
+def test_a_training_that_its_supervisor_left_behind_is_ended_by_the_next_which_goes_on(supervise):
+    words = ("--", "train", "camera", "--scale", "400")
     first = supervise(*words)
     first.trains()
     left = first.kill_supervisor()
     second = supervise(*words)
     until(lambda: over(left), "the end of the first training")
-    assert second.wait() == 0, second.logs
+    second.trains(beyond=second.checkpoint())
+    second.interrupt()
+    assert second.wait() == 130, second.logs
     assert "it restarts in" not in second.logs
-    assert RunFolder.open(second.run).library.load("camera", 1).card.training.steps == STEPS
     assert min(_steps_of(_events(second.run)[-1])) > 1_000, "the first left a checkpoint as it ended"
 
 
-def test_a_training_that_hangs_is_killed_when_its_supervisor_is_gone_and_no_other(supervise, tmp_path, monkeypatch):
-    first = supervise("--", "train", "camera", "--scale", SCALE)
-    first.trains()
-    training, lock = first.started(), first.run / ".lock"
-    owner = supervision.owner_file(lock).read_text()
-    holder, supervisor = map(int, owner.split())
-    assert holder == training.pid
-    assert not end_orphan(lock, owner, 1.0), "nobody supervises this process"
-    monkeypatch.setattr(supervision, "_supervisor", os.getppid())
-    assert not end_orphan(lock, owner, 1.0), "its supervisor lives"
-    training.suspend()
-    first.kill_supervisor()
+#: Holds the lock of a run, and goes on doing so when it is asked to stop.
+_HOLDER = """
+import signal, sys, time; from pathlib import Path; from soulsgraph.runs.run_folder import RunFolder
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+lock = RunFolder.open(Path(sys.argv[1])).locked(); lock.__enter__(); time.sleep(3600)
+"""
+
+
+@pytest.mark.parametrize("variable", [SUPERVISOR, "RAY_JOB_CONFIG_JSON_ENV_VAR"])
+def test_an_orphan_that_hangs_is_killed_and_no_other_process(tmp_path, variable):
+    run, lock = RunFolder.create(tmp_path / "run", Plan()), tmp_path / "run" / ".lock"
+    said = owner_file(lock)
+    said.unlink()
+    (tmp_path / "holder.py").write_text(_HOLDER)
+    # Of a job the parent is a process of Ray's.
+    script = f"export {variable}=$$; {sys.executable} {tmp_path / 'holder.py'} {run.path} & wait"
+    parent = subprocess.Popen(["sh", "-c", script])
+    try:
+        owner = until(lambda: said.is_file() and said.read_text(), "a lock that is held")
+        holder = psutil.Process(int(owner.split()[0]))
+        assert owner == f"{holder.pid} {parent.pid}"
+        assert not end_orphan(lock, owner, 0.1), "its supervisor lives"
+        with pytest.raises(SoulsGraphError, match=str(holder.pid)), run.locked():
+            pass
+    finally:
+        parent.kill()
+        parent.wait()
     other = tmp_path / "another.lock"
     other.touch()
-    assert not end_orphan(other, owner, 1.0), "it holds no such file"
-    assert not end_orphan(lock, f"{os.getpid()} {supervisor}", 1.0), "this process holds no lock"
-    assert not end_orphan(lock, f"{holder}", 1.0), "it names no supervisor"
-    # Suspended as before; while it waits for the disk it does not stop.
-    until(lambda: training.status() == psutil.STATUS_STOPPED, "a process that stands still")
-    assert end_orphan(lock, owner, 1.0)
-    until(lambda: over(training), "its end")
+    assert not end_orphan(other, owner, 0.1), "it holds no such file"
+    assert not end_orphan(lock, f"{os.getpid()} {parent.pid}", 0.1), "this process holds no lock"
+    assert not end_orphan(lock, f"{holder.pid}", 0.1), "it names no supervisor"
+    assert end_orphan(lock, owner, 0.1)
+    with run.locked():
+        assert over(holder)
 
 
-def test_a_cluster_that_does_not_come_is_waited_for_and_no_crash(supervise):
-    address = f"127.0.0.1:{free_port()}"
-    supervised = supervise("--cluster-within", "0.03", "--", "train", "camera", "--address", address)
-    assert supervised.wait() == 69, supervised.logs
-    assert supervised.logs.count("waiting until it can run") == 1
-    assert address in supervised.logs
-    assert "it restarts in" not in supervised.logs
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("", id="no-cluster", marks=pytest.mark.slow),
+        pytest.param("def full(handle): raise OSError(28, 'full')\n    os.fsync = full", id="full-disk"),
+    ],
+)
+def test_what_may_come_by_itself_is_waited_for(supervise, breaking, code):
+    away = () if code else ("--address", f"127.0.0.1:{free_port()}")
+    supervised = supervise("--", "train", "camera", *away, environment=breaking(code or "pass"))
+    supervised.logged("ended with code 69; it restarts in")
+    supervised.interrupt()
+    assert supervised.wait() != 0
 
 
-def test_a_full_disk_is_waited_for(supervise, breaking):
-    full = breaking("def full(handle): raise OSError(errno.ENOSPC, 'No space left on device')\n    os.fsync = full")
-    supervised = supervise("--cluster-within", "0.03", "--", "train", "camera", environment=full)
-    assert supervised.wait() == 69, supervised.logs
-    assert supervised.logs.count("waiting until it can run") == 1
-    assert "No space left on device" in supervised.logs
+@pytest.mark.slow
+def test_a_training_ends_with_its_head_and_goes_on_with_the_next(supervise):
+    with LocalCluster(workers=0) as cluster:
+        words = ("--", "train", "camera", "--scale", "400", "--env-runners", "1", "--address", cluster.address)
+        supervised = supervise(*words, environment=cluster.environment)
+        until(supervised.checkpoint, "a checkpoint")
+        cluster.kill_head()
+        supervised.logged("it restarts in")
+        cluster.start_head()
+        reached = supervised.checkpoint()
+        until(lambda: supervised.running and supervised.checkpoint() > reached, "a later checkpoint")
+        os.kill(supervised.training.pid, signal.SIGKILL)
+        supervised.logged("SIGKILL")
+        supervised.interrupt()
+        assert supervised.wait() != 0
 
 
-@pytest.mark.parametrize(("ran_s", "again"), [(700.0, True), (1.0, False)])
-def test_a_command_that_ran_for_long_is_tried_again_at_once(monkeypatch, ran_s, again):
-    monkeypatch.setattr(command, "_TRY_EVERY_S", 600.0)
-    waiting, looks = command._Cluster("local", None, 60.0, lambda line: None), iter([False] * 25)
-    assert waiting.wait(AttemptEnd(69, "a node ended", ran_s), lambda: next(looks, True)) is again
-
-
-def test_a_head_that_comes_back_is_noticed_and_one_that_does_not_is_given_up():
-    port, servers = free_port(), []
-    waiting, ended = command._Cluster(f"127.0.0.1:{port}", None, 0.01, print), AttemptEnd(69, "no answer", 1.0)
-
-    def comes_back():
-        if not servers:
-            servers.append(socket.create_server(("127.0.0.1", port)))
-        return False
-
-    assert waiting.wait(ended, comes_back)
-    servers[0].close()
-    waiting.there()
-    assert not waiting.wait(ended, lambda: False)
+def test_a_run_is_locked_before_its_fleet_is_asked_for(tmp_path):
+    run, file = RunFolder.create(tmp_path / "run", Plan()), tmp_path / "fleet.toml"
+    file.write_text(f'listen = "127.0.0.1:{free_port()}"\n')
+    # What outlived its supervisor holds both, and only the run's lock says whose it is.
+    held = pytest.raises(SoulsGraphError, match=str(os.getpid()))
+    with run.locked(), sole_head(load_fleet(file)), held, workplace(run, TrainingOptions(fleet=file)):
+        pass

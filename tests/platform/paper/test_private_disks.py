@@ -23,7 +23,7 @@ STUDY = ("--seeds", "1", "--first-seed", "100", "--scale", "0.05", "--episodes",
 def expected(tmp_path_factory) -> dict[str, bytes]:
     """Return what the study leaves on one machine."""
     folder = tmp_path_factory.mktemp("shared") / "study"
-    command = [sys.executable, "-c", "from soulsgraph.cli import main; main()", "reproduce", *STUDY, "--out", folder]
+    command = [sys.executable, "-c", "from soulsgraph.cli import main; main()", "reproduce", *STUDY, "--run", folder]
     subprocess.run([*map(str, command)], check=True, timeout=3 * PATIENCE_S)
     return left_in(folder)
 
@@ -71,7 +71,7 @@ def test_a_node_that_is_lost_or_a_stop_changes_no_byte_of_what_private_disks_lea
     study, library = runs / "study", Path("seeds/100/skills/library")
     with LocalCluster(workers=0, head_cpus=0) as cluster:
         nodes = [cluster.add_worker(hidden=runs) for _ in range(2)]
-        job = reproduce(cluster, *STUDY, "--out", study)
+        job = reproduce(cluster, *STUDY, "--run", study)
 
         def node_with(card: Path):
             assert job.running, job.logs()
@@ -86,7 +86,7 @@ def test_a_node_that_is_lost_or_a_stop_changes_no_byte_of_what_private_disks_lea
         assert len([*study.glob("seeds/100/skills/checkpoints/*/step-*")]) == 1
         assert not [at for node in nodes for at in on_node(node, runs)]
 
-        job = reproduce(cluster, "--resume", "--out", study)
+        job = reproduce(cluster, "--run", study)
         later = (
             library / skill / version / "card.json" for version in ("v1", "v2") for skill in ("dodge", "heal_attack")
         )

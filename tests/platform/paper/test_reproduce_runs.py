@@ -33,7 +33,7 @@ def records(folder: Path, name: str) -> list[dict[str, object]]:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("reproductions") / "uninterrupted"
-    reproduce(*OPTIONS, "--out", folder)
+    reproduce(*OPTIONS, "--run", folder)
     return folder
 
 
@@ -58,14 +58,14 @@ def test_rows_measures_and_learning_are_recorded_of_ordinary_runs(finished):
 
 def test_a_finished_reproduction_trains_nothing_again(finished):
     before = {path: path.stat().st_mtime_ns for path in finished.glob("seeds/**/*.safetensors")}
-    reproduce("--resume", "--out", finished)
+    reproduce("--run", finished)
     assert before
     assert {path: path.stat().st_mtime_ns for path in finished.glob("seeds/**/*.safetensors")} == before
 
 
 def test_terminated_and_resumed_equals_uninterrupted(finished, tmp_path):
     out = tmp_path / "interrupted"
-    process = subprocess.Popen([*COMMAND, *OPTIONS, "--out", str(out)], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*COMMAND, *OPTIONS, "--run", str(out)], stderr=subprocess.PIPE, text=True)
     while not list(out.glob("seeds/100/skills/library/lock_on/v1/card.json")):
         assert process.poll() is None
         time.sleep(0.02)
@@ -73,6 +73,6 @@ def test_terminated_and_resumed_equals_uninterrupted(finished, tmp_path):
     _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, errors
     assert not (out / "seeds" / "100" / "pieces" / "skills-rows.json").exists()
-    reproduce("--resume", "--out", out)
+    reproduce("--run", out)
     for name in ("rows", "curves", "training", "measures"):
         assert records(out, name) == records(finished, name)

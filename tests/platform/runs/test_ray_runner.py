@@ -35,10 +35,9 @@ from soulsgraph.runs.ray_runner import (
 from soulsgraph.runs.run_folder import RunFolderError, take_lock
 from soulsgraph_clusters.sessions.nodes import Mark, marked
 from soulsgraph_clusters.sessions.session import connect
-from soulsgraph_envs.core.errors import ReadError, Remedy, SoulsGraphError
+from soulsgraph_envs.core.errors import ReadError, SoulsGraphError
 
 #: How a study goes on.
-RESUMING = Remedy("Go on with: ", "go_on", folder="out")
 
 
 class Told:
@@ -113,7 +112,7 @@ def test_a_units_defect_ends_no_other_and_no_more_are_at_work_than_there_are_pro
     assert {name for name, how in told.endings.items() if how == "done"} == {"first", "last"}
     assert endings["dead"].failure
     with pytest.raises(ExceptionGroup, match="broken") as caught:
-        check_endings(Path("out"), endings, RESUMING)
+        check_endings(Path("out"), endings)
     (defect,) = caught.value.exceptions
     assert isinstance(defect, LookupError)
     assert "in break_down" in str(defect)
@@ -132,14 +131,14 @@ def test_a_stop_begins_no_unit_that_waits_and_lets_those_at_work_save(tmp_path):
     }  # fmt: skip
     assert all(ending.stopped for ending in endings.values())
     assert not ray.get(actor.read.remote())
-    with pytest.raises(Interruption, match="go_on"):
-        check_endings(Path("out"), endings, RESUMING)
+    with pytest.raises(Interruption, match="saved"):
+        check_endings(Path("out"), endings)
 
 
 def test_failures_are_told_before_a_stop_and_nothing_where_all_is_done():
-    check_endings(Path("out"), {"a": Ending(), "b": Ending()}, RESUMING)
+    check_endings(Path("out"), {"a": Ending(), "b": Ending()})
     with pytest.raises(SoulsGraphError, match="a: disk full"):
-        check_endings(Path("out"), {"a": Ending("disk full"), "b": Ending("not begun", stopped=True)}, RESUMING)
+        check_endings(Path("out"), {"a": Ending("disk full"), "b": Ending("not begun", stopped=True)})
 
 
 def this_node_id() -> str:
@@ -301,8 +300,6 @@ def test_a_unit_that_is_done_again_after_its_node_was_lost_is_named_once():
 
 class Squares:
     """A study of another kind: each job leaves a file of its own, and nothing is known of seeds or records."""
-
-    opening, resuming = "Squares.open", RESUMING
 
     def __init__(self, path: Path) -> None:
         self.path, self.sessions, self.together = path, 0, ""

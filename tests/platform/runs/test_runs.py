@@ -71,7 +71,7 @@ def test_interrupted_and_resumed_equals_uninterrupted_bit_for_bit(finished, tmp_
     library = RunFolder.open(run).library
     assert library.versions("movement") == [1]
     assert library.versions("dodge") == []
-    assert soulsgraph("curriculum", "--run", run, "--resume") == 0
+    assert soulsgraph("curriculum", "--run", run) == 0
     assert weights(run) == weights(finished)
     rows = [read_rows(RunFolder.open(path).results("curves")) for path in (run, finished)]
     assert sorted(map(str, rows[0])) == sorted(map(str, rows[1]))

@@ -45,7 +45,7 @@ def test_a_windows_python_trains_evaluates_watches_and_records(pc, keep_result):
 
     run, fights, picture = (pc.path(name) for name in ("run", "fights", "fight.gif"))
     done("curriculum", "--run", run, "--scale", "0.01", "--episodes", EPISODES)
-    done("curriculum", "--resume", "--run", run)
+    done("curriculum", "--run", run)
     evaluation = "evaluate", AGENT, "--episodes", EPISODES, "--json"
     won, won_here = (json.loads(text[text.index("{") :]) for text in (done(*evaluation), _here(*evaluation)))
     done("watch", run, "--gif", picture)

@@ -27,7 +27,7 @@ def test_the_matrix_of_a_chain_is_evaluated_and_written(tmp_path):
     assert [kept.domain for kept in retention.kept] == ["iudex-phase1", "iudex-phase2"]
     assert [(kept.now == kept.before).all() for kept in retention.kept] == [True, True], "old versions play as before"
     assert [found.domain for found in retention.training] == ["iudex-phase2", "vordt"]
-    assert "`recover(" in written["training_forward_transfer"]["vordt"]["missing"]
+    assert written["training_forward_transfer"]["vordt"]["alone_area"] is None
     rates, measures = chain_rates_over_seeds({0: retention}), measures_over_seeds({0: retention})
     assert len(rates.rows()) == 12
     named = {row["measure"]: row for row in measures.rows()}

@@ -157,8 +157,8 @@ def test_a_sweep_is_not_opened_where_its_fight_changed(tmp_path: Path) -> None:
 
 
 def test_a_sweep_is_resumed_as_it_was_begun(refuse: Any, folder: SweepFolder) -> None:
-    assert "scheduler" in refuse("sweep", "--resume", "--run", folder.path, "--scheduler", "asha")
-    assert "scale" in refuse("sweep", "--resume", "--run", folder.path, "--scale", "0.5")
+    assert "scheduler" in refuse("sweep", "--run", folder.path, "--scheduler", "asha")
+    assert "scale" in refuse("sweep", "--run", folder.path, "--scale", "0.5")
 
 
 def fake_member(gamma: float, seed: int, value: float, training: float) -> dict[str, Any]:
@@ -255,7 +255,6 @@ def test_a_sweep_adapts_a_copy_of_an_agent(tmp_path: Path) -> None:
         (("nothing.toml",), "nothing"),
         (("space.toml", "--seeds", "0"), "seeds"),
         (("space.toml", "--scale", "0.001"), "scale"),
-        (("space.toml", "--resume"), "--run"),
         (("space.toml", "--scheduler", "pbt"), "stage"),
         (("space.toml", "--scheduler", "pbt", "--stage", "dodge"), "gamma"),
         (("space.toml", "--search", "optuna", "--scheduler", "asha"), "scheduler"),
