@@ -49,7 +49,12 @@ def __getattr__(name: str) -> Any:
         return installed_version()
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES.get(name, "soulsgraph.api")), name)
+    from soulsgraph.runs.progress import resumable
+    from soulsgraph_envs.core.terminal import uninterrupted
+
+    # Numba is imported whole, or never again in this process.
+    with resumable(), uninterrupted():
+        return getattr(import_module(_MODULES.get(name, "soulsgraph.api")), name)
 
 
 def __dir__() -> list[str]:

@@ -101,13 +101,14 @@ except sg.SoulsGraphError as stop:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signal for one process alone")
 @pytest.mark.parametrize("call", ["train('best'", "sweep({'gamma': [0.98]}, seeds=1"])
-def test_a_stop_while_torch_is_imported_leaves_a_process_that_can_train(tmp_path: Path, call: str) -> None:
+@pytest.mark.parametrize("module", ["numba.core", "torch.nn"])
+def test_a_stop_during_imports_leaves_a_process_that_can_train(tmp_path: Path, call: str, module: str) -> None:
     text = f"""
 import os, signal, sys, threading, time
 import soulsgraph as sg
 
 def stop():
-    while "torch.nn" not in sys.modules:
+    while "{module}" not in sys.modules:
         time.sleep(0.001)
     os.kill(os.getpid(), signal.SIGINT)
 
@@ -116,7 +117,7 @@ if __name__ == "__main__":
     try:
         sg.{call}, run="run", scale={_SCALE}, quiet=True)
     except sg.SoulsGraphError as error:
-        import torch
+        import numba.core.types, torch
         print(type(error).__name__, torch.ones(3).sum().item())
 """
     assert _printed(_script(tmp_path, text)) == "Interruption 3.0\n"
