@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -23,6 +24,7 @@ from soulsgraph.runs.table import play_table, table_of, write_table
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.tracking.board import names_in
 from soulsgraph.tracking.metrics import FINAL_WIN_RATE
+from soulsgraph.tracking.wandb_tracker import PROJECT
 from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import check_writable, slug
@@ -32,10 +34,6 @@ from soulsgraph_policies.agents.library import SkillCard
 
 if TYPE_CHECKING:
     from soulsgraph.runs.train import Workplace
-
-
-#: How a run is watched in trackers beside TensorBoard.
-_WATCHED_IN = {"wandb": "in W&B, at the address that it prints", "mlflow": "in MLflow: mlflow ui"}
 
 
 def curriculum(
@@ -51,9 +49,21 @@ def curriculum(
         graph: Skill graph to train: paper (the default), or a project's, as PROJECT/GRAPH.
     """
     folder = options.open_or_plan(run, plan, graph)
-    watch = {"tensorboard": f"watch with: tensorboard --logdir {folder.tensorboard}", **_WATCHED_IN}
-    told = [watch.get(name, f"tracked by {name}") for name in names_in(session.track)]
+    told = [watched_in(name, folder) for name in names_in(session.track)]
     _train_and_evaluate(folder, session, "; ".join([f"run folder {folder.path}", *told]))
+
+
+def watched_in(tracker: str, folder: RunFolder) -> str:
+    """Return how a run is watched in a tracker; what W&B prints itself, its address too, is silenced."""
+    project = f"project {os.environ.get('WANDB_PROJECT', PROJECT)}"
+    offline = os.environ.get("WANDB_MODE") == "offline"
+    store = f"MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri {folder.path.parent / 'mlruns'}"
+    known = {
+        "tensorboard": f"watch with: tensorboard --logdir {folder.tensorboard}",
+        "wandb": f"in W&B: {f'wandb sync {folder.path}/wandb/offline-run-*' if offline else project}",
+        "mlflow": f"in MLflow: {os.environ.get('MLFLOW_TRACKING_URI') or store}",
+    }
+    return known.get(tracker, f"tracked by {tracker}")
 
 
 def train(

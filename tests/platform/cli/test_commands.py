@@ -17,7 +17,7 @@ from fakes.keys import virtual_screen
 from fakes.runs import pretend_run
 from fakes.waiting import PATIENCE_S
 from soulsgraph import zoo
-from soulsgraph.cli.training import unseen_moves
+from soulsgraph.cli.training import unseen_moves, watched_in
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.selecting import Selection
 from soulsgraph.pages import run_report
@@ -365,3 +365,20 @@ def test_moves_whose_ids_no_move_of_the_trained_fight_has_are_named(tmp_path):
     (fight := tmp_path / "fight.toml").write_text('based_on = "iudex-phase1"\nname = "mine"\nboss = "boss.toml"\n')
     assert unseen_moves("iudex-phase1", str(fight)) == ["whirl"]
     assert unseen_moves(str(fight), "iudex-phase1") == []
+
+
+@pytest.mark.parametrize(
+    ("tracker", "setting", "printed"),
+    [
+        ("wandb", {"WANDB_MODE": "offline"}, "in W&B: wandb sync runs/one/wandb/offline-run-*"),
+        ("wandb", {"WANDB_PROJECT": "mine"}, "in W&B: project mine"),
+        ("mlflow", {}, "in MLflow: MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri runs/mlruns"),
+        ("mlflow", {"MLFLOW_TRACKING_URI": "http://store"}, "in MLflow: http://store"),
+    ],
+)
+def test_each_tracker_is_named_with_where_it_shows_the_run(monkeypatch, tracker, setting, printed):
+    for name in ("WANDB_MODE", "WANDB_PROJECT", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in setting.items():
+        monkeypatch.setenv(name, value)
+    assert watched_in(tracker, RunFolder.planned(Path("runs/one"), Plan())) == printed
