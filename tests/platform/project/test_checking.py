@@ -47,6 +47,14 @@ def test_a_new_project_holds(fencing):
             "reference",
             "parry",
         ),
+        # As good as random play, and by chance a little better.
+        (
+            "parry.py",
+            "np.where(is_open, RIPOSTE, np.where(due, PARRY_ACTION, WAIT))",
+            "np.random.default_rng((4, int(1000 * rows.sum()))).integers(0, 3, len(rows))",
+            "reference",
+            "clearly",
+        ),
         ("data/scenarios/duel.toml", '"knight-full"', '"knight"', "controls", "PARRY"),
         ("data/scenarios/duel.toml", "flasks = 1", "flasks = -1", "scenario duel", "flasks"),
     ],
