@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import gymnasium
 import numpy as np
@@ -23,7 +24,10 @@ from soulsgraph_envs.core.config import shipped_names
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.files import whole_file, whole_folder
-from soulsgraph_envs.skills import make_skill
+from soulsgraph_envs.core.scenario import load_scenario
+from soulsgraph_envs.gym.skill_env import observation_space
+from soulsgraph_envs.skills import Skill, SkillOptions, make_skill
+from soulsgraph_envs.skills.paper_skills import Animations, Observations
 
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,100}-v[0-9]{1,6}")
 
@@ -146,15 +150,16 @@ def export_minari(folder: Path, skill: str, datasets: Path, name: str) -> int:
         raise SoulsGraphError(f"name: expected letters, digits and dashes with a version, as dodge-v0, found {name!r}.")
     played, episodes = read_episodes(folder, skill)
     said = f"Decisions of {skill}: observes {', '.join(played.observation)}; does {', '.join(played.actions)}."
-    spec = _environment_of(played, folder)
+    scenarios = {read_recording(path).header.scenario for path in recording_files(folder)}
+    task = _skill_of(played) if scenarios <= {*shipped_names("scenario")} else None
+    spec = _environment_of(played, scenarios) if task else None
     known = {} if spec is None else {"env_spec": spec.to_json()}
     space = gymnasium.spaces.Box(-np.inf, np.inf, (len(played.observation),), np.float32)
-    if spec is not None:
-        known_space = spec.make().observation_space
-        assert isinstance(known_space, gymnasium.spaces.Box)
+    if task is not None:
+        bounds = observation_space(task, *map(load_scenario, sorted(scenarios)))
         # A real game may leave the simulator's bounds.
         seen = np.vstack([part for one in episodes for part in (one.observations, one.next_observations)])
-        low, high = np.minimum(known_space.low, seen.min(axis=0)), np.maximum(known_space.high, seen.max(axis=0))
+        low, high = np.minimum(bounds.low, seen.min(axis=0)), np.maximum(bounds.high, seen.max(axis=0))
         space = gymnasium.spaces.Box(low, high, dtype=np.float32)
     with whole_folder(datasets / name) as temporary:
         # Its function for this takes the place from the environment alone, and warns of every author who is not named.
@@ -167,22 +172,31 @@ def export_minari(folder: Path, skill: str, datasets: Path, name: str) -> int:
     return len(episodes)
 
 
-def _environment_of(played: PlayedSkill, folder: Path) -> EnvSpec | None:
+def _skill_of(played: PlayedSkill) -> Skill | None:
+    """Return the shipped skill that observes and does what a recorded one did, by a preset's options; None if none."""
+    if gymnasium.registry.get(id_of(played.name)) is None:
+        return None
+    for animations, observations in product(get_args(Animations), get_args(Observations)):
+        skill = make_skill(played.name, SkillOptions(animations=animations, observations=observations))
+        if _names(skill) == ([*played.observation], [*played.actions]):
+            return skill
+    return None
+
+
+def _environment_of(played: PlayedSkill, scenarios: set[str]) -> EnvSpec | None:
     """Return the environment of a skill's id, by scripts upstream, in the scenario of a folder's fights.
 
-    None where the skill has no id, or observes or does something else by default, and where the fights' scenario is not
-    one shipped one.
+    None where the skill observes otherwise by default, and where the fights are of several scenarios.
     """
-    scenarios = {read_recording(path).header.scenario for path in recording_files(folder)}
-    spec = gymnasium.registry.get(id_of(played.name))
-    if spec is None or len(scenarios) > 1 or not scenarios <= {*shipped_names("scenario")}:
+    spec = gymnasium.registry[id_of(played.name)]
+    if len(scenarios) > 1 or _names(make_skill(played.name)) != ([*played.observation], [*played.actions]):
         return None
-    skill = make_skill(played.name)
-    names = [*skill.observation.names], [action.name for action in skill.actions]
-    if names != ([*played.observation], [*played.actions]):
-        return None
-    keywords = {**spec.kwargs, "scenario": scenarios.pop()}
+    keywords = {**spec.kwargs, "scenario": next(iter(scenarios))}
     return EnvSpec(spec.id, spec.entry_point, max_episode_steps=spec.max_episode_steps, kwargs=keywords)
+
+
+def _names(skill: Skill) -> tuple[list[str], list[str]]:
+    return [*skill.observation.names], [action.name for action in skill.actions]
 
 
 def _buffer(minari: Any, number: int, episode: SkillEpisode) -> Any:

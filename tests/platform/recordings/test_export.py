@@ -12,7 +12,9 @@ import pytest
 from soulsgraph.recordings.export import export_minari, export_rllib, read_episodes
 from soulsgraph.recordings.files import RecordingError, read_recording, recording_files
 from soulsgraph.recordings.format import Identity, make_header
-from soulsgraph.recordings.recording import FightWriter
+from soulsgraph.recordings.recording import Fighter, FightWriter, record
+from soulsgraph.runs.evaluate import Setting, evaluation_seeds
+from soulsgraph.zoo import open_agent
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import WriteError
 from soulsgraph_envs.core.scenario import load_scenario
@@ -65,6 +67,15 @@ def test_minari_reads_the_same_decisions(fights: Path, tmp_path: Path, monkeypat
     with pytest.raises(SoulsGraphError, match="heal"):
         export_minari(fights, SKILL, tmp_path, "../heal")
     assert [path.name for path in tmp_path.iterdir()] == ["heal-v3"]
+
+
+def test_minaris_space_has_bounds_for_other_observations_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    minari = pytest.importorskip("minari")
+    agent = Fighter.of_run(open_agent("iudex-phase1-best-0"), Setting("iudex-phase1", "iudex-phase1"))
+    record(agent, evaluation_seeds(3, 1), tmp_path / "fights")
+    export_minari(tmp_path / "fights", SKILL, tmp_path / "datasets", "heal-v0")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "datasets"))
+    assert minari.load_dataset("heal-v0").observation_space.is_bounded()
 
 
 def test_what_cannot_be_exported_is_one_line_and_leaves_nothing(fights: Path, tmp_path: Path) -> None:
