@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path, PurePosixPath
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -73,7 +74,9 @@ def _print_help_texts() -> None:
         sys.argv = ["soulsgraph", *words, "--help"]
         with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.suppress(SystemExit):
             main()
-        page += ["", f"## {' '.join(words)}", "", "```text", printed.getvalue().strip("\n"), "```"]
+        # What a command does is one line, however long.
+        lines = [textwrap.fill(line, int(_WIDTH)) for line in printed.getvalue().strip("\n").splitlines()]
+        page += ["", f"## {' '.join(words)}", "", "```text", *lines, "```"]
     print("\n".join(page))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import threading
 from functools import partial
+from html import unescape
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,11 @@ def test_every_page_is_in_the_site(site: Path) -> None:
         assert Path(name) in built
     for notebook in (ROOT / "notebooks").glob("*.ipynb"):
         assert Path("notebooks", notebook.stem, "index.html") in built
-    assert "usage: soulsgraph curriculum" in (site / "commands.html").read_text(encoding="utf-8")
+    commands = (site / "commands.html").read_text(encoding="utf-8")
+    assert "usage: soulsgraph curriculum" in commands
+    # No help text is cut off beside the menus.
+    texts = [unescape(re.sub("<[^>]+>", "", text)) for text in re.findall("<pre>(.*?)</pre>", commands, re.DOTALL)]
+    assert max(len(line) for text in texts for line in text.splitlines()) <= 80
     # A file that a page links to is there with it.
     assert (site / "source" / "envs" / "soulsgraph_envs" / "data" / "skills.toml").is_file()
 
