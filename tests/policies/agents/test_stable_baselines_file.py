@@ -76,7 +76,7 @@ def test_every_weight_is_the_models(saved):
     assert found.version.count(".") == 2
 
 
-def test_what_is_pickled_is_never_read(saved, tmp_path):
+def test_nothing_that_is_pickled_runs(saved, tmp_path):
     touched, path, members = tmp_path / "touched", tmp_path / "edited.zip", _members(saved[0])
     bomb = pickle.dumps(_Bomb(touched), 2)
     text = base64.b64encode(bomb).decode()
@@ -87,6 +87,8 @@ def test_what_is_pickled_is_never_read(saved, tmp_path):
     torch.load(io.BytesIO(network), weights_only=False)
     assert touched.exists()
     touched.unlink()
+    _refused(path, str(path))
+    path.write_bytes(_zipped(members | bombs | {"policy.pth": members["policy.pth"]}))
     np.testing.assert_equal(read_saved_dqn(path, _SIZES).weights, read_saved_dqn(saved[0], _SIZES).weights)
     assert not touched.exists()
 
@@ -106,55 +108,44 @@ def test_a_network_of_other_sizes_is_refused(saved, sizes):
 def test_a_network_of_another_activation_is_refused(tmp_path):
     path = tmp_path / "dqn.zip"
     _model(activation_fn=torch.nn.Tanh).save(path)
-    _refused(path, "activation_fn")
+    _refused(path, "ReLU")
     _model(activation_fn=torch.nn.ReLU).save(path)
     assert read_saved_dqn(path, _SIZES).steps == 0
 
 
-#: 100 MB of zeros take 100 kB.
-_ZEROS, _MANY = bytes(100_000_000), {f"{number}": b"" for number in range(1_000)}
-
-
 @pytest.mark.parametrize(
-    ("edit", "inner", "name"),
+    "edit",
     [
-        ({"policy.pth": None}, {}, "policy.pth"),
-        ({"data": None}, {}, "data"),
-        ({"data": _ZEROS}, {}, "data"),
-        ({"data": b"[1]"}, {}, "data"),
-        ({"data": b"\xff"}, {}, "data"),
-        ({"data": (b"baselines3.dqn", b"baselines3.ppo")}, {}, "policy_class"),
-        ({"data": (b'"num_timesteps": 0', b'"num_timesteps": -1')}, {}, "num_timesteps"),
-        ({"_stable_baselines3_version": b"x\n"}, {}, "_stable_baselines3_version"),
-        (_MANY, {}, "1,000"),
-        ({}, _MANY, "policy.pth"),
-        # Of its tensors.
-        ({}, {"archive/data/0": bytes(12_000_000), "archive/data/1": bytes(12_000_000)}, "archive/data/1"),
-        ({}, {"archive/byteorder": b"big"}, "byteorder"),
-        ({}, {"archive/data/0": np.full(24, np.nan, "<f4").tobytes()}, "finite"),
-        ({}, {"archive/data/0": b"123"}, "archive/data/0"),
-        ({}, {"archive/data/12": b"1234"}, "3 x 8 x 5 x 2"),
-        ({}, {"archive/data/13": b"1234"}, "policy.pth"),
+        {"policy.pth": None},
+        {"policy.pth": b"dear diary"},
+        {"data": None},
+        {"data": b"[1]"},
+        {"data": b"\xff"},
+        {"data": (b"baselines3.dqn", b"baselines3.ppo")},
+        {"data": (b'"num_timesteps"', b'"steps"')},
+        {"_stable_baselines3_version": None},
     ],
 )
-def test_a_file_that_holds_something_else_is_refused_by_the_name_of_its_part(saved, tmp_path, edit, inner, name):
+def test_a_file_that_holds_something_else_is_refused(saved, tmp_path, edit):
     members, path = _members(saved[0]), tmp_path / "edited.zip"
-    network = _zipped(_members(io.BytesIO(members["policy.pth"])) | inner, zipfile.ZIP_DEFLATED)
     edited = {part: members[part].replace(*new) if isinstance(new, tuple) else new for part, new in edit.items()}
-    parts = members | {"policy.pth": network} | edited
-    path.write_bytes(_zipped({part: new for part, new in parts.items() if new is not None}, zipfile.ZIP_DEFLATED))
-    assert path.stat().st_size < 1_000_000
-    _refused(path, name)
+    path.write_bytes(_zipped({part: new for part, new in (members | edited).items() if new is not None}))
+    _refused(path, str(path))
 
 
-def test_other_things_than_a_saved_model_are_refused(saved, tmp_path):
-    text, large, packed = (tmp_path / name for name in ("text.zip", "large.zip", "packed.zip"))
+def test_weights_that_are_not_finite_are_refused(tmp_path):
+    model = _model()
+    next(iter(model.q_net.parameters())).data[0] = torch.nan
+    model.save(tmp_path / "dqn.zip")
+    _refused(tmp_path / "dqn.zip", "finite")
+
+
+def test_other_things_than_a_saved_model_are_refused(tmp_path):
+    text, large = tmp_path / "text.zip", tmp_path / "large.zip"
     text.write_text("dear diary")
     with large.open("wb") as file:
         file.truncate(2**40)
-    # What is unpacked a whole block at a time, however little is asked for.
-    packed.write_bytes(_zipped(_members(saved[0]), zipfile.ZIP_LZMA))
-    for path in (tmp_path / "nothing.zip", tmp_path, text, large, packed):
+    for path in (tmp_path / "nothing.zip", tmp_path, text, large):
         _refused(path, str(path))
 
 
