@@ -278,16 +278,16 @@ class SkillLog:
 
 
 class Rollout(SkillLog):
-    """Let a controller play a combat; the skill of the combat's horizon is the one that is looked at.
+    """Let controllers play a combat, each its own skills; the skill of the combat's horizon is looked at.
 
     `advance` logs the decisions of that skill that end with a tick; `collect` evaluates their rewards, many at a
     time, and `close` makes rows of the episodes that ended. `play` does all of it for a list of seeds.
     """
 
-    def __init__(self, combat: Combat, controller: Controller | None = None) -> None:
+    def __init__(self, combat: Combat, *controllers: Controller) -> None:
         super().__init__(combat, combat.horizon.skill)
-        self.controller = controller
-        #: What the controller chose last, (lanes, skills).
+        self._controllers = controllers
+        #: What the controllers chose last, (lanes, skills).
         self.actions: Actions = np.zeros((combat.lanes, len(combat.skills)), np.int64)
         #: Control ticks so far, and episodes that a real-time game lost and that were played again.
         self.ticks = self.replays = 0
@@ -298,17 +298,17 @@ class Rollout(SkillLog):
         """Begin episodes in `lanes` (n,) from `seeds` (n,); what a lane had summed up is forgotten."""
         self.sums[lanes] = 0.0
         self.combat.begin(lanes, seeds)
-        if self.controller is not None:
-            self.controller.begin(lanes, seeds)
+        for controller in self._controllers:
+            controller.begin(lanes, seeds)
 
     def tick(self, active: Flags | None = None) -> None:
         """Choose and carry out the next tick's actions in the `active` lanes (lanes,), by default in all."""
         if active is not None and active.all():
             active = None
-        if self.controller is not None:
-            if active is not None:
-                self.combat.due[~active] = False
-            self.controller.act(self.combat, self.actions)
+        if self._controllers and active is not None:
+            self.combat.due[~active] = False
+        for controller in self._controllers:
+            controller.act(self.combat, self.actions)
         self.combat.step(self.actions, active)
         self.ticks += 1
         if self.after_tick is not None:

@@ -21,7 +21,6 @@ from typing import Any, Self
 
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
-from soulsgraph_envs.core.terminal import uninterrupted
 
 _UNFINISHED = ".unfinished-"
 #: In a temporary folder: its writer's lock; that all else in it is complete; what one of these replaces.
@@ -159,18 +158,27 @@ def _move(temporary: Path, replace: bool = False) -> None:
     (temporary / _COMPLETE).touch()
     sync_folder(temporary)
     sync_folder(temporary.parent)
-    with uninterrupted():
-        for name in names:
-            new, target, before = temporary / name, temporary.parent / name, temporary / _BEFORE
-            if there := replace and target.exists():
-                _rename(target, before)
-            try:
-                _rename(new, target)
-            except OSError:
-                if there:
-                    _rename(before, target)
-                raise
+    for name in names:
+        target, before = temporary.parent / name, temporary / _BEFORE
+        if there := replace and target.exists():
+            _rename(target, before)
+        try:
+            _rename(temporary / name, target)
+        except OSError:
+            if there:
+                _rename(before, target)
+            raise
     sync_folder(temporary.parent)
+
+
+def _clear(temporary: Path) -> None:
+    """Remove a temporary folder, once what was begun to be moved from it is moved; an interruption leaves that too."""
+    if (temporary / _COMPLETE).exists():
+        for new in temporary.iterdir():
+            if new.name not in (_OWNER, _COMPLETE, _BEFORE) and not (target := temporary.parent / new.name).exists():
+                _rename(new, target)
+        sync_folder(temporary.parent)
+    shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _never_overwritten() -> FileExistsError:
@@ -215,7 +223,7 @@ def _temporary(parent: Path, prefix: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _clear(folder)
         if owner is not None:
             owner.close()
         # Windows removes no file that is open.
@@ -234,12 +242,7 @@ def settle(folder: Path, prefix: str = _UNFINISHED) -> None:
         if left.is_symlink() or not left.is_dir() or (prefix != _UNFINISHED and not (left / _OWNER).exists()):
             continue
         with suppress(OSError, HeldError, LockError), FileLock(left / _OWNER):
-            if (left / _COMPLETE).exists():
-                for new in left.iterdir():
-                    if new.name not in (_OWNER, _COMPLETE, _BEFORE) and not (target := folder / new.name).exists():
-                        _rename(new, target)
-                sync_folder(folder)
-            shutil.rmtree(left, ignore_errors=True)
+            _clear(left)
         if os.name == "nt":  # There a file that is open cannot be removed.
             shutil.rmtree(left, ignore_errors=True)
 

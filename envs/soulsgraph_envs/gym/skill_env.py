@@ -89,7 +89,7 @@ def make_rollout(
     combat = make_combat(skills, scenario, lanes, max_episode_steps)
     if controller is None and before:
         controller = ScriptedPlay(references(before, combat.scenario))
-    return Rollout(combat, controller)
+    return Rollout(combat, *([] if controller is None else [controller]))
 
 
 def make_combat(

@@ -293,7 +293,7 @@ def _fight() -> None:
 
 
 def _play() -> None:
-    """Observe, and evaluate a network for a skill of several lanes, its inputs and Q-values too."""
+    """Observe, and evaluate a network for a skill of several lanes, its Q-values too."""
     skill = make_skill("camera")
     sizes = (skill.observation.size, 2, 2, len(skill.actions))
     weights: inference.Weights = {inference.MEAN: np.zeros(sizes[0]), inference.DEVIATION: np.ones(sizes[0])}
@@ -306,7 +306,6 @@ def _play() -> None:
     networks = inference.FusedNetworks([network])
     networks.act(rows, np.ones((_LANES, 1), np.bool_), actions)
     networks.q_values(0, rows)
-    networks.inputs(0, rows)
 
 
 def _learn() -> None:

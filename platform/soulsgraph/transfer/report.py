@@ -94,7 +94,8 @@ class Laboratory:
 
     def inputs(self, skill: str) -> Doubles:
         """Return the skill's observations at its decisions, normalised as in its training, (m, size)."""
-        return FusedNetworks([self.networks[skill]]).inputs(0, self.play(skill).taken.rows).astype(np.float64)
+        network = self.networks[skill]
+        return network.inputs(network.observation(self.play(skill).taken.rows)).astype(np.float64)
 
     def figures(self, skill: str) -> dict[str, Any]:
         """Measure the skill's own task: mean returns trained and replaced, its values, its inputs.

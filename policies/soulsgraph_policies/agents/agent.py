@@ -42,23 +42,6 @@ class NetworkController:
         self.networks.act(combat.rows, combat.due, actions)
 
 
-class Controllers:
-    """Several controllers as one; each writes the actions of its own skills."""
-
-    def __init__(self, controllers: Sequence[Controller]) -> None:
-        self._controllers = tuple(controllers)
-
-    def begin(self, lanes: LaneIndices, seeds: Seeds) -> None:
-        """Begin episodes of `seeds` (n,) on `lanes` (n,) in every controller."""
-        for controller in self._controllers:
-            controller.begin(lanes, seeds)
-
-    def act(self, combat: Combat, actions: Actions) -> None:
-        """Let every controller write its skills' `actions` (lanes, skills), one after the other."""
-        for controller in self._controllers:
-            controller.act(combat, actions)
-
-
 @dataclass(frozen=True)
 class Agent:
     """A scenario, the skills in it in graph order, and what plays each of them.
@@ -68,7 +51,7 @@ class Agent:
     one whose return, length and horizon count.
 
     Raises:
-        UnknownNameError: if a skill has neither network nor replacement, or a replacement is of an unknown skill.
+        UnknownNameError: if a replacement is of an unknown skill.
         SoulsGraphError: if a skill that should idle has no action that does nothing.
     """
 
@@ -82,9 +65,6 @@ class Agent:
         for name in self.replaced:
             if name not in names:
                 raise UnknownNameError("skill to replace", name, names)
-        for name in names:
-            if name not in self.networks and name not in self.replaced:
-                raise UnknownNameError("network", name, self.networks)
         for skill in self.skills:
             if self.replaced.get(skill.name) == "idle":
                 _idle(skill)
@@ -108,7 +88,7 @@ class Agent:
                 if skill.name in self.replaced
             }
             own.append(ScriptedPlay(scripts))
-        return Rollout(combat, Controllers([*own, *further]))
+        return Rollout(combat, *own, *further)
 
     def _fused(self, lanes: int) -> FusedNetworks:
         distinct: list[FrozenNetwork] = []
@@ -118,14 +98,7 @@ class Agent:
             variants = [found] if isinstance(found, FrozenNetwork) else list(found)
             columns.append([len(distinct) + i for i in range(len(variants))] or [-1])
             distinct += variants
-        parts = max(len(column) for column in columns)
-        if parts == 1:
-            return FusedNetworks(distinct, [column[0] for column in columns])
-        if any(len(column) not in (1, parts) for column in columns) or lanes % parts:
-            raise SoulsGraphError(
-                f"agent: expected as many networks for each skill that has several, and lanes to share out evenly, "
-                f"found {parts} at most and {lanes} lanes."
-            )
+        parts = max(map(len, columns))
         plays = np.array([column * (parts // len(column)) for column in columns]).T
         return FusedNetworks(distinct, np.repeat(plays, lanes // parts, axis=0))
 

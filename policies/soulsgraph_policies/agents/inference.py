@@ -25,7 +25,6 @@ from llvmlite import ir
 from numba import config, njit, types
 from numba.core import cgutils
 from numba.core.codegen import get_host_cpu_features
-from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from soulsgraph_envs.combat.loop import Actions
@@ -59,9 +58,6 @@ class FrozenNetwork:
     """One skill's network as acting needs it, its weights under the names of `QNetworkModule.weights`.
 
     The observation (size,) is normalised with mean and deviation in float64 and clipped at +-`clip`; layers in float32.
-
-    Raises:
-        SoulsGraphError: if shapes do not fit each other.
     """
 
     skill: str
@@ -69,41 +65,20 @@ class FrozenNetwork:
     weights: Weights
     clip: float
 
-    def __post_init__(self) -> None:
-        columns, means = self.observation.columns, self.weights[MEAN]
-        size = inputs = len(columns)
-        fits = all(len(part) == size for part in (*vars(self.observation).values(), means, self.weights[DEVIATION]))
-        found = []
-        for weight, bias in layer_names(self.weights):
-            outputs = len(self.weights[bias])
-            found.append(self.weights[weight].shape)
-            fits, inputs = fits and found[-1] == (outputs, inputs), outputs
-        if not fits or not found or size < 1 or not all(0 <= c < STATE_SIZE for c in columns):
-            raise SoulsGraphError(
-                f"network of {self.skill}: expected layers and statistics that fit {size} observed values, "
-                f"found layers {found} and {len(means)} means; load the weights of the same skill."
-            )
-
     @classmethod
     def of(cls, skill: Skill, scenario: Scenario, weights: Weights, clip: float) -> FrozenNetwork:
         """Make a skill's network for a scenario from `QNetworkModule.weights`, which are copied.
 
         Raises:
-            SoulsGraphError: if a weight is missing or of another shape than the skill's.
+            SoulsGraphError: if they are of another number of observed values or actions than the skill's.
         """
-        try:
-            own: Weights = {name: np.array(weights[name], np.float64) for name in (MEAN, DEVIATION)}
-            own |= {name: np.array(weights[name], np.float32) for pair in layer_names(weights) for name in pair}
-        except KeyError as error:
-            raise SoulsGraphError(
-                f"network of {skill.name}: expected a weight {error}, found {', '.join(weights)}; "
-                "load the weights of a Q-network module."
-            ) from error
+        own: Weights = {name: np.array(weights[name], np.float64) for name in (MEAN, DEVIATION)}
+        own |= {name: np.array(weights[name], np.float32) for pair in layer_names(weights) for name in pair}
         network = cls(skill.name, skill.observation.bind(scenario), own, clip)
-        if network.sizes[-1] != len(skill.actions):
+        expected, found = (skill.observation.size, len(skill.actions)), (network.sizes[0], network.sizes[-1])
+        if expected != found:
             raise SoulsGraphError(
-                f"network of {skill.name}: expected {len(skill.actions)} actions, found {network.sizes[-1]}; "
-                "load the weights of the same skill."
+                f"network of {skill.name}: expected (observed values, actions) {expected}, found {found}."
             )
         return network
 
@@ -112,13 +87,18 @@ class FrozenNetwork:
         """The numbers of inputs, hidden units and actions."""
         return [len(self.weights[MEAN]), *(len(self.weights[bias]) for _, bias in layer_names(self.weights))]
 
+    def inputs(self, observations: Floats) -> Floats:
+        """Return observations (n, size) as an environment of the skill returns them, normalised and clipped."""
+        normalised = (np.asarray(observations, np.float64) - self.weights[MEAN]) / self.weights[DEVIATION]
+        values: Floats = np.clip(normalised, -self.clip, self.clip).astype(np.float32)
+        return values
+
     def values_of(self, observations: Floats) -> Floats:
         """Return the Q-values, (n, actions), of observations (n, size) as an environment of the skill returns them.
 
         They agree with those of the compiled play (`FusedNetworks`) within float tolerance.
         """
-        normalised = (np.asarray(observations, np.float64) - self.weights[MEAN]) / self.weights[DEVIATION]
-        values: Floats = np.clip(normalised, -self.clip, self.clip).astype(np.float32)
+        values = self.inputs(observations)
         for index, (weight, bias) in enumerate(layer_names(self.weights)):
             values = (np.maximum(values, 0.0) if index else values) @ self.weights[weight].T + self.weights[bias]
         return values
@@ -189,16 +169,7 @@ class RunningNormalizer:
         return {"mean": self.mean.copy(), "variance": self.variance.copy(), "count": self.count}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_state`.
-
-        Raises:
-            SoulsGraphError: if the state is of observations of another size.
-        """
-        if state["mean"].shape != self.mean.shape or state["variance"].shape != self.mean.shape:
-            raise SoulsGraphError(
-                f"observation statistics: expected {self.mean.size} columns, found {state['mean'].size}; "
-                "use those of the same skill and observation map."
-            )
+        """Continue from `get_state`."""
         self.mean, self.variance = state["mean"].copy(), state["variance"].copy()
         self.count = float(state["count"])
 
@@ -288,10 +259,8 @@ def _generate_tile(context: Any, builder: Any, signature: Any, arguments: Any) -
 
 
 def _compiled_tile(typing: Any, fused: Any, rows: Any, vectors: Any, place: Any, operands: Any) -> Any:
-    out, left, *others = operands
-    for kind in (out, left, *others):
-        if kind != types.none and (kind.dtype != types.float32 or (kind.layout != "C" and kind != left)):
-            raise TypingError(f"product: expected float32 in C order (the left side in any), found {kind}.")
+    given = [kind for kind in operands if kind != types.none]
+    assert all(kind.dtype == types.float32 and (kind.layout == "C" or kind == operands[1]) for kind in given), given
     return types.void(fused, rows, vectors, place, operands), _generate_tile
 
 
@@ -461,8 +430,8 @@ def _next_lanes(due: Flags, plays: Integers, skill: int, lane: int, lanes: Integ
     return network, count, lane
 
 
-def _build_kernels(sources: int) -> tuple[Kernel, Kernel, Kernel]:
-    """Compile the entry points `act`, `q_values` and `inputs`, cached on disk.
+def _build_kernels(sources: int) -> tuple[Kernel, Kernel]:
+    """Compile the entry points `act` and `q_values`, cached on disk.
 
     `sources` is the checksum of the code of other modules that they call.
     """
@@ -493,12 +462,7 @@ def _build_kernels(sources: int) -> tuple[Kernel, Kernel, Kernel]:
                     out[first + i, action] = values[i, action]
         return sources
 
-    @cached()
-    def inputs(rows: StateRows, affine: Doubles, out: Floats) -> int:
-        _inputs(rows, np.arange(out.shape[0]), affine, out)
-        return sources
-
-    return act, q_values, inputs
+    return act, q_values
 
 
 def weights_digest(weights: Mapping[str, Weights]) -> bytes:
@@ -510,7 +474,7 @@ def weights_digest(weights: Mapping[str, Weights]) -> bytes:
     return found.digest() if weights else b""
 
 
-_act, _q_values, _read_inputs = _build_kernels(PREPROCESSING)
+_act, _q_values = _build_kernels(PREPROCESSING)
 
 
 class FusedNetworks:
@@ -522,11 +486,6 @@ class FusedNetworks:
 
     def __init__(self, networks: Sequence[FrozenNetwork], plays: npt.ArrayLike | None = None) -> None:
         self._plays = np.atleast_2d(np.asarray(np.arange(len(networks)) if plays is None else plays, np.int64))
-        if self._plays.size and (self._plays.max() >= len(networks) or self._plays.min() < -1):
-            raise SoulsGraphError(
-                f"who plays: expected networks 0 to {len(networks) - 1} or -1 for nobody, "
-                f"found {self._plays.min()} to {self._plays.max()}; name networks by their place in the list."
-            )
         self._allocate(networks)
         for index, network in enumerate(networks):
             self.replace(index, network)
@@ -594,18 +553,13 @@ class FusedNetworks:
 
     def weights(self, index: int) -> Weights:
         """Return a copy of one network's weights, by the names of `QNetworkModule.weights`."""
-        found = {name: values.copy() for name, values in self._memory[index].items()}
-        # What is played by is the inverse, and dividing by it twice may change a last bit.
-        inverse, kept = self._map(index)[_INVERSE], found[DEVIATION]
-        return found | {DEVIATION: np.where(inverse == 1.0 / kept, kept, 1.0 / inverse)}
+        return {name: values.copy() for name, values in self._memory[index].items()}
 
     def act(self, rows: StateRows, due: Flags, actions: Actions) -> None:
         """Write greedy actions, the first of equals, where `due` holds, (lanes, skills); `rows` are (lanes, 25)."""
-        if self._plays.shape[0] not in (1, len(due)) or self._plays.shape[1] > due.shape[1]:
-            raise SoulsGraphError(
-                f"who plays: expected {due.shape[0]} lanes of at most {due.shape[1]} skills, "
-                f"found {self._plays.shape}; build the networks for this fight."
-            )
+        # The compiled code looks at no bounds.
+        assert self._plays.shape[0] in (1, len(due)), self._plays.shape
+        assert self._plays.shape[1] <= due.shape[1], self._plays.shape
         _act(rows, due, actions, self._plays, self._packed)
 
     def q_values(self, index: int, rows: StateRows) -> Floats:
@@ -613,11 +567,4 @@ class FusedNetworks:
         assert rows.shape[1:] == (STATE_SIZE,)
         values = np.empty((len(rows), self._tables[index, _SIZES + self._tables[index, _LAYERS] - 1]), np.float32)
         _q_values(rows, index, self._packed, values)
-        return values
-
-    def inputs(self, index: int, rows: StateRows) -> Floats:
-        """Return what one network reads of State rows (n, 25): mapped, normalised, clipped, (n, size)."""
-        assert rows.shape[1:] == (STATE_SIZE,)
-        values = np.empty((len(rows), self._tables[index, _INPUTS]), np.float32)
-        _read_inputs(rows, self._map(index), values)
         return values

@@ -165,7 +165,7 @@ class OwnTraining:
         order = {name: index for index, name in enumerate(networks)}
         self._networks = FusedNetworks([*networks.values()], [order.get(skill.name, -1) for skill in skills])
         combat = Combat(make_game(task.lanes), tuple(skills), scenario, Horizon(self.skill.name, self.skill.horizon))
-        self._rollout = Rollout(combat, NetworkController(self._networks) if networks else None)
+        self._rollout = Rollout(combat, *([NetworkController(self._networks)] if networks else []))
         self.learner = factory(task)
         self.weights(self.skill.name)
         self._begin()

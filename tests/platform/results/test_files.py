@@ -252,6 +252,26 @@ def test_a_command_killed_at_any_step_of_beginning_a_run_leaves_a_run_or_room_fo
             break
 
 
+def test_an_interruption_between_two_renames_leaves_a_whole_folder_and_no_remains(tmp_path, monkeypatch):
+    real = Path.replace
+    for step in range(2):
+        _write_folder(tmp_path)
+        (tmp_path / "target" / "one").write_text("old")
+        left = [step]
+
+        def interrupted(path, target, left=left):
+            left[0] -= 1
+            if left[0] == -1:
+                raise KeyboardInterrupt
+            return real(path, target)
+
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(Path, "replace", interrupted)
+            _write_folder(tmp_path)
+        assert _content(tmp_path / "target") in ("old", "new")
+        assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
 def test_a_living_writers_temporary_stays(tmp_path):
     with whole_folder(tmp_path / "folder") as temporary:
         (temporary / "half").touch()

@@ -103,25 +103,26 @@ def clipped(trained, run, tmp_path):
     return run
 
 
-def _inputs(networks):
-    return FusedNetworks(networks).inputs(0, _rows())
+def _played_values(networks):
+    return FusedNetworks(networks).q_values(0, _rows())
 
 
 def test_what_is_trained_on_top_of_an_imported_camera_meets_it_as_it_is_evaluated(clipped):
     setup = StageSetup(clipped, clipped.plan.stage("lock_on"))
-    evaluated = _inputs([make_agent(clipped, _SETTING).networks["camera"]])
-    assert np.abs(evaluated).max() == 5.0
+    camera = make_agent(clipped, _SETTING).networks["camera"]
+    assert np.abs(camera.inputs(camera.observation(_rows()))).max() == 5.0
+    evaluated = _played_values([camera])
     algorithm = setup.build(Session(local=True))
     try:
         algorithm.training_step()
-        played = algorithm.env_runner_group.local_env_runner._sampler._networks.inputs(0, _rows())
+        played = algorithm.env_runner_group.local_env_runner._sampler._networks.q_values(0, _rows())
         np.testing.assert_array_equal(played, evaluated)
         stage = FleetStage(
             Fleet(FleetSettings(), clipped.path), clipped.path, "lock_on", "iudex-phase1", SkillOptions()
         )
         sent = StageTask.from_json(stage.task(algorithm.config).to_json())
         in_a_fleet = sent.networks({name: algorithm.weights(name) for name in sent.modules})
-        np.testing.assert_array_equal(_inputs(in_a_fleet[:1]), evaluated)
+        np.testing.assert_array_equal(_played_values(in_a_fleet[:1]), evaluated)
         assert in_a_fleet[1].clip == 10.0
     finally:
         algorithm.stop()

@@ -50,7 +50,7 @@ def _expected(module: QNetworkModule, skill: Skill, rows: np.ndarray) -> tuple[n
 def test_what_a_network_reads_and_its_q_values_equal_the_modules(skill: Skill) -> None:
     rows, networks = _rows(200), FusedNetworks([_network(SKILLS[0]), _network(skill)])
     inputs, values = _expected(_module(skill), skill, rows)
-    found = networks.inputs(1, rows)
+    found = _network(skill).inputs(skill.observation(rows, SCENARIO))
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, inputs, atol=1e-6)
     assert np.abs(found).max() == 10.0
@@ -125,19 +125,14 @@ def test_what_does_not_fit_is_not_loaded() -> None:
         with pytest.raises(SoulsGraphError, match="camera"):
             networks.load(0, wrong)
     np.testing.assert_array_equal(networks.q_values(0, rows), before)
-    for wrong in (_module(make_skill("heal_attack")).weights(), {}):
-        with pytest.raises(SoulsGraphError, match="dodge"):
-            FrozenNetwork.of(make_skill("dodge"), SCENARIO, wrong, 10.0)
-    for plays in ([1], [-2]):
-        with pytest.raises(SoulsGraphError, match="who plays"):
-            FusedNetworks([_network(SKILLS[0])], plays)
+    with pytest.raises(SoulsGraphError, match="dodge"):
+        FrozenNetwork.of(make_skill("dodge"), SCENARIO, _module(make_skill("heal_attack")).weights(), 10.0)
 
 
 def test_arrays_of_another_shape_are_not_read() -> None:
     networks, module, wrong = FusedNetworks([_network(SKILLS[0])]), _module(SKILLS[0]), np.zeros((2, 1), np.float32)
     for call in (
         lambda: networks.q_values(0, wrong),
-        lambda: networks.inputs(0, wrong),
         lambda: RunningNormalizer(3).update(wrong),
         lambda: module.set_normalizer(np.zeros(1), np.ones(1)),
     ):

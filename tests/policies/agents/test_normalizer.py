@@ -2,12 +2,10 @@
 
 import gymnasium as gym
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills.skill import normalized
 from soulsgraph_policies.agents.inference import RunningNormalizer
 
@@ -39,8 +37,3 @@ def test_statistics_and_observations_equal_vec_normalize(seed: int, sizes: list[
     # Indicators stay as they are beside columns that do not.
     np.testing.assert_array_equal(marked.mean, [ours.mean[0], 0.0, ours.mean[2], 0.0])
     np.testing.assert_array_equal(marked.variance, [ours.variance[0], 1.0, ours.variance[2], 1.0])
-
-
-def test_state_of_another_size_is_refused() -> None:
-    with pytest.raises(SoulsGraphError, match="columns"):
-        RunningNormalizer(4).set_state(RunningNormalizer(3).get_state())
