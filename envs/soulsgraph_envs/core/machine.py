@@ -1,15 +1,13 @@
-"""What this process may use: memory and processors, within its cgroups and its affinity; and its user's folders.
+"""What this process may use: memory and processors, within its control groups and its affinity; and its user's folders.
 
 Also the one rule of how many threads it computes on. On some machines the user has no name and no home.
 
-A container, a batch job or a systemd unit is limited by control groups (the kernel's
-admin-guide/cgroup-v1/memory.rst, scheduler/sched-bwc.rst and admin-guide/cgroup-v2.rst), of which
-`/proc/meminfo` and `os.cpu_count()` know nothing.
+A container, a batch job or a systemd unit is limited by control groups (the kernel's admin-guide/cgroup-v2.rst), which
+neither the machine's memory nor `os.cpu_count()` shows.
 """
 
 from __future__ import annotations
 
-import ctypes
 import getpass
 import os
 import re
@@ -18,20 +16,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
-
-_KIB = 1024
-_VERSION_1, _VERSION_2 = "cgroup", "cgroup2"
-#: Files of a limit, of what is in use, and of the memory.stat line that names files' pages the kernel can take back.
-_MEMORY = {
-    _VERSION_1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    _VERSION_2: ("memory.max", "memory.current", "inactive_file"),
-}
 
 
 @dataclass(frozen=True)
@@ -43,32 +32,45 @@ class Memory:
 
 
 def usable_memory(root: Path = Path("/")) -> Memory:
-    """Return the memory that this process may use: the least of the machine's and every cgroup's around it.
+    """Return the memory that this process may use: the least of the machine's and every control group's around it.
 
     `root` is the folder in which `/proc` and `/sys` are looked for. What the kernel can take back from
     files counts as available.
     """
-    memory = _machine_memory(root)
-    for version, folder in _cgroups(root, "memory"):
-        limit_file, usage_file, inactive = _MEMORY[version]
-        limit, usage = _number(folder / limit_file), _number(folder / usage_file)
-        # What limits nothing is the largest number of pages, or "max".
-        if limit is not None and limit < memory.limit:
-            memory = Memory(limit, min(memory.available, limit))
-        if limit is not None and usage is not None:
-            free = max(limit - usage + _statistic(folder / "memory.stat", inactive), 0)
-            memory = Memory(memory.limit, min(memory.available, free))
+    # Only here: a game PC starts without it.
+    import psutil
+
+    machine = psutil.virtual_memory()
+    memory = Memory(machine.total, machine.available)
+    for group in _control_groups(root):
+        limit, used = (_text(group / name).strip() for name in ("memory.max", "memory.current"))
+        if limit.isdecimal() and used.isdecimal():
+            inactive = re.search(r"^inactive_file (\d+)$", _text(group / "memory.stat"), re.MULTILINE)
+            free = max(int(limit) - int(used) + (int(inactive[1]) if inactive else 0), 0)
+            memory = Memory(min(memory.limit, int(limit)), min(memory.available, free))
     return memory
 
 
 def usable_processors(root: Path = Path("/")) -> int:
-    """Return the number of processors that this process may use: its affinity and every cgroup's quota, rounded up.
+    """Return the number of processors that this process may use: its affinity and every group's quota, rounded up.
 
     `root` is the folder in which `/proc` and `/sys` are looked for.
     """
-    affine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quotas = [_quota(version, folder) for version, folder in _cgroups(root, "cpu")]
-    return max(1, min([affine, *(ceil(quota) for quota in quotas if quota is not None)]))
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for group in _control_groups(root):
+        quota, _, period = _text(group / "cpu.max").partition(" ")
+        if quota.isdecimal():  # Without a limit it is "max".
+            usable = min(usable, ceil(int(quota) / int(period)))
+    return max(usable, 1)
+
+
+def _control_groups(root: Path) -> list[Path]:
+    """Return the folders of this process's control group and of those around it, as far as they are seen here."""
+    own = re.search(r"^0::/(.*)$", _text(root / "proc/self/cgroup"), re.MULTILINE)
+    parts = PurePosixPath(own[1]).parts if own else ()
+    # A container may see its own part of the tree alone, and the path of another one.
+    shown = () if ".." in parts else parts
+    return [root.joinpath("sys/fs/cgroup", *shown[:depth]) for depth in range(len(shown) + 1)]
 
 
 def take_input() -> IO[bytes]:
@@ -86,8 +88,6 @@ def take_input() -> IO[bytes]:
 
 #: What OpenMP, OpenBLAS and oneMKL read as they are loaded.
 _THREADS_OF = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-#: Names of OpenBLAS's function that sets its threads later, as numpy and scipy bring it and as systems do.
-_OPENBLAS_SETTERS = [f"{vendor}openblas_set_num_threads{size}" for vendor in ("scipy_", "") for size in ("64_", "")]
 
 
 def compute_on_one_thread(later: bool = False) -> None:
@@ -101,101 +101,10 @@ def compute_on_one_thread(later: bool = False) -> None:
         os.environ |= dict.fromkeys(_THREADS_OF, "1")
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(1)
-    for library in _loaded_openblas():
-        for name in _OPENBLAS_SETTERS:
-            if (setter := getattr(library, name, None)) is not None:
-                setter(1)
+    if "numpy" in sys.modules:
+        from threadpoolctl import threadpool_limits
 
-
-def _loaded_openblas() -> list[ctypes.CDLL]:
-    """Return the copies of OpenBLAS that are loaded, numpy's and scipy's; none where the system does not list them."""
-    maps = _text(Path("/proc/self/maps"))
-    paths = sorted(set(re.findall(r"/\S*openblas\S*\.so\S*", maps)))
-    found = []
-    for path in paths:
-        with suppress(OSError):
-            found.append(ctypes.CDLL(path))
-    return found
-
-
-def _machine_memory(root: Path) -> Memory:
-    lines = re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
-    sizes: dict[str, str] = dict(lines)
-    if "MemTotal" not in sizes:
-        # Only where there is no such file: elsewhere a game PC starts without it.
-        import psutil
-
-        machine = psutil.virtual_memory()
-        return Memory(machine.total, machine.available)
-    total = _KIB * int(sizes["MemTotal"])
-    available = _KIB * int(sizes["MemAvailable"]) if "MemAvailable" in sizes else total
-    return Memory(total, min(total, available))
-
-
-def _cgroups(root: Path, controller: str) -> Iterator[tuple[str, Path]]:
-    """Yield the version and folder of this process's cgroup and of every one around it that is mounted here."""
-    paths = dict(_own_paths(root, controller))
-    for version, within, mount in _mounts(root, controller):
-        if version not in paths:
-            continue
-        own = PurePosixPath(paths[version])
-        # In a container without a namespace of its own the mount shows a part of the tree, from `within` on; a path
-        # that leads elsewhere is of a tree that cannot be seen here, of which the mount is the nearest.
-        below = own.relative_to(within) if own.is_relative_to(within) and ".." not in own.parts else PurePosixPath()
-        folder = mount / below
-        yield version, folder
-        for _ in below.parts:
-            folder = folder.parent
-            yield version, folder
-
-
-def _own_paths(root: Path, controller: str) -> Iterator[tuple[str, str]]:
-    """Yield the version and path of this process's cgroup of a controller, from lines as `4:memory:/docker/1`."""
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        number, controllers, path = [*line.split(":", 2), "", ""][:3]
-        if controller in controllers.split(","):
-            yield _VERSION_1, path
-        elif number == "0" and not controllers:
-            yield _VERSION_2, path
-
-
-def _mounts(root: Path, controller: str) -> Iterator[tuple[str, str, Path]]:
-    """Yield the version of each mounted tree of a controller, the part of the tree that it shows, and its folder.
-
-    A line is `36 35 98:0 /part /sys/fs/cgroup/memory rw,noatime shared:1 - cgroup cgroup rw,memory` (proc(5)).
-    """
-    for line in _text(root / "proc/self/mountinfo").splitlines():
-        mounted, _, what = line.partition(" - ")
-        columns, kinds = mounted.split(), what.split()
-        if len(columns) < 5 or len(kinds) < 3:
-            continue
-        if kinds[0] == _VERSION_2 or (kinds[0] == _VERSION_1 and controller in kinds[2].split(",")):
-            within, mount = (re.sub(r"\\([0-7]{3})", _octal, column) for column in columns[3:5])
-            yield kinds[0], within, root / mount.lstrip("/")
-
-
-def _octal(escape: re.Match[str]) -> str:
-    return chr(int(escape[1], 8))
-
-
-def _quota(version: str, folder: Path) -> float | None:
-    """Return the processors that a cgroup may keep busy, None for all."""
-    if version == _VERSION_2:
-        quota, period = [*_text(folder / "cpu.max").split(), "", ""][:2]
-    else:
-        quota, period = (_text(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
-    # Without a limit the quota is "max" or -1.
-    return int(quota) / int(period) if quota.isdecimal() and period.isdecimal() and int(period) else None
-
-
-def _statistic(file: Path, name: str) -> int:
-    found = re.search(rf"^{name} (\d+)$", _text(file), re.MULTILINE)
-    return int(found[1]) if found else 0
-
-
-def _number(file: Path) -> int | None:
-    text = _text(file).strip()
-    return int(text) if text.isdecimal() else None
+        threadpool_limits(1)
 
 
 def _text(file: Path) -> str:
