@@ -37,7 +37,7 @@ from soulsgraph_envs.games.opening import check_games, make_game, open_live_game
 from soulsgraph_envs.skills import END_TO_END, Skill, make_skill
 from soulsgraph_policies.agents.agent import Agent, NetworkController
 from soulsgraph_policies.agents.inference import FrozenNetwork, Weights
-from soulsgraph_policies.agents.library import Artifact, SkillCard, TensorError, read_tensors
+from soulsgraph_policies.agents.library import Artifact, SkillCard, read_tensors
 from soulsgraph_policies.agents.projects import LoadedProject, loaded_projects, take_over
 
 if TYPE_CHECKING:
@@ -676,11 +676,6 @@ def load_checkpoint(path: Path) -> Weights:
     Raises:
         SoulsGraphError: if it is damaged or cannot be read.
     """
-    try:
-        with reading(path):
-            weights: Weights = read_tensors(path.read_bytes())
-    except (FileNotFoundError, TensorError) as error:
-        raise SoulsGraphError(
-            f"{path}: expected the weights of a checkpoint, found: {error}; remove it: its point leaves the curve."
-        ) from error
-    return weights
+    with reading(path):
+        content = path.read_bytes()
+    return read_tensors(content, path, "remove it: its point leaves the curve")

@@ -8,9 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from math import inf
@@ -51,21 +49,17 @@ class LibraryError(SoulsGraphError):
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-class TensorError(SoulsGraphError):
-    """The content of a safetensors file is damaged, or of types that are none of ours; it says what was found."""
-
-
-def read_tensors(content: bytes) -> Arrays:
+def read_tensors(content: bytes, source: object, remedy: str = RESTORE) -> Arrays:
     """Return the tensors of a safetensors file's content by name.
 
     Raises:
-        TensorError: if it is damaged, or has a type or shape that numpy lacks.
+        LibraryError: naming the `source`, if it is damaged, or has a type or shape that numpy lacks.
     """
     try:
         return dict(sorted(load(content).items()))
     # The library's own class is for damage alone; whatever numpy lacks is an error of some other kind.
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise TensorError(f"no safetensors file, or one of foreign types ({shown(str(error))})") from error
+        raise LibraryError(source, "a safetensors file", shown(str(error)), remedy) from error
 
 
 @dataclass(frozen=True)
@@ -207,29 +201,17 @@ def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], sour
     Raises:
         LibraryError: if a tensor is missing, not finite, or of another shape or type than the card says.
     """
-    named = dict(tensors)
+    expected: dict[str, tuple[int, ...]] = {}
     for index, (inputs, outputs) in enumerate(pairwise(card.layer_sizes)):
-        for name, shape in zip(inference.layer_names_at(index), ((outputs, inputs), (outputs,)), strict=True):
-            _check_tensor(named, name, shape, source)
-    expected = 2 * (len(card.layer_sizes) - 1)
-    if len(named) != expected:
-        raise LibraryError(source, f"{expected} tensors", f"{len(named)}: {', '.join(sorted(named))}")
-    for name, values in named.items():
-        if not np.isfinite(values).all():
-            raise LibraryError(f"{source}: {name}", "finite weights", "others", "train the skill anew")
-    return Artifact(card, named)
+        expected |= zip(inference.layer_names_at(index), ((outputs, inputs), (outputs,)), strict=True)
+    found = {name: values.shape for name, values in tensors.items()}
+    if found != expected or any(values.dtype != np.float32 for values in tensors.values()):
+        raise LibraryError(source, f"float32 tensors {expected}", found)
+    if odd := [name for name, values in tensors.items() if not np.isfinite(values).all()]:
+        raise LibraryError(source, "finite weights", f"others in {', '.join(odd)}", "train the skill anew")
+    return Artifact(card, dict(tensors))
 
 
-def _check_tensor(tensors: Mapping[str, npt.NDArray[Any]], name: str, shape: tuple[int, ...], source: object) -> None:
-    if name not in tensors:
-        raise LibraryError(f"{source}: {name}", f"a float32 tensor {shape}", "none")
-    tensor = tensors[name]
-    if tensor.shape != shape or tensor.dtype != np.float32:
-        raise LibraryError(f"{source}: {name}", f"a float32 tensor {shape}", f"{tensor.dtype} {tensor.shape}")
-
-
-# Cached, for every table asks for the same cards again and again.
-@lru_cache(maxsize=256)
 def card_from(text: str, where: Where) -> SkillCard:
     """Read a card from its JSON, every value of it checked.
 
@@ -244,12 +226,6 @@ def card_from(text: str, where: Where) -> SkillCard:
     written = {name: validate(str, table.pop(name, None), where.at(name)) for name in ("digest", "checksum")}
     # Results stay as written: a checksum tells 5 from 5.0.
     card = replace(validate(SkillCard, table, where), results=table["results"])
-    size = len(card.observation)
-    if len(card.layer_sizes) < 2 or card.layer_sizes[0] != size:
-        raise where.at("layer_sizes").error(f"{size} inputs, then positive sizes", list(card.layer_sizes))
-    for name, statistics in (("mean", card.normalizer.mean), ("variance", card.normalizer.variance)):
-        if len(statistics) != size:
-            raise where.at("normalizer").at(name).error(f"{size} values", len(statistics))
     for name, value in written.items():
         if (found := getattr(card, name)) != value:
             raise where.at(name).error(f"that of its content, {found[:16]}", value[:16])
@@ -277,12 +253,10 @@ class SkillLibrary:
         digest = hashlib.sha256(weights).hexdigest()
         card = replace(artifact.card, version=version, format_version=FORMAT_VERSION, sha256=digest)
         self._expect(card, card.skill, version, folder / _CARD)
-        text = to_json(card.to_dict(), indent=2) + "\n"
-        where = Where(folder / _CARD, remedy=RESTORE)
-        artifact_from(card_from(text, where), artifact.parameters, folder / _WEIGHTS)
+        artifact_from(card, artifact.parameters, folder / _WEIGHTS)
         with whole_folder(folder) as temporary:
             (temporary / _WEIGHTS).write_bytes(weights)
-            (temporary / _CARD).write_text(text, encoding="utf-8")
+            (temporary / _CARD).write_text(to_json(card.to_dict(), indent=2) + "\n", encoding="utf-8")
         return card
 
     def load(self, skill: str, version: int | None = None) -> Artifact:
@@ -303,11 +277,7 @@ class SkillLibrary:
         found = hashlib.sha256(content).hexdigest()
         if found != card.sha256:
             raise LibraryError(path, f"sha256 {card.sha256[:16]}...", f"{found[:16]}... ({len(content)} bytes)")
-        try:
-            tensors = read_tensors(content)
-        except TensorError as error:
-            raise LibraryError(path, "the weights of a skill", error) from error
-        return artifact_from(card, tensors, path)
+        return artifact_from(card, read_tensors(content, path), path)
 
     def card(self, skill: str, version: int) -> SkillCard:
         """Read the card of one version, without its weights.
@@ -317,7 +287,7 @@ class SkillLibrary:
         """
         path = self._version_folder(skill, version) / _CARD
         where = Where(path, remedy=RESTORE)
-        card = deepcopy(card_from(read_text(where, "JSON"), where))
+        card = card_from(read_text(where, "JSON"), where)
         self._expect(card, skill, version, path)
         return card
 
@@ -386,5 +356,3 @@ class SkillLibrary:
             raise LibraryError(path, expected, f"one of {card.graph!r} ({card.graph_digest[:16]})", _OTHER_RUN)
         if (card.skill, card.version) != (skill, version):
             raise LibraryError(path, f"{skill} v{version}", f"{card.skill} v{card.version}")
-        if skill not in self.graph.skills:
-            raise LibraryError(path, f"one of {', '.join(self.graph.skills)}", skill, _OTHER_RUN)

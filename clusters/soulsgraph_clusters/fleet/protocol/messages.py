@@ -31,7 +31,7 @@ from soulsgraph_envs.core.errors import plain_number, shown
 from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.state import STATE_SIZE
 from soulsgraph_policies.agents.inference import Weights
-from soulsgraph_policies.agents.library import TensorError, read_tensors
+from soulsgraph_policies.agents.library import LibraryError, read_tensors
 from soulsgraph_policies.learning.sampler import Chunk, Moments, Transitions
 
 #: Decisions of a module in one chunk, far more than a second of any game brings; modules of a stage.
@@ -457,8 +457,8 @@ def _load(data: bytes) -> Arrays:
     if len(data) > MOST_MESSAGE_BYTES:
         raise _refusal(f"at most {MOST_MESSAGE_BYTES:,} bytes", f"{len(data):,}")
     try:
-        return read_tensors(data)
-    except TensorError as error:
+        return read_tensors(data, "columns")
+    except LibraryError as error:
         raise _refusal("a safetensors file", str(error)) from error
 
 
