@@ -14,6 +14,7 @@ import numpy as np
 from soulsgraph.recordings.files import Recording, damaged, read_header, read_recording, recording_files
 from soulsgraph.recordings.format import Header, RecordingOrigin
 from soulsgraph.results.statistics import WinRate
+from soulsgraph.results.tables import first_line
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph_envs.combat.rollout import Doubles
 from soulsgraph_envs.core.errors import SoulsGraphError, reading
@@ -183,7 +184,7 @@ def check_file(path: Path, on_read: OnRead | None = None) -> RecordingCheck:
         return RecordingCheck(recording.header.fight, "refused", -1, str(error))
     # Values that no writer wrote: one file does not end the check of a folder.
     except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as error:
-        return RecordingCheck(path.name, "damaged", -1, str(damaged(path, error)))
+        return RecordingCheck(path.name, "damaged", -1, str(damaged(path, first_line(error))))
 
 
 def check(recording: Recording) -> RecordingCheck:

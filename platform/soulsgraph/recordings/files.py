@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +30,7 @@ from soulsgraph.recordings.format import (
     columns,
     schema_of,
 )
+from soulsgraph.results.tables import opened_parquet
 from soulsgraph_envs.combat.rollout import Doubles, Flags, Integers
 from soulsgraph_envs.core.config import Where, check_fields, parse, to_json, to_table, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
@@ -221,25 +221,17 @@ def read_recording(path: Path) -> Recording:
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file of bounded size; whatever its reader finds wrong with it is one line."""
     try:
-        with reading(path), path.open("rb") as source:
-            if (size := os.fstat(source.fileno()).st_size) > MOST_BYTES:
+        with reading(path):
+            if (size := path.stat().st_size) > MOST_BYTES:
                 raise RecordingError(path, f"at most {MOST_BYTES / 2**20:.0f} MiB", f"{size / 2**20:.0f} MiB")
-            # Read whole: of a file Arrow reads ahead by threads, which abort a process that ends at once.
-            content = pa.py_buffer(source.read())
-        with pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as file:
+        with opened_parquet(path, lambda found: damaged(path, found)) as file:
             yield file
     except FileNotFoundError as error:
         raise RecordingError(path, "a recorded fight", "no such file", "correct the path") from error
-    except SoulsGraphError:
-        raise
-    # What damage does to a Parquet file its reader reports in many ways.
-    except (OSError, pa.ArrowException, ValueError, LookupError, TypeError, ArithmeticError) as error:
-        raise damaged(path, error) from error
 
 
-def damaged(path: Path, error: Exception) -> RecordingError:
+def damaged(path: Path, found: str) -> RecordingError:
     """Return the one line for a file in which something is wrong that its reader did not expect."""
-    found = (str(error).splitlines() or [type(error).__name__])[0][:120]
     return RecordingError(path, "a recorded fight as Parquet", f"a damaged or other file ({found})")
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from soulsgraph_envs.core.files import whole_file, write_json, write_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     # Takes a fifth of a second to import, and every command prints.
     from soulsgraph_envs.combat.rollout import Episodes
@@ -220,27 +222,50 @@ def read_arrow(path: Path, remedy: str = REWRITE) -> pa.Table:
         ReadError: if the file cannot be read.
         SoulsGraphError: if it is missing, or no Parquet file; the latter ends with `remedy`.
     """
-    # Imported here, as above: a help text need not wait for it.
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+
+    def damaged(found: str) -> SoulsGraphError:
+        return SoulsGraphError(f"{path}: expected a Parquet file of results, found: {found.rstrip('.')}", remedy)
 
     try:
-        with reading(path):
-            content = path.read_bytes()
-        # Threads that Arrow starts abort the process where it ends at once; `read_table` starts one to read ahead.
-        with pq.ParquetFile(pa.BufferReader(content)) as file:
+        with opened_parquet(path, damaged) as file:
             table = file.read(use_threads=False)
-        table.validate(full=True)
-        # Names are decoded where they are asked for.
-        return table.select(table.column_names)
+            table.validate(full=True)
+            # Names are decoded where they are asked for.
+            return table.select(table.column_names)
     except FileNotFoundError as error:
         raise SoulsGraphError(
             f"{path}: expected a Parquet file of results, found none; correct the path, or write the results first."
         ) from error
-    except (OSError, pa.ArrowException, UnicodeDecodeError, KeyError) as error:  # KeyError: two columns of a name
-        raise SoulsGraphError(
-            f"{path}: expected a Parquet file of results, found: {str(error).splitlines()[0].rstrip('.')}", remedy
-        ) from error
+
+
+@contextmanager
+def opened_parquet(path: Path, damaged: Callable[[str], SoulsGraphError]) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file; whatever is wrong with it, here or in the block, becomes the error that `damaged` makes.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        ReadError: if it cannot be read.
+    """
+    # Imported here, as above: a help text need not wait for it.
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with reading(path):
+        content = path.read_bytes()
+    try:
+        # Threads that Arrow starts abort the process where it ends at once; of a path it starts one to read ahead.
+        with pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as file:
+            yield file
+    except SoulsGraphError:
+        raise
+    # What damage does to a Parquet file its reader reports in many ways.
+    except (OSError, pa.ArrowException, ValueError, LookupError, TypeError, ArithmeticError) as error:
+        raise damaged(first_line(error)) from error
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of what an error says, of bounded length."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]
 
 
 _EPISODE_COLUMNS = ("lengths", "seconds", "won", "died", "boss_hp", "player_hp")
