@@ -225,16 +225,13 @@ _THREADS = """
 import json, os, sys
 import numpy, scipy.linalg, torch
 import soulsgraph.cli as cli
-from soulsgraph_envs.core.machine import _loaded_openblas
+from threadpoolctl import threadpool_info, threadpool_limits
 
 def threads(set_to=None):
-    counts = {}
-    for number, library in enumerate(_loaded_openblas()):
-        for name in ("scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads"):
-            if hasattr(library, name.format("get")):
-                if set_to is not None:
-                    getattr(library, name.format("set"))(set_to)
-                counts[f"blas {number}"] = getattr(library, name.format("get"))()
+    if set_to is not None:
+        threadpool_limits(set_to, user_api="blas")
+    libraries = (one for one in threadpool_info() if one["user_api"] == "blas")
+    counts = {f"blas {number}": one["num_threads"] for number, one in enumerate(libraries)}
     if set_to is not None:
         torch.set_num_threads(set_to)
     return counts | {"torch": torch.get_num_threads(), "later": os.environ.get("OMP_NUM_THREADS")}
