@@ -51,7 +51,7 @@ STAGE = "stage"
 
 def bench_task() -> StageTask:
     """Return the stage in which dodge learns, but takes no update, and the skills upstream of it are played."""
-    numbers = DQNHyperparameters(budget=10**9, buffer_size=100_000, learning_starts=10**9)
+    numbers = DQNHyperparameters(10**9, 100_000, num_steps_sampled_before_learning_starts=10**9)
     return StageTask("iudex-phase1", {name: name for name in _SKILLS}, {_SKILLS[-1]: numbers}, 10.0)
 
 

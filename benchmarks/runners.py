@@ -6,7 +6,6 @@ python benchmarks/runners.py --rounds 3
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -14,7 +13,7 @@ import common
 from bench import describe as describe_rates
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.machine import compute_on_one_thread
-from soulsgraph_policies.learning.hyperparameters import PRESETS, skill_hyperparameters
+from soulsgraph_policies.learning.hyperparameters import PRESETS, changed
 from speed import interleave, spread
 from training import BUDGET, EXPLORATION, contender_of, make_stage
 
@@ -29,7 +28,7 @@ def bench_runners(skill: str, preset: str, steps: int, rounds: int) -> list[dict
     """
     compute_on_one_thread()
     chosen = PRESETS[preset]
-    numbers = replace(chosen.hyperparameters(skill_hyperparameters(BUDGET)), epsilon_initial=EXPLORATION)
+    numbers = changed(chosen.hyperparameters(BUDGET), {"epsilon": EXPLORATION})
     with connect(num_cpus=1 + sum(_RUNNERS)):
         stages = [make_stage(skill, chosen, numbers, runners) for runners in _RUNNERS]
         names = ("no env runner", *(f"{runners} env runner{'s' * (runners > 1)}" for runners in _RUNNERS[1:]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,6 +27,13 @@ from speed import Contender, UpdateProducts, interleave
 
 _ENV = "soulsgraph-skill-graph"
 _FRAGMENT = 16
+
+
+#: What RLlib's DQN learns by as ours does.
+_SHARED = (
+    *("lr", "gamma", "train_batch_size_per_learner", "num_steps_sampled_before_learning_starts"),
+    *("target_network_update_freq", "grad_clip", "double_q", "n_step"),
+)
 
 
 class StockDQN:
@@ -55,20 +61,13 @@ class StockDQN:
             )
             .rl_module(
                 model_config=DefaultModelConfig(
-                    fcnet_hiddens=list(numbers.hidden_sizes), fcnet_activation="relu", head_fcnet_hiddens=[]
+                    fcnet_hiddens=list(numbers.fcnet_hiddens), fcnet_activation="relu", head_fcnet_hiddens=[]
                 )
             )
             .training(
-                lr=numbers.learning_rate,
-                gamma=numbers.gamma,
-                train_batch_size_per_learner=numbers.batch_size,
-                num_steps_sampled_before_learning_starts=numbers.learning_starts,
-                target_network_update_freq=numbers.target_update_interval,
-                grad_clip=numbers.max_grad_norm,
-                double_q=False,
+                **{name: getattr(numbers, name) for name in _SHARED},
                 dueling=False,
-                n_step=1,
-                replay_buffer_config={"type": "MultiAgentEpisodeReplayBuffer", "capacity": numbers.buffer_size},
+                replay_buffer_config={"type": "MultiAgentEpisodeReplayBuffer", "capacity": numbers.capacity},
             )
             .debugging(seed=0)
         )
@@ -97,7 +96,9 @@ class StockDQN:
             owed = max(self._numbers.updates_owed(self.decisions, self.updates), 1)
             config = self._algorithm.config.copy(copy_frozen=False)
             # In rows of batches for every tick.
-            self._algorithm.config = config.training(training_intensity=owed * self._numbers.batch_size / _FRAGMENT)
+            self._algorithm.config = config.training(
+                training_intensity=owed * self._numbers.train_batch_size_per_learner / _FRAGMENT
+            )
             self._algorithm.config.freeze()
             self._algorithm.training_step()
 
@@ -118,7 +119,7 @@ def bench_training(skill: str, lanes: int, steps: int, rounds: int) -> list[dict
     """Measure one skill at one number of lanes; `steps` decisions a round on either side."""
     compute_on_one_thread()
     # The share of random actions changes how long decisions take: it is the same on both sides.
-    numbers = replace(skill_hyperparameters(BUDGET), epsilon_initial=EXPLORATION)
+    numbers = skill_hyperparameters(BUDGET, epsilon=EXPLORATION)
     with connect():
         preset = PRESETS["paper" if lanes == 1 else "fast"]
         ours, stock = make_stage(skill, preset, numbers), StockDQN(skill, _SCENARIO, numbers) if lanes == 1 else None
@@ -144,8 +145,10 @@ def make_stage(skill: str, preset: Preset, numbers: DQNHyperparameters, runners:
     skills = tuple(make_skill(name, preset.skill_options(SkillOptions())) for name in (*upstream_of(skill), skill))
     scenario = training_scenario(load_scenario(_SCENARIO), skills[-1])
     config = SkillDQN.get_default_config().stage(skills, numbers, preset.steps_per_round, seed=0)
-    config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=runners)
-    algorithm: SkillDQN = config.environment(env_config={"scenario": scenario, "lanes": preset.lanes}).build_algo()
+    config.env_runners(
+        env_runner_cls=SkillGraphEnvRunner, num_env_runners=runners, num_envs_per_env_runner=preset.lanes
+    )
+    algorithm: SkillDQN = config.environment(env_config={"scenario": scenario}).build_algo()
     return algorithm
 
 
@@ -163,8 +166,9 @@ def contender_of(algorithm: SkillDQN, steps: int, name: str = "soulsgraph") -> C
 
 def _limit(skill: str, numbers: DQNHyperparameters, steps: int) -> Contender:
     """Return the updates' matrix products alone, as many as this number of decisions owes."""
-    made, owed = make_skill(skill), numbers.train_freq
-    products = UpdateProducts((made.observation.size, *numbers.hidden_sizes, len(made.actions)), numbers.batch_size)
+    made, rows = make_skill(skill), numbers.train_batch_size_per_learner
+    products = UpdateProducts((made.observation.size, *numbers.fcnet_hiddens, len(made.actions)), rows)
+    owed = round(rows / numbers.training_intensity)
     train = partial(products.run, steps // owed)
     return Contender("limit: BLAS products", _UNIT, train, lambda: products.done * owed, lambda: products.done)
 

@@ -28,7 +28,7 @@ from soulsgraph_envs.gym.skill_env import upstream_of
 from soulsgraph_envs.skills import SkillOptions, make_skill, training_scenario
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
-from soulsgraph_policies.learning.hyperparameters import PRESETS, preset_with, skill_hyperparameters
+from soulsgraph_policies.learning.hyperparameters import PRESETS, preset_with
 from soulsgraph_policies.learning.learner import AUTOGRAD, as_multi_agent_batch
 
 SKILL, BUDGET = "heal_attack", 90_000
@@ -38,9 +38,9 @@ VANILLA, BY_AUTOGRAD = "none of these", "none of these, by autograd"
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     VANILLA: {},
     BY_AUTOGRAD: {},
-    "double": {"double": True},
+    "double_q": {"double_q": True},
     "n_step": {"n_step": 3},
-    "priority_exponent": {"priority_exponent": 0.6},
+    "alpha": {"alpha": 0.6},
     "animations": {"animations": "one_hot"},
 }
 
@@ -50,12 +50,12 @@ def stage_of(name: str, capacity: int) -> SkillDQN:
     preset = preset_with(PRESETS["fast"], OPTIONS[name])
     skills = [make_skill(one, preset.skill_options(SkillOptions())) for one in (*upstream_of(SKILL), SKILL)]
     scenario = training_scenario(load_scenario("iudex-phase1"), skills[-1])
-    numbers = preset.hyperparameters(skill_hyperparameters(BUDGET))
-    numbers = replace(numbers, buffer_size=capacity, learning_starts=BUDGET)
+    numbers = preset.hyperparameters(BUDGET)
+    numbers = replace(numbers, capacity=capacity, num_steps_sampled_before_learning_starts=BUDGET)
     config = SkillDQN.get_default_config()
     config.stage(skills, numbers, preset.steps_per_round, AUTOGRAD if name == BY_AUTOGRAD else None, seed=0)
-    config.env_runners(env_runner_cls=SkillGraphEnvRunner)
-    algorithm: SkillDQN = config.environment(env_config={"scenario": scenario, "lanes": preset.lanes}).build_algo()
+    config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_envs_per_env_runner=preset.lanes)
+    algorithm: SkillDQN = config.environment(env_config={"scenario": scenario}).build_algo()
     return algorithm
 
 

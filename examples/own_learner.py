@@ -31,7 +31,7 @@ class DoubleDQN:
     def __init__(self, task: LearnerTask) -> None:
         torch.manual_seed(task.seed % 2**31)
         self.task, self.random = task, np.random.default_rng(task.seed)
-        sizes = len(task.observed), *task.numbers.hidden_sizes, len(task.actions)
+        sizes = len(task.observed), *task.numbers.fcnet_hiddens, len(task.actions)
         self.network, self.target = (self._layers_of(sizes) for _ in range(2))
         for layer, (weight, bias) in zip(self.network[::2], task.layers or (), strict=False):
             layer.weight.data, layer.bias.data = torch.tensor(weight), torch.tensor(bias)

@@ -14,7 +14,7 @@ from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 pytestmark = pytest.mark.chaos
 GAMES, PCS = 1_500, 10
 TASK = StageTask(
-    "iudex-phase1", {"camera": "camera"}, {"camera": DQNHyperparameters(budget=10**9, buffer_size=1000)}, 10.0
+    "iudex-phase1", {"camera": "camera"}, {"camera": DQNHyperparameters(budget=10**9, capacity=1000)}, 10.0
 )
 #: Dials all at once, prints how many got their task and the first other answers, and stays until it is asked to end.
 CLIENTS = """

@@ -70,7 +70,7 @@ def decisions_of(observations: Sequence[float], action: int = 0) -> Transitions:
 
 def numbers(budget: int = 100) -> DQNHyperparameters:
     """Return hyperparameters of a small stage."""
-    return DQNHyperparameters(budget=budget, buffer_size=budget)
+    return DQNHyperparameters(budget=budget, capacity=budget)
 
 
 def ended(value: float, observations: Sequence[float] = (1.0, 2.0), action: int = 0) -> EndedStage:

@@ -22,7 +22,7 @@ _SAVED = ("states", "lengths", "returns", "begun")
 
 
 class LinearRunner(ChunkRunner):
-    """Sample `env_config["lanes"]` lanes of x' = A x + B[action] + noise for each module, episodes of 50 at most.
+    """Sample lanes of x' = A x + B[action] + noise for each module, episodes of 50 at most.
 
     A module named in `env_config["paces"]` decides only once in that number of rounds; a runner whose index is in
     `env_config["waits_s"]` waits so long before it samples. It demands what a real runner
@@ -106,7 +106,7 @@ class _Lanes:
         self._scale = np.geomspace(1.0, _SPREAD, size).astype(np.float32)
         self._index = runner.worker_index or 0
         self._seed = config.stage_seed or 0
-        self.count = int(config.env_config["lanes"])
+        self.count: int = config.num_envs_per_env_runner
         self._lengths = np.zeros(self.count, np.int64)
         self._returns = np.zeros(self.count, np.float32)
         self.begin_streams(0)
@@ -149,7 +149,7 @@ class _Lanes:
     def _act(self, observations: Floats) -> Integers:
         numbers = self._runner.config.hyperparameters_of(self.module)
         values = q_values(self._runner.weights(self.module), observations, numbers.observation_clip)
-        rate = numbers.epsilon(self._runner.decisions[self.module])
+        rate = numbers.exploration(self._runner.decisions[self.module])
         explores = self._random.random(self.count) < rate
         random = self._random.integers(0, values.shape[1], self.count)
         return np.where(explores, random, values.argmax(axis=1)).astype(np.int64)

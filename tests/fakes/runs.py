@@ -113,7 +113,7 @@ def pretend_training(run: RunFolder, stages: Sequence[Stage]) -> list[SkillCard]
         setup, cards = StageSetup(run, stage), list[SkillCard]()
         for part in stage.parts:
             skill, random = setup.skill(part.skill), np.random.default_rng([part.seed, part.budget])
-            sizes = (skill.observation.size, *setup.hyperparameters.hidden_sizes, len(skill.actions))
+            sizes = (skill.observation.size, *setup.hyperparameters.fcnet_hiddens, len(skill.actions))
             weights: Weights = {}
             for index, (inputs, outputs) in enumerate(pairwise(sizes)):
                 weights[f"{NETWORK}.{2 * index}.weight"] = random.normal(size=(outputs, inputs)).astype(np.float32)

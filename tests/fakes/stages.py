@@ -32,8 +32,8 @@ def configured(
 ) -> SkillDQNConfig:
     """Return the configuration of a stage that `LinearRunner` plays, of seed 1 unless another is named."""
     config = SkillDQN.get_default_config().stage(skills, numbers, steps_per_round, **{"seed": 1, **stage})
-    config.env_runners(env_runner_cls=LinearRunner)
-    config.environment(env_config={"lanes": lanes, "paces": paces or {}})
+    config.env_runners(env_runner_cls=LinearRunner, num_envs_per_env_runner=lanes)
+    config.environment(env_config={"paces": paces or {}})
     return config
 
 

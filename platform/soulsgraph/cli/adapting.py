@@ -59,7 +59,7 @@ def adapt(
         budget: Steps for each skill; 40,000 times the run's scale if not given.
         after: Scenario whose versions are continued; the last one the run was adapted to if not given.
         jointly: Adapt the skills in the same fights, each for its own steps, instead of one after another.
-        overrides: Options of the learner to change while adapting, beside the run's: learning_rate=1e-4; of one skill
+        overrides: Options of the learner to change while adapting, beside the run's: lr=1e-4; of one skill
             alone dodge.gamma=0.99. The same command, with the same options, resumes.
         copy: Run folder for a copy of the agent, which is adapted; the same command resumes it.
     """

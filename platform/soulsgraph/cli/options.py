@@ -265,7 +265,7 @@ def changed_run(run: RunFolder, texts: Sequence[str]) -> RunFolder:
     """
     if not texts:
         return run
-    overrides = read_overrides(texts, "learning_rate=1e-4")
+    overrides = read_overrides(texts, "lr=1e-4")
     plan = replace(run.plan, overrides={**run.plan.overrides, **overrides_for(run.plan.graph, overrides)})
     return RunFolder(run.path, plan, run.fight)
 

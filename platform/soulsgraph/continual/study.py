@@ -172,7 +172,7 @@ class ContinualStudy:
             capacities = self._capacities(first.plan, skill.name, METHODS[method].selects)
             rows = METHODS[method].reserve_rows(self.options, capacities)
             kept.append(rows * Transitions.row_bytes(size))
-            replays.append(replace(numbers, buffer_size=max(capacities)).replay_bytes(size))
+            replays.append(replace(numbers, capacity=max(capacities)).replay_bytes(size))
             versions += copies * numbers.version_bytes(size, len(skill.actions))
         return sum(kept) + 2 * max(kept) + max(replays) + versions
 
@@ -185,7 +185,7 @@ class ContinualStudy:
                 budget = shares(learning, self.budget(position), not position)[skill]
                 stage = replace(plan.stage(skill, plan.scenario, 1 if position else None), budget=budget)
                 count = len(self.tasks.tasks) - 1 if position else 1
-                sizes += [plan.hyperparameters(stage).buffer_size] * count
+                sizes += [plan.hyperparameters(stage).capacity] * count
         return sizes
 
     def units(self) -> tuple[ContinualUnit, ...]:

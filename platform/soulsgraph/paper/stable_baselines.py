@@ -83,23 +83,24 @@ class SkillVecEnv(VecEnv):
 
 def make_dqn(env: SkillVectorEnv, hyperparameters: DQNHyperparameters, seed: int, gradient_steps: int) -> DQN:
     """Make stable-baselines3's DQN with the same hyperparameters and normalised observations."""
+    (_, first), (end, last) = hyperparameters.epsilon
     normalised = VecNormalize(SkillVecEnv(env), norm_reward=False, clip_obs=hyperparameters.observation_clip)
     return DQN(
         "MlpPolicy",
         normalised,
-        learning_rate=hyperparameters.learning_rate,
-        buffer_size=hyperparameters.buffer_size,
-        learning_starts=hyperparameters.learning_starts,
-        batch_size=hyperparameters.batch_size,
+        learning_rate=hyperparameters.lr,
+        buffer_size=hyperparameters.capacity,
+        learning_starts=hyperparameters.num_steps_sampled_before_learning_starts,
+        batch_size=hyperparameters.train_batch_size_per_learner,
         gamma=hyperparameters.gamma,
-        train_freq=hyperparameters.train_freq,
+        train_freq=round(hyperparameters.train_batch_size_per_learner / hyperparameters.training_intensity),
         gradient_steps=gradient_steps,
-        target_update_interval=hyperparameters.target_update_interval,
-        exploration_initial_eps=hyperparameters.epsilon_initial,
-        exploration_fraction=hyperparameters.epsilon_fraction,
-        exploration_final_eps=hyperparameters.epsilon_final,
-        max_grad_norm=hyperparameters.max_grad_norm,
-        policy_kwargs={"net_arch": list(hyperparameters.hidden_sizes)},
+        target_update_interval=hyperparameters.target_network_update_freq,
+        exploration_initial_eps=first,
+        exploration_fraction=end / hyperparameters.budget,
+        exploration_final_eps=last,
+        max_grad_norm=hyperparameters.grad_clip,
+        policy_kwargs={"net_arch": list(hyperparameters.fcnet_hiddens)},
         seed=seed,
         device="cpu",
     )

@@ -26,7 +26,6 @@ from soulsgraph_envs.skills import Decisions, Skill, SkillOptions, make_skill, t
 from soulsgraph_envs.skills.paper_skills import Animations, Observations
 from soulsgraph_policies.agents import projects
 from soulsgraph_policies.agents.projects import SkillGraph
-from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 
 if TYPE_CHECKING:
     from soulsgraph_policies.learning.algorithm import SkillDQN
@@ -245,11 +244,10 @@ class _Ground:
         preset = Plan().method
         skills = tuple(make_skill(one) for one in (*self.graph.upstream(name), name))
         ground = training_scenario(load_scenario(self.scenario), skills[-1])
-        numbers = preset.hyperparameters(skill_hyperparameters(budget))
         config = SkillDQN.get_default_config().debugging(log_level="ERROR")
-        config.stage(skills, numbers, preset.steps_per_round, seed=0)
-        config.env_runners(env_runner_cls=SkillGraphEnvRunner)
-        algorithm: SkillDQN = config.environment(env_config={"scenario": ground, "lanes": preset.lanes}).build_algo()
+        config.stage(skills, preset.hyperparameters(budget), preset.steps_per_round, seed=0)
+        config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_envs_per_env_runner=preset.lanes)
+        algorithm: SkillDQN = config.environment(env_config={"scenario": ground}).build_algo()
         return algorithm
 
     def learned(self, name: str, budget: int) -> tuple[int, int]:

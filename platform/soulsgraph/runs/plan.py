@@ -157,7 +157,11 @@ class Plan:
     def _own_overrides(self, skill: str) -> dict[str, Any]:
         """Return the options that are changed for one skill alone."""
         parts = ((name.partition("."), value) for name, value in self.overrides.items())
-        return {option: value for (owner, _, option), value in parts if owner == skill and option}
+        own = {option: value for (owner, _, option), value in parts if owner == skill and option}
+        for name in own:
+            if name not in dqn.SKILL_OPTION_NAMES:
+                raise UnknownNameError("option of a skill", name, dqn.SKILL_OPTION_NAMES)
+        return own
 
     @property
     def options(self) -> SkillOptions:
@@ -236,13 +240,14 @@ class Plan:
         return tuple(joined)
 
     def hyperparameters(self, stage: Stage) -> dqn.DQNHyperparameters:
-        """Return the paper's hyperparameters for a stage's budget, with the options of the preset, then the skill's."""
-        papers = dqn.baseline_hyperparameters if stage.skill == END_TO_END else dqn.skill_hyperparameters
-        numbers = self.method.hyperparameters(papers(stage.budget), stage.skill)
+        """Return how a stage's skill learns: by the preset in the stage's budget, with the skill's own overrides."""
+        numbers = self.method.hyperparameters(stage.budget, stage.skill)
+        if stage.skill == END_TO_END:
+            numbers = replace(numbers, capacity=dqn.BASELINE_CAPACITY)
         if stage.cloned:
-            numbers = replace(numbers, margin=CLONING_MARGIN, epsilon_initial=CLONING_EXPLORATION)
+            numbers = replace(numbers.exploring_at_most(CLONING_EXPLORATION), margin=CLONING_MARGIN)
         elif stage.parent is not None:
-            numbers = replace(numbers, epsilon_initial=ADAPTATION_EXPLORATION)
+            numbers = numbers.exploring_at_most(ADAPTATION_EXPLORATION)
         return dqn.changed(numbers, self._own_overrides(stage.skill))
 
     def check_memory(self) -> None:
@@ -495,9 +500,11 @@ def plan_values(plan: Plan) -> dict[str, Any]:
 
 def how_it_learns(plan: Plan, stage: Stage) -> str:
     """Return a digest of all that a skill learns by but its budget: hyperparameters, rewards, observations, lanes."""
-    method, numbers = plan.method, asdict(plan.hyperparameters(stage))
-    # A replay holds a part of the budget.
-    del numbers["budget"], numbers["buffer_size"]
+    # The replay holds a part of the budget, and exploration falls over one.
+    method, numbers = plan.method, asdict(replace(plan.hyperparameters(stage), budget=1, capacity=1))
+    numbers["epsilon"] = [
+        [round(start / stage.budget, 9), share] for start, share in plan.hyperparameters(stage).epsilon
+    ]
     lanes = plan.lanes or method.lanes
     options, learner = config.to_table(plan.options), plan.learners.get(stage.skill)
     return digest_of([numbers, options, lanes, method.steps_per_round, learner])

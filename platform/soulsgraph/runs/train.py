@@ -226,8 +226,8 @@ class StageSetup:
                 f"repeated, found {placed['num_env_runners']}; join the missing machines and continue with the run."
             )
         config.env_runners(env_runner_cls=SkillGraphEnvRunner, **placed)
-        lanes = plan.lanes or plan.method.lanes
-        config.environment(env_config={"scenario": self.scenario, "lanes": lanes})
+        config.env_runners(num_envs_per_env_runner=plan.lanes or plan.method.lanes)
+        config.environment(env_config={"scenario": self.scenario})
         return config
 
     def _sampled_by_fleet(self, gateways: Gateways) -> SkillDQNConfig:

@@ -315,7 +315,7 @@ def _learn() -> None:
     from soulsgraph_policies.learning.update_kernel import CpuUpdater, FlatMemory
 
     inputs, hidden, actions, count = 4, 8, 2, 16
-    numbers = DQNHyperparameters(budget=count, buffer_size=count, batch_size=count, hidden_sizes=(hidden, hidden))
+    numbers = DQNHyperparameters(count, count, train_batch_size_per_learner=count, fcnet_hiddens=(hidden, hidden))
     observations, values = np.zeros((count, inputs), np.float32), np.zeros(count, np.float32)
     whole = np.zeros(count, np.int64)
     transitions = Transitions(observations, observations, whole, values, whole > 0, whole, whole, whole)

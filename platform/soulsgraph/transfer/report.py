@@ -38,7 +38,6 @@ from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import make_skill, training_scenario
 from soulsgraph_policies.agents.agent import STAND_INS, Agent, StandIn
 from soulsgraph_policies.agents.inference import FusedNetworks
-from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 
 #: Share of a skill's decisions that is drawn at random to see what its actions do; the rest keeps it on its course.
 EXPLORATION = 0.5
@@ -116,7 +115,7 @@ class Laboratory:
         `value_error` the root mean square over all decisions. After a truncation the rest is estimated by the largest
         Q-value at the end, as in training.
         """
-        numbers = self.run.plan.method.hyperparameters(skill_hyperparameters(budget=1))
+        numbers = self.run.plan.hyperparameters(self.run.plan.stage(skill))
         networks, played = FusedNetworks([self.networks[skill]]), self.play(skill)
         taken = played.taken
         promised = networks.q_values(0, taken.rows).max(axis=1).astype(np.float64)

@@ -31,7 +31,7 @@ from soulsgraph_envs.core.files import make_folder, remove_folder, whole_folder,
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork
 from soulsgraph_policies.agents.projects import LoadedProject, loaded_projects, take_over
-from soulsgraph_policies.learning.algorithm import SkillDQN
+from soulsgraph_policies.learning.stage_config import DECISIONS_PER_ITERATION
 
 #: Greedy episodes by which members are compared while they learn; they are reported on others.
 _EPISODES = 40
@@ -330,4 +330,4 @@ class MemberTraining:
 
 
 def _iterations(budget: int) -> int:
-    return max(budget // (_CHANGES * SkillDQN.get_default_config().decisions_per_iteration), 1)
+    return max(budget // (_CHANGES * DECISIONS_PER_ITERATION), 1)

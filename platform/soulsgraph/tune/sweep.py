@@ -63,7 +63,7 @@ def sweep(
     The same call resumes a sweep that was interrupted, and returns one that is finished as it is.
 
     Args:
-        space: Values of options by name, {"gamma": [0.98, 0.99], "dodge": {"learning_rate": {"low": 1e-4, "high":
+        space: Values of options by name, {"gamma": [0.98, 0.99], "dodge": {"lr": {"low": 1e-4, "high":
             1e-3, "log": True}}}, or a TOML file of them.
         seeds: Training seeds, or how many, counted from 200.
         run: Folder of the sweep, begun if it does not exist.

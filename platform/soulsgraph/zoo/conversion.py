@@ -255,7 +255,7 @@ def imported_artifact(run: RunFolder, stage: Stage, file: Path, statistics: Path
     known = Statistics((0.0,) * size, (_NO_VARIANCE,) * size, _NO_CLIP)
     if statistics is not None:
         known = read_statistics(statistics, size)
-    saved = foreign_files.read_saved_dqn(file, (size, *setup.hyperparameters.hidden_sizes, len(skill.actions)))
+    saved = foreign_files.read_saved_dqn(file, (size, *setup.hyperparameters.fcnet_hiddens, len(skill.actions)))
     artifact = trained_artifact(setup, saved.weights, known.normalizer(), saved.steps)
     card = artifact.card
     # How it learned elsewhere is not known here.

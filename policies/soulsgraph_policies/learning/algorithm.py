@@ -160,7 +160,7 @@ class SkillDQN(RelativePaths, DQN):
         self.stop_requested: Callable[[], bool] = lambda: False
         self._episodes: dict[str, list[Episodes]] = {}
         self._recent = RecentEpisodes(self.config.metrics_num_episodes_for_smoothing)
-        self._decisions_per_iteration = self.config.decisions_per_iteration
+        self._decisions_per_iteration = int(self.config.min_sample_timesteps_per_iteration)
         #: How many remote runners play.
         self.live_runners = int(config.num_env_runners)
         self._remote: env_runners.RemoteSampling | None = None
@@ -196,7 +196,7 @@ class SkillDQN(RelativePaths, DQN):
             skill: module for skill, module in config.modules_of_skills().items() if module in sampled
         }
         self._title = " + ".join(trained) or "nothing learns"
-        self._described = self.config.to_dict() | self._learned_by()
+        self._described = self.config.to_dict()
         self._remote = self._remote_sampling() if config.num_env_runners else None
         self._saving, self._rounds_wall_s, self._learning_s = (
             env_runners.RemoteSpeedCheck(self._title, self.live_runners),
@@ -204,12 +204,6 @@ class SkillDQN(RelativePaths, DQN):
             0.0,
         )
         self._changed(config.module_spaces())
-
-    def _learned_by(self) -> dict[str, Any]:
-        """Return the hyperparameters that are learned by, in the place of those that RLlib's calls changed."""
-        own = {name: one.hyperparameters for name, one in self.training.items()}
-        last = next(reversed(own.values()), self.config.hyperparameters)
-        return {"own_hyperparameters": own, "hyperparameters": last}
 
     def _remote_sampling(self) -> env_runners.RemoteSampling | None:
         """Return what keeps remote runners sampling; None where they are asked otherwise."""

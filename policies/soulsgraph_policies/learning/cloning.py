@@ -68,16 +68,16 @@ def clone(
     normalizer = RunningNormalizer(size, skill.observation.indicators)
     normalizer.update(shown.observations)
     module.set_normalizer(normalizer.mean, normalizer.deviation)
-    replay = ReplayBuffer(replace(hyperparameters, buffer_size=1), size)
+    replay = ReplayBuffer(replace(hyperparameters, capacity=1), size)
     replay.show(shown)
     optimizer = Adam(module.q_network.parameters(), lr=_LEARNING_RATE)
     generator = np.random.default_rng(seed)
     for update in range(UPDATES):
-        batch = replay.sample(hyperparameters.batch_size, generator, normalizer)
+        batch = replay.sample(hyperparameters.train_batch_size_per_learner, generator, normalizer)
         columns = [torch.as_tensor(values) for values in vars(batch).values()]
         optimizer.zero_grad()
         minibatch_loss(module, columns, hyperparameters).loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(module.q_network.parameters(), hyperparameters.max_grad_norm)
+        nn.utils.clip_grad_norm_(module.q_network.parameters(), hyperparameters.grad_clip)
         optimizer.step()
         if (update + 1) % _TARGET_PERIOD == 0:
             module.target_network.load_state_dict(module.q_network.state_dict())
@@ -105,7 +105,7 @@ def make_module(size: int, actions: int, numbers: DQNHyperparameters, seed: int)
     module = QNetworkModule(
         observation_space=gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32),
         action_space=gymnasium.spaces.Discrete(actions),
-        model_config={"hidden_sizes": numbers.hidden_sizes, "observation_clip": numbers.observation_clip, "seed": seed},
+        model_config={**numbers.model_config(), "seed": seed},
     )
     module.make_target_networks()
     return module

@@ -92,7 +92,7 @@ def distil(
     module.set_normalizer(normalizer.mean, normalizer.deviation)
     inputs, targets = module.normalize(torch.as_tensor(observations)), _join(taught)
     ends = np.cumsum([len(values) for values in taught])
-    share = max(hyperparameters.batch_size // len(taught), 1)
+    share = max(hyperparameters.train_batch_size_per_learner // len(taught), 1)
     optimizer, generator = Adam(module.q_network.parameters(), lr=_LEARNING_RATE), np.random.default_rng(seed)
     for _ in range(updates):
         parts = [
@@ -101,7 +101,7 @@ def distil(
         rows = torch.from_numpy(np.concatenate(parts))
         optimizer.zero_grad()
         targets.loss(module.q_network(inputs[rows]), rows).backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(module.q_network.parameters(), hyperparameters.max_grad_norm)
+        nn.utils.clip_grad_norm_(module.q_network.parameters(), hyperparameters.grad_clip)
         optimizer.step()
         if on_update is not None:
             on_update()

@@ -13,7 +13,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
@@ -243,33 +242,27 @@ class ChunkRunner(RelativePaths, EnvRunner):
         return [(COMPONENT_RL_MODULE, self.module)]
 
 
-#: Keys of `env_config`, and the scenario that is played where none is named, as in `SkillGraphEnv`.
-_KEYS, _SCENARIO = ("scenario", "lanes"), "iudex-phase1"
+#: The scenario that is played where none is named, as in `SkillGraphEnv`.
+_SCENARIO = "iudex-phase1"
 #: Where the seeds of evaluated fights lie apart from those of every runner.
 _EVALUATED = 2**63
 
 
 class SkillGraphEnvRunner(ChunkRunner):
-    """Sample one stage in the simulator: the `scenario` of `env_config`, in its `lanes`.
+    """Sample one stage in the simulator: the `scenario` of `env_config`.
 
-    The scenario is a name, a path or a `Scenario`; fights begin on the last skill's training scenario. Lanes that are
-    not in `env_config` are RLlib's `num_envs_per_env_runner`. The tick loop is `Sampler.sample`, which knows nothing
-    of Ray or of learning.
+    The scenario is a name, a path or a `Scenario`; fights begin on the last skill's training scenario. Lanes are
+    RLlib's `num_envs_per_env_runner`. The tick loop is `Sampler.sample`, which knows nothing of Ray or of learning.
     """
 
     evaluates = True
 
     @classmethod
     def checked_env_config(cls, config: SkillDQNConfig, env_config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the scenario and lanes that are played.
-
-        Raises:
-            UnknownNameError: for another key, or an unknown scenario.
-            SoulsGraphError: for a number of lanes that a round has no decisions for, or that is named twice.
-        """
+        """Return the scenario that is played; raises SoulsGraphError, for another key UnknownNameError."""
         for name in env_config:
-            if name not in _KEYS:
-                raise UnknownNameError("key of env_config", name, _KEYS)
+            if name != "scenario":
+                raise UnknownNameError("key of env_config", name, ("scenario",))
         scenario = env_config.get("scenario", _SCENARIO)
         if isinstance(scenario, str | PathLike):
             scenario = load_scenario(str(scenario))
@@ -277,21 +270,13 @@ class SkillGraphEnvRunner(ChunkRunner):
             raise SoulsGraphError(
                 f"env_config's scenario: expected a name, a path or a Scenario, found {shown(scenario)}; name one."
             )
-        lanes, most = config.lanes_of(env_config), config.steps_per_round
-        if isinstance(lanes, bool) or not isinstance(lanes, Integral) or not 1 <= int(lanes) <= most:
-            raise SoulsGraphError(
-                f"env_config's lanes: expected 1 to {most}, no more than decisions in a round, found {shown(lanes)}; "
-                "correct lanes, num_envs_per_env_runner or steps_per_round."
-            )
-        return {"scenario": training_scenario(scenario, config.skills[-1]), "lanes": int(lanes)}
+        return {"scenario": training_scenario(scenario, config.skills[-1])}
 
     def make_env(self) -> None:
         """Open the simulator; each runner has random streams of its own."""
-        sampled = self.checked_env_config(self.config, self.config.env_config)
-        skills, index = self.config.skills, self.worker_index or 0
+        skills, index, lanes = self.config.skills, self.worker_index or 0, self.config.num_envs_per_env_runner
         learning = [self._sampled(module) for module in self.config.sampled_modules]
-        self._scenario: Scenario = sampled["scenario"]
-        lanes: int = sampled["lanes"]
+        self._scenario: Scenario = self.config.env_config["scenario"]
         combat = Combat(make_game(lanes), skills, self._scenario, Horizon(skills[-1].name, skills[-1].horizon))
         seed = int(derive_seeds(np.uint64(self.config.stage_seed or 0), index)[0])
         self.env = self._sampler = Sampler(combat, seed, learning, index * lanes)
@@ -304,7 +289,7 @@ class SkillGraphEnvRunner(ChunkRunner):
             skill.name: FrozenNetwork.of(skill, scenario, weights[module], self.config.clip_of(module))
             for skill, module in ((skill, self.modules[skill.name]) for skill in skills)
         }
-        game = make_game(min(env_config["lanes"], episodes))
+        game = make_game(min(self.config.num_envs_per_env_runner, episodes))
         try:
             seeds = derive_seeds(self.config.stage_seed or 0, _EVALUATED, np.arange(episodes))
             return Agent(scenario, skills, networks).rollout(game).play(seeds)
@@ -316,7 +301,7 @@ class SkillGraphEnvRunner(ChunkRunner):
         numbers = self.config.hyperparameters_of(module)
         skills = tuple(skill for skill, playing in self.modules.items() if playing == module)
         if module in self.config.trained_modules:
-            return SampledModule(module, skills, numbers.epsilon, numbers.budget)
+            return SampledModule(module, skills, numbers.exploration, numbers.budget)
         return SampledModule(module, skills, lambda _: 0.0)
 
     def begin_streams(self, incarnation: int) -> None:

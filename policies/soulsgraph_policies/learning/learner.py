@@ -107,7 +107,7 @@ class SkillDQNLearner(RelativePaths, DQNTorchLearner):
         if module_id not in self.config.trained_modules:
             return
         parameters = list(self.q_module(module_id).q_network.parameters())
-        rate = self.config.hyperparameters_of(module_id).learning_rate
+        rate = self.config.hyperparameters_of(module_id).lr
         optimizer = Adam(parameters, lr=rate)
         # Zero moments exist from the start, so that they can be saved, restored and shared at any time.
         for parameter in parameters:
@@ -129,7 +129,7 @@ class SkillDQNLearner(RelativePaths, DQNTorchLearner):
         timesteps: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> dict[str, UpdateMetrics]:
-        """Take one update of a module for every `batch_size` rows of its batch; modules without a batch stay.
+        """Take one update of a module for every minibatch of its batch; modules without a batch stay.
 
         `timesteps` holds the decisions of each module received so far: a target network is copied
         between the updates where a target period ended. The metrics come back as they are, by
@@ -190,7 +190,7 @@ class ModuleUpdates:
         if self._compiled and (device.type != "cpu" or not hyperparameters.compiles):
             raise SoulsGraphError(
                 f"update path {CPU_KERNEL!r}: expected two hidden layers on a CPU, found "
-                f"{len(hyperparameters.hidden_sizes)} on {device.type}; use update path {AUTOGRAD!r}."
+                f"{len(hyperparameters.fcnet_hiddens)} on {device.type}; use update path {AUTOGRAD!r}."
             )
         self.bind()
 
@@ -246,14 +246,16 @@ class ModuleUpdates:
         return CpuUpdater(memory, (network[0].shape[1], first, second, actions), self._hyperparameters)
 
     def learn(self, batch: Batch, decisions: int | None = None) -> UpdateMetrics:
-        """Take one update for every `batch_size` rows, at a count of decisions received (by default the last one)."""
+        """Take one update for every minibatch, at a count of decisions received (by default the last one)."""
         numbers, rows = self._hyperparameters, len(batch.actions)
         reached = self._decisions if decisions is None else decisions
         copied, self._decisions = numbers.target_copy(self._decisions, reached), reached
         if copied is None:
             metrics = self._take_updates(batch)
         else:
-            before = min(numbers.updates_before(copied, int(self._steps.item())) * numbers.batch_size, rows)
+            before = min(
+                numbers.updates_before(copied, int(self._steps.item())) * numbers.train_batch_size_per_learner, rows
+            )
             parts = [self._take_updates(batch.part(0, before))] if before else []
             update_target_network(main_net=self.module.q_network, target_net=self.module.target_network, tau=1.0)
             if before < rows:
@@ -273,7 +275,7 @@ class ModuleUpdates:
                 mean.copy_(torch.where(pull.mask > 0.0, mean, value))
 
     def _take_updates(self, batch: Batch) -> UpdateMetrics:
-        size = self._hyperparameters.batch_size
+        size = self._hyperparameters.train_batch_size_per_learner
         if self.updater is not None:
             done = int(self._steps.item())
             metrics = self.updater.update(batch, done)
@@ -289,7 +291,7 @@ class ModuleUpdates:
         optimizer.zero_grad()
         result.loss.backward()  # type: ignore[no-untyped-call]
         self._constrain_gradients()
-        nn.utils.clip_grad_norm_(module.q_network.parameters(), numbers.max_grad_norm)
+        nn.utils.clip_grad_norm_(module.q_network.parameters(), numbers.grad_clip)
         optimizer.step()
         errors = result.errors.abs().cpu().numpy()
         return UpdateMetrics(result.loss.item(), result.values.mean().item(), float(errors.mean()), errors)
@@ -382,7 +384,7 @@ class ModuleTraining:
     @property
     def epsilon(self) -> float:
         """The share of random actions at this count of decisions."""
-        return self.hyperparameters.epsilon(self.decisions)
+        return self.hyperparameters.exploration(self.decisions)
 
     @property
     def owed(self) -> int:
@@ -401,7 +403,7 @@ class ModuleTraining:
 
     def draw(self, updates: int) -> Batch:
         """Sample the transitions of this number of updates."""
-        count = updates * self.hyperparameters.batch_size
+        count = updates * self.hyperparameters.train_batch_size_per_learner
         return self.replay.sample(count, self._generator, self.normalizer, self.decisions)
 
     def learned(self, metrics: UpdateMetrics, updates: int) -> None:

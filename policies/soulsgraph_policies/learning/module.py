@@ -68,7 +68,7 @@ class QNetworkModule(RelativePaths, TorchRLModule, QNetAPI, TargetNetworkAPI, In
 
     RLlib's calls (`forward_inference`, `forward_exploration`, `forward_train`) take raw observations (n, size); the
     others take them normalised, as the replay samples them. The model configuration may hold
-    `hidden_sizes` (64, 64), `observation_clip` (10), `seed` (0) of the initial weights, and `exploration_rate`, the
+    `fcnet_hiddens` (64, 64), `observation_clip` (10), `seed` (0) of the initial weights, and `exploration_rate`, the
     share of random actions when exploring: 0 unless given, so a frozen skill never explores. (RLlib's own `epsilon` is
     given to every module: it is not read.)
     """
@@ -78,7 +78,7 @@ class QNetworkModule(RelativePaths, TorchRLModule, QNetAPI, TargetNetworkAPI, In
         assert isinstance(self.observation_space, gymnasium.spaces.Box)
         assert isinstance(self.action_space, gymnasium.spaces.Discrete)
         size = self.observation_space.shape[0]
-        sizes = (size, *self.model_config.get("hidden_sizes", _HIDDEN_SIZES), int(self.action_space.n))
+        sizes = (size, *self.model_config.get("fcnet_hiddens", _HIDDEN_SIZES), int(self.action_space.n))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.model_config.get("seed", 0))
             self.q_network = make_network(sizes)
@@ -191,8 +191,8 @@ def minibatch_loss(module: QNetworkModule, columns: Sequence[Tensor], hyperparam
     rows = torch.arange(len(actions), device=actions.device)
     with torch.no_grad():
         following = module.target_network(next_observations)
-        # With `double` the network chooses the action (van Hasselt et al. 2016, Eq. 4).
-        online = module.q_network(next_observations) if hyperparameters.double else following
+        # With `double_q` the network chooses the action (van Hasselt et al. 2016, Eq. 4).
+        online = module.q_network(next_observations) if hyperparameters.double_q else following
         targets = rewards + discounts * following[rows, online.argmax(dim=1)]
     values = module.q_network(observations)
     predictions = values[rows, actions]

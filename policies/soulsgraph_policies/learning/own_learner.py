@@ -92,7 +92,7 @@ class SkillLearner(Protocol):
         ...
 
     def layers(self) -> Layers:
-        """Return the network that plays, of the task's `numbers.hidden_sizes`: its greatest output is the action."""
+        """Return the network that plays, of the task's `numbers.fcnet_hiddens`: its greatest output is the action."""
         ...
 
 
@@ -243,11 +243,11 @@ class OwnTraining:
             found |= {name: np.array(part, np.float32) for name, part in zip(layer_names_at(index), layer, strict=True)}
         network = FrozenNetwork.of(self.skill, self.scenario, found, self.task.numbers.observation_clip)
         hidden = tuple(network.sizes[1:-1])
-        if hidden != self.task.numbers.hidden_sizes:
-            expected = ", ".join(map(str, self.task.numbers.hidden_sizes))
+        if hidden != self.task.numbers.fcnet_hiddens:
+            expected = ", ".join(map(str, self.task.numbers.fcnet_hiddens))
             raise SoulsGraphError(
                 f"learner of {skill}: expected hidden layers of {expected} units, as all skills of the run have, found "
-                f"{', '.join(map(str, hidden)) or 'none'}; make them by `task.numbers.hidden_sizes`."
+                f"{', '.join(map(str, hidden)) or 'none'}; make them by `task.numbers.fcnet_hiddens`."
             )
         return found
 

@@ -166,10 +166,10 @@ _gather = _build_gather(PREPROCESSING)
 
 def check_even_draws(module: str, hyperparameters: DQNHyperparameters) -> None:
     """Refuse shares of batches where a module's rows are drawn by priority; raises SoulsGraphError."""
-    if power := hyperparameters.priority_exponent:
+    if power := hyperparameters.alpha:
         raise SoulsGraphError(
             f"{module}: expected a replay that is drawn from evenly where batches have shares by source, found "
-            f"priority_exponent = {power}; leave out that option, or all shares of batches."
+            f"alpha = {power}; leave out that option, or all shares of batches."
         )
 
 
@@ -213,14 +213,14 @@ class ReplayBuffer:
     def __init__(self, hyperparameters: DQNHyperparameters, observation_size: int) -> None:
         check_memory({"a skill": hyperparameters.replay_bytes(observation_size)})
         self._hyperparameters = hyperparameters
-        self.capacity, self.size, self._written = hyperparameters.buffer_size, 0, 0
+        self.capacity, self.size, self._written = hyperparameters.capacity, 0, 0
         self._observation_size = observation_size
         self._rows: Floats = np.zeros((self.capacity, 2 * observation_size + _EXTRA), np.float32)
         self._links: Integers = np.full(self.capacity if hyperparameters.n_step > 1 else 0, -1, np.int64)
         #: What lies behind the buffer's rows, demonstrations first; their rows are views of it.
         self._kept: list[KeptRows] = []
         self._latest: Integers = np.zeros((0, 2), np.int64)
-        self._priorities = Priorities(self.capacity, power) if (power := hyperparameters.priority_exponent) else None
+        self._priorities = Priorities(self.capacity, power) if (power := hyperparameters.alpha) else None
         self._by_source: BatchShares | None = None
         self._drawn: Integers = np.zeros(0, np.int64)
         self._memory = Batch.empty(0, observation_size)
@@ -346,7 +346,7 @@ class ReplayBuffer:
             self._memory = Batch.empty(count, self._observation_size)
         batch = self._memory.part(0, count)
         if self._by_source is not None and self.size:
-            self._drawn = self._by_source.draw(count, self._hyperparameters.batch_size, generator)
+            self._drawn = self._by_source.draw(count, self._hyperparameters.train_batch_size_per_learner, generator)
         elif self._priorities is None or not self.size:
             self._drawn = generator.integers(0, max(self.size, 1), count)
         else:

@@ -1,13 +1,13 @@
 """RLlib's configuration of one stage: which skills learn on top of which, and how.
 
-A field is an attribute of RLlib's configuration, in most cases of the name that its methods take it by. Some are
-learned by, some are used elsewhere, and all others stay as they are.
+A field is an attribute of RLlib's configuration, in most cases of the name that its methods take it by. What a module
+learns by is read from here and from nowhere else; some fields are used elsewhere, and all others stay as they are.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -24,16 +24,7 @@ from ray.rllib.utils import force_list
 
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.skills import Skill
-from soulsgraph_policies.learning.hyperparameters import (
-    LEARNING,
-    DQNHyperparameters,
-    changes,
-    fields_of,
-    learned_by,
-    overrides_of,
-    refused,
-    same,
-)
+from soulsgraph_policies.learning.hyperparameters import MODEL, REPLAY, DQNHyperparameters, changed
 from soulsgraph_policies.learning.learner import AUTOGRAD, CPU_KERNEL, UPDATE_PATHS, SkillDQNLearner
 from soulsgraph_policies.learning.module import QNetworkModule
 
@@ -44,9 +35,17 @@ Spaces = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]
 DECISIONS_PER_ITERATION = 1000
 #: Lanes of a runner for which no number is set; fewer where a round has fewer decisions.
 LANES = 32
-#: Fields that something else goes by: who plays, where, what is shown.
+#: Hyperparameters that are fields of the configuration, each by its own name, and those of them that are not RLlib's.
+_FIELDS = tuple(each.name for each in fields(DQNHyperparameters) if each.name not in (*REPLAY, *MODEL))
+_OWN_FIELDS = ("budget", "semi_markov", "averaged_fraction", "margin")
+#: What a module learns by, as `algorithm_config_overrides_per_module` names it.
+LEARNING = (*_FIELDS, "replay_buffer_config")
+#: Every field that something goes by; all others keep their usual values.
 USED = frozenset(
     (
+        *LEARNING,
+        *("_train_batch_size_per_learner", "explore", "_model_config"),
+        *("skills", "steps_per_round", "update_path", "clips", "synchronous", "own_seed"),
         *("policies", "policy_mapping_fn", "policies_to_train", "algorithm_config_overrides_per_module"),
         *("env_config", "env_runner_cls", "num_env_runners", "num_envs_per_env_runner", "num_cpus_per_env_runner"),
         *("num_gpus_per_env_runner", "custom_resources_per_env_runner", "validate_env_runners_after_construction"),
@@ -56,11 +55,10 @@ USED = frozenset(
         *("callbacks_class", "seed", "log_level", "log_sys_usage", "stats_cls_lookup"),
         *("metrics_num_episodes_for_smoothing", "min_sample_timesteps_per_iteration"),
         *("evaluation_interval", "evaluation_duration", "evaluation_config"),
+        # What RLlib itself keeps in a configuration.
+        *("algo_class", "class", "_is_frozen", "_is_online", "_per_module_overrides", "simple_optimizer"),
+        "worker_index",
     )
-)
-#: What RLlib itself keeps in a configuration.
-_BOOKKEEPING = frozenset(
-    ("algo_class", "class", "_is_frozen", "_is_online", "_per_module_overrides", "simple_optimizer", "worker_index")
 )
 #: Callbacks that the algorithm calls; those that its env runners call are theirs to name.
 ALGORITHM_CALLBACKS = frozenset(
@@ -69,15 +67,15 @@ ALGORITHM_CALLBACKS = frozenset(
         *("on_env_runners_recreated", "on_workers_recreated"),
     )
 )
-
-
-#: Fields of a configuration that are not RLlib's.
-_OWN = frozenset(
-    (
-        *("skills", "hyperparameters", "own_hyperparameters", "steps_per_round", "update_path", "clips"),
-        *("synchronous", "_own_seed", "_written", "_asked"),
-    )
-)
+#: The replays of RLlib's that may be named, and the exponent by which they draw where none is.
+_REPLAYS = {
+    "EpisodeReplayBuffer": 0.0,
+    "MultiAgentEpisodeReplayBuffer": 0.0,
+    "PrioritizedEpisodeReplayBuffer": 0.6,
+    "MultiAgentPrioritizedEpisodeReplayBuffer": 0.6,
+}
+#: No gradient has a greater norm: RLlib's None, which clips none.
+_UNCLIPPED = 1e9
 
 
 def skill_of_agent(agent: str, *_: Any, **__: Any) -> str:
@@ -85,42 +83,12 @@ def skill_of_agent(agent: str, *_: Any, **__: Any) -> str:
     return agent
 
 
-def check_unused(fields: Mapping[str, Any], usual: Mapping[str, Any], own: frozenset[str]) -> None:
-    """Refuse whatever nothing goes by, unless it has its usual value.
-
-    Args:
-        fields: Of a configuration.
-        usual: Those of a new one.
-        own: Fields that are not RLlib's.
-
-    Raises:
-        SoulsGraphError: naming a field that has another value, or that there is none of.
-    """
-    used = {*LEARNING, *USED, *own, *_BOOKKEEPING}
-    for name, value in fields.items():
-        # Tune notes its own beside the fields, as __trial_info__.
-        if name in used or name.startswith(("callbacks_on_", "__")):
-            continue
-        if name not in usual:
-            raise UnknownNameError("field of RLlib's configuration", name, [n for n in usual if n[0] != "_"])
-        if not same(value, usual[name]):
-            raise refused(name, shown(usual[name]), value)
-
-
-def check_callbacks(fields: Mapping[str, Any], runner: str, fired: frozenset[str]) -> None:
-    """Refuse callbacks that would never be called: of `fired` all are.
-
-    Raises:
-        SoulsGraphError: naming one.
-    """
-    classes = force_list(fields["callbacks_class"])
-    for name in (name for name in dir(RLlibCallback) if name.startswith("on_")):
-        asked = fields.get(f"callbacks_{name}") or overridden(classes, name)
-        if asked and name not in fired:
-            raise SoulsGraphError(
-                f"RLlib's callback {name}: expected one that is called with {runner}, found one that never is; leave "
-                f"it out, or use {', '.join(sorted(fired))}."
-            )
+def refused(field: str, expected: str, found: Any) -> SoulsGraphError:
+    """Return the error of a field whose value SkillDQN does not go by."""
+    return SoulsGraphError(
+        f"RLlib's {field.lstrip('_')}: expected {expected}, for SkillDQN goes by no other, found {shown(found)}; "
+        "leave it out, or train with one of RLlib's own algorithms on SkillGraphEnv."
+    )
 
 
 def overridden(callbacks: Iterable[Any], name: str) -> bool:
@@ -130,13 +98,22 @@ def overridden(callbacks: Iterable[Any], name: str) -> bool:
     return any(getattr(owner, name, usual) is not usual for owner in owners)
 
 
+def _plain(value: Any) -> Any:
+    """Return a field's value without the kinds of numbers and lists in which callers, numpy and Tune differ."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_plain, value))
+    return {key: _plain(part) for key, part in value.items()} if isinstance(value, Mapping) else value
+
+
 class SkillDQNConfig(DQNConfig):
     """Configure one stage: `stage` sets what is trained, all else is RLlib's own.
 
-    What RLlib's calls set holds for every module, whether before or after `stage`: of `training` whatever the learner
-    can learn by, and for one module `algorithm_config_overrides_per_module`; of `multi_agent` which module plays each
-    skill (`policy_mapping_fn`), and which modules learn (`policies_to_train`): those listed, none of them (an empty
-    list), or all (None). Whatever nothing would go by is refused when the algorithm is built. Made by
+    Later calls of RLlib's methods replace what `stage` set: of `training` and `rl_module` how every module learns, for
+    one module by `algorithm_config_overrides_per_module`; of `multi_agent` which module plays each skill
+    (`policy_mapping_fn`), and which modules learn (`policies_to_train`): those listed, none of them (an empty list), or
+    all (None). Whatever nothing would go by is refused when the algorithm is built. Made by
     `SkillDQN.get_default_config()`.
     """
 
@@ -150,17 +127,13 @@ class SkillDQNConfig(DQNConfig):
         super().__init__(algo_class=algo_class or self.usual_algorithm)
         self.env_config: dict[str, Any] = {}
         self.skills: tuple[Skill, ...] = ()
-        self.hyperparameters = DQNHyperparameters(budget=1, buffer_size=1)
-        self.own_hyperparameters: dict[str, DQNHyperparameters] = {}
         self.steps_per_round = 1
         self.update_path: str | None = None
         self.clips: dict[str, float] = {}
         self.synchronous = False
-        self._own_seed: int | None = None
-        #: What `stage` wrote into RLlib's fields, and the fields that RLlib's calls named.
-        self._written: dict[str, Any] = {}
-        self._asked: tuple[str, ...] = ()
-        self._write(fields_of(self.hyperparameters) | {"seed": None, "num_envs_per_env_runner": 1})
+        self.own_seed: int | None = None
+        numbers = DQNHyperparameters(budget=1, capacity=1)
+        self.training(dueling=False, **numbers.training()).rl_module(model_config=numbers.model_config())
         # Runners have no connectors whose state RLlib would merge; `SkillDQN` itself sends the weights.
         self._dont_auto_sync_env_runner_states = True
         self.exploration_config: dict[str, Any] = {}
@@ -191,12 +164,12 @@ class SkillDQNConfig(DQNConfig):
     ) -> Self:
         """Train the last of `skills`, or those that have hyperparameters by name, the others frozen.
 
-        At most `steps_per_round` of a skill lie between updates. Without an update path the compiled one is taken
-        wherever it can. A module of another name than a skill's learns by the last trained skill's hyperparameters.
-        Everything random starts from `seed`, or from that of an earlier `debugging(seed=...)`, by which RLlib also
-        seeds every global generator; a later one replaces it.
-        Remote runners are learned from as they answer; if `synchronous` all together in their order, which repeats.
-        `clips` are the observation clips of frozen modules, where they are not those of what learns.
+        The last trained skill's hyperparameters become those of the configuration; where another one has others, they
+        become its module's `algorithm_config_overrides_per_module`. At most `steps_per_round` of a skill lie between
+        updates. Without an update path the compiled one is taken wherever it can. Everything random starts from `seed`,
+        or else from that of `debugging(seed=...)`, by which RLlib also seeds every global generator. Remote runners are
+        learned from as they answer; if `synchronous` all together in their order, which repeats. `clips` are the
+        observation clips of frozen modules, where they are not those of what learns.
 
         Raises:
             UnknownNameError: for an unknown update path or skill.
@@ -214,78 +187,33 @@ class SkillDQNConfig(DQNConfig):
         trained = [name for name in names if name in own]
         if not trained:
             raise SoulsGraphError("stage: expected hyperparameters of a skill to train, found none; name one.")
-        asked = self._asked_fields()
-        lanes, usual_lanes = self.num_envs_per_env_runner, min(LANES, steps_per_round)
-        if lanes != self._written["num_envs_per_env_runner"]:
-            asked["num_envs_per_env_runner"] = lanes
-        self.skills, self.hyperparameters, self.own_hyperparameters = tuple(skills), own[trained[-1]], own
-        self.update_path, self.steps_per_round, self._own_seed = update_path, steps_per_round, seed
-        self.synchronous, self.clips = synchronous, dict(clips or {})
-        written = {"seed": self.seed, "num_envs_per_env_runner": usual_lanes}
-        self._write(fields_of(self.hyperparameters) | written)
-        for field, value in asked.items():
-            was = self._written[field]
-            # Keys of a replay that were named; a dictionary in the place of a number is one of Tune's.
-            merges = isinstance(was, dict) and isinstance(value, dict) and "type" not in value
-            setattr(self, field, {**was, **value} if merges else value)
-        usual = {"policies": set(names), "policy_mapping_fn": skill_of_agent, "policies_to_train": trained}
-        super().multi_agent(**{field: value for field, value in usual.items() if field not in self._asked})
-        self._check_modules()
+        self.skills, self.steps_per_round, self.update_path = tuple(skills), steps_per_round, update_path
+        self.own_seed, self.synchronous, self.clips = seed, synchronous, dict(clips or {})
+        *others, last = trained
+        common = own[last].training()
+        self.training(**common).rl_module(model_config=own[last].model_config())
+        self.algorithm_config_overrides_per_module = {
+            name: self.overrides(**{key: value for key, value in own[name].training().items() if value != common[key]})
+            for name in others
+        }
+        self.env_runners(num_envs_per_env_runner=min(LANES, steps_per_round))
+        self.multi_agent(policies=set(names), policy_mapping_fn=skill_of_agent, policies_to_train=trained)
         return self
-
-    def _write(self, fields: Mapping[str, Any]) -> None:
-        """Set RLlib's fields, and remember their values: what differs from them later was set by RLlib's calls."""
-        self._written = copy.deepcopy(dict(fields))
-        for name, value in fields.items():
-            setattr(self, name, value)
 
     def training(self, **settings: Any) -> Self:
-        """Change how every module learns, as RLlib documents it; of what nothing goes by the algorithm is not built."""
+        """Change how every module learns, as RLlib documents it; beside its own by `_OWN_FIELDS`."""
+        for name in _OWN_FIELDS:
+            if name in settings:
+                setattr(self, name, settings.pop(name))
         super().training(**settings)
-        renamed = {"train_batch_size_per_learner": "_train_batch_size_per_learner", "num_sgd_iter": "num_epochs"}
-        # Of a replay the keys that were written say which were named.
-        named = (renamed.get(name, name) for name in settings)
-        kept = (name for name in named if name in LEARNING and name != "replay_buffer_config")
-        self._asked = tuple(dict.fromkeys((*self._asked, *kept)))
         return self
-
-    def multi_agent(self, **settings: Any) -> Self:
-        """Change which module plays each skill, and which modules learn, as RLlib documents it.
-
-        Raises:
-            UnknownNameError: for a module to play by, to train or of a clip that is not among `policies`.
-            SoulsGraphError: if the mapping fails, a module plays no skill, or skills of unequal spaces share one.
-        """
-        super().multi_agent(**settings)
-        self._asked = tuple(dict.fromkeys((*self._asked, *settings)))
-        if self.skills:
-            self._check_modules()
-        return self
-
-    def _check_modules(self) -> None:
-        self._described()
-        _ = self.trained_modules  # Names what plays no skill.
-        for module in self.clips:
-            if module not in self.policies:
-                raise UnknownNameError("module of an observation clip", module, sorted(self.policies))
-
-    def _asked_fields(self) -> dict[str, Any]:
-        """Return the fields that hyperparameters are read from, as far as RLlib's calls set them."""
-        fields = {name: getattr(self, name) for name in LEARNING}
-        return changes(fields, self._written) | {name: fields[name] for name in self._asked if name in fields}
-
-    def get_state(self) -> dict[str, Any]:
-        """Return every field; RLlib leaves out those of -1, its mark of what is deprecated, which a value may be."""
-        without = ("algo_class", "_is_frozen")
-        state: dict[str, Any] = {name: value for name, value in vars(self).items() if name not in without}
-        state.update(super().get_state())
-        return state
 
     def validate(self) -> None:
         """Check everything that was set, and fill in what the env runners need.
 
         Raises:
             SoulsGraphError: if there is no stage; for a setting or a callback that nothing would go by, naming it.
+            UnknownNameError: for a module to play by, to train, of overrides or of a clip that is not in `policies`.
             ValueError: as RLlib raises it.
         """
         if not self.in_evaluation:
@@ -299,28 +227,60 @@ class SkillDQNConfig(DQNConfig):
             raise SoulsGraphError(
                 "SkillDQN: expected what to train, found no skill; call the configuration's `stage` before it is built."
             )
-        usual = type(self)(algo_class=self.algo_class)
-        check_unused(vars(self), vars(usual), _OWN)
+        self._check_unused()
         for field, base in (("env_runner_cls", self.any_runner), ("_learner_class", SkillDQNLearner)):
             found = getattr(self, field)
             if not (isinstance(found, type) and issubclass(found, base)):
                 raise refused(field, f"a subclass of {base.__name__}", found)
-        check_callbacks(vars(self), self.env_runner_cls.__name__, ALGORITHM_CALLBACKS | self.env_runner_cls.CALLBACKS)
+        self._check_callbacks(ALGORITHM_CALLBACKS | self.env_runner_cls.CALLBACKS)
         for module, spec in self.policies.items():
             # Tune makes a tuple of it.
             parts = spec.get_state() if isinstance(spec, PolicySpec) else spec
             if any(part is not None for part in parts):
                 raise refused(f"policies[{module!r}]", "a name alone", parts)
-        for module in self.algorithm_config_overrides_per_module:
-            if module not in self.policies:
-                raise UnknownNameError("module of algorithm_config_overrides_per_module", module, sorted(self.policies))
-        self._check_modules()
-        for module in self.policies:
+        self._described()
+        for what, modules in (
+            ("module of algorithm_config_overrides_per_module", self.algorithm_config_overrides_per_module),
+            ("module of an observation clip", self.clips),
+        ):
+            for module in modules:
+                if module not in self.policies:
+                    raise UnknownNameError(what, module, sorted(self.policies))
+        for module in (*self.policies, *self.trained_modules):
             self.hyperparameters_of(module)
-        for field, least in (("min_sample_timesteps_per_iteration", 1), ("metrics_num_episodes_for_smoothing", 1)):
+        for field in (
+            "num_envs_per_env_runner",
+            "min_sample_timesteps_per_iteration",
+            "metrics_num_episodes_for_smoothing",
+        ):
             found = getattr(self, field)
-            if isinstance(found, bool) or not isinstance(found, Integral) or found < least:
-                raise refused(field, f"a whole number of at least {least}", found)
+            if isinstance(found, bool) or not isinstance(found, Integral) or found < 1:
+                raise refused(field, "a whole number of at least 1", found)
+        if self.num_envs_per_env_runner > self.steps_per_round:
+            expected = f"at most {self.steps_per_round}, no more than decisions in a round"
+            raise refused("num_envs_per_env_runner", expected, self.num_envs_per_env_runner)
+
+    def _check_unused(self) -> None:
+        """Refuse whatever nothing goes by, unless it has its usual value."""
+        usual = vars(type(self)(algo_class=self.algo_class))
+        for name, value in vars(self).items():
+            # Tune notes its own beside the fields, as __trial_info__.
+            if name in USED or name.startswith(("callbacks_on_", "__")):
+                continue
+            if name not in usual:
+                raise UnknownNameError("field of RLlib's configuration", name, [n for n in usual if n[0] != "_"])
+            if _plain(value) != _plain(usual[name]):
+                raise refused(name, shown(usual[name]), value)
+
+    def _check_callbacks(self, fired: frozenset[str]) -> None:
+        """Refuse callbacks that would never be called: of `fired` all are."""
+        classes = force_list(self.callbacks_class)
+        for name in (name for name in dir(RLlibCallback) if name.startswith("on_")):
+            if name not in fired and (getattr(self, f"callbacks_{name}", None) or overridden(classes, name)):
+                raise SoulsGraphError(
+                    f"RLlib's callback {name}: expected one that is called with {self.env_runner_cls.__name__}, found "
+                    f"one that never is; leave it out, or use {', '.join(sorted(fired))}."
+                )
 
     def _check_evaluation(self) -> None:
         """Check how `evaluate` plays, by greedy fights in the driver's process."""
@@ -339,39 +299,16 @@ class SkillDQNConfig(DQNConfig):
             raise refused("evaluation_interval", f"None with {self.env_runner_cls.__name__}", interval)
         self.evaluation_env_config()
 
-    def lanes_of(self, env_config: Mapping[str, Any]) -> Any:
-        """Return how many lanes an `env_config` asks for, or else RLlib's `num_envs_per_env_runner`.
-
-        Raises:
-            SoulsGraphError: if both were asked for, and differ.
-        """
-        named = self.num_envs_per_env_runner
-        lanes = env_config.get("lanes", named)
-        if lanes != named != self._written["num_envs_per_env_runner"]:
-            raise refused("num_envs_per_env_runner", f"{shown(lanes)}, the lanes of env_config", named)
-        return lanes
-
     def evaluation_env_config(self) -> dict[str, Any]:
         """Return the `env_config` that `evaluate` plays by."""
         own = (self.evaluation_config or {}).get("env_config", {})
         env_config: dict[str, Any] = self.env_runner_cls.checked_env_config(self, {**self.env_config, **own})
         return env_config
 
-    def _network_config(self, module: str, index: int) -> dict[str, Any]:
-        numbers = self.hyperparameters_of(module)
-        seed = int(np.random.SeedSequence([self.stage_seed or 0, index]).generate_state(1)[0])
-        return {"hidden_sizes": numbers.hidden_sizes, "observation_clip": self.clip_of(module), "seed": seed}
-
     @property
     def stage_seed(self) -> int | None:
         """What generators of the stage start from; with None the replay draws entropy, the rest starts from 0."""
-        later = self.seed != self._written["seed"]
-        return self.seed if self._own_seed is None or later else self._own_seed
-
-    @property
-    def decisions_per_iteration(self) -> int:
-        """One `train()` call ends at the next multiple of this number of decisions."""
-        return int(self.min_sample_timesteps_per_iteration)
+        return self.seed if self.own_seed is None else self.own_seed
 
     def module_of(self, skill: str) -> str:
         """Ask `policy_mapping_fn` which module plays a skill.
@@ -425,26 +362,42 @@ class SkillDQNConfig(DQNConfig):
         return self.trained_modules or (self.module_of(self.skills[-1].name),)
 
     def hyperparameters_of(self, module: str) -> DQNHyperparameters:
-        """Return a module's own hyperparameters, or the last trained skill's, with what RLlib's calls set in them.
+        """Return what a module learns by: the configuration's fields, its own overrides in their place.
 
         Raises:
-            SoulsGraphError: for a value that the learner cannot learn by, naming RLlib's field.
+            UnknownNameError: for an override, a key of the replay or of the model that there is none of.
+            SoulsGraphError: for a value that the learner cannot learn by, naming the field.
         """
-        numbers = self._staged(module)
-        if asked := self._asked_fields():
-            numbers = learned_by(numbers, asked)
-        if overrides := self.algorithm_config_overrides_per_module.get(module):
-            numbers = learned_by(numbers, overrides_of(module, overrides))
-        return numbers
-
-    def _staged(self, module: str) -> DQNHyperparameters:
-        """Return what `stage` received of a module: RLlib's field may still be one of Tune's grids."""
-        return self.own_hyperparameters.get(module, self.hyperparameters)
+        # Not `get_config_for_module`, which keeps a copy of everything.
+        own = dict(self.algorithm_config_overrides_per_module.get(module, {}))
+        values = {name: getattr(self, name) for name in LEARNING} | own
+        replay, model = _plain(values.pop("replay_buffer_config")), _plain(self._model_config)
+        for what, found, known in (
+            (f"field that module {module} may have of its own", own, LEARNING),
+            ("key of replay_buffer_config", replay, ("type", *REPLAY)),
+            ("key of model_config", model, MODEL),
+        ):
+            for name in found:
+                if name not in known:
+                    raise UnknownNameError(what, name, known)
+        # Tune puts the class in the place of its name.
+        kind = replay.pop("type")
+        kind = kind.rpartition(".")[2] if isinstance(kind, str) else getattr(kind, "__name__", kind)
+        if kind not in _REPLAYS:
+            raise UnknownNameError("type of replay_buffer_config", kind, _REPLAYS)
+        if not _REPLAYS[kind] and replay.get("alpha"):
+            raise refused("replay_buffer_config", f"alpha = 0 with type {kind}", replay)
+        values = {name: _plain(value) for name, value in values.items()}
+        if values["grad_clip"] is None:
+            values["grad_clip"] = _UNCLIPPED
+        if not self.explore:
+            values["epsilon"] = 0.0
+        return changed(DQNHyperparameters(budget=1, capacity=1), {"alpha": _REPLAYS[kind], **replay, **model, **values})
 
     def clip_of(self, module: str) -> float:
         """Return the bound of what a module's networks see, plus and minus."""
-        own = None if module in self.trained_modules else self.clips.get(module)
-        return self._staged(module).observation_clip if own is None else own
+        common: float = self._model_config["observation_clip"]
+        return common if module in self.trained_modules else self.clips.get(module, common)
 
     def update_path_of(self, module: str) -> str:
         """Return how a module's updates are computed: by the compiled path wherever it can, unless one was chosen."""
@@ -461,16 +414,19 @@ class SkillDQNConfig(DQNConfig):
 
     def get_multi_rl_module_spec(self, *, inference_only: bool = False, **_: Any) -> MultiRLModuleSpec:
         """Return RLlib's specification of the modules; with `inference_only` without target networks."""
-        specs = {
-            module: RLModuleSpec(
-                QNetworkModule, *spaces, inference_only=inference_only, model_config=self._network_config(module, index)
-            )
-            for module, (spaces, index) in self._described().items()
-        }
+        specs = {}
+        for module, (spaces, index) in self._described().items():
+            seed = int(np.random.SeedSequence([self.stage_seed or 0, index]).generate_state(1)[0])
+            model = {**self._model_config, "observation_clip": self.clip_of(module), "seed": seed}
+            specs[module] = RLModuleSpec(QNetworkModule, *spaces, inference_only=inference_only, model_config=model)
         return MultiRLModuleSpec(rl_module_specs=specs, inference_only=inference_only)
 
     def _described(self) -> dict[str, tuple[Spaces, int]]:
-        """Return each module's spaces, and the place of the first skill that it plays."""
+        """Return each module's spaces, and the place of the first skill that it plays.
+
+        Raises:
+            SoulsGraphError: if a module plays no skill, or skills of unequal spaces.
+        """
         found: dict[str, tuple[Spaces, int]] = {}
         for index, (skill, module) in enumerate(zip(self.skills, self.modules_of_skills().values(), strict=True)):
             observation = gymnasium.spaces.Box(-np.inf, np.inf, (skill.observation.size,), np.float32)

@@ -358,7 +358,7 @@ class CpuUpdater:
 
     def __init__(self, memory: FlatMemory, sizes: Sizes, hyperparameters: DQNHyperparameters) -> None:
         self._memory, self._hyperparameters, self._constraint = memory, hyperparameters, _UNCONSTRAINED
-        rows, (inputs, first, second, actions) = hyperparameters.batch_size, sizes
+        rows, (inputs, first, second, actions) = hyperparameters.train_batch_size_per_learner, sizes
         weights = (second, first), (actions, second)
         arranged = ((inputs, first), (first,), (first, second), (second,), (second, actions), *weights)
         self._work = Work(
@@ -385,10 +385,10 @@ class CpuUpdater:
         self._constraint = FlatConstraint(*columns) if columns else _UNCONSTRAINED
 
     def update(self, batch: Batch, steps: int) -> UpdateMetrics:
-        """Take one update for every `batch_size` rows of the batch; Adam has taken `steps` steps before."""
+        """Take one update for every minibatch of the batch; Adam has taken `steps` steps before."""
         numbers = self._hyperparameters
         sums, errors = np.zeros(3), np.empty(len(batch.actions), np.float32)
-        constants = (steps, numbers.learning_rate, numbers.max_grad_norm, numbers.double)
+        constants = (steps, numbers.lr, numbers.grad_clip, numbers.double_q)
         rows = tuple(vars(batch).values())
         _updates(self._memory, self._constraint, self._work, rows, constants, (sums, errors))
         loss, q_mean, td_error = (sums / len(batch.actions)).tolist()

@@ -34,7 +34,7 @@ def make_stage(budget, synchronous=False, runner=LinearRunner, callbacks=None, *
     config = SkillDQN.get_default_config().debugging(log_level="CRITICAL").callbacks(**callbacks or {})
     skills = [make_skill("camera")]
     config = config.stage(skills, skill_hyperparameters(budget), ROUND, seed=1, synchronous=synchronous)
-    config = config.environment(env_config={"lanes": 8, **sampled})
+    config = config.environment(env_config=sampled).env_runners(num_envs_per_env_runner=8)
     return config.env_runners(env_runner_cls=runner, num_env_runners=2, num_cpus_per_env_runner=1).build_algo()
 
 

@@ -24,7 +24,7 @@ def test_a_remote_env_runner_samples_an_own_skill(tmp_path, monkeypatch):
         skills = tuple(map(make_skill, names))
         ground = training_scenario(load_scenario("iudex-phase1-whole"), skills[-1])
         config = SkillDQN.get_default_config().stage(skills, skill_hyperparameters(300), 64, seed=3)
-        config.environment(env_config={"scenario": ground, "lanes": 8})
+        config.environment(env_config={"scenario": ground}).env_runners(num_envs_per_env_runner=8)
         with connect("local", num_cpus=2):
             algorithm = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=1).build_algo()
             try:

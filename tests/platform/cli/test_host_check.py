@@ -19,7 +19,7 @@ from soulsgraph_clusters.fleet.protocol import messages
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
-NUMBERS = DQNHyperparameters(budget=10**9, buffer_size=1000)
+NUMBERS = DQNHyperparameters(budget=10**9, capacity=1000)
 TASK = StageTask("iudex-phase1", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
 
 

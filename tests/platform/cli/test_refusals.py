@@ -55,7 +55,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     RunFolder.create(place / "set", Plan(scale=0.01, overrides={"dodge.gamma": 0.9, "n_step": 3}))
     RunFolder.create(place / "baseline", Plan(graph="end-to-end", scale=0.01))
     pretend_run(place / "trained", Plan(scale=0.01))
-    study = Study("paper", (101, 102), 11, 0.01, False, True, True, overrides={"double": True})
+    study = Study("paper", (101, 102), 11, 0.01, False, True, True, overrides={"double_q": True})
     ReproductionFolder.create(place / "reproduction", study)
     learned = ContinualStudy(str(place / "sequence.toml"), ("newest", "mas"), seeds=(4, 5), preset="fast", scale=0.5)
     learned = replace(learned, identity="one-hot", skills=("dodge",), episodes=11, rows_every=2)
@@ -153,7 +153,7 @@ _CONTRADICTED = [
             ("--scale 1.0", "scale"),
             ("--baseline", "baseline"),
             ("--no-long-baseline", "long_baseline"),
-            ("--set double=false", "overrides"),
+            ("--set double_q=false", "overrides"),
             ("--set", "overrides"),
         )
     ),
@@ -221,11 +221,11 @@ _STUDIES = [
     ("reproduce --run run", "`run`"),
     ("reproduce --run new --set doubel=true", "doubel"),
     ("reproduce --run new --set double", "--set"),
-    ("reproduce --run new --set batch_size=70000", "batch_size"),
-    ("reproduce --run new --set hidden_sizes=[64,5000]", "hidden_sizes[1]"),
-    ("reproduce --run new --set learning_rate=1e400", "learning_rate"),
-    ("reproduce --run new --set learning_rate=NaN", "learning_rate"),
-    ("reproduce --run new --set hidden_sizes=" + "[" * 50_000, "hidden_sizes"),
+    ("reproduce --run new --set train_batch_size_per_learner=70000", "train_batch_size_per_learner"),
+    ("reproduce --run new --set fcnet_hiddens=[64,5000]", "fcnet_hiddens[1]"),
+    ("reproduce --run new --set lr=1e400", "lr"),
+    ("reproduce --run new --set lr=NaN", "lr"),
+    ("reproduce --run new --set fcnet_hiddens=" + "[" * 50_000, "fcnet_hiddens"),
     ("reproduce --run new --set n_step=true", "n_step"),
     ("reproduce --run new --set animations=[1]", "animations"),
     ("report nowhere", "nowhere"),
@@ -429,7 +429,7 @@ def test_a_value_in_a_file_is_refused_with_the_file_and_the_key(refuse, place, w
         "curriculum --run new",
         "reproduce --run reproduction",
         "reproduce --run reproduction --preset paper --seeds 2 --first-seed 101 --no-baseline --skills "
-        "--set double=true",
+        "--set double_q=true",
         "continual run --run study",
         "continual run sequence.toml --methods newest,mas --seeds 2 --preset fast --scale 0.5 --run study "
         "--identity one-hot --skills dodge --episodes 11 --rows-every 2 --set mas=3",

@@ -93,8 +93,8 @@ def test_two_runs_stand_beside_each_other_and_names_stay_names(
     assert browser.run("document.querySelectorAll('svg.curve').length") == len(order)
     assert browser.run("document.querySelectorAll('svg.curve .line').length") == 2 * len(order)
     marked = browser.run("Array.from(document.querySelectorAll('tr.marked td:first-child'), (one) => one.textContent)")
-    assert {"scenario", "preset", "seed", "double"} <= set(marked)
-    assert "learning rate" not in marked
+    assert {"scenario", "preset", "seed", "double q"} <= set(marked)
+    assert "lr" not in marked
     assert browser.run("document.title").endswith(HOSTILE)
     assert browser.printed == []
 
@@ -106,8 +106,8 @@ def test_what_is_reported_of_a_run_are_its_rates_curves_and_what_its_preset_has_
     assert one.whole == WinRate(30, 40, "dodge trained", 44.0)
     assert one.decisions == sum(card.training.steps for card in one.cards) > 0
     assert [row["step"] for row in one.curves[:3]] == [1_000, 2_000, 3_000]
-    assert {name: one.settings[name] for name in ("seed", "scale", "hidden sizes")} == {
-        "seed": "3", "scale": "0.01", "hidden sizes": "64, 64",
+    assert {name: one.settings[name] for name in ("seed", "scale", "fcnet hiddens")} == {
+        "seed": "3", "scale": "0.01", "fcnet hiddens": "64, 64",
     }  # fmt: skip
     for reported, changed in ((one, {"seed", "scale"}), (other, {"scale", "scenario"})):
         settings, usual = reported.settings, reported.preset_settings

@@ -83,7 +83,7 @@ def test_budgets_are_the_papers_and_the_long_baselines_twice_the_baselines():
         ({"episodes": 0}, "episodes"),
         ({"learner": "keras"}, "learner"),
         ({"overrides": {"doubel": True}}, "doubel"),
-        ({"overrides": {"double": 2}}, "double"),
+        ({"overrides": {"double_q": 2}}, "double_q"),
         ({"skills": False, "baseline": False}, "baseline"),
     ],
 )
@@ -93,10 +93,10 @@ def test_a_study_that_does_not_hold_is_refused(change, name):
 
 
 def test_a_folder_is_opened_as_it_was_begun_and_not_begun_twice(tmp_path):
-    plan = Study(preset="paper", seeds=(100, 102), long_baseline=True, overrides={"double": True, "n_step": 3})
+    plan = Study(preset="paper", seeds=(100, 102), long_baseline=True, overrides={"double_q": True, "n_step": 3})
     folder = ReproductionFolder.create(tmp_path / "out", plan)
     assert ReproductionFolder.open(folder.path).plan == plan
-    assert ReproductionFolder.open(folder.path).plan.plan(SKILLS).method.learning["double"] is True
+    assert ReproductionFolder.open(folder.path).plan.plan(SKILLS).method.learning["double_q"] is True
     with pytest.raises(SoulsGraphError, match="out"):
         ReproductionFolder.create(folder.path, plan)
 

@@ -151,8 +151,8 @@ def test_tables_of_other_tools_are_attached(paper, tmp_path):
     [
         ({"a": {}, "b": {}}, ["a (preset paper)", "b (preset paper)"]),
         (
-            {"own": {}, "other": {"learner": "stable-baselines3"}, "changed": {"overrides": {"double": True}}},
-            ["preset paper", "stable-baselines3", "changed (preset paper with double=True)"],
+            {"own": {}, "other": {"learner": "stable-baselines3"}, "changed": {"overrides": {"double_q": True}}},
+            ["preset paper", "stable-baselines3", "changed (preset paper with double_q=True)"],
         ),
         ({name: {"learner": "stable-baselines3"} for name in "ab"}, ["a (stable-baselines3)", "b (stable-baselines3)"]),
     ],

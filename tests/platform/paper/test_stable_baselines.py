@@ -81,10 +81,10 @@ def end_to_end(tmp_path_factory) -> RunFolder:
 
 
 def test_a_learner_that_is_not_installed_and_options_that_it_does_not_have_are_refused_at_once(tmp_path, monkeypatch):
-    with pytest.raises(SoulsGraphError, match="double"):
-        Study(preset="paper", learner="stable-baselines3", overrides={"double": True})
-    run = RunFolder.create(tmp_path / "run", Plan(preset="paper", overrides={"double": True}))
-    with pytest.raises(SoulsGraphError, match="double"):
+    with pytest.raises(SoulsGraphError, match="double_q"):
+        Study(preset="paper", learner="stable-baselines3", overrides={"double_q": True})
+    run = RunFolder.create(tmp_path / "run", Plan(preset="paper", overrides={"double_q": True}))
+    with pytest.raises(SoulsGraphError, match="double_q"):
         train_with_stable_baselines(run, run.plan.stage("camera"))
     monkeypatch.setitem(sys.modules, "stable_baselines3", None)
     with pytest.raises(SoulsGraphError, match="pip install"):

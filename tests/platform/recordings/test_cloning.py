@@ -109,7 +109,7 @@ def test_clones_play_and_training_goes_on_from_them(fights, tmp_path):
     # It begins where the clone was, and keeps what it was cloned from.
     stage = own_stage(run, "movement")
     numbers = run.plan.hyperparameters(stage)
-    assert (numbers.margin, numbers.epsilon_initial) == (0.8, 0.5)
+    assert (numbers.margin, numbers.exploration(0)) == (0.8, 0.5)
     algorithm = StageSetup(run, stage).build(Session(local=False))
     try:
         weights = algorithm.weights("movement")

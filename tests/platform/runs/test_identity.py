@@ -86,7 +86,7 @@ def other_parents(run, fight, tmp_path):
 
 
 def other_learner(run, fight, tmp_path):
-    return replanned(run, overrides={"learning_rate": 0.01}), fight
+    return replanned(run, overrides={"lr": 0.01}), fight
 
 
 def other_rewards(run, fight, tmp_path):
@@ -282,7 +282,7 @@ def test_a_learning_curve_is_that_of_the_version_it_is_shown_for(run):
     assert [*retention._points(run, [card])] == [800], "nothing says of which stage it is"
     stage_key(run, run.plan.stage("dodge")).write(folder / Key.FILE)
     assert [*retention._points(run, [card])] == [100, 800]
-    other = replanned(run, overrides={"learning_rate": 0.01})
+    other = replanned(run, overrides={"lr": 0.01})
     stage_key(other, other.plan.stage("dodge")).write(folder / Key.FILE)
     assert [*retention._points(run, [card])] == [800]
 
@@ -309,7 +309,7 @@ STUDY = Study(seeds=(100,), episodes=4, scale=0.01)
 
 
 @pytest.mark.parametrize(
-    "plan", [{"scale": 0.02}, {"episodes": 5}, {"preset": "best"}, {"overrides": {"double": True}}]
+    "plan", [{"scale": 0.02}, {"episodes": 5}, {"preset": "best"}, {"overrides": {"double_q": True}}]
 )
 def test_a_study_takes_no_record_of_another_one(tmp_path, plan):
     folder = ReproductionFolder.create(tmp_path / "study", STUDY)

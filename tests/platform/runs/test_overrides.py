@@ -23,9 +23,9 @@ def test_an_option_of_one_skill_is_that_skills_alone_and_goes_before_that_of_all
 
 
 def test_it_counts_in_adaptations_too():
-    plan = Plan(overrides={"dodge.epsilon_initial": 0.1})
-    assert plan.hyperparameters(plan.stage("dodge", "vordt", 1)).epsilon_initial == 0.1
-    assert plan.hyperparameters(plan.stage("heal_attack", "vordt", 1)).epsilon_initial == 0.3
+    plan = Plan(overrides={"dodge.epsilon": 0.1})
+    assert plan.hyperparameters(plan.stage("dodge", "vordt", 1)).exploration(0) == 0.1
+    assert plan.hyperparameters(plan.stage("heal_attack", "vordt", 1)).exploration(0) == 0.3
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_it_counts_in_adaptations_too():
         ("dodge.gamma", 1.5),
         ("dodge.lanes", 2),
         ("dodge.budget", 2),
-        ("dodge.hidden_sizes", [32, 32]),
+        ("dodge.fcnet_hiddens", [32, 32]),
         ("dodge.n_step", "three"),
     ],
 )
@@ -46,7 +46,7 @@ def test_what_is_no_option_of_a_skill_is_refused(name, value):
 
 
 def test_whether_it_learns_is_asked_of_the_skills_own_options():
-    plan = Plan(overrides={"dodge.learning_starts": 90_000})
+    plan = Plan(overrides={"dodge.num_steps_sampled_before_learning_starts": 90_000})
     with pytest.raises(SoulsGraphError, match=r"dodge.* 90,00\d "):
         check_learns(plan, plan.stages())
 
@@ -64,12 +64,12 @@ def test_it_is_kept_and_another_one_is_another_stage(tmp_path):
 
 def test_an_adaptation_learns_by_its_own_and_the_runs_plan_stays(tmp_path):
     run = pretend_run(tmp_path / "run", Plan(scale=0.02, overrides={"gamma": 0.9}))
-    changed = changed_run(run, ("dodge.learning_rate=1e-4",))
+    changed = changed_run(run, ("dodge.lr=1e-4",))
     (stage,) = adaptation_stages(changed, "vordt", ("dodge",))
     numbers = changed.plan.hyperparameters(stage)
-    assert (numbers.learning_rate, numbers.gamma) == (1e-4, 0.9)
+    assert (numbers.lr, numbers.gamma) == (1e-4, 0.9)
     assert RunFolder.open(run.path).plan.overrides == {"gamma": 0.9}
-    with pytest.raises(UnknownNameError, match="learning_rate"):
+    with pytest.raises(UnknownNameError, match="learning_rat"):
         changed_run(run, ("dodge.learning_rat=1e-4",))
 
 

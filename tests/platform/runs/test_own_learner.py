@@ -40,7 +40,7 @@ class CountingLearner:
         return {"loss": float(self.learned)}
 
     def layers(self):
-        sizes = [len(self.task.observed) + self.wrong, *(self.hidden or self.task.numbers.hidden_sizes)]
+        sizes = [len(self.task.observed) + self.wrong, *(self.hidden or self.task.numbers.fcnet_hiddens)]
         hidden = [(np.zeros((after, before)), np.zeros(after)) for before, after in pairwise(sizes)]
         return [*hidden, (np.zeros((len(self.counts), sizes[-1])), self.counts)]
 

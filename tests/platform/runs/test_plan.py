@@ -16,7 +16,7 @@ from soulsgraph.runs.train import StageSetup
 from soulsgraph_envs.core.config import Where, to_table, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions, budget_of, make_skill
-from soulsgraph_policies.learning.hyperparameters import PRESETS, baseline_hyperparameters
+from soulsgraph_policies.learning.hyperparameters import PRESETS, skill_hyperparameters
 
 
 def test_default_budgets_add_up_to_the_papers_230k():
@@ -68,18 +68,16 @@ def test_another_preset_observes_in_its_own_way():
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_baseline_takes_nothing_of_a_preset_but_its_lanes(preset, tmp_path):
-    plan = Plan(
-        preset=preset, graph="end-to-end", overrides={"learning_rate": 1e-2, "animations": "one_hot", "lanes": 2}
-    )
+    plan = Plan(preset=preset, graph="end-to-end", overrides={"lr": 1e-2, "animations": "one_hot", "lanes": 2})
     run = RunFolder.create(tmp_path / "run", plan)
     setup = StageSetup(run, plan.stages()[0])
-    assert setup.hyperparameters == baseline_hyperparameters(250_000)
+    assert setup.hyperparameters == replace(skill_hyperparameters(250_000), capacity=100_000)
     assert setup.skills[-1].observation == make_skill(END_TO_END).observation
     assert (plan.method.lanes, plan.method.steps_per_round) == (2, PRESETS[preset].steps_per_round)
 
 
 def test_an_option_there_is_none_of_is_refused_for_the_baseline_too():
-    with pytest.raises(UnknownNameError, match="double"):
+    with pytest.raises(UnknownNameError, match="double_q"):
         Plan(graph="end-to-end", overrides={"doubel": True})
 
 
@@ -172,7 +170,7 @@ def test_the_scenario_of_vordt_is_the_one_that_skills_were_trained_in():
         ({"scenario": "nowhere"}, "scenario"),
         ({"scenario": "a\0.toml"}, "scenario"),
         ({"scenario": "nowhere.toml"}, "nowhere.toml"),
-        ({"overrides": {"double": 2}}, "double"),
+        ({"overrides": {"double_q": 2}}, "double_q"),
         ({"lanes": 1_000}, "lanes"),
     ],
 )

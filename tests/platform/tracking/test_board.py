@@ -135,7 +135,7 @@ def test_tensorboard_shows_each_skill_over_its_own_steps(tmp_path):
         board.log("dodge", 2_000, {"charts/episodic_return": 0.75, "rewards/alive": 0.5})
         board.log("dodge", 2_000, {"eval/actions": np.arange(9), "eval/fight": np.zeros((4, 6, 3), np.uint8)})
         board.call(lambda one: one.table("win rates", [{"setting": "both trained", "rate": 0.44}], "| both trained |"))
-        options = {"preset": "fast", "learning_rate": 3e-4, "lanes": None}
+        options = {"preset": "fast", "lr": 3e-4, "lanes": None}
         board.call(lambda one: one.results(options, {"eval/win_rate/both": 0.44}))
     events = _read_events(tmp_path)
     returns = events.Scalars("dodge/charts/episodic_return")

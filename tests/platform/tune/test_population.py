@@ -22,7 +22,7 @@ from soulsgraph.tune.space import SearchRange, SearchSpace
 from soulsgraph.tune.sweep import sweep
 from soulsgraph.tune.trial import EPISODES, STEP, TrialLines
 
-RATE = "camera.learning_rate"
+RATE = "camera.lr"
 
 
 def arrays(training: MemberTraining) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def test_the_last_quarter_goes_on_as_one_of_the_first_and_the_same_each_time(sco
 
 
 ASKED: dict[str, Any] = {"preset": "fast", "scale": 0.2, "episodes": 4, "quiet": True, "stage": "lock_on"}
-SPACE = {"lock_on": {"learning_rate": {"low": 1e-6, "high": 1e-1, "log": True}}}
+SPACE = {"lock_on": {"lr": {"low": 1e-6, "high": 1e-1, "log": True}}}
 PROGRAM = "import sys; from test_population import train; train(sys.argv[1])"
 
 
@@ -103,7 +103,7 @@ def train(path: str | Path) -> list[tuple[Any, ...]]:
     assert [run.library.versions("lock_on") for run in runs] == [[1]] * 4
     assert len({run.library.card("camera", 1).digest for run in runs}) == 1
     schedules = [[tuple(row.values()) for row in read_rows(run.results("schedule"))] for run in runs]
-    assert [schedule[-1][1] for schedule in schedules] == [row["lock_on.learning_rate"] for row in results.rows]
+    assert [schedule[-1][1] for schedule in schedules] == [row["lock_on.lr"] for row in results.rows]
     drawn = (Path(path) / "results" / "page.html").read_text()
     assert all(f">{name}</span>" in drawn for name in ("best", "mean"))
     digests = [run.library.card("lock_on", 1).sha256 for run in runs]

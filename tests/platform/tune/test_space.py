@@ -26,9 +26,9 @@ def space_of(text: str, folder: Path) -> SearchSpace:
 
 
 def test_lists_ranges_and_tables_of_skills_are_read(tmp_path: Path) -> None:
-    text = "hidden_sizes = [[64, 64], [32, 32]]\n[dodge]\ngamma = [0.97]\nn_step = {low = 1, high = 4}\n"
+    text = "fcnet_hiddens = [[64, 64], [32, 32]]\n[dodge]\ngamma = [0.97]\nn_step = {low = 1, high = 4}\n"
     space = space_of(text, tmp_path)
-    assert space.lists == {"hidden_sizes": ([64, 64], [32, 32]), "dodge.gamma": (0.97,)}
+    assert space.lists == {"fcnet_hiddens": ([64, 64], [32, 32]), "dodge.gamma": (0.97,)}
     assert space.ranges == {"dodge.n_step": SearchRange(1, 4)}
 
 
@@ -111,15 +111,17 @@ def test_what_a_population_changes_stays_within_the_space(
     low: int, width: int, log: bool, value: int, seed: int
 ) -> None:
     space = read_space(
-        {"n_step": {"low": low, "high": low + width, "log": log}, "batch_size": [4, 8, 32]}, WHERE, SKILL_NAMES
+        {"n_step": {"low": low, "high": low + width, "log": log}, "train_batch_size_per_learner": [4, 8, 32]},
+        WHERE,
+        SKILL_NAMES,
     )
     drawn = np.random.default_rng(seed)
-    setting = space.draw(drawn) | {"batch_size": value}
+    setting = space.draw(drawn) | {"train_batch_size_per_learner": value}
     for _ in range(10):
         changed = space.changed(setting, drawn)
         assert isinstance(changed["n_step"], int)
         assert low <= changed["n_step"] <= low + width
-        assert changed["batch_size"] in (4, 8, 32)
+        assert changed["train_batch_size_per_learner"] in (4, 8, 32)
         setting = changed
 
 

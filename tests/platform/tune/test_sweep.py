@@ -223,7 +223,7 @@ def test_a_setting_that_was_drawn_twice_counts_once(folder: SweepFolder) -> None
 
 @pytest.mark.slow
 def test_optuna_repeats_each_of_its_settings_on_every_seed(tmp_path: Path) -> None:
-    space = {"gamma": {"low": 0.9, "high": 0.99}, "hidden_sizes": [[16, 16], [32, 32]]}
+    space = {"gamma": {"low": 0.9, "high": 0.99}, "fcnet_hiddens": [[16, 16], [32, 32]]}
     results = sweep(space, seeds=2, run=tmp_path / "sweep", search="optuna", samples=1, **TINY)
     assert sorted(results.frame["seed"]) == [200, 201]
     assert results.frame["gamma"].nunique() == 1
@@ -233,7 +233,7 @@ def test_optuna_repeats_each_of_its_settings_on_every_seed(tmp_path: Path) -> No
 @pytest.mark.slow
 def test_a_sweep_adapts_a_copy_of_an_agent(tmp_path: Path) -> None:
     results = sweep(
-        {"dodge": {"learning_rate": [1e-4, 1e-3]}},
+        {"dodge": {"lr": [1e-4, 1e-3]}},
         seeds=1,
         run=tmp_path / "sweep",
         adapt={"run": "iudex-phase1-best-0", "skills": ["dodge", "heal_attack"], "budget": 1_000},

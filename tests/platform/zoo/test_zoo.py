@@ -70,7 +70,7 @@ def test_the_evaluation_seeds_of_the_cards_are_used_for_nothing_else():
 def test_a_change_of_what_an_agent_was_trained_with_is_found(change):
     plan = Plan(preset="best")
     changed = {
-        "preset": replace(plan, overrides={"batch_size": 128}),
+        "preset": replace(plan, overrides={"train_batch_size_per_learner": 128}),
         "scenario": replace(plan, scenario="vordt"),
         "observations": replace(plan, overrides={"observations": "extended"}),
     }[change]

@@ -21,7 +21,7 @@ ONE_HOT = SkillOptions(animations="one_hot", observations="extended")
 
 def _module(skill: Skill, seed: int = 0, hidden: tuple[int, ...] = (64, 64)) -> QNetworkModule:
     size, random = skill.observation.size, np.random.default_rng(seed)
-    numbers = DQNHyperparameters(budget=1, buffer_size=1, hidden_sizes=hidden)
+    numbers = DQNHyperparameters(budget=1, capacity=1, fcnet_hiddens=hidden)
     module = make_module(size, len(skill.actions), numbers, seed)
     module.set_normalizer(random.normal(0, 5, size), random.uniform(1e-4, 3, size))
     return module

@@ -82,7 +82,7 @@ def test_a_share_is_exact_on_average_and_rows_of_a_source_are_drawn_alike() -> N
 
 
 def _buffer(**options: Any) -> ReplayBuffer:
-    return ReplayBuffer(DQNHyperparameters(budget=100, buffer_size=CAPACITY, batch_size=8, **options), 1)
+    return ReplayBuffer(DQNHyperparameters(budget=100, capacity=CAPACITY, train_batch_size_per_learner=8, **options), 1)
 
 
 def _shared(**options: Any) -> ReplayBuffer:
@@ -146,5 +146,5 @@ def test_without_shares_a_source_changes_nothing() -> None:
 
 
 def test_draws_by_priority_are_refused_by_name() -> None:
-    with pytest.raises(SoulsGraphError, match="priority_exponent"):
-        _buffer(priority_exponent=0.6).share_batches(np.ones(1))
+    with pytest.raises(SoulsGraphError, match="alpha"):
+        _buffer(alpha=0.6).share_batches(np.ones(1))

@@ -17,7 +17,7 @@ from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.sampler import Transitions
 
 SKILL = make_skill("lock_on")
-NUMBERS = DQNHyperparameters(budget=300, buffer_size=100, margin=0.8)
+NUMBERS = DQNHyperparameters(budget=300, capacity=100, margin=0.8)
 
 
 def transitions(count: int, rewards: float | None = None) -> Transitions:
@@ -30,7 +30,7 @@ def transitions(count: int, rewards: float | None = None) -> Transitions:
 
 def test_a_clone_chooses_as_was_shown_also_where_nothing_was_shown(monkeypatch):
     monkeypatch.setattr(cloning, "UPDATES", 400)
-    numbers = replace(NUMBERS, batch_size=128, double=True)
+    numbers = replace(NUMBERS, train_batch_size_per_learner=128, double_q=True)
     found = clone(SKILL, shown := transitions(2_000), numbers, seed=0)
     assert found.same > 0.95
     assert share_alike(SKILL, found.weights, shown, numbers) == found.same
@@ -46,7 +46,7 @@ def test_the_same_seed_makes_the_same_clone_on_one_thread_and_every_update_is_re
     monkeypatch.setattr(cloning, "UPDATES", 260)  # Past a copy into the target network.
     torch.set_num_threads(2)
     updates = []
-    numbers, shown = replace(NUMBERS, batch_size=16), transitions(300)
+    numbers, shown = replace(NUMBERS, train_batch_size_per_learner=16), transitions(300)
     one = clone(SKILL, shown, numbers, seed=3, on_update=lambda: updates.append(torch.get_num_threads()))
     assert_same(one.weights, clone(SKILL, shown, numbers, seed=3).weights)
     assert updates == [1] * 260

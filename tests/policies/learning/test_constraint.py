@@ -23,7 +23,9 @@ BOTH = pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
 
 
 def make_updates(path: str | None, **options: Any) -> tuple[SkillDQNLearner, ModuleUpdates]:
-    numbers = DQNHyperparameters(budget=1_000, buffer_size=300, **{"batch_size": 32, "double": True, **options})
+    numbers = DQNHyperparameters(
+        budget=1_000, capacity=300, **{"train_batch_size_per_learner": 32, "double_q": True, **options}
+    )
     learner = stages.make_learner([SKILL], numbers, path)
     return learner, learner.learning["dodge"]
 
@@ -95,7 +97,7 @@ def test_what_a_mask_holds_stays_bit_identical_in_network_and_average(path: str)
 @BOTH
 def test_the_first_step_goes_the_way_of_the_pulled_gradient(path: str) -> None:
     # Adam's first step is the learning rate against the sign of what it sees, which here is the pull almost alone.
-    learner, updates = make_updates(path, learning_rate=1e-3)
+    learner, updates = make_updates(path, lr=1e-3)
     before = parameters(updates)
     ahead = {name: np.where(np.indices(values.shape).sum(axis=0) % 2, 1.0, -1.0) for name, values in before.items()}
     updates.constrain(Constraint(anchor={name: values + ahead[name] for name, values in before.items()}, strength=1e6))
@@ -147,7 +149,7 @@ def test_other_names_and_shapes_and_modules_that_do_not_learn_are_refused() -> N
 
 
 def make_stage() -> SkillDQN:
-    numbers = DQNHyperparameters(budget=800, buffer_size=400, target_update_interval=400, averaged_fraction=0.6)
+    numbers = DQNHyperparameters(budget=800, capacity=400, target_network_update_freq=400, averaged_fraction=0.6)
     return built(configured([SKILL], numbers))
 
 

@@ -14,7 +14,7 @@ from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 SKILL, SCENARIO = make_skill("movement"), load_scenario("iudex-phase1")
 SIZE, ACTIONS = SKILL.observation.size, len(SKILL.actions)
-NUMBERS = DQNHyperparameters(budget=300, buffer_size=100)
+NUMBERS = DQNHyperparameters(budget=300, capacity=100)
 
 
 def teacher(seed: int, height: float) -> Weights:

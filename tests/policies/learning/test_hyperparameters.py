@@ -7,19 +7,14 @@ from stable_baselines3.common.utils import LinearSchedule
 
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.machine import Memory
-from soulsgraph_policies.learning.hyperparameters import (
-    DQNHyperparameters,
-    baseline_hyperparameters,
-    check_memory,
-    skill_hyperparameters,
-)
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters, check_memory, skill_hyperparameters
 from soulsgraph_policies.learning.replay import ReplayBuffer
 
 
 def test_exploration_is_stable_baselines3s_schedule() -> None:
     schedule, numbers = LinearSchedule(1.0, 0.05, 0.1), skill_hyperparameters(20_000)
     for decisions in (0, 1, 777, 2_000, 2_001, 20_000):
-        assert numbers.epsilon(decisions) == pytest.approx(schedule(1.0 - decisions / 20_000), abs=1e-12)
+        assert numbers.exploration(decisions) == pytest.approx(schedule(1.0 - decisions / 20_000), abs=1e-12)
 
 
 def test_first_update_follows_the_first_whole_round_and_none_is_owed_twice() -> None:
@@ -36,14 +31,13 @@ def test_target_copy_falls_on_multiples_of_its_period() -> None:
     assert numbers.target_copy(19_950, 20_050) == 20_000
 
 
-def test_replay_holds_a_third_of_a_skills_budget_and_100k_for_the_baseline() -> None:
-    assert skill_hyperparameters(90_000).buffer_size == 30_000
-    assert skill_hyperparameters(1).buffer_size == 1
-    assert baseline_hyperparameters(250_000).buffer_size == 100_000
+def test_replay_holds_a_third_of_a_skills_budget() -> None:
+    assert skill_hyperparameters(90_000).capacity == 30_000
+    assert skill_hyperparameters(1).capacity == 1
 
 
 def test_prioritised_draws_are_fully_corrected_at_the_end_of_the_budget() -> None:
-    numbers = replace(skill_hyperparameters(1_000), importance_exponent=0.4)
+    numbers = replace(skill_hyperparameters(1_000), beta=0.4)
     assert [numbers.correction(d) for d in (0, 500, 1_000, 1_100)] == pytest.approx([0.4, 0.7, 1.0, 1.0])
 
 
@@ -56,7 +50,7 @@ def test_only_networks_of_the_last_part_of_the_budget_are_averaged() -> None:
 def test_only_updates_due_at_or_after_a_copy_see_it_however_many_come_in_a_round():
     # Updates fall due at decisions 104, 108, ...: of the 32 between 9,900 and 10,028, those due at
     # 9,904 ... 9,996 are 24; the copy at 10,000 comes before the update that is due at 10,000 itself.
-    numbers = DQNHyperparameters(budget=20_000, buffer_size=100)
+    numbers = DQNHyperparameters(budget=20_000, capacity=100)
     done = numbers.updates_owed(9_900, 0)
     assert numbers.updates_owed(10_028, done) == 32
     assert numbers.updates_before(10_000, done) == 24
@@ -64,7 +58,7 @@ def test_only_updates_due_at_or_after_a_copy_see_it_however_many_come_in_a_round
 
 
 def test_a_version_takes_the_memory_of_its_network_and_statistics() -> None:
-    numbers = DQNHyperparameters(budget=1, buffer_size=1, hidden_sizes=(8, 6))
+    numbers = DQNHyperparameters(budget=1, capacity=1, fcnet_hiddens=(8, 6))
     network, statistics = (10 + 1) * 8 + (8 + 1) * 6 + (6 + 1) * 3, 4 * 8 * 10
     assert numbers.version_bytes(10, 3) == 4 * network + statistics
 
@@ -77,13 +71,13 @@ def test_a_replay_takes_half_of_the_memory_at_most_and_those_of_a_joint_stage_co
 
     memory(900_000)
     # Two observations of 10 values, reward, discount and action, of 4 bytes each: 92 bytes a row.
-    fits = DQNHyperparameters(budget=100, buffer_size=500_000 // 92)
+    fits = DQNHyperparameters(budget=100, capacity=500_000 // 92)
     check_memory({"camera": fits.replay_bytes(10)})
     assert ReplayBuffer(fits, 10).capacity == 5_434
-    for beyond in ({"buffer_size": 500_000 // 92 + 1}, {"n_step": 2}, {"priority_exponent": 0.5}):
+    for beyond in ({"capacity": 500_000 // 92 + 1}, {"n_step": 2}, {"alpha": 0.5}):
         with pytest.raises(SoulsGraphError, match="replay"):
             ReplayBuffer(replace(fits, **beyond), 10)
-    part = replace(fits, buffer_size=300_000 // 92).replay_bytes(10)
+    part = replace(fits, capacity=300_000 // 92).replay_bytes(10)
     check_memory({"dodge": part})
     with pytest.raises(SoulsGraphError, match="dodge, drink"):
         check_memory({"dodge": part, "drink": part})

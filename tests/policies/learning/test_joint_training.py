@@ -13,9 +13,9 @@ from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 SKILLS = [make_skill(name) for name in ("movement", "dodge", "heal_attack")]
-DODGE = DQNHyperparameters(budget=400, buffer_size=200, target_update_interval=300)
+DODGE = DQNHyperparameters(budget=400, capacity=200, target_network_update_freq=300)
 HEAL = DQNHyperparameters(
-    budget=1_000, buffer_size=500, learning_rate=1e-3, target_update_interval=500, train_freq=8, double=True
+    budget=1_000, capacity=500, lr=1e-3, target_network_update_freq=500, training_intensity=32, double_q=True
 )
 BOTH = {"dodge": DODGE, "heal_attack": HEAL}
 
@@ -50,7 +50,7 @@ def test_each_of_several_modules_learns_on_its_own_budget_clock_and_replay() -> 
     assert (dodge.replay.size, heal.replay.size) == (200, 500)
     assert dodge.normalizer.count == pytest.approx(400, abs=1)
     rates = {module: one.optimizer.param_groups[0]["lr"] for module, one in stage.learner.learning.items()}
-    assert rates == {"dodge": DODGE.learning_rate, "heal_attack": 1e-3}
+    assert rates == {"dodge": DODGE.lr, "heal_attack": 1e-3}
 
 
 def test_a_module_at_its_budget_stays_as_it_is_and_is_played_by_what_is_kept() -> None:
@@ -121,7 +121,7 @@ def failing(agent: str, *_: Any) -> str:
 )
 def test_modules_that_do_not_exist_or_do_not_play_are_refused(settings: dict[str, Any], name: str) -> None:
     with pytest.raises(SoulsGraphError, match=name):
-        configured(SKILLS, BOTH).multi_agent(**settings)
+        configured(SKILLS, BOTH).multi_agent(**settings).validate()
 
 
 @pytest.mark.parametrize(
@@ -136,4 +136,4 @@ def test_modules_that_do_not_exist_or_do_not_play_are_refused(settings: dict[str
 )
 def test_a_stage_that_does_not_hold_is_refused(numbers: Any, stage: dict[str, Any], name: str) -> None:
     with pytest.raises(SoulsGraphError, match=name):
-        configured(SKILLS, numbers, **stage)
+        configured(SKILLS, numbers, **stage).validate()

@@ -125,8 +125,8 @@ def partly_shown_batch(count: int, seed: int) -> Batch:
     ("make", "options"),
     [
         (make_batch, {}),
-        (make_batch, {"double": True}),
-        (weighted_batch, {"double": True}),
+        (make_batch, {"double_q": True}),
+        (weighted_batch, {"double_q": True}),
         (weighted_batch, {}),
         (partly_shown_batch, {"margin": 0.8}),
     ],
@@ -134,7 +134,9 @@ def partly_shown_batch(count: int, seed: int) -> Batch:
 def test_one_update_is_the_same_on_both_paths_wherever_a_run_stands(
     make: Callable[[int, int], Batch], options: dict[str, Any]
 ) -> None:
-    leader, follower = (make_learner(path, batch_size=64, **options) for path in (AUTOGRAD, CPU_KERNEL))
+    leader, follower = (
+        make_learner(path, train_batch_size_per_learner=64, **options) for path in (AUTOGRAD, CPU_KERNEL)
+    )
     close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
     for call, decisions in enumerate((100, 5_000, 9_999)):  # The target is copied at 10,000.
         # Last bits grow over a chain of updates, so both begin each compared one at the same point.
@@ -183,9 +185,9 @@ def test_a_frozen_skill_has_no_optimizer_and_takes_no_batch() -> None:
 
 def test_update_path_is_chosen_by_what_the_kernel_can_do() -> None:
     assert trained(make_learner(None)).updater is not None
-    assert trained(make_learner(None, hidden_sizes=(8,))).updater is None
+    assert trained(make_learner(None, fcnet_hiddens=(8,))).updater is None
     with pytest.raises(SoulsGraphError, match=AUTOGRAD):
-        make_learner(CPU_KERNEL, hidden_sizes=(8,))
+        make_learner(CPU_KERNEL, fcnet_hiddens=(8,))
 
 
 @BOTH

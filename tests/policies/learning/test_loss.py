@@ -9,7 +9,7 @@ from soulsgraph_policies.learning.cloning import make_module
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.module import minibatch_loss
 
-SIZE, NUMBERS = 4, DQNHyperparameters(budget=1, buffer_size=1)
+SIZE, NUMBERS = 4, DQNHyperparameters(budget=1, capacity=1)
 
 
 @pytest.mark.parametrize(("double", "expected"), [(False, 1.0 + 0.5 * 9.0), (True, 1.0 + 0.5 * 4.0)])
@@ -22,7 +22,7 @@ def test_double_dqn_values_by_the_target_what_the_network_chooses(double: bool, 
             network[-1].bias.copy_(torch.tensor(biases))
     one = torch.ones(1, SIZE)
     columns = (one, one, torch.tensor([2]), torch.ones(1), torch.full((1,), 0.5), torch.ones(1), torch.zeros(1))
-    errors = minibatch_loss(module, columns, replace(NUMBERS, double=double)).errors
+    errors = minibatch_loss(module, columns, replace(NUMBERS, double_q=double)).errors
     assert errors.tolist() == pytest.approx([1.0 - expected])
 
 

@@ -24,7 +24,7 @@ NOTES = "notes"
 
 
 def config_of(**training: Any) -> SkillDQNConfig:
-    numbers = DQNHyperparameters(budget=20_000, buffer_size=2_000)
+    numbers = DQNHyperparameters(budget=20_000, capacity=2_000)
     config = configured([make_skill("dodge")], numbers, seed=0).debugging(log_level="ERROR")
     return config.training(**training)
 
@@ -42,7 +42,7 @@ class NotedDQN(SkillDQN):
         super().load_checkpoint(checkpoint_dir)
         assert_taken_up(self, checkpoint_dir)
         assert self.training["dodge"].replay.size > 0
-        learning, rate = self.learner.learning["dodge"], self.training["dodge"].hyperparameters.learning_rate
+        learning, rate = self.learner.learning["dodge"], self.training["dodge"].hyperparameters.lr
         assert learning.optimizer.param_groups[0]["lr"] == rate == self.config.lr
         donor = (Path(checkpoint_dir) / "saved_by").read_text(encoding="utf-8")
         if donor != Path(self.logdir).name:
@@ -83,7 +83,7 @@ def test_a_changed_learning_rate_applies_to_the_state_of_another(path: str, tmp_
 @pytest.mark.usefixtures("carried")
 def test_a_population_exploits_weights_replay_and_optimizer_and_learns_by_the_mutated_rate(tmp_path: Path) -> None:
     (notes := tmp_path / NOTES).mkdir()
-    config = config_of(lr=tune.grid_search([1e-5, 1e-3])).environment(env_config={"lanes": 32, NOTES: str(notes)})
+    config = config_of(lr=tune.grid_search([1e-5, 1e-3])).environment(env_config={NOTES: str(notes)})
     scheduler = PopulationBasedTraining(
         time_attr="num_env_steps_sampled_lifetime",
         perturbation_interval=1_000,

@@ -31,7 +31,7 @@ def _numbered(first: int, count: int) -> Transitions:
 
 
 def _buffer(capacity: int, size: int = 2, **options: Any) -> ReplayBuffer:
-    numbers = DQNHyperparameters(budget=100, buffer_size=capacity, **{"observation_clip": 1e6, **options})
+    numbers = DQNHyperparameters(budget=100, capacity=capacity, **{"observation_clip": 1e6, **options})
     return ReplayBuffer(numbers, size)
 
 
@@ -169,7 +169,7 @@ def test_semi_markov_discount_is_that_of_the_ticks_a_return_spans() -> None:
 
 
 def test_prioritised_draws_follow_the_newest_errors_and_their_weights_undo_the_bias() -> None:
-    buffer = _buffer(4, priority_exponent=1.0, importance_exponent=0.5)
+    buffer = _buffer(4, alpha=1.0, beta=0.5)
     buffer.add(_chain([0, 1, 2, 3], {}))
     actions = _sampled(buffer, 64).actions
     buffer.learned(np.array([1.0, 1.0, 2.0, 4.0], np.float32)[actions])

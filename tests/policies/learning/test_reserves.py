@@ -19,7 +19,7 @@ from soulsgraph_policies.learning.replay import Batch, ReplayBuffer, pack
 from soulsgraph_policies.learning.sampler import Transitions
 
 SIZE = 3
-NUMBERS = DQNHyperparameters(budget=400, buffer_size=60, batch_size=20, margin=0.8, semi_markov=True)
+NUMBERS = DQNHyperparameters(budget=400, capacity=60, train_batch_size_per_learner=20, margin=0.8, semi_markov=True)
 
 
 def make_replay(**options: Any) -> ReplayBuffer:
@@ -30,7 +30,7 @@ def sampled(replay: ReplayBuffer, count: int = 20_000, seed: int = 1) -> Batch:
     return replay.sample(count, np.random.default_rng(seed), RunningNormalizer(SIZE))
 
 
-METHODS: list[dict[str, Any]] = [{}, {"priority_exponent": 0.6}, {"n_step": 3}]
+METHODS: list[dict[str, Any]] = [{}, {"alpha": 0.6}, {"n_step": 3}]
 
 
 @pytest.mark.parametrize("options", METHODS)

@@ -13,16 +13,16 @@ from ray.rllib.algorithms.dqn.dqn import DQNConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 
 from fakes import stages
-from fakes.stages import assert_same, built, differs
+from fakes.stages import assert_same, built
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.learning.algorithm import WIN_RATE, SkillDQN
-from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters, fields_of, learned_by
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.learner import SkillDQNLearner
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
 SKILLS = [make_skill(name) for name in ("movement", "dodge", "heal_attack")]
-NUMBERS = DQNHyperparameters(budget=3_000, buffer_size=1_000, target_update_interval=500)
+NUMBERS = DQNHyperparameters(budget=3_000, capacity=1_000, target_network_update_freq=500)
 PRIORITIZED = {"type": "MultiAgentPrioritizedEpisodeReplayBuffer", "capacity": 700, "alpha": 0.5, "beta": 0.3}
 
 
@@ -42,24 +42,22 @@ def in_the_simulator(**env_config: Any) -> SkillDQNConfig:
     return config.environment(env_config=env_config)
 
 
-#: What is set of `training`, and the hyperparameters that are learned by then.
+#: What is set of `training`, and the hyperparameters that are learned by then, where they are called otherwise.
 LEARNED: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"lr": 0.01}, {"learning_rate": 0.01}),
-    ({"gamma": 1}, {"gamma": 1.0}),
-    ({"grad_clip": 0.5}, {"max_grad_norm": 0.5}),
-    ({"grad_clip": None}, {"max_grad_norm": 1e9}),
-    ({"train_batch_size": 64}, {"batch_size": 64}),
-    ({"train_batch_size_per_learner": 32}, {"batch_size": 32}),
-    ({"num_steps_sampled_before_learning_starts": 700}, {"learning_starts": 700}),
-    ({"target_network_update_freq": 123}, {"target_update_interval": 123}),
-    ({"double_q": True, "n_step": 3}, {"double": True, "n_step": 3}),
-    ({"epsilon": 0.2}, {"epsilon_initial": 0.2, "epsilon_final": 0.2}),
-    ({"epsilon": [(0, 0.8), (1_500, 0.1)]}, {"epsilon_initial": 0.8, "epsilon_final": 0.1, "epsilon_fraction": 0.5}),
-    # A line that ends after the budget.
-    ({"epsilon": [(0, 1.0), (6_000, 0.0)]}, {"epsilon_initial": 1.0, "epsilon_final": 0.5, "epsilon_fraction": 1.0}),
-    ({"replay_buffer_config": PRIORITIZED}, {"buffer_size": 700, "priority_exponent": 0.5, "importance_exponent": 0.3}),
-    ({"replay_buffer_config": {"type": "PrioritizedEpisodeReplayBuffer"}}, {"priority_exponent": 0.6}),
-    ({"training_intensity": 32}, {"train_freq": 8}),
+    ({"lr": 0.01, "double_q": True, "n_step": 3}, {}),
+    ({"gamma": np.float32(0.5)}, {"gamma": 0.5}),
+    ({"train_batch_size_per_learner": 32, "training_intensity": 5, "target_network_update_freq": 123}, {}),
+    ({"num_steps_sampled_before_learning_starts": 700, "semi_markov": True, "averaged_fraction": 0.5}, {}),
+    ({"grad_clip": None}, {"grad_clip": 1e9}),
+    ({"epsilon": 0.2}, {"epsilon": ((0.0, 0.2),)}),
+    ({"epsilon": [[0, 0.8], [1_500, 0.1], [6_000, 0.0]]}, {"epsilon": ((0.0, 0.8), (1_500.0, 0.1), (6_000.0, 0.0))}),
+    ({"replay_buffer_config": {"capacity": 70}}, {"capacity": 70}),
+    ({"replay_buffer_config": PRIORITIZED}, {"capacity": 700, "alpha": 0.5, "beta": 0.3}),
+    (
+        {"replay_buffer_config": {"type": "PrioritizedEpisodeReplayBuffer", "capacity": 9}},
+        {"capacity": 9, "alpha": 0.6},
+    ),
+    ({"replay_buffer_config": {"type": "MultiAgentEpisodeReplayBuffer", "capacity": 9}}, {"capacity": 9}),
 ]
 
 
@@ -67,19 +65,25 @@ LEARNED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 def test_a_parameter_of_training_changes_what_is_learned_by(fields: dict[str, Any], expected: dict[str, Any]) -> None:
     config = configured().training(**fields)
     config.validate()
-    assert config.hyperparameters_of("heal_attack") == replace(NUMBERS, **expected)
+    assert config.hyperparameters_of("heal_attack") == replace(NUMBERS, **(expected or fields))
 
 
-@pytest.mark.parametrize("numbers", [NUMBERS, replace(NUMBERS, priority_exponent=0.6, double=True)])
-def test_the_values_that_stage_writes_say_what_its_hyperparameters_say(numbers: DQNHyperparameters) -> None:
-    config, fields = configured(numbers), fields_of(numbers)
-    assert {name: getattr(config, name) for name in fields} == fields
+@pytest.mark.parametrize("numbers", [NUMBERS, replace(NUMBERS, alpha=0.6, double_q=True, fcnet_hiddens=(8,))])
+def test_what_a_stage_is_given_is_what_rllibs_fields_say(numbers: DQNHyperparameters) -> None:
+    config = configured(numbers)
     assert config.hyperparameters_of("heal_attack") == numbers
-    assert learned_by(replace(numbers, gamma=0.5, double=False), fields) == numbers
+    assert (config.lr, config.double_q, config.model_config["fcnet_hiddens"]) == (
+        numbers.lr,
+        numbers.double_q,
+        numbers.fcnet_hiddens,
+    )
+    # As `get_config_for_module` merges a field, which keeps what it made: only of a frozen configuration.
+    config.freeze()
+    assert config.get_config_for_module("heal_attack").replay_buffer_config["alpha"] == numbers.alpha
 
 
 def test_what_is_configured_is_what_learns_and_what_the_result_shows() -> None:
-    stage = built(configured().training(lr=0.01, train_batch_size=64, epsilon=0.2))
+    stage = built(configured().training(lr=0.01, train_batch_size_per_learner=64, epsilon=0.2))
     assert stage.learner.learning["heal_attack"].optimizer.param_groups[0]["lr"] == 0.01
     learned = stage.training["heal_attack"]
     assert learned.hyperparameters == stage.config.hyperparameters_of("heal_attack")
@@ -89,24 +93,22 @@ def test_what_is_configured_is_what_learns_and_what_the_result_shows() -> None:
     again = stage.train()
     assert 600 <= again["num_env_steps_sampled_lifetime"] < 728
     assert shown["config"] is again["config"], "a copy takes longer than a round"
-    assert shown["config"]["hyperparameters"] == shown["config"]["own_hyperparameters"]["heal_attack"]
-    assert shown["config"]["hyperparameters"].batch_size == shown["config"]["train_batch_size"] == 64
+    assert (shown["config"]["lr"], shown["config"]["budget"]) == (0.01, 3_000)
     with pytest.raises(AttributeError, match="frozen"):
         stage.config.gamma = 0.5
 
 
 def test_a_parameter_holds_for_every_module_and_an_override_for_one() -> None:
-    own = {"dodge": replace(NUMBERS, learning_rate=1e-3, double=True), "heal_attack": NUMBERS}
+    own = {"dodge": replace(NUMBERS, lr=1e-3, double_q=True, capacity=70), "heal_attack": NUMBERS}
     config = configured(own)
     assert [config.hyperparameters_of(name) for name in own] == list(own.values())
-    # The value that the last one has already, so that only the call shows that it was asked for.
-    config.training(lr=3e-4)
-    assert [config.hyperparameters_of(name).learning_rate for name in own] == [3e-4, 3e-4]
-    assert [config.hyperparameters_of(name).double for name in own] == [True, False]
+    config.training(gamma=0.9, double_q=False, lr=3e-5)
+    assert [config.hyperparameters_of(name).gamma for name in own] == [0.9, 0.9]
+    assert [config.hyperparameters_of(name).double_q for name in own] == [True, False]
     config.rl_module(algorithm_config_overrides_per_module={"dodge": DQNConfig.overrides(lr=0.05, gamma=0.5)})
     stage = built(config)
     rates = {name: one.optimizer.param_groups[0]["lr"] for name, one in stage.learner.learning.items()}
-    assert rates == {"dodge": 0.05, "heal_attack": 3e-4}
+    assert rates == {"dodge": 0.05, "heal_attack": 3e-5}
     assert stage.training["dodge"].hyperparameters.gamma == 0.5
 
 
@@ -118,12 +120,15 @@ def test_a_parameter_holds_for_every_module_and_an_override_for_one() -> None:
         ("training", {"n_step": (1, 3)}),
         ("training", {"epsilon": [(5, 1.0), (10, 0.5)]}),
         ("training", {"tau": 0.01}),
-        ("training", {"num_atoms": 5}),
+        ("training", {"budget": 0}),
+        ("training", {"dueling": True}),
         ("training", {"replay_buffer_config": {"type": "ReplayBuffer"}}),
-        ("training", {"replay_buffer_config": {"alpha": 0.5}}),
-        ("training", {"training_intensity": 100}),
-        ("training", {"train_batch_size": 64, "train_batch_size_per_learner": 32}),
+        ("training", {"replay_buffer_config": {"type": "EpisodeReplayBuffer", "capacity": 9, "alpha": 0.5}}),
+        ("training", {"replay_buffer_config": {"seed": 3}}),
+        ("training", {"training_intensity": None}),
+        ("training", {"train_batch_size": 64}),
         ("training", {"num_epochs": 3}),
+        ("rl_module", {"model_config": {"fcnet_activation": "tanh"}}),
         ("rl_module", {"algorithm_config_overrides_per_module": {"nobody": {"lr": 1.0}}}),
         # What nothing goes by.
         ("env_runners", {"batch_mode": "complete_episodes"}),
@@ -147,13 +152,16 @@ def test_a_value_that_nothing_can_go_by_is_refused_by_its_field(method: str, fie
     [
         (lambda: configured().callbacks(type("Own", (RLlibCallback,), {"on_episode_step": print})), "on_episode_step"),
         (lambda: configured().update_from_dict({"learning_rate": 0.1}), "learning_rate"),
+        (lambda: configured().update_from_dict({"budget": 2.5}), "budget"),
         (lambda: configured().rl_module(algorithm_config_overrides_per_module={"dodge": {"seed": 2}}), "seed"),
         (SkillDQNConfig, "stage"),
         # What the simulator cannot play.
         (lambda: in_the_simulator(scenari="iudex-phase1"), "scenari"),
         (lambda: in_the_simulator(scenario=3), "scenario"),
-        *((lambda lanes=lanes: in_the_simulator(lanes=lanes), "lanes") for lanes in (0, 129, True)),
-        (lambda: in_the_simulator(lanes=8).env_runners(num_envs_per_env_runner=16), "num_envs_per_env_runner"),
+        *(
+            (lambda n=n: in_the_simulator().env_runners(num_envs_per_env_runner=n), "num_envs_per_env_runner")
+            for n in (129, True, 2.0)
+        ),
     ],
 )
 def test_a_configuration_that_does_not_hold_is_refused_before_anything_is_built(
@@ -171,26 +179,17 @@ def test_a_dictionary_or_a_general_configuration_is_as_good_as_ours() -> None:
     config = configured().training(lr=0.01).learners(learner_class=OwnLearner)
     for settings in (config.to_dict(), DQNConfig.from_dict(config.to_dict())):
         stage = SkillDQN(config=settings)
-        assert stage.training["heal_attack"].hyperparameters == replace(NUMBERS, learning_rate=0.01)
+        assert stage.training["heal_attack"].hyperparameters == replace(NUMBERS, lr=0.01)
         assert isinstance(stage.learner, OwnLearner)
 
 
-def test_a_later_seed_is_another_training_and_exploring_can_be_turned_off() -> None:
-    first, other = built(configured()), built(configured().debugging(seed=5))
-    assert other.config.stage_seed == 5
-    assert differs(first.weights("dodge"), other.weights("dodge"))
+def test_exploring_can_be_turned_off_and_what_tune_puts_in_is_read_when_it_is_there() -> None:
     greedy = configured().env_runners(explore=False).hyperparameters_of("heal_attack")
-    assert (greedy.epsilon_initial, greedy.epsilon_final) == (0.0, 0.0)
-
-
-def test_what_was_said_before_a_stage_holds_a_grid_of_tunes_too() -> None:
-    grid = {"grid_search": [1e-4, 1e-3]}
-    config = SkillDQN.get_default_config().training(lr=grid, replay_buffer_config={"capacity": 70})
-    config.multi_agent(policies_to_train=["dodge"])
-    config.stage(SKILLS, {"dodge": NUMBERS, "heal_attack": NUMBERS}, 128)
-    assert config.trained_modules == ("dodge",)
-    assert (config.lr, config.replay_buffer_config["capacity"]) == (grid, 70)
-    assert config.training(lr=1e-3).hyperparameters_of("dodge") == replace(NUMBERS, learning_rate=1e-3, buffer_size=70)
+    assert {greedy.exploration(decisions) for decisions in (0, 3_000)} == {0.0}
+    config = configured().training(lr={"grid_search": [1e-4, 1e-3]})
+    with pytest.raises(SoulsGraphError, match="lr"):
+        config.hyperparameters_of("heal_attack")
+    assert config.update_from_dict({"lr": 1e-3}).hyperparameters_of("heal_attack") == replace(NUMBERS, lr=1e-3)
 
 
 def test_no_folder_for_logs_that_nobody_writes_is_left_in_the_home(
@@ -268,16 +267,6 @@ def test_evaluating_plays_the_same_greedy_fights_and_changes_no_training() -> No
     watching.evaluation(evaluation_duration=1, evaluation_config={"env_config": {"scenario": "iudex-phase2"}})
     assert built(watching).evaluate()["env_runners"]["num_episodes"] == 1
     assert calls == ["start", "end"]
-
-
-def test_lanes_are_rllibs_environments_of_a_runner() -> None:
-    for config, lanes in (
-        (in_the_simulator(), 32),
-        (in_the_simulator(lanes=8), 8),
-        (in_the_simulator().env_runners(num_envs_per_env_runner=16), 16),
-    ):
-        config.validate()
-        assert config.env_config["lanes"] == lanes
 
 
 def test_every_way_to_restore_continues_bit_for_bit_by_a_relative_path_too(

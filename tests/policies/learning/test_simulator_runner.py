@@ -19,8 +19,8 @@ SKILLS = tuple(make_skill(name) for name in ("camera", "lock_on"))
 def make_runner(index: int) -> SkillGraphEnvRunner:
     scenario = training_scenario(load_scenario("iudex-phase1"), SKILLS[-1])
     config = SkillDQN.get_default_config().stage(SKILLS, skill_hyperparameters(1_000), 128, seed=3)
-    config = config.environment(env_config={"scenario": scenario, "lanes": 8})
-    config = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=2)
+    config = config.environment(env_config={"scenario": scenario})
+    config = config.env_runners(num_env_runners=2, num_envs_per_env_runner=8)
     return SkillGraphEnvRunner(config=config, worker_index=index)
 
 
@@ -70,11 +70,12 @@ def test_a_runner_explores_by_the_decisions_that_were_received(state):
 
 def test_two_skills_of_one_module_share_weights_replay_and_normaliser():
     camera, scenario = SKILLS[0], training_scenario(load_scenario("iudex-phase1"), SKILLS[0])
-    numbers = replace(skill_hyperparameters(1_000), buffer_size=1_000)
+    numbers = replace(skill_hyperparameters(1_000), capacity=1_000)
     config = SkillDQN.get_default_config()
     config = config.stage([camera, replace(camera, name="twin")], numbers, 128, seed=3)
     config = config.multi_agent(policies={"eye"}, policy_mapping_fn=lambda *_: "eye", policies_to_train=["eye"])
-    stage = built(config.environment(env_config={"scenario": scenario, "lanes": 8}))
+    config = config.environment(env_config={"scenario": scenario}).env_runners(num_envs_per_env_runner=8)
+    stage = built(config)
     before, runner = stage.weights("eye"), stage.env_runner_group.local_env_runner
     run(stage)
     assert runner.modules == {"camera": "eye", "twin": "eye"}

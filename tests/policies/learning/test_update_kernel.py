@@ -27,7 +27,9 @@ def all_updated() -> np.ndarray:
     """Return networks' parameters and targets after some updates."""
     skill, found = make_skill("heal_attack"), []
     for *hidden, rows in NETWORKS:
-        numbers = DQNHyperparameters(1_000, 1, batch_size=rows, hidden_sizes=tuple(hidden), double=True)
+        numbers = DQNHyperparameters(
+            1_000, 1, train_batch_size_per_learner=rows, fcnet_hiddens=tuple(hidden), double_q=True
+        )
         learner = make_learner([skill], numbers, CPU_KERNEL)
         update(learner, skill.name, drawn_batch(skill, 3 * rows, rows))
         found += [values.detach().numpy().ravel() for values in learner.q_module(skill.name).parameters()]

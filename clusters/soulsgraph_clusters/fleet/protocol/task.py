@@ -106,7 +106,8 @@ class StageTask:
         `projects` are those whose skills take part. Raises as the constructor.
         """
         learns = {module: config.hyperparameters_of(module) for module in config.trained_modules}
-        clip, plays = config.hyperparameters.observation_clip, config.modules_of_skills()
+        plays = config.modules_of_skills()
+        clip = config.clip_of(config.sampled_modules[-1])
         clips = {module: own for module in plays.values() if (own := config.clip_of(module)) != clip}
         digests = {loaded.project.name: loaded.digest for loaded in projects}
         return cls(scenario, plays, learns, clip, options, projects=digests, clips=clips)
@@ -187,7 +188,7 @@ class StageTask:
         if numbers is None:
             explored = 1.0 if module in self.random else 0.0
             return SampledModule(module, names, lambda _: explored, inf)
-        return SampledModule(module, names, numbers.epsilon, numbers.budget)
+        return SampledModule(module, names, numbers.exploration, numbers.budget)
 
     def networks(self, weights: Mapping[str, Weights]) -> list[FrozenNetwork]:
         """Return the networks of every skill that these modules play, and one without effect for each random skill.

@@ -31,7 +31,7 @@ class Joint(Replay):
 
     def end_stage(self, skill: str, ended: EndedStage) -> None:
         """Keep all decisions that the replay holds."""
-        self.reserve.setdefault(skill, []).append(self.drawn(ended, ended.hyperparameters.buffer_size))
+        self.reserve.setdefault(skill, []).append(self.drawn(ended, ended.hyperparameters.capacity))
 
     @classmethod
     def reserve_rows(cls, options: MethodOptions, capacities: Sequence[int]) -> int:

@@ -239,8 +239,9 @@ class SkillTrainer:
         config = SkillDQN.get_default_config().debugging(log_level="ERROR")
         clips = {one.name: world.clip(one.name) for one in skills[:-1]}
         config.stage(skills, {skill.name: numbers}, plan.method.steps_per_round, seed=seed, clips=clips)
-        config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=0)
-        config.environment(env_config={"scenario": scenario, "lanes": plan.lanes or plan.method.lanes})
+        lanes = plan.lanes or plan.method.lanes
+        config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=0, num_envs_per_env_runner=lanes)
+        config.environment(env_config={"scenario": scenario})
         algorithm: SkillDQN = config.build_algo()
         return algorithm
 

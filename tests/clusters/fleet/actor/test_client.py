@@ -34,7 +34,7 @@ from soulsgraph_policies.learning import sampler as real_time
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 TASK = StageTask(
-    "iudex-phase1", {"camera": "camera"}, {"camera": DQNHyperparameters(budget=10**6, buffer_size=1000)}, 10.0
+    "iudex-phase1", {"camera": "camera"}, {"camera": DQNHyperparameters(budget=10**6, capacity=1000)}, 10.0
 )
 #: Decisions of a fight: the camera has one every tick.
 HORIZON = make_skill("camera").horizon

@@ -22,7 +22,7 @@ from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 TASK = StageTask(
-    "iudex-phase1", {"camera": "camera"}, {"camera": DQNHyperparameters(budget=10**9, buffer_size=1000)}, 10.0
+    "iudex-phase1", {"camera": "camera"}, {"camera": DQNHyperparameters(budget=10**9, capacity=1000)}, 10.0
 )
 
 

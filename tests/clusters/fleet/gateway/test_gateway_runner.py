@@ -17,7 +17,7 @@ from soulsgraph_envs.skills import SkillOptions, make_skill
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 pytestmark = pytest.mark.slow
-NUMBERS = DQNHyperparameters(budget=300, buffer_size=300)
+NUMBERS = DQNHyperparameters(budget=300, capacity=300)
 
 
 @pytest.fixture(scope="module")

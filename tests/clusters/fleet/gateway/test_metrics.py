@@ -19,7 +19,7 @@ from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
-NUMBERS = DQNHyperparameters(budget=10**9, buffer_size=1000)
+NUMBERS = DQNHyperparameters(budget=10**9, capacity=1000)
 TASK = StageTask("iudex-phase1", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
 LABELS = "pc", "game", "phase", "reason", "verdict", "state", "version", "address", "driver"
 PLAYING = GameStatus(

@@ -30,7 +30,7 @@ from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
-NUMBERS = DQNHyperparameters(budget=10**9, buffer_size=1000)
+NUMBERS = DQNHyperparameters(budget=10**9, capacity=1000)
 TASK = StageTask("iudex-phase1", {"camera": "camera"}, {"camera": NUMBERS}, 10.0)
 FAST = GameSettings(driver="simulator", speed=20.0, lanes=2)
 

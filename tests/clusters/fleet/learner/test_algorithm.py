@@ -27,7 +27,7 @@ from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 BUDGET, SEED = 1500, 11
-NUMBERS = DQNHyperparameters(budget=BUDGET, buffer_size=500, n_step=3, target_update_interval=400)
+NUMBERS = DQNHyperparameters(budget=BUDGET, capacity=500, n_step=3, target_network_update_freq=400)
 TASK = StageTask("iudex-phase1", {"camera": "camera", "lock_on": "lock_on"}, {"lock_on": NUMBERS}, 10.0)
 
 
@@ -216,7 +216,7 @@ def test_a_stage_is_resumed_as_it_was_begun_with_a_fleet_or_without(stage, tmp_p
     first.stop()
     config = SkillDQN.get_default_config().debugging(log_level="ERROR")
     config = config.stage(TASK.skills, NUMBERS, steps_per_round=64, seed=SEED)
-    config.environment(env_config={"scenario": TASK.ground, "lanes": 4})
+    config.environment(env_config={"scenario": TASK.ground}).env_runners(num_envs_per_env_runner=4)
     without = config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=0).build_algo()
     with pytest.raises(SoulsGraphError, match="fleet"):
         without.load_checkpoint(str(tmp_path / "fleet"))

@@ -25,7 +25,9 @@ from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.replay import ReplayBuffer
 
 BUDGET, SEED, BATCH = 2000, 11, 64
-NUMBERS = DQNHyperparameters(budget=BUDGET, buffer_size=1000, n_step=3, target_update_interval=400, batch_size=BATCH)
+NUMBERS = DQNHyperparameters(
+    budget=BUDGET, capacity=1000, n_step=3, target_network_update_freq=400, train_batch_size_per_learner=BATCH
+)
 TASK = StageTask("iudex-phase1", {"camera": "camera", "lock_on": "lock_on"}, {"lock_on": NUMBERS}, 10.0)
 #: The places of attic, cellar and all others in a replay's state, and their shares.
 OTHERS, ATTIC, CELLAR = 0, 1, 2
@@ -204,6 +206,6 @@ def test_a_journal_keeps_the_batch_shares_that_it_was_begun_with(tmp_path):
 
 
 def test_a_learner_that_draws_by_priority_is_refused_by_name(tmp_path):
-    with pytest.raises(SoulsGraphError, match="priority_exponent"):
-        _algorithm(_stage(tmp_path), GatewayInDriver, replace(NUMBERS, priority_exponent=0.6, n_step=1))
+    with pytest.raises(SoulsGraphError, match="alpha"):
+        _algorithm(_stage(tmp_path), GatewayInDriver, replace(NUMBERS, alpha=0.6, n_step=1))
     assert not os.listdir(tmp_path)

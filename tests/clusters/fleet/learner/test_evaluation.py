@@ -121,7 +121,7 @@ def test_a_task_of_an_evaluation_is_the_scenario_as_it_is():
         StageTask("iudex-phase1", plays, {}, 10.0, start="afar")
     with pytest.raises(SoulsGraphError, match="movement"):
         StageTask("iudex-phase1", plays, {}, 10.0, random=("movement",))
-    numbers = DQNHyperparameters(budget=1, buffer_size=1)
+    numbers = DQNHyperparameters(budget=1, capacity=1)
     with pytest.raises(SoulsGraphError, match="dodge"):
         StageTask("iudex-phase1", plays, {"dodge": numbers}, 10.0, random=("dodge",))
 

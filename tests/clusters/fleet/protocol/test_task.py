@@ -13,7 +13,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SkillOptions, make_skill
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
-NUMBERS = DQNHyperparameters(budget=1000, buffer_size=500)
+NUMBERS = DQNHyperparameters(budget=1000, capacity=500)
 SKILLS = tuple(make_skill(name) for name in ("camera", "lock_on", "movement"))
 STAGE = FleetStage(Fleet(FleetSettings(), Path()), Path(), "movement", "iudex-phase1", SkillOptions())
 
