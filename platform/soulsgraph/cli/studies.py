@@ -35,7 +35,7 @@ StudyOptions = Annotated[
 ]
 
 
-def study_values(given: options.Given, seeds: Sequence[int], example: str = "double=true") -> dict[str, Any]:
+def study_values(given: options.Given, seeds: Sequence[int], example: str = "double_q=true") -> dict[str, Any]:
     """Return the fields of a study that the options given ask for, where otherwise it would have these seeds.
 
     `example` is what the refusal of a malformed --set advises.

@@ -16,6 +16,7 @@ from rich.console import Console
 from soulsgraph.continual.choosing import KNOWN_FIGHTS, ChoosingFights, Fingerprint, choose, fingerprint
 from soulsgraph.continual.files import CHOOSING
 from soulsgraph.continual.methods import METHODS
+from soulsgraph.continual.methods.importance import dormant_share
 from soulsgraph.continual.methods.learning import (
     EndedStage,
     LearnedStage,
@@ -37,7 +38,6 @@ from soulsgraph_envs.continual.sequences import held_out
 from soulsgraph_envs.core.files import remove_folder, whole_folder
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_policies.learning.checkpoint import read_training_state, write_training_state
-from soulsgraph_policies.learning.importance import dormant_share
 from soulsgraph_policies.learning.sampler import Transitions
 
 #: Fights of a point of a learning curve, and their seed.

@@ -123,7 +123,7 @@ class Study:
     learner: Learner = "soulsgraph"
     """stable-baselines3 trains every stage by that package's own DQN."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the preset to change, as an ablation does: double=true n_step=3; the baseline uses lanes alone."""
+    """Options of the preset to change, as an ablation does: double_q=true n_step=3; the baseline uses lanes alone."""
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import ray
@@ -39,14 +38,13 @@ from ray.rllib.utils.metrics import (
 from ray.tune import Trainable
 
 from soulsgraph_envs.combat.rollout import Episodes
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
+from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.learning import env_runners
 from soulsgraph_policies.learning.checkpoint import read_training_state, write_training_state
 from soulsgraph_policies.learning.constraint import Constraint
 from soulsgraph_policies.learning.hyperparameters import check_memory
 from soulsgraph_policies.learning.learner import ModuleTraining, SkillDQNLearner, as_multi_agent_batch
-from soulsgraph_policies.learning.module import RelativePaths, absolute
 from soulsgraph_policies.learning.sampler import Chunk
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig
 
@@ -110,7 +108,7 @@ class RecentEpisodes:
         }
 
 
-class SkillDQN(RelativePaths, DQN):
+class SkillDQN(DQN):
     """Train the modules of `policies_to_train`, each on a budget of its decisions.
 
     In one round a runner's chunk goes into the modules' replays, the updates owed are taken in one call of the
@@ -198,11 +196,6 @@ class SkillDQN(RelativePaths, DQN):
         self._title = " + ".join(trained) or "nothing learns"
         self._described = self.config.to_dict()
         self._remote = self._remote_sampling() if config.num_env_runners else None
-        self._saving, self._rounds_wall_s, self._learning_s = (
-            env_runners.RemoteSpeedCheck(self._title, self.live_runners),
-            0.0,
-            0.0,
-        )
         self._changed(config.module_spaces())
 
     def _remote_sampling(self) -> env_runners.RemoteSampling | None:
@@ -278,21 +271,88 @@ class SkillDQN(RelativePaths, DQN):
         return filled | {"config": self._described}
 
     def training_step(self) -> None:
-        """Run all rounds of the iteration."""
+        """Sample, add, learn what is owed and send the weights, round by round to the end of the iteration."""
         # RLlib's bookkeeping between two training steps would take longer than a short round.
-        left = self._iteration_end - self.decisions
-        if self._remote is not None:
-            received = self._remote_rounds(self._remote, left)
-        else:
-            received = 0
-            while not received or received < left:
-                self._send_unsent()
-                received += self._round(self._runner.collect())
+        before = self.decisions
+        for chunks in self._rounds():
+            learning = {name: one for name, one in self.training.items() if not one.finished}
+            if not self._add(chunks) or not learning:
+                continue
+            if owed := {name: updates for name, one in learning.items() if (updates := one.owed)}:
+                drawn = {name: learning[name].draw(updates) for name, updates in owed.items()}
+                (metrics,) = self.learner_group.update(batch=as_multi_agent_batch(drawn), timesteps=self._counts())
+                for name, updates in owed.items():
+                    learning[name].learned(metrics[name], updates)
+            self._changed(learning)
+            for name, one in learning.items():
+                if (means := one.metrics()) is not None:
+                    self.metrics.log_dict(means, key=(LEARNER_RESULTS, name), window=1)
         self._send_unsent()
-        self._log_sampling(received)
-        # Without remote runners an iteration is short, and where it ends shows in the records.
-        if self._remote is not None and self.stop_requested():
-            self._set_iteration(0)
+        self._log_sampling(self.decisions - before)
+
+    def _rounds(self) -> Iterator[Sequence[Chunk]]:
+        """Yield what each round learns from, at least one's: the local runner's, or each chunk of a remote one."""
+        if self._remote is None:
+            while True:
+                self._send_unsent()
+                yield self._runner.collect()
+                if self.decisions >= self._iteration_end:
+                    return
+        while True:
+            for chunk in self._remote.sample():
+                yield [chunk]
+            self.live_runners = self._remote.playing
+            if self.stop_requested():
+                # Without remote runners an iteration is short, and where it ends shows in the records.
+                self._set_iteration(0)
+                return
+            if self.decisions >= self._iteration_end:
+                return
+
+    def _add(self, chunks: Sequence[Chunk]) -> int:
+        """Add chunks to the replays, each module's up to its budget; return the count of decisions received."""
+        before = self.decisions
+        for chunk in chunks:
+            for name, transitions in chunk.transitions.items():
+                if name in self.training:
+                    self.training[name].receive(transitions, chunk.source)
+                else:
+                    self._watched += len(transitions)
+            for skill, episodes in chunk.episodes.items():
+                if len(episodes):
+                    self._episodes.setdefault(skill, []).append(episodes)
+                    self._recent.add(skill, episodes)
+            self._recent.ended += max(map(len, chunk.episodes.values()), default=0)
+        for one in self.training.values():
+            self.learner.q_module(one.name).set_normalizer(one.normalizer.mean, one.normalizer.deviation)
+        return self.decisions - before
+
+    def _counts(self) -> dict[str, Any]:
+        """Return the decisions received, of all modules that learn and of each, by RLlib's names."""
+        counts = {name: one.decisions for name, one in self.training.items()}
+        return {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions, NUM_MODULE_STEPS_SAMPLED_LIFETIME: counts}
+
+    def _changed(self, modules: Iterable[str]) -> None:
+        """Note whose weights changed: runners get the newest before they sample, however often they changed."""
+        self._unsent.update(changed := [*modules])
+        if self._remote is not None:
+            self._remote.changed(changed)
+
+    def _send_unsent(self) -> None:
+        if self._unsent:
+            self._runner.set_state(self._state_of(sorted(self._unsent)))
+            self._unsent.clear()
+
+    def _state_of(self, modules: Collection[str]) -> dict[str, Any]:
+        """Return what runners play by: weights of some modules, of one at its budget those that stay, and counts."""
+        weights: dict[str, Weights] = {}
+        for name in modules:
+            learning, own = self.learner.learning.get(name), self.training.get(name)
+            if learning is None:
+                weights[name] = self.learner.q_module(name).weights()
+            else:
+                weights[name] = learning.playing_weights() if own and own.finished else learning.newest_weights()
+        return {COMPONENT_RL_MODULE: weights, **self._counts()}
 
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
         """Play `evaluation_duration` greedy fights by what was learned so far; return their figures by RLlib's names.
@@ -336,99 +396,6 @@ class SkillDQN(RelativePaths, DQN):
             self.metrics.log_value((ENV_RUNNER_RESULTS, name), count, reduce="sum")
             self.metrics.log_value((ENV_RUNNER_RESULTS, f"{name}_lifetime"), count, reduce="lifetime_sum")
         self._recent.ended = 0
-
-    def _remote_rounds(self, remote: env_runners.RemoteSampling, left: int) -> int:
-        """Run rounds with what remote runners sample, one a chunk, until `left` decisions or a wish to stop."""
-        received, began, going_on = 0, time.perf_counter(), True
-        while going_on:
-            chunks = remote.sample()
-            learning = time.perf_counter()
-            self.live_runners = remote.playing
-            received += sum(self._round([chunk]) for chunk in chunks)
-            self._learning_s += time.perf_counter() - learning
-            going_on = received < left and not self.stop_requested()
-        self._rounds_wall_s += time.perf_counter() - began
-        self._saving.add(self.decisions, self._rounds_wall_s, self._learning_s + remote.sampling_s)
-        return received
-
-    def _round(self, chunks: Sequence[Chunk]) -> int:
-        """Store what was sampled, learn, and send out the new weights; return the count of decisions received."""
-        learning = [one for one in self.training.values() if not one.finished]
-        received = self._receive(chunks)
-        if received and learning:
-            self._learn()
-            self._changed(one.name for one in learning)
-            for one in learning:
-                if (metrics := one.metrics()) is not None:
-                    self.metrics.log_dict(metrics, key=(LEARNER_RESULTS, one.name), window=1)
-        return received
-
-    def _receive(self, chunks: Sequence[Chunk]) -> int:
-        """Store chunks, each module's up to its budget; return the count of decisions received."""
-        received, watched = 0, 0
-        for chunk in chunks:
-            self._require_size(chunk)
-            for name, transitions in chunk.transitions.items():
-                if name in self.training:
-                    received += self.training[name].receive(transitions, chunk.source)
-                else:
-                    watched += len(transitions)
-            for skill, episodes in chunk.episodes.items():
-                if len(episodes):
-                    self._episodes.setdefault(skill, []).append(episodes)
-                    self._recent.add(skill, episodes)
-            self._recent.ended += max(map(len, chunk.episodes.values()), default=0)
-        for one in self.training.values():
-            self.learner.q_module(one.name).set_normalizer(one.normalizer.mean, one.normalizer.deviation)
-        self._watched += watched
-        return received if self.training else watched
-
-    def _require_size(self, chunk: Chunk) -> None:
-        counts, most = [len(part) for part in chunk.transitions.values()], self.config.steps_per_round
-        if max(counts, default=0) > most or not any(counts):
-            raise SoulsGraphError(
-                f"env runner: expected 1 to {most} transitions a sample, found {max(counts, default=0)}; "
-                "use no more lanes than decisions in a round."
-            )
-
-    def _learn(self) -> None:
-        owed = {name: updates for name, one in self.training.items() if (updates := one.owed)}
-        if not owed:
-            return
-        (metrics,) = self.learner_group.update(
-            batch=as_multi_agent_batch({name: self.training[name].draw(updates) for name, updates in owed.items()}),
-            timesteps=self._counts(),
-        )
-        for name, updates in owed.items():
-            self.training[name].learned(metrics[name], updates)
-
-    def _counts(self) -> dict[str, Any]:
-        """Return the decisions received, of all modules that learn and of each, by RLlib's names."""
-        counts = {name: one.decisions for name, one in self.training.items()}
-        return {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.decisions, NUM_MODULE_STEPS_SAMPLED_LIFETIME: counts}
-
-    def _changed(self, modules: Iterable[str]) -> None:
-        """Note whose weights changed: runners get the newest before they sample, however often they changed."""
-        self._unsent.update(changed := [*modules])
-        if self._remote is not None:
-            self._remote.changed(changed)
-
-    def _send_unsent(self) -> None:
-        if self._unsent:
-            self._runner.set_state(self._state_of(sorted(self._unsent)))
-            self._unsent.clear()
-
-    def _state_of(self, modules: Collection[str]) -> dict[str, Any]:
-        """Return what runners play by, as they take it: weights of some modules, and the counts of decisions."""
-        return {COMPONENT_RL_MODULE: {name: self._playing(name) for name in modules}, **self._counts()}
-
-    def _playing(self, module: str) -> Weights:
-        """Return what the runners play by: the newest weights, or of a module at its budget those that stay."""
-        learning = self.learner.learning.get(module)
-        if learning is None:
-            return self.learner.q_module(module).weights()
-        finished = module in self.training and self.training[module].finished
-        return learning.playing_weights() if finished else learning.newest_weights()
 
     @property
     def _runner(self) -> env_runners.ChunkRunner:
@@ -481,27 +448,15 @@ class SkillDQN(RelativePaths, DQN):
 
         Checkpoints hold it. What its mask holds stays bit-identical: call `load_weights` before, if at all.
 
-        Raises:
-            UnknownNameError: if the module does not learn.
-            SoulsGraphError: if a name or shape of the constraint differs from the network's parameters.
         """
-        self._require_learning(module)
         self.learner.learning[module].constrain(constraint)
 
     def freeze_normalizer(self, module: str) -> None:
         """Keep a module's running statistics as they are now, whatever it observes, to the end of the stage.
 
         Checkpoints hold it. Call `load_normalizer` before: of a new module the mean stays 0 and the deviation 1.
-
-        Raises:
-            UnknownNameError: if the module does not learn.
         """
-        self._require_learning(module)
         self.training[module].normalizer_frozen = True
-
-    def _require_learning(self, module: str) -> None:
-        if module not in self.training:
-            raise UnknownNameError("module that learns", module, tuple(self.training))
 
     def drain_episodes(self) -> dict[str, Episodes]:
         """Return the episodes that ended since the last call, by the skill that they are counted for."""
@@ -547,16 +502,12 @@ class SkillDQN(RelativePaths, DQN):
         Raises:
             SoulsGraphError: if the state is that of a stage which games or a fleet play.
         """
-        if "games" in state:
-            raise SoulsGraphError(
-                f"{self._title}: expected a checkpoint of a stage that the simulator plays, found one of running "
-                "games; resume it with these games, or remove the stage's checkpoints to begin it anew."
-            )
-        if "journal" in state:
-            raise SoulsGraphError(
-                f"{self._title}: expected a checkpoint of a stage without a fleet, found one with a position in a "
-                "journal; resume it with the fleet, or remove the stage's checkpoints to begin it anew."
-            )
+        for part, players in (("games", "running games"), ("journal", "a fleet, by its journal")):
+            if part in state:
+                raise SoulsGraphError(
+                    f"{self._title}: expected a checkpoint of a stage in the simulator, found one of {players}; "
+                    "resume it with these, or remove the stage's checkpoints to begin it anew."
+                )
         for name, one in self.training.items():
             one.set_state(state["training"][name])
             self.learner.learning[name].set_training_state(state["learner"][name])
@@ -586,8 +537,7 @@ class SkillDQN(RelativePaths, DQN):
         Raises:
             SoulsGraphError: for a folder that is not this machine's.
         """
-        _require_local(path, kwargs.get("filesystem"))
-        folder = super().save_to_path(path, **kwargs)
+        folder: str = super().save_to_path(_local(path, kwargs.get("filesystem")), **kwargs)
         write_training_state(Path(folder), self.get_training_state())
         return folder
 
@@ -600,9 +550,14 @@ class SkillDQN(RelativePaths, DQN):
         """
         if component is not None:
             raise _not_by(f"it for the component {shown(component)}", "restore_from_path without a component")
-        _require_local(path, kwargs.get("filesystem"))
         # Not RLlib's own way, which puts the weights into a Ray: the state holds everything.
-        self._take_up(absolute(path))
+        self._take_up(_local(path, kwargs.get("filesystem")))
+
+    @classmethod
+    def from_checkpoint(cls, path: Any, *args: Any, **kwargs: Any) -> Self:
+        """Make the algorithm of a checkpoint, which goes on exactly where it was written."""
+        made: Self = super().from_checkpoint(_local(path, kwargs.get("filesystem")), *args, **kwargs)
+        return made
 
     def set_state(self, state: Any) -> None:
         """Refuse RLlib's state, which lacks replays, statistics and counts: a stage would begin anew in silence."""
@@ -619,12 +574,12 @@ class SkillDQN(RelativePaths, DQN):
 
     def save(self, checkpoint_dir: str | Path | None = None) -> Any:
         """Write a checkpoint, as `save_checkpoint` does."""
-        return super().save(None if checkpoint_dir is None else str(absolute(checkpoint_dir)))
+        return super().save(None if checkpoint_dir is None else str(_local(checkpoint_dir)))
 
     def restore(self, checkpoint_path: Any) -> None:
         """Continue from a checkpoint, as `load_checkpoint` does."""
         path = isinstance(checkpoint_path, str | Path)
-        super().restore(str(absolute(checkpoint_path)) if path else checkpoint_path)
+        super().restore(str(_local(checkpoint_path)) if path else checkpoint_path)
 
     def load_checkpoint(self, checkpoint_dir: str) -> None:
         """Continue exactly where `save_checkpoint` was called; nothing is unpickled.
@@ -662,10 +617,16 @@ def _not_by(called: str, instead: str) -> SoulsGraphError:
     return SoulsGraphError(f"SkillDQN: expected a call of {instead}, found one of {called}; use the other.")
 
 
-def _require_local(path: Any, filesystem: Any) -> None:
-    remote = "://" in str(path) and not str(path).startswith("file://")
-    if remote or not (filesystem is None or isinstance(filesystem, LocalFileSystem)):
+def _local(path: Any, filesystem: Any = None) -> Any:
+    """Return a folder of this machine by its whole path, which Arrow asks for; no folder where none is named.
+
+    Raises:
+        SoulsGraphError: for one that is not this machine's.
+    """
+    named = str(path).removeprefix("file://")
+    if "://" in named or not (filesystem is None or isinstance(filesystem, LocalFileSystem)):
         raise SoulsGraphError(
             f"checkpoint: expected a folder of this machine, found {path}; copy checkpoints from and to other storage, "
             "as Tune does."
         )
+    return None if path is None else Path(named).expanduser().absolute()

@@ -29,6 +29,7 @@ from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils import force_list
 from ray.rllib.utils.actor_manager import FaultTolerantActorManager
+from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_STEPS_SAMPLED_LIFETIME
 
 from soulsgraph_envs.combat.loop import Combat, Horizon
@@ -41,7 +42,6 @@ from soulsgraph_envs.skills import Skill, training_scenario
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork, Weights
 from soulsgraph_policies.agents.projects import authors_traceback, loaded_projects
-from soulsgraph_policies.learning.module import RelativePaths
 from soulsgraph_policies.learning.sampler import Chunk, SampledModule, Sampler, finished_episodes
 from soulsgraph_policies.learning.stage_config import SkillDQNConfig, Spaces, overridden
 
@@ -59,7 +59,7 @@ _WAIT_S = 0.5
 _logger = logging.getLogger("soulsgraph")
 
 
-class ChunkRunner(RelativePaths, EnvRunner):
+class ChunkRunner(EnvRunner, Checkpointable):
     """Hold the skills' modules and answer RLlib; a subclass opens the game and samples.
 
     `policy_mapping_fn` is asked once, here, which module plays each skill. Beside remote runners the driver keeps a
@@ -373,10 +373,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class RunnerReply:
-    """What a runner answers: chunks, how long they took, and where it runs."""
+    """What a runner answers: chunks, and where it runs."""
 
     chunks: list[Chunk]
-    seconds: float
     host: str
     #: What the runner's callbacks logged.
     metrics: Mapping[str, Any]
@@ -390,14 +389,13 @@ def sample_with(runner: ChunkRunner, state: dict[str, Any]) -> RunnerReply:
     the answer: RLlib would end the runner without a word.
     """
     chunks: list[Chunk] = []
-    began, failure = time.perf_counter(), None
+    failure = None
     try:
         runner.set_state(state)
-        began = time.perf_counter()
         chunks = [chunk for _ in range(CHUNKS_PER_CALL) for chunk in runner.collect()]
     except Exception as error:
         chunks, failure = [], Failure.of(error)
-    return RunnerReply(chunks, time.perf_counter() - began, socket.gethostname(), runner.get_metrics(), failure)
+    return RunnerReply(chunks, socket.gethostname(), runner.get_metrics(), failure)
 
 
 @dataclass
@@ -502,8 +500,6 @@ class RemoteSampling:
         self._synchronous, self._title = synchronous, title
         self._manager = group._worker_manager
         self._runners = [_Remote(index, set(modules)) for index in self._manager.actor_ids()]
-        #: Seconds that sampling what was returned so far took, summed over the runners.
-        self.sampling_s = 0.0
         self._last_chunk_s, self._sampled = time.monotonic(), False
         #: What the runners' callbacks logged, and who came back after it was lost, since the last `news`.
         self._metrics: list[Mapping[str, Any]] = []
@@ -602,7 +598,6 @@ class RemoteSampling:
         if runner.lost:
             self._back.append(runner.index)
         self._note(runner, "is back")
-        self.sampling_s += answer.seconds
         return answer
 
     def _lose(self, runner: _Remote, failure: Failure | None) -> None:
@@ -633,31 +628,3 @@ class RemoteSampling:
         if changed:
             self._manager.set_actor_state(runner.index, healthy=runner.playing)
             _logger.warning("%s: %s %s, %d of %d play", self._title, runner, what, self.playing, len(self._runners))
-
-
-#: Decisions before it is measured whether runners save time, and decisions that it is measured by.
-_WARM_UP, _MEASURED = 2_000, 8_000
-#: What may be chance: runners that cost no more than this are not worth a line.
-_CHANCE = 1.1
-
-
-class RemoteSpeedCheck:
-    """Measure once whether remote runners save time, and log it where they do not."""
-
-    def __init__(self, title: str, runners: int) -> None:
-        self._title, self._runners = title, runners
-        self._from: tuple[int, float, float] | None = None
-        self._done = False
-
-    def add(self, decisions: int, wall_s: float, alone_s: float) -> None:
-        """Compare the wall time taken with that of sampling and learning in turn; all three count from the start."""
-        if self._done or decisions < _WARM_UP:
-            return
-        before, wall_before, alone_before = self._from = self._from or (decisions, wall_s, alone_s)
-        if (count := decisions - before) < _MEASURED:
-            return
-        self._done = True
-        taken, alone = 1e3 * (wall_s - wall_before) / count, 1e3 * (alone_s - alone_before) / count
-        if taken > _CHANCE * alone:
-            line = "%s: sampling in %d env runner%s saves no time: a decision takes %.3f ms, without them %.3f ms"
-            _logger.warning(line, self._title, self._runners, "s" * (self._runners > 1), taken, alone)

@@ -28,7 +28,7 @@ from soulsgraph_envs.skills.skill import ObservationMap
 from soulsgraph_policies.agents.inference import NETWORK, RunningNormalizer, Weights
 from soulsgraph_policies.learning.constraint import Constraint
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.learning.module import QNetworkModule, RelativePaths, minibatch_loss
+from soulsgraph_policies.learning.module import QNetworkModule, minibatch_loss
 from soulsgraph_policies.learning.replay import Batch, ReplayBuffer
 from soulsgraph_policies.learning.sampler import Transitions
 from soulsgraph_policies.learning.update_kernel import CpuUpdater, FlatMemory, UpdateMetrics
@@ -77,7 +77,7 @@ class ParameterPull(NamedTuple):
     mask: Tensor
 
 
-class SkillDQNLearner(RelativePaths, DQNTorchLearner):
+class SkillDQNLearner(DQNTorchLearner):
     """Train the modules of `policies_to_train`; no other module has an optimizer or ever changes."""
 
     def build(self) -> None:
@@ -134,17 +134,9 @@ class SkillDQNLearner(RelativePaths, DQNTorchLearner):
         `timesteps` holds the decisions of each module received so far: a target network is copied
         between the updates where a target period ended. The metrics come back as they are, by
         module: RLlib's reduction of logged values would take longer than the updates.
-
-        Raises:
-            SoulsGraphError: if there is no batch, or one of a module that does not learn.
         """
-        data = batch if batch is not None else training_data.batch if training_data is not None else None
-        if data is None or not data.policy_batches or not set(data.policy_batches) <= set(self.learning):
-            found = sorted(data.policy_batches) if data is not None else "none"
-            raise SoulsGraphError(
-                f"learner: expected batches of {', '.join(self.learning) or 'nothing, for no module learns'}, "
-                f"found {found}; add what is to learn to policies_to_train."
-            )
+        data = batch if training_data is None else training_data.batch
+        assert data is not None, "SkillDQN learns from batches"
         self._weights_seq_no += 1
         counts = (timesteps or {}).get(NUM_MODULE_STEPS_SAMPLED_LIFETIME, {})
         return {

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -18,7 +17,6 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.utils import make_target_network
 from ray.rllib.core.rl_module.apis import InferenceOnlyAPI, QNetAPI, TargetNetworkAPI
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
-from ray.rllib.utils.checkpoints import Checkpointable
 from torch import Tensor, nn
 
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -36,34 +34,7 @@ def make_network(sizes: Sequence[int]) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-def absolute(path: Any) -> Any:
-    """Return a folder of this machine by its whole path, which Arrow asks for; what is no such folder as it is."""
-    if isinstance(path, str) and path.startswith("file://"):
-        return Path(path.removeprefix("file://"))
-    named = isinstance(path, Path) or (isinstance(path, str) and "://" not in path)
-    return Path(path).expanduser().absolute() if named else path
-
-
-class RelativePaths(Checkpointable):
-    """Save and restore checkpoints of RLlib by relative paths, too."""
-
-    def save_to_path(self, path: str | Path | None = None, **kwargs: Any) -> str:
-        """Write a checkpoint and return its folder, a new one where none is named."""
-        folder: str = super().save_to_path(absolute(path), **kwargs)
-        return folder
-
-    def restore_from_path(self, path: str | Path, **kwargs: Any) -> None:
-        """Take up a checkpoint's state."""
-        super().restore_from_path(absolute(path), **kwargs)
-
-    @classmethod
-    def from_checkpoint(cls, path: Any, *args: Any, **kwargs: Any) -> Self:
-        """Make what a checkpoint holds."""
-        made: Self = super().from_checkpoint(absolute(path), *args, **kwargs)
-        return made
-
-
-class QNetworkModule(RelativePaths, TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI):
+class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI):
     """Compute the Q-values of one skill's actions.
 
     RLlib's calls (`forward_inference`, `forward_exploration`, `forward_train`) take raw observations (n, size); the

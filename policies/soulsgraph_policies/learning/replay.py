@@ -16,7 +16,7 @@ from numba import njit
 
 from soulsgraph_envs.combat.rollout import Doubles, Floats, Integers
 from soulsgraph_envs.core.compiling import cached
-from soulsgraph_envs.core.errors import SoulsGraphError, shown
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills.skill import PREPROCESSING, normalized
 from soulsgraph_policies.agents.inference import RunningNormalizer
 from soulsgraph_policies.learning.draws import BatchShares, Priorities
@@ -192,14 +192,6 @@ class KeptRows:
         return self.share or 0.0
 
 
-#: By how much a sum of shares may exceed 1.
-_ROUNDING = 1e-9
-
-
-def _unkept(expected: str, found: object) -> SoulsGraphError:
-    return SoulsGraphError(f"replay: expected {expected}, to keep, found {shown(found)}; correct it.")
-
-
 class ReplayBuffer:
     """Keep the latest transitions of one skill, observations (size,) raw, and beside them those of others for good.
 
@@ -239,19 +231,7 @@ class ReplayBuffer:
         rest. Rows are learned from with returns of one decision. Without `td` they have no temporal-difference loss.
         A `margin`, in standard deviations of their rewards, lets their actions be worth more than any other (as
         `DQNHyperparameters.margin`). They are part of the state, which replaces those kept before it is set.
-
-        Raises:
-            SoulsGraphError: for none, observations of another size, a share that is left over by none, a margin below
-                0, or rows that nothing would be learned from.
         """
-        taken = sum(one.fixed for one in self._kept)
-        size, expected = transitions.observations.shape[-1], self._observation_size
-        if not len(transitions) or size != expected:
-            raise _unkept(f"at least one transition of {expected} observed values", f"{len(transitions)} of {size}")
-        if not 0.0 < share <= 1.0 - taken + _ROUNDING:
-            raise _unkept(f"a share of each batch above 0 and at most {1.0 - taken:.3g}, what is left", share)
-        if not 0.0 <= margin < np.inf or not (td or margin):
-            raise _unkept("a margin of at least 0, above 0 without a temporal-difference loss", margin)
         self._keep(transitions, float(share), float(td), margin)
 
     def _keep(self, transitions: Transitions, share: float | None, weight: float, margin: float) -> None:
@@ -335,12 +315,8 @@ class ReplayBuffer:
         """Draw `count` transitions with replacement, normalised by the present statistics, after `decisions` decisions.
 
         The batch is overwritten by the next call.
-
-        Raises:
-            SoulsGraphError: if the buffer is empty.
         """
-        if not self.size and not self._kept:
-            raise SoulsGraphError("replay: expected transitions to sample from, found none; add some first.")
+        assert self.size or self._kept, "there is something to sample from"
         # New memory for every batch would take longer than to fill it.
         if count > len(self._memory.actions):
             self._memory = Batch.empty(count, self._observation_size)
@@ -408,23 +384,8 @@ class ReplayBuffer:
         return state | {name: part.get_state() for name, part in parts.items() if part is not None}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_state`.
-
-        Raises:
-            SoulsGraphError: if the state does not fit this buffer.
-        """
-        rows, width = state["rows"], self._rows.shape[1]
-        if rows.ndim != 2 or rows.shape[1] != width or len(rows) > self.capacity:
-            raise SoulsGraphError(
-                f"replay: expected at most {self.capacity} rows of {width} values, found {rows.shape}; "
-                "resume with the plan that the run was started with."
-            )
-        reserves = [KeptRows(**one) for one in state.get("kept", ())]
-        if any(one.rows.ndim != 2 or one.rows.shape[1] != width for one in reserves):
-            raise SoulsGraphError(
-                f"replay: expected kept rows of {width} values, found {[one.rows.shape for one in reserves]}; "
-                "resume with the plan that the run was started with."
-            )
+        """Continue from `get_state`."""
+        rows, reserves = state["rows"], [KeptRows(**one) for one in state.get("kept", ())]
         if reserves or self._kept:
             self._lay_out([*(one for one in self._kept if one.share is None), *reserves])
         self.size, self._written = len(rows), int(state["written"])

@@ -16,7 +16,7 @@ from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill, training_scenario
 from soulsgraph_policies.learning import env_runners
 from soulsgraph_policies.learning.algorithm import SkillDQN
-from soulsgraph_policies.learning.env_runners import CHUNKS_PER_CALL, RemoteSpeedCheck, SkillGraphEnvRunner
+from soulsgraph_policies.learning.env_runners import CHUNKS_PER_CALL, SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 
 pytestmark = pytest.mark.slow
@@ -180,16 +180,6 @@ def test_synchronous_runners_repeat_the_same_weights_however_slow_one_is():
         for name, values in first.items():
             np.testing.assert_array_equal(values, second[name], err_msg=name)
     assert any((found[0][name] != found[2][name]).any() for name in found[0])
-
-
-@pytest.mark.parametrize(("wall_s", "told"), [(3.0, True), (2.1, False), (1.0, False)])
-def test_runners_that_save_no_time_are_told_once(wall_s, told, caplog):
-    saving = RemoteSpeedCheck("camera", 2)
-    saving.add(1_000, 50.0, 1.0)  # While everything starts.
-    saving.add(2_000, 100.0, 2.0)
-    for _ in range(2):
-        saving.add(12_000, 100.0 + wall_s, 4.0)
-    assert len(caplog.messages) == told
 
 
 def failing_runners():

@@ -188,11 +188,6 @@ def test_a_checkpoint_of_another_stage_or_without_a_part_is_refused(tmp_path: Pa
             stage.set_training_state(state | {part: {}})
 
 
-def test_more_lanes_than_decisions_in_a_round_are_refused() -> None:
-    with pytest.raises(SoulsGraphError, match="128"):
-        make_stage(lanes=200).training_step()
-
-
 def test_episodes_are_handed_over_once() -> None:
     stage = run(make_stage(budget=1_000))
     episodes = stage.drain_episodes()["heal_attack"]

@@ -8,15 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes import stages
-from fakes.stages import assert_same, built, configured, drawn_batch, run
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from fakes.stages import assert_same, drawn_batch
 from soulsgraph_envs.skills import make_skill
 from soulsgraph_policies.agents.inference import Weights
-from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.constraint import Constraint
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.learner import AUTOGRAD, CPU_KERNEL, ModuleUpdates, SkillDQNLearner
-from soulsgraph_policies.learning.pruning import all_free, free_weights, still_free, task_weights
 
 SKILL = make_skill("dodge")
 BOTH = pytest.mark.parametrize("path", [AUTOGRAD, CPU_KERNEL])
@@ -117,49 +114,3 @@ def test_a_constraint_that_changes_nothing_and_a_lifted_one_leave_the_bits(path:
         learn(learner, 5, 4)
     assert_same(parameters(one), parameters(other))
     assert_same(parameters(one), parameters(third))
-
-
-@pytest.mark.parametrize(
-    ("fields", "name"),
-    [
-        ({"strength": -1.0}, "strength"),
-        ({"strength": np.inf}, "strength"),
-        ({"importance": {"a": np.ones(2)}}, "importance"),
-        ({"importance": {"a": -np.ones(2)}, "anchor": {"a": np.ones(2)}}, "importance"),
-        ({"anchor": {"a": np.array([1.0, np.nan])}}, "anchor"),
-        ({"mask": {"a": np.array([1.0, 0.5])}}, "mask"),
-    ],
-)
-def test_what_no_update_could_go_by_is_refused(fields: dict[str, Any], name: str) -> None:
-    with pytest.raises(SoulsGraphError, match=name):
-        Constraint(**fields)
-
-
-def test_other_names_and_shapes_and_modules_that_do_not_learn_are_refused() -> None:
-    _, updates = make_updates(CPU_KERNEL)
-    weights = parameters(updates)
-    for wrong in ({**weights, "more": np.ones(1)}, {**weights, "q_network.0.bias": np.ones(3)}):
-        with pytest.raises(SoulsGraphError, match="anchor"):
-            updates.constrain(Constraint(anchor=wrong, strength=1.0))
-    assert updates.constraint is None
-    stage = make_stage()
-    for call in (stage.freeze_normalizer, lambda module: stage.constrain(module, None)):
-        with pytest.raises(UnknownNameError, match="dogde"):
-            call("dogde")
-
-
-def make_stage() -> SkillDQN:
-    numbers = DQNHyperparameters(budget=800, capacity=400, target_network_update_freq=400, averaged_fraction=0.6)
-    return built(configured([SKILL], numbers))
-
-
-def test_a_task_that_was_packed_plays_on_bit_for_bit_after_the_next_one() -> None:
-    first, second = run(make_stage()), make_stage()
-    kept, weights = free_weights(first.weights("dodge"), all_free(first.weights("dodge")), 0.4)
-    second.load_weights({"dodge": weights})
-    second.load_normalizer("dodge", first.training["dodge"].normalizer.get_state())
-    second.freeze_normalizer("dodge")
-    second.constrain("dodge", Constraint(mask=still_free(all_free(weights), kept)))
-    learned = run(second).weights("dodge")
-    assert (learned["q_network.2.weight"] != weights["q_network.2.weight"]).mean() > 0.5
-    assert_same(task_weights(learned, [kept]), weights)

@@ -16,8 +16,9 @@ from soulsgraph_envs.games.cycle_timer import stoppable
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_envs.skills import make_skill, training_scenario
 from soulsgraph_policies.agents.inference import FrozenNetwork
-from soulsgraph_policies.learning import sampler as real_time
-from soulsgraph_policies.learning.sampler import RealTimeSampling, SampledModule, Sampler
+from soulsgraph_policies.learning import real_time
+from soulsgraph_policies.learning.real_time import RealTimeSampling
+from soulsgraph_policies.learning.sampler import SampledModule, Sampler
 
 CAMERA = make_skill("camera")
 SCENARIO = training_scenario(load_scenario("iudex-phase1"), CAMERA)

@@ -3,11 +3,9 @@
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.agents.inference import RunningNormalizer
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 from soulsgraph_policies.learning.replay import Batch, ReplayBuffer
@@ -75,16 +73,6 @@ def test_every_kept_transition_is_drawn_about_equally_often() -> None:
     buffer.add(_numbered(0, 10))
     drawn = _sampled(buffer, 20_000, 2).rewards.astype(int)
     assert abs(np.bincount(drawn, minlength=10) - 2000).max() < 250
-
-
-def test_empty_buffer_and_foreign_state_are_refused() -> None:
-    with pytest.raises(SoulsGraphError):
-        _sampled(_buffer(4), 1)
-    buffer = _buffer(4)
-    buffer.add(_numbered(0, 3))
-    for other in (_buffer(4, 3), _buffer(2)):
-        with pytest.raises(SoulsGraphError, match="rows"):
-            other.set_state(buffer.get_state())
 
 
 def _chain(rewards: list[float], ends: dict[int, bool], lanes: int = 1) -> Transitions:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from fakes.stages import assert_same
 from fakes.stages import drawn_transitions as transitions
-from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.agents.inference import RunningNormalizer
 from soulsgraph_policies.learning.checkpoint import read_training_state, write_training_state
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
@@ -97,12 +96,13 @@ def test_a_sample_of_own_transitions_is_kept_elsewhere_bit_for_bit(options: dict
     replay.add(written)
     write_training_state(tmp_path, {"reserve": vars(replay.reserve(25, np.random.default_rng(7)))})
     again = Transitions(**read_training_state(tmp_path)["reserve"])
-    own, rows = pack(written.last(60), numbers), pack(again, numbers)
+    last = Transitions(*(column[-60:] for column in vars(written).values()))
+    own, rows = pack(last, numbers), pack(again, numbers)
     assert len({row.tobytes() for row in rows}) == 25
     assert {row.tobytes() for row in rows} <= {row.tobytes() for row in own}
     assert len(replay.reserve(1_000, np.random.default_rng(7))) == 60
     assert len(ReplayBuffer(numbers, SIZE).reserve(5, np.random.default_rng(7))) == 0
-    known = {row.tobytes(): ticks for row, ticks in zip(own, written.last(60).ticks, strict=True)}
+    known = {row.tobytes(): ticks for row, ticks in zip(own, last.ticks, strict=True)}
     expected = np.array([known[row.tobytes()] for row in rows])
     by_ticks = numbers.semi_markov and numbers.gamma < 1.0
     np.testing.assert_array_equal(again.ticks, np.where(by_ticks & ~again.terminated, expected, 1))
@@ -123,27 +123,6 @@ def test_a_transition_takes_the_memory_that_is_counted_for_it() -> None:
 
 
 TWO = transitions(2, 0)
-
-
-@pytest.mark.parametrize(
-    ("kept", "share", "options", "name"),
-    [
-        *((TWO, share, {}, "share") for share in (0.0, -0.1, 0.26, 2.0, float("nan"))),
-        *(
-            (TWO, 0.1, {"td": td, "margin": margin}, "margin")
-            for td, margin in ((False, 0.0), (True, -1.0), (True, np.inf))
-        ),
-        (TWO.first(0), 0.1, {}, "transition"),
-        (transitions(2, 0, size=4), 0.1, {}, "2 of 4"),
-    ],
-)
-def test_reserves_that_teach_nothing_or_do_not_fit_are_refused(
-    kept: Transitions, share: float, options: dict[str, Any], name: str
-) -> None:
-    replay = make_replay()
-    replay.keep(TWO, 0.75)
-    with pytest.raises(SoulsGraphError, match=name):
-        replay.keep(kept, share, **options)
 
 
 def test_shares_that_fill_the_batch_leave_no_own_transition() -> None:

@@ -12,7 +12,7 @@ import math
 import time
 from abc import abstractmethod
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -85,18 +85,17 @@ class RealTimeDQN(SkillDQN):
     def _took(self, taken: Sequence[tuple[Chunk | None, int]]) -> None:
         """Note what a round is made of."""
 
-    def training_step(self) -> None:
-        """Run every round that is complete, at most to the end of the iteration; fetch first where none is."""
+    def _rounds(self) -> Iterator[Sequence[Chunk]]:
+        """Yield every round that is complete, at most to the end of the iteration; fetch first where none is."""
         self._send_unsent()
-        received, fetched = 0, 0
+        before, fetched = self.decisions, 0
         if not (taken := self._next_round()):
             fetched, taken = self._fetch(), self._next_round()
         while taken:
-            received += self._round(taken)
+            yield taken
             more = self.decisions < self._iteration_end and not self.checkpoint_due
             taken = self._next_round() if more else []
-        self._wait_for_games(received + fetched > 0)
-        self._log_sampling(received)
+        self._wait_for_games(self.decisions - before + fetched > 0)
         if self.stop_requested() or self.checkpoint_due:
             self._set_iteration(0)
 
@@ -115,9 +114,6 @@ class RealTimeDQN(SkillDQN):
                 self._took(taken)
                 return [chunk for chunk, _ in taken if chunk is not None]
         return []
-
-    def _require_size(self, chunk: Chunk) -> None:
-        """Take chunks of any size: games do not wait for a round."""
 
     def _send_unsent(self) -> None:
         """Send weights on once a second, as games get them: a call for each round would take longer."""

@@ -230,7 +230,7 @@ _DECIDING: Mapping[str, Sequence[str]] = {
     "soulsgraph_envs": ("*.py", "combat/**/*.py", "core/**/*.py", "games/*.py", "simulator/**/*.py"),
     "soulsgraph_policies": (
         *("agents/inference.py", "agents/library.py", "agents/projects.py"),
-        *("learning/hyperparameters.py", "learning/sampler.py"),
+        *("learning/hyperparameters.py", "learning/sampler.py", "learning/real_time.py"),
     ),
     "soulsgraph_clusters": (
         *("fleet/protocol/messages.py", "fleet/protocol/task.py", "fleet/actor/client.py", "fleet/actor/spool.py"),

@@ -31,7 +31,8 @@ from soulsgraph_envs.skills.skill import definition_of
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, Weights, layer_names_at, weights_digest
 from soulsgraph_policies.agents.projects import is_name, loaded_projects, projects_of
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.learning.sampler import RealTimeSampling, SampledModule, Sampler, Transitions
+from soulsgraph_policies.learning.real_time import RealTimeSampling
+from soulsgraph_policies.learning.sampler import SampledModule, Sampler, Transitions
 
 if TYPE_CHECKING:
     from soulsgraph_policies.agents.projects import LoadedProject

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from soulsgraph.continual.methods.importance import layer_outputs
 from soulsgraph.continual.methods.learning import EndedStage
 from soulsgraph.continual.methods.replay import Replay
 from soulsgraph_envs.combat.rollout import Integers
 from soulsgraph_policies.agents.inference import Weights
-from soulsgraph_policies.learning.importance import layer_outputs
 from soulsgraph_policies.learning.sampler import Transitions
 
 if TYPE_CHECKING:

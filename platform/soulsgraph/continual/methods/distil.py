@@ -61,7 +61,7 @@ class ResetAndDistil(Replay):
     def take(self, skill: str, version: SkillVersion) -> None:
         """Distil what was learned, and what played before, into one network."""
         # Imported here: it loads torch.
-        from soulsgraph_policies.learning.distillation import distil
+        from soulsgraph.continual.methods.distillation import distil
 
         *old, new = self.reserve[skill]
         if skill in self.newest and old:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from soulsgraph.continual.methods.importance import fisher_importance
 from soulsgraph.continual.methods.learning import EndedStage, SkillVersion
 from soulsgraph.continual.methods.method import Method, MethodOptions
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.learning.constraint import Constraint
-from soulsgraph_policies.learning.importance import fisher_importance
 
 if TYPE_CHECKING:
     from soulsgraph_policies.learning.algorithm import SkillDQN

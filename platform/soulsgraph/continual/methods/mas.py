@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from soulsgraph.continual.methods.ewc import Importances
+from soulsgraph.continual.methods.importance import mas_importance
 from soulsgraph.continual.methods.learning import EndedStage, SkillVersion
 from soulsgraph_policies.agents.inference import Weights
-from soulsgraph_policies.learning.importance import mas_importance
 
 
 class MAS(Importances):

@@ -9,9 +9,9 @@ import numpy as np
 
 from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, Versions
 from soulsgraph.continual.methods.method import Method, MethodOptions
+from soulsgraph.continual.methods.pruning import all_free, free_weights, still_free, task_weights
 from soulsgraph_policies.agents.inference import Weights
 from soulsgraph_policies.learning.constraint import Constraint
-from soulsgraph_policies.learning.pruning import all_free, free_weights, still_free, task_weights
 
 if TYPE_CHECKING:
     from soulsgraph_policies.learning.algorithm import SkillDQN

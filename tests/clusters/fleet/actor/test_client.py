@@ -30,7 +30,7 @@ from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.games.live_game import LiveGame
 from soulsgraph_envs.games.opening import open_game
 from soulsgraph_envs.skills import make_skill
-from soulsgraph_policies.learning import sampler as real_time
+from soulsgraph_policies.learning import real_time
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 TASK = StageTask(

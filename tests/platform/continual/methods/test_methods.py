@@ -184,7 +184,7 @@ def test_distil_teaches_one_network_the_new_task_and_what_played_on_kept_observa
         taught.append((skill, [(one["q_network.0.bias"][0], seen.ravel().tolist()) for one, seen in teachers], updates))
         return SimpleNamespace(weights=weights_of(10.0 * len(taught)), normalizer=SimpleNamespace(get_state=dict))
 
-    monkeypatch.setattr("soulsgraph_policies.learning.distillation.distil", fit)
+    monkeypatch.setattr("soulsgraph.continual.methods.distillation.distil", fit)
     method = method_of("distil", distilled_updates=7)
     for position, value in enumerate((1.0, 2.0, 3.0)):
         assert method.start(SKILL) is None

@@ -17,12 +17,11 @@ of every weight and bias, under their names; the normaliser has none, and must s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from soulsgraph_envs.combat.rollout import Floats
-from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_policies.agents.inference import Weights, layer_names
 
 
@@ -37,13 +36,7 @@ def free_weights(weights: Weights, free: Weights, share: float) -> tuple[Weights
     Of every layer this `share` of the free weights is kept by magnitude, rounded, and at least one if one is free; of
     equal ones the first. The others are 0 in the returned copy of the weights. All biases that are free are kept, so
     that after the first task none is.
-
-    Raises:
-        SoulsGraphError: for a share that is not above 0 and at most 1, or a mask of other names, shapes or numbers.
     """
-    if not 0.0 < share <= 1.0:
-        raise SoulsGraphError(f"pruning: expected a share above 0 and at most 1, found {shown(share)}; correct it.")
-    _check_masks(weights, [free])
     kept: Weights = {}
     pruned = {name: values.copy() for name, values in weights.items()}
     for weight, bias in layer_names(weights):
@@ -71,28 +64,6 @@ def task_weights(weights: Weights, kept: Sequence[Weights]) -> Weights:
     """Return the weights that a task plays by: those kept by it and the tasks before it, the others 0.
 
     `kept` are the masks of these tasks, the first one's among them. The normaliser is returned as it is.
-
-    Raises:
-        SoulsGraphError: for no mask, or one of other names, shapes or numbers.
     """
-    if not kept:
-        raise SoulsGraphError("pruning: expected the mask of at least the first task, found none; add it.")
-    _check_masks(weights, kept)
     own = {name: np.maximum.reduce([mask[name] for mask in kept]) for name in kept[0]}
     return {name: values * own[name] if name in own else values.copy() for name, values in weights.items()}
-
-
-def _check_masks(weights: Weights, masks: Iterable[Weights]) -> None:
-    """Refuse masks of a network that are not 0 or 1 for every number of its weights and biases.
-
-    Raises:
-        SoulsGraphError: naming what is expected.
-    """
-    expected = {name: weights[name].shape for pair in layer_names(weights) for name in pair}
-    for mask in masks:
-        found = {name: values.shape for name, values in mask.items()}
-        if found != expected:
-            raise SoulsGraphError(f"pruning: expected a mask of {expected}, found {found}; use one of this network.")
-        for name, values in mask.items():
-            if not np.isin(values, (0.0, 1.0)).all():
-                raise SoulsGraphError(f"pruning: expected 0 and 1 in the mask of {name}, found others; correct it.")

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from soulsgraph_envs.combat.rollout import Doubles, Floats
-from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, Weights, layer_names
 
 #: Below this share of their layer's mean activation units are dormant (Sokar et al. 2023).
@@ -24,16 +23,7 @@ def layer_outputs(weights: Weights, observations: Floats, clip: float = 10.0) ->
 
     `observations` are raw, clipped at plus and minus `clip` once normalised; `weights` are those of
     `QNetworkModule.weights`. Computed in float64.
-
-    Raises:
-        SoulsGraphError: for no observations, or those of another size than the network's.
     """
-    size = len(weights[MEAN])
-    if observations.ndim != 2 or observations.shape[1] != size or not len(observations):
-        raise SoulsGraphError(
-            f"network: expected observations (n, {size}), at least one, found {observations.shape}; "
-            "use those of the same skill."
-        )
     normalized = np.clip((observations - weights[MEAN]) / weights[DEVIATION], -clip, clip)
     # The network reads float32.
     outputs: list[Doubles] = [normalized.astype(np.float32).astype(np.float64)]
@@ -50,9 +40,6 @@ def fisher_importance(weights: Weights, observations: Floats, clip: float = 10.0
     That is the diagonal of the Fisher information of a Gaussian of variance 1 around the Q-values, as Continual World
     takes it for its critics: over `observations` (n, size) the mean of the squared gradients of Q, summed over actions.
     They are best those that the skill met while it played; `clip` as for `layer_outputs`.
-
-    Raises:
-        SoulsGraphError: as `layer_outputs`.
     """
     outputs = layer_outputs(weights, observations, clip)
     return _importance(weights, outputs, np.square, _every_action(outputs[-1]))
@@ -71,9 +58,6 @@ def mas_importance(weights: Weights, observations: Floats, clip: float = 10.0) -
 
     That is, over `observations` (n, size), the mean of the absolute gradients of the Q-values' squared Euclidean norm;
     otherwise as `fisher_importance`.
-
-    Raises:
-        SoulsGraphError: as `layer_outputs`.
     """
     outputs = layer_outputs(weights, observations, clip)
     return _importance(weights, outputs, np.abs, [2.0 * outputs[-1]])
@@ -106,13 +90,6 @@ def dormant_share(
 
     A unit is dormant if its mean activation over `observations` (n, size) is at most `threshold` times that of its
     layer. `clip` as for `layer_outputs`.
-
-    Raises:
-        SoulsGraphError: as `layer_outputs`, and for a threshold below 0.
     """
-    if not threshold >= 0.0:
-        raise SoulsGraphError(
-            f"dormant units: expected a threshold of at least 0, found {shown(threshold)}; correct it."
-        )
     activations = [hidden.mean(axis=0) for hidden in layer_outputs(weights, observations, clip)[1:-1]]
     return tuple(float((mean <= threshold * mean.mean()).mean()) for mean in activations)

@@ -3,14 +3,12 @@
 from itertools import pairwise
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph.continual.methods.importance import dormant_share, fisher_importance, mas_importance
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, Weights, layer_names_at
-from soulsgraph_policies.learning.importance import dormant_share, fisher_importance, mas_importance
 from soulsgraph_policies.learning.module import make_network
 
 
@@ -75,14 +73,3 @@ def test_dormant_units_are_those_far_below_their_layers_mean() -> None:
     assert dormant_share(weights, np.ones((5, 1), np.float32)) == (0.25, 1.0)
     assert dormant_share(weights, np.ones((5, 1), np.float32), threshold=0.06) == (0.5, 1.0)
     assert dormant_share(make_weights((3, 4), 0), np.ones((5, 3), np.float32)) == ()
-
-
-@pytest.mark.parametrize("shape", [(0, 2), (4, 3), (2,)])
-def test_observations_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
-    weights = make_weights((2, 3, 2), 0)
-    for call in (fisher_importance, mas_importance, dormant_share):
-        with pytest.raises(SoulsGraphError, match="observations"):
-            call(weights, np.zeros(shape, np.float32))
-    for wrong in (-0.1, float("nan")):
-        with pytest.raises(SoulsGraphError, match="threshold"):
-            dormant_share(weights, np.zeros((1, 2), np.float32), threshold=wrong)

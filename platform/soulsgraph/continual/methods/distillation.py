@@ -15,14 +15,13 @@ import torch
 import torch.nn.functional as functional
 from torch import Tensor, nn
 
+from soulsgraph.continual.methods.importance import layer_outputs
 from soulsgraph_envs.combat.rollout import Doubles, Floats
-from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.skills import Skill
-from soulsgraph_policies.agents.inference import FrozenNetwork, RunningNormalizer, Weights
+from soulsgraph_policies.agents.inference import RunningNormalizer, Weights
 from soulsgraph_policies.learning.cloning import UPDATES, make_module
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
-from soulsgraph_policies.learning.importance import layer_outputs
 from soulsgraph_policies.learning.learner import Adam
 
 _LEARNING_RATE = 1e-3
@@ -31,8 +30,8 @@ _TEMPERATURE = 0.3
 #: Smaller spreads are those of values that are all alike.
 _LEAST_SPREAD = 1e-6
 
-#: A network that plays, or the weights of one (`QNetworkModule.weights`), and raw observations (n, size) of its own.
-Lesson = tuple[FrozenNetwork | Weights, Floats]
+#: Weights of a network (`QNetworkModule.weights`), and raw observations (n, size) of its own.
+Lesson = tuple[Weights, Floats]
 
 
 @dataclass(frozen=True)
@@ -76,15 +75,10 @@ def distil(
     Every batch has as many observations of each teacher, however many it brings. Weights of a teacher are clipped as
     the hyperparameters say, which also have the student's layers. The student's statistics are those of all
     observations.
-
-    Raises:
-        SoulsGraphError: for no teacher, a teacher of another number of actions, or observations that do not fit it.
     """
     compute_on_one_thread()
     size, actions = skill.observation.size, len(skill.actions)
-    taught = [_values(teacher, seen, actions, hyperparameters) for teacher, seen in teachers]
-    if not taught:
-        raise SoulsGraphError(f"distillation of {skill.name}: expected at least one teacher, found none; add one.")
+    taught = [layer_outputs(teacher, seen, hyperparameters.observation_clip)[-1] for teacher, seen in teachers]
     module = make_module(size, actions, hyperparameters, seed)
     normalizer = RunningNormalizer(size, skill.observation.indicators)
     observations = np.concatenate([seen for _, seen in teachers])
@@ -110,19 +104,6 @@ def distil(
     same = tuple(float(part.mean()) for part in np.split(alike.numpy(), ends[:-1]))
     weights = {name: values.copy() for name, values in module.weights().items()}
     return Student(weights, normalizer, same)
-
-
-def _values(teacher: FrozenNetwork | Weights, seen: Floats, actions: int, numbers: DQNHyperparameters) -> Doubles:
-    if isinstance(teacher, FrozenNetwork):
-        values = layer_outputs(teacher.weights, seen, teacher.clip)[-1]
-    else:
-        values = layer_outputs(teacher, seen, numbers.observation_clip)[-1]
-    if values.shape[1] != actions:
-        raise SoulsGraphError(
-            f"distillation: expected teachers of {actions} actions, found one of {values.shape[1]}; use those of one "
-            "skill."
-        )
-    return values
 
 
 def _join(taught: Sequence[Doubles]) -> _Targets:
