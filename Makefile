@@ -28,9 +28,9 @@ PICTURED ?= iudex-phase1-best-0 --seed 1000003
 # Chromium, and trains three agents: a few minutes.
 .PHONY: pictures
 pictures: .venv/dev
-	.venv/bin/soulsgraph watch $(FILMED) --only-fight --gif docs/fight.gif
-	.venv/bin/soulsgraph watch $(PICTURED) --only-fight --seconds 5 --png docs/fight.png
-	.venv/bin/soulsgraph watch $(PICTURED) --seconds 5 --png docs/watch.png
+	.venv/bin/soulsgraph watch $(FILMED) --only-fight --file docs/fight.gif
+	.venv/bin/soulsgraph watch $(PICTURED) --only-fight --seconds 5 --file docs/fight.png
+	.venv/bin/soulsgraph watch $(PICTURED) --seconds 5 --file docs/watch.png
 	.venv/bin/python site/picture_environments.py docs/environments
 	.venv/bin/python site/picture_pages.py
 
@@ -43,7 +43,7 @@ notebooks: .venv/dev
 
 # The published results of continual learning on seeds and bosses that nothing was chosen on; each goes on where it was
 # stopped. Skills are those of timing bosses, or selected where the shifts are labelled.
-CONTINUAL := .venv/bin/soulsgraph continual run
+CONTINUAL := .venv/bin/soulsgraph study continual
 CONTINUAL_RUNS ?= runs/continual
 BOSSES := --seeds 5 --first-seed 300 --rows-every 5
 CONFLICTS := --seeds 10 --first-seed 340 --rows-every 5
@@ -65,7 +65,7 @@ continual: .venv/ready
 		--run $(CONTINUAL_RUNS)/S20-end-to-end
 
 curriculum: .venv/ready
-	.venv/bin/soulsgraph curriculum --run $(RUN) --scale $(SCALE)
+	.venv/bin/soulsgraph train --run $(RUN) --scale $(SCALE)
 
 # All but what is marked slow.
 test: .venv/dev screen

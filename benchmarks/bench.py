@@ -17,7 +17,7 @@ from common import make_parser, report
 from speed import bench_composed, bench_simulation, bench_single_tick
 
 _MAIN = "from soulsgraph.cli import main; main()"
-_WATCH = ("watch", "iudex-phase1-best-0", "--seconds", "1", "--png", "fight.png")
+_WATCH = ("watch", "iudex-phase1-best-0", "--seconds", "1", "--file", "fight.png")
 _COLD = "a fight drawn, nothing compiled"
 _COMMANDS = {_COLD: _WATCH, "a fight drawn": _WATCH, "curriculum": ("curriculum", "--run", "run")}
 

@@ -36,7 +36,7 @@ WHOLE = ("iudex-full", "vordt-whole", "margit")
 #: The commands of each kind, by what their agents are called.
 COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "whole": {name: ("curriculum", "--scenario", name, "--preset", "whole") for name in WHOLE},
-    "end-to-end": {"end-to-end": ("baseline",)},
+    "end-to-end": {"end-to-end": ("train", "--graph", "end-to-end")},
 }
 EPISODES = 400
 HEADINGS = ("agents", "script wins", "median", "seeds above 0", "every seed")

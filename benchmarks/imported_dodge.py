@@ -96,8 +96,8 @@ def main() -> None:
             file, folder = trained(asked.kept, run, upstream, seed), asked.kept / f"{upstream}-{seed}"
             if not folder.exists():
                 begin = [sys.executable, "-m", "soulsgraph"]
-                subprocess.run([*begin, "zoo", "copy", AGENT, "--run", folder], check=True, capture_output=True)
-                words = ["import-sb3", file, "--skill", "dodge", "--run", folder]
+                subprocess.run([*begin, "zoo", AGENT, "--run", folder], check=True, capture_output=True)
+                words = ["data", "import", file, "--skill", "dodge", "--run", folder]
                 words += ["--statistics", file.with_suffix(".json")]
                 subprocess.run([*begin, *map(str, words)], check=True, capture_output=True)
             playing = sg.open(folder)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import common
-from soulsgraph.cli.front import command_lines
+from soulsgraph.cli.commands import command_lines
 from speed import spread
 
 _MAIN = "from soulsgraph.cli import main; main()"

@@ -3,8 +3,8 @@
 python examples/compare_fleet.py --first 740 --seeds 10 --work /tmp/fleet --out docs/results/fleet/learning
 
 Each seed is trained twice by preset `best`: all five skills in this process, and with dodge played by eight lanes of
-the simulator that a `soulsgraph host` runs at its real pace, times `--speed`. Everything else is the same. A seed whose
-tables lie in the work folder is not trained again. Writes JSON with every seed, and the table as Markdown; the
+the simulator that a `soulsgraph fleet host` runs at its real pace, times `--speed`. Everything else is the same. A seed
+whose tables lie in the work folder is not trained again. Writes JSON with every seed, and the table as Markdown; the
 difference is paired by seed, with Student's t interval.
 """
 
@@ -58,7 +58,7 @@ class Seed:
                 self.call("train", skill, "--run", "async", *self.options)
             self.train_by_fleet(speed)
             self.call("train", "heal_attack", "--run", "async")
-            self.call("table", "async")
+            self.call("evaluate", "async", "--what", "table")
 
     def train_by_fleet(self, speed: float) -> None:
         """Train dodge from what a host's games play."""
@@ -69,7 +69,8 @@ class Seed:
             (self.folder / name).write_text(text, encoding="utf-8")
         if not (self.folder / "attic.token").exists():
             self.call("fleet", "token", "attic")
-        words = ("host", "--head", address, "--token-file", "attic.token", "--games", "games.toml", "--spool", "spool")
+        words = ["fleet", "host", "--head", address, "--token-file", "attic.token"]
+        words += ["--games", "games.toml", "--spool", "spool"]
         with (self.folder / "host.txt").open("w") as log:
             host = subprocess.Popen([*START, *words], cwd=self.folder, stdout=log, stderr=subprocess.STDOUT)
         try:

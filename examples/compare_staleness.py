@@ -111,7 +111,7 @@ def measure(folder: Path, options: list[str], ticks: int) -> dict[str, Any]:
         shutil.rmtree(run, ignore_errors=True)
         shutil.copytree(source, run)
         ages = {skill: train(RunFolder.open(run), skill, ticks) for skill in DELAYED}
-        call(folder, "table", run.name)
+        call(folder, "evaluate", run.name, "--what", "table")
         rows = json.loads((run / "results" / "table.json").read_text(encoding="utf-8"))["rows"]
         percent = next(100.0 * row["rate"] for row in rows if row["setting"] == ROW)
         write_json(file, {"percent": percent, "age": ages})

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 #: What notebooks open, by the variable that names it to them, and the command that makes it.
 OPENED = {
     "SOULSGRAPH_RUN": ("run", ("curriculum", "--preset", "best", "--run")),
-    "SOULSGRAPH_REPRODUCTION": ("reproduction", ("reproduce", "--preset", "fast", "--seeds", "3", "--run")),
+    "SOULSGRAPH_REPRODUCTION": ("reproduction", ("study", "reproduce", "--preset", "fast", "--seeds", "3", "--run")),
 }
 #: Those that open an agent of the zoo by themselves.
 _ZOO = ("examine_a_fight", "compare_runs")

@@ -67,7 +67,7 @@ def commands_page() -> str:
 
 def _print_help_texts() -> None:
     from soulsgraph.cli import main
-    from soulsgraph.cli.front import command_lines
+    from soulsgraph.cli.commands import command_lines
 
     page = ["# Every command", "", "What `soulsgraph COMMAND --help` prints."]
     for words in sorted(command_lines()):

@@ -81,7 +81,7 @@ def of_own_skill(folder: Path, picture: Path) -> None:
     scenario = project / "duel" / "data" / "scenarios" / "duel.toml"
     planned = ["--graph", "duel/forked", "--scenario", str(scenario), "--preset", "best"]
     soulsgraph("curriculum", "--run", str(run), "--project", str(project), *planned)
-    shown = ["--seed", "1000003", "--seconds", "4.5", "--png", str(picture)]
+    shown = ["--seed", "1000003", "--seconds", "4.5", "--file", str(picture)]
     soulsgraph("watch", str(run), "--project", str(project), *shown)
 
 
@@ -96,12 +96,12 @@ def main() -> None:
         from soulsgraph.recordings.files import read_header, recording_files
 
         lost = next(file for file in recording_files(folder) if read_header(file).result.outcome == "died")
-        soulsgraph("replay", str(lost), "--html", str(folder / "fight.html"))
+        soulsgraph("watch", str(lost), "--file", str(folder / "fight.html"))
         seen(folder / "fight.html", DOCS / "replay.png", 1500, f"#{read_header(lost).result.ticks - 4}")
         for preset in ("best", "fast"):
             soulsgraph("curriculum", "--run", str(folder / preset), "--preset", preset)
         runs = [str(folder / "best"), "--beside", str(folder / "fast")]
-        soulsgraph("report", *runs, "--html", str(folder / "report.html"))
+        soulsgraph("report", *runs, "--out", str(folder / "report.html"))
         seen(folder / "report.html", DOCS / "report.png", 1900)
 
 

@@ -176,7 +176,7 @@ class Tree:
         os.close(writing)
         with os.fdopen(reading) as numbers:
             display = f":{numbers.readline().strip()}"
-        words = ["standin", "--display", display, "--settings", str(games), "--speed", "0.3", "--until-eof"]
+        words = ["game", "standin", "--display", display, "--settings", str(games), "--speed", "0.3", "--until-eof"]
         game = subprocess.Popen(
             [sys.executable, *_SOULSGRAPH, *words],
             env=self._environment(),

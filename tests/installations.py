@@ -50,18 +50,14 @@ _TAKEN_FROM_HERE = ("torch",)
 _AGENT = "iudex-phase1-best-0"
 _PEERS = ("mlflow>=3", "rl-zoo3")
 #: In an empty folder, one after the other.
-_PLAYS = (
-    ("watch", _AGENT, "--only-fight", "--gif", "fight.gif"),
-    ("evaluate", _AGENT, "--episodes", "20"),
-    ("zoo", "list"),
-)
+_PLAYS = (("watch", _AGENT, "--only-fight", "--file", "fight.gif"), ("evaluate", _AGENT, "--episodes", "20"), ("zoo",))
 _TRAINS = (
     ("curriculum", "--run", "run", "--scale", "0.02", "--episodes", "4"),
     ("train", "camera", "--run", "apart", "--scale", "0.01", "--env-runners", "1"),
     ("evaluate", _AGENT, "--episodes", "2"),
     ("data", "record", _AGENT, "--out", "fights", "--episodes", "2"),
-    ("clone", "fights", "--run", "clones", "--skills", "camera"),
-    ("report", "run", "--html", "run.html"),
+    ("data", "clone", "fights", "--run", "clones", "--skills", "camera"),
+    ("report", "run", "--out", "run.html"),
     ("doctor",),
 )
 _WHOLE = (("curriculum", "--run", "whole", "--preset", "best"),)

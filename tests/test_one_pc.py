@@ -140,7 +140,7 @@ def test_windows_python_follows_the_page_in_a_windows_game(tmp_path: Path) -> No
                 play_in_earnest(pc.folder / "games.toml")
                 for line in rest:
                     done(line)
-        (back,) = re.findall(r"soulsgraph saves restore dark-souls-3 \S+", copied)
+        (back,) = re.findall(r"soulsgraph game saves restore dark-souls-3 \S+", copied)
         assert back.startswith(steps[8][0].removesuffix("COPY"))
         done(back)
         assert save.read_text() == "mine"

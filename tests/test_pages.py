@@ -431,7 +431,7 @@ def test_lines_are_found_where_they_follow_one_another_and_rewritten_where_they_
 
 
 _LEARNS = re.compile(
-    r"soulsgraph (?:adapt|clone|compare|continual run|curriculum|recovery|smoke|sweep)\b|\.(?:learn|sweep|train)\("
+    r"soulsgraph (?:adapt|data clone|study (?:compare|continual|sweep)|curriculum|train)\b|\.(?:learn|sweep|train)\("
 )
 
 

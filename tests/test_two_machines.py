@@ -81,7 +81,7 @@ def test_two_machines_train_by_what_the_page_says(tmp_path):
                     check=True,
                 )
                 _carry(head, pc)
-            elif block.startswith("soulsgraph host "):
+            elif block.startswith("soulsgraph fleet host "):
                 # What is not yet sent waits in this test's folder, not in its user's.
                 host = Program("host", pc.command(block), _clean() | {"XDG_STATE_HOME": str(tmp_path)}, tmp_path)
                 _await_line(host, "looking for the head")

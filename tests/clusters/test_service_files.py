@@ -11,7 +11,7 @@ import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
 import soulsgraph_clusters
-from soulsgraph.cli.front import COMMANDS
+from soulsgraph.cli.commands import named
 from soulsgraph_clusters.fleet.gateway import metrics
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus
 
@@ -55,7 +55,7 @@ def test_the_file_for_ray_up_fits_rays_schema():
 def test_commands_of_the_files_are_ours():
     entrypoints = [one["spec"]["entrypoint"] for one in documents() if one["kind"] == "RayJob"]
     assert entrypoints
-    assert all(re.match(r"soulsgraph (\S+)", words)[1] in COMMANDS for words in entrypoints)
+    assert all(named(words.split()[1:]) for words in entrypoints)
 
 
 def test_alerts_and_the_dashboard_ask_for_figures_that_a_gateway_shows():

@@ -85,7 +85,7 @@ class FleetInFolder:
     ) -> Program:
         """Start a PC's host; it dials `head`, by default where the head listens, and knows the projects in folders."""
         files = ("--token-file", self.folder / f"{pc}.token", "--games", self.folder / f"{pc}.toml")
-        words = ("host", "--head", head or f"127.0.0.1:{self.port}", *files, "--spool", self.spool(pc))
+        words = ("fleet", "host", "--head", head or f"127.0.0.1:{self.port}", *files, "--spool", self.spool(pc))
         named = [word for folder in projects for word in ("--project", folder)]
         return self.start(f"host-{pc}", *words, *(("--ca", ca) if ca else ()), *named, before=before)
 

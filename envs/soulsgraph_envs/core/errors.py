@@ -87,7 +87,7 @@ class UnknownNameError(SoulsGraphError):
         # A name is shown whole, for it may be a path; anything else may be of any length.
         text = name[:_LONGEST_PATH] if isinstance(name, str) else shown(name)
         found = repr(text) if isinstance(name, str) else text
-        choices = list(known)
+        choices = sorted(known)
         close = get_close_matches(text, choices, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         super().__init__(f"unknown {kind}: expected one of {_listed(text, choices)}; found {found}.{hint}")
@@ -124,7 +124,7 @@ def _listed(name: str, choices: list[str]) -> str:
     if len(choices) <= _MOST_LISTED:
         return ", ".join(choices)
     shown = get_close_matches(name, choices, n=_MOST_LISTED, cutoff=0.0)
-    return f"{', '.join(sorted(shown, key=choices.index))} and {len(choices) - len(shown)} more"
+    return f"{', '.join(sorted(shown))} and {len(choices) - len(shown)} more"
 
 
 class ActionError(SoulsGraphError, gymnasium.error.InvalidAction):

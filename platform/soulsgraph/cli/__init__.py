@@ -5,35 +5,28 @@ from __future__ import annotations
 import atexit
 import errno
 import gc
-import io
 import os
 import signal
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
 from importlib.metadata import entry_points
-from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import Any
 
-from soulsgraph.cli.front import COMMANDS, DESCRIPTION, MODULE_OF, front_page, load, suggestions
+from soulsgraph.cli.commands import command_lines, help_text, make_app, named, version
 from soulsgraph.runs.progress import Interruption, silence_advice, terminable
-from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError, shown
 from soulsgraph_envs.core.extras import PROJECTS, missing_module
 from soulsgraph_envs.core.files import AccessError, EncodingError, WriteError
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.core.terminal import keep_streams
 
-if TYPE_CHECKING:
-    from tyro.extras import SubcommandApp
-
 _BAD_INPUT, _UNAVAILABLE, _INTERRUPTED = 2, 69, 130
 _AGAIN = "the same command goes on with what is saved"
 
-#: Modules of commands that know no skills, or load the projects by themselves.
-_WITHOUT_PROJECTS = ("games", "host")
-#: Commands with options of a plan, whose flags can be given either way.
-_PLANNING = ("train", "curriculum", "baseline", "compare", "reproduce", "import-sb3", "clone")
+#: Commands that know no skills, or load the projects by themselves.
+_WITHOUT_PROJECTS = {"doctor", "game", "host", "pause", "supervise"}
+_SHELLS = ("bash", "zsh", "fish")
 
 
 def main() -> None:
@@ -60,13 +53,7 @@ def main() -> None:
     try:
         with terminable():
             _announce_job()
-            if (page := front_page(sys.argv[1:])) is not None:
-                print(page)
-                sys.stdout.flush()
-                sys.exit(0 if sys.argv[1:] else _BAD_INPUT)
-            _load_installed_projects(command)
-            # Takes up to a second, in which a user may think better of it.
-            _run(make_app(sys.argv[1:]))
+            _run(sys.argv[1:])
     except Interruption as stop:
         _leave(f"{stop}; {_AGAIN}", _INTERRUPTED)
     except SoulsGraphError as error:
@@ -96,30 +83,6 @@ def main() -> None:
         _leave(f"interrupted; {_AGAIN}", _INTERRUPTED)
 
 
-def make_app(words: Sequence[str]) -> SubcommandApp:
-    """Return the command line with the command that is the first of `words` alone, or with all: for completion.
-
-    What a command needs takes up to a second to import, for which no other command need wait.
-
-    Raises:
-        UnknownNameError: if the command is one of several actions, and the next word is none of them.
-    """
-    # Imported here: the list of commands and the version are printed without it.
-    from tyro.conf import DisallowNone, FlagCreatePairsOff, OmitArgPrefixes, configure
-    from tyro.extras import SubcommandApp
-
-    from soulsgraph.cli.output import with_placeholders
-
-    app, asked = SubcommandApp(), words[0].replace("_", "-") if words else ""
-    for name in COMMANDS if asked not in COMMANDS else (asked,):
-        function, actions = load(name)
-        if name == asked and actions and words[1:] and not words[1].startswith("-") and words[1] not in actions:
-            raise UnknownNameError(f"action of {name}", words[1], actions)
-        flags = () if name in _PLANNING else (FlagCreatePairsOff,)
-        app.command(configure(OmitArgPrefixes, DisallowNone, *flags)(with_placeholders(function, name)))
-    return app
-
-
 def _announce_job() -> None:
     """Print which code a submitted job runs, and refuse one that brought other code along, which would not run."""
     if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
@@ -131,16 +94,11 @@ def _announce_job() -> None:
         commit = source_commit() or "unknown: no git checkout"
         print(f"job {job.id}: {describe_source()} runs, commit {commit}", file=sys.stderr, flush=True)
         job.check()
-        # Imported here, as the job itself: without one a command need not wait for it.
-        from soulsgraph.cli.output import JobFolder
-
-        JobFolder.unpacked = job.uploaded
 
 
-def _load_installed_projects(command: str) -> None:
+def _load_installed_projects() -> None:
     """Import the projects that are installed, before anything is read: nothing that is read decides about it."""
-    module = MODULE_OF.get(command.replace("_", "-"))
-    if module is None or module in _WITHOUT_PROJECTS or not entry_points(group=PROJECTS):
+    if not entry_points(group=PROJECTS):
         return
     from soulsgraph_policies.agents.projects import load_installed
 
@@ -148,17 +106,38 @@ def _load_installed_projects(command: str) -> None:
         print(f"warning: {problem}", file=sys.stderr)
 
 
-def _run(app: SubcommandApp) -> None:
+def _run(words: Sequence[str]) -> None:
     """Run the command and write out what it printed; an error in a project's code is cut to the author's frames."""
-    from soulsgraph.cli.output import registry
+    line = named(words)
+    if words[:1] == ["--completion"]:
+        _print_completion(words[1:])
+    elif not line and words[:1] in ([], ["-h"], ["--help"]):
+        print(help_text())
+    elif not line and words[0] == "--version":
+        print(version())
+    elif not line:
+        raise SoulsGraphError(f"expected a command first, found {shown(words[0])}; see soulsgraph --help.")
+    elif line not in command_lines():
+        print(help_text(line[0]))
+    else:
+        if _WITHOUT_PROJECTS.isdisjoint(line):
+            _load_installed_projects()
+        _call(line, words)
+    sys.stdout.flush()
+    if not words:
+        sys.exit(_BAD_INPUT)
 
+
+def _call(line: tuple[str, ...], words: Sequence[str]) -> None:
+    # Imported here: the list of commands is printed without it.
+    from cyclopts import CycloptsError
+
+    # Takes up to a second, in which a user may think better of it.
+    app = make_app([line])
     try:
-        app.cli(prog="soulsgraph", description=DESCRIPTION, registry=registry())
-    except SystemExit as leaving:
-        if leaving.code == _BAD_INPUT:
-            _suggest(app)
-        sys.stdout.flush()  # As after a help text.
-        raise
+        app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        raise SoulsGraphError(" ".join(str(error).split())) from error
     except SoulsGraphError:
         raise
     except Exception as error:
@@ -167,22 +146,14 @@ def _run(app: SubcommandApp) -> None:
         if projects is not None and (cut := projects.authors_traceback(error)).startswith("Traceback"):
             _leave(cut, _BAD_INPUT)
         raise
-    sys.stdout.flush()
 
 
-def _suggest(app: SubcommandApp) -> None:
-    """Print which options or choices are meant by words that nearly are some, where a command was refused."""
-    from soulsgraph.cli.output import registry
-
-    # What follows is another command's, which has said what is wrong with it.
-    words, shown = [*takewhile(lambda word: word != "--", sys.argv[1:])], io.StringIO()
-    # The second word may be an action, which has a help of its own, or an argument, which has none.
-    for command in (words[:2], words[:1]):
-        with redirect_stdout(shown), redirect_stderr(io.StringIO()), suppress(SystemExit):
-            if not shown.getvalue():
-                app.cli(prog="soulsgraph", args=[*command, "--help"], registry=registry())
-    for line in suggestions(words[1:], shown.getvalue()):
-        print(line, file=sys.stderr)
+def _print_completion(words: Sequence[str]) -> None:
+    """Print the script by which a shell completes words."""
+    if len(words) != 1 or words[0] not in _SHELLS:
+        raise SoulsGraphError(f"--completion: expected one of {', '.join(_SHELLS)}, found {' '.join(words) or 'none'}.")
+    shell: Any = words[0]
+    print(make_app(command_lines()).generate_completion(shell=shell))
 
 
 def _forget_refused_write(failure: threading.ExceptHookArgs) -> None:

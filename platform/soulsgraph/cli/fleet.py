@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
 import grpc
 import numpy as np
 from rich.console import Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
-from tyro.conf import Positional, arg
 
-from soulsgraph.cli.output import DEFAULT_OUTPUT, DEFAULT_RUN, OutputOptions, RunOptions, command_line, one_action
+from soulsgraph.cli.output import command_line, screen
 from soulsgraph.results.tables import TextTable
 from soulsgraph.runs.lineage import finished_versions, own_stage
 from soulsgraph.runs.progress import draws, interruptible, silence_advice, stage_progress
@@ -36,7 +33,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.agents.projects import load_project
 
 if TYPE_CHECKING:
-    from soulsgraph_clusters.fleet.gateway.gateway import GameReport
+    from soulsgraph.runs.run_folder import RunFolder
     from soulsgraph_envs.games.doctor import Check, Checks
 
 _FLEET = Path("fleet.toml")
@@ -49,13 +46,7 @@ _MOST_SKEW_S = 7200.0
 _PHASES = 2
 
 
-def token(
-    pc: Annotated[Positional[str], arg(metavar="NAME")],
-    output: OutputOptions = DEFAULT_OUTPUT,
-    fleet: Path = _FLEET,
-    revoke: bool = False,
-    out: Annotated[Path | None, arg(metavar="FILE")] = None,
-) -> None:
+def token(pc: str, /, *, fleet: Path = _FLEET, revoke: bool = False, out: Path | None = None) -> None:
     """Make a new token for a game PC, which replaces an older one, or revoke it; the head keeps only its hash.
 
     Args:
@@ -67,16 +58,16 @@ def token(
     tokens = security.Tokens(fleet.parent / load_fleet(fleet).settings.tokens)
     if revoke:
         if out is not None:
-            raise SoulsGraphError("token: expected --revoke or --out, found both; leave one out.")
+            raise SoulsGraphError("token: expected `revoke` or `out`, found both; leave one out.")
         tokens.revoke(pc)
-        output.show({"pc": pc, "revoked": True}, f"the token of {pc} is revoked: the head refuses it from now on")
+        screen.show({"pc": pc, "revoked": True}, f"the token of {pc} is revoked: the head refuses it from now on")
         return
     file = _issue(tokens, pc, out or fleet.parent / f"{pc}.token")
-    output.show(
+    screen.show(
         {"pc": pc, "revoked": False, "token_file": str(file), "hashes": str(tokens.path)},
         f"token of {pc} in {file}; its hash in {tokens.path}",
         f"move it to {pc}, as a file that only the user of the game there may read (chmod 600), for "
-        "`soulsgraph host --token-file` there",
+        "`soulsgraph fleet host --token-file` there",
     )
 
 
@@ -84,7 +75,7 @@ def _issue(tokens: security.Tokens, pc: str, file: Path) -> Path:
     """Write a new token into a new file, which is there before an older token ends."""
     settings.check_name(pc)
     if file.exists():
-        raise SoulsGraphError(f"{file}: expected no such file yet, found one; delete it, or name another with --out.")
+        raise SoulsGraphError(f"{file}: expected no such file yet, found one; delete it, or name another by `out`.")
     token = new_token()
     # Of two commands at once the second finds the file of the first, whose token holds.
     security.write_token_file(file, token, replace=False)
@@ -96,9 +87,7 @@ def _issue(tokens: security.Tokens, pc: str, file: Path) -> Path:
     return file
 
 
-def certificates(
-    hosts: tuple[str, ...], output: OutputOptions = DEFAULT_OUTPUT, fleet: Path = _FLEET, days: int = security.HEAD_DAYS
-) -> None:
+def certificates(hosts: tuple[str, ...], /, *, fleet: Path = _FLEET, days: int = security.HEAD_DAYS) -> None:
     """Make the head's certificate and key beside the fleet's file, and a small CA for them if there is none.
 
     Args:
@@ -107,7 +96,7 @@ def certificates(
         days: How long the head's certificate is valid.
     """
     made = security.make_certificates(fleet.parent, hosts, days)
-    output.show(
+    screen.show(
         {
             "certificate": str(made.certificate),
             "key": str(made.key),
@@ -123,20 +112,18 @@ def certificates(
     )
 
 
-def status(
-    run: Annotated[Positional[Path], arg(metavar="RUN")], output: RunOptions = DEFAULT_RUN, once: bool = False
-) -> None:
+def status(run: Path, /, *, once: bool = False) -> None:
     """Show the state of each game of a run's fleet, every second until Ctrl-C.
 
     Args:
         run: Run folder.
         once: Print once and exit, the default outside a terminal and with `--json`.
     """
-    if once or output.json or not draws(output.console):
+    if once or screen.json or not draws(screen.console):
         found = _status(run)
-        output.show(to_table(found), _page(found))
+        screen.show(to_table(found), _page(found))
         return
-    with interruptible() as stopped, Live(console=output.console, refresh_per_second=1) as page:
+    with interruptible() as stopped, Live(console=screen.console, refresh_per_second=1) as page:
         while not stopped():
             try:
                 page.update(_page(_status(run)))
@@ -146,35 +133,28 @@ def status(
             time.sleep(_SHOW_EVERY_S)
 
 
-def replay(
-    run: Annotated[Positional[Path], arg(metavar="RUN")], skill: Positional[str], output: RunOptions = DEFAULT_RUN
-) -> None:
+def replay(folder: RunFolder, skill: str) -> None:
     """Learn a skill again from the journal of its stage, in this process, and compare it with the skill saved.
 
     On one kind of processor both have the same bits, whatever happened to the PCs, the network or the head meanwhile.
-
-    Args:
-        run: Run folder.
-        skill: A skill that a fleet played for.
     """
-    # Imported here: it takes seconds, and no other action needs it.
+    # Imported here: it takes seconds, and nothing else needs it.
     from soulsgraph.runs.train import StageSetup, trained_artifact
 
     silence_advice()
-    folder = open_run(run)
     stage = own_stage(folder, skill)
     finished = finished_versions(folder, stage)
     version = finished[0].version if finished else 1
     if version not in folder.library.versions(skill):
         raise SoulsGraphError(
-            f"{skill}: expected a stage that is finished, whose skill a replay is compared with, found none in {run}; "
-            "continue with the run first."
+            f"{skill}: expected a stage that is finished, whose skill a replay is compared with, found none in "
+            f"{folder.path}; continue with the run first."
         )
     setup, saved = StageSetup(folder, stage), folder.library.load(skill, version)
     algorithm = setup.replay()
     began = algorithm.decisions
     try:
-        with stage_progress(stage.name, stage.steps, output.display, began) as progress:
+        with stage_progress(stage.name, stage.steps, screen.display, began) as progress:
             while not algorithm.finished:
                 algorithm.train()
                 progress.update(algorithm.decisions, None)
@@ -188,7 +168,7 @@ def replay(
     found = "the same bits as" if same else "other bits than"
     # What lies before it was pruned.
     since = f", from its checkpoint at {began:,} decisions on," if began else ""
-    output.show(
+    screen.show(
         {"skill": skill, "same": same, "from_decision": began},
         f"{skill}: the journal{since} leads to {found} version 1 of the library",
         passed=same,
@@ -201,7 +181,7 @@ def _status(run: Path) -> FleetStatus:
     found = read_status(*folders)
     if found is None:
         raise SoulsGraphError(
-            f"{run}: expected a run that games play for, found none yet; train it with --fleet or --games."
+            f"{run}: expected a run that games play for, found none yet; train it with `fleet` or `games`."
         )
     if found.is_this_machines or not _OLD_S <= found.age_s < _MOST_SKEW_S:
         return found
@@ -251,69 +231,47 @@ def _line(game: GameStatus) -> str:
     return "; ".join([*said, game.note] if game.note else said)
 
 
-def plan(output: RunOptions = DEFAULT_RUN, fleet: Path = _FLEET, wait_s: float = 60.0) -> None:
-    """Wait for the PCs that the fleet's file names, and show which of their games could play here; train nothing.
-
-    It ends once every PC has answered. Exit 1 if one is missing, or has a game that could not play. The code of every
-    project that is known here is compared, too; if --project names one, each PC must have the same code of it.
-
-    Args:
-        fleet: The fleet's file.
-        wait_s: How long to wait for PCs.
-    """
+def check_pcs(file: Path, wait_s: float) -> list[Check]:
+    """Wait for the PCs that a fleet's file names, and check which of their games could play here; train nothing."""
     from soulsgraph_clusters.fleet.gateway.gateway import Preflight
+    from soulsgraph_envs.games.doctor import Checks
 
-    found = load_fleet(fleet)
+    found, checks = load_fleet(file), Checks(f"PCs of {file}")
     if not found.settings.pcs:
-        raise SoulsGraphError(f"{fleet}: expected the PCs to wait for, found none; add a table [pcs.NAME] for each.")
-    named = None if output.project is None else load_project(output.project)
-    projects = project_digests() if named is None else {named.project.name: named.digest}
+        raise SoulsGraphError(f"{file}: expected the PCs to wait for, found none; add a table [pcs.NAME] for each.")
+    named = [load_project(folder) for folder in screen.projects]
+    projects = {one.project.name: one.digest for one in named} or project_digests()
     with settings.sole_head(found), closing(Preflight(found, projects)) as preflight, interruptible() as stopped:
         until_s = time.monotonic() + wait_s
-        output.console.print(f"listening at {found.settings.listen} until every PC has answered, {wait_s:g} s at most")
+        screen.console.print(f"listening at {found.settings.listen} until every PC has answered, {wait_s:g} s at most")
         while preflight.missing and time.monotonic() < until_s and not stopped():
             preflight.wait(_SHOW_EVERY_S)
         # A PC's further games follow its first.
         time.sleep(_SHOW_EVERY_S)
         answers, missing = preflight.answers, preflight.missing
-    table = _present(answers, missing)
-    passed = not missing and not any(one.problem or (named and one.lacks) for one in answers)
-    output.show({"answers": [asdict(one) for one in answers], "missing": dict(missing)}, table, passed=passed)
-
-
-def _present(answers: Sequence[GameReport], missing: Mapping[str, str]) -> Table:
-    """Return a table of the games that answered and the PCs that did not, each with a verdict."""
-    table = TextTable("PC", "game", "driver", "soulsgraph", "projects", "verdict", box=None)
     for one in answers:
-        driver = f"{one.driver} x {one.lanes}" if one.lanes > 1 else one.driver
-        lacks = f"can play, but not every custom skill: {one.lacks}" if one.lacks else ""
-        row = one.pc, one.game, driver, one.version, ", ".join(one.projects), one.problem or lacks or "can play"
-        table.add_row(*map(Text, row))
+        name, driver = f"{one.pc}, game {one.game}", f"{one.driver} x {one.lanes}" if one.lanes > 1 else one.driver
+        has = f"{driver}, soulsgraph {one.version}, projects: {', '.join(one.projects) or 'none'}"
+        if one.problem or (named and one.lacks):
+            checks.fail(name, f"{has}; {one.problem or one.lacks}", "correct it on the PC")
+        elif one.lacks:
+            checks.warn(name, f"{has}; can play, but not every custom skill: {one.lacks}", "copy the project there")
+        else:
+            checks.ok(name, f"{has}; can play")
     for pc, reason in missing.items():
-        table.add_row(pc, "", "", "", "", reason)
-    return table
+        checks.fail(pc, reason, "start its host, and look at its log")
+    return checks.made
 
 
-def drain(
-    pc: Annotated[Positional[str], arg(metavar="NAME")],
-    output: OutputOptions = DEFAULT_OUTPUT,
-    fleet: Path = _FLEET,
-    undo: bool = False,
-) -> None:
-    """Stop a PC's games for this head after the fight that each is in; --undo lets them play again.
-
-    Args:
-        pc: The PC's name.
-        fleet: The fleet's file.
-        undo: Let the PC play again.
-    """
+def drain(pc: str, fleet: Path, undo: bool) -> None:
+    """Stop a PC's games for this head after the fight that each is in, or let them play again."""
     tokens = security.Tokens(fleet.parent / load_fleet(fleet).settings.tokens)
     known = [name for name in tokens.names if name != METRICS_READER]
     if pc not in known:
-        raise SoulsGraphError(f"drain: expected a PC with a token ({', '.join(known) or 'none'}), found {pc}.")
+        raise SoulsGraphError(f"pause: expected a PC with a token ({', '.join(known) or 'none'}), found {pc}.")
     settings.set_drained(fleet.parent, pc, not undo)
     line = f"{pc} plays again" if undo else f"the games of {pc} end after their fights, and play here no longer"
-    output.show({"pc": pc, "drained": not undo}, line)
+    screen.show({"pc": pc, "drained": not undo}, line)
 
 
 def _resets(game: GameStatus) -> str:
@@ -328,26 +286,6 @@ def _lost(game: GameStatus) -> str:
     counts = [f"{count:,} {reason}" for reason, count in game.lost.items() if count and reason != UNFINISHED]
     counts += [f"{count:,} episodes: {reason}" for reason, count in game.lost_episodes.items()]
     return ", ".join(counts) or "0"
-
-
-#: The actions, in the order of the help; each is done while its options are read, as commands are.
-ACTIONS: dict[str, Callable[..., None]] = {
-    "token": token,
-    "certificates": certificates,
-    "plan": plan,
-    "status": status,
-    "drain": drain,
-    "replay": replay,
-}
-_Action: Any = one_action("fleet", ACTIONS)
-
-
-def fleet(action: _Action) -> None:
-    """Let game PCs play for a run on this machine: tokens, certificates, and the state of the PCs.
-
-    Args:
-        action: What to do.
-    """
 
 
 _CORRECT = "correct the fleet's file"
@@ -371,7 +309,7 @@ def check_fleet(file: Path) -> list[Check]:
     _check_tokens(checks, fleet, file)
     _check_private_files(checks, fleet)
     _check_metrics(checks, fleet, file)
-    plan = command_line("fleet", "plan", "--fleet", file)
+    plan = command_line("doctor", "--fleet", file, "--wait-s", 60)
     checks.skip(f"not asked here; {plan} waits for them and compares versions", "the PCs themselves")
     return checks.made
 
@@ -395,7 +333,7 @@ def _check_certificate(checks: Checks, fleet: Fleet, file: Path) -> None:
     if not own.certificate:
         checks.ok(name, "none: only this machine reaches the head")
         return
-    remedy = f"make a new one: {command_line('fleet', 'certificates', '--fleet', file, '--hosts', 'HOST')}"
+    remedy = f"make a new one: {command_line('fleet', 'certificates', 'HOST', '--fleet', file)}"
     with checks.failing(name, remedy):
         chain, _ = security.read_pair(fleet.folder / own.certificate, fleet.folder / own.key, remedy)
         security.read_identity(own, fleet.folder, own.relays)
@@ -418,7 +356,7 @@ def _check_tokens(checks: Checks, fleet: Fleet, file: Path) -> None:
             if pc not in known:
                 checks.fail(pc, "no token", f"make it: {_token(pc, file)}")
             elif pc in drained:
-                again = command_line("fleet", "drain", pc, "--undo", "--fleet", file)
+                again = command_line("fleet", "pause", pc, "--undo", "--fleet", file)
                 checks.warn(pc, "has a token, and is drained: it plays no longer", f"let it play: {again}")
             else:
                 checks.ok(pc, "has a token")

@@ -12,15 +12,15 @@ from json import dumps
 from pathlib import Path
 from typing import Annotated, Literal
 
+from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
-from tyro.conf import Positional, arg
 
-from soulsgraph.cli.output import DEFAULT_OUTPUT, OutputOptions, command_line, one_action
+from soulsgraph.cli.output import command_line, screen
 from soulsgraph.results.tables import TextTable, text_table
 from soulsgraph_envs.core.compiling import cache_folder, cache_remark
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.extras import pip_install
+from soulsgraph_envs.core.extras import check_extra, pip_install
 from soulsgraph_envs.core.files import check_writable
 from soulsgraph_envs.core.machine import home_folder, usable_memory, usable_processors
 from soulsgraph_envs.games.doctor import Check, Checks, examine, map_of
@@ -45,11 +45,12 @@ _RELEASES = {"ray": "2.60.", "torch": "2."}
 
 
 def doctor(
-    output: OutputOptions = DEFAULT_OUTPUT,
+    *,
     driver: Literal["simulator", "memory", "siphon"] = "simulator",
     games: Path | None = None,
     setup: Path | None = None,
     fleet: Path | None = None,
+    wait_s: float = 0.0,
 ) -> None:
     """Report what this machine can do, with the remedy beside each failure; exit 1 if something fails.
 
@@ -58,7 +59,10 @@ def doctor(
         games: TOML file of real-time games to examine, one after the other.
         setup: Games file to write for the game that runs here, or for that of --games: ask what cannot be read, press
             each bound key once and check what the game does.
-        fleet: TOML file of a fleet whose head this machine is; `soulsgraph fleet plan` examines its game PCs.
+        fleet: TOML file of a fleet whose head this machine is.
+        wait_s: Seconds to wait for the PCs that the fleet's file names, to show which of their games could play here:
+            it ends once every PC has answered. The code of every project that is known here is compared, too; of those
+            that `project` names each PC must have the same.
     """
     if setup is None:
         examined = examine(load_games(games) if games else (GameSettings(driver=driver),))
@@ -66,24 +70,25 @@ def doctor(
         examined = set_up(setup, games)
     checks = check_machine() + examined + check_user() + check_training()
     if fleet is not None:
+        check_extra("doctor --fleet", "train")
         # Imported here: nothing else of this needs a fleet's libraries.
-        from soulsgraph.cli.fleet import check_fleet
+        from soulsgraph.cli.fleet import check_fleet, check_pcs
 
-        checks += check_fleet(fleet)
-    report_checks(checks, output, setup)
+        checks += check_fleet(fleet) if not wait_s else check_pcs(fleet, wait_s)
+    report_checks(checks, setup)
 
 
-def report_checks(checks: Sequence[Check], output: OutputOptions, written: Path | None = None) -> None:
+def report_checks(checks: Sequence[Check], written: Path | None = None) -> None:
     """Print checks, and how to go on with a games file that was `written`; exit 1 if one fails."""
     passed = all(check.passed for check in checks)
-    show(checks, output.console)
+    show(checks, screen.console)
     plain: dict[str, object] = {"passed": passed, "checks": [asdict(check) for check in checks]}
     if written is None:
-        output.show(plain, passed=passed)
+        screen.show(plain, passed=passed)
         return
     go_on = command_line("evaluate", "RUN", "--games", written, "--episodes", "1")
     line = f"{written}: written, with dry_run, which presses keys and writes nothing into the game; try: {go_on}"
-    output.show(plain | {"games": str(written)}, line, passed=passed)
+    screen.show(plain | {"games": str(written)}, line, passed=passed)
 
 
 def show(checks: Sequence[Check], console: Console) -> None:
@@ -230,68 +235,55 @@ def _read(console: Console, prompt: str) -> str:
         ) from None
 
 
-Game = Annotated[Positional[str], arg(metavar="GAME")]
-#: Where copies lie unless told otherwise.
-_COPIES = Path("saves")
-
-
-def list_saves(output: OutputOptions = DEFAULT_OUTPUT) -> None:
-    """List the saves of the known games that this user has, and where each is looked for."""
-    saves = [save for game in GAMES for save in find_saves(game)]
-    rows = [(save.game, str(save.folder), ", ".join(path.name for path in save.files)) for save in saves]
-    plain = [{"game": game, "folder": folder, "files": files.split(", ")} for game, folder, files in rows]
-    missing = [game for game in GAMES if game not in {save.game for save in saves}]
-    lines = [f"{game}: no save where Windows and Steam's Proton put it" for game in missing]
-    output.show(plain, *([text_table("", ("game", "folder", "saves"), rows)] if rows else []), *lines)
-
-
-def copy(game: Game, output: OutputOptions = DEFAULT_OUTPUT, folder: Path | None = None, out: Path = _COPIES) -> None:
-    """Copy a game's whole folder of saves, settings included, into a new folder; the game must not run.
-
-    Args:
-        game: Name of the game, as `list` has it.
-        folder: Folder of the saves, where they lie elsewhere or there are several.
-        out: Folder in which the copy is made.
-    """
-    copied = copy_save(the_save(game, folder), out)
-    back = command_line("saves", "restore", game, copied.folder)
-    output.show(_plain(copied), f"copied to {copied.folder}; put it back with: {back}")
-
-
-def restore(
-    game: Game,
-    copied: Annotated[Positional[Path], arg(metavar="COPY")],
-    output: OutputOptions = DEFAULT_OUTPUT,
+def saves(
+    what: Literal["list", "copy", "restore"] = "list",
+    game: str | None = None,
+    copied: Path | None = None,
+    /,
+    *,
     folder: Path | None = None,
-    out: Path = _COPIES,
+    out: Path = Path("saves"),
 ) -> None:
-    """Replace a game's saves by a copy; the present ones are copied first. The game must not run.
+    """Find the saves of a game on this PC, copy them before an agent plays, and put a copy back afterwards.
+
+    The game must not run. Its whole folder is copied, settings included.
 
     Args:
-        game: Name of the game, as `list` has it.
-        copied: Folder that `copy` made.
+        what: list: the saves of the known games that this user has; copy: those of a game, into a new folder; restore:
+            replace them by a copy, of which the present ones are copied first.
+        game: Name of the game, as the list has it.
+        copied: Folder of the copy to put back.
         folder: Folder of the saves, where they lie elsewhere or there are several.
-        out: Folder for the copy of the present saves.
+        out: Folder in which a copy is made.
     """
+    if what == "list":
+        _list_saves()
+        return
+    if game is None or (copied is None) == (what == "restore"):
+        raise SoulsGraphError(f"saves {what}: expected a game{' and its copy' * (what == 'restore')}; name it.")
     save = the_save(game, folder)
+    if copied is None:
+        made = copy_save(save, out)
+        files = [str(path.relative_to(made.folder)) for path in made.files]
+        back = command_line("game", "saves", "restore", game, made.folder)
+        plain = {"game": made.game, "folder": str(made.folder), "files": files}
+        screen.show(plain, f"copied to {made.folder}; put it back with: {back}")
+        return
     before = restore_save(Save(game, copied), save, out)
-    plain = {"game": game, "folder": str(save.folder), "before": str(before.folder)}
-    output.show(plain, f"{save.folder}: as in {copied} again; what was there is in {before.folder}")
+    shown = {"game": game, "folder": str(save.folder), "before": str(before.folder)}
+    screen.show(shown, f"{save.folder}: as in {copied} again; what was there is in {before.folder}")
 
 
-def _plain(save: Save) -> dict[str, object]:
-    files = [str(path.relative_to(save.folder)) for path in save.files]
-    return {"game": save.game, "folder": str(save.folder), "files": files}
+def _list_saves() -> None:
+    found = [save for game in GAMES for save in find_saves(game)]
+    rows = [(save.game, str(save.folder), ", ".join(path.name for path in save.files)) for save in found]
+    plain = [{"game": game, "folder": folder, "files": files.split(", ")} for game, folder, files in rows]
+    missing = [game for game in GAMES if game not in {save.game for save in found}]
+    lines = [f"{game}: no save where Windows and Steam's Proton put it" for game in missing]
+    screen.show(plain, *([text_table("", ("game", "folder", "saves"), rows)] if rows else []), *lines)
 
 
-ACTIONS = {"list": list_saves, "copy": copy, "restore": restore}
-
-
-def saves(action: one_action("saves", ACTIONS)) -> None:  # type: ignore[valid-type]
-    """Find the saves of a game on this PC, copy them before an agent plays, and put a copy back afterwards."""
-
-
-def standin(options: StandInOptions = DEFAULT_STAND_IN) -> None:
+def standin(*, options: Annotated[StandInOptions, Parameter(name="*")] = DEFAULT_STAND_IN) -> None:
     """Run the stand-in game: the simulator as a program with a window, keys and a memory like the real game's.
 
     Once a driver can attach to it, it prints a line that begins with "ready". On standard input it takes commands, one
@@ -299,13 +291,13 @@ def standin(options: StandInOptions = DEFAULT_STAND_IN) -> None:
     """
     from soulsgraph_envs.games.standin.program import run
 
-    DEFAULT_OUTPUT.precompile()
-    run(options)
+    screen.precompile()
+    run(replace(options, json_lines=options.json_lines or screen.json))
 
 
 def serve_siphon(
-    serving: ServingOptions = DEFAULT_SERVING,
-    output: OutputOptions = DEFAULT_OUTPUT,
+    *,
+    serving: Annotated[ServingOptions, Parameter(name="*")] = DEFAULT_SERVING,
     map: str = StandInOptions.map,
     speed: float = StandInOptions.speed,
     pid: int = 0,
@@ -325,7 +317,7 @@ def serve_siphon(
         settings: Games file to write once it serves, for commands that take --games.
     """
     if pid and process:
-        raise SoulsGraphError("serve-siphon: expected --pid or --process, found both; leave one out.")
+        raise SoulsGraphError("siphon: expected `pid` or `process`, found both; leave one out.")
     serving.check()
     from soulsgraph_envs.games.standin.siphon_server import SiphonServer
 
@@ -339,10 +331,10 @@ def serve_siphon(
             if settings is not None:
                 save_game(settings, server_settings(serving, server.address, map, speed))
             ready = {"address": server.address, "pid": find_pid()}
-            if output.json:
+            if screen.json:
                 print(dumps({"ready": ready}), flush=True)
             line = f"ready at {ready['address']}, process {ready['pid']}; end it with Ctrl-C"
-            output.console.print(line)
+            screen.console.print(line)
             server.wait()
         finally:
             server.close()

@@ -11,18 +11,15 @@ from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, get_args, get_type_hints
 
-from tyro.conf import arg
+from cyclopts import Parameter
 
-from soulsgraph.cli.output import Flag, OutputOptions, RunOptions
-from soulsgraph.runs.evaluate import EVALUATION_SEED
+from soulsgraph.cli.output import screen
 from soulsgraph.runs.plan import Plan, check_range, lasting_name, overrides_for
-from soulsgraph.runs.run_folder import RunFolder, check_given
+from soulsgraph.runs.run_folder import PlannedFolder, RunFolder, check_given
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.tracking.board import USUAL, make_trackers
-from soulsgraph.tracking.contract import Tracker
-from soulsgraph.transfer import TransferOptions
 from soulsgraph.zoo import copy_agent, is_agent, is_copy, open_own_run
 from soulsgraph_envs.core.config import Where, parse
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError
@@ -31,28 +28,23 @@ from soulsgraph_envs.games.opening import check_games
 from soulsgraph_envs.skills import load_skill_options
 
 if TYPE_CHECKING:
-    from soulsgraph.continual.study import ContinualFolder
-    from soulsgraph.paper.study import ReproductionFolder
     from soulsgraph.runs.train import Workplace
-    from soulsgraph.runs.workers import WorkerProcess
     from soulsgraph_clusters.fleet.gateway.runner import Gateways
     from soulsgraph_clusters.fleet.protocol.settings import Fleet
     from soulsgraph_clusters.sessions.session import Session
 
-#: Where an agent of the zoo is copied to, for a command that writes into its run folder.
-Copy = Annotated[Path | None, arg(name="run")]
 #: The options that were given, by name.
 Given = Mapping[str, Any]
 
 
 def option(kind: Any, help: str, default: object = None, **shown: Any) -> Any:
-    """Return an option as the command line shows it; `shown` are further arguments of tyro's `arg`."""
-    hint = "" if default is None else f"(default: {default})"
-    return Annotated[kind, arg(help=help, help_behavior_hint=hint, **shown)]
+    """Return an option as the command line shows it; `shown` are further arguments of cyclopts' `Parameter`."""
+    text = help if default is None else f"{help} [default: {default}]"
+    return Annotated[kind, Parameter(help=text, negative_bool="no-", **shown)]
 
 
-def given_options(cls: type[Any], leave_out: tuple[str, ...] = (), **others: Any) -> Any:
-    """Return what makes a dataclass's fields a command's options, passed as a mapping of those that were given.
+def given_options(cls: type[Any], *leave_out: str, **others: Any) -> Any:
+    """Return what makes a dataclass's fields a command's options, passed as keywords of those that were given.
 
     A field's docstring is the option's help. `others` (made by `option`) take the place of the fields of their
     names, or are added.
@@ -64,9 +56,7 @@ def given_options(cls: type[Any], leave_out: tuple[str, ...] = (), **others: Any
         if field.name not in (*leave_out, *others)
     }
     make: Any = TypedDict  # Its fields are no literal.
-    made = make(cls.__name__, {**options, **others}, total=False)
-    made.__doc__ = (cls.__doc__ or "").splitlines()[0]
-    return arg(constructor=made)
+    return Unpack[make(cls.__name__, {**options, **others}, total=False)]
 
 
 def _required(hint: Any) -> Any:
@@ -87,26 +77,28 @@ def field_docs(cls: type[Any]) -> dict[str, str]:
     }
 
 
+def set_option(help: str) -> Any:
+    """Return the option by which single options are changed, several behind one `--set`."""
+    return option(tuple[str, ...], help, name="--set", consume_multiple=True)
+
+
+#: The option by which single options of the learner are changed.
+SET = set_option("Options of the learner to change: gamma=0.98 n_step=3; of one skill alone dodge.gamma=0.99.")
+
+
 def plan_options(*leave_out: str, **others: Any) -> Any:
     """Return the options of a plan but for some of its fields; `others` are added."""
-    skill_options = option(Path, "TOML file of reward weights and options, one table a skill.")
-    left_out = ("graph", "overrides", "learners", *leave_out)
-    return given_options(Plan, left_out, skill_options=skill_options, **others)
+    others["skill_options"] = option(Path, "TOML file of reward weights and options, one table a skill.")
+    if "overrides" not in leave_out:
+        others["overrides"] = SET
+    return given_options(Plan, "learners", *leave_out, **others)
 
 
-#: What stands for options of the learner to change.
-SETTINGS = "NAME=VALUE ..."
-#: The option by which single options of the learner are changed.
-SET = option(
-    tuple[str, ...],
-    "Options of the learner to change: gamma=0.98 n_step=3; of one skill alone dodge.gamma=0.99.",
-    name="set",
-    metavar=SETTINGS,
-)
-#: The options of a plan: what a new run trains and how.
-PlanOptions = Annotated[Given, plan_options()]
-#: The same, and single options of the learner.
-LearningOptions = Annotated[Given, plan_options(overrides=SET)]
+if TYPE_CHECKING:
+    PlanOptions = Any
+else:
+    #: The options of a plan: what a new run trains and how.
+    PlanOptions = plan_options()
 
 
 def plan_values(given: Given, graph: str = Plan.graph) -> dict[str, Any]:
@@ -151,25 +143,16 @@ def _override(text: str, example: str) -> tuple[str, Any]:
         raise
 
 
+@Parameter(name="*")
 @dataclass(frozen=True)
-class SessionOptions(RunOptions):
-    """Where Ray runs and how results are printed."""
+class SessionOptions:
+    """Where Ray runs."""
 
     address: str | None = None
     """Ray cluster to join, as HOST:PORT or auto; if not given, a local Ray is started where the work needs one."""
-    games: Path | None = None
-    """TOML file of real-time games to train in, a process each; the simulator if not given."""
-    fleet: Path | None = None
-    """TOML file of a fleet: its game PCs play, each with `soulsgraph host`, in the place of env runners."""
-    gateways: int = 1
-    """Gateways that the fleet's games can connect to: one beside the driver, each further one at the next address of
-    the fleet file's `relays`, on a node of the Ray cluster that offers game_pc."""
     places_within: float = 0.0
     """Minutes that a stage waits until every env runner has a place, for example while an autoscaler starts machines;
     without it, half a minute, and only for places that the cluster has already."""
-    no_ray: Flag = False
-    """Run a fleet's gateway in this process, without Ray, as on Windows. It then ends with this process; as a Ray actor
-    it would be restarted if it is killed."""
 
     @property
     def places_within_s(self) -> float:
@@ -178,61 +161,34 @@ class SessionOptions(RunOptions):
         return 60.0 * self.places_within
 
 
+@Parameter(name="*")
 @dataclass(frozen=True)
 class TrainingOptions(SessionOptions):
-    """Where Ray runs, what a training is tracked by and how results are printed."""
+    """Where Ray runs, what plays, and what a training is tracked by."""
 
+    games: Path | None = None
+    """TOML file of real-time games to train in, a process each; the simulator if not given."""
+    fleet: Path | None = None
+    """TOML file of a fleet: its game PCs play, each with `soulsgraph fleet host`, in the place of env runners."""
+    gateways: int = 1
+    """Gateways that the fleet's games can connect to: one beside the driver, each further one at the next address of
+    the fleet file's `relays`, on a node of the Ray cluster that offers game_pc."""
+    no_ray: bool = False
+    """Run a fleet's gateway in this process, without Ray, as on Windows. It then ends with this process; as a Ray actor
+    it would be restarted if it is killed."""
     track: str = USUAL
     """Trackers of the run, separated by commas: tensorboard, wandb, mlflow, one that an installed package offers, or
     none."""
-    track_fights: Flag = False
+    track_fights: bool = False
     """Track pictures of a greedy fight, its Q-values and actions, every 5,000 decisions of a skill."""
 
-    @property
-    def trackers(self) -> tuple[Tracker, ...]:
-        """The trackers, of which every one could work here; raises SoulsGraphError."""
-        return make_trackers(self.track)
 
-
-@dataclass(frozen=True)
-class EvaluationOptions:
-    """How long an agent is evaluated, and on which episodes."""
-
-    episodes: int = Plan.episodes
-    """Evaluation episodes for each setting."""
-    seed: int = EVALUATION_SEED
-    """Seed of the evaluation episodes, the same for every setting and every run by default."""
-
-
-@dataclass(frozen=True)
-class FightOptions:
-    """Where an agent fights, and which of its skills play at random."""
-
-    scenario: str | None = None
-    """Scenario to fight in; the run's own if not given."""
-    start: str | None = None
-    """How episodes begin: mid, long or scattered; the scenario's own if not given."""
-    randomize: str = ""
-    """Skills to replace by uniform random actions, separated by commas."""
-
-    @property
-    def scenario_name(self) -> str | None:
-        """The scenario by a name that holds in every working folder."""
-        return self.scenario and lasting_name(self.scenario)
-
-    @property
-    def random_skills(self) -> tuple[str, ...]:
-        """The names of the skills to replace."""
-        return tuple(name.strip() for name in self.randomize.split(",") if name.strip())
-
-
-DEFAULT_EVALUATION, DEFAULT_TRANSFER = EvaluationOptions(), TransferOptions()
-DEFAULT_FIGHT = FightOptions()
 DEFAULT_SESSION, DEFAULT_TRAINING = SessionOptions(), TrainingOptions()
 
 
-#: The graph of the baseline's single skill.
-BASELINE_GRAPH = "end-to-end"
+def names_of(text: str) -> tuple[str, ...]:
+    """Return names that were separated by commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def open_run(path: Path, given: Given) -> RunFolder:
@@ -251,10 +207,9 @@ def is_begun(path: Path) -> bool:
     return (path / RunFolder.plan_file).exists()
 
 
-def open_or_plan(path: Path, given: Given, graph: str | None = None) -> RunFolder:
+def open_or_plan(path: Path, given: Given) -> RunFolder:
     """Open an existing run to continue it as it was begun, or plan one; raises as both do."""
-    asked = given if graph is None else {**given, "graph": graph}
-    return open_run(path, asked) if is_begun(path) else RunFolder.planned(path, Plan(**plan_values(asked)))
+    return open_run(path, given) if is_begun(path) else RunFolder.planned(path, Plan(**plan_values(given)))
 
 
 def changed_run(run: RunFolder, texts: Sequence[str]) -> RunFolder:
@@ -270,7 +225,7 @@ def changed_run(run: RunFolder, texts: Sequence[str]) -> RunFolder:
     return RunFolder(run.path, plan, run.fight)
 
 
-def own_run(path: Path, copy: Path | None, output: OutputOptions) -> Path:
+def own_run(path: Path, copy: Path | None) -> Path:
     """Return the run folder to write into: `path`, or a copy of the agent of that name, created or resumed.
 
     Raises:
@@ -285,10 +240,10 @@ def own_run(path: Path, copy: Path | None, output: OutputOptions) -> Path:
     elif is_begun(copy):
         if not is_copy(RunFolder.open(copy), str(path)):
             raise SoulsGraphError(f"--run {copy}: expected a copy of {path}, found another run; name another folder.")
-        output.console.print(f"going on with {copy}, a copy of {path}")
+        screen.console.print(f"going on with {copy}, a copy of {path}")
     else:
         copy_agent(str(path), copy)
-        output.console.print(f"{path} of the zoo copied to {copy}")
+        screen.console.print(f"{path} of the zoo copied to {copy}")
     return copy or path
 
 
@@ -306,18 +261,18 @@ def workplace(run: RunFolder, session: TrainingOptions, worker: WorkerProcess | 
     from soulsgraph_clusters.fleet.protocol.settings import load_fleet, sole_head
     from soulsgraph_clusters.sessions.session import LOCAL, chosen_address
 
-    trackers = session.trackers
+    trackers = make_trackers(session.track)
     games = () if session.games is None else load_games(session.games)
     if session.gateways != 1 and session.fleet is None:
-        raise SoulsGraphError("--gateways: expected a fleet that it is for, found none; name its file with --fleet.")
+        raise SoulsGraphError("gateways: expected a fleet that it is for, found none; name its file by `fleet`.")
     if (without_ray := session.no_ray or sys.platform == "win32") and session.gateways != 1:
         raise SoulsGraphError(
-            f"--gateways: expected 1 where no Ray is used, as with --no-ray and on Windows, found {session.gateways}; "
+            f"gateways: expected 1 where no Ray is used, as with `no_ray` and on Windows, found {session.gateways}; "
             "leave it out."
         )
     fleet = None if session.fleet is None else load_fleet(session.fleet, session.gateways)
     if games and fleet:
-        raise SoulsGraphError("expected --games or --fleet, found both; leave one out.")
+        raise SoulsGraphError("expected `games` or `fleet`, found both; leave one out.")
     if games or fleet:
         _check_real_time(run.plan, fleet is not None)
     if fleet:
@@ -332,14 +287,14 @@ def workplace(run: RunFolder, session: TrainingOptions, worker: WorkerProcess | 
     needed = bool((fleet and not without_ray) or (run.plan.env_runners and not games))
     if session.no_ray and (needed or not here):
         found = "env runners" if here else "a cluster's address"
-        raise SoulsGraphError(f"--no-ray: expected work that needs no Ray, found {found}; leave one out.")
+        raise SoulsGraphError(f"no_ray: expected work that needs no Ray, found {found}; leave one out.")
     with (
         ray_session(run, session, needed, sole) as joined,
         _games_of_cluster(None if here else session.games, joined, run.plan.env_runners) as own,
         _gateways(own or fleet, joined, own is None and without_ray) as gateways,
         WorkerProcess() if worker is None else nullcontext(worker) as curves,
         Workplace(
-            run, joined, session.display, None, gateways, games if here else (), curves, trackers, session.track_fights
+            run, joined, screen.display, None, gateways, games if here else (), curves, trackers, session.track_fights
         ) as workplace,
     ):
         yield workplace
@@ -349,14 +304,14 @@ def _check_real_time(plan: Plan, fleet: bool) -> None:
     """Refuse what has no effect on games in real time; raises SoulsGraphError."""
     if plan.synchronous:
         raise SoulsGraphError(
-            f"expected --synchronous or {'--fleet' if fleet else '--games'}, found both: games in real time come as "
-            "they come, and a run by them is repeated from its journal; begin a run without --synchronous."
+            f"expected `synchronous` or `{'fleet' if fleet else 'games'}`, found both: games in real time come as they "
+            "come, and a run by them is repeated from its journal; begin a run without `synchronous`."
         )
     if fleet and plan.env_runners:
         raise SoulsGraphError(
-            f"expected --env-runners or --fleet, found --fleet for a run of {plan.env_runners} env runners: its PCs "
-            "play in their place; leave --env-runners out, and for a simulator start `soulsgraph host` with driver = "
-            '"simulator" in its games file.'
+            f"expected `env_runners` or `fleet`, found `fleet` for a run of {plan.env_runners} env runners: its PCs "
+            "play in their place; leave `env_runners` out, and for a simulator start `soulsgraph fleet host` with "
+            'driver = "simulator" in its games file.'
         )
 
 
@@ -382,7 +337,7 @@ def _gateways(fleet: Fleet | None, session: Session, without_ray: bool) -> Abstr
 
 @contextmanager
 def ray_session(
-    folder: RunFolder | ReproductionFolder | ContinualFolder,
+    folder: PlannedFolder[Any],
     options: SessionOptions,
     needed: bool = True,
     sole: AbstractContextManager[None] = nullcontext(),  # noqa: B008 - it has no state
@@ -396,5 +351,5 @@ def ray_session(
     from soulsgraph.runs.workplace import joined_session
 
     within_s = options.places_within_s
-    with joined_session(folder, options.console, options.address, needed, within_s, sole) as joined:
+    with joined_session(folder, screen.console, options.address, needed, within_s, sole) as joined:
         yield joined

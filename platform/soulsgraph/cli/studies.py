@@ -1,38 +1,78 @@
-"""The paper's study and its reports, and how fast all of it is."""
+"""Studies of many runs: the paper's, continual learning, search of options, comparison of graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
-
-from tyro.conf import Positional, arg
+from typing import TYPE_CHECKING, Any, TypeAlias, get_type_hints
 
 from soulsgraph.cli import options
-from soulsgraph.cli.output import DEFAULT_RUN, OutputOptions, RunOptions
-from soulsgraph.paper.study import ReproductionFolder, Study
-from soulsgraph.runs.plan import check_range
+from soulsgraph.cli.output import screen
+from soulsgraph.cli.reports import write_continual, write_reproductions
+from soulsgraph.continual.methods import METHODS
+from soulsgraph.continual.methods.method import MethodOptions
+from soulsgraph.continual.study import ContinualFolder, ContinualStudy
+from soulsgraph.paper.study import ADAPTED, ReproductionFolder, Study
+from soulsgraph.results.tables import text_table
+from soulsgraph.runs.plan import Plan, check_range, lasting_name
+from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import check_given
-from soulsgraph.zoo import open_run
-from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import check_writable
+from soulsgraph.runs.workers import WorkerProcess
+from soulsgraph.transfer import TransferOptions
+from soulsgraph.tune.folder import Sweep, SweepFolder, SweptAdaptation
+from soulsgraph.tune.space import load_space
+from soulsgraph_envs.continual.sequences import checked_tasks, held_out
+from soulsgraph_envs.core.config import Where, validate
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.extras import check_extra
 
-#: The options of a study: what a new reproduction trains and evaluates.
-StudyOptions = Annotated[
-    options.Given,
-    options.given_options(
+_FIRST_SEED = "First training seed."
+_COUNTED = "Training seeds, counted from the first."
+if TYPE_CHECKING:
+    StudyOptions: TypeAlias = Any
+    ContinualOptions: TypeAlias = Any
+    SweepOptions: TypeAlias = Any
+    ComparedOptions: TypeAlias = Any
+else:
+    #: What a new reproduction trains and evaluates.
+    StudyOptions = options.given_options(
         Study,
-        seeds=options.option(int, "Training seeds, counted from the first.", len(Study.seeds)),
+        seeds=options.option(int, _COUNTED, len(Study.seeds)),
         first_seed=options.option(
             int,
             "First training seed; calibration, choosing and reporting each have a hundred of their own.",
             Study.seeds[0],
         ),
-        overrides=options.option(
-            tuple[str, ...], options.field_docs(Study)["overrides"], name="set", metavar="OPTION=VALUE ..."
+        overrides=options.set_option(options.field_docs(Study)["overrides"]),
+    )
+    #: What a new continual study learns.
+    ContinualOptions = options.given_options(
+        ContinualStudy,
+        *("sequence", "options"),
+        methods=options.option(str, "Continual methods, separated by commas, or all.", "all"),
+        seeds=options.option(int, _COUNTED, len(ContinualStudy.seeds)),
+        first_seed=options.option(int, _FIRST_SEED, ContinualStudy.seeds[0]),
+        skills=options.option(
+            str,
+            "Skills that adapt to every task but the first, separated by commas, or auto: those that the rule selects, "
+            "whose decisions are charged.",
+            "auto",
         ),
-    ),
-]
+        overrides=options.set_option("Coefficients of methods to change: ewc=100 mas=3."),
+    )
+    #: What every trial of a sweep trains, and how it is searched for.
+    SweepOptions = options.plan_options(
+        *("seed", "env_runners", "synchronous"),
+        seeds=options.option(int, "Training seeds of each setting, counted from the first.", len(Sweep.seeds)),
+        first_seed=options.option(int, _FIRST_SEED, Sweep.seeds[0]),
+        **{
+            name: options.option(get_type_hints(Sweep)[name], options.field_docs(Sweep)[name], getattr(Sweep, name))
+            for name in ("search", "samples", "scheduler", "stage")
+        },
+    )
+    #: The options of every agent's plan that is compared.
+    ComparedOptions = options.plan_options("graph", "seed", "env_runners", "synchronous", "overrides")
 
 
 def study_values(given: options.Given, seeds: Sequence[int], example: str = "double_q=true") -> dict[str, Any]:
@@ -56,9 +96,10 @@ def study_values(given: options.Given, seeds: Sequence[int], example: str = "dou
 
 
 def reproduce(
-    study: StudyOptions,
-    session: options.SessionOptions = options.DEFAULT_SESSION,
+    *,
     run: Path = Path("runs/reproduction"),
+    session: options.SessionOptions = options.DEFAULT_SESSION,
+    **study: StudyOptions,
 ) -> None:
     """Run the paper's whole protocol over several seeds in parallel, and write the report.
 
@@ -66,9 +107,7 @@ def reproduce(
         run: Folder of the study, begun if it does not exist; on a cluster it is on the head, and other nodes need not
             see it.
     """
-    if session.games or session.fleet or session.gateways != 1 or session.no_ray:
-        found = "found --games, --fleet, --gateways or --no-ray"
-        raise SoulsGraphError(f"reproduce: expected the simulator alone, {found}; leave them out.")
+    check_extra("study reproduce", "train")
     if (run / ReproductionFolder.plan_file).exists():
         folder = ReproductionFolder.open(run)
         check_given(run, folder.plan, study_values(study, folder.plan.seeds))
@@ -81,70 +120,222 @@ def reproduce(
     with options.ray_session(folder, session, needed=bool(folder.left)) as joined:
         if folder.left:
             joined.check_nodes()
-        session.console.print(f"folder {folder.path}")
-        do_units(folder, session.console)
-    write_reproductions(folder.path / "report", session, (folder.path,))
+        screen.console.print(f"folder {folder.path}")
+        do_units(folder, screen.console)
+    write_reproductions(folder.path / "report", (folder.path,))
 
 
-def report(
-    folders: Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR ...")],
-    output: RunOptions = DEFAULT_RUN,
-    variants: tuple[Path, ...] = (),
-    attach: Annotated[tuple[str, ...], arg(metavar="TITLE=PATH.parquet[:COLUMN,...] ...")] = (),
-    earlier: tuple[Path, ...] = (),
-    out: Path | None = None,
-    html: Annotated[Path | None, arg(metavar="FILE")] = None,
-    beside: Annotated[Path | None, arg(metavar="RUN")] = None,
+def _continual_values(sequence: str | None, given: options.Given, seeds: tuple[int, ...]) -> dict[str, Any]:
+    """Return the fields of a study that were asked for, its coefficients as `overrides` by name.
+
+    Raises:
+        SoulsGraphError: for what cannot be one.
+    """
+    values = study_values(given, seeds, "ewc=100")
+    for name in {"methods", "skills"} & values.keys():
+        listed = tuple(one.strip() for one in values[name].split(",") if one.strip())
+        values[name] = tuple(METHODS) if name == "methods" and listed == ("all",) else listed
+    if "overrides" in values:
+        values["overrides"] = {name: _coefficient(name, value) for name, value in values["overrides"].items()}
+    return values | ({} if sequence is None else {"sequence": lasting_name(sequence)})
+
+
+def _coefficient(name: str, value: object) -> Any:
+    """Return a coefficient of a method; raises SoulsGraphError for an unknown one, and for a value out of its range."""
+    hints = get_type_hints(MethodOptions, include_extras=True)
+    if name not in hints:
+        raise UnknownNameError("coefficient", name, hints)
+    return validate(hints[name], value, Where(None, f"--set {name}", "correct the value"))
+
+
+def _check_used(coefficients: Iterable[str], methods: Sequence[str]) -> None:
+    """Refuse a coefficient by which none of the methods learns; raises SoulsGraphError."""
+    known = dict.fromkeys(name for method in methods for name in METHODS[method].coefficients)
+    for name in (name for name in coefficients if name not in known):
+        expected = f"a coefficient of {', '.join(methods)} ({', '.join(known) or 'they have none'})"
+        whose = ", ".join(method.name for method in METHODS.values() if name in method.coefficients)
+        raise SoulsGraphError(
+            f"--set {name}: expected {expected}, found one of {whose}; leave it out or correct --methods."
+        )
+
+
+def _planned_study(run: Path, sequence: str | None, given: options.Given) -> ContinualFolder:
+    """Plan a study in a folder, all of it checked that can be checked before it is begun; raises SoulsGraphError."""
+    values = _continual_values(sequence, given, ContinualStudy.seeds)
+    overrides = values.pop("overrides", {})
+    study = ContinualStudy(**values, options=MethodOptions(**overrides))
+    _check_used(overrides, study.methods)
+    folder = ContinualFolder.planned(run, study)
+    study.check_learns()
+    screen.precompile(training=True)  # Bosses that nobody has checked are fought by scripts.
+    if study.held_out:
+        if not study.tasks.family:
+            raise SoulsGraphError(
+                f"held_out: expected a sequence of one family, of which bosses are held out, found {study.sequence}, "
+                "which names none; add `family` to its file or leave it out."
+            )
+        held_out(study.tasks.family, study.held_out)
+    checked_tasks(study.tasks)
+    return folder
+
+
+def _opened_study(run: Path, sequence: str | None, given: options.Given) -> ContinualFolder:
+    """Open a study to go on with it; raises SoulsGraphError where its folder is none, or what is given contradicts."""
+    folder = ContinualFolder.open(run)
+    values = _continual_values(sequence, given, folder.plan.seeds)
+    check_given(run, folder.plan.options, values.pop("overrides", {}))
+    check_given(run, folder.plan, values)
+    return folder
+
+
+def continual(
+    sequence: str | None = None,
+    /,
+    *,
+    run: Path = Path("runs/continual"),
+    session: options.SessionOptions = options.DEFAULT_SESSION,
+    **study: ContinualOptions,
 ) -> None:
-    """Write one report of one or several reproductions, presets beside each other; with `--html` a page about a run.
-
-    The page is one file that needs no network: win rates, learning curves, the skill graph, lineage, hyperparameters
-    and a fight.
+    """Learn a sequence of bosses by several continual methods and seeds, in parallel, and write the report.
 
     Args:
-        folders: Folders that reproduce wrote; with `--html` a run folder, or the name of an agent of the zoo.
-        variants: Folders of an ablation, the reference first.
-        attach: Tables of other commands to show in the report, such as those of transfer, recovery or retention.
-        earlier: Folders of reports on other seeds; every row is compared with its row there, their seeds pooled.
-        out: Folder of the report; `report` in the first folder if not given.
-        html: HTML file to write about a run.
-        beside: Another run or agent, shown beside the first in the page.
+        sequence: Sequence of tasks, as S8, S20 or C20, or a TOML file; S8 if not given.
+        run: Folder of the study, begun if it does not exist; on a cluster it is on the head, and other nodes need not
+            see it.
     """
-    # Imported here: a page about a run need not wait for what reports of reproductions need.
-    from soulsgraph.paper.report import Attachment
+    check_extra("study continual", "train")
+    begun = (run / ContinualFolder.plan_file).exists()
+    folder = (_opened_study if begun else _planned_study)(run, sequence, study)
+    # Imported when the options are known to hold: it takes seconds.
+    from soulsgraph.continual.unit import run_units
 
-    if html is not None:
-        if variants or attach or earlier or out:
-            raise SoulsGraphError(
-                "report --html: expected a run alone, found options of a reproduction's report; leave them out."
-            )
-        return _write_page(html, folders, beside, output)
-    if beside is not None:
-        raise SoulsGraphError("report: expected --html FILE with --beside, found none; name the file.")
-    if not folders:
-        raise SoulsGraphError("report: expected one or more folders of reproductions, found none; name one.")
-    attachments = tuple(map(Attachment.parse, attach))
-    return write_reproductions(out or folders[0] / "report", output, folders, variants, attachments, earlier)
+    with options.ray_session(folder, session, needed=bool(folder.left)) as joined:
+        if folder.left:
+            joined.check_nodes()
+        screen.console.print(f"folder {folder.path}")
+        run_units(folder, screen.console)
+    write_continual(folder.path)
 
 
-def write_reproductions(out: Path, output: OutputOptions, folders: Sequence[Path], *others: Any) -> None:
-    """Write the report of reproductions, and print their tables."""
-    from soulsgraph.paper.records import load_reproductions
-    from soulsgraph.paper.report import write_report
+def sweep(
+    space: Path | None = None,
+    /,
+    *,
+    run: Path = Path("runs/sweep"),
+    address: str | None = None,
+    adapt: Path | None = None,
+    skills: str | None = None,
+    budget: int | None = None,
+    **plan: SweepOptions,
+) -> None:
+    """Train every setting of a space of options on the same seeds by Ray Tune, and compare the win rates.
 
-    written, tables = write_report(folders, out, *others), load_reproductions(folders)
-    plain = {"report": str(written), "tables": [table.to_dict() for table in tables]}
-    output.show(plain, *(table.to_rich() for table in tables), f"report in {written}")
+    Args:
+        space: Options by name, each a list of values or {low, high, log}; those of one skill in a table of its name.
+        run: Folder of the sweep, begun if it does not exist: a run folder for each trial, and results.
+        address: Ray cluster whose nodes train trials, as HOST:PORT or auto; with pbt each has to see
+            the folder.
+        adapt: Run folder with trained skills, or agent of the zoo, that trials adapt to the scenario, by its plan.
+        skills: Skills to adapt, separated by commas; dodge,heal_attack if not given.
+        budget: Steps for each skill to adapt; 40,000 times the run's scale if not given.
+    """
+    check_extra("study sweep", "train")
+    from soulsgraph.tune.sweep import run_sweep
+
+    adapting = {
+        name: one for name, one in (("adapt", adapt), ("skills", skills), ("budget", budget)) if one is not None
+    }
+    if adapting and adapt is None:
+        raise SoulsGraphError(f"sweep: expected `adapt` with {', '.join(adapting)}, found none; name the run to adapt.")
+    open_or_plan = _opened_sweep if (run / SweepFolder.plan_file).exists() else _planned_sweep
+    folder = open_or_plan(run, space, plan, adapting)
+    silence_advice()
+    results = run_sweep(folder, screen.console, address)
+    screen.show(results.to_dict(), *results.to_rich())
 
 
-def _write_page(path: Path, folders: Sequence[Path], beside: Path | None, output: OutputOptions) -> None:
-    from soulsgraph.pages.run_report import fight_video, write_run_report
+def _planned_sweep(run: Path, space: Path | None, given: options.Given, adapting: Mapping[str, Any]) -> SweepFolder:
+    if space is None:
+        raise SoulsGraphError("sweep: expected the TOML file of a space to search, found none; name it.")
+    of_sweep, of_plan = _sweep_values(given, Sweep.seeds)
+    if not adapting:
+        plan = Plan(**of_plan)
+        return SweepFolder.planned(run, Sweep(plan, load_space(space, plan.skill_graph.order), **of_sweep))
+    # Imported here: it loads what trains.
+    from soulsgraph.tune.sweep import adapted_plan
 
-    if len(folders) != 1:
-        raise SoulsGraphError(f"report --html: expected one run, found {len(folders)}; name a second with --beside.")
-    runs = [open_run(folder) for folder in (*folders, *([] if beside is None else [beside]))]
-    check_writable(path.parent)
-    output.precompile()
-    write_run_report(path, runs, fight_video(runs))
-    plain = {"page": str(path), "runs": [str(run.path) for run in runs], "bytes": path.stat().st_size}
-    output.show(plain, f"written: {path}, {path.stat().st_size / 1e6:.1f} MB")
+    usual = {"scenario": of_plan.pop("scenario", TransferOptions.scenario), "skills": ADAPTED}
+    adaptation = SweptAdaptation(**usual | _adaptation(adapting))
+    of_sweep["adaptation"], plan = adaptation, adapted_plan(adaptation, of_plan)
+    return SweepFolder.planned(run, Sweep(plan, load_space(space, plan.skill_graph.order), **of_sweep))
+
+
+def _opened_sweep(run: Path, space: Path | None, given: options.Given, adapting: Mapping[str, Any]) -> SweepFolder:
+    folder = SweepFolder.open(run)
+    of_sweep, of_plan = _sweep_values(given, folder.plan.seeds, folder.plan.plan.graph)
+    if adapting and "scenario" in of_plan:
+        adapting = {**adapting, "scenario": of_plan.pop("scenario")}
+    of_sweep |= {} if space is None else {"space": load_space(space, folder.plan.plan.skill_graph.order)}
+    check_given(run, folder.plan, of_sweep)
+    check_given(run, folder.plan.plan, of_plan)
+    check_given(run, folder.plan.adaptation, _adaptation(adapting))
+    return folder
+
+
+def _adaptation(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an adaptation that options given set."""
+    values = dict(given)
+    if "adapt" in values:
+        values["run"] = values.pop("adapt").as_posix()
+    if "skills" in values:
+        values["skills"] = options.names_of(values["skills"])
+    return values
+
+
+def _sweep_values(
+    given: options.Given, seeds: tuple[int, ...], graph: str = Plan.graph
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields of a sweep, and those of its plan, that the options given set; raises SoulsGraphError.
+
+    Options of the learner are those of the graph, where none is given.
+    """
+    known = {one.name for one in fields(Sweep)}
+    values = options.plan_values(
+        {name: one for name, one in given.items() if name not in (*known, "first_seed")}, graph
+    )
+    searching = {name: one for name, one in given.items() if name in known}
+    if {"seeds", "first_seed"} & given.keys():
+        count, first = given.get("seeds", len(seeds)), given.get("first_seed", seeds[0])
+        check_range("seeds", count, 1, 1000)
+        check_range("first-seed", first, 0, 2**31 - 1000)
+        searching["seeds"] = tuple(range(first, first + count))
+    return searching, values
+
+
+def compare(
+    graphs: tuple[str, ...], /, *, seeds: int = 5, run: Path = Path("runs/compare"), **plan: ComparedOptions
+) -> None:
+    """Train agents of several skill graphs on the same seeds, and evaluate them in the same fights.
+
+    The same command resumes an interrupted comparison. The first graph is what the others are compared with.
+
+    Args:
+        graphs: Skill graphs, as paper and PROJECT/GRAPH.
+        seeds: Training seeds of each graph, counted from 0.
+        run: Folder of the runs and the comparison.
+    """
+    check_extra("study compare", "train")
+    check_range("seeds", seeds, 1, 1000)
+    if len(set(graphs)) < 2 or len(set(graphs)) < len(graphs):
+        raise SoulsGraphError(f"compare: expected two graphs or more, each once, found {', '.join(graphs) or 'none'}.")
+    from soulsgraph.project.comparing import HEADINGS, Comparison
+    from soulsgraph_clusters.sessions.session import connect
+
+    silence_advice()
+    comparison = Comparison(Plan(**options.plan_values(plan)), graphs, range(seeds), run)
+    for _ in comparison.runs():
+        pass  # What cannot be trained is refused before anything is.
+    with connect("local", needed=False) as session, WorkerProcess() as worker:
+        screen.precompile(training=True)
+        compared = comparison.train(session, worker, screen.console, screen.display)
+    screen.show(compared.to_dict(), text_table("", HEADINGS, compared.rows), f"comparison in {run}")

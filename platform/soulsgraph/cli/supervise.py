@@ -8,9 +8,6 @@ import subprocess
 import sys
 import time
 from types import FrameType
-from typing import Annotated
-
-from tyro.conf import Positional, arg
 
 from soulsgraph.runs.supervision import SUPERVISOR
 from soulsgraph_clusters.sessions.head import describe_end
@@ -23,8 +20,8 @@ _PAUSES_S, _STEADY_S = (1.0, 60.0), 300.0
 _FINAL, _INTERRUPTED = (0, 2), 130
 
 
-def supervise(words: Annotated[Positional[tuple[str, ...]], arg(metavar="COMMAND ...")]) -> None:
-    """Run a command again when it crashes or is killed, until it is done: soulsgraph supervise -- curriculum.
+def supervise(words: tuple[str, ...], /) -> None:
+    """Run a command again when it crashes or is killed, until it is done: soulsgraph supervise -- train.
 
     The same command goes on with its run. It is not begun again when it succeeds (0), refuses its input (2), or when
     this process is asked to stop, which is passed on to it. What a killed supervisor leaves behind is ended by the next

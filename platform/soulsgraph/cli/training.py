@@ -1,4 +1,4 @@
-"""Commands that train skills, evaluate them and show them, each a thin function over the library."""
+"""Commands that train skills, adapt them and evaluate them, each a thin function over the library."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from tyro.conf import Positional, arg
+from typing import TYPE_CHECKING, Literal
 
 from soulsgraph.cli import options
-from soulsgraph.cli.output import DEFAULT_RUN, OutputOptions, RunOptions, command_line
-from soulsgraph.results.tables import WinRateTable, text_table
+from soulsgraph.cli.output import screen
+from soulsgraph.results.tables import WinRateTable
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import Plan, check_learns, lasting_name
-from soulsgraph.runs.progress import silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.table import play_table, table_of, write_table
 from soulsgraph.runs.workers import WorkerProcess
@@ -27,30 +24,13 @@ from soulsgraph.tracking.metrics import FINAL_WIN_RATE
 from soulsgraph.tracking.wandb_tracker import PROJECT
 from soulsgraph.zoo import open_run
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import check_writable, slug
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
 from soulsgraph_envs.games.link import load_games
-from soulsgraph_policies.agents.library import SkillCard
 
 if TYPE_CHECKING:
     from soulsgraph.runs.train import Workplace
-
-
-def curriculum(
-    plan: options.LearningOptions,
-    session: options.TrainingOptions = options.DEFAULT_TRAINING,
-    run: Path = Path("runs/curriculum"),
-    graph: str | None = None,
-) -> None:
-    """Train all skills in graph order, then print the table of win rates; the same command resumes it.
-
-    Args:
-        run: Run folder, begun if it does not exist.
-        graph: Skill graph to train: paper (the default), or a project's, as PROJECT/GRAPH.
-    """
-    folder = options.open_or_plan(run, plan, graph)
-    told = [watched_in(name, folder) for name in names_in(session.track)]
-    _train_and_evaluate(folder, session, "; ".join([f"run folder {folder.path}", *told]))
 
 
 def watched_in(tracker: str, folder: RunFolder) -> str:
@@ -67,62 +47,34 @@ def watched_in(tracker: str, folder: RunFolder) -> str:
 
 
 def train(
-    skill: Positional[str],
-    plan: options.LearningOptions,
-    session: options.TrainingOptions = options.DEFAULT_TRAINING,
+    skill: str | None = None,
+    /,
+    *,
     run: Path = Path("runs/curriculum"),
-    graph: str | None = None,
-) -> None:
-    """Train one skill on top of the run's library; an interrupted stage resumes from its checkpoint.
-
-    Args:
-        skill: Skill to train; the skills upstream of it must be in the run's library.
-        run: Run folder, begun if it does not exist.
-        graph: Skill graph of a new run: paper (the default), or a project's, as PROJECT/GRAPH.
-    """
-    from soulsgraph.pages.run_report import show_fight
-    from soulsgraph.runs.train import train_stages
-
-    folder = options.open_or_plan(run, plan, graph)
-    stage = lineage.own_stage(folder, skill)
-    if not lineage.finished_versions(folder, stage):
-        check_learns(folder.plan, [stage])
-    if folder.begun:
-        # Whether they are there is known before Ray starts.
-        lineage.frozen_versions(folder, stage)
-    elif upstream := folder.plan.skill_graph.upstream(skill):
-        raise SoulsGraphError(
-            f"{run}: expected a run with {', '.join(upstream)} trained, found no run; train {upstream[0]} first."
-        )
-    with options.workplace(folder, session) as place:
-        card = next(card for card in train_stages(place, (stage,), session.console) if card.skill == skill)
-        show_fight(place, session.console)
-    session.show(card.to_dict(), *_notes(folder.plan))
-
-
-def baseline(
-    plan: options.LearningOptions,
     session: options.TrainingOptions = options.DEFAULT_TRAINING,
-    run: Path = Path("runs/baseline"),
+    **plan: options.PlanOptions,
 ) -> None:
-    """Train the end-to-end agent of Appendix B (250,000 steps times the scale) and evaluate it.
+    """Train all skills of a graph, in graph order, and evaluate them; or one skill, on top of the run's library.
+
+    The same command again goes on: what is finished is shown, what was interrupted resumes from its checkpoint.
 
     Args:
+        skill: Skill to train alone; the skills upstream of it must be in the run's library.
         run: Run folder, begun if it does not exist.
     """
-    _train_and_evaluate(options.open_or_plan(run, plan, options.BASELINE_GRAPH), session)
-
-
-def _notes(plan: Plan) -> list[str]:
-    return [plan.budget_note] if plan.budget_note else []
-
-
-def _train_and_evaluate(run: RunFolder, session: options.TrainingOptions, *notes: str) -> None:
-    stages = lineage.own_stages(run)
+    check_extra("train", "train")
+    folder = options.open_or_plan(run, plan)
+    stages = lineage.own_stages(folder) if skill is None else (lineage.own_stage(folder, skill),)
     # Before the run is begun, and anything starts.
-    check_learns(run.plan, [stage for stage in stages if not run.begun or not lineage.finished_versions(run, stage)])
-    for note in notes:
-        session.console.print(note)
+    check_learns(folder.plan, [one for one in stages if not folder.begun or not lineage.finished_versions(folder, one)])
+    if skill is None:
+        told = [watched_in(name, folder) for name in names_in(session.track)]
+        screen.console.print("; ".join([f"run folder {folder.path}", *told]))
+    elif folder.begun:
+        lineage.frozen_versions(folder, stages[0])
+    elif upstream := folder.plan.skill_graph.upstream(skill):
+        found = f"expected a run with {', '.join(upstream)} trained, found no run; train {upstream[0]} first."
+        raise SoulsGraphError(f"{run}: {found}")
     # Imported here: the other commands need none of it.
     from soulsgraph.runs.evaluate import CHECKPOINT_INTERVAL
     from soulsgraph.runs.workers import load_playing
@@ -134,10 +86,13 @@ def _train_and_evaluate(run: RunFolder, session: options.TrainingOptions, *notes
         with _uncollected():
             from soulsgraph.pages.run_report import show_fight
             from soulsgraph.runs.train import train_stages
-        with options.workplace(run, session, worker) as place:
-            train_stages(place, stages, session.console)
-            _evaluate_and_show(run, options.EvaluationOptions(run.plan.episodes), session, place)
-            show_fight(place, session.console)
+        with options.workplace(folder, session, worker) as place:
+            cards = train_stages(place, stages, screen.console)
+            if skill is None:
+                _evaluate_and_show(folder, folder.plan.episodes, evaluating.EVALUATION_SEED, place)
+            show_fight(place, screen.console)
+    if skill is not None:
+        screen.show(next(card for card in cards if card.skill == skill).to_dict(), *_notes(folder.plan))
 
 
 @contextmanager
@@ -154,94 +109,112 @@ def _uncollected() -> Iterator[None]:
         gc.freeze()
 
 
-def clone(
-    fights: Annotated[Positional[Path], arg(metavar="FIGHTS")],
-    run: Path,
-    plan: options.PlanOptions,
-    output: RunOptions = DEFAULT_RUN,
-    skills: str = "all",
-    graph: str | None = None,
-) -> None:
-    """Clone skills from recorded fights of people, scripts or agents; training continues from the clones.
-
-    The decisions of every skill are reconstructed from the fights' controls. Each clone becomes the next version of its
-    skill, unless the present version is a clone of the same decisions; `train` and `curriculum` continue from the
-    newest one, with the fights' decisions in the replay.
-
-    Args:
-        fights: Folder with recorded fights of the run's scenario, or one file.
-        run: Run folder, begun if it does not exist.
-        skills: Skills to clone, separated by commas, or all.
-        graph: Skill graph of a new run: paper, or a project's, as PROJECT/GRAPH; by default that of the fights.
-    """
-    # Imported here: it takes seconds.
-    from soulsgraph.recordings.cloning import clone_fights, graph_of
-    from soulsgraph_policies.learning.cloning import UPDATES
-
-    if graph is None and not options.is_begun(run):
-        graph = graph_of(fights)
-    folder = options.open_or_plan(run, plan, graph)
-    if (chosen := lineage.named_skills(folder, skills)) is None:
-        raise UnknownNameError("skill", skills, (*folder.plan.skill_graph.order, "all"))
-    silence_advice()
-    output.precompile()
-    with stage_progress("clone", len(chosen) * UPDATES, output.display, unit="updates") as progress:
-        found = clone_fights(folder, fights, chosen, lambda: progress.advance(1))
-    rows = [one.row() for one in found]
-    headings = ("skill", "version", "decisions", "ambiguous ticks", "agreement")
-    formats = ("{}", "v{}", "{:,}", "{:,}", "{:.1%}")
-    cells = [tuple(form.format(value) for form, value in zip(formats, row.values(), strict=True)) for row in rows]
-    output.show(
-        rows,
-        text_table("", headings, cells),
-        *(f"{one.card.skill}: already cloned, v{one.card.version}" for one in found if one.earlier),
-        f"play them with: {command_line('evaluate', run, *output.repeated)}",
-        f"learn on from them with: {command_line('curriculum', '--run', run, *output.repeated)}",
-    )
+def _notes(plan: Plan) -> list[str]:
+    return [plan.budget_note] if plan.budget_note else []
 
 
 def evaluate(
-    folder: Positional[Path],
-    output: RunOptions = DEFAULT_RUN,
-    fight: options.FightOptions = options.DEFAULT_FIGHT,
+    agents: tuple[Path, ...],
+    /,
+    *,
+    what: Literal["fights", "table", "ablations", "retention"] = "fights",
+    scenario: str | None = None,
+    start: str | None = None,
+    random: str = "",
     trained_on: str | None = None,
+    episodes: int = Plan.episodes,
+    seed: int = evaluating.EVALUATION_SEED,
     games: Path | None = None,
     fleet: Path | None = None,
+    run: Path | None = None,
     out: Path | None = None,
-    evaluation: options.EvaluationOptions = options.DEFAULT_EVALUATION,
 ) -> None:
-    """Evaluate one setting of a run's skills, greedily.
+    """Evaluate the skills of an agent, greedily: in one fight, or by a table of many.
 
     Args:
-        folder: Run folder with trained skills, or the name of an agent of the zoo.
+        agents: Run folder with trained skills, or the name of an agent of the zoo; of ablations and retention several,
+            one for each training seed.
+        what: fights: one setting; table: every row of the paper's Table 1 that the skills allow; ablations: what is
+            lost when one skill acts at random, does nothing, or never learned, and what the scripted reference loses by
+            it; retention: every scenario of a run by the versions after each adaptation, transfer and forgetting.
+        scenario: Scenario to fight in; the run's own if not given.
+        start: How episodes begin: mid, long or scattered; the scenario's own if not given.
+        random: Skills to replace by uniform random actions, separated by commas.
         trained_on: Scenario whose skill versions play; by default the evaluated one's, where they exist.
+        episodes: Evaluation episodes for each setting.
+        seed: Seed of the evaluation episodes, the same for every setting and every run by default.
         games: TOML file of real-time games to fight in, side by side; the simulator if not given.
-        fleet: TOML file of a fleet whose game PCs fight, each with `soulsgraph host`. Every fight counts that began
-            before `--episodes` had ended, so there are a few more; the games draw seeds of their own.
-        out: Folder for evaluation.json, evaluation.parquet and episodes.parquet; earlier ones are replaced.
+        fleet: TOML file of a fleet whose game PCs fight, each with `soulsgraph fleet host`. Every fight counts that
+            began before the episodes had ended, so there are a few more; the games draw seeds of their own.
+        run: Run folder for a copy of an agent of the zoo, into which the table is written.
+        out: Folder for the results as JSON and Parquet; earlier ones are replaced.
     """
-    run = open_run(folder)
+    asked = {"scenario": scenario, "start": start, "random": random, "trained_on": trained_on, "games": games}
+    asked |= {"fleet": fleet, "run": run, "out": out}
+    takes = {
+        "fights": {*asked} - {"run"},
+        "table": {"run"},
+        "ablations": {"scenario", "start", "out"},
+        "retention": {"out"},
+    }[what]
+    if wrong := [name for name, value in asked.items() if value and name not in takes]:
+        raise SoulsGraphError(f"evaluate --what {what}: expected no `{wrong[0]}`, found it; leave it out.")
+    if len(agents) != 1 and (what in ("fights", "table") or not agents):
+        raise SoulsGraphError(f"evaluate: expected one run folder or agent, found {len(agents)}; name one.")
     if out is not None:
+        check_extra("evaluate --out", "data")
         check_writable(out)
-    evaluated = fight.scenario_name or run.plan.scenario
+    if what == "table":
+        check_extra("evaluate --what table", "data")
+        folder = RunFolder.open(options.own_run(agents[0], run))
+        with folder.locked():
+            _evaluate_and_show(folder, episodes, seed)
+    elif what == "fights":
+        _evaluate_fights(
+            agents[0], scenario, start, random, trained_on, episodes, seed, _place(games, fleet, seed), out
+        )
+    else:
+        check_extra(f"evaluate --what {what}", "train")
+        from soulsgraph.cli import shifts
+
+        if what == "ablations":
+            shifts.ablations(agents, scenario, start, episodes, seed, out)
+        else:
+            shifts.retention(agents, episodes, seed, out)
+
+
+def _evaluate_fights(
+    agent: Path,
+    scenario: str | None,
+    start: str | None,
+    random: str,
+    trained_on: str | None,
+    episodes: int,
+    seed: int,
+    place: evaluating.Place,
+    out: Path | None,
+) -> None:
+    run = open_run(agent)
+    evaluated = (scenario and lasting_name(scenario)) or run.plan.scenario
     trained_on = trained_on and lasting_name(trained_on)
     if trained_on and not evaluating.was_trained_on(run, trained_on):
         known = (run.plan.scenario, *lineage.predecessors(run))
-        raise UnknownNameError(f"scenario for --trained-on of {folder}", trained_on, known)
+        raise UnknownNameError(f"scenario for trained_on of {agent}", trained_on, known)
     source = trained_on or evaluating.source_of(run, evaluated)
-    setting = evaluating.Setting(evaluated, source, fight.start, fight.random_skills)
-    place = _place(games, fleet, evaluation.seed)
+    setting = evaluating.Setting(evaluated, source, start, options.names_of(random))
     if unseen := unseen_moves(source, evaluated):
         warning = f"warning: its skills were trained in {source}, where no move has the id of: {', '.join(unseen)}"
-        output.console.print(warning, highlight=False, soft_wrap=True)
-    output.precompile()
-    display = output.display if place else "silent"
-    with stage_progress("evaluate", evaluation.episodes, display, unit="episodes") as progress:
-        found = evaluating.evaluate(run, setting, evaluation.episodes, evaluation.seed, place, progress.advance)
+        screen.console.print(warning, highlight=False, soft_wrap=True)
+    screen.precompile()
+    from soulsgraph.runs.progress import stage_progress
+
+    display = screen.display if place else "silent"
+    with stage_progress("evaluate", episodes, display, unit="episodes") as progress:
+        found = evaluating.evaluate(run, setting, episodes, seed, place, progress.advance)
     if out is not None:
         found.save(out)
     means = found.means
-    output.show(
+    screen.show(
         found.to_dict(),
         *found.lines(),
         WinRateTable("", (found.win_rate,)).to_rich(),
@@ -266,51 +239,33 @@ def _place(games: Path | None, fleet: Path | None, seed: int) -> evaluating.Plac
     if fleet is None:
         return () if games is None else load_games(games)
     if games is not None:
-        raise SoulsGraphError("expected --games or --fleet, found both; leave one out.")
+        raise SoulsGraphError("expected `games` or `fleet`, found both; leave one out.")
     if seed != evaluating.EVALUATION_SEED:
-        raise SoulsGraphError("--seed: expected none, for a fleet's games draw seeds of their own; leave it out.")
+        raise SoulsGraphError("seed: expected none, for a fleet's games draw seeds of their own; leave it out.")
+    check_extra("evaluate --fleet", "train")
     # Imported here: nothing else of this needs a fleet's libraries.
     from soulsgraph_clusters.fleet.protocol.settings import load_fleet
 
     return load_fleet(fleet)
 
 
-def table(
-    folder: Positional[Path],
-    output: RunOptions = DEFAULT_RUN,
-    evaluation: options.EvaluationOptions = options.DEFAULT_EVALUATION,
-    copy: options.Copy = None,
-) -> None:
-    """Evaluate every row of the paper's Table 1 that the run's skills allow.
-
-    Args:
-        folder: Run folder with trained skills, or the name of an agent of the zoo.
-        copy: Run folder for a copy of the agent; results are written there.
-    """
-    run = RunFolder.open(options.own_run(folder, copy, output))
-    with run.locked():
-        _evaluate_and_show(run, evaluation, output)
-
-
-def _evaluate_and_show(
-    run: RunFolder, evaluation: options.EvaluationOptions, output: OutputOptions, place: Workplace | None = None
-) -> None:
+def _evaluate_and_show(run: RunFolder, episodes: int, seed: int, place: Workplace | None = None) -> None:
     """Evaluate every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON; print it.
 
     Where it was trained just now, the worker of the learning curves plays a part, and the trackers have the table.
     """
-    output.precompile()
+    screen.precompile()
     plan = run.plan
     worker = None if place is None else place.worker
-    played = play_table(run, evaluation.episodes, evaluation.seed, output.display, worker)
-    write_table(run, played, evaluation.seed)
+    played = play_table(run, episodes, seed, screen.display, worker)
+    write_table(run, played, seed)
     table = table_of(run, played)
     if place is not None:
         rows, markdown = [row.to_dict() for row in table.rows], table.to_markdown()
         place.board.call(lambda tracker: tracker.table("win rates", rows, markdown))
         final = {f"{FINAL_WIN_RATE}{slug(row.setting)}": row.rate for row in table.rows}
         place.board.call(lambda tracker: tracker.results(_learned_by(plan), final))
-    output.show(table.to_dict(), table.to_rich(), *_notes(plan), f"results in {run.path / 'results'}")
+    screen.show(table.to_dict(), table.to_rich(), *_notes(plan), f"results in {run.path / 'results'}")
 
 
 def _learned_by(plan: Plan) -> dict[str, str | float]:
@@ -319,25 +274,3 @@ def _learned_by(plan: Plan) -> dict[str, str | float]:
     learner = asdict(plan.hyperparameters(plan.stages()[-1]))
     values = {name: getattr(plan, name) for name in names} | learner
     return {name: value if isinstance(value, float) else str(value) for name, value in values.items()}
-
-
-def skills(folder: Positional[Path], output: RunOptions = DEFAULT_RUN) -> None:
-    """Check the run's skill library, weights included, and show every version and its lineage.
-
-    Args:
-        folder: Run folder, or the name of an agent of the zoo.
-    """
-    run = open_run(folder)
-    cards, scenarios = evaluating.check_library(run), lineage.scenarios_of(run)
-    lines = [_describe(card, scenarios[card.skill, card.version]) for card in cards]
-    output.show([card.to_dict() for card in cards], *lines)
-
-
-def _describe(card: SkillCard, scenario: str) -> str:
-    parent = "" if card.parent is None else f", continues v{card.parent}"
-    upstream = ", ".join(f"{artifact.skill} v{artifact.version}" for artifact in card.upstream) or "nothing"
-    training = card.training
-    learned = f"cloned from {training.cloned:,} decisions" if training.cloned else f"{training.steps:,} steps"
-    return (
-        f"{card.skill} v{card.version}: {scenario}, {learned}, trained on {upstream}{parent}; sha256 {card.sha256[:12]}"
-    )

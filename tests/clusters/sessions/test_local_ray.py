@@ -169,7 +169,7 @@ def test_a_start_that_takes_too_long_is_one_error_and_leaves_nothing(folder, tmp
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     before = set(psutil.Process().children(recursive=True))
     with pytest.raises(SessionError):
-        train("camera", {"env_runners": 1}, run=tmp_path / "run")
+        train("camera", env_runners=1, run=tmp_path / "run")
     assert set(psutil.Process().children(recursive=True)) <= before
     assert not list(folder.iterdir())
     assert not (tmp_path / "run").exists()
@@ -180,7 +180,7 @@ def test_training_in_one_process_starts_no_ray(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "START_TIMEOUT_S", 0.0)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     before = set(psutil.Process().children(recursive=True))
-    train("camera", {"scale": 0.06}, run=tmp_path / "run")
+    train("camera", scale=0.06, run=tmp_path / "run")
     assert not ray.is_initialized()
     assert not list(folder.iterdir())
     assert set(psutil.Process().children(recursive=True)) <= before, "the process of the curve ended too"

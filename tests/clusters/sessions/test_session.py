@@ -176,7 +176,7 @@ def _changed_copy(place):
 
 @pytest.mark.slow
 def test_a_job_names_the_code_that_runs_and_refuses_another_copy(cluster, tmp_path):
-    show = ["soulsgraph", "skills", str(tmp_path / "no-run")]
+    show = ["soulsgraph", "check", str(tmp_path / "no-run")]
     job = cluster.job_submit(show)
     assert "no-run" in _error_of(job)
     assert f"{package_folders()['soulsgraph']} runs" in job.logs()

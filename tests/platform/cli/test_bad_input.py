@@ -61,7 +61,7 @@ def _no_folder(version):
 def test_a_damaged_library_is_refused_by_every_command_that_reads_it_and_left_alone(refuse, run, damage):
     name = damage(run / "library" / "lock_on" / "v1")
     before = {path: path.read_bytes() for path in run.rglob("*.*") if path.is_file()}
-    assert name in refuse("skills", run)
+    assert name in refuse("check", run)
     assert name in refuse("evaluate", run, "--episodes", 1)
     assert {path: path.read_bytes() for path in before} == before
 
@@ -72,7 +72,7 @@ def test_a_damaged_plan_is_refused_by_its_key(refuse, run, key, value):
     place = plan["plan"] if key == "options" else plan
     place[key] = {**place[key], **value} if value else value
     (run / "plan.json").write_text(json.dumps(plan))
-    assert key in refuse("table", run)
+    assert key in refuse("evaluate", "--what", "table", run)
 
 
 def test_a_scenario_file_is_found_from_another_folder_and_noticed_when_it_is_edited(refuse, tmp_path, monkeypatch):
@@ -84,7 +84,7 @@ def test_a_scenario_file_is_found_from_another_folder_and_noticed_when_it_is_edi
     assert RunFolder.open(run.path).plan.scenario == str(file)
     assert RunFolder.open(run.path).plan.stage("dodge", parent=1).name == "dodge@mine"
     file.write_text(file.read_text().replace("flasks = 3", "flasks = 4"))
-    assert "mine.toml" in refuse("table", run.path)
+    assert "mine.toml" in refuse("evaluate", "--what", "table", run.path)
 
 
 def test_a_foreign_table_and_a_damaged_checkpoint_are_named(tmp_path):
@@ -116,10 +116,10 @@ def test_a_place_that_forbids_or_lacks_room_is_named_wherever_it_shows(refuse, r
 
     monkeypatch.setattr(training.evaluating, "check_library", fail)
     if code:
-        assert str(run) in refuse("skills", run, code=code)
+        assert str(run) in refuse("check", run, code=code)
     else:
         with pytest.raises(OSError, match="run"):
-            refuse("skills", run)
+            refuse("check", run)
 
 
 @pytest.mark.parametrize("answered_by", ["us", "ray"])
@@ -129,8 +129,8 @@ def test_a_termination_ends_with_130_and_a_line(monkeypatch, capsys, run, answer
             signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr("soulsgraph.cli.output.OutputOptions.show", terminated)
-    monkeypatch.setattr("sys.argv", ["soulsgraph", "skills", str(run), "--json"])
+    monkeypatch.setattr("soulsgraph.cli.output.Screen.show", terminated)
+    monkeypatch.setattr("sys.argv", ["soulsgraph", "check", str(run), "--json"])
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as stop:
         main()

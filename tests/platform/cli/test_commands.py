@@ -84,15 +84,15 @@ def test_everything_that_may_be_named_is_listed(printed, told, monkeypatch, what
 
 def test_a_recorded_fight_becomes_a_page(told, run, fights, tmp_path):
     page, (fight,) = tmp_path / "fight.html", recording_files(fights / "own")
-    found = told("replay", fight, "--html", page, "--run", run.path)
+    found = told("watch", fight, "--file", page, "--run", run.path)
     assert (found["ticks"], found["bytes"]) == (len(read_recording(fight)), page.stat().st_size)
-    assert found["note"] != told("replay", fight, "--html", page)["note"], "without the run nothing can be searched"
+    assert found["note"] != told("watch", fight, "--file", page)["note"], "without the run nothing can be searched"
 
 
 def test_a_run_becomes_a_page_beside_an_agent_of_the_zoo(told, run, tmp_path, monkeypatch):
     monkeypatch.setattr(run_report, "_VIDEO_S", 1.0)
     page = tmp_path / "run.html"
-    assert told("report", run.path, "--html", page, "--beside", "vordt-best-0")["bytes"] == page.stat().st_size
+    assert told("report", run.path, "--out", page, "--beside", "vordt-best-0")["bytes"] == page.stat().st_size
     assert "vordt-best-0" in page.read_text(encoding="utf-8")
 
 
@@ -102,14 +102,14 @@ def test_a_fight_is_watched_in_the_scenario_from_the_start_and_by_the_versions_t
     played = []
     monkeypatch.setattr(watching, "play_fight", _kept(played, watching.play_fight))
     words = ("watch", run.path, "--seconds", 0.3, "--seed", 3, "--scenario", "vordt", "--start", "long")
-    found = told(*words, "--episodes", 2, "--gif", tmp_path / "a.gif")
+    found = told(*words, "--episodes", 2, "--file", tmp_path / "a.gif")
     assert [(fight["fight"], fight["agent"]) for fight in found["fights"]] == [(1, "run"), (2, "run")]
     assert len({fight["seed"] for fight in found["fights"]}) == 2
     assert {(agent.agent.scenario.name, agent.agent.scenario.start) for agent in played} == {("vordt", "long")}
     with Image.open(tmp_path / "a.gif") as gif:
         assert gif.size == (640, 720)
     other = f"{run.path}@camera=v1, movement=v1"
-    beside = told(*words, "--side-by-side", other, "--randomize", "dodge", "--only-fight", "--png", tmp_path / "a.png")
+    beside = told(*words, "--side-by-side", other, "--random", "dodge", "--only-fight", "--file", tmp_path / "a.png")
     assert [fight["seed"] for fight in beside["fights"]] == [found["fights"][0]["seed"]] * 2
     assert [fight["agent"] for fight in beside["fights"]] == ["run", "run@camera=v1,movement=v1"]
     assert {fight["players"]["dodge"] for fight in beside["fights"]} == {"random"}
@@ -227,15 +227,15 @@ def test_a_person_plays_on_a_screen_and_the_fight_is_recorded(tmp_path):
 
 
 def test_agents_of_the_zoo_are_listed_shown_and_copied(told, tmp_path):
-    listed = told("zoo", "list")
+    listed = told("zoo")
     assert [row["name"] for row in listed] == list(zoo.agent_names())
     for row in listed:
         reached = read_card(zoo.AGENTS / row["name"]).reached
         assert (row["wins"], row["episodes"], row["rate"]) == (reached.wins, reached.episodes, reached.rate)
-    assert told("zoo", "show", _ONE) == to_table(read_card(zoo.AGENTS / _ONE))
-    told("zoo", "copy", _ONE, "--run", "own")
+    assert told("zoo", _ONE) == to_table(read_card(zoo.AGENTS / _ONE))
+    told("zoo", _ONE, "--run", "own")
     assert RunFolder.open(tmp_path / "own").plan == zoo.plan_of(_ONE)
-    shown = told("zoo", "show", tmp_path / "own")
+    shown = told("zoo", tmp_path / "own")
     assert (shown["run"], shown["graph"]) == (str(tmp_path / "own"), "paper")
     digests = {card.skill: card.digest for card in cards_of(zoo.open_agent(_ONE))}
     assert {row["skill"]: row["digest"] for row in shown["skills"]} == digests
@@ -248,10 +248,10 @@ def test_verify_fails_where_an_agent_plays_otherwise(printed, capsys, tmp_path, 
     values["reached"]["won"] = "0" * len(values["reached"]["won"])
     values["digests"]["preset"] = "0" * 64
     card.write_text(json.dumps(values))
-    for module in ("soulsgraph.zoo", "soulsgraph.cli.zoo", "soulsgraph.zoo.card"):
+    for module in ("soulsgraph.zoo", "soulsgraph.cli.agents", "soulsgraph.zoo.card"):
         monkeypatch.setattr(f"{module}.AGENTS", tmp_path / "agents")
     with pytest.raises(SystemExit) as stop:
-        printed("zoo", "verify", "--episodes", 16, "--json")
+        printed("check", "--episodes", 16, "--json")
     assert stop.value.code == 1
     (row,) = json.loads(capsys.readouterr().out)
     assert not row["holds"]
@@ -261,11 +261,10 @@ def test_verify_fails_where_an_agent_plays_otherwise(printed, capsys, tmp_path, 
 def test_commands_that_read_take_an_agent_and_write_what_they_are_asked_to(told, tmp_path):
     found = told("evaluate", _ONE, "--episodes", 4, "--out", "out")
     assert (found["preset"], found["training_seed"], found["episodes"]) == ("best", 0, 4)
-    assert len(told("skills", _ONE)) == 5
-    selected = told("transfer", _ONE, "--scenario", "vordt", "--quick")["0"]
+    selected = told("study", "transfer", _ONE, "--scenario", "vordt", "--quick")["0"]
     assert {"dodge", "heal_attack"} <= set(selected["skills"]) == set(selected["reasons"])
     assert 0 < selected["decisions"] <= 8_000
-    checked = told("export", _ONE, "--onnx", "--check", 100, "--out", "onnx")["checked"]
+    checked = told("data", "export", _ONE, "--onnx", "--check", 100, "--out", "onnx")["checked"]
     assert [one["observations"] for one in checked] == [100] * 5
     assert sorted(path.name for path in tmp_path.iterdir()) == ["onnx", "out"]
     assert len([*(tmp_path / "out").iterdir()]) == 3
@@ -287,27 +286,27 @@ def test_whoever_finds_nothing_to_adapt_is_told_how_to_adapt_all(printed, monkey
     monkeypatch.setattr("soulsgraph.continual.selecting.select_for_run", lambda *_: Selection(()))
     monkeypatch.setattr("soulsgraph.transfer.report.saved_recommendation", lambda *_: Recommendation((), 12_345))
     words = ("adapt", _ONE, "--scenario", "vordt-whole", "--run", "mine", "--skills")
-    for told in (printed(*words, "auto"), printed(*words, "measured"), printed("transfer", _ONE, "--quick")):
+    for told in (printed(*words, "auto"), printed(*words, "measured"), printed("study", "transfer", _ONE, "--quick")):
         assert "adapt --skills all" in told
     monkeypatch.setattr("soulsgraph.continual.selecting.select_for_run", lambda *_: Selection(("dodge",)))
-    assert "--skills all" not in printed("transfer", _ONE, "--quick")
+    assert "--skills all" not in printed("study", "transfer", _ONE, "--quick")
 
 
 def test_a_command_that_writes_copies_the_agent_first_and_goes_on_with_the_copy(printed, refuse, tmp_path):
     for _ in range(2):
-        printed("table", _ONE, "--run", "mine", "--episodes", 4)
+        printed("evaluate", "--what", "table", _ONE, "--run", "mine", "--episodes", 4)
     assert (tmp_path / "mine" / "results" / "table.json").is_file()
     assert not (zoo.AGENTS / _ONE / "results").exists()
-    assert "iudex-phase1-best-1" in refuse("table", "iudex-phase1-best-1", "--run", "mine")
+    assert "iudex-phase1-best-1" in refuse("evaluate", "--what", "table", "iudex-phase1-best-1", "--run", "mine")
     names = [f"iudex-phase1-best-{seed}" for seed in (0, 1)]
     # The copies are made before the chain of scenarios is asked for.
-    refuse("transfer", *names, "--run", "several", "--scenario", "no-such-scenario")
+    refuse("study", "transfer", *names, "--run", "several", "--scenario", "no-such-scenario")
     assert [RunFolder.open(tmp_path / "several" / name).plan.seed for name in names] == [0, 1]
 
 
 def test_evaluations_of_continual_learners_are_scored(told, tmp_path):
     run = InventedRun.draw(("kept", "scratch"), seeds=2, tasks=2).write(tmp_path / "run")
-    found = told("continual", "score", run / "results" / "evaluations.parquet", "--out", tmp_path / "out")
+    found = told("report", run / "results" / "evaluations.parquet", "--out", tmp_path / "out")
     assert found["methods"] == ["kept", "scratch"]
     assert json.loads((tmp_path / "out" / "scores.json").read_text())["scores"] == found["scores"]
 
@@ -316,7 +315,7 @@ def test_evaluations_of_continual_learners_are_scored(told, tmp_path):
 def test_scenarios_are_measured_beside_each_other(told, fights, tmp_path):
     (tmp_path / "boss.toml").write_text('based_on = "iudex-phase1"\nname = "Faster"\n[motion]\nturn_rad_s = 3.0\n')
     (tmp_path / "mine.toml").write_text('based_on = "iudex-phase1"\nname = "mine"\nboss = "boss.toml"\n')
-    words = ("fidelity", fights, "--scenario", "iudex-phase1", "--scenario", "mine.toml", "--episodes", 4)
+    words = ("report", fights, "--scenario", "iudex-phase1", "--scenario", "mine.toml", "--episodes", 4)
     found = told(*words, "--out", "report")
     assert [one["scenario"] for one in found["scenarios"]] == ["iudex-phase1", "mine.toml"]
     kept = json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8"))
@@ -326,7 +325,7 @@ def test_scenarios_are_measured_beside_each_other(told, fights, tmp_path):
 
 @pytest.mark.slow
 def test_fights_become_a_boss_and_a_scenario(told, fights):
-    words = ("calibrate", fights, "--boss", "iudex-phase1", "--simulated", "--out", "mine.toml")
+    words = ("data", "calibrate", fights, "--boss", "iudex-phase1", "--simulated", "--out", "mine.toml")
     found = told(*words)
     assert found["fights"] == 3
     assert found["counts"]["determined"] > 5
@@ -341,15 +340,15 @@ def test_fights_become_a_boss_and_a_scenario(told, fights):
 def test_a_save_is_copied_played_with_and_put_back(printed, told, refuse, tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
     monkeypatch.setattr(saves, "program_names", dict)
-    assert told("saves", "list") == []
-    assert "elden-ring" in refuse("saves", "copy", "elden-ring")
+    assert told("game", "saves") == []
+    assert "elden-ring" in refuse("game", "saves", "copy", "elden-ring")
     folder = tmp_path / "DarkSoulsIII"
     (folder / "1").mkdir(parents=True)
     save = folder / "1" / "DS30000.sl2"
     save.write_text("mine")
-    copied = told("saves", "copy", "dark-souls-3", "--folder", folder, "--out", tmp_path / "saves")["folder"]
+    copied = told("game", "saves", "copy", "dark-souls-3", "--folder", folder, "--out", tmp_path / "saves")["folder"]
     save.write_text("the agent's")
-    printed("saves", "restore", "dark-souls-3", copied, "--folder", folder, "--out", tmp_path / "before")
+    printed("game", "saves", "restore", "dark-souls-3", copied, "--folder", folder, "--out", tmp_path / "before")
     assert save.read_text() == "mine"
     (before,) = (tmp_path / "before").iterdir()
     assert (before / "1" / "DS30000.sl2").read_text() == "the agent's"

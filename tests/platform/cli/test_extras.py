@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from soulsgraph.cli.front import MODULES
+from soulsgraph.cli.commands import GROUPS
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import EXTRAS, check_extra, missing_module, pip_install
 
@@ -27,7 +27,7 @@ PLAYING = (
 )
 #: The modules of every command, and what those of the core import when they are called.
 CORE = (
-    *(f"soulsgraph.cli.{module}" for module in MODULES),
+    *(f"soulsgraph.cli.{call.partition(':')[0]}" for _, commands in GROUPS.values() for call in commands.values()),
     *("soulsgraph", "soulsgraph_envs", "soulsgraph.runs.evaluate", "soulsgraph.zoo", "soulsgraph.watch.playing"),
     *("soulsgraph.watch.watching", "soulsgraph.runs.lineage"),
 )
@@ -85,7 +85,7 @@ def test_a_missing_module_is_refused_by_the_smallest_extra_that_brings_it(monkey
 @pytest.mark.parametrize(
     ("line", "what", "extra"),
     [
-        ("curriculum --run new", "curriculum", "train"),
+        ("train --run new", "train", "train"),
         ("evaluate iudex-phase1-best-0 --out new", "evaluate --out", "data"),
         ("evaluate iudex-phase1-best-0 --fleet fleet.toml", "evaluate --fleet", "train"),
         ("play --record new", "play --record", "data"),
@@ -108,7 +108,7 @@ def test_a_module_that_is_missing_where_nothing_asked_for_it_is_one_line_too(ref
         import_module("pyarrow.parquet")
 
     monkeypatch.setattr("soulsgraph_envs.core.extras.find_spec", lambda module: None)
-    monkeypatch.setattr("soulsgraph.cli.zoo.agent_names", fails)
+    monkeypatch.setattr("soulsgraph.cli.agents.agent_names", fails)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert "zoo: expected pyarrow" in refuse("zoo", "list")
+    assert "zoo: expected pyarrow" in refuse("zoo")

@@ -88,7 +88,7 @@ def test_every_named_pc_needs_a_token_and_a_drained_one_is_warned_of(examine, tm
     status = {name: one.status for name, one in found.items() if name in ("attic", "cellar", "den", "stranger")}
     assert status == {"attic": "ok", "cellar": "warn", "den": "fail", "stranger": "warn"}
     assert "fleet token den" in found["den"].remedy
-    assert "fleet drain cellar --undo" in found["cellar"].remedy
+    assert "fleet pause cellar --undo" in found["cellar"].remedy
     (tmp_path / "drained.json").write_text("[")
     assert _failing(examine("[pcs.attic]\n")) == ["drained PCs"]
 

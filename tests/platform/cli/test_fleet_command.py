@@ -65,7 +65,7 @@ def test_a_path_is_printed_where_the_outputs_encoding_lacks_its_letters(file, mo
 
 
 def test_the_lines_that_certificates_prints_make_a_fleet_that_others_reach(tmp_path, printed):
-    file, words = tmp_path / "fleet.toml", ("fleet", "certificates", "--fleet", tmp_path / "fleet.toml", "--hosts")
+    file, words = tmp_path / "fleet.toml", ("fleet", "certificates", "--fleet", tmp_path / "fleet.toml")
     shown = printed(*words, "head.lan", "192.168.1.5")
     lines = [line for line in shown.splitlines() if " = " in line]
     assert tomllib.loads("\n".join(lines)) == {"certificate": "head.pem", "key": "head.key"}
@@ -134,8 +134,8 @@ def test_a_pc_is_drained_and_one_that_is_unknown_or_reads_metrics_is_not(file, p
     for name in ("attic", "metrics"):
         printed("fleet", "token", name, "--fleet", file)
     for name in ("cellar", "metrics"):
-        refused = refuse("fleet", "drain", name, "--fleet", file)
+        refused = refuse("fleet", "pause", name, "--fleet", file)
         assert "attic" in refused
         assert refused.count("metrics") == (name == "metrics"), "the known ones are named without the reader"
-    printed("fleet", "drain", "attic", "--fleet", file)
+    printed("fleet", "pause", "attic", "--fleet", file)
     assert read_drained(file.parent) == {"attic"}

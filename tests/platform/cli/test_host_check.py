@@ -36,7 +36,7 @@ def check(here, tmp_path, monkeypatch, capsys):
 
     def check(*lanes, head=here.address):
         games.write_text("".join(f'[[games]]\ndriver = "simulator"\nlanes = {each}\n' for each in lanes))
-        words = ["host", "--head", head, "--token-file", here.token_file(), "--games", games]
+        words = ["fleet", "host", "--head", head, "--token-file", here.token_file(), "--games", games]
         words += ["--spool", tmp_path / "spool", "--check", "--json"]
         monkeypatch.setattr("sys.argv", ["soulsgraph", *map(str, words)])
         code = 0
@@ -87,7 +87,7 @@ def test_a_spool_in_use_or_without_room_is_a_warning(check, tmp_path, monkeypatc
 
 def test_a_pause_says_whether_a_host_plays(tmp_path, monkeypatch, capsys):
     def pause():
-        monkeypatch.setattr("sys.argv", ["soulsgraph", "pause", "--spool", str(tmp_path)])
+        monkeypatch.setattr("sys.argv", ["soulsgraph", "fleet", "pause", "--spool", str(tmp_path)])
         main()
         return capsys.readouterr().out
 
@@ -102,7 +102,16 @@ def test_a_pause_says_whether_a_host_plays(tmp_path, monkeypatch, capsys):
 def test_for_machines_each_line_of_the_log_is_an_object_with_its_time_and_game(here, tmp_path):
     here.publish()
     (tmp_path / "games.toml").write_text('[[games]]\ndriver = "simulator"\n' * 2)
-    words = ["host", "--head", here.address, "--token-file", here.token_file(), "--games", tmp_path / "games.toml"]
+    words = [
+        "fleet",
+        "host",
+        "--head",
+        here.address,
+        "--token-file",
+        here.token_file(),
+        "--games",
+        tmp_path / "games.toml",
+    ]
     words += ["--spool", tmp_path / "spool", "--json"]
     host = Program("host", [SOULSGRAPH, *map(str, words)], os.environ, tmp_path)
     try:

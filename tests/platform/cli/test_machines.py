@@ -12,56 +12,59 @@ from pathlib import Path
 import pytest
 
 from fakes.waiting import until
-from soulsgraph.cli.front import COMMANDS
+from soulsgraph.cli.commands import command_lines, named
 
 SOULSGRAPH = str(Path(sys.executable).with_name("soulsgraph"))
 #: A cheap call of each command, one after the other in an empty folder, and how it ends on a machine without a display
 #: and without a head.
 CALLS = {
-    "watch iudex-phase1-best-0 --gif watched.gif --seconds 1": 0,
+    "watch iudex-phase1-best-0 --file watched.gif --seconds 1": 0,
     "play --scenario nowhere": 2,
-    "replay nothing.parquet --html page.html": 2,
-    "zoo copy iudex-phase1-best-0 --run agent": 0,
+    "watch nothing.parquet --file page.html": 2,
+    "zoo iudex-phase1-best-0 --run agent": 0,
     "data record agent --out fights --episodes 2": 0,
     "curriculum --run first --scale 0.01 --episodes 4": 0,
     "train camera --run second --scale 0.01": 0,
-    "baseline --run third --scale 0.01 --episodes 4": 0,
+    "train --graph end-to-end --run third --scale 0.01 --episodes 4": 0,
     "supervise -- train camera --run fourth --scale 0.01": 0,
-    "clone fights --run clones --skills camera": 0,
+    "data clone fights --run clones --skills camera": 0,
     "evaluate agent --episodes 2": 0,
-    "table agent --episodes 2": 0,
-    "skills agent": 0,
+    "evaluate agent --episodes 2 --what table": 0,
+    "check agent": 0,
     "adapt agent --skills heal_attack --budget 1000": 0,
-    "transfer agent --episodes 2": 0,
-    "recovery nowhere": 2,
-    "necessity agent --episodes 2": 0,
-    "retention nowhere": 2,
-    "continual score nowhere.parquet": 2,
+    "study transfer agent --episodes 2": 0,
+    "study transfer nowhere --recover 80000": 2,
+    "evaluate agent --episodes 2 --what ablations": 0,
+    "evaluate nowhere --what retention": 2,
+    "report nowhere.parquet": 2,
     "init duel": 0,
-    "validate duel": 0,
-    "smoke nowhere": 2,
-    "compare nowhere": 2,
+    "check duel": 0,
+    "check nowhere --learn": 2,
+    "study compare nowhere": 2,
     "list presets": 0,
-    "fidelity nowhere": 2,
-    "export agent --out files --onnx --check 100": 0,
-    "import-sb3 nothing.zip --run imported --skill camera": 2,
-    "calibrate nowhere --boss iudex-phase1 --out mine.toml": 2,
-    "reproduce --run study --seeds 0": 2,
-    "sweep nothing.toml": 2,
-    "report agent --html agent.html": 0,
+    "report nowhere --scenario iudex-phase1": 2,
+    "data export agent --out files --onnx --check 100": 0,
+    "data import nothing.zip --run imported --skill camera": 2,
+    "data calibrate nowhere --boss iudex-phase1 --out mine.toml": 2,
+    "study reproduce --run study --seeds 0": 2,
+    "study sweep nothing.toml": 2,
+    "report agent --out agent.html": 0,
     "doctor": 0,
-    "saves copy nowhere": 2,
-    "standin --speed 9": 2,
-    "serve-siphon --speed 9": 2,
-    "host --head 127.0.0.1:1 --token-file none --games none.toml": 2,
-    "pause": 2,
-    "resume": 0,
+    "game saves copy nowhere": 2,
+    "game standin --speed 9": 2,
+    "game siphon --speed 9": 2,
+    "fleet host --head 127.0.0.1:1 --token-file none --games none.toml": 2,
+    "fleet pause": 2,
+    "fleet pause --undo": 0,
     "fleet status agent": 2,
+    "fleet token attic": 2,
+    "fleet certificates head.lan --days 0": 2,
+    "study continual S9": 2,
 }
 
 
 def test_the_calls_are_of_all_commands():
-    assert {line.split()[0] for line in CALLS} == COMMANDS.keys()
+    assert {named(line.split()) for line in CALLS} == {*command_lines()}
 
 
 #: Calls commands one after the other in this process; prints the code and the output of each.
@@ -112,7 +115,7 @@ def _become_stranger():
 
 @pytest.mark.slow
 def test_a_user_without_home_name_or_right_to_write_the_installation_can_use_every_command(folder):
-    """`pause` and `resume` have no folder to look in; everything else does what it does elsewhere."""
+    """`fleet pause` has no folder to look in; everything else does what it does elsewhere."""
     temporary = folder / "tmp"
     temporary.mkdir()
     temporary.chmod(0o1777)

@@ -30,7 +30,7 @@ PROGRAM = Path(sys.executable).with_name("soulsgraph")
 def test_a_fight_through_the_served_stand_in(tmp_path: Path) -> None:
     games = tmp_path / "games.toml"
     with virtual_screen() as display:
-        command = [str(PROGRAM), "serve-siphon", "--address", "127.0.0.1:0", "--display", display, "--json"]
+        command = [str(PROGRAM), "game", "siphon", "--address", "127.0.0.1:0", "--display", display, "--json"]
         with subprocess.Popen([*command, "--settings", str(games)], stdout=subprocess.PIPE, text=True) as server:
             try:
                 assert server.stdout is not None
@@ -66,4 +66,4 @@ def test_no_game_is_started_for_an_address_that_is_taken(monkeypatch: pytest.Mon
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(SoulsGraphError, match=address):
-            serve_siphon(ServingOptions(address))
+            serve_siphon(serving=ServingOptions(address))

@@ -23,7 +23,7 @@ STUDY = ("--seeds", "1", "--first-seed", "100", "--scale", "0.05", "--episodes",
 def expected(tmp_path_factory) -> dict[str, bytes]:
     """Return what the study leaves on one machine."""
     folder = tmp_path_factory.mktemp("shared") / "study"
-    command = [sys.executable, "-c", "from soulsgraph.cli import main; main()", "reproduce", *STUDY, "--run", folder]
+    command = [sys.executable, "-m", "soulsgraph", "study", "reproduce", *STUDY, "--run", folder]
     subprocess.run([*map(str, command)], check=True, timeout=3 * PATIENCE_S)
     return left_in(folder)
 
@@ -64,7 +64,7 @@ def driver_of(study: Path) -> psutil.Process:
 
 
 def reproduce(cluster: LocalCluster, *options: object):
-    return cluster.job_submit(["soulsgraph", "reproduce", *map(str, options)])
+    return cluster.job_submit(["soulsgraph", "study", "reproduce", *map(str, options)])
 
 
 def test_a_node_that_is_lost_or_a_stop_changes_no_byte_of_what_private_disks_leave(expected, runs):

@@ -17,12 +17,12 @@ from soulsgraph.runs.run_folder import RunFolder
 pytestmark = pytest.mark.slow
 
 OPTIONS = ("--seeds", "1", "--first-seed", "100", "--scale", "0.03", "--episodes", "20")
-COMMAND = (sys.executable, "-c", "from soulsgraph.cli import main; main()", "reproduce")
+COMMAND = (sys.executable, "-c", "from soulsgraph.cli import main; main()", "study", "reproduce")
 
 
 def reproduce(*arguments: object) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("sys.argv", ["soulsgraph", "reproduce", *map(str, arguments)])
+        patched.setattr("sys.argv", ["soulsgraph", "study", "reproduce", *map(str, arguments)])
         main()
 
 

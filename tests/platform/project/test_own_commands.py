@@ -83,7 +83,7 @@ def test_commands_end_on_a_run_of_an_own_skill_in_its_own_scenario(called, duel,
         ("report", run, "--html", tmp_path / "report.html"),
         ("watch", run, "--episodes", 1, "--seconds", 0.3, "--png", tmp_path / "fight.png"),
         ("data", "record", run, "--episodes", 2, "--out", tmp_path / "data"),
-        ("data", "summarize", tmp_path / "data"),
+        ("report", tmp_path / "data"),
     ):
         assert called(*line), line
 
@@ -100,7 +100,7 @@ def broken(begun, fault) -> str:
 
 def test_an_error_of_an_authors_code_is_pythons_traceback_cut_to_the_authors_frames(begun, capsys, monkeypatch):
     place = broken(begun, "1 / 0")
-    monkeypatch.setattr(sys, "argv", ["soulsgraph", "smoke", str(begun)])
+    monkeypatch.setattr(sys, "argv", ["soulsgraph", "check", str(begun), "--learn"])
     with pytest.raises(SystemExit) as stop:
         main()
     shown = capsys.readouterr().err
@@ -132,7 +132,7 @@ class Rewarding:
 
 def test_an_interrupt_while_an_authors_code_runs_is_the_users(begun, monkeypatch):
     broken(begun, "import signal; signal.raise_signal(signal.SIGINT)")
-    monkeypatch.setattr(sys, "argv", ["soulsgraph", "smoke", str(begun)])
+    monkeypatch.setattr(sys, "argv", ["soulsgraph", "check", str(begun), "--learn"])
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 130

@@ -39,14 +39,14 @@ def test_a_recording_has_its_skills_columns_and_is_checked_with_the_code_that_it
         assert {"parry/action", "parry/values", "parry/reward"} <= {*pq.read_schema(path).names}
 
     def verdicts(*project: object) -> list[str]:
-        found = json.loads(printed("data", "check", fights, "--json", *project))
+        found = json.loads(printed("check", fights, "--json", *project))
         assert all("fencing" in one["note"] for one in found if one["verdict"] == "refused")
         return [one["verdict"] for one in found]
 
     assert verdicts("--project", begun) == ["same", "same"]
     forget_project("fencing")
     assert verdicts() == ["refused", "refused"]
-    assert "--project" in printed("data", "check", fights)
+    assert "`project`" in printed("check", fights)
     skill = begun / "fencing" / "parry.py"
     skill.write_text(skill.read_text().replace("tried: float = 0.3", "tried: float = 0.2"))
     load_project(begun)
@@ -61,7 +61,7 @@ def test_decisions_of_an_own_skill_are_exported_and_cloned(fights, begun, duel, 
     assert 0 < len(rows) <= sum(map(sum, decided))
     options = ("--scenario", duel, "--project", begun)
     # Without its name the graph is that of the fights.
-    shown = printed("clone", fights, "--run", tmp_path / "unnamed", *options)
+    shown = printed("data", "clone", fights, "--run", tmp_path / "unnamed", *options)
     assert f"soulsgraph evaluate {tmp_path / 'unnamed'} --project {begun}" in shown
     unnamed = RunFolder.open(tmp_path / "unnamed")
     assert unnamed.plan.graph == "fencing/forked"

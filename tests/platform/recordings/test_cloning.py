@@ -242,7 +242,7 @@ def test_a_clone_whose_decisions_are_gone_is_not_trained_on(fights, tmp_path):
 
 
 def test_the_command_clones_once(printed, fights):
-    words = ("clone", fights, "--run", "mine", "--skills", "lock_on,camera", "--json")
+    words = ("data", "clone", fights, "--run", "mine", "--skills", "lock_on,camera", "--json")
     found = json.loads(printed(*words))
     assert [(one["skill"], one["version"]) for one in found] == [("camera", 1), ("lock_on", 1)]
     assert all(one["ambiguous_ticks"] == 0 for one in found)

@@ -47,7 +47,7 @@ def run(tmp_path_factory) -> RunFolder:
 
 
 def test_evaluate_saves_what_it_evaluated_and_every_episode_with_its_seed(run, tmp_path, monkeypatch, capsys):
-    words = ("--start", "long", "--randomize", "dodge", "--episodes", "6", "--seed", "9", "--out", tmp_path / "out")
+    words = ("--start", "long", "--random", "dodge", "--episodes", "6", "--seed", "9", "--out", tmp_path / "out")
     monkeypatch.setattr("sys.argv", ["soulsgraph", "evaluate", *map(str, (run.path, *words, "--json"))])
     main()
     printed = json.loads(capsys.readouterr().out)
@@ -100,7 +100,7 @@ def _fleet_file(folder):
 
 def test_an_evaluation_on_a_fleet_says_which_game_fought_and_invents_no_seed(run, tmp_path, monkeypatch, capsys):
     file, out = _fleet_file(tmp_path), tmp_path / "out"
-    words = ("--fleet", file, "--episodes", "5", "--start", "long", "--randomize", "dodge", "--out", out)
+    words = ("--fleet", file, "--episodes", "5", "--start", "long", "--random", "dodge", "--out", out)
     with played_for(load_fleet(file), lanes=(4,)):
         monkeypatch.setattr("sys.argv", ["soulsgraph", "evaluate", *map(str, (run.path, *words, "--json"))])
         main()
@@ -125,8 +125,8 @@ def test_an_evaluation_on_a_fleet_says_which_game_fought_and_invents_no_seed(run
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--games", "games.toml"), "--games"),
-        (("--seed", "5"), "--seed"),
+        (("--games", "games.toml"), "games"),
+        (("--seed", "5"), "seed"),
         (("--scenario", "some.toml"), "some.toml"),
         (("--start", "afar"), "afar"),
     ],
@@ -137,11 +137,7 @@ def test_what_a_fleet_cannot_evaluate_is_refused_before_it_listens(run, tmp_path
 
 @pytest.mark.parametrize(
     ("words", "name"),
-    [
-        (("--env-runners", 1), "env runners"),
-        (("--gateways", 2), "--gateways"),
-        (("--address", "127.0.0.1:1"), "--no-ray"),
-    ],
+    [(("--env-runners", 1), "env runners"), (("--gateways", 2), "gateways"), (("--address", "127.0.0.1:1"), "no_ray")],
 )
 def test_what_a_fleet_needs_ray_for_is_refused_without_it(tmp_path, refuse, words, name):
     new, file = tmp_path / "new", _fleet_file(tmp_path)

@@ -329,7 +329,7 @@ def test_a_study_takes_no_record_of_another_one(tmp_path, plan):
 
 
 def test_a_page_says_where_other_versions_play_than_were_evaluated(run, printed, fight):
-    printed("table", run.path, "--episodes", 2)
+    printed("evaluate", "--what", "table", run.path, "--episodes", 2)
     table = run.path / "results" / "table.json"
     assert json.loads(table.read_text())["key"] == json.loads(json.dumps(dict(table_key(run).values)))
     assert ReportedRun(run).note == ""

@@ -96,10 +96,15 @@ def test_adaptation_records_new_versions_beside_the_old(finished, capsys):
     upstream = {artifact.skill: artifact.version for artifact in library.card("heal_attack", 2).upstream}
     assert upstream == {"camera": 1, "lock_on": 1, "movement": 1, "dodge": 2}
     capsys.readouterr()
-    assert soulsgraph("table", finished, "--episodes", 5, "--json") == 0
+    assert soulsgraph("evaluate", "--what", "table", finished, "--episodes", 5, "--json") == 0
     assert len(json.loads(capsys.readouterr().out)["rows"]) == 7
 
 
 def test_baseline_trains_and_is_evaluated(tmp_path, capsys):
-    assert soulsgraph("baseline", "--run", tmp_path / "run", "--scale", 0.01, "--episodes", 5, "--json") == 0
+    assert (
+        soulsgraph(
+            "train", "--graph", "end-to-end", "--run", tmp_path / "run", "--scale", 0.01, "--episodes", 5, "--json"
+        )
+        == 0
+    )
     assert len(json.loads(capsys.readouterr().out)["rows"]) == 1

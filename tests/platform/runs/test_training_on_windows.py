@@ -52,9 +52,9 @@ def test_a_windows_python_trains_evaluates_watches_and_records(pc, keep_result):
     with Image.open(pc.folder / "fight.gif") as gif:
         assert gif.n_frames > 10
     done("data", "record", run, "--episodes", "3", "--out", fights)
-    done("data", "check", fights)
-    assert AGENT in done("zoo", "list")
-    done("zoo", "show", AGENT)
+    done("check", fights)
+    assert AGENT in done("zoo")
+    done("zoo", AGENT)
     assert RunFolder.open(pc.folder / "run").library.load("heal_attack", 1).card.training.steps == 900
     assert won["wins"] == won_here["wins"]
     there = {name: won[name] for name in ("packages", "machine", "wins", "episodes")}

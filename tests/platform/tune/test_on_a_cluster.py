@@ -19,7 +19,7 @@ def swept(cluster: LocalCluster, folder: Path, *words: str) -> subprocess.Comple
     """Run a small sweep of lock-on's gamma on two seeds, whose trials have the camera in common."""
     space = folder.parent / "space.toml"
     space.write_text("[lock_on]\ngamma = [0.9, 0.99]\n", encoding="utf-8")
-    asked = ["sweep", str(space), "--stage", "lock_on", "--seeds", "2", "--preset", "fast", "--scale", "0.05"]
+    asked = ["study", "sweep", str(space), "--stage", "lock_on", "--seeds", "2", "--preset", "fast", "--scale", "0.05"]
     asked += ["--episodes", "4", "--run", str(folder), "--address", cluster.address, *words]
     return subprocess.run(
         [str(Path(sys.executable).with_name("soulsgraph")), *asked],

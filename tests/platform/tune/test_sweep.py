@@ -157,8 +157,8 @@ def test_a_sweep_is_not_opened_where_its_fight_changed(tmp_path: Path) -> None:
 
 
 def test_a_sweep_is_resumed_as_it_was_begun(refuse: Any, folder: SweepFolder) -> None:
-    assert "scheduler" in refuse("sweep", "--run", folder.path, "--scheduler", "asha")
-    assert "scale" in refuse("sweep", "--run", folder.path, "--scale", "0.5")
+    assert "scheduler" in refuse("study", "sweep", "--run", folder.path, "--scheduler", "asha")
+    assert "scale" in refuse("study", "sweep", "--run", folder.path, "--scale", "0.5")
 
 
 def fake_member(gamma: float, seed: int, value: float, training: float) -> dict[str, Any]:
@@ -268,7 +268,7 @@ def test_a_sweep_adapts_a_copy_of_an_agent(tmp_path: Path) -> None:
 def test_the_command_refuses_in_one_line(arguments: tuple[str, ...], name: str, refuse: Any, tmp_path: Path) -> None:
     (space := tmp_path / "space.toml").write_text("gamma = [0.9]\n", encoding="utf-8")
     words = [str(space) if word == space.name else word for word in arguments]
-    assert name in refuse("sweep", *words, "--run", tmp_path / "sweep")
+    assert name in refuse("study", "sweep", *words, "--run", tmp_path / "sweep")
     assert not (tmp_path / "sweep").exists()
 
 

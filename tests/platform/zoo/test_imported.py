@@ -158,12 +158,12 @@ def test_a_run_is_begun_with_a_skill_that_needs_no_other_and_goes_on_with_the_ot
 def test_statistics_and_skills_that_do_not_fit_are_refused(refuse, trained, run, tmp_path, said, name):
     file = tmp_path / "statistics.json"
     file.write_text(json.dumps(said))
-    words = ("import-sb3", trained[0], "--run", run.path)
+    words = ("data", "import", trained[0], "--run", run.path)
     assert name in refuse(*words, "--skill", "camera", "--statistics", file)
     assert "2 x 64" in refuse(*words, "--skill", "lock_on")
     assert run.library.versions("camera") == [1]
 
 
 def test_the_command_imports_a_skill(printed, trained, run):
-    card = json.loads(printed("import-sb3", trained[0], "--skill", "camera", "--run", run.path, "--json"))
+    card = json.loads(printed("data", "import", trained[0], "--skill", "camera", "--run", run.path, "--json"))
     assert (card["skill"], card["version"]) == ("camera", 2)

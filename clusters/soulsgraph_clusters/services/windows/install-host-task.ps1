@@ -14,7 +14,7 @@ param(
 )
 
 $ErrorActionPreference = 'Stop'
-$name = 'soulsgraph host'
+$name = 'soulsgraph fleet host'
 $user = [System.Security.Principal.WindowsIdentity]::GetCurrent().Name
 
 if ($Remove) {

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
-import tyro
+from cyclopts import App, Parameter
 
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.games.standin.launch import StandInOptions
+from soulsgraph_envs.games.standin.launch import DEFAULT_STAND_IN, StandInOptions
 from soulsgraph_envs.games.standin.program import run
 
-try:
-    run(tyro.cli(StandInOptions, prog="python -m soulsgraph_envs.games.standin"))
-except SoulsGraphError as failure:
-    print(f"error: {failure}", file=sys.stderr)
-    sys.exit(2)
+app = App("python -m soulsgraph_envs.games.standin", default_parameter=Parameter(negative=()))
+
+
+@app.default
+def standin(*, options: Annotated[StandInOptions, Parameter(name="*")] = DEFAULT_STAND_IN) -> None:
+    """Run the stand-in game."""
+    run(options)
+
+
+if __name__ == "__main__":
+    try:
+        app()
+    except SoulsGraphError as failure:
+        print(f"error: {failure}", file=sys.stderr)
+        sys.exit(2)

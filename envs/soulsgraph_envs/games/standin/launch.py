@@ -22,8 +22,6 @@ from math import hypot
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from tyro.conf import UseAppendAction
-
 from soulsgraph_envs.core.access import family_of, is_loopback
 from soulsgraph_envs.core.config import Between, NonEmpty, load_data, shipped_names
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError, plain_number, plain_range
@@ -159,12 +157,12 @@ class StandInOptions:
     """Games file to write for other commands, once a driver can attach."""
     seconds: float = 0.0
     """End after this many seconds; 0 never."""
-    misbehave: Annotated[tuple[str, ...], UseAppendAction] = ()
+    misbehave: tuple[str, ...] = ()
     """KIND@START or KIND@START+SECONDS, as often as needed: crash, move, hang, freeze, stall, drop."""
     until_eof: bool = False
     """End when standard input ends: with the program that started it."""
-    json: bool = False
-    """Print lines as JSON, for machines."""
+    json_lines: bool = False
+    """Print lines as JSON, for programs."""
 
     def __post_init__(self) -> None:
         """Check the numbers.
@@ -337,7 +335,7 @@ class StandInProcess:
     """
 
     def __init__(self, options: StandInOptions) -> None:
-        as_child = replace(options, json=True, until_eof=True)
+        as_child = replace(options, json_lines=True, until_eof=True)
         self._command = [sys.executable, "-P", "-m", "soulsgraph_envs.games.standin", *as_child.arguments()]
         self._lock = threading.Lock()
         self._start()

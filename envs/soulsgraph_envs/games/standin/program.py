@@ -241,7 +241,7 @@ class StandIn:
 
     def say(self, event: str, **values: object) -> None:
         """Print a line: the event and its values, for people or as JSON."""
-        if self._options.json:
+        if self._options.json_lines:
             print(to_json({"event": event, **values}), flush=True)
         else:
             print(f"{event}: {', '.join(f'{name} {value}' for name, value in values.items())}", flush=True)

@@ -22,7 +22,13 @@ SCRIPTS = ROOT / "clusters" / "soulsgraph_clusters" / "services" / "windows"
 
 def _host_words(pc, port):
     files = (("--token-file", "token"), ("--ca", "ca.pem"), ("--games", "games.toml"), ("--spool", "spool"))
-    return "host", "--head", f"127.0.0.1:{port}", *(word for one, file in files for word in (one, pc.path(file)))
+    return (
+        "fleet",
+        "host",
+        "--head",
+        f"127.0.0.1:{port}",
+        *(word for one, file in files for word in (one, pc.path(file))),
+    )
 
 
 def _host(pc, port):

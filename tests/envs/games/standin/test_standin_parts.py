@@ -7,10 +7,10 @@ from math import inf
 from pathlib import Path
 
 import pytest
-import tyro
 
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.link import load_games, save_game
+from soulsgraph_envs.games.standin.__main__ import app
 from soulsgraph_envs.games.standin.launch import StandInOptions, settings_of
 from soulsgraph_envs.games.standin.program import Misbehaviour, Schedule, parse_misbehaviour
 
@@ -46,6 +46,12 @@ def test_schedule_begins_each_once_and_ends_what_lasts() -> None:
     assert schedule.on("drop")
 
 
+def _parsed(words: list[str]) -> StandInOptions:
+    _, bound, *_ = app.parse_args(words, exit_on_error=False, print_error=False)
+    options: StandInOptions = bound.kwargs["options"]
+    return options
+
+
 def test_arguments_mean_the_options_they_are_made_of(tmp_path: Path) -> None:
     options = StandInOptions(
         map="stand-in",
@@ -55,7 +61,7 @@ def test_arguments_mean_the_options_they_are_made_of(tmp_path: Path) -> None:
         misbehave=("crash@5", "freeze@1+2"),
         until_eof=True,
     )
-    assert tyro.cli(StandInOptions, args=options.arguments()) == options
+    assert _parsed(options.arguments()) == options
     assert StandInOptions().arguments() == []
 
 
@@ -82,6 +88,6 @@ def test_settings_are_a_games_file_whose_launch_starts_a_well_behaved_stand_in_a
     (game,) = load_games(file)
     assert (game.map, game.window, game.speed) == ("stand-in", "SOULS STAND-IN", 3.0)
     assert game.launch[1:4] == ("-P", "-m", "soulsgraph_envs.games.standin")
-    again = tyro.cli(StandInOptions, args=list(game.launch[4:]))
+    again = _parsed(list(game.launch[4:]))
     assert again == replace(options, display=":7", scenario=str(tmp_path / "mine.toml"), misbehave=())
     assert list(tmp_path.iterdir()) == [file]

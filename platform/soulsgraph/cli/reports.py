@@ -1,0 +1,405 @@
+"""`report` and `check`: what is in a folder or a file is found, and told or tried again."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+
+from soulsgraph.cli.options import names_of
+from soulsgraph.cli.output import screen
+from soulsgraph.results.tables import cells_table, finite, text_table
+from soulsgraph.runs import evaluate as evaluating
+from soulsgraph.runs import lineage
+from soulsgraph.runs.plan import Plan, check_range, lasting_name
+from soulsgraph.runs.progress import silence_advice, stage_progress
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph.zoo import agent_names, is_agent, open_run
+from soulsgraph_envs.core.config import Where, is_generated, read_file, shipped_names
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.extras import check_extra
+from soulsgraph_envs.core.files import check_writable
+from soulsgraph_policies.agents.library import SkillCard
+from soulsgraph_policies.agents.projects import load_project, loaded_projects
+
+#: What a folder is by a file in it.
+_REPRODUCTION, _CONTINUAL = "reproduction.json", "results/evaluations.parquet"
+
+
+def report(
+    folders: tuple[Path, ...],
+    /,
+    *,
+    out: Path | None = None,
+    beside: Path | None = None,
+    against: str | None = None,
+    variants: tuple[Path, ...] = (),
+    attach: tuple[str, ...] = (),
+    earlier: tuple[Path, ...] = (),
+    every: bool = False,
+    scenario: tuple[str, ...] = (),
+    episodes: int = Plan.episodes,
+    seed: int = evaluating.EVALUATION_SEED,
+) -> None:
+    """Report what is in a folder: a run, reproductions, a continual study, evaluations of learners, recorded fights.
+
+    A run or an agent becomes a page, one file that needs no network: win rates, learning curves, the skill graph,
+    lineage, hyperparameters and a fight. Reproductions, presets beside each other, and a continual study become a
+    report as Markdown with figures. Evaluations, ours or anyone's, are scored: performance, forgetting and transfer
+    with intervals. Of recorded fights it says what they are, and whether they suffice for `data calibrate`; with
+    `scenario` how wrong the simulator is about them: recorded rows are put into it and the recorded controls played for
+    0.1, 0.5 and 2 s. Every error is shown next to its floor: the same error on simulated fights of the same players,
+    since hidden values have to be estimated.
+
+    A row of a file of evaluations is a task that was played at a moment of training, with the columns method, seed,
+    after (tasks finished), decisions (spent in the task that is trained, 0 between tasks), task (its position from 1),
+    wins and episodes; ticks and task_name are optional. The method named scratch is the reference of forward transfer.
+
+    Args:
+        folders: Folders or Parquet files of one kind, several of reproductions; or the name of an agent of the zoo.
+        out: HTML file of a run, run.html in its folder if not given; folder of a report, `report` in the first folder
+            if not given; folder for scores, and for errors of the simulator.
+        beside: Another run or agent, shown beside the first in the page.
+        against: Continual method that the others are compared with; kept, or else the best, if not given.
+        variants: Folders of an ablation of reproductions, the reference first.
+        attach: Tables of other commands to show in the report of reproductions, TITLE=PATH.parquet, with :COLUMN,COLUMN
+            behind it to choose columns.
+        earlier: Folders of reports on other seeds; every row is compared with its row there, their seeds pooled.
+        every: List every recorded fight, too.
+        scenario: Scenarios whose data are measured by recorded fights of one scenario, by name or file; several times.
+        episodes: Fights of each player for its predicted win rate.
+        seed: Seed of what is drawn, and of those fights: those that `evaluate` plays with it.
+    """
+    check_extra("report", "data")
+    if not folders:
+        raise SoulsGraphError("report: expected a folder, a file or an agent, found none; name one.")
+    first = folders[0]
+    make: Callable[[], None]
+    if (first / RunFolder.plan_file).is_file() or is_agent(first):
+        kind, takes, make = "run", {"out", "beside"}, partial(_run_page, first, out, beside)
+    elif (first / _REPRODUCTION).is_file():
+        kind, takes = "reproduction", {"out", "variants", "attach", "earlier"}
+        make = partial(write_reproductions, out or first / "report", folders, variants, attach, earlier)
+    elif (first / _CONTINUAL).is_file():
+        kind, takes, make = "continual study", {"out", "against"}, partial(write_continual, first, out, against)
+    elif first.is_file() and _has_evaluations(first):
+        kind, takes, make = "file of evaluations", {"out", "against"}, partial(_scores, first, out, against)
+    elif first.suffix == ".parquet" or (first.is_dir() and any(first.rglob("*.parquet"))):
+        kind, takes = "folder of fights", {"out", "scenario"} if scenario else {"every"}
+        make = partial(_fidelity, first, scenario, out, episodes, seed) if scenario else partial(_summary, first, every)
+    else:
+        what = "a run, a reproduction, a continual study, evaluations or recorded fights"
+        raise SoulsGraphError(f"{first}: expected {what}, found none of them; name a folder, a file or an agent.")
+    asked: dict[str, object] = {
+        "out": out,
+        "beside": beside,
+        "against": against,
+        "variants": variants,
+        "attach": attach,
+    }
+    asked |= {"earlier": earlier, "every": every, "scenario": scenario}
+    if wrong := [name for name, value in asked.items() if value and name not in takes]:
+        raise SoulsGraphError(f"report of a {kind}: expected no `{wrong[0]}`, found it; leave it out.")
+    if len(folders) > 1 and kind != "reproduction":
+        raise SoulsGraphError(
+            f"report of a {kind}: expected one, found {len(folders)}; name one, another run by `beside`."
+        )
+    make()
+
+
+def _has_evaluations(file: Path) -> bool:
+    from pyarrow import ArrowException
+    from pyarrow.parquet import read_schema
+
+    try:
+        return "after" in read_schema(file).names
+    except (ArrowException, OSError):
+        return False
+
+
+def _run_page(agent: Path, out: Path | None, beside: Path | None) -> None:
+    check_extra("report", "train")
+    from soulsgraph.pages.run_report import fight_video, write_run_report
+
+    runs = [open_run(folder) for folder in (agent, *([] if beside is None else [beside]))]
+    if out is None and is_agent(agent):
+        raise SoulsGraphError(f"report: expected `out`, an HTML file for the page of {agent}, found none; name it.")
+    path = out or agent / "run.html"
+    check_writable(path.parent)
+    screen.precompile()
+    write_run_report(path, runs, fight_video(runs))
+    plain = {"page": str(path), "runs": [str(run.path) for run in runs], "bytes": path.stat().st_size}
+    screen.show(plain, f"written: {path}, {path.stat().st_size / 1e6:.1f} MB")
+
+
+def write_reproductions(
+    out: Path,
+    folders: Sequence[Path],
+    variants: Sequence[Path] = (),
+    attach: Sequence[str] = (),
+    earlier: Sequence[Path] = (),
+) -> None:
+    """Write the report of reproductions, and print their tables."""
+    check_extra("report", "train")
+    from soulsgraph.paper.records import load_reproductions
+    from soulsgraph.paper.report import Attachment, write_report
+
+    written = write_report(folders, out, variants, tuple(map(Attachment.parse, attach)), earlier)
+    tables = load_reproductions(folders)
+    plain = {"report": str(written), "tables": [table.to_dict() for table in tables]}
+    screen.show(plain, *(table.to_rich() for table in tables), f"report in {written}")
+
+
+def write_continual(folder: Path, out: Path | None = None, against: str | None = None) -> None:
+    """Write the report of a continual study, and print its scores."""
+    check_extra("report", "train")
+    from soulsgraph.continual.files import EVALUATIONS, read_folder
+    from soulsgraph.continual.report import PAGE, write_continual_report
+    from soulsgraph.continual.scoring import score
+
+    written = write_continual_report(folder, out, against)
+    scores, page = score(read_folder(folder)[EVALUATIONS], against), written.with_name(PAGE)
+    plain = {"folder": str(folder), "report": str(written), "page": str(page), "scores": scores.to_dict()}
+    screen.show(plain, *scores.to_rich(), f"report in {written}, as a page in {page}")
+
+
+def _scores(file: Path, out: Path | None, against: str | None) -> None:
+    check_extra("report", "train")
+    from soulsgraph.continual.scoring import score_file
+
+    if out is not None:
+        check_writable(out)
+    scores = score_file(file, against)
+    screen.show(scores.to_dict(), *scores.to_rich())
+    if out is not None:
+        scores.save(out)
+        screen.console.print(f"results in {out}")
+
+
+def _summary(folder: Path, every: bool) -> None:
+    """Summarize recorded fights by scenario, source, player and versions, and whether they suffice to calibrate."""
+    from soulsgraph.recordings import check as checking
+    from soulsgraph.recordings.coverage import CoverageCount
+
+    count = CoverageCount()
+    found = checking.find_recordings(folder, count.add)
+    if folder.is_file() and not found.headers:
+        raise SoulsGraphError(found.problems[0])
+    coverage, groups = count.coverage, checking.groups_of(found.headers)
+    tables = [
+        text_table(title, checking.SUMMARY_HEADINGS, [group.cells for group in alike])
+        for title, alike in groupby(groups, lambda group: f"{group.scenario}, {group.source}")
+    ]
+    if every:
+        tables[:0] = [
+            text_table(group.title, checking.LIST_HEADINGS, map(checking.fight_cells, group.headers))
+            for group in groups
+        ]
+    plain = {"groups": [group.to_dict() for group in groups], "problems": list(found.problems)}
+    plain |= {"fights": [checking.fight_row(header) for header in found.headers]} if every else {}
+    screen.show(plain | {"calibrate": coverage.to_dict()}, *tables, *found.problems, *coverage.lines())
+
+
+def _fidelity(fights: Path, scenario: Sequence[str], out: Path | None, episodes: int, seed: int) -> None:
+    """Measure how wrong the simulator is about recorded fights: errors of replayed rows, moves, win rates."""
+    check_extra("report", "data" if out is None else "train")
+    # Imported here: a help text need not wait for it.
+    from soulsgraph.calibrate.fidelity import STEPS, fidelity_tables, measure_fidelity, read_fights
+
+    evaluating.check_evaluation(seed, episodes)
+    if out is not None:
+        check_writable(out)
+    read = read_fights(fights)
+    names = [*dict.fromkeys(map(lasting_name, scenario))]
+    screen.precompile()
+    with stage_progress("fidelity", STEPS * len(names), screen.display, unit="steps") as progress:
+        found = measure_fidelity(read, names, episodes, seed, lambda: progress.advance(1))
+    lines = [f"{found.recorded}; the floor in brackets"]
+    if out is not None:
+        # Imported here: a table alone needs no figures.
+        from soulsgraph.calibrate.fidelity_page import PAGE, write_fidelity
+
+        report = write_fidelity(out, found)
+        lines.append(f"report in {report}, as a page in {report.with_name(PAGE)}")
+    tables = [text_table(title, *table) for title, table in fidelity_tables(found)]
+    screen.show(finite(found.to_dict()), *tables, *lines)
+
+
+def check(
+    names: tuple[Path, ...] = (), /, *, learn: bool = False, journal: str = "", episodes: int | None = None
+) -> None:
+    """Check what is named: agents of the zoo, runs, projects, recorded fights, bosses; exit 1 on failure.
+
+    Agents play the episodes of their cards again: a win rate must be within 1 point of the card's on the kind of
+    processor that the card comes from, elsewhere inside the card's interval. A run's skills are read, weights included,
+    and every version is shown with its lineage. A project's skills, graphs, fights, rewards, references and one update
+    are tried. Recorded fights of the simulator are played again, and every bit is compared. Bosses, by sequence or
+    scenario, pass the filter: a script that sees ahead wins, random play and the script without dodging lose.
+
+    Args:
+        names: What to check, all of one kind; all agents of the zoo if nothing is named.
+        learn: Play and learn 1,000 decisions of each skill of a project instead, on top of untrained networks.
+        journal: Skills of a run, separated by commas, to learn again from the journals that their fleet left, and to
+            compare with those saved: on one kind of processor both have the same bits.
+        episodes: Play only this many first episodes of each agent's card.
+    """
+    first = next(iter(names), Path("zoo"))
+    asked: dict[str, object] = {"learn": learn, "journal": journal, "episodes": episodes}
+    make: Callable[[], None]
+    if all(map(is_agent, names)):
+        kind, takes, make = "agent", {"episodes"}, partial(_agents, names, episodes)
+    elif (first / RunFolder.plan_file).is_file():
+        kind, takes, make = "run", {"journal"}, partial(_run, first, names_of(journal))
+    elif str(first) in loaded_projects() or (first / "pyproject.toml").is_file():
+        kind, takes, make = "project", {"learn"}, partial(_project, first, learn)
+    elif str(first) in _fights() or first.suffix == ".toml" or is_generated(str(first)):
+        kind, takes, make = "boss", set[str](), partial(_bosses, [str(name) for name in names])
+    elif first.exists():
+        kind, takes, make = "fight", set[str](), partial(_recordings, first)
+    else:
+        raise UnknownNameError("agent, project, sequence, scenario or folder", str(first), (*agent_names(), *_fights()))
+    if wrong := [name for name, value in asked.items() if value and name not in takes]:
+        raise SoulsGraphError(f"check of a {kind}: expected no `{wrong[0]}`, found it; leave it out.")
+    if len(names) > 1 and kind not in ("agent", "boss"):
+        raise SoulsGraphError(f"check of a {kind}: expected one, found {len(names)}; name one.")
+    make()
+
+
+def _fights() -> tuple[str, ...]:
+    from soulsgraph_envs.continual.sequences import sequence_names
+
+    return (*sequence_names(), *shipped_names("scenario"))
+
+
+def _agents(names: Sequence[Path], episodes: int | None) -> None:
+    from soulsgraph.zoo.card import EPISODES, VERIFIED_HEADINGS, verify_agent
+
+    if episodes is not None:
+        check_range("episodes", episodes, 1, EPISODES)
+    chosen, found = tuple(map(str, names)) or agent_names(), []
+    screen.precompile()
+    with stage_progress("check", len(chosen), screen.display, unit="agents") as progress:
+        for number, name in enumerate(chosen, 1):
+            found.append(verify_agent(name, episodes))
+            progress.update(number)
+    passed = all(one.holds and not one.changed for one in found)
+    table = text_table("", VERIFIED_HEADINGS, [one.cells for one in found])
+    screen.show([one.to_dict() for one in found], table, passed=passed)
+
+
+def _run(folder: Path, journals: Sequence[str]) -> None:
+    run = open_run(folder)
+    if not journals:
+        cards, scenarios = evaluating.check_library(run), lineage.scenarios_of(run)
+        lines = [_describe(card, scenarios[card.skill, card.version]) for card in cards]
+        screen.show([card.to_dict() for card in cards], *lines)
+        return
+    check_extra("check --journal", "train")
+    # Imported here: it takes seconds, and no other check needs it.
+    from soulsgraph.cli.fleet import replay
+
+    for skill in journals:
+        replay(run, skill)
+
+
+def _describe(card: SkillCard, scenario: str) -> str:
+    parent = "" if card.parent is None else f", continues v{card.parent}"
+    upstream = ", ".join(f"{artifact.skill} v{artifact.version}" for artifact in card.upstream) or "nothing"
+    training = card.training
+    learned = f"cloned from {training.cloned:,} decisions" if training.cloned else f"{training.steps:,} steps"
+    return (
+        f"{card.skill} v{card.version}: {scenario}, {learned}, trained on {upstream}{parent}; sha256 {card.sha256[:12]}"
+    )
+
+
+def _project(project: Path, learn: bool) -> None:
+    check_extra("check", "train")
+    from soulsgraph.project import checking
+
+    silence_advice()
+    known = str(project) in loaded_projects() and not project.exists()
+    name, began, found = str(project) if known else load_project(project).project.name, time.monotonic(), []
+    screen.precompile(training=True)
+    if learn:
+        for tried in checking.smoke(name):
+            found.append(tried)
+            screen.console.print(
+                f"{tried.skill} in {tried.scenario}: {tried.decisions:,} decisions, {tried.updates} updates; mean "
+                f"return {tried.random_return:.2f} at random, {tried.reference_return:.2f} by its reference"
+            )
+        line = f"smoke test passed in {time.monotonic() - began:.0f} s"
+        screen.show([asdict(one) for one in found], line)
+        return
+    checks = []
+    for one in checking.validate(name):
+        checks.append(one)
+        screen.console.print(f"{'holds' if one.holds else 'FAILS'}  {one.name}: {one.found}")
+    failed = sum(not one.holds for one in checks)
+    line = f"{failed} of {len(checks)} checks failed" if failed else f"all {len(checks)} checks hold"
+    screen.show([asdict(one) for one in checks], line, passed=not failed)
+
+
+def _recordings(folder: Path) -> None:
+    """Play simulated fights again and compare every bit.
+
+    A fight whose data have changed since is refused. On another kind of processor than it was recorded on, it is
+    marked with the first tick that differs. At the end it says whether the fights suffice for `calibrate`.
+    """
+    check_extra("check", "data")
+    from soulsgraph.recordings import check as checking
+    from soulsgraph.recordings.coverage import CoverageCount
+    from soulsgraph.recordings.files import recording_files
+
+    paths, found, count = recording_files(folder), [], CoverageCount()
+    screen.precompile()
+    with stage_progress("check", len(paths), screen.display, unit="fights") as progress:
+        for number, path in enumerate(paths, 1):
+            found.append(checking.check_file(path, count.add))
+            progress.update(number)
+    counts = Counter(one.verdict for one in found)
+    lines = [str(one) for one in found if one.verdict not in ("same", "whole")]
+    counted = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    passed = not any(one.verdict in checking.WRONG for one in found)
+    # For programs it is in the report: this is a list of verdicts.
+    suffices = () if screen.json else count.coverage.lines()
+    screen.show([one.to_dict() for one in found], *lines, f"{len(found)} files: {counted}", *suffices, passed=passed)
+
+
+def _bosses(names: Sequence[str]) -> None:
+    from soulsgraph_envs.continual.boss_filter import check_boss
+
+    scenarios = dict.fromkeys(scenario for name in names for scenario in _scenarios(name))
+    screen.precompile()
+    results = {scenario: check_boss(scenario) for scenario in scenarios}
+    cells = [
+        {
+            "scenario": scenario,
+            **{way: _percent(getattr(result, way)) for way in ("oracle", "random", "undodged")},
+            "passed": "yes" if result.passed else f"no: {result.reason}",
+        }
+        for scenario, result in results.items()
+    ]
+    rows = [{"scenario": scenario, **vars(result)} for scenario, result in results.items()]
+    passed = all(result.passed for result in results.values())
+    screen.show(rows, cells_table("Bosses by the filter", cells), passed=passed)
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100.0 * share:.0f} %"
+
+
+def _scenarios(name: str) -> tuple[str, ...]:
+    """Return the scenarios of a sequence, or a scenario itself; raises SoulsGraphError for what is neither."""
+    from soulsgraph_envs.continual.sequences import load_sequence, sequence_names
+    from soulsgraph_envs.core.scenario import load_scenario
+
+    if name in sequence_names() or (name.endswith(".toml") and "tasks" in read_file(Where(Path(name)))):
+        return load_sequence(name).scenarios
+    if not name.endswith(".toml") and not is_generated(name) and name not in _fights():
+        raise UnknownNameError("sequence or scenario", name, _fights())
+    load_scenario(name)
+    return (name,)
