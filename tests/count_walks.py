@@ -82,7 +82,8 @@ def note(*line):
 
 def trace(frame, event, _):
     code = frame.f_code
-    if not code.co_filename.startswith(floors):
+    # What a command runs, it runs beneath the module __main__, which is no import.
+    if not code.co_filename.startswith(floors) or code.co_filename.endswith("__main__.py"):
         return None
     running = here.__dict__.setdefault("running", collections.Counter())
     name, leave = code.co_qualname, None
@@ -105,16 +106,6 @@ def trace(frame, event, _):
 
 threading.settrace(trace)
 sys.settrace(trace)
-"""
-
-#: Records whose fields are attributes without numba too, for a commit whose are not.
-_RECORDS = """
-
-_plain = dtype_of
-
-
-def dtype_of(record):
-    return np.dtype((np.record, _plain(record)))
 """
 
 
@@ -206,13 +197,10 @@ def _apart(file: str) -> bool:
 
 @contextmanager
 def _checkout(commit: str, folder: Path) -> Iterator[Path]:
-    """Check a commit out beside the working tree; its records get attributes, if they have none."""
+    """Check a commit out beside the working tree."""
     checkout = folder / "earlier"
     subprocess.run(["git", "worktree", "add", "--detach", checkout, commit], cwd=ROOT, check=True, capture_output=True)
     try:
-        (layout,) = (path for path in checkout.glob("envs/**/layout.py") if "def dtype_of" in path.read_text())
-        if "np.record" not in layout.read_text():
-            layout.write_text(layout.read_text() + _RECORDS)
         yield checkout
     finally:
         subprocess.run(["git", "worktree", "remove", "--force", checkout], cwd=ROOT, check=True)

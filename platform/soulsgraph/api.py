@@ -342,21 +342,25 @@ class Run:
     ) -> Any:
         """Return the win rates of every row of the paper's Table 1 that its skills allow, as a data frame.
 
-        Those that were evaluated last are read where they are of the present versions; with `episodes` they are
-        evaluated, and written into the run folder.
+        Rows of the same versions, fights, episodes and seed are read from the run folder; else they are evaluated, and
+        written into it.
+
+        Args:
+            episodes: Fights of each row; the plan's number if not given.
+            seed: Seed of the fights.
+            quiet: Print nothing.
 
         Raises:
             SoulsGraphError: if a skill was not trained yet or is damaged.
         """
         check_extra("table", "train")
-        from soulsgraph.pages.run_report import ReportedRun
-        from soulsgraph.runs.table import play_table, table_of, write_table
+        from soulsgraph.runs.table import kept_table, play_table, table_of, write_table
 
-        reported = ReportedRun(self.folder)
-        if episodes is None and reported.rates and not reported.note:
-            return frame_of([row.to_dict() for row in reported.rates])
+        episodes = self.plan.episodes if episodes is None else episodes
+        if (kept := kept_table(self.folder, episodes, seed)) is not None:
+            return frame_of(kept)
         precompile_playing(OutputConsole(quiet=quiet))
-        played = play_table(self.folder, episodes or self.plan.episodes, seed, "silent" if quiet else "auto")
+        played = play_table(self.folder, episodes, seed, "silent" if quiet else "auto")
         if not self.in_zoo:
             with self.folder.locked():
                 write_table(self.folder, played, seed)

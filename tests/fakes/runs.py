@@ -13,7 +13,6 @@ import numpy as np
 from soulsgraph.paper.study import ADAPTED, COLUMNS, DESCRIPTION, HOME, REFERENCE, SHIFTED, Records
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import TABLE_1
-from soulsgraph.runs.lineage import save_version
 from soulsgraph.runs.plan import ADAPTATION_BUDGET, Plan, Stage
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, trained_artifact
@@ -120,6 +119,6 @@ def pretend_training(run: RunFolder, stages: Sequence[Stage]) -> list[SkillCard]
                 weights[f"{NETWORK}.{2 * index}.bias"] = random.normal(size=outputs).astype(np.float32)
             normalizer = RunningNormalizer(skill.observation.size)
             artifact = trained_artifact(setup, weights, normalizer, part.budget, part, cards)
-            cards.append(save_version(run, part, artifact))
+            cards.append(run.library.save(artifact))
         saved += cards
     return saved

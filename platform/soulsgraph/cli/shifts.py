@@ -64,7 +64,7 @@ def adapt(
         budget: Steps for each skill; 40,000 times the run's scale if not given.
         after: Scenario whose versions are continued; the last one the run was adapted to if not given.
         jointly: Adapt the skills in the same fights, each for its own steps, instead of one after another.
-        overrides: Options of the learner to change while adapting, beside the run's: learning_rate=1e-4; of one skill
+        overrides: Options of the learner to change while adapting, beside the run's: lr=1e-4; of one skill
             alone dodge.gamma=0.99. The same command, with the same options, resumes.
         run: Run folder for a copy of the agent, which is adapted; the same command resumes it.
     """
@@ -332,5 +332,5 @@ def _recommended_skills(run: RunFolder, home: str, scenario: str) -> Recommendat
     """Return the recommendation saved for the versions in play; measure first if there is none."""
     from soulsgraph.transfer.report import saved_recommendation
 
-    saved = saved_recommendation(run, home, scenario)
-    return saved if saved is not None else _measured(run, Question(scenario, home=home)).recommendation
+    question = Question(scenario, home=home)
+    return saved_recommendation(run, question) or _measured(run, question).recommendation

@@ -21,9 +21,19 @@ from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.plan import Plan, check_learns
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolderError
 from soulsgraph_envs.continual.sequences import ContinualSequence, fight_digest, load_sequence
-from soulsgraph_envs.core.config import Between, EachOnce, NonEmpty, Where, check_fields, read_file, to_table, validate
+from soulsgraph_envs.core.config import (
+    Between,
+    EachOnce,
+    NonEmpty,
+    Where,
+    check_fields,
+    digest_of,
+    read_file,
+    to_table,
+    validate,
+)
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.files import remove_folder, write_json
+from soulsgraph_envs.core.files import remove_folder, slug, write_json
 from soulsgraph_envs.core.machine import usable_processors
 from soulsgraph_envs.skills import budget_of, make_skill
 from soulsgraph_policies.learning.checkpoint import FILE_NAME
@@ -225,12 +235,12 @@ _SESSIONS = "sessions.json"
 
 @dataclass(frozen=True)
 class _ContinualFile:
-    """What `continual.json` holds; `fights` are digests of the tasks' fights by their names."""
+    """What `continual.json` holds; `tasks` is a digest of the sequence, in its order, with budgets and fights."""
 
     format: str
     version: int
     created: str
-    fights: Mapping[str, str]
+    tasks: str
     plan: ContinualStudy
 
 
@@ -269,7 +279,7 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
 
     def description(self) -> _ContinualFile:
         """Return what `continual.json` holds when it is begun."""
-        return _ContinualFile(_FORMAT, _VERSION, _now(), fights_of(self.plan.tasks), self.plan)
+        return _ContinualFile(_FORMAT, _VERSION, _now(), sequence_digest(self.plan.tasks), self.plan)
 
     @classmethod
     def open(cls, path: Path) -> ContinualFolder:
@@ -287,11 +297,9 @@ class ContinualFolder(PlannedFolder[ContinualStudy]):
         if not isinstance(values, dict) or (values.get("format"), values.get("version")) != (_FORMAT, _VERSION):
             raise RunFolderError(file, f"format {_FORMAT!r} {_VERSION}", "another", _REMEDY)
         begun = validate(_ContinualFile, values, where)
-        now = fights_of(begun.plan.tasks)
-        changed = [name for name, fight in begun.fights.items() if now.get(name) != fight]
-        if changed or len(now) != len(begun.fights):
-            found = f"that {', '.join(changed) or 'the sequence'} changed"
-            raise RunFolderError(file, "the fights that it was created with", found, "restore them or begin anew")
+        if sequence_digest(begun.plan.tasks) != begun.tasks:
+            expected = f"the sequence {slug(begun.plan.sequence)} and the fights that it was created with"
+            raise RunFolderError(file, expected, "that they changed", "restore them or begin anew")
         return cls(path, begun.plan)
 
     def unit_path(self, unit: ContinualUnit) -> Path:
@@ -371,9 +379,9 @@ def planned_units(folder: Path) -> list[ContinualUnit]:
     return [ContinualUnit(method, seed) for method in methods for seed in seeds]
 
 
-def fights_of(sequence: ContinualSequence) -> dict[str, str]:
-    """Return the digest of every fight of a sequence, by its name."""
-    return {task.scenario: fight_digest(task.scenario) for task in sequence.tasks}
+def sequence_digest(sequence: ContinualSequence) -> str:
+    """Return a digest of a sequence's tasks in their order, with budgets and all that their fights' files say."""
+    return digest_of([to_table(sequence), [fight_digest(task.scenario) for task in sequence.tasks]])
 
 
 def _now() -> str:

@@ -15,9 +15,9 @@ from soulsgraph.pages.curves import Curve, draw_curve, legend
 from soulsgraph.recordings.format import run_name
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import read_rows
-from soulsgraph.runs.evaluate import EVALUATION_SEED, allowed_rows, table_key
+from soulsgraph.runs.evaluate import EVALUATION_SEED, allowed_rows, table_inputs
 from soulsgraph.runs.lineage import cards_of, own_stages, scenarios_of
-from soulsgraph.runs.plan import Key, Plan, Stage
+from soulsgraph.runs.plan import Plan, Stage, differing
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.tracking.metrics import FIGHT
@@ -72,9 +72,8 @@ class ReportedRun:
         if not self._has(path) or not self.rates:
             return ""
         saved = read_file(Where(path, remedy="remove the file"))
-        values = saved.get("key", {}) if isinstance(saved, dict) else {}
-        now, found = table_key(self.run), Key(values if isinstance(values, dict) else {})
-        if now.differing(found):
+        kept = saved.get("inputs", {})
+        if differing(table_inputs(self.run, kept.get("episodes", 0), kept.get("seed", 0)), kept):
             return "Other versions play by now than were evaluated, or the fights changed: evaluate them anew."
         return ""
 

@@ -16,17 +16,18 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from soulsgraph.paper.study import check_stable_baselines
 from soulsgraph.results.tables import GrowingTable
 from soulsgraph.runs.evaluate import CHECKPOINT_INTERVAL, CurveEvaluator, CurvePoint
-from soulsgraph.runs.lineage import curve_folder, save_version, stage_key
-from soulsgraph.runs.plan import Key, Stage
+from soulsgraph.runs.lineage import curve_folder
+from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, trained_artifact
 from soulsgraph.runs.workers import WorkerProcess
+from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 from soulsgraph_policies.agents.agent import NetworkController
 from soulsgraph_policies.agents.inference import NETWORK, RunningNormalizer
-from soulsgraph_policies.agents.library import Artifact, SkillCard
+from soulsgraph_policies.agents.library import INPUTS, Artifact, SkillCard
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 
@@ -137,7 +138,7 @@ def train_with_stable_baselines(
             f"stopped in stage {stage.name} after {model.num_timesteps} of {stage.budget} steps of {_PACKAGE}; "
             "the stage begins anew when the run goes on."
         )
-    return save_version(run, stage, export(setup, model))
+    return run.library.save(export(setup, model))
 
 
 def build_model(setup: StageSetup) -> DQN:
@@ -186,7 +187,7 @@ class _Watch(BaseCallback):
         for table in (self._table, self._curve):
             table.forget(setup.stage.name, after_step=0)
         self._evaluator.take_up(known=set(), reached=0)
-        stage_key(setup.run, setup.stage).write(folder / Key.FILE)
+        write_json(folder / INPUTS, setup.inputs)
         self._return, self._length, self._reached = 0.0, 0, 0
         self._ended: list[tuple[float, int, float, bool]] = []
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
-from soulsgraph.runs.plan import Key, Plan, check_learns, how_it_learns, in_words, plan_values, scenario_digest
+from soulsgraph.runs.plan import Plan, check_learns, differing, how_it_learns, scenario_digest
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolder, RunFolderError
 from soulsgraph_envs.core.config import Between, EachOnce, NonEmpty, Where, check_fields, read_file, to_table, validate
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -285,32 +285,32 @@ class ReproductionFolder(PlannedFolder[Study]):
             SoulsGraphError: if another run is in it.
         """
         path, plan = self.run_path(job), self.plan.plan(job)
-        learner, file = Key({"learner": self.plan.learner}), path / Key.FILE
+        file = path / "learner.json"
         if not (path / RunFolder.plan_file).exists():
             RunFolder.create(path, plan)
         run = RunFolder.open(path)
         if not file.exists():
             # Whoever was killed before it was written has trained nothing.
-            learner.write(file)
-        if run.plan != plan or learner.differing(Key.read(file)):
+            write_json(file, {"learner": self.plan.learner})
+        if run.plan != plan or read_file(Where(file, remedy=_AGAIN)) != {"learner": self.plan.learner}:
             found = "one by another plan or learner"
             raise RunFolderError(path, "a run by the plan of this reproduction", found, "remove it")
         return run
 
-    def key(self, job: SeedJob) -> Key:
+    def inputs(self, job: SeedJob) -> dict[str, Any]:
         """Return what determines a job's records: fights, and plan, learner and hyperparameters of what it trains."""
         if job == REFERENCES:
-            return Key({"fights": _fights(), "episodes": self.plan.episodes})
+            return {"fights": _fights(), "episodes": self.plan.episodes}
         plan = self.plan.plan(job)
         stages = [*plan.stages(), *(plan.stage(skill, SHIFTED, 1) for skill in self.plan.adapted(job))]
         parts = [part for stage in stages for part in stage.parts]
         learning = {f"{part.skill} in {part.scenario}": how_it_learns(plan, part) for part in parts}
-        return Key({"fights": _fights(), **plan_values(plan), "learner": self.plan.learner, "learning": learning})
+        return {"fights": _fights(), **to_table(plan), "learner": self.plan.learner, "learning": learning}
 
     def record(self, job: SeedJob, piece: str, make: Callable[[], Tables]) -> None:
         """Write what `make` returns as a piece of the job's records, unless it exists; raises as `is_recorded`."""
         if not self.is_recorded(job, piece):
-            write_json(self.piece(job, piece), {"key": dict(self.key(job).values), **make()})
+            write_json(self.piece(job, piece), {"inputs": self.inputs(job), **make()})
 
     def is_recorded(self, job: SeedJob, piece: str) -> bool:
         """Return whether a piece of the job's records is there.
@@ -322,10 +322,10 @@ class ReproductionFolder(PlannedFolder[Study]):
         if not file.exists():
             return False
         found = read_file(Where(file, remedy=_AGAIN))
-        kept = found.get("key") if isinstance(found, dict) else None
-        if differing := self.key(job).differing(Key(kept if isinstance(kept, dict) else {})):
+        if others := differing(self.inputs(job), found.get("inputs")):
+            named = ", ".join(others)
             raise SoulsGraphError(
-                f"{file}: expected a record of this reproduction, found one of another {in_words(differing)}; {_AGAIN}."
+                f"{file}: expected a record of this reproduction, found one of another {named}; {_AGAIN}."
             )
         return True
 

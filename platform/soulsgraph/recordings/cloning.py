@@ -17,7 +17,7 @@ import numpy as np
 from soulsgraph.recordings.files import Recording, RecordingError, read_header, read_recording, recording_files
 from soulsgraph.recordings.format import Header
 from soulsgraph.recordings.recording import Spans
-from soulsgraph.runs.lineage import clone_in_play, save_version
+from soulsgraph.runs.lineage import clone_in_play
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, keep_demonstrations, kept_demonstrations, trained_artifact
@@ -282,7 +282,7 @@ def _cloned(run: RunFolder, shown: Demonstrations, on_update: Callable[[], None]
     # Before the version: one without its decisions could not be learned on from.
     version = (run.library.versions(shown.skill) or [0])[-1] + 1
     keep_demonstrations(run, shown.skill, version, transitions)
-    card = save_version(run, stage, replace(artifact, card=replace(artifact.card, training=training)))
+    card = run.library.save(replace(artifact, card=replace(artifact.card, training=training)))
     return SkillClone(card, shown, copied.same)
 
 

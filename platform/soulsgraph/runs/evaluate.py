@@ -21,7 +21,7 @@ from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.statistics import WinRate, mean_interval
 from soulsgraph.results.tables import write_episodes, write_rows
 from soulsgraph.runs import lineage
-from soulsgraph.runs.plan import Key, Plan, check_range, lasting_name, scenario_digest
+from soulsgraph.runs.plan import Plan, check_range, lasting_name, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerLostError, WorkerProcess
 from soulsgraph_envs.combat.rollout import Episodes, Rollout
@@ -72,7 +72,7 @@ class WinRateRow(Setting):
     #: None where the paper reports nothing.
     paper_percent: float | None = None
     skill: str = "heal_attack"
-    #: Skills that must have been adapted to `trained_on` for the row to mean what it says.
+    #: The skills that were adapted to `trained_on`, and no others, for the row to mean what it says.
     adapted: tuple[str, ...] = ()
 
 
@@ -125,16 +125,19 @@ def was_trained_on(run: RunFolder, scenario: str, skills: Sequence[str] | None =
     return any(skills is None or card.skill in skills for card in lineage.cards_trained_on(run, scenario))
 
 
+def adapted_skills(run: RunFolder, scenario: str) -> tuple[str, ...]:
+    """Return the skills of which a version was trained in a scenario's fight, in training order."""
+    return tuple(dict.fromkeys(card.skill for card in lineage.cards_trained_on(run, scenario)))
+
+
 def source_of(run: RunFolder, scenario: str) -> str:
     """Return the scenario whose versions play in `scenario`: itself if trained on it, else the run's own.
 
     Raises:
         SoulsGraphError: if versions were trained by its name in another fight than it is now.
     """
-    if was_trained_on(run, scenario):
-        return scenario
     lineage.expect_unchanged(run, scenario)
-    return run.plan.scenario
+    return scenario if was_trained_on(run, scenario) else run.plan.scenario
 
 
 def load_artifacts(run: RunFolder, trained_on: str, skills: Sequence[str]) -> dict[str, Artifact]:
@@ -177,9 +180,9 @@ def make_agent(run: RunFolder, setting: Setting) -> Agent:
     """
     scenario = started_at(load_scenario(setting.scenario), setting.start)
     run.plan.check_fight(setting.scenario)
-    if setting.scenario.endswith(".toml"):
-        # It may have been edited since the run was opened.
-        lineage.expect_own_fight(run, setting.scenario)
+    if setting.scenario == setting.trained_on:
+        # It may have been edited since it was trained.
+        lineage.expect_unchanged(run, setting.scenario)
     skills = tuple(make_skill(name, run.plan.options) for name in run.plan.skill_graph.order)
     trained = [skill for skill in skills if skill.name not in setting.ablated]
     networks = load_networks(run, setting.trained_on, trained, scenario)
@@ -432,21 +435,31 @@ def allowed_rows(run: RunFolder) -> tuple[WinRateRow, ...]:
     if plan.scenario != TABLE_1[0].scenario:
         own = [row for row in rows if row.part == "a"]
         return tuple(replace(row, scenario=plan.scenario, trained_on=plan.scenario) for row in own)
-    return tuple(row for row in rows if all(was_trained_on(run, row.trained_on, (name,)) for name in row.adapted))
+    return tuple(filter(None, (_as_adapted(run, row) for row in rows)))
 
 
-def table_key(run: RunFolder) -> Key:
-    """Return what determines the rows of a run's table: the fights, and the versions that play in them."""
+def _as_adapted(run: RunFolder, row: WinRateRow) -> WinRateRow | None:
+    """Return the row by the skills that were adapted: the paper's where they are its own, None where none was."""
+    found = adapted_skills(run, row.trained_on) if row.adapted else ()
+    if found == row.adapted:
+        return row
+    named = " and ".join(name.replace("_", "-") for name in found)
+    return replace(row, label=f"{named} fine-tuned", paper_percent=None, adapted=found) if found else None
+
+
+def table_inputs(run: RunFolder, episodes: int, seed: int) -> dict[str, Any]:
+    """Return what determines the rows of a run's table: the fights, the versions that play in them, the episodes."""
     rows = allowed_rows(run)
     played = {row.trained_on: load_artifacts(run, row.trained_on, run.plan.skill_graph.order) for row in rows}
-    return Key(
-        {
-            "fights": {row.scenario: scenario_digest(row.scenario) for row in rows},
-            "versions": {
-                home: {name: one.card.digest for name, one in artifacts.items()} for home, artifacts in played.items()
-            },
-        }
-    )
+    return {
+        "episodes": episodes,
+        "seed": seed,
+        "rows": [row.label for row in rows],
+        "fights": {row.scenario: scenario_digest(row.scenario) for row in rows},
+        "versions": {
+            home: {name: one.card.digest for name, one in artifacts.items()} for home, artifacts in played.items()
+        },
+    }
 
 
 def evaluate_rows(

@@ -1,44 +1,34 @@
 """The scenarios that a run went through: which versions play after each, and the stages that adapt to the next.
 
-`domains.json` in the run folder names, for each scenario adapted to, the one whose versions were continued.
-A scenario counts from its first trained version on. It is the fight that its files said then: where they say something
-else by now, it is called by the scenario and the first digits of the fight's digest, as `boss.toml#1a2b3c4d`.
+A version keeps all that determined its stage: the fight, what it learned by, and the digests of its parents. What is
+found again (a finished stage, its checkpoints, its learning curve) is found by the digest of these inputs.
+A scenario counts from its first trained version on, and is the fight that its files said then: a file that says
+something else by now is refused under that name.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from soulsgraph.runs.plan import (
-    Key,
-    Stage,
-    check_range,
-    expect_fight,
-    how_it_learns,
-    marked,
-    scenario_digest,
-    short,
-    unmarked,
-)
+from soulsgraph.runs.plan import Stage, check_range, expect_fight, how_it_learns, scenario_digest, short
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_envs.core.config import Where, read_file, validate
+from soulsgraph_envs.core.config import Where, read_file, to_json, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.files import whole_folder, write_json
-from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_policies.agents.library import Artifact, LibraryError, SkillCard
+from soulsgraph_envs.core.files import whole_folder
+from soulsgraph_envs.core.scenario import fight_tables, load_scenario
+from soulsgraph_policies.agents.library import INPUTS, LibraryError, SkillCard
 from soulsgraph_policies.agents.projects import ProjectDigest
 
-_FILE = "domains.json"
 _AUTO, _ALL = "auto", "all"
 
 
 class _Domains:
-    """The fights that a run went through, each by its digest; one without files by its scenario."""
+    """The fights that a run went through, each by its digest; the name of a scenario is of one of them."""
 
     def __init__(self, run: RunFolder) -> None:
         self.run, self.own, self.cards = run, run.fight, cards_of(run)
@@ -46,45 +36,38 @@ class _Domains:
         for card in self.cards:
             self._scenarios.setdefault(card.training.fight, card.training.scenario)
 
+    @property
+    def known(self) -> dict[str, str]:
+        """The fights by the scenarios that versions were trained in."""
+        return {scenario: fight for fight, scenario in self._scenarios.items()}
+
     def find(self, name: str) -> str:
-        """Return the fight that a scenario is, as somebody names it."""
-        scenario, digits = unmarked(name)
-        known = [fight for fight in self._scenarios if digits and fight.startswith(digits)]
-        if name == self.run.plan.scenario:
-            return self.own
-        fight = next(iter(known), name) if digits else _present(name) or name
-        self._scenarios.setdefault(fight, scenario)
+        """Return the fight that a scenario is: where none was trained in by its name, what its files say now.
+
+        Raises:
+            SoulsGraphError: if its files are missing or damaged, and nothing was trained in it.
+        """
+        fight = self.known.get(name) or scenario_digest(name)
+        self._scenarios.setdefault(fight, name)
         return fight
 
     def name(self, fight: str) -> str:
-        """Return the scenario that a fight is, with digits of its digest where that is another fight by now."""
-        scenario = self._scenarios[fight]
-        return scenario if fight in (self.own, scenario, _present(scenario)) else marked(scenario, fight)
-
-    def lasting(self, fight: str) -> str:
-        """Return a name of a fight that holds whatever its scenario's files say later."""
-        scenario = self._scenarios[fight]
-        return fight if fight == scenario or unmarked(fight)[1] else marked(scenario, fight)
+        """Return the scenario that a fight was trained in as."""
+        return self._scenarios[fight]
 
     def before(self) -> dict[str, str]:
         """Return, for each fight adapted to in order of time, the one whose versions were continued.
 
         Raises:
-            DataError: if the record is damaged.
+            DataError: if the inputs of a version are damaged.
         """
-        # A fight that is not on record continued the run's own versions. A version that continues a clone is one of
-        # the run's own fight.
-        continued = [card.training.fight for card in self.cards if card.parent is not None]
-        adapted = {fight: self.own for fight in continued if fight != self.own}
-        path = self.run.path / _FILE
-        if not path.exists():
-            return adapted
-        where = Where(path, remedy="restore the file from a copy or begin a new run")
-        recorded: Mapping[str, str] = validate(dict[str, str], read_file(where), where)
-        pairs = {self.find(name): self.find(after) for name, after in recorded.items()}
-        # An adaptation that was aborted before it trained anything may be on record.
-        trained = {fight: after for fight, after in pairs.items() if fight in adapted}
-        return {fight: after for fight, after in adapted.items() if fight not in trained} | trained
+        # A version that continues a clone is one of the run's own fight.
+        adapted = [card for card in self.cards if card.parent is not None and card.training.fight != self.own]
+        adapted.sort(key=lambda card: card.training.created)
+        library = self.run.library
+        return {
+            card.training.fight: library.inputs(card.skill, card.version).get("after") or self.own for card in adapted
+        }
 
     def chain(self, fight: str | None = None) -> tuple[str, ...]:
         """Return the fights from the run's own to one, by default to the last one adapted to."""
@@ -97,13 +80,6 @@ class _Domains:
     def names(self, fights: Sequence[str]) -> tuple[str, ...]:
         """Return the names of some fights."""
         return tuple(map(self.name, fights))
-
-
-def _present(scenario: str) -> str:
-    """Return a digest of what a scenario's files say now; empty where there are none."""
-    with suppress(SoulsGraphError):
-        return scenario_digest(scenario)
-    return ""
 
 
 def predecessors(run: RunFolder) -> dict[str, str]:
@@ -147,40 +123,18 @@ def scenarios_of(run: RunFolder) -> dict[tuple[str, int], str]:
     return {(card.skill, card.version): domains.name(card.training.fight) for card in domains.cards}
 
 
-def expect_unchanged(run: RunFolder, scenario: str) -> None:
-    """Refuse a scenario by whose name versions were trained in another fight than its files say now, and none in this.
+def expect_unchanged(run: RunFolder, *scenarios: str) -> None:
+    """Refuse scenarios in which the run was trained, and whose files say something else by now.
+
+    A shipped fight of its own goes with the version of the package.
 
     Raises:
-        SoulsGraphError: naming the fights and what to do.
+        SoulsGraphError: naming the first, and both fights.
     """
-    domains = _Domains(run)
-    fight = domains.find(scenario)
-    named = {card.training.fight: card for card in domains.cards if card.training.scenario == scenario}
-    if not named or fight in (*named, domains.own):
-        return
-    known, card = [*named.items()][-1]
-    older = f"evaluate the older versions in it by `trained_on` {domains.name(known)}"
-    remedy = f"restore it, rename it, adapt to it, or {older}"
-    raise SoulsGraphError(
-        f"{scenario}: expected the fight that {card.skill} v{card.version} of {run.path} was trained in "
-        f"({short(known)}), found that it changed ({short(fight)})",
-        remedy,
-    )
-
-
-def expect_present(run: RunFolder, scenarios: Sequence[str]) -> None:
-    """Refuse scenarios whose files no longer say what they did when the run was trained in them.
-
-    Raises:
-        SoulsGraphError: naming the first.
-    """
+    known = _Domains(run).known
     for name in scenarios:
-        scenario, digits = unmarked(name)
-        if digits:
-            raise SoulsGraphError(
-                f"{scenario}: expected the fight that {run.path} was trained in ({digits}), found that it changed "
-                "or is missing; restore it."
-            )
+        if name in known and (name != run.plan.scenario or name.endswith(".toml")):
+            expect_fight(name, known[name], str(run.path))
 
 
 def continued_domain(run: RunFolder, scenario: str, after: str | None = None) -> str:
@@ -207,23 +161,10 @@ def continued_domain(run: RunFolder, scenario: str, after: str | None = None) ->
     return domains.name(chosen)
 
 
-def record_domain(run: RunFolder, scenario: str, after: str) -> None:
-    """Note that the versions of `after` are continued in `scenario`.
-
-    Raises:
-        WriteError: if the run folder cannot be written.
-    """
-    domains = _Domains(run)
-    before, fight, source = domains.before(), domains.find(scenario), domains.find(after)
-    if before.get(fight) != source:
-        named = {domains.lasting(one): domains.lasting(other) for one, other in (before | {fight: source}).items()}
-        write_json(run.path / _FILE, named)
-
-
 def branch(run: RunFolder, path: Path, after: str) -> RunFolder:
     """Copy the run's plan and the versions of the chain up to `after` into a new folder, and open it.
 
-    The folder appears whole, its chain on record, or not at all.
+    The folder appears whole or not at all.
 
     Raises:
         WriteError: if the folder exists or cannot be written.
@@ -239,26 +180,7 @@ def branch(run: RunFolder, path: Path, after: str) -> RunFolder:
                 if card.training.cloned:
                     kept = run.demonstrations(card.skill, card.version)
                     shutil.copytree(kept, temporary / kept.relative_to(run.path))
-        copied = RunFolder(temporary, run.plan, run.fight)
-        for earlier, later in pairwise(chain):
-            record_domain(copied, domains.name(later), domains.name(earlier))
     return RunFolder.open(path)
-
-
-def save_version(run: RunFolder, stage: Stage, artifact: Artifact) -> SkillCard:
-    """Save what a stage trained as the skill's next version; from then on its scenario counts as adapted to.
-
-    Raises:
-        DataError: if the card and the tensors contradict each other.
-        WriteError: if the run folder cannot be written.
-    """
-    if stage.parent is not None and stage.scenario != run.plan.scenario:
-        # Before the version: without it this record counts for nothing, but a version without it would
-        # count as continuing the run's own.
-        # Its file may have been edited while it was trained.
-        trained_in = marked(stage.scenario, artifact.card.training.fight)
-        record_domain(run, trained_in, stage.after or run.plan.scenario)
-    return run.library.save(artifact)
 
 
 def upstream_versions(run: RunFolder, stage: Stage) -> dict[str, int]:
@@ -369,22 +291,57 @@ def own_stages(run: RunFolder) -> tuple[Stage, ...]:
     return run.plan.joined([_own_part(run, skill) for skill in run.plan.skill_graph.order])
 
 
-def finished_versions(run: RunFolder, stage: Stage) -> list[SkillCard]:
-    """Return the cards of the versions in play if the stage made them all, else none: it is still to be trained.
+def stage_inputs(run: RunFolder, stage: Stage) -> dict[str, Any]:
+    """Return all that determines what a stage leads to, resolved, as plain values.
 
-    A version of another budget, on top of other upstream versions than play now, or trained with other skills in the
-    same fights, is another stage's.
+    Raises:
+        LibraryError: if a skill upstream was never trained, or a version that is continued is missing.
     """
-    cards = [_finished(run, part, jointly_with(stage)) for part in stage.parts]
-    return [card for card in cards if card is not None] if None not in cards else []
+    plan, library, domains = run.plan, run.library, _Domains(run)
+    learns = {}
+    for part in stage.parts:
+        parent = library.card(part.skill, part.parent).digest if part.parent else ""
+        own = {"budget": part.budget, "seed": part.seed, "parent": parent, "cloned": part.cloned}
+        learns[part.skill] = own | how_it_learns(plan, part)
+    adapts = stage.parent is not None and stage.scenario != plan.scenario
+    project = ProjectDigest.of(plan.graph)
+    inputs = {
+        "fight": fight_tables(stage.scenario),
+        "after": domains.find(stage.after or plan.scenario) if adapts else "",
+        "learns": learns,
+        "frozen": {name: library.card(name, of).digest for name, of in frozen_versions(run, stage).items()},
+        "project": project.digest if project else "",
+    }
+    plain: dict[str, Any] = json.loads(to_json(inputs, default=str))
+    return plain
+
+
+def kept_inputs(file: Path) -> Mapping[str, Any]:
+    """Return the inputs of a stage that a file holds; none where there is no file.
+
+    Raises:
+        DataError: if it is damaged.
+    """
+    where = Where(file, remedy="remove the file, and what lies beside it, to begin anew")
+    return validate(dict[str, Any], read_file(where), where) if file.exists() else {}
+
+
+def finished_versions(run: RunFolder, stage: Stage) -> list[SkillCard]:
+    """Return the cards of the versions in play if the stage made them all, else none: it is still to be trained."""
+    if not all(run.library.versions(skill) for skill in stage.skills):
+        return []
+    made = _made(run, stage)
+    return [made[skill] for skill in stage.skills] if len(made) == len(stage.skills) else []
 
 
 def half_saved(run: RunFolder, stage: Stage) -> dict[str, SkillCard]:
     """Return what a joint stage saved before it was killed, by skill: no version of its last skill is built on it."""
+    if not stage.jointly:
+        return {}
     together = [card for card in cards_of(run, (stage.skill,)) if card.training.jointly == stage.skills]
     followed = {(artifact.skill, artifact.version) for card in together for artifact in card.upstream}
-    cards = {part.skill: _finished(run, part, stage.skills) for part in stage.jointly}
-    return {skill: card for skill, card in cards.items() if card and (skill, card.version) not in followed}
+    made = (card for skill, card in _made(run, stage).items() if skill != stage.skill)
+    return {card.skill: card for card in made if (card.skill, card.version) not in followed}
 
 
 def jointly_with(stage: Stage) -> tuple[str, ...]:
@@ -392,98 +349,35 @@ def jointly_with(stage: Stage) -> tuple[str, ...]:
     return stage.skills if stage.jointly else ()
 
 
-def _finished(run: RunFolder, stage: Stage, jointly: tuple[str, ...]) -> SkillCard | None:
-    if not run.library.versions(stage.skill):
-        return None
-    card = run.library.card(stage.skill, version_in_play(run, stage.skill, stage.scenario, stage.after))
-    return None if _part_key(run, stage, jointly).differing(_card_key(card)) else card
+def _made(run: RunFolder, stage: Stage) -> dict[str, SkillCard]:
+    """Return the versions in play that a stage made, by skill: those of its inputs.
+
+    Of one that was made elsewhere how it learned is not known; it is the stage's by fight, budget, seed and parents.
+    """
+    library, cards = run.library, dict[str, SkillCard]()
+    inputs = stage_inputs(run, stage)
+    for part in (part for part in stage.parts if library.versions(part.skill)):
+        card = library.card(part.skill, version_in_play(run, part.skill, part.scenario, stage.after))
+        training = card.training
+        own = (scenario_digest(part.scenario), part.budget, part.seed, part.parent, jointly_with(stage))
+        found = (training.fight, training.budget, training.seed, card.parent, tuple(training.jointly))
+        frozen = {one.skill: one.digest for one in card.upstream if one.skill not in stage.skills}
+        if kept := library.inputs(card.skill, card.version):
+            same = kept == inputs
+        else:
+            same = own == found and frozen.items() <= inputs["frozen"].items()
+        if same:
+            cards[part.skill] = card
+    return cards
 
 
 def clone_in_play(run: RunFolder, stage: Stage) -> SkillCard | None:
     """Return the card of the version in play if it is a clone as one of the stage would be made now.
 
-    Of which fights it was cloned its card does not say: its decisions are kept beside the run's versions.
+    Of which fights it was cloned its inputs do not say: its decisions are kept beside the run's versions.
     """
-    if not run.library.versions(stage.skill):
-        return None
-    card = run.library.card(stage.skill, version_in_play(run, stage.skill, stage.scenario))
-    # A clone decides nothing itself.
-    key = Key({**_part_key(run, stage, ()).values, "budget": 0})
-    return card if card.training.cloned and not key.differing(_card_key(card)) else None
-
-
-def _part_key(run: RunFolder, stage: Stage, jointly: tuple[str, ...]) -> Key:
-    """Return the key of the version that a skill's stage makes, if it is made now."""
-    return Key(
-        {**_own_values(run, stage), "jointly": jointly, "upstream": _digests(run, upstream_versions(run, stage))}
-    )
-
-
-def _own_values(run: RunFolder, stage: Stage) -> dict[str, object]:
-    """Return what determines a skill's stage beside the others that play and learn in it; no parent has version 0."""
-    return {
-        "fight": scenario_digest(stage.scenario),
-        "learning": how_it_learns(run.plan, stage),
-        "budget": stage.budget,
-        "seed": stage.seed,
-        "parent": stage.parent or 0,
-        **_project_values(ProjectDigest.of(run.plan.graph)),
-    }
-
-
-def _card_key(card: SkillCard) -> Key:
-    """Return the key of a version; how one learned that was imported is not known."""
-    training = card.training
-    return Key(
-        {
-            "fight": training.fight,
-            "learning": training.learning or None,
-            "budget": training.budget,
-            "seed": training.seed,
-            "parent": card.parent or 0,
-            **_project_values(training.project),
-            "jointly": training.jointly,
-            "upstream": {one.skill: one.digest for one in card.upstream},
-        }
-    )
-
-
-def _project_values(project: ProjectDigest | None) -> dict[str, str]:
-    """Return what determines a project."""
-    return {"project": project.digest if project else ""}
-
-
-def _digests(run: RunFolder, versions: Mapping[str, int]) -> dict[str, str]:
-    return {name: run.library.card(name, version).digest for name, version in versions.items()}
-
-
-def stage_key(run: RunFolder, stage: Stage) -> Key:
-    """Return the key of what a stage leaves on its way: checkpoints, a learning curve, a fleet's journal.
-
-    Raises:
-        LibraryError: if a skill upstream was never trained, or a version that is continued is missing.
-    """
-    frozen = frozen_versions(run, stage)
-    values: dict[str, object] = {f"version of {name}": digest for name, digest in _digests(run, frozen).items()}
-    for part in stage.parts:
-        own = _own_values(run, part)
-        own["parent"] = run.library.card(part.skill, part.parent).digest if part.parent else ""
-        values |= {f"{name} of {part.skill}": value for name, value in own.items()}
-    return Key(values)
-
-
-def made_key(run: RunFolder, cards: Sequence[SkillCard]) -> Key:
-    """Return the `stage_key` that the stage had which made some cards, as far as they say it."""
-    values: dict[str, object] = {}
-    for card in cards:
-        known, beside = _card_key(card).values, card.training.jointly
-        own = {name: known[name] for name in ("fight", "learning", "budget", "seed")}
-        own |= _project_values(card.training.project)
-        if card.parent is None or card.parent in run.library.versions(card.skill):
-            own["parent"] = run.library.card(card.skill, card.parent).digest if card.parent else ""
-        values |= {f"version of {one.skill}": one.digest for one in card.upstream if one.skill not in beside}
-        values |= {f"{name} of {card.skill}": value for name, value in own.items()}
-    return Key(values)
+    card = _made(run, stage).get(stage.skill)
+    return card if card and card.training.cloned else None
 
 
 def curve_folder(run: RunFolder, stage: Stage) -> Path:
@@ -492,13 +386,12 @@ def curve_folder(run: RunFolder, stage: Stage) -> Path:
 
 
 def is_of_stage(run: RunFolder, stage: Stage, folder: Path) -> bool:
-    """Return whether what is in a folder is of a stage as it would be trained now, for whatever budget.
+    """Return whether what is in a folder is of a stage as it would be trained now.
 
     Raises:
-        SoulsGraphError: as `stage_key`, or if what says it is damaged.
+        SoulsGraphError: as `stage_inputs`, or if what says it is damaged.
     """
-    differing = stage_key(run, stage).differing(Key.read(folder / Key.FILE))
-    return all(name.startswith("budget of") for name in differing)
+    return kept_inputs(folder / INPUTS) == stage_inputs(run, stage)
 
 
 def expect_own_fight(run: RunFolder, scenario: str) -> None:
@@ -515,6 +408,7 @@ def check_target(run: RunFolder, scenario: str, after: str | None = None) -> str
         SoulsGraphError: if the run went through the scenario already, or its player cannot do what a skill does.
     """
     load_scenario(scenario)
+    expect_unchanged(run, scenario)
     run.plan.check_fight(scenario)
     if run.fight == scenario_digest(scenario) or scenario == run.plan.scenario:
         raise SoulsGraphError(

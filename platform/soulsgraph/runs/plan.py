@@ -1,26 +1,25 @@
 """The plan of a whole run: one frozen description, saved beside its results, run here or on a cluster.
 
 `run_folder` reads the one on disk and compares it with another. A name, a path or a budget alone identifies nothing
-that was made by a plan. A `Key` holds all that determines a thing which is found again (a stage, a version, an arm, a
-result), as plain values by name. It is kept beside what it is of, or read from it, and compared with the key of what is
-asked for.
+that was made by a plan: what is found again (a stage, a version, an arm, a result) has all that determines it beside
+it, as plain values by name, which are compared with those of what is asked for.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from soulsgraph_envs.core import config
 from soulsgraph_envs.core.config import digest_of
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, plain_range, shown
-from soulsgraph_envs.core.files import slug, write_json
+from soulsgraph_envs.core.files import slug
 from soulsgraph_envs.core.scenario import fight_parts, fight_tables, load_player, load_scenario, supported_controls
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.skills import END_TO_END, SKILL_NAMES, SkillOptions, budget_of, make_skill
@@ -392,24 +391,11 @@ def _remember(name: str, digest: str, files: Sequence[Path]) -> None:
 
 #: Digits of a digest in names.
 _DIGITS = 8
-#: A scenario whose files say something else by now, and the fight that it was.
-_MARKED = re.compile(rf"(.+)#([0-9a-f]{{{_DIGITS}}})")
 
 
 def short(digest: str) -> str:
     """Return a digest as names have it."""
     return digest[:_DIGITS]
-
-
-def marked(scenario: str, fight: str) -> str:
-    """Return a scenario with the fight that it was, as it is called where its files say something else by now."""
-    return f"{scenario}#{short(fight)}"
-
-
-def unmarked(name: str) -> tuple[str, str]:
-    """Return a scenario, and the first digits of the fight that it was; empty where it is what its files say."""
-    match = _MARKED.fullmatch(name)
-    return (match[1], match[2]) if match else (name, "")
 
 
 def fight_label(scenario: str) -> str:
@@ -418,10 +404,7 @@ def fight_label(scenario: str) -> str:
     Raises:
         SoulsGraphError: if its file is missing or damaged.
     """
-    name, digits = unmarked(scenario)
-    if name.endswith(".toml"):
-        digits = digits or short(scenario_digest(name))
-    return f"{slug(name)}-{digits}" if digits else slug(name)
+    return f"{slug(scenario)}-{short(scenario_digest(scenario))}" if scenario.endswith(".toml") else slug(scenario)
 
 
 def expect_fight(scenario: str, fight: str, of: str) -> None:
@@ -438,73 +421,19 @@ def expect_fight(scenario: str, fight: str, of: str) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Key:
-    """Plain values by name that together determine a thing; None where one is not known."""
-
-    #: Its file in the folder of what it is of, where it lies there.
-    FILE: ClassVar[str] = "key.json"
-    values: Mapping[str, Any]
-
-    def differing(self, found: Key) -> tuple[str, ...]:
-        """Return what was found to be different, or is missing there; what is None in one of both is not known."""
-
-        def same(name: str) -> bool:
-            own, other = self.values[name], found.values[name]
-            return None in (own, other) or _plain(own) == _plain(other)
-
-        return tuple(name for name in self.values if name not in found.values or not same(name))
-
-    @classmethod
-    def read(cls, file: Path) -> Key:
-        """Return the key that a file holds; an empty one where there is none.
-
-        Raises:
-            DataError: if it is damaged.
-        """
-        if not file.exists():
-            return cls({})
-        where = config.Where(file, remedy="remove the file, and what it is the key of, to begin anew")
-        return cls(config.validate(dict[str, Any], config.read_file(where), where))
-
-    def write(self, file: Path) -> None:
-        """Write the key of what is to come; raises WriteError."""
-        write_json(file, dict(self.values))
-
-    @property
-    def digest(self) -> str:
-        """A digest of all of it."""
-        return digest_of(dict(self.values))
+def differing(own: Mapping[str, Any], found: object) -> tuple[str, ...]:
+    """Return the names of values that were found in a file as others, or are missing there."""
+    kept = found if isinstance(found, Mapping) else {}
+    plain = json.loads(config.to_json(dict(own), default=str))
+    return tuple(name for name, value in plain.items() if name not in kept or kept[name] != value)
 
 
-def _plain(value: object) -> object:
-    """Return a value as a file has it: a tuple is a list there."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-def in_words(names: tuple[str, ...]) -> str:
-    """Return names of a key's values as a sentence has them."""
-    return ", ".join(name.replace("_", " ") for name in names)
-
-
-def plan_values(plan: Plan) -> dict[str, Any]:
-    """Return a plan as values of a key, each option by itself."""
-    table = config.to_table(plan)
-    for name, value in table.pop("skill_options").items():
-        parts = value if isinstance(value, Mapping) else {"": value}
-        table |= {f"options {name} {part}".strip(): one for part, one in parts.items()}
-    return {f"{name} of the plan": "none" if value is None else value for name, value in table.items()}
-
-
-def how_it_learns(plan: Plan, stage: Stage) -> str:
-    """Return a digest of all that a skill learns by but its budget: hyperparameters, rewards, observations, lanes."""
-    # The replay holds a part of the budget, and exploration falls over one.
-    method, numbers = plan.method, asdict(replace(plan.hyperparameters(stage), budget=1, capacity=1))
-    numbers["epsilon"] = [
-        [round(start / stage.budget, 9), share] for start, share in plan.hyperparameters(stage).epsilon
-    ]
-    lanes = plan.lanes or method.lanes
-    options, learner = config.to_table(plan.options), plan.learners.get(stage.skill)
-    return digest_of([numbers, options, lanes, method.steps_per_round, learner])
+def how_it_learns(plan: Plan, stage: Stage) -> dict[str, Any]:
+    """Return all that a skill learns by, resolved: hyperparameters, rewards, observations, lanes."""
+    return {
+        "hyperparameters": asdict(plan.hyperparameters(stage)),
+        "options": config.to_table(plan.options),
+        "lanes": plan.lanes or plan.method.lanes,
+        "decisions_a_round": plan.method.steps_per_round,
+        "learner": plan.learners.get(stage.skill, ""),
+    }

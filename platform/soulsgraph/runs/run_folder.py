@@ -167,7 +167,7 @@ class PlannedFolder(ABC, Generic[P]):
 class RunFolder(PlannedFolder[Plan]):
     """Paths of a run and its plan.
 
-    Layout: `plan.json`, `library/<skill>/v<N>/`, `checkpoints/<stage>/`, `keys/<stage>.json`, `curves/<stage>/`,
+    Layout: `plan.json`, `library/<skill>/v<N>/`, `checkpoints/<stage>/`, `stages/<stage>.json`, `curves/<stage>/`,
     `tensorboard/`, `results/<name>.parquet`.
     """
 
@@ -239,9 +239,9 @@ class RunFolder(PlannedFolder[Plan]):
         """Return the folder of a stage's checkpoints."""
         return self.path / "checkpoints" / stage
 
-    def stage_key(self, stage: str) -> Path:
-        """Return the file of what determines a stage's checkpoints and journal."""
-        return self.path / "keys" / f"{stage}.json"
+    def stage_inputs(self, stage: str) -> Path:
+        """Return the file of all that determines a stage, of which the checkpoints and the journal are."""
+        return self.path / "stages" / f"{stage}.json"
 
     def journal(self, stage: str) -> Path:
         """Return the folder of what a fleet played in a stage."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from soulsgraph.results.tables import WinRateTable, write_episodes, write_rows
 from soulsgraph.runs import evaluate as evaluating
+from soulsgraph.runs.plan import differing
 from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_envs.combat.rollout import Episodes
+from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.skills import make_skill
 
@@ -37,6 +40,16 @@ def table_of(run: RunFolder, played: Played) -> WinRateTable:
     return WinRateTable(f"Win rates, {run.plan.scenario}, {episodes} episodes a row", rows)
 
 
+def kept_table(run: RunFolder, episodes: int, seed: int) -> list[dict[str, Any]] | None:
+    """Return the rows that were written of these episodes, where they are of the present versions and fights."""
+    file = run.path / "results" / "table.json"
+    if not file.exists():
+        return None
+    saved = read_file(Where(file, remedy="remove the file"))
+    inputs = evaluating.table_inputs(run, episodes, seed)
+    return None if differing(inputs, saved.get("inputs")) else list(saved["rows"])
+
+
 def write_table(run: RunFolder, played: Played, seed: int) -> None:
     """Write rows that were played of an evaluation `seed`, with every episode, as Parquet and JSON.
 
@@ -48,4 +61,5 @@ def write_table(run: RunFolder, played: Played, seed: int) -> None:
     settings, seeds = {row.label: fights for row, fights in played.items()}, evaluating.evaluation_seeds(seed, episodes)
     write_episodes(run.results("episodes"), settings, terms, {"seed": seeds})
     write_rows(run.results("table"), [row.to_dict() for row in table.rows])
-    write_json(run.path / "results" / "table.json", {**table.to_dict(), "key": dict(evaluating.table_key(run).values)})
+    inputs = evaluating.table_inputs(run, episodes, seed)
+    write_json(run.path / "results" / "table.json", {**table.to_dict(), "inputs": inputs})

@@ -22,7 +22,7 @@ from rich.console import Console
 from soulsgraph.results.origin import source_commit
 from soulsgraph.results.tables import GrowingTable, Row
 from soulsgraph.runs import evaluate, lineage
-from soulsgraph.runs.plan import Key, Stage, check_learns, expect_fight, how_it_learns, in_words, scenario_digest
+from soulsgraph.runs.plan import Stage, check_learns, expect_fight, scenario_digest
 from soulsgraph.runs.progress import Display, Interruption, StageProgress, Supervisor, interruptible, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerProcess
@@ -32,17 +32,17 @@ from soulsgraph.tracking.metrics import ACTIONS, FIGHT, Q_VALUES, Kept, logged
 from soulsgraph_clusters.sessions.head import ClusterAwayError
 from soulsgraph_clusters.sessions.session import Session, place_env_runners
 from soulsgraph_envs.combat.rollout import Episodes
-from soulsgraph_envs.core.config import to_table
+from soulsgraph_envs.core.config import digest_of, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.extras import installed_version
-from soulsgraph_envs.core.files import remove_folder, slug, whole_folder
+from soulsgraph_envs.core.files import remove_folder, slug, whole_folder, write_json
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.skills import Skill, make_skill, training_scenario
 from soulsgraph_policies.agents import library as artifacts
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork, RunningNormalizer, Weights, layer_names
-from soulsgraph_policies.agents.library import Artifact, SkillCard
+from soulsgraph_policies.agents.library import INPUTS, Artifact, SkillCard
 from soulsgraph_policies.agents.projects import ProjectDigest, projects_of
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.checkpoint import TrainingStateError, read_training_state, write_training_state
@@ -86,8 +86,8 @@ class StageSetup:
         order = [name for name in graph.order if name in taking_part]
         self.skills = tuple(make_skill(name, plan.options) for name in order)
         self.scenario = training_scenario(load_scenario(stage.scenario), self.skills[-1])
-        #: A digest of the fight, empty where it goes on from what did not record it.
-        self.fight = scenario_digest(stage.scenario)
+        #: All that determines the stage, and a digest of its fight, whose file may be edited while it is trained.
+        self.inputs, self.fight = lineage.stage_inputs(run, stage), scenario_digest(stage.scenario)
         frozen = lineage.frozen_versions(run, stage)
         self.upstream = {name: library.load(name, version) for name, version in frozen.items()}
         for artifact in self.upstream.values():
@@ -170,11 +170,11 @@ class StageSetup:
         from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
         from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 
-        key = Key.read(self.run.stage_key(self.stage.checkpoint_name))
-        if differing := lineage.stage_key(self.run, self.stage).differing(key):
+        of = lineage.kept_inputs(self.run.stage_inputs(self.stage.checkpoint_name))
+        if differing := _differing(self.inputs, of):
             raise SoulsGraphError(
                 f"{self.run.journal(self.stage.checkpoint_name)}: expected the journal of {self.stage.name} as it is "
-                f"trained now, found one of another {in_words(differing)}; replay it in a copy from before the change."
+                f"trained now, found one of another {differing}; replay it in a copy from before the change."
             )
         config, fleet = self._config(FleetDQN), Fleet(FleetSettings(journal_mb=_NO_BOUND_MB), self.run.path)
         fleet_stage = self._fleet_stage(fleet)
@@ -333,17 +333,17 @@ def trained_artifact(
             budget=stage.budget,
             steps=steps,
             seed=stage.seed,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            created=datetime.now(UTC).isoformat(timespec="microseconds"),
             packages=artifacts.package_versions(),
             jointly=setup.jointly,
             project=setup.project,
             fight=setup.fight,
-            learning=how_it_learns(setup.run.plan, stage),
+            learning=digest_of(setup.inputs["learns"][stage.skill]),
         ),
         upstream=tuple(artifacts.UpstreamArtifact(card.skill, card.version, card.digest) for card in cards),
         parent=stage.parent,
     )
-    return Artifact(card, parameters)
+    return Artifact(card, parameters, setup.inputs)
 
 
 def keep_demonstrations(run: RunFolder, skill: str, version: int, transitions: Transitions) -> None:
@@ -591,7 +591,7 @@ def train_stage(workplace: Workplace, stage: Stage) -> list[SkillCard]:
             learned, beside = algorithm.training[part.skill], tuple(saved.values())
             artifact = trained_artifact(setup, weights, learned.normalizer, learned.decisions, part, beside)
             card = replace(artifact.card, results=records.results)
-            saved[part.skill] = lineage.save_version(workplace.run, part, replace(artifact, card=card))
+            saved[part.skill] = workplace.run.library.save(replace(artifact, card=card))
         if stopped:
             raise Interruption(f"stopped after stage {stage.name}")
         return [saved[skill] for skill in stage.skills]
@@ -620,25 +620,26 @@ def _take_up(setup: StageSetup) -> Path | None:
         WriteError: if the run folder cannot be written.
     """
     run, stage = setup.run, setup.stage
-    key, file = lineage.stage_key(run, stage), run.stage_key(stage.checkpoint_name)
-    curve = lineage.curve_folder(run, stage)
-    latest, kept = next(reversed(_checkpoints(run, stage)), None), Key.read(file)
-    differing = key.differing(kept) if file.exists() else ()
-    fits = latest is None or bool(differing) or setup.fits(read_training_state(latest))
-    if differing or not fits:
-        upstream = not fits or all(name.startswith("version of") for name in differing)
-        found_there = "skills upstream have other versions than its checkpoints"
-        why = found_there if upstream else f"its checkpoints are of another {in_words(differing)}"
-        _logger.warning("%s: %s; it begins anew", stage.name, why)
+    file, curve = run.stage_inputs(stage.checkpoint_name), lineage.curve_folder(run, stage)
+    latest, kept = next(reversed(_checkpoints(run, stage)), None), lineage.kept_inputs(file)
+    differing = _differing(setup.inputs, kept) if kept else ""
+    if differing or not (latest is None or setup.fits(read_training_state(latest))):
+        of = differing or "frozen skills"
+        _logger.warning("%s: its checkpoints are of another stage of that name (%s); it begins anew", stage.name, of)
         # What games played for the other stage is of no use either.
         for folder in (run.journal, run.games, run.checkpoints):
             remove_folder(folder(stage.checkpoint_name))
         latest = None
-    key.write(file)
-    if key.differing(Key.read(curve / Key.FILE)):
+    write_json(file, setup.inputs)
+    if lineage.kept_inputs(curve / INPUTS) != setup.inputs:
         remove_folder(curve)
-    key.write(curve / Key.FILE)
+    write_json(curve / INPUTS, setup.inputs)
     return latest
+
+
+def _differing(inputs: Mapping[str, Any], kept: Mapping[str, Any]) -> str:
+    """Return which inputs of a stage are others than those that were kept, as a sentence has them."""
+    return ", ".join(name.replace("_", " ") for name, value in inputs.items() if kept.get(name) != value)
 
 
 def _checkpoints(run: RunFolder, stage: Stage) -> list[Path]:

@@ -22,13 +22,11 @@ from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.lineage import adaptation_stages, branch, cards_of, cards_trained_on, chain_fights, check_target
 from soulsgraph.runs.plan import (
     LEAST_SCALE,
-    Key,
     Plan,
     Stage,
     check_range,
     expect_fight,
     fight_label,
-    plan_values,
     scenario_digest,
     short,
 )
@@ -36,6 +34,7 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace, train_stages
 from soulsgraph.transfer import TransferOptions
 from soulsgraph_envs.combat.rollout import Episodes
+from soulsgraph_envs.core.config import digest_of, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import writing
 from soulsgraph_policies.agents.library import SkillCard
@@ -283,16 +282,16 @@ class _ArmStart:
         return replace(self.run.plan, scenario=self.scenario, scale=scale)
 
     @property
-    def key(self) -> Key:
+    def inputs(self) -> dict[str, Any]:
         """What the arm begins with: its plan, its fight, and the versions that it continues."""
         fight = self.run.fight if self.arm.skills else scenario_digest(self.plan.scenario)
         versions = _branched(self.run, self.after) if self.arm.skills else {}
-        return Key({**plan_values(self.plan), "fight": fight, "versions": versions})
+        return {**to_table(self.plan), "fight": fight, "versions": versions}
 
-    def found_key(self, folder: RunFolder) -> Key:
+    def inputs_of(self, folder: RunFolder) -> dict[str, Any]:
         """Return what an arm that is there began with; not what it trained in the target's fight since."""
         begun = _versions(cards_of(folder), cards_trained_on(folder, self.scenario)) if self.arm.skills else {}
-        return Key({**plan_values(folder.plan), "fight": folder.fight, "versions": begun})
+        return {**to_table(folder.plan), "fight": folder.fight, "versions": begun}
 
     @property
     def usual(self) -> Path:
@@ -301,8 +300,8 @@ class _ArmStart:
 
     def existing(self) -> RunFolder | None:
         """Return the arm's run if it is there: in the usual folder, or aside where another one took its place since."""
-        key, found = self.key, map(_opened, (self.usual, _aside(self.usual, self.key)))
-        return next((one for one in found if one and not key.differing(self.found_key(one))), None)
+        inputs, found = self.inputs, map(_opened, (self.usual, _aside(self.usual, self.inputs)))
+        return next((one for one in found if one and self.inputs_of(one) == inputs), None)
 
     def begin(self) -> RunFolder:
         """Open the arm's run in the usual folder, begun if it is not there; what is there of another is moved aside.
@@ -325,16 +324,16 @@ class _ArmStart:
         if not _taken(usual):
             return
         there = _opened(usual)
-        key = Key({"plan": (usual / RunFolder.plan_file).read_text()}) if there is None else self.found_key(there)
-        aside = _aside(usual, key)
+        inputs = {"plan": (usual / RunFolder.plan_file).read_text()} if there is None else self.inputs_of(there)
+        aside = _aside(usual, inputs)
         with writing(aside):
             usual.rename(aside)
         _logger.warning("arm %s: what was there began from other versions; it is kept in %s", self.arm.label, aside)
 
 
-def _aside(usual: Path, key: Key) -> Path:
+def _aside(usual: Path, inputs: Mapping[str, Any]) -> Path:
     """Return the folder of an arm whose usual one another took: named by what it began with."""
-    return usual.with_name(f"{usual.name}-{short(key.digest)}")
+    return usual.with_name(f"{usual.name}-{short(digest_of(inputs))}")
 
 
 def _begin(run: RunFolder, target: RecoveryTarget, after: str, arm: Arm) -> tuple[RunFolder, tuple[Stage, ...]]:

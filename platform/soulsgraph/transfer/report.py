@@ -20,8 +20,8 @@ from soulsgraph.results.seeds import Rows, SeedsTable, frame_of, share, summary
 from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import cells_table, write_results, write_rows
 from soulsgraph.runs.evaluate import OnFinished, evaluation_seeds, load_artifacts, load_networks, was_trained_on
-from soulsgraph.runs.lineage import expect_present, predecessors
-from soulsgraph.runs.plan import Key, fight_label, scenario_digest
+from soulsgraph.runs.lineage import expect_unchanged, predecessors
+from soulsgraph.runs.plan import differing, fight_label, scenario_digest
 from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer import Question, rule
@@ -464,7 +464,7 @@ def measure(run: RunFolder, question: Question, on_played: OnFinished = lambda c
     Raises:
         SoulsGraphError: as `transfer`.
     """
-    expect_present(run, [question.home])
+    expect_unchanged(run, question.home)
     versions, fights = versions_of(run, question.home), _fights(question.home, question.scenario)
     if question.home != run.plan.scenario and not was_trained_on(run, question.home):
         known = (run.plan.scenario, *predecessors(run))
@@ -520,25 +520,26 @@ def save_transfer(run: RunFolder, report: TransferReport) -> Path:
     return run.path / "results" / f"{name}.json"
 
 
-def saved_recommendation(run: RunFolder, home: str, scenario: str) -> Recommendation | None:
-    """Return the recommendation of a saved transfer of the versions now in play between these fights, None without one.
+def saved_recommendation(run: RunFolder, question: Question) -> Recommendation | None:
+    """Return the recommendation of a saved transfer that answers the question for the versions in play; None without.
 
     Raises:
         SoulsGraphError: if the file is unreadable.
     """
+    home, scenario = question.home, question.scenario
     path = run.path / "results" / f"{transfer_name(run, home, scenario)}.json"
     if not path.exists():
         return None
     where = Where(path, remedy="remove the file: it is measured anew then")
     values = read_file(where)
-    found = Key(values if isinstance(values, dict) else {})
-    key = Key({"versions": versions_of(run, home), "fights": _fights(home, scenario), "thresholds": _thresholds()})
-    if key.differing(found):
+    played = {"versions": versions_of(run, home), "fights": _fights(home, scenario)}
+    asked = {"episodes": question.episodes, "seed": question.seed, **played, "thresholds": _thresholds()}
+    if differing(asked, values):
         return None
-    recommended, order = found.values.get("recommended"), run.plan.skill_graph.order
+    recommended, order = values.get("recommended"), run.plan.skill_graph.order
     if not isinstance(recommended, list) or any(skill not in order for skill in recommended):
         raise where.at("recommended").error(f"a list of {', '.join(order)}", shown(recommended))
-    return Recommendation(tuple(recommended), validate(int, found.values.get("decisions"), where.at("decisions")))
+    return Recommendation(tuple(recommended), validate(int, values.get("decisions"), where.at("decisions")))
 
 
 def recommendations_over_seeds(reports: Mapping[int, TransferReport]) -> SeedsTable:

@@ -29,7 +29,6 @@ from soulsgraph.runs.evaluate import (
     weights_by_skill,
     with_variants,
 )
-from soulsgraph.runs.plan import Key
 from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.transfer.recovery import scratch_arm
@@ -38,7 +37,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import temporary_folder
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import Weights
-from soulsgraph_policies.agents.library import SkillCard
+from soulsgraph_policies.agents.library import INPUTS, SkillCard
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,7 @@ def measure_retention(
     """
     evaluating.check_evaluation(seed, episodes)
     domains = lineage.domain_chain(run)
-    lineage.expect_present(run, domains)
+    lineage.expect_unchanged(run, *domains)
     if len(domains) < 2:
         raise SoulsGraphError(
             f"{run.path}: expected a run adapted to another scenario, found one that knows {domains[0]} only",
@@ -275,11 +274,12 @@ def _points(run: RunFolder, cards: Sequence[SkillCard]) -> dict[int, dict[str, W
 
     There are no checkpoints where skills that learned beside them, or the stage, have been trained again since.
     """
-    stage, end = lineage.stage_of(run, cards), sum(card.training.steps for card in cards)
-    complete, folder = len(cards) >= len(cards[-1].training.jointly), lineage.curve_folder(run, stage)
-    own = complete and not lineage.made_key(run, cards).differing(Key.read(folder / Key.FILE))
+    last, end = cards[-1], sum(card.training.steps for card in cards)
+    complete, folder = len(cards) >= len(last.training.jointly), lineage.curve_folder(run, lineage.stage_of(run, cards))
+    inputs = run.library.inputs(last.skill, last.version)
+    own = complete and inputs and lineage.kept_inputs(folder / INPUTS) == inputs
     files = checkpoint_files(folder) if own else {}
-    points = {step: weights_by_skill(stage.skill, load_checkpoint(path)) for step, path in files.items() if step < end}
+    points = {step: weights_by_skill(last.skill, load_checkpoint(path)) for step, path in files.items() if step < end}
     return points | {end: {card.skill: run.library.load(card.skill, card.version).weights for card in cards}}
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from soulsgraph.paper.study import CHOOSING
@@ -37,11 +38,11 @@ class SweptAdaptation:
     """Skills of a trained run that each trial adapts to another scenario, one after another.
 
     Raises:
-        SoulsGraphError: if no skill is named, or a number is out of its range.
+        SoulsGraphError: if a number is out of its range.
     """
 
     run: str
-    """Run folder, or an agent of the zoo; it stays as it is."""
+    """Run folder, or an agent of the zoo; a sweep that is begun has a copy of it."""
     scenario: str
     """Scenario to adapt to."""
     skills: Annotated[NonEmpty[str], EachOnce()]
@@ -52,7 +53,6 @@ class SweptAdaptation:
     def __post_init__(self) -> None:
         check_fields(self)
         object.__setattr__(self, "scenario", lasting_name(self.scenario))
-        self.stages(self.source)
 
     @property
     def source(self) -> RunFolder:
@@ -165,9 +165,7 @@ class Sweep:
     @property
     def budget(self) -> int:
         """Decisions of the last stage."""
-        if (adapted := self.adaptation) is not None:
-            return adapted.stages(adapted.source)[-1].steps
-        return self._until(self.plan.stages())[-1].steps
+        return self._planned(self.plan)[-1].steps
 
     @property
     def trials(self) -> int:
@@ -184,9 +182,15 @@ class Sweep:
         """Refuse a scale by which a skill would take no update; raises SoulsGraphError."""
         settings = self.space.grid() if self.search == "grid" else self.space.corners()
         for plan in (self.plan_of(setting, self.seeds[0]) for setting in settings):
-            adapted = self.adaptation
-            stages = self._until(plan.stages()) if adapted is None else self.stages(_by(plan, adapted.source))
-            check_learns(plan, stages)
+            check_learns(plan, self._planned(plan))
+
+    def _planned(self, plan: Plan) -> tuple[Stage, ...]:
+        """Return the stages of a trial's plan, but for the versions that they continue."""
+        if (adapted := self.adaptation) is None:
+            return self._until(plan.stages())
+        skills = [name for name in plan.skill_graph.order if name in adapted.skills]
+        stages = (plan.stage(name, adapted.scenario, 1) for name in skills)
+        return tuple(replace(stage, budget=adapted.budget or stage.budget) for stage in stages)
 
 
 def _check_optuna() -> None:
@@ -194,6 +198,14 @@ def _check_optuna() -> None:
         raise SoulsGraphError(
             f"search: expected optuna to be installed, found none; install it: {pip_install('tune')}."
         )
+
+
+def _fights(sweep: Sweep) -> dict[str, str]:
+    return {name: scenario_digest(name) for name in (sweep.plan.scenario, sweep.scenario)}
+
+
+def _versions(run: RunFolder) -> dict[str, str]:
+    return {f"{card.skill} v{card.version}": card.digest for card in lineage.cards_of(run)}
 
 
 def _by(plan: Plan, run: RunFolder) -> RunFolder:
@@ -208,7 +220,10 @@ class _SweepFile:
     format: str
     format_version: int
     created: str
-    scenario_digest: str
+    #: Digests of the fights that trials learn and are evaluated in.
+    fights: Mapping[str, str]
+    #: Those of the versions that trials adapt, by skill and version.
+    source: Mapping[str, str]
     #: Where the graph is a project's.
     project: ProjectDigest | None
     plan: Sweep
@@ -223,6 +238,19 @@ class SweepFolder(PlannedFolder[Sweep]):
     """
 
     kind, plan_file = "sweep", "sweep.json"
+    #: Digests of the versions that trials adapt, of a folder that was opened.
+    versions: Mapping[str, str] = MappingProxyType({})
+
+    def check_source(self) -> None:
+        """Refuse to go on by the copy of a run that has other versions by now; where it is gone the copy does.
+
+        Raises:
+            RunFolderError: naming the run.
+        """
+        adapted = self.plan.adaptation
+        if adapted is not None and Path(adapted.run).exists() and _versions(adapted.source) != self.versions:
+            expected, remedy = f"the versions of {adapted.run} that it was created with", "name another folder"
+            raise RunFolderError(self.path, expected, "others there", remedy)
 
     def check_memory(self) -> None:
         """Refuse a plan that needs more memory than this machine may spare; raises DataError."""
@@ -230,16 +258,16 @@ class SweepFolder(PlannedFolder[Sweep]):
 
     def description(self) -> _SweepFile:
         """Return what `sweep.json` holds when it is begun."""
-        plan, now = self.plan.plan, datetime.now(UTC).isoformat()
-        fight, project = scenario_digest(plan.scenario), ProjectDigest.of(plan.graph)
-        return _SweepFile(_FORMAT, _VERSION, now, fight, project, self.plan)
+        now, project = datetime.now(UTC).isoformat(), ProjectDigest.of(self.plan.plan.graph)
+        source = {} if self.plan.adaptation is None else _versions(self.plan.adaptation.source)
+        return _SweepFile(_FORMAT, _VERSION, now, _fights(self.plan), source, project, self.plan)
 
     @classmethod
     def open(cls, path: Path) -> SweepFolder:
         """Open a sweep that `create` began.
 
         Raises:
-            SoulsGraphError: if it is no sweep, its plan does not hold, or its fight changed since it was begun.
+            SoulsGraphError: if it is no sweep, its plan does not hold, or a fight changed since it was begun.
         """
         file = path / cls.plan_file
         if not file.is_file():
@@ -251,9 +279,11 @@ class SweepFolder(PlannedFolder[Sweep]):
         if (project := values.get("project")) is not None:
             validate(ProjectDigest, project, where.at("project")).check(path)
         begun = validate(_SweepFile, values, where)
-        if begun.scenario_digest != scenario_digest(begun.plan.plan.scenario):
-            raise RunFolderError(file, "the fight that it was created with", "that it changed", "restore it")
-        return cls(path, begun.plan)
+        if begun.fights != _fights(begun.plan):
+            raise RunFolderError(file, "the fights that it was created with", "that they changed", "restore them")
+        folder = cls(path, begun.plan)
+        folder.versions = begun.source
+        return folder
 
     def run_path(self, setting: Setting, seed: int) -> Path:
         """Return the folder of a trial's run."""
@@ -283,8 +313,15 @@ class SweepFolder(PlannedFolder[Sweep]):
         return _by(plan, RunFolder.open(path))
 
     def copy_source(self) -> None:
-        """Copy the run that trials adapt, which may change later, into the folder; raises WriteError."""
+        """Copy the run that trials adapt, which may change later, into the folder.
+
+        Raises:
+            RunFolderError: if it changed already, since the sweep was begun.
+            WriteError: if it cannot be written.
+        """
         if (adapted := self.plan.adaptation) is not None and not self.source.exists():
+            if self.versions:
+                self.check_source()
             lineage.branch(adapted.source, self.source, lineage.domain_chain(adapted.source)[-1])
 
     def member_path(self, number: int, seed: int) -> Path:

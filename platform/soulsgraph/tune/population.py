@@ -18,7 +18,6 @@ from ray.exceptions import RayError
 
 from soulsgraph.results.tables import GrowingTable, write_rows
 from soulsgraph.runs import evaluate as evaluating
-from soulsgraph.runs import lineage
 from soulsgraph.runs.progress import interruptible
 from soulsgraph.runs.train import StageSetup, Workplace, trained_artifact
 from soulsgraph.tune.folder import RETURN, TRAINING_RETURN, SweepFolder
@@ -317,7 +316,7 @@ class MemberTraining:
         with self._run.locked():
             # A population that was killed before its state was written has trained the same version once.
             if not self._run.library.versions(name):
-                lineage.save_version(self._run, self._stage, artifact)
+                self._run.library.save(artifact)
             write_rows(self._run.results(SCHEDULE), [dict(row) for row in self._member.schedule])
             self._write_curve()
 

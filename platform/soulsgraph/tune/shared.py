@@ -1,7 +1,7 @@
 """Stages that several trials of a sweep have in common: one trains each, the others take what it led to.
 
-Two stages are the same if their keys are (`lineage.stage_key`): the fight, all that is learned by, budget, seed and the
-versions upstream. A trial whose options concern later skills alone thus begins where the first such one got to.
+Two stages are the same if their inputs are (`lineage.stage_inputs`): the fight, all that is learned by, budget, seed
+and the versions upstream. A trial whose options concern later skills alone thus begins where the first such one got to.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace, train_stages
+from soulsgraph_envs.core.config import digest_of
 from soulsgraph_envs.core.files import FileLock, make_folder, whole_folder
 
 _CURVE = "curve"
@@ -26,9 +27,9 @@ _TABLES = ("training", "curves")
 
 
 class SharedStages:
-    """A folder of finished stages by their keys, filled and read by the trials of a sweep.
+    """A folder of finished stages by their inputs, filled and read by the trials of a sweep.
 
-    Layout: `<digest of the key>/`: `v<N>/` (as in a library), `curve/`, `training.parquet` and `curves.parquet`.
+    Layout: `<digest of the inputs>/`: `v<N>/` (as in a library), `curve/`, `training.parquet` and `curves.parquet`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,7 +47,7 @@ class SharedStages:
         run = workplace.run
         if lineage.finished_versions(run, stage):
             return
-        kept = self._folder / lineage.stage_key(run, stage).digest
+        kept = self._folder / digest_of(lineage.stage_inputs(run, stage))
         make_folder(self._folder)
         with self.claimed(kept):
             if (kept / _next_version(run, stage).name).is_dir():
@@ -86,8 +87,6 @@ def _take(kept: Path, run: RunFolder, stage: Stage) -> None:
             table.flush()
     if (kept / _CURVE).is_dir():
         _copy(kept / _CURVE, lineage.curve_folder(run, stage))
-    if stage.parent is not None and stage.scenario != run.plan.scenario:
-        lineage.record_domain(run, stage.scenario, stage.after or run.plan.scenario)
     version = _next_version(run, stage)
     _copy(kept / version.name, version)
 

@@ -18,7 +18,7 @@ from soulsgraph.paper.study import ADAPTED
 from soulsgraph.results.tables import OutputConsole
 from soulsgraph.runs.plan import Plan, overrides_for
 from soulsgraph.runs.progress import resumable
-from soulsgraph.runs.run_folder import check_same
+from soulsgraph.runs.run_folder import RunFolder, check_same
 from soulsgraph.tune.folder import Scheduler, Sweep, SweepFolder, SweptAdaptation
 from soulsgraph.tune.results import SweepResults, rows_of
 from soulsgraph.tune.space import Search, load_space, read_space
@@ -93,7 +93,7 @@ def sweep(
         raise SoulsGraphError("soulsgraph.sweep: expected no seed; name the trials' seeds with `seeds`.")
     know_projects(project)
     asked_plan = {"preset": preset, "scenario": str(scenario), "graph": graph, **overrides}
-    plan, adaptation = (plan_of(asked_plan), None) if adapt is None else _adapting(adapt, asked_plan, overrides)
+    plan, adaptation = (plan_of(asked_plan), None) if adapt is None else _adapting(adapt, asked_plan, overrides, run)
     skills = plan.skill_graph.order
     table = load_space(Path(space), skills) if isinstance(space, str | Path) else read_space(space, _SPACE, skills)
     listed = range(Sweep.seeds[0], Sweep.seeds[0] + seeds) if isinstance(seeds, int) else seeds
@@ -102,13 +102,18 @@ def sweep(
     return run_sweep(folder, OutputConsole(quiet=quiet), address)
 
 
-def adapted_plan(adaptation: SweptAdaptation, changes: Mapping[str, Any]) -> Plan:
+def adapted_plan(adaptation: SweptAdaptation, changes: Mapping[str, Any], begun: Path | None = None) -> Plan:
     """Return the plan of the run that is adapted, with another number of episodes, or `overrides` beside its own.
 
+    Of a sweep that is `begun` in a folder it is the plan of the copy there.
+
     Raises:
-        SoulsGraphError: for any other field, or an unknown option.
+        SoulsGraphError: for any other field, an unknown option, or what the run cannot adapt.
     """
-    plan = adaptation.source.plan
+    copied = begun and begun / "source"
+    source = RunFolder.open(copied) if copied and copied.exists() else adaptation.source
+    adaptation.stages(source)
+    plan = source.plan
     for name in changes:
         if name not in (_EPISODES, _OVERRIDES):
             raise SoulsGraphError(
@@ -120,7 +125,7 @@ def adapted_plan(adaptation: SweptAdaptation, changes: Mapping[str, Any]) -> Pla
 
 
 def _adapting(
-    adapt: Mapping[str, Any], asked: Mapping[str, Any], named: Mapping[str, Any]
+    adapt: Mapping[str, Any], asked: Mapping[str, Any], named: Mapping[str, Any], run: str | Path
 ) -> tuple[Plan, SweptAdaptation]:
     """Return the plan and the adaptation of a call; raises SoulsGraphError."""
     known = {"scenario": asked["scenario"], "skills": ADAPTED, "budget": None, **adapt}
@@ -130,7 +135,7 @@ def _adapting(
     plan = plan_of(asked)
     chosen = {name for name in ("preset", "graph") if asked[name] != getattr(Plan, name)}
     given = {name: getattr(plan, name) for name in (*chosen, *named) if name in _FIELDS}
-    return adapted_plan(adaptation, {**given, _OVERRIDES: plan.overrides}), adaptation
+    return adapted_plan(adaptation, {**given, _OVERRIDES: plan.overrides}, Path(run)), adaptation
 
 
 def _planned_or_begun(path: Path, asked: Sweep) -> SweepFolder:
@@ -138,6 +143,7 @@ def _planned_or_begun(path: Path, asked: Sweep) -> SweepFolder:
         return SweepFolder.planned(path, asked)
     folder = SweepFolder.open(path)
     check_same(folder, asked)
+    folder.check_source()
     return folder
 
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from soulsgraph.results.origin import describe_origin
 from soulsgraph.runs.evaluate import EVALUATION_SEED, LANES, Setting, evaluation_seeds, load_artifacts, make_agent
-from soulsgraph.runs.lineage import save_version
 from soulsgraph.runs.plan import Stage, check_range, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.loop import Actions, Combat
@@ -261,7 +260,8 @@ def imported_artifact(run: RunFolder, stage: Stage, file: Path, statistics: Path
     # How it learned elsewhere is not known here.
     packages = {**card.training.packages, "stable-baselines3": saved.version}
     training = replace(card.training, packages=packages, learning="")
-    return replace(artifact, card=replace(card, training=training, observation_clip=known.clip))
+    card = replace(card, training=training, observation_clip=known.clip)
+    return replace(artifact, card=card, inputs={})
 
 
 def import_stable_baselines(run: RunFolder, skill: str, file: Path, statistics: Path | None = None) -> SkillCard:
@@ -285,4 +285,4 @@ def import_stable_baselines(run: RunFolder, skill: str, file: Path, statistics: 
         if not run.begun:
             # A file that cannot be imported begins no run.
             stack.enter_context(run.locked())
-        return save_version(run, stage, artifact)
+        return run.library.save(artifact)

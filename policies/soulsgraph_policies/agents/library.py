@@ -20,7 +20,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from soulsgraph_envs.core.config import Between, NonEmpty, Where, parse, read_text, to_json, validate
+from soulsgraph_envs.core.config import Between, NonEmpty, Where, parse, read_file, read_text, to_json, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_envs.core.files import whole_folder
 from soulsgraph_envs.core.scenario import Scenario
@@ -31,6 +31,8 @@ from soulsgraph_policies.agents.projects import ProjectDigest, SkillGraph
 FORMAT_VERSION = 1
 
 _WEIGHTS, _CARD = "weights.safetensors", "card.json"
+#: All that determined a stage, in the folder of what it left.
+INPUTS = "inputs.json"
 _OTHER_RUN = "use a run of this graph, or begin a new one"
 
 #: What to do about a damaged file of a library.
@@ -178,6 +180,8 @@ class Artifact:
 
     card: SkillCard
     parameters: inference.Weights
+    #: All that determines the stage that made it, as plain values; none where it was made elsewhere.
+    inputs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def weights(self) -> inference.Weights:
@@ -233,7 +237,10 @@ def card_from(text: str, where: Where) -> SkillCard:
 
 
 class SkillLibrary:
-    """Artifacts of one graph in a folder: `<skill>/v<N>/weights.safetensors` and `card.json`, never overwritten."""
+    """Artifacts of one graph in a folder, never overwritten.
+
+    Layout: `<skill>/v<N>/weights.safetensors`, `card.json` and `inputs.json`, all that determined its stage.
+    """
 
     def __init__(self, folder: Path, graph: SkillGraph) -> None:
         self.folder, self.graph = folder, graph
@@ -257,6 +264,8 @@ class SkillLibrary:
         with whole_folder(folder) as temporary:
             (temporary / _WEIGHTS).write_bytes(weights)
             (temporary / _CARD).write_text(to_json(card.to_dict(), indent=2) + "\n", encoding="utf-8")
+            if artifact.inputs:
+                (temporary / INPUTS).write_text(to_json(artifact.inputs, indent=2) + "\n", encoding="utf-8")
         return card
 
     def load(self, skill: str, version: int | None = None) -> Artifact:
@@ -290,6 +299,16 @@ class SkillLibrary:
         card = card_from(read_text(where, "JSON"), where)
         self._expect(card, skill, version, path)
         return card
+
+    def inputs(self, skill: str, version: int) -> Mapping[str, Any]:
+        """Return all that determined the stage that made a version; nothing where it was made elsewhere.
+
+        Raises:
+            SoulsGraphError: as `load`.
+        """
+        path = self._version_folder(skill, version) / INPUTS
+        where = Where(path, remedy=RESTORE)
+        return validate(dict[str, Any], read_file(where), where) if path.exists() else {}
 
     def versions(self, skill: str) -> list[int]:
         """Return the versions of a skill, oldest first; none where its folder is missing.

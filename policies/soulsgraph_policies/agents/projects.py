@@ -19,7 +19,7 @@ from traceback import StackSummary, extract_tb, format_exception_only
 from types import ModuleType
 from typing import Any
 
-from soulsgraph_envs import forget_skill, register_skill
+from soulsgraph_envs import register_skill
 from soulsgraph_envs.combat.scripted import REFERENCES, Script
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
@@ -56,7 +56,9 @@ class SkillGraph:
             ) from error
 
     def _sorter(self) -> TopologicalSorter[str]:
-        return TopologicalSorter({skill: [a for a, b in self.edges if b == skill] for skill in self.skills})
+        # Sorted: the edges are a set, and the order of the skills follows from it alone.
+        edges = sorted(self.edges)
+        return TopologicalSorter({skill: [a for a, b in edges if b == skill] for skill in self.skills})
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -346,17 +348,6 @@ def take_over(projects: Iterable[LoadedProject]) -> None:
             ProjectDigest(name, loaded.digest).check(f"project {name}")
         else:
             _add(loaded)
-
-
-def forget_project(name: str) -> None:
-    """Make a project and its skills unknown again, and let its modules be imported anew."""
-    loaded = _LOADED.pop(name)
-    for own in loaded.project.skills:
-        forget(own.definition.name)
-        forget_skill(own.definition.name)
-        REFERENCES.pop(own.definition.name, None)
-    for module in [one.__name__ for one in modules_of(loaded)]:
-        sys.modules.pop(module, None)
 
 
 def modules_of(loaded: LoadedProject) -> list[ModuleType]:

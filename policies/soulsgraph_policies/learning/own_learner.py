@@ -10,7 +10,9 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import getsource, isclass, isfunction
 from pathlib import Path
+from textwrap import dedent
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -21,7 +23,9 @@ from ray.rllib.utils.metrics import LEARNER_RESULTS
 
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.rollout import Episodes, Rollout
+from soulsgraph_envs.core.config import digest_of
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
+from soulsgraph_envs.core.meaning import meaning
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.seeds import EpisodeSeeds, derive_seeds
 from soulsgraph_envs.games.opening import make_game
@@ -47,6 +51,8 @@ Layers = Sequence[tuple[npt.ArrayLike, npt.ArrayLike]]
 #: Of what a learner calls the figures that it reports, what training calls them.
 _METRICS = {"loss": QF_LOSS_KEY, "q": QF_MEAN_KEY}
 _STREAM = 3
+_DIGITS = 8
+_PLAIN = (int, float, str, tuple)
 
 
 @dataclass(frozen=True)
@@ -101,10 +107,12 @@ LearnerFactory = Callable[[LearnerTask], SkillLearner]
 
 
 def learner_name(factory: LearnerFactory) -> str:
-    """Return the name by which a run keeps a learner, MODULE:CLASS.
+    """Return the name by which a run keeps a learner, MODULE:CLASS#DIGITS, the digits of what its code does.
+
+    Numbers and texts that the code takes from its class, or from a function around it, count as its code.
 
     Raises:
-        SoulsGraphError: for a class that makes no learner.
+        SoulsGraphError: for a class that makes no learner, or if its source cannot be read.
     """
     whole = all(callable(getattr(factory, name, None)) for name in ("act", "receive", "learn", "layers"))
     if not hasattr(factory, "__qualname__") or (isinstance(factory, type) and not whole):
@@ -112,7 +120,21 @@ def learner_name(factory: LearnerFactory) -> str:
             f"learner: expected a class with act, receive, learn and layers, or a function that makes one, found "
             f"{shown(factory)}; correct it."
         )
-    return f"{factory.__module__}:{factory.__qualname__}"
+    name = f"{factory.__module__}:{factory.__qualname__}"
+    owners = [one for one in factory.__mro__ if one.__module__ == factory.__module__] if isclass(factory) else []
+    members = [one for owner in owners for one in vars(owner).items()] or [("", factory)]
+    does: list[Any] = []
+    for member, value in members:
+        if isfunction(code := getattr(value, "__func__", getattr(value, "fget", value))):
+            try:
+                does.append([member, meaning(dedent(getsource(code)).encode())])
+            except (OSError, SyntaxError) as error:
+                remedy = "define it in a file or in a notebook's cell"
+                raise SoulsGraphError(f"learner {name}: expected its source, found {error}; {remedy}.") from error
+            does += [cell.cell_contents for cell in code.__closure__ or () if isinstance(cell.cell_contents, _PLAIN)]
+        elif not member.startswith("__") and isinstance(value, _PLAIN):
+            does.append([member, value])
+    return f"{name}#{digest_of(does)[:_DIGITS]}"
 
 
 def find_learner(name: str) -> LearnerFactory:
@@ -123,7 +145,7 @@ def find_learner(name: str) -> LearnerFactory:
     Raises:
         SoulsGraphError: if its module is not imported, or has no such learner.
     """
-    module, _, path = name.partition(":")
+    module, _, path = name.partition("#")[0].partition(":")
     try:
         found: Any = sys.modules[module]
         for part in path.split("."):
@@ -134,6 +156,10 @@ def find_learner(name: str) -> LearnerFactory:
             "with the class as in the first call."
         ) from error
     factory: LearnerFactory = found
+    if (now := learner_name(factory)) != name:
+        raise SoulsGraphError(
+            f"learner {name}: expected it as it was, found that its code changed ({now}); restore it."
+        )
     return factory
 
 

@@ -4,11 +4,12 @@ import sys
 
 import pytest
 
+from fakes.projects import forget_project
 from soulsgraph.project import begin_project
 from soulsgraph_clusters.sessions.session import connect
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.skills import make_skill, training_scenario
-from soulsgraph_policies.agents.projects import find_graph, forget_project, load_project
+from soulsgraph_policies.agents.projects import find_graph, load_project
 from soulsgraph_policies.learning.algorithm import SkillDQN
 from soulsgraph_policies.learning.env_runners import SkillGraphEnvRunner
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters

@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
+from fakes.projects import forget_project
 from soulsgraph.project import begin_project
-from soulsgraph_policies.agents.projects import forget_project, load_project, loaded_projects
+from soulsgraph_policies.agents.projects import load_project, loaded_projects
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
+from fakes.projects import forget_project
 from fakes.runs import pretend_training
 from soulsgraph.recordings.cloning import graph_of
 from soulsgraph.recordings.files import RecordingError, read_header, recording_files
@@ -12,7 +13,7 @@ from soulsgraph.runs.evaluate import Setting
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo.conversion import export_onnx
-from soulsgraph_policies.agents.projects import forget_project, load_project
+from soulsgraph_policies.agents.projects import load_project
 
 
 @pytest.fixture

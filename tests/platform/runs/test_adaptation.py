@@ -1,7 +1,5 @@
 """Adaptation: which versions it continues, further versions, and chains of scenarios."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -125,12 +123,6 @@ def test_a_circle_is_refused_until_another_one_is_continued(run):
         check_target(run, "controls-blows", "controls-lock-range")
 
 
-def test_a_run_without_a_record_went_straight_to_what_it_was_adapted_to(run):
-    adapt(run, SECOND, ("dodge",))
-    (run.path / "domains.json").unlink()
-    assert predecessors(run) == {SECOND: HOME}
-
-
 def test_a_scenario_counts_from_its_first_trained_version_on(run):
     adapt(run, SECOND)
     first, second = adaptation_stages(run, THIRD, BOTH)
@@ -141,15 +133,16 @@ def test_a_scenario_counts_from_its_first_trained_version_on(run):
     assert not finished_versions(run, second)
 
 
-def test_an_adaptation_on_record_that_trained_nothing_counts_for_nothing(run):
+def test_the_lineage_is_in_the_versions_and_nowhere_else(run):
     adapt(run, SECOND)
-    (run.path / "domains.json").write_text(json.dumps({SECOND: HOME, THIRD: SECOND}))
+    adaptation_stages(run, THIRD, BOTH)  # planned, and never trained
     assert predecessors(run) == {SECOND: HOME}
-    assert domain_chain(run) == (HOME, SECOND)
     with pytest.raises(UnknownNameError, match=THIRD):
         continued_domain(run, "controls-blows", THIRD)
     assert adapt(run, THIRD, ("dodge",), after=HOME)[0].parent == 1
     assert domain_chain(run, THIRD) == (HOME, THIRD)
+    assert predecessors(RunFolder.open(run.path)) == {SECOND: HOME, THIRD: HOME}
+    assert run.library.inputs("dodge", 3)["after"] == run.fight
 
 
 def test_what_continues_another_version_goes_on_from_no_foreign_checkpoint(run):
@@ -159,10 +152,11 @@ def test_what_continues_another_version_goes_on_from_no_foreign_checkpoint(run):
     assert len({stage.checkpoint_name for stage in stages}) == 2
 
 
-@pytest.mark.parametrize("text", ['["vordt"]', '{"vordt": 3}', '{"vordt": 1e400}', "[" * 100_000, "{"])
-def test_a_damaged_record_is_refused(run, text):
-    (run.path / "domains.json").write_text(text)
-    with pytest.raises(DataError, match=r"domains\.json"):
+@pytest.mark.parametrize("text", ['["vordt"]', '{"vordt": 1e400}', "[" * 100_000, "{"])
+def test_damaged_inputs_of_a_version_are_refused(run, text):
+    adapt(run, SECOND)
+    (run.library.folder / "dodge" / "v2" / "inputs.json").write_text(text)
+    with pytest.raises(DataError, match=r"inputs\.json"):
         predecessors(run)
 
 

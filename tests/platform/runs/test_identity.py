@@ -1,8 +1,10 @@
 """What is already there: whatever is found again is of the same fight, versions and learner, or not taken."""
 
 import json
+import shutil
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from fakes.runs import pretend_run, pretend_training
 from soulsgraph import zoo
 from soulsgraph.pages.run_report import ReportedRun
 from soulsgraph.paper.study import ReproductionFolder, SeedJob, Study
-from soulsgraph.runs.evaluate import Setting, evaluate, save_checkpoint, source_of, table_key
+from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting, evaluate, save_checkpoint, source_of, table_inputs
 from soulsgraph.runs.lineage import (
     adaptation_stages,
     branch,
@@ -21,20 +23,23 @@ from soulsgraph.runs.lineage import (
     curve_folder,
     domain_chain,
     finished_versions,
+    kept_inputs,
     own_stages,
     predecessors,
     scenarios_of,
-    stage_key,
+    stage_inputs,
     stage_of,
     version_in_play,
 )
-from soulsgraph.runs.plan import Key, Plan, check_learns, scenario_digest, short
+from soulsgraph.runs.plan import Plan, check_learns, differing
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.runs.train import StageSetup, Workplace, _take_up, train_stages
 from soulsgraph.transfer import Question, recovery, report, retention
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.skills import SKILL_NAMES
+from soulsgraph_policies.agents.library import INPUTS
 from soulsgraph_policies.learning.hyperparameters import PRESETS
 
 HOME, SECOND, THIRD = "iudex-phase1", "iudex-phase2", "vordt"
@@ -104,33 +109,33 @@ def other_seed(run, fight, tmp_path):
 
 
 CHANGES = (
-    edited, edited_boss, same_stem, other_parents, other_learner, other_rewards, other_budget, other_seed,
+    same_stem, other_parents, other_learner, other_rewards, other_budget, other_seed,
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_no_stage_takes_what_another_one_left(run, fight, tmp_path, change):
     (first,) = adaptation_stages(run, fight, DODGE, after=HOME)
-    key = stage_key(run, first)
+    inputs = stage_inputs(run, first)
     (card,) = pretend_training(run, [first])
     assert finished_versions(run, first) == [card]
     assert finished_versions(run, adaptation_stages(run, fight, DODGE, after=HOME)[0]) == [card], "the same again"
     save_checkpoint(curve_folder(run, first), 100, {"weight": np.ones(2)})
-    key.write(curve_folder(run, first) / Key.FILE)
+    write_json(curve_folder(run, first) / INPUTS, inputs)
     checkpoint = run.checkpoints(first.checkpoint_name) / "step-000000100"
     checkpoint.mkdir(parents=True)
-    key.write(run.stage_key(first.checkpoint_name))
+    write_json(run.stage_inputs(first.checkpoint_name), inputs)
 
     run, scenario = change(run, fight, tmp_path)
     (stage,) = adaptation_stages(run, scenario, DODGE, after=HOME)
     assert not finished_versions(run, stage)
-    assert stage_key(run, stage).differing(key)
+    assert stage_inputs(run, stage) != inputs
     setup = StageSetup(run, stage)
     assert _take_up(setup) is None, "a checkpoint of another stage"
     assert checkpoint.exists() == (stage.checkpoint_name != first.checkpoint_name)
     left = [*curve_folder(run, stage).glob("*.safetensors")]
     assert not left, "nor its learning curve"
-    assert Key.read(run.stage_key(stage.checkpoint_name)) == Key(dict(stage_key(run, stage).values))
+    assert kept_inputs(run.stage_inputs(stage.checkpoint_name)) == stage_inputs(run, stage)
 
 
 def test_a_checkpoint_of_the_same_stage_is_gone_on_from(run, fight, monkeypatch):
@@ -206,11 +211,11 @@ def test_a_recommendation_serves_one_fight_and_its_versions(run, fight, tmp_path
     report.save_transfer(run, report.transfer(run, Question(fight, home=HOME, episodes=2), "silent"))
     for change in (edited, same_stem):
         _, scenario = change(run, fight, tmp_path)
-        assert report.saved_recommendation(run, HOME, scenario) is None
+        assert report.saved_recommendation(run, Question(scenario, home=HOME, episodes=2)) is None
         write_fight(tmp_path / "a" / "boss.toml")
-        assert report.saved_recommendation(run, HOME, fight) is not None, "restored"
+        assert report.saved_recommendation(run, Question(fight, home=HOME, episodes=2)) is not None, "restored"
     pretend_training(run, [replace(run.plan.stage("camera"), seed=5)])
-    assert report.saved_recommendation(run, HOME, fight) is None
+    assert report.saved_recommendation(run, Question(fight, home=HOME, episodes=2)) is None
 
 
 def test_recommendations_of_two_homes_and_of_unknown_fights(run):
@@ -220,34 +225,33 @@ def test_recommendations_of_two_homes_and_of_unknown_fights(run):
     values = json.loads(path.read_text())
     del values["fights"]
     path.write_text(json.dumps(values))
-    assert report.saved_recommendation(run, HOME, SECOND) is None
+    assert report.saved_recommendation(run, Question(SECOND, home=HOME, episodes=2)) is None
 
 
-def test_a_scenario_that_was_edited_is_called_by_the_fight_that_it_was(run, fight, tmp_path):
-    before = f"{fight}#{short(scenario_digest(fight))}"
-    (old,) = pretend_training(run, adaptation_stages(run, fight, DODGE))
-    assert domain_chain(run) == (HOME, fight)
-    assert source_of(run, fight) == fight
-    write_fight(tmp_path / "a" / "boss.toml", flasks=8)
-    assert domain_chain(run) == (HOME, before)
-    with pytest.raises(SoulsGraphError, match=f"dodge v2.*{before}"):
-        source_of(run, fight)
-    asked = evaluate(run, Setting(fight, before), 2)
-    assert (asked.origin["trained_on"], asked.origin["versions"]["dodge"]) == (before, old.version)
-    with pytest.raises(SoulsGraphError, match=r"boss\.toml"):
-        retention.measure_retention(run, 2, display="silent")
-    (new,) = pretend_training(run, adaptation_stages(run, fight, DODGE))
-    assert (new.parent, domain_chain(run)) == (old.version, (HOME, before, fight))
-    assert predecessors(run) == {before: HOME, fight: before}
-    assert version_in_play(run, "dodge", fight) == new.version
-    assert version_in_play(run, "dodge", before) == old.version
-    assert [scenarios_of(run)["dodge", number] for number in (1, 2, 3)] == [HOME, before, fight]
-    copied = branch(run, tmp_path / "copy", before)
-    assert (copied.library.versions("dodge"), domain_chain(copied)) == ([1, 2], (HOME, before))
+@pytest.mark.parametrize("edit", [edited, edited_boss])
+def test_a_scenario_that_was_edited_is_refused_by_its_name_until_it_is_restored(run, fight, tmp_path, edit):
+    (card,) = pretend_training(run, adaptation_stages(run, fight, DODGE))
+    assert (domain_chain(run), source_of(run, fight)) == ((HOME, fight), fight)
+    edit(run, fight, tmp_path)
+    assert domain_chain(run) == (HOME, fight), "no file is read again to know what was trained"
+    assert version_in_play(run, "dodge", fight) == card.version
+    for call in (
+        lambda: source_of(run, fight),
+        lambda: evaluate(run, Setting(fight, fight), 2),
+        lambda: retention.measure_retention(run, 2, display="silent"),
+        lambda: adaptation_stages(run, fight, DODGE),
+    ):
+        with pytest.raises(SoulsGraphError, match=r"boss\.toml"):
+            call()
+    renamed = shutil.copy(fight, Path(fight).with_name("second.toml"))
+    (new,) = pretend_training(run, adaptation_stages(run, str(renamed), DODGE))
+    assert (new.parent, domain_chain(run)) == (card.version, (HOME, fight, str(renamed)))
+    assert predecessors(run) == {fight: HOME, str(renamed): fight}
+    assert [scenarios_of(run)["dodge", number] for number in (1, 2, 3)] == [HOME, fight, str(renamed)]
+    copied = branch(run, tmp_path / "copy", fight)
+    assert (copied.library.versions("dodge"), domain_chain(copied)) == ([1, 2], (HOME, fight))
     write_fight(tmp_path / "a" / "boss.toml")
-    assert domain_chain(run, fight) == (HOME, fight), "restored, it has its name again"
-    assert source_of(run, fight) == fight
-    assert version_in_play(run, "dodge", fight) == old.version
+    assert source_of(run, fight) == fight, "restored"
 
 
 def test_a_fight_is_the_same_wherever_its_file_lies(run, fight, tmp_path):
@@ -265,10 +269,10 @@ def test_a_fight_is_the_same_wherever_its_file_lies(run, fight, tmp_path):
 def test_a_stage_has_the_name_of_its_curves_whatever_came_later(run, fight, tmp_path):
     (first,) = adaptation_stages(run, fight, DODGE)
     pretend_training(run, [first])
-    write_fight(tmp_path / "a" / "boss.toml", flasks=8)
-    (second,) = adaptation_stages(run, fight, DODGE)
+    other = write_fight(tmp_path / "b" / "boss.toml", flasks=8)
+    (second,) = adaptation_stages(run, other, DODGE)
     pretend_training(run, [second])
-    (third,) = adaptation_stages(run, fight, DODGE, budget=150)
+    (third,) = adaptation_stages(run, other, DODGE, budget=150)
     pretend_training(run, [third])
     made = [stage_of(run, [run.library.card("dodge", number)]).name for number in (2, 3, 4)]
     assert made == [first.name, second.name, third.name]
@@ -280,10 +284,10 @@ def test_a_learning_curve_is_that_of_the_version_it_is_shown_for(run):
     folder = curve_folder(run, stage_of(run, [card]))
     save_checkpoint(folder, 100, run.library.load("dodge", 1).weights)
     assert [*retention._points(run, [card])] == [800], "nothing says of which stage it is"
-    stage_key(run, run.plan.stage("dodge")).write(folder / Key.FILE)
+    write_json(folder / INPUTS, stage_inputs(run, run.plan.stage("dodge")))
     assert [*retention._points(run, [card])] == [100, 800]
     other = replanned(run, overrides={"lr": 0.01})
-    stage_key(other, other.plan.stage("dodge")).write(folder / Key.FILE)
+    write_json(folder / INPUTS, stage_inputs(other, other.plan.stage("dodge")))
     assert [*retention._points(run, [card])] == [800]
 
 
@@ -331,7 +335,7 @@ def test_a_study_takes_no_record_of_another_one(tmp_path, plan):
 def test_a_page_says_where_other_versions_play_than_were_evaluated(run, printed, fight):
     printed("evaluate", "--what", "table", run.path, "--episodes", 2)
     table = run.path / "results" / "table.json"
-    assert json.loads(table.read_text())["key"] == json.loads(json.dumps(dict(table_key(run).values)))
+    assert json.loads(table.read_text())["inputs"] == json.loads(json.dumps(table_inputs(run, 2, EVALUATION_SEED)))
     assert ReportedRun(run).note == ""
     pretend_training(run, [replace(run.plan.stage("camera"), seed=5)])
     assert ReportedRun(run).note != ""
@@ -357,17 +361,16 @@ def test_a_budget_that_teaches_an_arm_nothing_is_refused_before_any_is_trained(r
     assert not (run.path / "recovery").exists()
 
 
-def test_what_is_not_known_of_a_key_differs_from_nothing_and_what_is_missing_does():
-    key = Key({"fight": "a", "budget": (1, 2)})
-    assert key.differing(Key({"fight": "a", "budget": [1, 2], "weather": "rain"})) == ()
-    assert key.differing(Key({"fight": None, "budget": [1, 2]})) == ()
-    assert Key({"fight": None}).differing(key) == ()
-    assert key.differing(Key({"fight": "b"})) == ("fight", "budget")
+def test_values_differ_by_content_and_order_and_where_they_are_missing():
+    asked = {"fight": "a", "budgets": (1, 2)}
+    assert differing(asked, {"fight": "a", "budgets": [1, 2], "weather": "rain"}) == ()
+    assert differing(asked, {"fight": "a", "budgets": [2, 1]}) == ("budgets",)
+    assert differing(asked, {"fight": None}) == differing(asked, None) == ("fight", "budgets")
 
 
 def test_a_journal_of_another_stage_is_not_replayed(run):
     stage = run.plan.stage("dodge")
-    stage_key(run, stage).write(run.stage_key(stage.checkpoint_name))
+    write_json(run.stage_inputs(stage.checkpoint_name), stage_inputs(run, stage))
     pretend_training(run, [replace(run.plan.stage("movement"), seed=5)])
-    with pytest.raises(SoulsGraphError, match=r"dodge.*movement"):
+    with pytest.raises(SoulsGraphError, match=r"dodge.*frozen"):
         StageSetup(run, stage).replay()

@@ -4,7 +4,7 @@ import pytest
 
 from fakes.runs import pretend_run
 from soulsgraph.cli.options import changed_run, plan_values
-from soulsgraph.runs.lineage import adaptation_stages, finished_versions, own_stage, stage_key
+from soulsgraph.runs.lineage import adaptation_stages, finished_versions, own_stage, stage_inputs
 from soulsgraph.runs.plan import Plan, check_learns
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
@@ -58,8 +58,8 @@ def test_it_is_kept_and_another_one_is_another_stage(tmp_path):
     other = RunFolder(run.path, Plan(scale=0.02), run.fight)
     finished = {name: bool(finished_versions(other, own_stage(other, name))) for name in SKILL_NAMES}
     assert finished == {name: name != "dodge" for name in SKILL_NAMES}
-    keys = [stage_key(one, own_stage(one, "dodge")) for one in (run, other)]
-    assert keys[0].differing(keys[1]) == ("learning of dodge",)
+    first, second = (stage_inputs(one, own_stage(one, "dodge")) for one in (run, other))
+    assert [name for name in first if first[name] != second[name]] == ["learns"]
 
 
 def test_an_adaptation_learns_by_its_own_and_the_runs_plan_stays(tmp_path):

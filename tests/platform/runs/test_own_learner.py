@@ -130,7 +130,7 @@ def test_layers_that_do_not_fit_the_skill_are_refused_before_a_fight(tmp_path):
 
 
 def test_a_learner_that_is_not_there_is_named(tmp_path):
-    assert find_learner(f"{__name__}:CountingLearner") is CountingLearner
+    assert find_learner(learner_name(CountingLearner)) is CountingLearner
     for name in ("__main__:Lost", "antigravity:fly_to"):
         with pytest.raises(SoulsGraphError, match=name):
             find_learner(name)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fakes.fleet_here import random_weights
-from soulsgraph.runs.lineage import own_stage, stage_key
+from soulsgraph.runs.lineage import own_stage
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup
@@ -12,6 +12,7 @@ from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
 from soulsgraph_clusters.fleet.protocol.messages import encode_columns
 from soulsgraph_clusters.fleet.protocol.task import StageTask
+from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.games.opening import make_game
 
 SKILL = "camera"
@@ -22,7 +23,7 @@ def setup(tmp_path):
     """A stage and its journal in small files, which has more decisions than the budget."""
     run = RunFolder.create(tmp_path / "run", Plan(preset="best", scale=0.05))
     setup = StageSetup(run, own_stage(run, SKILL))
-    stage_key(run, setup.stage).write(run.stage_key(setup.stage.checkpoint_name))
+    write_json(run.stage_inputs(setup.stage.checkpoint_name), setup.inputs)
     numbers = setup.hyperparameters
     task = StageTask(setup.stage.scenario, {SKILL: SKILL}, {SKILL: numbers}, numbers.observation_clip)
     sampler = task.sampler(make_game(4), 1)

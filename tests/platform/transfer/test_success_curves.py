@@ -4,11 +4,13 @@ import pytest
 
 from fakes.runs import pretend_run, pretend_training
 from soulsgraph.runs.evaluate import Setting, checkpoint_files, evaluate, save_checkpoint
-from soulsgraph.runs.lineage import adaptation_stages, curve_folder, domain_cards, stage_key, stage_of
-from soulsgraph.runs.plan import Key, Plan
+from soulsgraph.runs.lineage import adaptation_stages, curve_folder, domain_cards, stage_inputs, stage_of
+from soulsgraph.runs.plan import Plan
 from soulsgraph.transfer.recovery import SCRATCH, arm_path
 from soulsgraph.transfer.retention import POINT_EPISODES, success_curve, training_transfer
+from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.skills import SKILL_NAMES
+from soulsgraph_policies.agents.library import INPUTS
 
 HOME, SECOND, SEED = "iudex-phase1", "iudex-phase2", 5
 
@@ -28,7 +30,7 @@ def test_checkpoints_are_points_and_play_their_own_weights(run):
     folder = curve_folder(run, stage)
     for step, version in ((100, 1), (300, dodge.version), (900, 1)):
         save_checkpoint(folder, step, run.library.load("dodge", version).weights)
-    stage_key(run, stage).write(folder / Key.FILE)
+    write_json(folder / INPUTS, stage_inputs(run, stage))
     curve = success_curve(run, SECOND, SEED)
     for point, after in ((0, HOME), (-1, SECOND)):
         assert curve.rates[point] == evaluate(run, Setting(SECOND, after), POINT_EPISODES, SEED).episodes.won.mean()

@@ -1,6 +1,7 @@
 """Trials, distances and values behind a transfer, and its report."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -104,10 +105,10 @@ def test_a_report_is_written_and_serves_only_the_versions_it_was_made_of(run):
     )
     cues = read_rows(run.results("transfer-iudex-phase2-animations"))
     assert {row["skill"] for row in cues} == {"dodge", "heal_attack"}
-    assert saved_recommendation(run, HOME, "iudex-phase2") == (report.recommended, report.decisions)
-    assert saved_recommendation(run, HOME, "controls-blows") is None
+    assert saved_recommendation(run, question) == (report.recommended, report.decisions)
+    assert saved_recommendation(run, replace(question, scenario="controls-blows")) is None
     pretend_training(run, [run.plan.stage("camera", parent=1)])
-    assert saved_recommendation(run, HOME, "iudex-phase2") is None, "another camera plays now"
+    assert saved_recommendation(run, question) is None, "another camera plays now"
 
 
 def test_a_boss_that_strikes_harder_asks_for_the_skills_that_see_it(run, tmp_path):

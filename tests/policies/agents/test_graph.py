@@ -33,3 +33,10 @@ def test_digest_tells_graphs_apart_by_content_not_by_name():
     edges = (("a", "b"),)
     assert SkillGraph("x", ("a", "b"), edges).digest == SkillGraph("y", ("a", "b"), edges).digest
     assert SkillGraph("x", ("a", "b"), edges).digest != SkillGraph("x", ("a", "b"), ()).digest
+
+
+def test_graphs_of_one_digest_have_one_order():
+    skills, edges = ("join", "left", "right"), (("left", "join"), ("right", "join"))
+    one, other = SkillGraph("x", skills, edges), SkillGraph("x", skills, edges[::-1])
+    assert one.digest == other.digest
+    assert one.order == other.order

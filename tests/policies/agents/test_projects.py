@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.projects import forget_project
 from soulsgraph_envs.combat.scripted import REFERENCES
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import make_skill, skill_names
@@ -19,7 +20,6 @@ from soulsgraph_policies.agents.projects import (
     ProjectDigest,
     carried_by_value,
     find_graph,
-    forget_project,
     graph_names,
     is_name,
     load_installed,

@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from fakes.fleet_here import playing
+from fakes.projects import forget_project
 from fakes.waiting import until
 from soulsgraph.project import begin_project
 from soulsgraph_clusters.fleet.actor.stream import Head
@@ -18,7 +19,7 @@ from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetSettings
 from soulsgraph_clusters.fleet.protocol.task import StageTask, project_digests, projects_in_hello, projects_of_hello
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.link import GameSettings
-from soulsgraph_policies.agents.projects import forget_project, load_project, loaded_projects, take_over
+from soulsgraph_policies.agents.projects import load_project, loaded_projects, take_over
 from soulsgraph_policies.learning.hyperparameters import skill_hyperparameters
 
 PLAYS = {name: name for name in ("camera", "lock_on", "movement", "parry")}

@@ -1,0 +1,182 @@
+"""What is found again is found by all that determines it: each case here once answered by something else."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import soulsgraph as sg
+from fakes.runs import pretend_run, pretend_training
+from soulsgraph.calibrate.rows import read_fights
+from soulsgraph.continual.study import ContinualFolder, ContinualStudy
+from soulsgraph.recordings.recording import Fighter, record
+from soulsgraph.runs.evaluate import Setting, allowed_rows, evaluation_seeds
+from soulsgraph.runs.lineage import adaptation_stages
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.run_folder import RunFolder, RunFolderError
+from soulsgraph.transfer import Question
+from soulsgraph.transfer.report import Laboratory, save_transfer, saved_recommendation, transfer
+from soulsgraph.tune.folder import Sweep, SweepFolder, SweptAdaptation
+from soulsgraph.tune.space import SearchSpace
+from soulsgraph.tune.sweep import _planned_or_begun, adapted_plan
+from soulsgraph_envs.core.config import find
+from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.scenario import load_boss
+from soulsgraph_policies.learning.own_learner import find_learner, learner_name
+
+HOME, SECOND = "iudex-phase1", "iudex-phase2"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return pretend_run(tmp_path / "run", Plan(scale=0.05, episodes=4))
+
+
+def _sequence(file: Path, numbers: list[int], budget: int = 3_000) -> str:
+    tasks = "".join(f'[[tasks]]\nscenario="generated/timing/{n}"\noracle=0.9\nrandom=0.0\n' for n in numbers)
+    file.write_text(f'name="mine"\nfamily=""\nfirst_budget=4000\nbudget={budget}\n{tasks}')
+    return str(file)
+
+
+@pytest.mark.parametrize("changed", [([10006, 10003, 10002], 3_000), ([10002, 10003, 10006], 5_000)])
+def test_a_continual_study_is_of_a_sequence_in_its_order_and_with_its_budgets(tmp_path, changed):
+    sequence = _sequence(tmp_path / "mine.toml", [10002, 10003, 10006])
+    study = ContinualStudy(
+        sequence=sequence, methods=("kept",), seeds=(0,), graph="end-to-end", skills=("end_to_end",), episodes=4
+    )
+    ContinualFolder.create(tmp_path / "study", study)
+    ContinualFolder.open(tmp_path / "study")
+    _sequence(tmp_path / "mine.toml", *changed)
+    with pytest.raises(RunFolderError):
+        ContinualFolder.open(tmp_path / "study")
+
+
+def _swept(run: RunFolder, scenario: str) -> Sweep:
+    adapted = SweptAdaptation(str(run.path), scenario, ("dodge",), 1_600)
+    return Sweep(adapted_plan(adapted, {}), SearchSpace({"dodge.gamma": (0.9,)}), (200,), adaptation=adapted)
+
+
+def test_an_adapting_sweep_is_of_its_targets_fight(run, tmp_path):
+    target = tmp_path / "mine.toml"
+    target.write_text(find("scenario", "vordt").read_text())
+    SweepFolder.create(tmp_path / "sweep", _swept(run, str(target)))
+    SweepFolder.open(tmp_path / "sweep")
+    target.write_text(target.read_text().replace("boss_hp = [889.0, 439.0]", "boss_hp = [60.0, 10.0]"))
+    with pytest.raises(RunFolderError):
+        SweepFolder.open(tmp_path / "sweep")
+
+
+def test_an_adapting_sweep_goes_on_by_its_copy_where_its_source_moved_and_not_for_another_run(run, tmp_path):
+    asked = _swept(run, "vordt")
+    folder = SweepFolder.create(tmp_path / "sweep", asked)
+    folder.copy_source()
+    run.path.rename(tmp_path / "moved")
+    again = replace(asked, plan=adapted_plan(asked.adaptation, {}, folder.path))
+    assert _planned_or_begun(folder.path, again).plan == folder.plan
+    pretend_run(run.path, replace(run.plan, seed=77))
+    with pytest.raises(RunFolderError):
+        _planned_or_begun(folder.path, again)
+    shutil.rmtree(folder.source)
+    with pytest.raises(RunFolderError):
+        SweepFolder.open(folder.path).copy_source()
+
+
+def test_a_table_is_of_its_seed_and_episodes(run):
+    opened = sg.open(run.path)
+    first = opened.table(8, quiet=True)
+    written = (run.path / "results" / "table.json").read_text()
+    assert opened.table(8, quiet=True).equals(first)
+    assert (run.path / "results" / "table.json").read_text() == written
+    for asked in ({"episodes": 8, "seed": 5}, {"episodes": 9, "seed": 5}, {}):
+        before = (run.path / "results" / "table.json").read_text()
+        found = opened.table(**asked, quiet=True)
+        assert set(found["episodes"]) == {asked.get("episodes", run.plan.episodes)}
+        assert (run.path / "results" / "table.json").read_text() != before
+
+
+def test_a_recommendation_answers_the_question_that_was_asked(run):
+    few = Question("vordt", home=HOME, episodes=1, seed=7)
+    report = transfer(run, few, "silent")
+    save_transfer(run, report)
+    assert saved_recommendation(run, few) == report.recommendation
+    for other in (replace(few, episodes=2), replace(few, seed=8)):
+        assert saved_recommendation(run, other) is None
+
+
+def test_values_are_discounted_as_the_skill_learned(run):
+    question = Question("vordt", home=HOME, episodes=4)
+
+    def bias(overrides):
+        by = RunFolder(run.path, replace(run.plan, overrides=overrides), run.fight)
+        return Laboratory(by, question, HOME).values("dodge")["value_bias"]
+
+    assert bias({"dodge.gamma": 0.5}) == bias({"gamma": 0.5}) != bias({})
+
+
+def test_fights_from_before_and_after_a_change_of_the_boss_are_not_fitted_together(tmp_path):
+    scenario, boss, fights = tmp_path / "own.toml", tmp_path / "boss.toml", tmp_path / "fights"
+    scenario.write_text('based_on = "iudex-phase1"\nname = "own"\nboss = "boss.toml"\n')
+    boss.write_text('based_on = "iudex-phase1"\nname = "b"\n')
+    agent = sg.load("iudex-phase1-best-0").folder
+    for seed, factor in ((1, 1.0), (2, 3.0)):
+        boss.write_text(f'based_on = "iudex-phase1"\nname = "b"\n[scaled]\ndamage_factor = {factor}\n')
+        record(Fighter.of_run(agent, Setting(str(scenario), HOME)), evaluation_seeds(seed, 2), fights)
+        if seed == 1:
+            assert len(read_fights(fights, load_boss("iudex-phase1"), True).fights) == 2
+    with pytest.raises(SoulsGraphError):
+        read_fights(fights, load_boss("iudex-phase1"), True)
+
+
+class Plain:
+    bias = 1.0
+
+    def act(self, observations):
+        return self.layers()
+
+    receive = learn = act
+
+    def layers(self):
+        return self.bias
+
+
+class Biased(Plain):
+    """The same but for a constant."""
+
+    bias = 2.0
+
+
+def _learner(bias: float):
+    class Own(Plain):
+        def layers(self):
+            return bias
+
+    return Own
+
+
+def test_a_learner_is_known_by_what_its_code_does():
+    assert learner_name(_learner(1.0)) == learner_name(_learner(1.0))
+    names = {learner_name(_learner(1.0)), learner_name(_learner(2.0)), learner_name(Biased), learner_name(Plain)}
+    assert len(names) == 4
+    assert find_learner(learner_name(Plain)) is Plain
+    with pytest.raises(SoulsGraphError):
+        find_learner(learner_name(Plain)[:-1] + "x")
+
+
+@pytest.mark.parametrize(
+    ("adapted", "label", "paper"),
+    [
+        (("dodge", "heal_attack"), "dodge and heal-attack fine-tuned", 52.0),
+        (("dodge",), "dodge fine-tuned", None),
+        (
+            ("camera", "lock_on", "movement", "dodge", "heal_attack"),
+            "camera and lock-on and movement and dodge and heal-attack fine-tuned",
+            None,
+        ),
+    ],
+)
+def test_a_row_of_the_table_names_the_skills_that_were_adapted(run, adapted, label, paper):
+    assert not [row for row in allowed_rows(run) if row.trained_on == SECOND]
+    pretend_training(run, adaptation_stages(run, SECOND, adapted))
+    (row,) = (row for row in allowed_rows(run) if row.trained_on == SECOND)
+    assert (row.label, row.paper_percent) == (label, paper)
