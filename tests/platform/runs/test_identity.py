@@ -97,7 +97,7 @@ def other_learner(run, fight, tmp_path):
 def other_rewards(run, fight, tmp_path):
     options = json.loads((run.path / "plan.json").read_text())["plan"]["skill_options"]
     name = next(iter(options["dodge"]))
-    return replanned(run, options=options | {"dodge": options["dodge"] | {name: 0.123}}), fight
+    return replanned(run, skill_options=options | {"dodge": options["dodge"] | {name: 0.123}}), fight
 
 
 def other_budget(run, fight, tmp_path):
