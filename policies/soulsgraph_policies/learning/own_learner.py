@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import getsource, isclass, isfunction
+from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
 from types import SimpleNamespace
@@ -264,17 +265,18 @@ class OwnTraining:
         Raises:
             SoulsGraphError: if they do not fit the skill.
         """
-        found: Weights = {MEAN: self.normalizer.mean.copy(), DEVIATION: self.normalizer.deviation.copy()}
-        for index, layer in enumerate(self.learner.layers()):
-            found |= {name: np.array(part, np.float32) for name, part in zip(layer_names_at(index), layer, strict=True)}
-        network = FrozenNetwork.of(self.skill, self.scenario, found, self.task.numbers.observation_clip)
-        hidden = tuple(network.sizes[1:-1])
-        if hidden != self.task.numbers.fcnet_hiddens:
-            expected = ", ".join(map(str, self.task.numbers.fcnet_hiddens))
+        sizes = (self.skill.observation.size, *self.task.numbers.fcnet_hiddens, len(self.skill.actions))
+        expected = [(after, before) for before, after in pairwise(sizes)]
+        layers = [(np.array(weight, np.float32), np.array(bias, np.float32)) for weight, bias in self.learner.layers()]
+        shapes = [weight.shape for weight, _ in layers]
+        if shapes != expected or [bias.shape for _, bias in layers] != [shape[:1] for shape in expected]:
             raise SoulsGraphError(
-                f"learner of {skill}: expected hidden layers of {expected} units, as all skills of the run have, found "
-                f"{', '.join(map(str, hidden)) or 'none'}; make them by `task.numbers.fcnet_hiddens`."
+                f"learner of {skill}: expected layers of {', '.join(map(str, expected))} and their biases, found "
+                f"{', '.join(map(str, shapes))}; make them by `task.observed`, `numbers.fcnet_hiddens` and `actions`."
             )
+        found: Weights = {MEAN: self.normalizer.mean.copy(), DEVIATION: self.normalizer.deviation.copy()}
+        for index, layer in enumerate(layers):
+            found |= dict(zip(layer_names_at(index), layer, strict=True))
         return found
 
     def copies(self, skill: str) -> list[Weights]:
