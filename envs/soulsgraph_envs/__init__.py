@@ -82,11 +82,6 @@ def register_skill(skill: str, upstream: Sequence[str] | None = None) -> None:
     )
 
 
-def forget_skill(skill: str) -> None:
-    """Make the environment of a skill unknown again, if it has one."""
-    gymnasium.registry.pop(id_of(skill), None)
-
-
 def _register_lanes(id: str, faces: str, keywords: dict[str, Any]) -> None:
     entry_point = f"soulsgraph_envs.gym.{faces}"
     spec = LanesSpec(id, f"{entry_point}Env", kwargs=keywords, vector_entry_point=f"{entry_point}VectorEnv")

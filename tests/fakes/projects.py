@@ -2,7 +2,9 @@
 
 import sys
 
-from soulsgraph_envs import forget_skill
+import gymnasium
+
+from soulsgraph_envs import id_of
 from soulsgraph_envs.combat.scripted import REFERENCES
 from soulsgraph_envs.skills.skill import forget
 from soulsgraph_policies.agents import projects
@@ -13,7 +15,7 @@ def forget_project(name: str) -> None:
     loaded = projects._LOADED.pop(name)
     for own in loaded.project.skills:
         forget(own.definition.name)
-        forget_skill(own.definition.name)
+        gymnasium.registry.pop(id_of(own.definition.name), None)
         REFERENCES.pop(own.definition.name, None)
     for module in [one.__name__ for one in projects.modules_of(loaded)]:
         sys.modules.pop(module, None)

@@ -18,6 +18,9 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
         *("ray", "torch", "pyarrow", "scipy", "pandas", "matplotlib"),
         *("jinja2", "tensorboard", "prometheus_client"),
     ),
+    "onnx": ("onnx", "onnxruntime"),
+    "minari": ("pyarrow", "minari", "h5py"),
+    "pettingzoo": ("pettingzoo",),
 }
 
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from annotated_types import MinLen
 
 from soulsgraph_envs.core.config import EachOnce, check_arguments
-from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError
-from soulsgraph_envs.core.extras import pip_install
+from soulsgraph_envs.core.errors import ResetNeededError
+from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.game import Picture, RenderableGame
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.seeds import checked_seed
@@ -22,12 +22,8 @@ from soulsgraph_envs.gym.skill_env import PICTURE_SIZE, PICTURES_PER_S
 from soulsgraph_envs.skills import SKILL_NAMES, SkillOptions
 from soulsgraph_envs.skills.columns import column_limits
 
-try:
-    from pettingzoo import ParallelEnv
-except ImportError as error:
-    raise SoulsGraphError(
-        f"expected PettingZoo to be installed, found none ({error}); install it: {pip_install('pettingzoo')}."
-    ) from error
+check_extra("the parallel environment", "pettingzoo")
+from pettingzoo import ParallelEnv  # noqa: E402
 
 
 class SkillGraphParallelEnv(ParallelEnv):

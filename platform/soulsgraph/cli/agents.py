@@ -154,10 +154,9 @@ def export(
         return
     # Imported here: a help text need not wait for it.
     from soulsgraph.zoo.conversion import CHECK, Agreement, export_onnx
-    from soulsgraph_policies.agents.foreign_files import import_onnx
 
     run = open_run(source)
-    import_onnx()
+    check_extra("data export", "onnx")
     check_writable(out)
     chosen = run.plan.scenario if scenario is None else lasting_name(scenario)
     setting = Setting(chosen, source_of(run, chosen))

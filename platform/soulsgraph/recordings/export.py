@@ -22,7 +22,7 @@ from soulsgraph_envs import id_of
 from soulsgraph_envs.combat.rollout import Flags, Floats, Integers
 from soulsgraph_envs.core.config import shipped_names
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.extras import pip_install
+from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import whole_file, whole_folder
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.skill_env import observation_space
@@ -145,7 +145,11 @@ def export_minari(folder: Path, skill: str, datasets: Path, name: str) -> int:
         SoulsGraphError: if Minari is not installed, or does not take the name.
         WriteError: if the place cannot be written; also if a dataset of that name is there.
     """
-    minari = _import_minari()
+    check_extra("export", "minari")
+    import minari
+    import minari.data_collector
+    import minari.dataset.minari_storage
+
     if not _DATASET.fullmatch(name):
         raise SoulsGraphError(f"name: expected letters, digits and dashes with a version, as dodge-v0, found {name!r}.")
     played, episodes = read_episodes(folder, skill)
@@ -209,15 +213,3 @@ def _buffer(minari: Any, number: int, episode: SkillEpisode) -> Any:
         truncations=list(episode.truncated),
         infos={},
     )
-
-
-def _import_minari() -> Any:
-    try:
-        import minari
-        import minari.data_collector
-        import minari.dataset.minari_storage
-    except ImportError as error:
-        raise SoulsGraphError(
-            f"expected Minari to be installed, found none ({error}); install it: {pip_install('minari')}."
-        ) from error
-    return minari

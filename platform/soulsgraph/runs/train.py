@@ -321,7 +321,10 @@ def trained_artifact(
     card = SkillCard(
         skill=skill.name,
         version=0,
-        **artifacts.graph_fields(graph),
+        graph=graph.name,
+        graph_skills=graph.skills,
+        graph_edges=graph.edges,
+        graph_digest=graph.digest,
         observation=skill.observation.names,
         normalizer=artifacts.NormalizerStatistics.of(normalizer),
         observation_clip=setup.numbers[skill.name].observation_clip,

@@ -21,6 +21,7 @@ from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.combat.rollout import Floats, Integers
 from soulsgraph_envs.core.config import Between, Where, load, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
+from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import whole_file, write_json, writing
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.seeds import Seeds
@@ -82,7 +83,7 @@ def export_onnx(
         WriteError: if the folder cannot be written.
     """
     check_range("check", observations, 1, MOST_OBSERVATIONS)
-    foreign_files.import_onnx()
+    check_extra("export", "onnx")
     agent, artifacts = make_agent(run, setting), load_artifacts(run, setting.trained_on, run.plan.skill_graph.order)
     networks = {name: network for name, network in agent.networks.items() if isinstance(network, FrozenNetwork)}
     models = {
@@ -184,7 +185,8 @@ def compare_model(network: FrozenNetwork, model: bytes, rows: StateRows) -> Agre
 
 def both_values(network: FrozenNetwork, model: bytes, rows: StateRows) -> Iterator[tuple[Floats, Floats, Integers]]:
     """Yield our Q-values (n, actions), the model's, and the model's actions (n,), part by part."""
-    _, onnxruntime = foreign_files.import_onnx()
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

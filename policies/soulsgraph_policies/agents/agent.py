@@ -52,7 +52,6 @@ class Agent:
 
     Raises:
         UnknownNameError: if a replacement is of an unknown skill.
-        SoulsGraphError: if a skill that should idle has no action that does nothing.
     """
 
     scenario: Scenario
@@ -65,9 +64,6 @@ class Agent:
         for name in self.replaced:
             if name not in names:
                 raise UnknownNameError("skill to replace", name, names)
-        for skill in self.skills:
-            if self.replaced.get(skill.name) == "idle":
-                _idle(skill)
 
     def playing(self, networks: Mapping[str, FrozenNetwork | Sequence[FrozenNetwork]]) -> Agent:
         """Return a copy of the agent in which these networks play their skills."""

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
 
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
-from soulsgraph_envs.core.extras import pip_install
+from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_policies.agents.inference import (
     DEVIATION,
     MEAN,
@@ -37,22 +36,6 @@ _OPSET, _IR_VERSION = 17, 8
 _BATCH = "n"
 
 
-def import_onnx() -> tuple[Any, Any]:
-    """Import onnx, which writes models, and onnxruntime, which runs them.
-
-    Raises:
-        SoulsGraphError: if one is not installed.
-    """
-    try:
-        import onnx
-        import onnxruntime
-    except ImportError as error:
-        raise SoulsGraphError(
-            f"expected onnx and onnxruntime to be installed, found: {error}; install them: {pip_install('onnx')}."
-        ) from error
-    return onnx, onnxruntime
-
-
 def onnx_model(network: FrozenNetwork, facts: Mapping[str, str]) -> bytes:
     """Return a network as the bytes of an ONNX file; `facts` are its metadata.
 
@@ -62,7 +45,9 @@ def onnx_model(network: FrozenNetwork, facts: Mapping[str, str]) -> bytes:
     Raises:
         SoulsGraphError: if onnx or onnxruntime is not installed.
     """
-    onnx, _ = import_onnx()
+    check_extra("export", "onnx")
+    import onnx
+
     weights, pairs = network.weights, layer_names(network.weights)
     held = {
         "mean": weights[MEAN],

@@ -194,11 +194,6 @@ class Artifact:
         return inference.FrozenNetwork.of(skill, scenario, self.weights, self.card.observation_clip)
 
 
-def graph_fields(graph: SkillGraph) -> dict[str, Any]:
-    """Return the fields of a card that describe its graph."""
-    return {"graph": graph.name, "graph_skills": graph.skills, "graph_edges": graph.edges, "graph_digest": graph.digest}
-
-
 def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], source: object) -> Artifact:
     """Put a card and the tensors of its weights file together.
 
@@ -343,13 +338,10 @@ class SkillLibrary:
         """Return the cards of a version and of all it continues, newest first.
 
         Raises:
-            SoulsGraphError: as `card`; also if a card names itself or a later version as its parent.
+            SoulsGraphError: as `card`.
         """
         cards = [self.card(skill, version)]
         while (parent := cards[-1].parent) is not None:
-            if parent >= cards[-1].version:
-                path = self._version_folder(skill, cards[-1].version) / _CARD
-                raise LibraryError(path, "an earlier version as parent", f"v{parent}")
             cards.append(self.card(skill, parent))
         return cards
 

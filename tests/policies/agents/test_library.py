@@ -17,7 +17,6 @@ from soulsgraph_policies.agents.library import (
     SkillLibrary,
     Training,
     UpstreamArtifact,
-    graph_fields,
 )
 from soulsgraph_policies.agents.projects import PAPER_GRAPH, SkillGraph
 
@@ -36,7 +35,10 @@ def _artifact(skill="camera", seed=0, **changes):
     card = SkillCard(
         skill=skill,
         version=0,
-        **graph_fields(PAPER_GRAPH),
+        graph=PAPER_GRAPH.name,
+        graph_skills=PAPER_GRAPH.skills,
+        graph_edges=PAPER_GRAPH.edges,
+        graph_digest=PAPER_GRAPH.digest,
         observation=("DISTANCE", "STAMINA", "LOCKED"),
         normalizer=NormalizerStatistics((0.1, 1e-300, -3.0), (1.0, 1 / 3, 0.0), 1e6 + 1e-4),
         layer_sizes=_SIZES,
