@@ -406,15 +406,6 @@ def _evaluate(rows: StateRows, lanes: Integers, network: int, packed: Packed) ->
 
 
 @njit
-def _best(values: Floats) -> int:
-    best = 0
-    for action in range(1, values.shape[0]):
-        if values[action] > values[best]:
-            best = action
-    return best
-
-
-@njit
 def _next_lanes(due: Flags, plays: Integers, skill: int, lane: int, lanes: Integers) -> tuple[int, int, int]:
     """Write the next lanes from `lane` on in which one network plays a skill; return it, their count and the end."""
     network, count = -1, 0
@@ -446,7 +437,7 @@ def _build_kernels(sources: int) -> tuple[Kernel, Kernel]:
                 if count:
                     values = _evaluate(rows, lanes[:count], network, packed)
                     for i in range(count):
-                        actions[lanes[i], skill] = _best(values[i])
+                        actions[lanes[i], skill] = np.argmax(values[i])
         return sources
 
     @cached()
@@ -486,11 +477,6 @@ class FusedNetworks:
 
     def __init__(self, networks: Sequence[FrozenNetwork], plays: npt.ArrayLike | None = None) -> None:
         self._plays = np.atleast_2d(np.asarray(np.arange(len(networks)) if plays is None else plays, np.int64))
-        self._allocate(networks)
-        for index, network in enumerate(networks):
-            self.replace(index, network)
-
-    def _allocate(self, networks: Sequence[FrozenNetwork]) -> None:
         shapes = [network.sizes for network in networks]
         widest = max(chain(*shapes), default=1)
         self._tables: Integers = np.zeros((len(networks), _SIZES + max(map(len, shapes), default=1) - 1), np.int64)
@@ -507,6 +493,8 @@ class FusedNetworks:
         self._packed = (self._tables, self._affine, self._parameters, *work, *numbers)
         self._skills = [network.skill for network in networks]
         self._memory = [self._views(index) for index in range(len(networks))]
+        for index, network in enumerate(networks):
+            self.replace(index, network)
 
     def _map(self, index: int) -> Doubles:
         """Return a network's part of the affine table, a view."""
