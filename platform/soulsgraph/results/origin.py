@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from soulsgraph_envs.core.machine import recent_load
-from soulsgraph_policies.agents.library import package_versions
 
 _ROOT = Path(__file__).resolve().parents[3]
 
@@ -19,6 +20,15 @@ def describe_origin() -> dict[str, Any]:
     """Return what a result depends on besides its plan: commit, versions and machine."""
     versions = {"python": platform.python_version(), **package_versions()}
     return {"commit": source_commit(), "versions": versions, "machine": describe_machine()}
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of the packages that training depends on, of those that are installed."""
+    found = {}
+    for name in ("soulsgraph", "numba", "numpy", "ray", "torch"):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def describe_run() -> dict[str, Any]:

@@ -19,7 +19,7 @@ from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MEAN_KEY
 from ray.rllib.utils.metrics import LEARNER_RESULTS
 from rich.console import Console
 
-from soulsgraph.results.origin import source_commit
+from soulsgraph.results.origin import package_versions, source_commit
 from soulsgraph.results.tables import GrowingTable, Row
 from soulsgraph.runs import evaluate, lineage
 from soulsgraph.runs.plan import Stage, check_learns, expect_fight, scenario_digest
@@ -337,7 +337,7 @@ def trained_artifact(
             steps=steps,
             seed=stage.seed,
             created=datetime.now(UTC).isoformat(timespec="microseconds"),
-            packages=artifacts.package_versions(),
+            packages=package_versions(),
             jointly=setup.jointly,
             project=setup.project,
             fight=setup.fight,

@@ -119,9 +119,9 @@ def read_saved_dqn(path: Path, sizes: Sequence[int]) -> SavedDQN:
         remedy = "name a file that DQN.save wrote, with an MlpPolicy for this skill"
         return SoulsGraphError(f"{path}: expected {expected}, found {shown(found)}", remedy)
 
-    if path.is_file() and (size := path.stat().st_size) > MOST_BYTES:
-        raise refused(f"at most {MOST_BYTES:,} bytes", size)
     try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ValueError(f"more than {MOST_BYTES:,} bytes")
         with ZipFile(path) as archive:
             saved = json.loads(archive.read("data"))
             version = archive.read("_stable_baselines3_version").decode("ascii").strip()

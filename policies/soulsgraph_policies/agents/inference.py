@@ -316,8 +316,6 @@ def zeros(*shape: int) -> Floats:
     return memory[start : start + prod(padded)].reshape(padded)
 
 
-Kernel = Callable[..., Any]
-
 # Rows of a network's integer table: where its observation and parameters begin, and its sizes.
 _OBSERVATION, _PARAMETERS, _INPUTS, _LAYERS, _SIZES = range(5)
 # Rows of the affine table; one column an observed value.
@@ -421,7 +419,7 @@ def _next_lanes(due: Flags, plays: Integers, skill: int, lane: int, lanes: Integ
     return network, count, lane
 
 
-def _build_kernels(sources: int) -> tuple[Kernel, Kernel]:
+def _build_kernels(sources: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Compile the entry points `act` and `q_values`, cached on disk.
 
     `sources` is the checksum of the code of other modules that they call.

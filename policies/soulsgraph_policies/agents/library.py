@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from math import inf
 from pathlib import Path
@@ -25,7 +23,14 @@ from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_envs.core.files import whole_folder
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.skills import Skill
-from soulsgraph_policies.agents import inference
+from soulsgraph_policies.agents.inference import (
+    DEVIATION,
+    MEAN,
+    FrozenNetwork,
+    RunningNormalizer,
+    Weights,
+    layer_names_at,
+)
 from soulsgraph_policies.agents.projects import ProjectDigest, SkillGraph
 
 FORMAT_VERSION = 1
@@ -33,7 +38,6 @@ FORMAT_VERSION = 1
 _WEIGHTS, _CARD = "weights.safetensors", "card.json"
 #: All that determined a stage, in the folder of what it left.
 INPUTS = "inputs.json"
-_OTHER_RUN = "use a run of this graph, or begin a new one"
 
 #: What to do about a damaged file of a library.
 RESTORE = "restore the file from a copy, or begin a new run"
@@ -48,10 +52,7 @@ class LibraryError(SoulsGraphError):
         super().__init__(f"{source}: expected {expected}, found {found}", remedy)
 
 
-Arrays = dict[str, npt.NDArray[Any]]
-
-
-def read_tensors(content: bytes, source: object, remedy: str = RESTORE) -> Arrays:
+def read_tensors(content: bytes, source: object, remedy: str = RESTORE) -> Weights:
     """Return the tensors of a safetensors file's content by name.
 
     Raises:
@@ -73,13 +74,13 @@ class NormalizerStatistics:
     count: Annotated[float, _NOT_NEGATIVE]
 
     @classmethod
-    def of(cls, normalizer: inference.RunningNormalizer) -> NormalizerStatistics:
+    def of(cls, normalizer: RunningNormalizer) -> NormalizerStatistics:
         """Return a normaliser's statistics."""
         return cls(tuple(normalizer.mean.tolist()), tuple(normalizer.variance.tolist()), float(normalizer.count))
 
-    def normalizer(self) -> inference.RunningNormalizer:
+    def normalizer(self) -> RunningNormalizer:
         """Return a normaliser that continues the statistics."""
-        normalizer = inference.RunningNormalizer(len(self.mean))
+        normalizer = RunningNormalizer(len(self.mean))
         normalizer.set_state({"mean": np.array(self.mean), "variance": np.array(self.variance), "count": self.count})
         return normalizer
 
@@ -115,15 +116,6 @@ class Training:
     jointly: tuple[str, ...] = ()
     project: ProjectDigest | None = None
     cloned: int = 0
-
-
-def package_versions() -> dict[str, str]:
-    """Return the versions of the packages that training depends on, of those that are installed."""
-    found = {}
-    for name in ("soulsgraph", "numba", "numpy", "ray", "torch"):
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
 
 
 @dataclass(frozen=True)
@@ -179,19 +171,19 @@ class Artifact:
     """
 
     card: SkillCard
-    parameters: inference.Weights
+    parameters: Weights
     #: All that determines the stage that made it, as plain values; none where it was made elsewhere.
     inputs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def weights(self) -> inference.Weights:
+    def weights(self) -> Weights:
         """The parameters with the normaliser, as `QNetworkModule.load_weights` takes them."""
         normalizer = self.card.normalizer.normalizer()
-        return {inference.MEAN: normalizer.mean, inference.DEVIATION: normalizer.deviation, **self.parameters}
+        return {MEAN: normalizer.mean, DEVIATION: normalizer.deviation, **self.parameters}
 
-    def network(self, skill: Skill, scenario: Scenario) -> inference.FrozenNetwork:
+    def network(self, skill: Skill, scenario: Scenario) -> FrozenNetwork:
         """Return the network that plays the skill in a scenario."""
-        return inference.FrozenNetwork.of(skill, scenario, self.weights, self.card.observation_clip)
+        return FrozenNetwork.of(skill, scenario, self.weights, self.card.observation_clip)
 
 
 def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], source: object) -> Artifact:
@@ -202,7 +194,7 @@ def artifact_from(card: SkillCard, tensors: Mapping[str, npt.NDArray[Any]], sour
     """
     expected: dict[str, tuple[int, ...]] = {}
     for index, (inputs, outputs) in enumerate(pairwise(card.layer_sizes)):
-        expected |= zip(inference.layer_names_at(index), ((outputs, inputs), (outputs,)), strict=True)
+        expected |= zip(layer_names_at(index), ((outputs, inputs), (outputs,)), strict=True)
     found = {name: values.shape for name, values in tensors.items()}
     if found != expected or any(values.dtype != np.float32 for values in tensors.values()):
         raise LibraryError(source, f"float32 tensors {expected}", found)
@@ -222,12 +214,12 @@ def card_from(text: str, where: Where) -> SkillCard:
     if written_as != FORMAT_VERSION:
         newer = replace(where, remedy="use the version of soulsgraph that wrote it")
         raise newer.at("format_version").error(str(FORMAT_VERSION), written_as)
-    written = {name: validate(str, table.pop(name, None), where.at(name)) for name in ("digest", "checksum")}
+    checksum = validate(str, table.pop("checksum", None), where.at("checksum"))
+    table.pop("digest", None)
     # Results stay as written: a checksum tells 5 from 5.0.
     card = replace(validate(SkillCard, table, where), results=table["results"])
-    for name, value in written.items():
-        if (found := getattr(card, name)) != value:
-            raise where.at(name).error(f"that of its content, {found[:16]}", value[:16])
+    if card.checksum != checksum:
+        raise where.at("checksum").error(f"that of its content, {card.checksum[:16]}", checksum[:16])
     return card
 
 
@@ -364,6 +356,7 @@ class SkillLibrary:
     def _expect(self, card: SkillCard, skill: str, version: int, path: Path) -> None:
         if card.graph_digest != self.graph.digest:
             expected = f"a skill of the graph {self.graph.name!r} ({self.graph.digest[:16]})"
-            raise LibraryError(path, expected, f"one of {card.graph!r} ({card.graph_digest[:16]})", _OTHER_RUN)
+            remedy = "use a run of this graph, or begin a new one"
+            raise LibraryError(path, expected, f"one of {card.graph!r} ({card.graph_digest[:16]})", remedy)
         if (card.skill, card.version) != (skill, version):
             raise LibraryError(path, f"{skill} v{version}", f"{card.skill} v{card.version}")

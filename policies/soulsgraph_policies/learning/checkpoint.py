@@ -22,7 +22,7 @@ from safetensors.numpy import save_file
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, reading, shown
 from soulsgraph_envs.core.files import whole_file
-from soulsgraph_policies.agents.library import Arrays
+from soulsgraph_policies.agents.inference import Weights
 
 _logger = logging.getLogger("soulsgraph")
 FILE_NAME = "training_state.safetensors"
@@ -33,7 +33,7 @@ _PART_BYTES = 1 << 12
 _FORMAT = "1"
 _ARRAY = "array"
 #: Tables of arrays by their place below the state's folder.
-_Parts = dict[str, Arrays]
+_Parts = dict[str, Weights]
 
 
 class TrainingStateError(SoulsGraphError):
@@ -57,17 +57,17 @@ def write_training_state(folder: Path, state: Mapping[str, Any], before: Sequenc
         SoulsGraphError: if a number is none, or infinite: nothing could go on from it.
         WriteError: if the place cannot be written; an older file stays as it was.
     """
-    arrays: Arrays = {}
+    arrays: Weights = {}
     parts: _Parts | None = None if before is None else {}
     plain = _separate(state, "", arrays, parts)
     for place, table in (parts or {}).items():
         if not any(_linked(earlier, folder, place) for earlier in (folder, *(before or ()))):
-            own: Arrays = {}
+            own: Weights = {}
             _write(folder / place, _separate(table, "", own), own)
     _write(folder / FILE_NAME, plain, arrays)
 
 
-def _write(path: Path, separated: Any, arrays: Arrays) -> None:
+def _write(path: Path, separated: Any, arrays: Weights) -> None:
     for name, array in arrays.items():
         _expect_finite(name, array)
     plain = to_json(separated)
@@ -120,7 +120,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         with reading(path), safe_open(path, "np") as file:
             metadata = file.metadata() or {}
-            arrays: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+            arrays: Weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except FileNotFoundError as error:
         raise TrainingStateError(path, "a training state", "none") from error
     # The library's own class is for damage alone; whatever numpy lacks is an error of some other kind.
@@ -155,7 +155,7 @@ def _read_part(folder: Path, place: str) -> dict[str, Any]:
     return table
 
 
-def _place_of(table: Arrays) -> str:
+def _place_of(table: Weights) -> str:
     return f"{PARTS}/{_digest('', table)}.safetensors"
 
 
@@ -167,7 +167,7 @@ def _expect_finite(name: str, array: np.ndarray[Any, Any]) -> None:
         )
 
 
-def _separate(value: Any, name: str, arrays: Arrays, parts: _Parts | None = None) -> Any:
+def _separate(value: Any, name: str, arrays: Weights, parts: _Parts | None = None) -> Any:
     """Move every array into `arrays`, and return the rest as plain values that name them.
 
     Large tables of arrays go into `parts`, where there is such.
@@ -200,7 +200,7 @@ def _is_part(table: Mapping[str, Any]) -> bool:
     return len(arrays) == len(table) and sum(array.nbytes for array in arrays) >= _PART_BYTES
 
 
-def _digest(plain: str, arrays: Arrays) -> str:
+def _digest(plain: str, arrays: Weights) -> str:
     digest = hashlib.sha256(plain.encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())

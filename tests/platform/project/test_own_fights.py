@@ -47,7 +47,7 @@ def test_a_recording_has_its_skills_columns_and_is_checked_with_the_code_that_it
     assert verdicts("--project", begun) == ["same", "same"]
     forget_project("fencing")
     assert verdicts() == ["refused", "refused"]
-    assert "`project`" in printed("check", fights)
+    assert "project" in printed("check", fights)
     skill = begun / "fencing" / "parry.py"
     skill.write_text(skill.read_text().replace("tried: float = 0.3", "tried: float = 0.2"))
     load_project(begun)
