@@ -40,8 +40,7 @@ KINDS: Mapping[str, Any] = {
     "attribute file": AttributeFile,
 }
 _HEADINGS = ("key", "value", "default")
-#: What a scenario's loader demands, and what it takes from another file.
-_DEMANDED = {(Scenario, "arena"), (Scenario, "starts")}
+#: What a scenario's loader takes from another file.
 _LEFT_OUT = {(Scenario, "boss_hp_full")}
 
 
@@ -88,9 +87,7 @@ def _keys(cls: Any) -> Iterator[tuple[str, Any, Field[Any]]]:
 
 
 def _rows(cls: Any) -> list[tuple[str, str, str]]:
-    return [
-        (key, _kind(hint), "required" if (cls, key) in _DEMANDED else _default(spec)) for key, hint, spec in _keys(cls)
-    ]
+    return [(key, _kind(hint), _default(spec)) for key, hint, spec in _keys(cls)]
 
 
 def _parts(hint: Any) -> Iterator[Any]:

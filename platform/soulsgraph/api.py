@@ -25,7 +25,7 @@ from soulsgraph.runs.workers import precompile_playing
 from soulsgraph.tracking.board import USUAL, make_trackers
 from soulsgraph.tracking.contract import Tracker
 from soulsgraph.zoo import agent_names, copy_agent, is_copy, open_agent, open_own_run, open_run
-from soulsgraph_envs.core.config import Between, EachOnce, check_arguments
+from soulsgraph_envs.core.config import EACH_ONCE, Between, check_arguments
 from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import check_writable, slug, temporary_folder
@@ -242,7 +242,7 @@ class Run:
         episodes: _Episodes = Plan.episodes,
         seed: _Seed = evaluating.EVALUATION_SEED,
         start: str | None = None,
-        random: str | Annotated[Sequence[str], EachOnce()] = (),
+        random: str | Annotated[Sequence[str], EACH_ONCE] = (),
     ) -> FightResults:
         """Play fights greedily, in its own scenario or another one, and return how they ended.
 
@@ -273,7 +273,7 @@ class Run:
     def adapt(
         self,
         scenario: str | Path,
-        skills: str | Annotated[Sequence[str], EachOnce()] = ("dodge", "heal_attack"),
+        skills: str | Annotated[Sequence[str], EACH_ONCE] = ("dodge", "heal_attack"),
         *,
         budget: Annotated[int, Between(1, 100_000_000)] | None = None,
         jointly: bool = False,

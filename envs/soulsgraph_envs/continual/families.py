@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Literal
 
-from soulsgraph_envs.core.config import Between, Pair, Where, load_data, shipped_names
+from soulsgraph_envs.core.config import Between, Rising, load_data, require, shipped_names
 
 #: How animation ids of moves are chosen: by relative time, these exchanged by the seed, or those of no other boss.
 Ids = Literal["timing", "shuffled", "own"]
 #: Whether training a shift's skill again wins back what the shift costs.
 Recoverable = Literal["yes", "no", "unknown"]
 #: What one of the two ends of a pair is drawn from.
-Range = Pair[Annotated[float, Between(-1e4, 1e4)]]
+Range = Rising[Annotated[float, Between(-1e4, 1e4)]]
 
 #: The moves that fit the ids of each way of choosing them.
 MOST_MOVES = 11
@@ -31,23 +31,23 @@ class Archetype:
     """
 
     title: str
-    wind_up_s: Pair[Annotated[float, Between(0.1, 10.0)]]
-    window_s: Pair[Annotated[float, Between(0.05, 10.0)]]
-    recovery_s: Pair[Annotated[float, Between(0.0, 10.0)]]
-    tracks: Pair[Annotated[float, Between(0.0, 1.0)]]
-    reach_m: Pair[Annotated[float, Between(0.0, 100.0)]]
-    half_arc_rad: Pair[Annotated[float, Between(0.0, 3.2)]]
-    damage: Pair[Annotated[float, Between(0.0, 1e4)]]
-    farthest_m: Pair[Annotated[float, Between(0.0, 1000.0)]]
-    weight: Pair[Annotated[float, Between(0.0, 1e4)]]
+    wind_up_s: Rising[Annotated[float, Between(0.1, 10.0)]]
+    window_s: Rising[Annotated[float, Between(0.05, 10.0)]]
+    recovery_s: Rising[Annotated[float, Between(0.0, 10.0)]]
+    tracks: Rising[Annotated[float, Between(0.0, 1.0)]]
+    reach_m: Rising[Annotated[float, Between(0.0, 100.0)]]
+    half_arc_rad: Rising[Annotated[float, Between(0.0, 3.2)]]
+    damage: Rising[Annotated[float, Between(0.0, 1e4)]]
+    farthest_m: Rising[Annotated[float, Between(0.0, 1000.0)]]
+    weight: Rising[Annotated[float, Between(0.0, 1e4)]]
     blows: Annotated[int, Between(1, 9)] = 1
-    between_s: Pair[Annotated[float, Between(0.0, 10.0)]] = (0.0, 0.0)
-    nearest_m: Pair[Annotated[float, Between(0.0, 1000.0)]] = (0.0, 0.0)
-    lunge_m_s: Pair[Annotated[float, Between(0.0, 50.0)]] = (0.0, 0.0)
-    lunge_lead_s: Pair[Annotated[float, Between(0.0, 10.0)]] = (0.0, 0.0)
-    leap_s: Pair[Annotated[float, Between(0.0, 10.0)]] = (0.0, 0.0)
-    every_s: Pair[Annotated[float, Between(0.0, 10.0)]] = (0.0, 0.0)
-    offset_m: Pair[Annotated[float, Between(-50.0, 50.0)]] = (0.0, 0.0)
+    between_s: Rising[Annotated[float, Between(0.0, 10.0)]] = (0.0, 0.0)
+    nearest_m: Rising[Annotated[float, Between(0.0, 1000.0)]] = (0.0, 0.0)
+    lunge_m_s: Rising[Annotated[float, Between(0.0, 50.0)]] = (0.0, 0.0)
+    lunge_lead_s: Rising[Annotated[float, Between(0.0, 10.0)]] = (0.0, 0.0)
+    leap_s: Rising[Annotated[float, Between(0.0, 10.0)]] = (0.0, 0.0)
+    every_s: Rising[Annotated[float, Between(0.0, 10.0)]] = (0.0, 0.0)
+    offset_m: Rising[Annotated[float, Between(-50.0, 50.0)]] = (0.0, 0.0)
     knockdown: bool = False
     staggers: bool = True
     runs_through: bool = False
@@ -71,7 +71,7 @@ class ShiftKind:
     skill: Literal["camera", "lock_on", "movement", "dodge", "heal_attack", "none"]
     player: Mapping[str, Range] = field(default_factory=dict)
     moves_of: str = ""
-    arena_m: Pair[Annotated[float, Between(0.0, 1e4)]] = (0.0, 0.0)
+    arena_m: Rising[Annotated[float, Between(0.0, 1e4)]] = (0.0, 0.0)
     recoverable: Recoverable = "unknown"
     least_oracle: Annotated[float, Between(0.0, 1.0)] = 0.9
 
@@ -88,12 +88,28 @@ class BossFamily:
     scenario: str
     boss: str = ""
     ids: Ids = "timing"
-    moves: Pair[Annotated[int, Between(3, MOST_MOVES)]] = (5, MOST_MOVES)
+    moves: Rising[Annotated[int, Between(3, MOST_MOVES)]] = (5, MOST_MOVES)
     ranges: Mapping[str, Range] = field(default_factory=dict)
     pairs: Mapping[str, tuple[Range, Range]] = field(default_factory=dict)
     archetypes: tuple[Archetype, ...] = ()
     rear: Archetype | None = None
     kinds: Mapping[str, ShiftKind] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.kinds:
+            require(not self.archetypes, "archetypes", "not be there in a family of shifts")
+            return
+        require(bool(self.boss), "boss", "be the one that the drawn ones are based on")
+        require(self.rear is not None, "rear", "be the move against a player behind the boss")
+        covering = any(one.covers_distance for one in self.archetypes)
+        require(covering, "archetypes", "have one that leaps or runs through")
+        # Each archetype may be drawn twice, and one move is against a player behind the boss.
+        enough = 2 * len(self.archetypes) + 1
+        require(self.moves[1] <= enough, "moves", f"be at most {enough}, twice each archetype and the one to the rear")
+        titles = {one.title for one in (*self.archetypes, self.rear) if one}
+        require(len(titles) == len(self.archetypes) + 1, "archetypes", "have every title once")
+        for key, (low, high) in self.pairs.items():
+            require(low[1] <= high[0], f"pairs.{key}", "be two ranges in rising order")
 
 
 def family_names() -> tuple[str, ...]:
@@ -109,35 +125,4 @@ def load_family(name: str) -> BossFamily:
         UnknownNameError: if no family has that name.
         DataError: for a missing, misspelt, mistyped or out-of-range value.
     """
-    return load_data("family", BossFamily, name, _check_family)
-
-
-def _check_family(family: BossFamily, where: Where) -> None:
-    if family.kinds:
-        where.at("archetypes").demand(not family.archetypes, "none in a family of shifts", "some")
-        for name, kind in family.kinds.items():
-            _check_ranges(kind.player, where.at("kinds").at(name).at("player"))
-            _check_ranges({"arena_m": kind.arena_m}, where.at("kinds").at(name))
-        return
-    where.at("boss").demand(bool(family.boss), "the boss that the drawn ones are based on", "none")
-    where.at("rear").demand(family.rear is not None, "the move against a player behind the boss", "none")
-    far = [one.title for one in family.archetypes if one.covers_distance]
-    where.at("archetypes").demand(bool(far), "one that leaps or runs through", "none")
-    fewest, most = family.moves
-    where.at("moves").demand(fewest <= most, "two numbers in rising order", [fewest, most])
-    # Each archetype may be drawn twice, and one move is against a player behind the boss.
-    enough = 2 * len(family.archetypes) + 1
-    where.at("moves").demand(most <= enough, f"at most {enough}, twice each archetype and the one to the rear", most)
-    titles = [one.title for one in (*family.archetypes, *([family.rear] if family.rear else []))]
-    where.at("archetypes").demand(len({*titles}) == len(titles), "every title once", ", ".join(titles))
-    _check_ranges(family.ranges, where.at("ranges"))
-    for key, (low, high) in family.pairs.items():
-        _check_ranges({"0": low, "1": high}, where.at("pairs").at(key))
-        where.at("pairs").at(key).demand(low[1] <= high[0], "two ranges in rising order", [low, high])
-    for index, one in enumerate(family.archetypes):
-        _check_ranges({key: value for key, value in vars(one).items() if isinstance(value, tuple)}, where.at(index))
-
-
-def _check_ranges(ranges: Mapping[str, Pair[float]], where: Where) -> None:
-    for key, (low, high) in ranges.items():
-        where.at(key).demand(low <= high, "two numbers in rising order", [low, high])
+    return load_data("family", BossFamily, name)

@@ -43,7 +43,7 @@ from typing import (
 import numpy as np
 from annotated_types import BaseMetadata, Ge, GroupedMetadata, Le, MinLen
 
-from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError, reading, shown
+from soulsgraph_envs.core.errors import DataError, FieldError, SoulsGraphError, UnknownNameError, reading, shown
 
 if TYPE_CHECKING:
     from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -74,19 +74,34 @@ class Between(GroupedMetadata):
         yield Le(self.high)
 
 
-class EachOnce:
-    """The annotation of a list in which nothing comes twice."""
+@dataclass(frozen=True)
+class Holds:
+    """The annotation of a value that must fulfil a condition; `said` is how "it should ..." goes on."""
+
+    condition: Callable[[Any], object]
+    said: str
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
-        """Return the list's schema with the check behind it."""
+        """Return the value's schema with the condition behind it."""
         from pydantic_core import core_schema
 
-        def check(values: Any) -> Any:
-            if any(one in values[:place] for place, one in enumerate(values)):
-                raise ValueError("should have each entry once")
-            return values
+        def check(value: Any) -> Any:
+            if not self.condition(value):
+                raise ValueError(f"should {self.said}")
+            return value
 
         return core_schema.no_info_after_validator_function(check, handler(source))
+
+
+EACH_ONCE = Holds(lambda values: all(one not in values[:place] for place, one in enumerate(values)), "have each once")
+#: Two numbers in rising order.
+Rising = Annotated[tuple[T, T], Holds(lambda pair: pair[0] <= pair[1], "be in rising order")]
+
+
+def require(holds: bool, key: str, said: str) -> None:
+    """Refuse a field of a dataclass, in its `__post_init__`; raises FieldError."""
+    if not holds:
+        raise FieldError(key, said)
 
 
 @dataclass(frozen=True)
@@ -308,20 +323,28 @@ def described(error: ValidationError, kind: Any, where: Where = _ARGUMENT) -> st
     found: dict[str, dict[str, str]] = {}
     # First what is misspelt: it may be what others miss.
     for one in sorted(error.errors(include_url=False), key=lambda one: one["type"] not in _UNKNOWN):
-        (place, names), value = _place(kind, one["loc"][1:]), ""
+        place, names = _place(kind, one["loc"][1:])
+        key, value = where.at(*place).key, ""
         if one["type"] in _UNKNOWN:
             close = get_close_matches(str(place[-1]), names, n=1)
             message = f"is unknown{f', did you mean {close[0]!r}?' if close else ''}"
         elif one["type"] == "missing":
             message = "is missing"
+        elif one["type"] == "too_short" and one["input"]:
+            continue  # Its entries have errors, and none is left.
+        elif isinstance(refused := one.get("ctx", {}).get("error"), FieldError):
+            key, message = where.at(*place, refused.key).key, f"should {refused.said}"
+            if isinstance(one["input"], dict) and refused.key in one["input"]:
+                value = f", found {shown(one['input'][refused.key])}"
         else:
-            _, should, what = one["msg"].partition("should")
+            text = one["msg"].replace(" after validation, not 0", "").replace("an object", "a table")
+            _, should, what = text.partition("should")
             # Text is a sequence of texts, and rarely meant as one.
             message = f"{should}{what}" or ("should be a list" if one["type"] == "sequence_str" else one["msg"])
             value = f", found {shown(one['input'])}"
-        found.setdefault(where.at(*place).key, {})[message] = value
+        found.setdefault(key, {})[message] = value
     # Of a union each kind has an error.
-    lines = [f"{place} {' or '.join(of)}{[*of.values()][-1]}".strip() for place, of in found.items()]
+    lines = [f"{key} {' or '.join(of)}{[*of.values()][-1]}".strip() for key, of in found.items()]
     more = f"; and {len(lines) - _MOST_LISTED} more" if len(lines) > _MOST_LISTED else ""
     listed = "; ".join(lines[:_MOST_LISTED]).replace(" or should be ", " or ")
     return f"{replace(where, key='').prefix}{listed}{more}"
@@ -444,34 +467,31 @@ def find(kind: str, name_or_path: str | Path) -> Path:
 _MOST_KEPT = 256
 
 
-def load_data(
-    kind: str, cls: type[T], name_or_path: str | Path, check: Callable[[T, Where], None] = lambda *_: None
-) -> T:
-    """Load a file into the dataclass `cls` and check it; before it the one it is based on, that errors name theirs.
+def load_data(kind: str, cls: type[T], name_or_path: str | Path) -> T:
+    """Load a file into the dataclass `cls`; before it the one it is based on, that errors name theirs.
 
     Raises:
         UnknownNameError: if nothing of that name is shipped.
-        DataError: for a missing, misspelt, mistyped or out-of-range value, and what `check` refuses.
+        DataError: for missing, misspelt, mistyped and out-of-range values, and what the dataclass refuses.
     """
     path = find(kind, name_or_path)
     # What comes with the package, or from a seed, is the same for as long as a process lives.
     lasting = is_generated(path) or path.is_relative_to(_DATA)
     load: Callable[..., T] = _load_lasting if lasting else _load
-    return load(kind, cls, path, check)
+    return load(kind, cls, path)
 
 
 @lru_cache(maxsize=_MOST_KEPT)
-def _load_lasting(kind: str, cls: Any, path: Path, check: Callable[[Any, Where], None]) -> Any:
-    return _load(kind, cls, path, check)
+def _load_lasting(kind: str, cls: Any, path: Path) -> Any:
+    return _load(kind, cls, path)
 
 
-def _load(kind: str, cls: type[T], path: Path, check: Callable[[T, Where], None]) -> T:
-    if base := base_of(kind, path):
-        load_data(kind, cls, base, check)
+def _load(kind: str, cls: type[T], path: Path) -> T:
     where = Where(path)
-    loaded = validate(cls, read_data(kind, path), where)
-    check(loaded, where)
-    return loaded
+    if base := base_of(kind, path):
+        load_data(kind, cls, base)
+        where = Where(path, remedy=f"correct it, or {base}, which it is based on")
+    return validate(cls, read_data(kind, path), where)
 
 
 def base_of(kind: str, path: Path) -> Path | None:
@@ -520,11 +540,6 @@ def read_data(kind: str, path: Path) -> dict[str, Any]:
     scaled, added = values.pop("scaled", {}), values.pop("added", {})
     laid_over = _laid_over(_scaled(read_data(kind, base), scaled, where.at("scaled")), values)
     return _with_added(laid_over, added, where.at("added"))
-
-
-def origin_of(kind: str, path: Path, key: str) -> Path:
-    """Return the file that a key of a file comes from: itself, or one that it is based on; raises as `files_of`."""
-    return next(file for file in files_of(kind, path) if key in _own_values(kind, file))
 
 
 def _own_values(kind: str, path: Path) -> dict[str, Any]:

@@ -58,6 +58,14 @@ class DataError(SoulsGraphError):
     """A value of a data file, an option or an argument is missing, misspelt, of another type or out of range."""
 
 
+class FieldError(DataError, ValueError):
+    """A dataclass refuses one of its fields, by its key: `core.config.validate` puts the place before it."""
+
+    def __init__(self, key: str, said: str) -> None:
+        super().__init__(f"{key} should {said}", "correct the value")
+        self.key, self.said = key, said
+
+
 class ReadError(SoulsGraphError):
     """A file or folder is there, but could not be read."""
 

@@ -7,10 +7,10 @@ gives one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -19,17 +19,47 @@ from soulsgraph_envs.core.config import (
     Between,
     NonEmpty,
     Pair,
+    Rising,
     Where,
     base_of,
     find,
     load_data,
-    origin_of,
     read_data,
+    require,
     shipped_names,
     validate,
 )
 from soulsgraph_envs.core.errors import UnknownNameError, plain_number
 from soulsgraph_envs.core.state import ALL_CONTROLS, Control
+
+#: The shortest interval of a window that strikes again and again: three frames.
+_SHORTEST_EVERY_S = 0.05
+
+
+#: The controls of the groups of actions that a player need not have.
+_GROUP_CONTROLS = {
+    "heavy": Control.HEAVY_ATTACK,
+    "weapon_art": Control.WEAPON_ART,
+    "parry": Control.PARRY,
+    "jump": Control.JUMP,
+}
+#: Animations with a moment at which something happens; a jump lands at its.
+_WITH_EFFECT = {"light_1", "light_2", "light_3", "rolling_attack", "estus"} | {
+    *("heavy_1", "heavy_2", "weapon_art", "riposte", "jump")
+}
+
+
+def _require_unique(values: Sequence[object], key: str, what: str) -> None:
+    repeated = sorted({str(value) for value in values if values.count(value) > 1})
+    require(not repeated, key, f"have each of the {what} once, found {', '.join(repeated)} repeated")
+
+
+def _require_group(needed: tuple[str, ...], animations: Collection[str], has: bool) -> None:
+    """Refuse a group of data whose animations are missing, or some of them without it."""
+    for key in sorted(needed):
+        require(
+            (key in animations) == has, f"animations.{key}", "be there" if has else "not be there without its group"
+        )
 
 
 @dataclass(frozen=True)
@@ -53,6 +83,10 @@ class PlayerAction(Animation):
     roll_s: Annotated[float, Between(0.0, 60.0)] = 0.0
     move_s: Annotated[float, Between(0.0, 60.0)] = 0.0
     hit_s: Annotated[float, Between(-1.0, 60.0)] = -1.0
+
+    def __post_init__(self) -> None:
+        for key in ("attack_s", "roll_s", "move_s", "hit_s"):
+            require(getattr(self, key) <= self.length_s, key, f"be at most the length, {self.length_s:g} s")
 
 
 @dataclass(frozen=True)
@@ -133,7 +167,7 @@ class Attack:
     """
 
     cost: Annotated[float, Between(0.0, 1e4)]
-    damage: Pair[Annotated[float, Between(0.0, 1e5)]]
+    damage: Rising[Annotated[float, Between(0.0, 1e5)]]
     reach_m: Annotated[float, Between(0.0, 50.0)]
     facing_rad: Annotated[float, Between(0.0, 3.2)]
     step_m_s: Annotated[float, Between(0.0, 20.0)] = 0.0
@@ -156,10 +190,10 @@ class Parry:
     """
 
     cost: Annotated[float, Between(0.0, 1e4)]
-    window_s: Pair[Annotated[float, Between(0.0, 5.0)]]
+    window_s: Rising[Annotated[float, Between(0.0, 5.0)]]
     facing_rad: Annotated[float, Between(0.0, 3.2)]
     reach_m: Annotated[float, Between(0.0, 50.0)]
-    damage: Pair[Annotated[float, Between(0.0, 1e5)]]
+    damage: Rising[Annotated[float, Between(0.0, 1e5)]]
 
 
 @dataclass(frozen=True)
@@ -197,6 +231,9 @@ class Camera:
     lock_break_m: Annotated[float, Between(0.0, 1000.0)]
     relock_s: Annotated[float, Between(0.0, 60.0)] = 0.0
 
+    def __post_init__(self) -> None:
+        require(self.lock_break_m >= self.lock_range_m, "lock_break_m", "be at least lock_range_m")
+
     def right_key_turns(self, aside_rad: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Return whether the key to the right, not the one to the left, turns by angles, positive to the right."""
         return np.not_equal(np.asarray(aside_rad) > 0.0, self.yaw_rad_s < 0.0, dtype=np.bool_)
@@ -219,6 +256,19 @@ class PlayerData:
     weapon_art: WeaponArt | None = None
     parry: Parry | None = None
     jump: Jump | None = None
+
+    def __post_init__(self) -> None:
+        actions = self.animations.known()
+        _require_unique([action.id for action in actions.values()], "animations", "ids")
+        for key in sorted(_WITH_EFFECT & actions.keys()):
+            require(actions[key].hit_s >= 0, f"animations.{key}.hit_s", "be the moment of the effect")
+        for group in _GROUP_CONTROLS:
+            _require_group(BLOWS[group], actions, getattr(self, group) is not None)
+        if self.parry is not None:
+            ends = self.parry.window_s[1] <= actions["parry"].length_s
+            require(ends, "parry.window_s", "end within the animation")
+        if self.jump is not None:
+            require(self.jump.airborne_s < actions["jump"].hit_s, "jump.airborne_s", "be before the jump lands")
 
 
 #: The animations that each group of a player's data pays for.
@@ -253,6 +303,10 @@ class HitWindow:
     build_up: Annotated[float, Between(0.0, 1e5)] = 0.0
     low: bool = False
 
+    def __post_init__(self) -> None:
+        require(not 0.0 < self.every_s < _SHORTEST_EVERY_S, "every_s", f"be 0, or at least {_SHORTEST_EVERY_S:g} s")
+        require(self.staggers or not self.knockdown, "staggers", "be true in a window that knocks down")
+
 
 @dataclass(frozen=True)
 class Move:
@@ -272,14 +326,29 @@ class Move:
     length_s: Annotated[float, Between(0.1, 60.0)]
     windows: NonEmpty[HitWindow]
     tracks_s: Annotated[float, Between(0.0, 60.0)]
-    distance_m: Pair[Annotated[float, Between(0.0, 1000.0)]]
+    distance_m: Rising[Annotated[float, Between(0.0, 1000.0)]]
     weight: Annotated[float, Between(0.0, 1e6)]
     lunge_m_s: Annotated[float, Between(0.0, 50.0)] = 0.0
-    lunge_s: Pair[Annotated[float, Between(0.0, 60.0)]] = (0.0, 0.0)
+    lunge_s: Rising[Annotated[float, Between(0.0, 60.0)]] = (0.0, 0.0)
     leap_s: Annotated[float, Between(0.0, 10.0)] = 0.0
     runs_through: bool = False
     enraged_weight: Annotated[float, Between(-1.0, 1e6)] = -1.0
     parryable: bool = True
+
+    def __post_init__(self) -> None:
+        within = f"lie within the length, {self.length_s:g} s"
+        require(self.tracks_s <= self.length_s, "tracks_s", within)
+        require(self.lunge_s[1] <= self.length_s, "lunge_s", within)
+        require(self.leap_s <= self.windows[0].time_s[0], "leap_s", "be at most the start of the first window")
+        charges = self.lunge_m_s > 0.0 and self.tracks_s <= self.lunge_s[0]
+        said = "be true only with a lunge that begins when the boss no longer tracks, at tracks_s or later"
+        require(charges or not self.runs_through, "runs_through", said)
+        earlier_s = 0.0
+        for index, window in enumerate(self.windows):
+            begins_s, ends_s = window.time_s
+            inside = earlier_s <= begins_s < ends_s <= self.length_s
+            require(inside, f"windows[{index}].time_s", f"end after it begins, behind the window before, and {within}")
+            earlier_s = ends_s
 
 
 @dataclass(frozen=True)
@@ -294,14 +363,18 @@ class BossMotion:
     tracking_factor: Annotated[float, Between(0.0, 10.0)]
     leap_short_m: Annotated[float, Between(0.0, 20.0)]
 
+    def __post_init__(self) -> None:
+        near = self.back_off_within_m <= self.approach_beyond_m
+        require(near, "back_off_within_m", "be at most approach_beyond_m")
+
 
 @dataclass(frozen=True)
 class Aggression:
     """When the boss attacks: waits between attacks, longer with the player near, and chains."""
 
-    wait_s: Pair[Annotated[float, Between(0.0, 60.0)]]
+    wait_s: Rising[Annotated[float, Between(0.0, 60.0)]]
     near_m: Annotated[float, Between(0.0, 100.0)]
-    near_wait_s: Pair[Annotated[float, Between(0.0, 60.0)]]
+    near_wait_s: Rising[Annotated[float, Between(0.0, 60.0)]]
     chain_chance: Annotated[float, Between(0.0, 1.0)]
     chain_most: Annotated[int, Between(0, 20)]
 
@@ -386,16 +459,40 @@ class BossData:
     enraged: Rage = NEVER_ENRAGED
     status: Status = NO_STATUS
 
+    def __post_init__(self) -> None:
+        others, titles = self.animations.known(), [move.title for move in self.moves]
+        _require_unique(self.ids, "moves", "animation ids")
+        _require_unique(titles, "moves", "titles")
+        _require_group(("parried", "thrown"), others, "parried" in others)
+        enraged = [move.weight if move.enraged_weight < 0 else move.enraged_weight for move in self.moves]
+        require(max(move.weight for move in self.moves) > 0, "moves", "have a weight above 0")
+        require(max(enraged) > 0, "moves", "have an enraged_weight above 0")
+        for index, move in enumerate(self.moves):
+            rages = self.enraged.below_hp_ratio > 0 or move.enraged_weight < 0
+            require(rages, f"moves[{index}].enraged_weight", "have a table [enraged]")
+            for number, window in enumerate(move.windows):
+                builds = window.build_up <= 0 or self.status != NO_STATUS
+                require(builds, f"moves[{index}].windows[{number}].build_up", "have a table [status]")
+        counter = self.rear.counter
+        said = f"be the title of a move: one of {', '.join(titles)}; found {counter!r}"
+        require(counter in titles, "rear.counter", said)
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of its moves and of its other animations."""
+        return [move.id for move in self.moves] + [other.id for other in self.animations.known().values()]
+
 
 #: The ways an episode can begin; a scenario gives each its ranges.
-START_NAMES = ("scattered", "mid", "long")
+StartName = Literal["scattered", "mid", "long"]
+START_NAMES: tuple[StartName, ...] = get_args(StartName)
 
 
 @dataclass(frozen=True)
 class Start:
     """Where an episode begins: the distance range, and whether poses are random or face the boss."""
 
-    distance_m: Pair[Annotated[float, Between(0.0, 100.0)]]
+    distance_m: Rising[Annotated[float, Between(0.0, 100.0)]]
     facing: bool
 
 
@@ -438,11 +535,17 @@ class Scenario:
     #: Points that the boss HP column is measured against in every phase; the boss data's `hp_max`.
     boss_hp_full: Annotated[float, Between(1.0, 1e6)]
     death_hp_ratio: Annotated[float, Between(0.0, 0.99)]
-    arena: Arena = field(default_factory=Arena)
-    starts: dict[str, Start] = field(default_factory=dict)
-    start: str = "mid"
+    arena: Arena
+    starts: dict[str, Start]
+    start: StartName = "mid"
     refill: bool = False
     transition: PhaseChange | None = None
+
+    def __post_init__(self) -> None:
+        (start, end), most = self.boss_hp, plain_number(self.boss_hp_full)
+        said = f"be its start and a lower end, at most {most}, the boss's hp_max"
+        require(end < start <= self.boss_hp_full, "boss_hp", said)
+        require({*self.starts} == {*START_NAMES}, "starts", f"be exactly {', '.join(START_NAMES)}")
 
     @property
     def boss_hp_ratios(self) -> tuple[float, float]:
@@ -466,24 +569,7 @@ def started_at(scenario: Scenario, start: str | None) -> Scenario:
         return scenario
     if start not in scenario.starts:
         raise UnknownNameError("start", start, scenario.starts)
-    return replace(scenario, start=start)
-
-
-#: The shortest interval of a window that strikes again and again: three frames.
-_SHORTEST_EVERY_S = 0.05
-
-
-#: The controls of the groups of actions that a player need not have.
-_GROUP_CONTROLS = {
-    "heavy": Control.HEAVY_ATTACK,
-    "weapon_art": Control.WEAPON_ART,
-    "parry": Control.PARRY,
-    "jump": Control.JUMP,
-}
-#: Animations with a moment at which something happens; a jump lands at its.
-_WITH_EFFECT = {"light_1", "light_2", "light_3", "rolling_attack", "estus"} | {
-    *("heavy_1", "heavy_2", "weapon_art", "riposte", "jump")
-}
+    return replace(scenario, start=cast(StartName, start))
 
 
 def scenario_names() -> tuple[str, ...]:
@@ -504,16 +590,19 @@ def load_scenario(name_or_path: str | Path) -> Scenario:
     values, where = read_data("scenario", path), Where(path)
     for key in ("boss", "player"):
         where.at(key).demand(key in values, "a name or the path of a TOML file", "no such key")
-    given = values.get("boss_hp_full")
-    where.at("boss_hp_full").demand(given is None, "the boss data's hp_max alone to say this", given)
+    where.at("boss_hp_full").demand("boss_hp_full" not in values, "the boss's hp_max alone to say this", "a value")
     with where.at("boss").referring():
         boss = load_boss(values["boss"])
     with where.at("player").referring():
         player = load_player(values["player"])
     scenario = validate(Scenario, {**values, "boss_hp_full": boss.hp_max}, where)
-    _check_scenario(scenario, values, where)
     _check_transition(scenario, boss, where.at("transition"))
-    _check_fits(scenario, boss.radius_m + player.body.radius_m, where)
+    contact_m = boss.radius_m + player.body.radius_m
+    most_m = 2 * (scenario.arena.radius_m - contact_m)
+    for key, start in scenario.starts.items():
+        inside = contact_m <= start.distance_m[0] and start.distance_m[1] <= most_m
+        expected = f"distances from {contact_m:g} (contact) to {most_m:g} (arena)"
+        where.at("starts", key, "distance_m").demand(inside, expected, list(start.distance_m))
     return scenario
 
 
@@ -537,12 +626,12 @@ def fight_parts(scenario: Scenario) -> list[tuple[str, str]]:
 
 def load_boss(name_or_path: str | Path) -> BossData:
     """Load one phase of a boss; raises as `load_scenario` does."""
-    return load_data("boss", BossData, name_or_path, _check_boss)
+    return load_data("boss", BossData, name_or_path)
 
 
 def load_player(name_or_path: str | Path) -> PlayerData:
     """Load one player character; raises as `load_scenario` does."""
-    return load_data("player", PlayerData, name_or_path, _check_player)
+    return load_data("player", PlayerData, name_or_path)
 
 
 def supported_controls(player: PlayerData) -> Control:
@@ -557,66 +646,6 @@ def supported_controls(player: PlayerData) -> Control:
     return supported
 
 
-def _check_boss(boss: BossData, where: Where) -> None:
-    others = boss.animations.known()
-    _check_unique(_ids(boss), where.at("moves"), "animation ids")
-    _check_group(("parried", "thrown"), others, "parried" in others, where.at("animations"))
-    titles = [move.title for move in boss.moves]
-    _check_unique(titles, where.at("moves"), "titles")
-    _check_weights(boss, where.at("moves"))
-    for index, move in enumerate(boss.moves):
-        _check_move(move, where.at("moves").at(index))
-    for index, move in enumerate(boss.moves if boss.status == NO_STATUS else ()):
-        for number, window in enumerate(move.windows):
-            place = where.at("moves").at(index).at("windows").at(number).at("build_up")
-            place.demand(window.build_up <= 0, "a [status] table for it", f"{window.build_up:g} without one")
-    counter = boss.rear.counter
-    if counter not in titles:
-        origin = origin_of("boss", where.file, "rear") if isinstance(where.file, Path) else where.file
-        came = "" if origin == where.file else f", which comes from {origin}"
-        raise where.at("rear.counter").error(f"the title of a move: one of {', '.join(titles)}", f"{counter!r}{came}")
-    for key in ("wait_s", "near_wait_s"):
-        _check_ordered(getattr(boss.aggression, key), where.at("aggression").at(key))
-    nearest, farthest = boss.motion.back_off_within_m, boss.motion.approach_beyond_m
-    where.at("motion.back_off_within_m").demand(nearest <= farthest, "at most motion.approach_beyond_m", nearest)
-
-
-def _check_player(player: PlayerData, where: Where) -> None:
-    actions = player.animations.known()
-    _check_unique([action.id for action in actions.values()], where.at("animations"), "animation ids")
-    for key, action in actions.items():
-        _check_action(action, where.at("animations").at(key))
-    for key in _WITH_EFFECT & actions.keys():
-        hit_s, place = actions[key].hit_s, where.at("animations").at(key).at("hit_s")
-        place.demand(hit_s >= 0, "the moment of the effect", hit_s)
-    _check_groups(player, actions, where)
-    for group in ("attack", "heavy", "weapon_art", "parry"):
-        if (blow := getattr(player, group)) is not None:
-            _check_ordered(blow.damage, where.at(group).at("damage"))
-    range_m, break_m = player.camera.lock_range_m, player.camera.lock_break_m
-    where.at("camera.lock_break_m").demand(break_m >= range_m, "at least camera.lock_range_m", break_m)
-
-
-def _check_scenario(scenario: Scenario, values: dict[str, object], where: Where) -> None:
-    start, end = scenario.boss_hp
-    expected = f"[start, end] with end < start <= {plain_number(scenario.boss_hp_full)}, the boss's hp_max"
-    where.at("boss_hp").demand(end < start <= scenario.boss_hp_full, expected, [start, end])
-    for key in ("arena", "starts"):
-        where.at(key).demand(key in values, "a table", "no such key")
-    names, found = ", ".join(START_NAMES), ", ".join(scenario.starts)
-    where.at("starts").demand(set(scenario.starts) == set(START_NAMES), f"exactly {names}", found)
-    where.at("start").demand(scenario.start in START_NAMES, f"one of {names}", repr(scenario.start))
-
-
-def _check_fits(scenario: Scenario, contact_m: float, where: Where) -> None:
-    for key, start in scenario.starts.items():
-        place = where.at("starts").at(key).at("distance_m")
-        _check_ordered(start.distance_m, place)
-        (low, high), most = start.distance_m, 2 * (scenario.arena.radius_m - contact_m)
-        expected = f"distances from {contact_m:g} (contact) to {most:g} (arena)"
-        place.demand(contact_m <= low and high <= most, expected, [low, high])
-
-
 def _check_transition(scenario: Scenario, boss: BossData, where: Where) -> None:
     if scenario.transition is None:
         return
@@ -626,82 +655,4 @@ def _check_transition(scenario: Scenario, boss: BossData, where: Where) -> None:
     where.at("boss").demand(
         following.hp_max == boss.hp_max, f"a boss of as many HP, {plain_number(boss.hp_max)}", found
     )
-    where.at("animation.id").demand(own not in (*_ids(boss), *_ids(following)), "an id that neither boss has", own)
-
-
-def _ids(boss: BossData) -> list[int]:
-    return [move.id for move in boss.moves] + [animation.id for animation in boss.animations.known().values()]
-
-
-def _check_groups(player: PlayerData, actions: Mapping[str, PlayerAction], where: Where) -> None:
-    """Check that each optional group has its animations, and that its moments lie within them."""
-    for group in _GROUP_CONTROLS:
-        _check_group(BLOWS[group], actions, getattr(player, group) is not None, where.at("animations"))
-    if player.parry is not None:
-        window_s, length_s = player.parry.window_s, actions["parry"].length_s
-        _check_ordered(window_s, where.at("parry.window_s"))
-        expected = f"a window within the parry's {length_s:g} s"
-        where.at("parry.window_s").demand(window_s[1] <= length_s, expected, list(window_s))
-    if player.jump is not None:
-        airborne_s, lands_s = player.jump.airborne_s, actions["jump"].hit_s
-        expected = f"a moment before it lands, {lands_s:g} s"
-        where.at("jump.airborne_s").demand(airborne_s < lands_s, expected, airborne_s)
-
-
-def _check_group(needed: tuple[str, ...], found: Collection[str], has: bool, where: Where) -> None:
-    """Check that a group of data and the animations it needs are all present, or none of them."""
-    expected, missing = ("a table", "no such key") if has else ("no such key", "one without its group")
-    for key in sorted(needed):
-        where.at(key).demand((key in found) == has, expected, missing)
-
-
-def _check_unique(values: Sequence[object], where: Where, what: str) -> None:
-    repeated = sorted({str(value) for value in values if values.count(value) > 1})
-    where.demand(not repeated, f"every one of the {what} once", f"{', '.join(repeated)} repeated")
-
-
-def _check_ordered(pair: Pair[float], where: Where) -> None:
-    where.demand(pair[0] <= pair[1], "two numbers in rising order", list(pair))
-
-
-def _check_action(action: PlayerAction, where: Where) -> None:
-    for key in ("attack_s", "roll_s", "move_s", "hit_s"):
-        moment_s, length_s = getattr(action, key), action.length_s
-        where.at(key).demand(moment_s <= length_s, f"at most the length, {length_s:g} s", moment_s)
-
-
-def _check_weights(boss: BossData, where: Where) -> None:
-    enraged = [move.weight if move.enraged_weight < 0 else move.enraged_weight for move in boss.moves]
-    heaviest = max(move.weight for move in boss.moves)
-    where.demand(heaviest > 0, "a move with a weight above 0", "weights of 0 only")
-    where.demand(max(enraged) > 0, "a move with an enraged_weight above 0", "weights of 0 only")
-    for index, move in enumerate(boss.moves):
-        found, rages = f"{move.enraged_weight:g} without an [enraged] table", boss.enraged.below_hp_ratio > 0
-        place = where.at(index).at("enraged_weight")
-        place.demand(rages or move.enraged_weight < 0, "an enraged boss for it", found)
-
-
-def _check_move(move: Move, where: Where) -> None:
-    _check_ordered(move.distance_m, where.at("distance_m"))
-    _check_ordered(move.lunge_s, where.at("lunge_s"))
-    expected = f"tracks_s and lunge_s within the length, {move.length_s:g} s"
-    where.demand(max(move.tracks_s, move.lunge_s[1]) <= move.length_s, expected, "a later time")
-    leaps_late = move.leap_s > move.windows[0].time_s[0]
-    where.at("leap_s").demand(not leaps_late, "at most the start of the first window", move.leap_s)
-    charges = move.lunge_m_s > 0.0 and move.tracks_s <= move.lunge_s[0]
-    expected = "a lunge that begins when the boss no longer tracks, at tracks_s or later"
-    found = f"true with tracks_s {move.tracks_s:g}"
-    where.at("runs_through").demand(charges or not move.runs_through, expected, found)
-    earlier = 0.0
-    for index, window in enumerate(move.windows):
-        _check_window(window, earlier, move.length_s, where.at("windows").at(index))
-        earlier = window.time_s[1]
-
-
-def _check_window(window: HitWindow, earlier_s: float, length_s: float, where: Where) -> None:
-    start, end = window.time_s
-    expected = f"start < end, after the window before ({earlier_s:g} s) and within the move ({length_s:g} s)"
-    where.at("time_s").demand(earlier_s <= start < end <= length_s, expected, [start, end])
-    repeats = window.every_s == 0.0 or window.every_s >= _SHORTEST_EVERY_S
-    where.at("every_s").demand(repeats, f"0, or at least {_SHORTEST_EVERY_S:g} s", window.every_s)
-    where.at("staggers").demand(window.staggers or not window.knockdown, "true in a window that knocks down", "false")
+    where.at("animation.id").demand(own not in (*boss.ids, *following.ids), "an id that neither boss has", own)

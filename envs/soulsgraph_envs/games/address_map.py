@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Between, NonEmpty, Pair, Where, load_data
+from soulsgraph_envs.core.config import Between, NonEmpty, Pair, load_data, require
 from soulsgraph_envs.core.errors import GameError, plain_range
 from soulsgraph_envs.games.link import FIELDS
 
@@ -117,6 +117,12 @@ class FieldEncoding:
     #: Bytes of the text, of type "utf16".
     room: Annotated[int, Between(0, 256)] = 0
 
+    def __post_init__(self) -> None:
+        require((self.type == "bit") == (self.bit >= 0), "bit", "be there for the type 'bit' and for no other")
+        even = (self.type == "utf16") == (self.room > 0) and self.room % 2 == 0
+        require(even, "room", "be even, for the type 'utf16' and for no other")
+        require(self.scale != 0.0, "scale", "not be 0")
+
     @property
     def format(self) -> str:
         """Return the format of the stored value, as `struct` names it."""
@@ -199,6 +205,14 @@ class Base:
     hook: bool = False
     source: str = ""
 
+    def __post_init__(self) -> None:
+        require(bool(self.pattern or self.rva), "pattern", "be there, or an rva")
+        if self.pattern:
+            require(is_pattern(self.pattern), "pattern", "be bytes such as '48 8B 05 ?? ??'")
+            end = self.displacement_at + DISPLACEMENT_SIZE
+            inside = self.hook or end <= min(self.length, len(self.pattern.split()))
+            require(inside, "displacement_at", "be of four bytes inside the instruction and the pattern")
+
 
 @dataclass(frozen=True)
 class Walk:
@@ -218,6 +232,10 @@ class Walk:
     #: From a character to its name.
     name_offsets: tuple[_Offset, ...] = ()
     name_bytes: Annotated[int, Between(0, 256)] = 0
+
+    def __post_init__(self) -> None:
+        whole = bool(self.name_offsets and self.entry_size and self.most_blocks and self.name_bytes)
+        require(whole or not self.name, "name", "have name_offsets, name_bytes, entry_size and most_blocks beside it")
 
 
 @dataclass(frozen=True)
@@ -240,10 +258,17 @@ class TracedField:
     verified: bool = True
     fallback: str = ""
 
+    def __post_init__(self) -> None:
+        require(bool(self.verified or self.fallback), "fallback", "say what serves instead, as it is not verified")
+
 
 @dataclass(frozen=True)
 class Entry(TracedField, FieldEncoding):
     """One field: its chain, and how it is stored."""
+
+    def __post_init__(self) -> None:
+        TracedField.__post_init__(self)
+        FieldEncoding.__post_init__(self)
 
 
 @dataclass(frozen=True)
@@ -283,6 +308,24 @@ class AddressMap:
     characters: dict[str, Character] = field(default_factory=dict)
     inventories: dict[str, Inventory] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for key, character in self.characters.items():
+            place = f"characters.{key}"
+            require(key not in self.bases, place, "have a name that no base has")
+            _require_start(character.base, self.bases, place)
+            if character.walk.name:
+                _require_start(character.walk.base, self.bases, f"{place}.walk")
+        for kind, items in (("fields", self.fields), ("inventories", self.inventories)):
+            for key, item in items.items():
+                place = f"{kind}.{key}"
+                require(key in FIELDS, place, "be a field of soulsgraph_envs.games.link")
+                _require_start(item.base, [*self.bases, *self.characters], place)
+                if isinstance(item, Entry):
+                    text = FIELDS[key].kind == "text"
+                    require((item.type == "utf16") == text, f"{place}.type", "be utf16 for a text alone")
+                else:
+                    require(key not in self.fields, place, "not be in fields as well")
+
     def entry(self, name: str) -> Entry | Inventory:
         """Return the entry of a field."""
         return self.fields.get(name) or self.inventories[name]
@@ -317,59 +360,8 @@ def load_address_map(name_or_path: str | Path) -> AddressMap:
         UnknownNameError: if no shipped map has that name.
         DataError: for a missing, misspelt, mistyped, out-of-range or contradictory value.
     """
-    return load_data("address map", AddressMap, name_or_path, _check_map)
+    return load_data("address map", AddressMap, name_or_path)
 
 
-def _check_map(loaded: AddressMap, where: Where) -> None:
-    for key, base in loaded.bases.items():
-        _check_base(base, where.at("bases").at(key))
-    for key, character in loaded.characters.items():
-        where.at("characters").at(key).demand(key not in loaded.bases, "a name that no base has", repr(key))
-        _check_character(character, loaded.bases, where.at("characters").at(key))
-    for kind, items in (("fields", loaded.fields), ("inventories", loaded.inventories)):
-        for key, item in items.items():
-            place = where.at(kind).at(key)
-            _check_traced(key, item, [*loaded.bases, *loaded.characters], place)
-            if isinstance(item, Entry):
-                _check_stored(item, FIELDS[key].kind, place)
-            else:
-                place.demand(key not in loaded.fields, "a name that is not in fields as well", repr(key))
-
-
-def _check_base(base: Base, where: Where) -> None:
-    where.demand(bool(base.pattern or base.rva), "a pattern or an rva", "neither")
-    if base.pattern:
-        fits, end = is_pattern(base.pattern), base.displacement_at + DISPLACEMENT_SIZE
-        where.at("pattern").demand(fits, "bytes such as '48 8B 05 ?? ??'", repr(base.pattern))
-        inside = base.hook or end <= min(base.length, len(base.pattern.split()))
-        where.at("displacement_at").demand(inside, "four bytes inside the instruction and the pattern", end)
-
-
-def _check_character(character: Character, bases: Collection[str], where: Where) -> None:
-    walk = character.walk
-    _check_start(character.base, bases, where.at("base"))
-    if walk.name:
-        _check_start(walk.base, bases, where.at("walk.base"))
-        whole = walk.name_offsets and walk.entry_size and walk.most_blocks and walk.name_bytes
-        where.at("walk").demand(bool(whole), "name_offsets, name_bytes, entry_size and most_blocks", "none")
-
-
-def _check_traced(key: str, field: TracedField, starts: Collection[str], where: Where) -> None:
-    """Check that a field and its start exist, and that an unverified one has a fallback."""
-    _check_start(field.base, starts, where.at("base"))
-    where.demand(key in FIELDS, "the name of a field of soulsgraph_envs.games.link", "another")
-    served = field.verified or field.fallback
-    where.at("fallback").demand(bool(served), "what serves instead, as the entry is not verified", "none")
-
-
-def _check_start(base: str, starts: Collection[str], where: Where) -> None:
-    where.demand(base in starts, f"one of {', '.join(starts)}", repr(base))
-
-
-def _check_stored(field: FieldEncoding, kind: str, where: Where) -> None:
-    is_text, is_bit = field.type == "utf16", field.type == "bit"
-    where.at("type").demand(is_text == (kind == "text"), f"one for a {kind}", repr(field.type))
-    where.at("bit").demand(is_bit == (field.bit >= 0), "a bit for the type 'bit' and for no other", field.bit)
-    even = is_text == (field.room > 0) and field.room % 2 == 0
-    where.at("room").demand(even, "an even room for the type 'utf16' and for no other", field.room)
-    where.at("scale").demand(field.scale != 0.0, "a factor that is not 0", field.scale)
+def _require_start(base: str, starts: Collection[str], place: str) -> None:
+    require(base in starts, f"{place}.base", f"be one of {', '.join(starts)}, found {base!r}")

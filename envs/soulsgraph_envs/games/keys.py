@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol, runtime_checka
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Between, NonEmpty, Where, load_data, read_file
+from soulsgraph_envs.core.config import Between, NonEmpty, Where, load_data, read_file, require
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.state import ALL_CONTROLS, Control
@@ -165,6 +165,25 @@ class Bindings:
     #: Other keys that the game takes for a control; this side presses the first ones.
     also: dict[str, NonEmpty[str]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        owners: dict[Keys, str] = {}
+        for table in ("hold", "tap", "also"):
+            known = (*KEY_NAMES, *PAD_NAMES) if table == "also" else KEY_NAMES
+            for control, keys in getattr(self, table).items():
+                place = f"{table}.{control}"
+                require(
+                    control in _names(ALL_CONTROLS), place, f"be one of the controls {', '.join(_names(ALL_CONTROLS))}"
+                )
+                for index, key in enumerate(keys):
+                    said = f"be the name of a key, such as 'w', 'left_shift', 'mouse_left', found {key!r}"
+                    require(key in known, f"{place}[{index}]", said)
+                require(keys not in owners, place, f"have keys of its own, found those of {owners.get(keys)}")
+                owners[keys] = control
+        for control in self.hold.keys() & self.tap.keys():
+            require(False, f"hold.{control}", "be in one of the tables hold and tap")
+        for control in self.also.keys() - self._bound.keys():
+            require(False, f"also.{control}", "be in hold or tap as well")
+
     @property
     def keys(self) -> tuple[str, ...]:
         """Every key that may be pressed, each once."""
@@ -215,35 +234,7 @@ def load_bindings(name_or_path: str | Path) -> Bindings:
         UnknownNameError: if no shipped bindings have that name.
         DataError: for a missing or misspelt value, a key or control that does not exist, or one named twice.
     """
-    return load_data("bindings", Bindings, name_or_path, _check_bindings)
-
-
-def _check_bindings(bindings: Bindings, where: Where) -> None:
-    owners: dict[Keys, str] = {}
-    for table in ("hold", "tap", "also"):
-        for control, keys in getattr(bindings, table).items():
-            place = where.at(table).at(control)
-            _check_control(control, bindings, place)
-            _check_keys(keys, place, (*KEY_NAMES, *PAD_NAMES) if table == "also" else KEY_NAMES)
-            if keys in owners:
-                raise place.error("keys of its own", f"those of {owners[keys]}, {list(keys)}")
-            owners[keys] = control
-
-
-def _check_control(control: str, bindings: Bindings, where: Where) -> None:
-    known = _names(ALL_CONTROLS)
-    if control not in known:
-        raise where.error(f"one of the controls {', '.join(known)}", "an unknown one")
-    if control in bindings.hold and control in bindings.tap:
-        raise where.error("every control in one of the tables hold and tap", "it in both")
-    if control in bindings.also and control not in bindings.hold | bindings.tap:
-        raise where.error("a control that is in hold or tap as well", "it in neither")
-
-
-def _check_keys(keys: Keys, where: Where, known: Collection[str]) -> None:
-    for index, key in enumerate(keys):
-        if key not in known:
-            raise where.at(index).error("the name of a key, such as 'w', 'left_shift', 'mouse_left'", repr(key))
+    return load_data("bindings", Bindings, name_or_path)
 
 
 def _names(controls: int) -> list[str]:

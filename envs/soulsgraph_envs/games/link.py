@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Annotated, Literal, NamedTuple, Protocol, TypeVar, get_args, runtime_checkable
 
 from soulsgraph_envs.core.config import (
     Between,
@@ -23,12 +23,13 @@ from soulsgraph_envs.core.config import (
     find,
     load,
     read_file,
+    require,
     shipped_names,
     to_json,
     to_table,
     validate,
 )
-from soulsgraph_envs.core.errors import GameError, shown
+from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.files import write_text
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.state import Control
@@ -65,8 +66,9 @@ LINKS = {
     "memory": ("soulsgraph_envs.games.memory_link", "MemoryLink"),
     "siphon": ("soulsgraph_envs.games.siphon_link", "SiphonLink"),
 }
-SIMULATOR = "simulator"
-DRIVERS = (SIMULATOR, *LINKS)
+SIMULATOR: Literal["simulator"] = "simulator"
+Driver = Literal["simulator", "memory", "siphon"]
+DRIVERS: tuple[Driver, ...] = get_args(Driver)
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class GameSettings:
     `display` is the environment's. `launch` starts the game again when it is gone.
     """
 
-    driver: str = "memory"
+    driver: Driver = "memory"
     #: Name or path of an address map; with Siphon, of an attribute file.
     map: str = "dark-souls-3-1.15.2"
     process: str = ""
@@ -109,9 +111,7 @@ class GameSettings:
         if self.driver == SIMULATOR:
             return
         for name, most in (("speed", _MOST_SPEED), ("lanes", 1)):
-            if getattr(self, name) > most:
-                expected = f"at most {most:g} for a running game"
-                raise Where(None, name, "correct the value").error(expected, getattr(self, name))
+            require(getattr(self, name) <= most, name, f"be at most {most:g} for a running game")
 
 
 @dataclass(frozen=True)
@@ -127,9 +127,7 @@ def load_games(path: Path) -> tuple[GameSettings, ...]:
     """
     where, games = Where(path), load(_Games, Where(path)).games
     for place, game in enumerate(games):
-        key = where.at("games").at(place).at("driver")
-        key.demand(game.driver in DRIVERS, f"one of {', '.join(DRIVERS)}", shown(game.driver))
-        _check_names(game, where.at("games").at(place))
+        _check_names(game, where.at("games", place))
     return games
 
 
@@ -165,12 +163,11 @@ def save_game(path: Path, settings: GameSettings) -> None:
     Raises:
         WriteError: if it cannot be written.
     """
-    # Driver and map are written in any case.
-    default = to_table(GameSettings(driver="", map=""))
+    default = to_table(GameSettings())
     lines = [
         f"{name} = {to_json(value, ensure_ascii=False)}\n"
         for name, value in to_table(settings).items()
-        if value != default[name]
+        if name in ("driver", "map") or value != default[name]
     ]
     write_text(path, "[[games]]\n" + "".join(lines))
 

@@ -18,7 +18,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from soulsgraph_envs.core.config import Between, NonEmpty, Where, check_fields, load_data, shipped_names
+from soulsgraph_envs.core.config import Between, NonEmpty, load_data, require, shipped_names
 from soulsgraph_envs.games.address_map import (
     DISPLACEMENT_SIZE,
     AddressMap,
@@ -60,6 +60,13 @@ class Attribute:
     method: Literal["aobscan", "dll", "module"] = "aobscan"
     #: Bits of a "bool" that count.
     mask: Annotated[int, Between(1, 0xFF)] = 0xFF
+
+    def __post_init__(self) -> None:
+        if self.method != "module":
+            require(is_pattern(self.pattern), "pattern", "be bytes such as '48 8B 05 ?? ??'")
+            room = len(self.pattern.split()) - DISPLACEMENT_SIZE
+            whole = self.method == "dll" or 0 <= displacement_at(self.pattern) <= room
+            require(whole, "pattern", "have a wildcard where the displacement's four bytes begin")
 
     @property
     def size(self) -> int:
@@ -121,6 +128,20 @@ class AttributeFile:
     bindings: str = ""
     source: str = ""
 
+    def __post_init__(self) -> None:
+        for key, layouts in (("reads", self.reads), ("writes", self.writes)):
+            for name, layout in layouts.items():
+                require(name in self.attributes, f"{key}.{name}", "be the name of an attribute")
+                for field_name, place in layout.items():
+                    at, size = f"{key}.{name}.{field_name}", self.attributes[name].size
+                    require(field_name in FIELDS, at, "be a field of soulsgraph_envs.games.link")
+                    fits = (place.type == "utf16") == (FIELDS[field_name].kind == "text")
+                    require(fits, f"{at}.type", "be utf16 for a text alone")
+                    require(place.at + place.size <= size, at, f"lie within the attribute's {size} bytes")
+        for name, count in self.counts.items():
+            for part in (part for each in count.lists for part in (each.capacity, each.entries)):
+                require(part in self.attributes, f"counts.{name}", f"name attributes, found {part!r}")
+
     @property
     def supplies(self) -> frozenset[str]:
         """Name the fields that can be read."""
@@ -139,50 +160,13 @@ def load_attributes(name_or_path: str | Path) -> AttributeFile:
         UnknownNameError: if no shipped file has that name.
         DataError: for a missing, misspelt, mistyped, out-of-range or contradictory value.
     """
-    return load_data("attribute file", AttributeFile, name_or_path, _check_file)
-
-
-def _check_file(loaded: AttributeFile, where: Where) -> None:
-    for name, attribute in loaded.attributes.items():
-        check_attribute(attribute, where.at("attributes").at(name))
-    for key, layouts in (("reads", loaded.reads), ("writes", loaded.writes)):
-        for name, layout in layouts.items():
-            _check_layout(loaded, name, layout, where.at(key).at(name))
-    for name, count in loaded.counts.items():
-        for part in (part for each in count.lists for part in (each.capacity, each.entries)):
-            where.at("counts").at(name).demand(part in loaded.attributes, "the name of an attribute", repr(part))
-
-
-def check_attribute(attribute: Attribute, where: Where) -> None:
-    """Refuse an attribute that no server can find.
-
-    Raises:
-        DataError: naming its place.
-    """
-    check_fields(attribute, where)
-    if attribute.method != "module":
-        place, found = where.at("pattern"), repr(attribute.pattern)
-        place.demand(is_pattern(attribute.pattern), "bytes such as '48 8B 05 ?? ??'", found)
-        room = len(attribute.pattern.split()) - DISPLACEMENT_SIZE
-        whole = attribute.method == "dll" or 0 <= displacement_at(attribute.pattern) <= room
-        place.demand(whole, "a wildcard where the displacement's four bytes begin", found)
+    return load_data("attribute file", AttributeFile, name_or_path)
 
 
 def displacement_at(pattern: str) -> int:
     """Return the index of a pattern's first wildcard, where Siphon reads the displacement; -1 for none."""
     words = pattern.split()
     return words.index("??") if "??" in words else -1
-
-
-def _check_layout(loaded: AttributeFile, name: str, layout: Layout, where: Where) -> None:
-    where.demand(name in loaded.attributes, f"one of {', '.join(loaded.attributes)}", "no such attribute")
-    size = loaded.attributes[name].size
-    for key, place in layout.items():
-        at, end = where.at(key), place.at + place.size
-        at.demand(key in FIELDS, "the name of a field of soulsgraph_envs.games.link", repr(key))
-        fits = (place.type == "utf16") == (FIELDS[key].kind == "text")
-        at.at("type").demand(fits, "utf16 for a text alone", repr(place.type))
-        at.demand(end <= size, f"a place within the attribute's {size} bytes", f"byte {end}")
 
 
 #: Siphon counts every displacement from here.

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from annotated_types import MinLen
 
 from soulsgraph_envs.combat.rollout import Rollout
-from soulsgraph_envs.core.config import EachOnce, check_arguments
+from soulsgraph_envs.core.config import EACH_ONCE, check_arguments
 from soulsgraph_envs.core.errors import ActionError, ResetNeededError, shown
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.seeds import EpisodeSeeds
@@ -33,7 +33,7 @@ class GraphFight:
     @check_arguments
     def __init__(
         self,
-        skills: Annotated[Sequence[str], MinLen(1), EachOnce()],
+        skills: Annotated[Sequence[str], MinLen(1), EACH_ONCE],
         scenario: str | Path | Scenario,
         options: SkillOptions | None,
     ) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import MinLen
 
-from soulsgraph_envs.core.config import EachOnce, check_arguments
+from soulsgraph_envs.core.config import EACH_ONCE, check_arguments
 from soulsgraph_envs.core.errors import ResetNeededError
 from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.game import Picture, RenderableGame
@@ -49,7 +49,7 @@ class SkillGraphParallelEnv(ParallelEnv):
     @check_arguments
     def __init__(
         self,
-        skills: Annotated[Sequence[str], MinLen(1), EachOnce()] = SKILL_NAMES,
+        skills: Annotated[Sequence[str], MinLen(1), EACH_ONCE] = SKILL_NAMES,
         scenario: str | Path | Scenario = "iudex-phase1",
         options: SkillOptions | None = None,
         render_mode: Literal["rgb_array"] | None = None,

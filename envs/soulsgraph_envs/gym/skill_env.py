@@ -21,7 +21,7 @@ from gymnasium.vector.utils import batch_space
 from soulsgraph_envs.combat.loop import Combat, Controller, Horizon
 from soulsgraph_envs.combat.rollout import FinishedDecisions, Rollout
 from soulsgraph_envs.combat.scripted import ScriptedPlay, references
-from soulsgraph_envs.core.config import Between, EachOnce, check_arguments
+from soulsgraph_envs.core.config import EACH_ONCE, Between, check_arguments
 from soulsgraph_envs.core.errors import GameError, ResetNeededError, SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.game import Picture, RenderableGame
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
@@ -170,7 +170,7 @@ class SkillEnv(_Limited, gymnasium.Env[Observed, np.int64]):
         controller: Controller | None = None,
         options: SkillOptions | None = None,
         render_mode: Literal["rgb_array", "human"] | None = None,
-        upstream: Annotated[Sequence[str], EachOnce()] | None = None,
+        upstream: Annotated[Sequence[str], EACH_ONCE] | None = None,
         observation: ObservationKind = "values",
         boss_animations: Annotated[int, Between(0, 1000)] = 0,
     ) -> None:
@@ -328,7 +328,7 @@ class SkillVectorEnv(_Limited, VectorEnv[Observed, npt.NDArray[np.int64], npt.ND
         options: SkillOptions | None = None,
         render_mode: Literal["rgb_array"] | None = None,
         autoreset_mode: Autoreset = AutoresetMode.NEXT_STEP,
-        upstream: Annotated[Sequence[str], EachOnce()] | None = None,
+        upstream: Annotated[Sequence[str], EACH_ONCE] | None = None,
         observation: ObservationKind = "values",
         boss_animations: Annotated[int, Between(0, 1000)] = 0,
         max_episode_steps: Steps | None = None,

@@ -12,16 +12,17 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import or_
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import MinLen
 from numba import njit
 
 from soulsgraph_envs.core.compiling import cached, checksum
-from soulsgraph_envs.core.config import Between, NonEmpty, Where, check_fields
+from soulsgraph_envs.core.config import Between, Holds, NonEmpty, Where, check_fields, require
 from soulsgraph_envs.core.errors import ActionError, SoulsGraphError, UnknownNameError, shown
-from soulsgraph_envs.core.scenario import START_NAMES, Scenario
+from soulsgraph_envs.core.scenario import Scenario, StartName
 from soulsgraph_envs.core.state import MADE_OF, STATE_SIZE, Column, Control, Raw, StateRows
 
 Floats = npt.NDArray[np.float32]
@@ -37,11 +38,11 @@ class Action:
     """One discrete action: what it holds, what it taps in its first tick, how many ticks it occupies."""
 
     name: str
-    ticks: int = 1
+    ticks: Annotated[int, Between(1, 1000)] = 1
     holds: Control = Control.NONE
     presses: Control = Control.NONE
     #: Ticks when no flask is left; None where flasks do not matter.
-    ticks_when_empty: int | None = None
+    ticks_when_empty: Annotated[int, Between(1, 1000)] | None = None
 
 
 @njit
@@ -168,6 +169,7 @@ class RewardTerm:
     formula: str = ""
 
 
+@runtime_checkable
 class RewardWeights(Protocol):
     """The weights of a reward: a frozen dataclass whose `terms` are made of its fields."""
 
@@ -212,7 +214,7 @@ class Reward:
 class TrainingScenario:
     """What a skill's training scenario has of its own: the start of its episodes, and whether HP is refilled."""
 
-    start: str
+    start: StartName
     refill: bool
 
 
@@ -340,7 +342,7 @@ class Task:
     budget: Annotated[int, Between(1, 100_000_000)]
     training_scenario: TrainingScenario
     columns: NonEmpty[Column]
-    actions: NonEmpty[Action]
+    actions: Annotated[tuple[Action, ...], MinLen(2)]
     extended: tuple[Column, ...] = ()
     precedence_over: Control = Control.NONE
     boss_animations: Annotated[int, Between(1, 1000)] = ANIMATION_COUNTS[Column.BOSS_ANIMATION]
@@ -357,34 +359,17 @@ class SkillDefinition:
         SoulsGraphError: for a name that cannot be one, and for a task that contradicts itself.
     """
 
-    name: str
+    name: Annotated[str, Holds(NAME.fullmatch, "be at most 40 small letters, digits and underscores")]
     task: Task
     rewards: RewardWeights
     options: str = ""
 
     def __post_init__(self) -> None:
-        where = Where(f"skill {shown(self.name)}", remedy="correct the skill")
-        named = isinstance(self.name, str) and bool(NAME.fullmatch(self.name))
-        where.at("name").demand(named, "at most 40 small letters, digits and underscores", shown(self.name))
-        where.at("task").demand(isinstance(self.task, Task), "a Task", shown(self.task))
-        check_fields(self.task, where)
-        _check_task(self.task, where)
-
-
-def _check_task(task: Task, where: Where) -> None:
-    names = [action.name for action in task.actions]
-    where.at("actions").demand(len(names) > 1, "two actions or more", len(names))
-    for kind, listed in (("actions", names), ("columns", [*task.columns, *task.extended])):
-        where.at(kind).demand(len(set(listed)) == len(listed), "each once", ", ".join(map(str, listed)))
-    for index, action in enumerate(task.actions):
-        for key in ("ticks", "ticks_when_empty"):
-            ticks = getattr(action, key)
-            fits = 1 <= ticks <= 1000 if ticks is not None else key != "ticks"
-            where.at("actions").at(index).at(key).demand(fits, "1 to 1000 ticks", ticks)
-    start = task.training_scenario.start
-    where.at("training_scenario").at("start").demand(
-        start in START_NAMES, f"one of {', '.join(START_NAMES)}", shown(start)
-    )
+        check_fields(self, Where(f"skill {shown(self.name)}", remedy="correct the skill"))
+        names = [action.name for action in self.task.actions]
+        require(len({*names}) == len(names), "task.actions", "have each name once")
+        columns = (*self.task.columns, *self.task.extended)
+        require(len({*columns}) == len(columns), "task.columns", "be there once, extended ones too")
 
 
 _DEFINITIONS: dict[str, SkillDefinition] = {}

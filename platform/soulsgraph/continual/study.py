@@ -22,8 +22,8 @@ from soulsgraph.runs.plan import Plan, check_learns
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolderError
 from soulsgraph_envs.continual.sequences import ContinualSequence, fight_digest, load_sequence
 from soulsgraph_envs.core.config import (
+    EACH_ONCE,
     Between,
-    EachOnce,
     NonEmpty,
     Where,
     check_fields,
@@ -70,9 +70,9 @@ class ContinualStudy:
 
     sequence: str = "S8"
     """Sequence of tasks: a name or a TOML file."""
-    methods: Annotated[NonEmpty[str], EachOnce()] = tuple(METHODS)
+    methods: Annotated[NonEmpty[str], EACH_ONCE] = tuple(METHODS)
     """Continual methods, in this order."""
-    seeds: Annotated[NonEmpty[Annotated[int, Between(0, 2**31 - 1)]], EachOnce()] = tuple(range(10))
+    seeds: Annotated[NonEmpty[Annotated[int, Between(0, 2**31 - 1)]], EACH_ONCE] = tuple(range(10))
     """Training seeds."""
     graph: Literal["paper", "end-to-end"] = "paper"
     """Skill graph to train: paper, or end-to-end for one policy over all actions."""
@@ -82,7 +82,7 @@ class ContinualStudy:
     """Multiplies every budget."""
     identity: Identity = "none"
     """What every method knows of the task that it plays: nothing, or which fight it is, as a one-hot input."""
-    skills: Annotated[NonEmpty[str], EachOnce()] = (AUTO,)
+    skills: Annotated[NonEmpty[str], EACH_ONCE] = (AUTO,)
     """Skills that adapt to every task but the first, or auto: those that the rule selects, which is charged."""
     episodes: Annotated[int, Between(1, 100_000)] = 200
     """Evaluation fights of each win rate, the same for all."""

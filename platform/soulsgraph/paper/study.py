@@ -16,7 +16,7 @@ from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
 from soulsgraph.runs.plan import Plan, check_learns, differing, how_it_learns, scenario_digest
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolder, RunFolderError
-from soulsgraph_envs.core.config import Between, EachOnce, NonEmpty, Where, check_fields, read_file, to_table, validate
+from soulsgraph_envs.core.config import EACH_ONCE, Between, NonEmpty, Where, check_fields, read_file, to_table, validate
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import write_json
 from soulsgraph_policies.learning.hyperparameters import Preset
@@ -108,7 +108,7 @@ class Study:
 
     preset: str = "paper"
     """How the agents learn: paper, fast, best or whole."""
-    seeds: Annotated[NonEmpty[Annotated[int, Between(0, 2**31 - 1)]], EachOnce()] = tuple(REPORTING[:10])
+    seeds: Annotated[NonEmpty[Annotated[int, Between(0, 2**31 - 1)]], EACH_ONCE] = tuple(REPORTING[:10])
     """Training seeds, in this order."""
     episodes: Annotated[int, Between(1, 1_000_000)] = Plan.episodes
     """Evaluation episodes for each row and measure."""

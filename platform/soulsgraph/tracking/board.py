@@ -14,7 +14,7 @@ from queue import Full, Queue
 from uuid import uuid4
 
 from soulsgraph.tracking.contract import Logged, LogPoint, TrackedRun, Tracker
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading, shown
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.files import write_text, writing
 
@@ -57,13 +57,9 @@ def make_trackers(named: str | Tracker | Sequence[str | Tracker]) -> tuple[Track
 
     Raises:
         UnknownNameError: as `make_tracker` does.
-        SoulsGraphError: for what is neither a name nor a tracker.
     """
     named = names_in(named) if isinstance(named, str) else named
     given = named if isinstance(named, list | tuple) else (named,)
-    for one in given:
-        if not isinstance(one, str | Tracker):
-            raise SoulsGraphError(f"track: expected names of trackers or trackers, found {shown(one)}; correct it.")
     return tuple(make_tracker(one) if isinstance(one, str) else one for one in dict.fromkeys(given))
 
 

@@ -17,7 +17,16 @@ from soulsgraph.runs.plan import Plan, Stage, check_learns, lasting_name, overri
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolder, RunFolderError
 from soulsgraph.tune.space import MOST_SETTINGS, Search, SearchSpace
 from soulsgraph.zoo import open_run
-from soulsgraph_envs.core.config import Between, EachOnce, NonEmpty, Where, check_fields, digest_of, read_file, validate
+from soulsgraph_envs.core.config import (
+    EACH_ONCE,
+    Between,
+    NonEmpty,
+    Where,
+    check_fields,
+    digest_of,
+    read_file,
+    validate,
+)
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_policies.agents.projects import ProjectDigest
@@ -45,7 +54,7 @@ class SweptAdaptation:
     """Run folder, or an agent of the zoo; a sweep that is begun has a copy of it."""
     scenario: str
     """Scenario to adapt to."""
-    skills: Annotated[NonEmpty[str], EachOnce()]
+    skills: Annotated[NonEmpty[str], EACH_ONCE]
     """Skills to adapt."""
     budget: Annotated[int, Between(1, 100_000_000)] | None = None
     """Decisions for each; as of `adapt` if not given."""
@@ -79,7 +88,7 @@ class Sweep:
     """What every trial trains; its seed counts nothing. Of an adaptation the plan of the run that is adapted."""
     space: SearchSpace
     """Values of options of the learner."""
-    seeds: Annotated[NonEmpty[Annotated[int, Between(0, 2**31 - 1)]], EachOnce()] = tuple(CHOOSING[:3])
+    seeds: Annotated[NonEmpty[Annotated[int, Between(0, 2**31 - 1)]], EACH_ONCE] = tuple(CHOOSING[:3])
     """Training seeds, the same for each setting."""
     search: Search = "grid"
     """grid: every combination of the lists; random: samples of lists and ranges, the same in every call; optuna: each

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_type_hints
 
 import numpy as np
 
-from soulsgraph_envs.core.config import Where, read_file, validate
+from soulsgraph_envs.core.config import Where, read_file, require, validate
 from soulsgraph_envs.core.errors import UnknownNameError, plain_number, shown
 from soulsgraph_policies.learning.hyperparameters import OPTION_NAMES, SKILL_OPTION_NAMES, DQNHyperparameters, Preset
 
@@ -37,12 +37,8 @@ class SearchRange:
     log: bool = False
 
     def __post_init__(self) -> None:
-        if self.low >= self.high:
-            raise Where(None, "low", "correct one of them").error(
-                f"less than high, {plain_number(self.high)}", f"{plain_number(self.low)}"
-            )
-        if self.log and self.low <= 0.0:
-            raise Where(None, "low", "correct one of them").error("more than 0 with log", f"{plain_number(self.low)}")
+        require(self.low < self.high, "low", f"be less than high, {plain_number(self.high)}")
+        require(self.low > 0.0 or not self.log, "low", "be more than 0 with log")
 
     def ends(self, whole: bool) -> tuple[float, float]:
         """Return both ends, as whole numbers for an option that is one."""

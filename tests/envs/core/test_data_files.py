@@ -71,7 +71,7 @@ def test_an_added_move_comes_behind_the_others_and_a_listed_one_in_their_place(t
     assert (mine.moves[-1].id, mine.moves[-1].title) == (97, "whirl")
     path.write_text(f"{head}[[moves]]\n{move}distance_m = [0.0, 5.0]\nweight = 1.0\n")
     # What asks for another move is in the file that this one is based on.
-    with pytest.raises(DataError, match=r"mine\.toml: rear\.counter: .*iudex-phase1\.toml"):
+    with pytest.raises(DataError, match=r"mine\.toml: rear\.counter .*iudex-phase1\.toml"):
         load_boss(path)
 
 

@@ -97,13 +97,6 @@ def test_the_vector_face_takes_one_integer_a_lane(actions: Any) -> None:
     assert np.array_equal(env.rollout.combat.ticks, ticks)
 
 
-@pytest.mark.parametrize("id", ["soulsgraph/Dodge-v0", "soulsgraph/Continual-v0"])
-@pytest.mark.parametrize("count", [0, 1.5, "2", True, None, 10**9])
-def test_a_count_of_environments_that_cannot_be_is_refused_by_its_name(id: str, count: Any) -> None:
-    with pytest.raises(SoulsGraphError, match="num_envs"):
-        gymnasium.make_vec(id, num_envs=count)
-
-
 @pytest.mark.parametrize("options", [3, "reset_mask", {"reset_maks": np.ones(3, np.bool_)}, {1: 2}])
 def test_options_of_a_reset_that_there_are_not_are_refused(options: Any) -> None:
     env, envs = SkillEnv(), SkillVectorEnv(3)

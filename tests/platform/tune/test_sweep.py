@@ -284,9 +284,6 @@ _AGENT = {"run": "iudex-phase1-best-0"}
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
-        ({"seeds": None}, "seeds"),
-        ({"seeds": "ab"}, "seeds"),
-        ({"adapt": 3}, "adapt"),
         ({"adapt": {}}, "run"),
         ({"adapt": {"run": 3}}, "run"),
         ({"adapt": _AGENT}, "scenario"),

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import numpy as np
 from PIL import Image
 
-from soulsgraph_envs.core.config import Between, Triple, Where, load, read_file, validate
+from soulsgraph_envs.core.config import Between, Triple, Where, load, read_file, require, validate
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import load_player, load_scenario, supported_controls
@@ -242,6 +242,11 @@ class KeyData:
     toggled: dict[str, str]
     menu: dict[str, MenuWay]
 
+    def __post_init__(self) -> None:
+        used = {"multi_binary": self.multi_binary.keys} | {name: tap.keys for name, tap in self.discrete.items()}
+        for name, keys in (used | {name: (key,) for name, key in self.toggled.items()}).items():
+            require({*keys} <= self.names, name, f"have some of {', '.join(sorted(self.names))}, found {keys}")
+
     @property
     def names(self) -> frozenset[str]:
         """Every key in the file."""
@@ -255,13 +260,7 @@ def load_keys() -> KeyData:
     Raises:
         DataError: for a value of another type, or a control or key that does not exist.
     """
-    where = Where(DATA / "keys.toml")
-    data = load(KeyData, where)
-    used = {"multi_binary": data.multi_binary.keys} | {name: tap.keys for name, tap in data.discrete.items()}
-    for name, keys in (used | {name: (key,) for name, key in data.toggled.items()}).items():
-        for key in keys:
-            where.at(name).demand(key in data.names, f"one of {', '.join(sorted(data.names))}", repr(key))
-    return data
+    return load(KeyData, Where(DATA / "keys.toml"))
 
 
 @dataclass(frozen=True)
@@ -383,6 +382,11 @@ class Attributes:
     shown: dict[str, Raw]
     writable: dict[str, str]
 
+    def __post_init__(self) -> None:
+        for name, target in self.writable.items():
+            known = f"be one of {', '.join(TARGETS)}, or nothing, found {target!r}"
+            require(target in ("", *TARGETS), f"writable.{name}", known)
+
 
 def load_attributes(path: Path = DATA / "attributes.toml") -> Attributes:
     """Load the attributes of the simulated fight.
@@ -390,12 +394,7 @@ def load_attributes(path: Path = DATA / "attributes.toml") -> Attributes:
     Raises:
         DataError: for a missing table, or a value that the simulator does not have.
     """
-    where = Where(path)
-    data = load(Attributes, where)
-    for name, target in data.writable.items():
-        known = target == "" or target in TARGETS
-        where.at("writable").at(name).demand(known, f"one of {', '.join(TARGETS)}, or nothing", repr(target))
-    return data
+    return load(Attributes, Where(path))
 
 
 _SHOWN, _WRITABLE = vars(load_attributes()).values()

@@ -24,7 +24,7 @@ from urllib.parse import unquote
 import psutil
 
 from soulsgraph_envs.core.access import TOKEN_KEY, bearer, join_address, plain_host, split_address
-from soulsgraph_envs.core.config import Where
+from soulsgraph_envs.core.config import Where, check_fields
 from soulsgraph_envs.core.errors import GameError, SoulsGraphError, UnknownNameError
 from soulsgraph_envs.games import siphon_link
 from soulsgraph_envs.games.address_map import compile_pattern
@@ -32,14 +32,7 @@ from soulsgraph_envs.games.guarded_device import open_key_device
 from soulsgraph_envs.games.keys import MOUSE_BUTTONS, KeyDevice
 from soulsgraph_envs.games.link import LinkError
 from soulsgraph_envs.games.memory_reader import LinuxReader, Module, Reader
-from soulsgraph_envs.games.siphon_attributes import (
-    FORMATS,
-    PYTHON_TYPES,
-    Attribute,
-    Value,
-    check_attribute,
-    displacement_at,
-)
+from soulsgraph_envs.games.siphon_attributes import FORMATS, PYTHON_TYPES, Attribute, Value, displacement_at
 from soulsgraph_envs.games.standin.launch import ServingOptions
 from soulsgraph_envs.games.standin.recording import Recordings, ServedWindow, Sources
 from soulsgraph_envs.games.x11 import XTestDevice
@@ -387,7 +380,7 @@ class ServedGame:
         if not process_name:
             raise GameError("Siphon: expected the name of the process in the configuration, found none; give it.")
         for name, attribute in attributes.items():
-            check_attribute(attribute, Where("the configuration", f"attributes.{name}"))
+            check_fields(attribute, Where("the configuration", f"attributes.{name}"))
         with self._lock:
             if process_name.lower() != self.process_name.lower():
                 if self._module.size:
