@@ -25,8 +25,8 @@ from soulsgraph.runs.workers import precompile_playing
 from soulsgraph.tracking.board import USUAL, make_trackers
 from soulsgraph.tracking.contract import Tracker
 from soulsgraph.zoo import agent_names, copy_agent, is_copy, open_agent, open_own_run, open_run
-from soulsgraph_envs.core.config import EACH_ONCE, Between, check_arguments
-from soulsgraph_envs.core.errors import UnknownNameError
+from soulsgraph_envs.core.config import EACH_ONCE, AnyPath, Between, check_arguments
+from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import check_writable, slug, temporary_folder
 from soulsgraph_envs.core.scenario import scenario_names
@@ -52,11 +52,11 @@ _NAMESPACE, _WHOLE = "soulsgraph/", "EndToEnd-v0"
 def train(
     preset: str = Plan.preset,
     *,
-    scenario: str | Path = Plan.scenario,
+    scenario: AnyPath = Plan.scenario,
     graph: str = Plan.graph,
     seed: int = Plan.seed,
-    run: str | Path = "runs/curriculum",
-    project: str | Path | None = None,
+    run: AnyPath = "runs/curriculum",
+    project: AnyPath | None = None,
     address: str | None = None,
     quiet: bool = False,
     learners: Mapping[str, Callable[..., Any]] | None = None,
@@ -99,7 +99,7 @@ def train(
 
 
 @check_arguments
-def open(run: str | Path, project: str | Path | None = None) -> Run:
+def open(run: AnyPath, project: AnyPath | None = None) -> Run:
     """Open a run folder, in training or finished; `project` is the folder of skills of your own that it has.
 
     Raises:
@@ -142,6 +142,8 @@ def make(name: str = "dodge", num_envs: Annotated[int, Between(1, 100_000)] | No
     known = [id.removeprefix(_NAMESPACE) for id in gymnasium.registry if id.startswith(_NAMESPACE)]
     own: dict[str, Any] = {"skill": name} if name in SKILL_NAMES else {}
     id = "Skill-v0" if own else _WHOLE if name in ("end-to-end", END_TO_END) else name.removeprefix(_NAMESPACE)
+    if own.keys() & options:
+        raise SoulsGraphError("soulsgraph.make: expected no `skill` beside its name, found one; leave it out.")
     if id not in known:
         raise UnknownNameError("skill or environment", name, (*SKILL_NAMES, "end-to-end", *known))
     if num_envs is None:
@@ -196,7 +198,7 @@ class Run:
         return self.name in agent_names() and open_agent(self.name).path == self.path
 
     @check_arguments
-    def agent(self, scenario: str | Path | None = None, start: str | None = None) -> TrainedAgent:
+    def agent(self, scenario: AnyPath | None = None, start: str | None = None) -> TrainedAgent:
         """Return its skills as they play in a scenario, by default its own; raises as `evaluate`."""
         setting = self._setting(scenario, start, ())
         agent = evaluating.make_agent(self.folder, setting)
@@ -237,7 +239,7 @@ class Run:
     @check_arguments
     def evaluate(
         self,
-        scenario: str | Path | None = None,
+        scenario: AnyPath | None = None,
         *,
         episodes: _Episodes = Plan.episodes,
         seed: _Seed = evaluating.EVALUATION_SEED,
@@ -261,9 +263,7 @@ class Run:
         setting = self._setting(scenario, start, random)
         return FightResults(evaluating.evaluate(self.folder, setting, episodes, seed))
 
-    def _setting(
-        self, scenario: str | Path | None, start: str | None, random: str | Sequence[str]
-    ) -> evaluating.Setting:
+    def _setting(self, scenario: AnyPath | None, start: str | None, random: str | Sequence[str]) -> evaluating.Setting:
         fought = lasting_name(str(scenario or self.plan.scenario))
         names = (random,) if isinstance(random, str) else tuple(random)
         return evaluating.Setting(fought, evaluating.source_of(self.folder, fought), start, names)
@@ -272,12 +272,12 @@ class Run:
     @resumable()
     def adapt(
         self,
-        scenario: str | Path,
+        scenario: AnyPath,
         skills: str | Annotated[Sequence[str], EACH_ONCE] = ("dodge", "heal_attack"),
         *,
         budget: Annotated[int, Between(1, 100_000_000)] | None = None,
         jointly: bool = False,
-        run: str | Path | None = None,
+        run: AnyPath | None = None,
         address: str | None = None,
         quiet: bool = False,
         learners: Mapping[str, Callable[..., Any]] | None = None,
@@ -323,7 +323,7 @@ class Run:
         _train_stages(folder, stages, address, quiet, track, own)
         return Run(folder)
 
-    def _own_folder(self, run: str | Path | None) -> RunFolder:
+    def _own_folder(self, run: AnyPath | None) -> RunFolder:
         """Return the folder to write into: the run's own, or the one of a copy."""
         if run is None:
             return open_own_run(Path(self.name)) if self.in_zoo else self.folder
@@ -395,9 +395,9 @@ class Run:
         self,
         seed: _Seed = evaluating.EVALUATION_SEED,
         *,
-        scenario: str | Path | None = None,
+        scenario: AnyPath | None = None,
         start: str | None = None,
-        file: str | Path | None = None,
+        file: AnyPath | None = None,
         seconds: Annotated[float, Between(_TICK_S, 3600.0)] = _LONGEST_S,
         only_fight: bool = False,
     ) -> FightFilm:
@@ -433,9 +433,9 @@ class Run:
         self,
         seed: _Seed = evaluating.EVALUATION_SEED,
         *,
-        scenario: str | Path | None = None,
+        scenario: AnyPath | None = None,
         start: str | None = None,
-        file: str | Path | None = None,
+        file: AnyPath | None = None,
     ) -> FightPage:
         """Play a fight and write its page: tick by tick, with what every skill saw, valued and chose.
 
@@ -496,7 +496,7 @@ def _installed_projects() -> None:
         warnings.warn(str(error), stacklevel=3)
 
 
-def know_projects(project: str | Path | None) -> None:
+def know_projects(project: AnyPath | None) -> None:
     """Load a project from its folder, and those that are installed; raises SoulsGraphError."""
     _installed_projects()
     if project is not None:

@@ -22,7 +22,7 @@ from soulsgraph.pages import table as html_table
 from soulsgraph.results.statistics import Interval
 from soulsgraph.results.tables import WinRateTable, episode_rows
 from soulsgraph.runs.evaluate import Evaluation
-from soulsgraph_envs.core.config import check_arguments
+from soulsgraph_envs.core.config import AnyPath, check_arguments
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import check_writable, temporary_folder
@@ -213,7 +213,7 @@ class FightResults:
         return frame_of(episode_rows(one.win_rate.setting, one.episodes, one.terms, one.origins))
 
     @check_arguments
-    def save(self, folder: str | Path) -> Path:
+    def save(self, folder: AnyPath) -> Path:
         """Write `evaluation.json`, `evaluation.parquet`, `episodes.parquet`; return the folder; raises WriteError."""
         check_extra("results in files", "data")
         check_writable(path := Path(folder))
@@ -260,7 +260,7 @@ class FightFilm:
         return self.fight.seconds
 
     @check_arguments
-    def save(self, file: str | Path) -> Path:
+    def save(self, file: AnyPath) -> Path:
         """Write a GIF, MP4 or PNG (of the last moment) by the file's ending, and return its path.
 
         Raises:

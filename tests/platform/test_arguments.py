@@ -20,11 +20,12 @@ from soulsgraph_envs.core.config import Between
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.gym.continual_env import ContinualEnv, ContinualVectorEnv
 from soulsgraph_envs.gym.graph_fight import GraphFight
+from soulsgraph_envs.gym.pettingzoo import SkillGraphParallelEnv
 from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
 
 EXPORTED = [getattr(soulsgraph, name) for name in soulsgraph.__all__ if name != "__version__"]
 RETURNED = (TrainedAgent, SkillPolicy, FightResults, FightFilm)
-ENVIRONMENTS = (SkillEnv, SkillVectorEnv, ContinualEnv, ContinualVectorEnv, GraphFight)
+ENVIRONMENTS = (SkillEnv, SkillVectorEnv, ContinualEnv, ContinualVectorEnv, GraphFight, SkillGraphParallelEnv)
 #: A value or more of each type, wrong wherever the type is.
 VALUES: Mapping[type, Sequence[Any]] = {
     bool: [True, False],
@@ -135,6 +136,7 @@ def test_a_field_of_the_plan_refuses_what_it_is_not_for(name: str) -> None:
 @pytest.mark.parametrize(
     "given",
     [
+        {"run": "a\0b"},
         {"gamma": "0.9"},
         {"gamma": True},
         {"gamma": math.nan},
@@ -150,7 +152,7 @@ def test_a_field_of_the_plan_refuses_what_it_is_not_for(name: str) -> None:
 )
 def test_an_option_of_a_training_is_refused_before_it_begins(given: dict[str, Any]) -> None:
     with pytest.raises(SoulsGraphError):
-        soulsgraph.train(run="run", **given)
+        soulsgraph.train(**{"run": "run", **given})
 
 
 @pytest.mark.parametrize("given", [{"seed": 3}, {"seeds": [1, 1]}, {"seeds": []}, {"seeds": 0}, {"adapt": {}}], ids=str)
@@ -163,6 +165,16 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     env = soulsgraph.make("dodge", num_envs=np.int64(2))
     assert env.num_envs == 2
     env.close()
+
+
+@pytest.mark.parametrize(
+    "options", [{"nope": 3}, {"skill": "camera"}, {"scenario": 3}, {"render_mode": "ansi"}], ids=str
+)
+@pytest.mark.filterwarnings("ignore:.*render_mode:UserWarning")
+def test_an_environment_refuses_what_it_has_not(options: dict[str, Any]) -> None:
+    for num_envs in (None, 2):
+        with pytest.raises(SoulsGraphError, match=next(iter(options))):
+            soulsgraph.make("dodge", num_envs, **options)
 
 
 def test_a_fight_is_named_by_a_path_too() -> None:

@@ -97,6 +97,8 @@ EACH_ONCE = Holds(lambda values: all(one not in values[:place] for place, one in
 #: Two numbers in rising order.
 Rising = Annotated[tuple[T, T], Holds(lambda pair: pair[0] <= pair[1], "be in rising order")]
 
+AnyPath = Annotated[str | Path, Holds(lambda path: "\0" not in str(path), "be a path")]
+
 
 def require(holds: bool, key: str, said: str) -> None:
     """Refuse a field of a dataclass, in its `__post_init__`; raises FieldError."""
@@ -257,7 +259,7 @@ def with_options(owner: T, options: Mapping[str, Any]) -> T:
 
 
 def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
-    """Refuse arguments of a public function that are not as annotated, before it begins.
+    """Refuse arguments of a public function that it does not have, or that are not as annotated, before it begins.
 
     numpy's numbers count as Python's. `DataError` names every argument that is wrong.
     """
@@ -265,7 +267,10 @@ def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-        bound = signature(function).bind(*args, **kwargs)
+        try:
+            bound = signature(function).bind(*args, **kwargs)
+        except TypeError as error:
+            raise DataError(f"{name}: {error}", "correct the arguments") from None
         for key, value in bound.arguments.items():
             bound.arguments[key] = value.item() if isinstance(value, np.generic) else value
         table = _fields_of(function)

@@ -22,7 +22,7 @@ from soulsgraph.runs.run_folder import RunFolder, check_same
 from soulsgraph.tune.folder import Scheduler, Sweep, SweepFolder, SweptAdaptation
 from soulsgraph.tune.results import SweepResults, rows_of
 from soulsgraph.tune.space import Search, load_space, read_space
-from soulsgraph_envs.core.config import EACH_ONCE, Between, Where, check_arguments, validate
+from soulsgraph_envs.core.config import EACH_ONCE, AnyPath, Between, Where, check_arguments, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.terminal import uninterrupted
@@ -41,17 +41,17 @@ _QUIET = {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1", "RAY_AIR_NEW_OUTPUT": "0"}
 @check_arguments
 @resumable()
 def sweep(
-    space: str | Path | Mapping[str, Any],
+    space: AnyPath | Mapping[str, Any],
     *,
     seeds: Annotated[int, Between(1, 1000)] | Annotated[Sequence[int], EACH_ONCE] = 3,
-    run: str | Path = "runs/sweep",
+    run: AnyPath = "runs/sweep",
     search: Search = "grid",
     samples: int = Sweep.samples,
     scheduler: Scheduler = "none",
     preset: str = Plan.preset,
-    scenario: str | Path = Plan.scenario,
+    scenario: AnyPath = Plan.scenario,
     graph: str = Plan.graph,
-    project: str | Path | None = None,
+    project: AnyPath | None = None,
     stage: str | None = None,
     adapt: Mapping[str, Any] | None = None,
     address: str | None = None,

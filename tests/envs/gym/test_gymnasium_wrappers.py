@@ -156,7 +156,7 @@ def test_make_vec_limits_the_steps_of_lanes_as_of_single_environments(name):
 
 def test_lanes_that_were_never_made_are_closed_already():
     for kind in (SkillVectorEnv, ContinualVectorEnv):
-        with pytest.raises(TypeError):
+        with pytest.raises(SoulsGraphError, match="nonsense"):
             kind(nonsense=1)
         kind.__new__(kind).close()
 
