@@ -9,14 +9,13 @@ import pytest
 import soulsgraph as sg
 from fakes.runs import pretend_run, pretend_training
 from soulsgraph.calibrate.rows import read_fights
-from soulsgraph.continual.study import ContinualFolder, ContinualStudy
 from soulsgraph.recordings.recording import Fighter, record
 from soulsgraph.runs.evaluate import Setting, allowed_rows, evaluation_seeds
 from soulsgraph.runs.lineage import adaptation_stages
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.transfer import Question
-from soulsgraph.transfer.report import Laboratory, save_transfer, saved_recommendation, transfer
+from soulsgraph.transfer.report import Laboratory
 from soulsgraph.tune.folder import Sweep, SweepFolder, SweptAdaptation
 from soulsgraph.tune.space import SearchSpace
 from soulsgraph.tune.sweep import _planned_or_begun, adapted_plan
@@ -31,25 +30,6 @@ HOME, SECOND = "iudex-phase1", "iudex-phase2"
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
     return pretend_run(tmp_path / "run", Plan(scale=0.05, episodes=4))
-
-
-def _sequence(file: Path, numbers: list[int], budget: int = 3_000) -> str:
-    tasks = "".join(f'[[tasks]]\nscenario="generated/timing/{n}"\noracle=0.9\nrandom=0.0\n' for n in numbers)
-    file.write_text(f'name="mine"\nfamily=""\nfirst_budget=4000\nbudget={budget}\n{tasks}')
-    return str(file)
-
-
-@pytest.mark.parametrize("changed", [([10006, 10003, 10002], 3_000), ([10002, 10003, 10006], 5_000)])
-def test_a_continual_study_is_of_a_sequence_in_its_order_and_with_its_budgets(tmp_path, changed):
-    sequence = _sequence(tmp_path / "mine.toml", [10002, 10003, 10006])
-    study = ContinualStudy(
-        sequence=sequence, methods=("kept",), seeds=(0,), graph="end-to-end", skills=("end_to_end",), episodes=4
-    )
-    ContinualFolder.create(tmp_path / "study", study)
-    ContinualFolder.open(tmp_path / "study")
-    _sequence(tmp_path / "mine.toml", *changed)
-    with pytest.raises(RunFolderError):
-        ContinualFolder.open(tmp_path / "study")
 
 
 def _swept(run: RunFolder, scenario: str) -> Sweep:
@@ -93,15 +73,6 @@ def test_a_table_is_of_its_seed_and_episodes(run):
         found = opened.table(**asked, quiet=True)
         assert set(found["episodes"]) == {asked.get("episodes", run.plan.episodes)}
         assert (run.path / "results" / "table.json").read_text() != before
-
-
-def test_a_recommendation_answers_the_question_that_was_asked(run):
-    few = Question("vordt", home=HOME, episodes=1, seed=7)
-    report = transfer(run, few, "silent")
-    save_transfer(run, report)
-    assert saved_recommendation(run, few) == report.recommendation
-    for other in (replace(few, episodes=2), replace(few, seed=8)):
-        assert saved_recommendation(run, other) is None
 
 
 def test_values_are_discounted_as_the_skill_learned(run):

@@ -328,6 +328,8 @@ FIGHT = 'based_on = "vordt"\nname = "mine"\nboss_hp = [889.0, {}]\n'
         {"fight.toml": FIGHT.format(400.0)},
         {"sequence.toml": 'name = "s"\ntasks = [{{ scenario = "iudex-phase2" }}, {{ scenario = "{0}" }}]'},
         {"sequence.toml": 'name = "s"\ntasks = [{{ scenario = "iudex-phase1" }}]'},
+        {"sequence.toml": 'name = "s"\ntasks = [{{ scenario = "{0}" }}, {{ scenario = "iudex-phase1" }}]'},
+        {"sequence.toml": 'name = "s"\nbudget = 5\ntasks = [{{ scenario = "iudex-phase1" }}, {{ scenario = "{0}" }}]'},
     ],
 )
 def test_a_study_is_opened_as_it_was_begun_and_not_where_a_fight_changed(tmp_path, changed):

@@ -207,8 +207,10 @@ def test_a_fight_that_changes_while_a_recovery_runs_ends_it(run, fight, tmp_path
     assert not (run.path / "results").exists()
 
 
-def test_a_recommendation_serves_one_fight_and_its_versions(run, fight, tmp_path):
+def test_a_recommendation_serves_one_question_of_one_fight_and_its_versions(run, fight, tmp_path):
     report.save_transfer(run, report.transfer(run, Question(fight, home=HOME, episodes=2), "silent"))
+    for other in ({"episodes": 3}, {"episodes": 2, "seed": 8}):
+        assert report.saved_recommendation(run, Question(fight, home=HOME, **other)) is None
     for change in (edited, same_stem):
         _, scenario = change(run, fight, tmp_path)
         assert report.saved_recommendation(run, Question(scenario, home=HOME, episodes=2)) is None
