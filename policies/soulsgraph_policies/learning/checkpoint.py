@@ -118,7 +118,10 @@ def read_training_state(folder: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        with reading(path), safe_open(path, "np") as file:
+        with reading(path):
+            # safe_open calls a file that may not be read a missing one.
+            path.open("rb").close()
+        with safe_open(path, "np") as file:
             metadata = file.metadata() or {}
             arrays: Weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except FileNotFoundError as error:
