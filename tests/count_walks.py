@@ -87,7 +87,8 @@ def trace(frame, event, _):
         return None
     running = here.__dict__.setdefault("running", collections.Counter())
     name, leave = code.co_qualname, None
-    if name in watched:
+    # The module that is the program itself runs all along.
+    if name in watched and frame.f_globals["__name__"] != "__main__":
         frame.f_trace_lines = False
         running[name] += 1
 

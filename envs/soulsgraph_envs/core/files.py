@@ -241,9 +241,10 @@ def settle(folder: Path, prefix: str = _UNFINISHED) -> None:
         # What is not hidden and has no lock in it only looks like one of ours.
         if left.is_symlink() or not left.is_dir() or (prefix != _UNFINISHED and not (left / _OWNER).exists()):
             continue
-        with suppress(OSError, HeldError, LockError), FileLock(left / _OWNER):
+        with suppress(OSError, HeldError, LockError), FileLock(left / _OWNER) as owner:
             _clear(left)
-        if os.name == "nt":  # There a file that is open cannot be removed.
+            owner.close()
+            # Windows removes no file that is open.
             shutil.rmtree(left, ignore_errors=True)
 
 
