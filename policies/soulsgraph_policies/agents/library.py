@@ -214,12 +214,12 @@ def card_from(text: str, where: Where) -> SkillCard:
     if written_as != FORMAT_VERSION:
         newer = replace(where, remedy="use the version of soulsgraph that wrote it")
         raise newer.at("format_version").error(str(FORMAT_VERSION), written_as)
-    checksum = validate(str, table.pop("checksum", None), where.at("checksum"))
-    table.pop("digest", None)
+    written = {name: validate(str, table.pop(name, None), where.at(name)) for name in ("digest", "checksum")}
     # Results stay as written: a checksum tells 5 from 5.0.
     card = replace(validate(SkillCard, table, where), results=table["results"])
-    if card.checksum != checksum:
-        raise where.at("checksum").error(f"that of its content, {card.checksum[:16]}", checksum[:16])
+    for name, value in written.items():
+        if (found := getattr(card, name)) != value:
+            raise where.at(name).error(f"that of its content, {found[:16]}", value[:16])
     return card
 
 

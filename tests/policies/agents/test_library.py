@@ -162,10 +162,10 @@ def test_no_damage_to_a_file_goes_unnoticed(tmp_path_factory, name, data):
     ("change", "name"),
     [
         ({"format_version": 2}, "format_version"),
-        ({"layer_sizes": [3, 9, 4]}, "checksum"),
-        ({"layer_sizes": [2, 8, 4]}, "checksum"),
+        ({"layer_sizes": [3, 9, 4]}, "digest"),
+        ({"layer_sizes": [2, 8, 4]}, "digest"),
         ({"layer_sizes": [3, 0, 4]}, "layer_sizes"),
-        ({"normalizer": {"mean": [0.0], "variance": [1.0], "count": 1.0}}, "checksum"),
+        ({"normalizer": {"mean": [0.0], "variance": [1.0], "count": 1.0}}, "digest"),
         ({"normalizer": {"mean": [0.0] * 3, "variance": [1.0, -1.0, 1.0], "count": 1.0}}, "variance"),
         ({"seed": 3}, "seed"),
         ({"version": "1"}, "version"),
