@@ -273,7 +273,7 @@ def check_given(folder: Path, plan: object, given: Mapping[str, Any]) -> None:
     """
     for name, value in given.items():
         kept = getattr(plan, name, None)
-        if kept is None:
+        if kept is None and value is not None:
             # What the plan's preset has in its place.
             kept = getattr(getattr(plan, "method", None), name, None)
         if value != kept:

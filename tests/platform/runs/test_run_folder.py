@@ -109,12 +109,12 @@ def test_two_never_write_one_run(run):
 
 
 def test_a_value_that_contradicts_a_runs_plan_is_refused_by_its_name(run):
-    check_given(run.path, run.plan, {"seed": 5, "lanes": PRESETS["best"].lanes}, "name another")
+    check_given(run.path, run.plan, {"seed": 5, "lanes": PRESETS["best"].lanes})
     check_same(run, run.plan)
     for name, value in {"seed": 6, "lanes": 3}.items():
         with pytest.raises(SoulsGraphError, match=name):
-            check_given(run.path, run.plan, {name: value}, "name another")
-        with pytest.raises(RunFolderError, match=name):
+            check_given(run.path, run.plan, {name: value})
+        with pytest.raises(SoulsGraphError, match=name):
             check_same(run, replace(run.plan, **{name: value}))
 
 
