@@ -132,10 +132,12 @@ class DQNHyperparameters:
 
     def exploration(self, decisions: int) -> float:
         """Return the share of random actions after a number of decisions."""
-        for (start, first), (end, last) in pairwise(self.epsilon):
-            if decisions <= end:
-                return first + (decisions - start) / (end - start) * (last - first)
-        return self.epsilon[-1][1]
+        end, share = self.epsilon[-1]
+        # Every tick asks, in most of the budget behind the last point.
+        if decisions < end:
+            (start, first), (end, last) = next(pair for pair in pairwise(self.epsilon) if decisions <= pair[1][0])
+            share = first + (decisions - start) / (end - start) * (last - first)
+        return share
 
     def exploring_at_most(self, share: float) -> DQNHyperparameters:
         """Return the same that begin to explore by this share, if by more before."""
