@@ -414,7 +414,8 @@ def _write_figures(reproductions: Sequence[Reproduction], report: ReportFolder) 
     from torch.utils.tensorboard.writer import SummaryWriter
 
     titles = {}
-    with temporary_folder("soulsgraph-events-") as events:
+    with temporary_folder("soulsgraph-events-") as folder:
+        events = folder / "events"
         with SummaryWriter(str(events)) as board:
             for name, (title, figure) in drawn.items():
                 if figure:
