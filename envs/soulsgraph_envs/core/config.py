@@ -327,7 +327,8 @@ def described(error: ValidationError, kind: Any, where: Where = _ARGUMENT) -> st
     """Return what pydantic found wrong with values of a kind, each error with its place."""
     found: dict[str, dict[str, str]] = {}
     # First what is misspelt: it may be what others miss.
-    for one in sorted(error.errors(include_url=False), key=lambda one: one["type"] not in _UNKNOWN):
+    listed = sorted(error.errors(include_url=False), key=lambda one: one["type"] not in _UNKNOWN)
+    for one in listed:
         place, names = _place(kind, one["loc"][1:])
         key, value = where.at(*place).key, ""
         if one["type"] in _UNKNOWN:
@@ -335,7 +336,7 @@ def described(error: ValidationError, kind: Any, where: Where = _ARGUMENT) -> st
             message = f"is unknown{f', did you mean {close[0]!r}?' if close else ''}"
         elif one["type"] == "missing":
             message = "is missing"
-        elif one["type"] == "too_short" and one["input"]:
+        elif one["type"] == "too_short" and any(other["loc"][:-1] == one["loc"] for other in listed):
             continue  # Its entries have errors, and none is left.
         elif isinstance(refused := one.get("ctx", {}).get("error"), FieldError):
             key, message = where.at(*place, refused.key).key, f"should {refused.said}"
@@ -351,8 +352,8 @@ def described(error: ValidationError, kind: Any, where: Where = _ARGUMENT) -> st
     # Of a union each kind has an error.
     lines = [f"{key} {' or '.join(of)}{[*of.values()][-1]}".strip() for key, of in found.items()]
     more = f"; and {len(lines) - _MOST_LISTED} more" if len(lines) > _MOST_LISTED else ""
-    listed = "; ".join(lines[:_MOST_LISTED]).replace(" or should be ", " or ")
-    return f"{replace(where, key='').prefix}{listed}{more}"
+    text = "; ".join(lines[:_MOST_LISTED]).replace(" or should be ", " or ")
+    return f"{replace(where, key='').prefix}{text}{more}"
 
 
 def _place(kind: Any, steps: tuple[int | str, ...]) -> tuple[list[int | str], list[str]]:
