@@ -127,7 +127,7 @@ class FleetInFolder:
 
     def replays(self) -> str:
         """Learn again from the journal; return what the command says."""
-        code, text = self.call("fleet", "replay", self.run, SKILL)
+        code, text = self.call("check", self.run, "--journal", SKILL)
         return text if code == 0 else f"code {code}: {text}"
 
     def close(self) -> None:

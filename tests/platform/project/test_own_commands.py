@@ -38,7 +38,7 @@ def called(begun, monkeypatch, capsys):
 
     def call(*words):
         # What reads recordings alone knows no projects.
-        project = [] if words[0] == "data" and words[1] != "record" else ["--project", str(begun)]
+        project = ["--project", str(begun)]
         monkeypatch.setattr(sys, "argv", ["soulsgraph", *map(str, words), *project, "--json"])
         capsys.readouterr()
         with suppress(SystemExit):
@@ -58,13 +58,13 @@ def test_commands_that_follow_a_graph_end_on_one_whose_last_skill_needs_not_all_
     assert called("curriculum", "--run", tmp_path / "trained", *words)
     shifted = ("--scenario", "vordt", "--episodes", 2)
     for line in (
-        ("table", run, "--episodes", 2),
-        ("transfer", run, *shifted),
-        ("recovery", run, *shifted, "--budget", 2_000),
+        ("evaluate", run, "--what", "table", "--episodes", 2),
+        ("study", "transfer", run, *shifted),
+        ("study", "transfer", run, *shifted, "--recover", 2_000),
         ("adapt", run, "--scenario", "vordt", "--skills", "heal_attack", "--budget", 200),
-        ("retention", run, "--episodes", 2),
+        ("evaluate", run, "--what", "retention", "--episodes", 2),
         ("data", "record", run, "--episodes", 2, "--out", tmp_path / "data"),
-        ("clone", tmp_path / "data", "--run", tmp_path / "clone", "--graph", plan.graph, "--skills", "camera"),
+        ("data", "clone", tmp_path / "data", "--run", tmp_path / "clone", "--graph", plan.graph, "--skills", "camera"),
     ):
         assert called(*line), line
 
@@ -77,11 +77,11 @@ def test_commands_end_on_a_run_of_an_own_skill_in_its_own_scenario(called, duel,
     shifted.write_text(Path(duel).read_text(encoding="utf-8").replace("flasks = 1", "flasks = 3"), encoding="utf-8")
     for line in (
         ("evaluate", run, "--episodes", 2),
-        ("skills", run),
+        ("check", run),
         ("adapt", run, "--scenario", shifted, "--skills", "heal_attack", "--budget", 200),
-        ("retention", run, "--episodes", 2),
-        ("report", run, "--html", tmp_path / "report.html"),
-        ("watch", run, "--episodes", 1, "--seconds", 0.3, "--png", tmp_path / "fight.png"),
+        ("evaluate", run, "--what", "retention", "--episodes", 2),
+        ("report", run, "--out", tmp_path / "report.html"),
+        ("watch", run, "--episodes", 1, "--seconds", 0.3, "--file", tmp_path / "fight.png"),
         ("data", "record", run, "--episodes", 2, "--out", tmp_path / "data"),
         ("report", tmp_path / "data"),
     ):

@@ -127,7 +127,7 @@ def test_one_game_plays_a_curriculum_then_an_adaptation_and_an_evaluation(tmp_pa
         logs = training.logs()
         # It stayed connected from stage to stage. One that stands still for seconds may be lost as silent.
         assert logs.count("attic/1 joined") - logs.count("attic/1 left: silent") == 2
-        code, text = fleet.call("fleet", "replay", fleet.run, order[-1])
+        code, text = fleet.call("check", fleet.run, "--journal", order[-1])
         assert code == 0, text
         # It stays where it is for the next commands.
         words = ("--scenario", "iudex-phase2", "--skills", "dodge", "--budget", 300, "--fleet", fleet.file)
