@@ -215,6 +215,7 @@ def _described(file: Path) -> Mapping[str, Any]:
     plan = validate(table, description.get("plan", {}), where.at("plan"))
     validate(table, plan.get("overrides", {}), where.at("plan").at("overrides"))
     validate(list[dict[str, Any]], description.get("sessions", []), where.at("sessions"))
+    validate(float, description.get("wall_time_s", 0.0), where.at("wall_time_s"))
     return description
 
 
