@@ -84,12 +84,12 @@ def test_nothing_is_acknowledged_while_the_journal_cannot_be_written_and_all_of_
     client = door.joined()
     full.set()
     client.send(door.chunk(1), door.chunk(2))
-    door.wait_for_note("disk space")
+    door.wait_for_note(os.strerror(28))
     client.send(door.chunk(3))
     _further_tries()
     assert client.got("acknowledgement") == []
     assert door.verdicts() == []
-    assert sum("disk space" in note for note in door.notes()) == 1
+    assert sum(os.strerror(28) in note for note in door.notes()) == 1
     full.clear()
     assert client.acknowledged(1, 2, 3) == {}
     assert door.verdicts() == [(1, ""), (2, ""), (3, "")]
@@ -123,7 +123,7 @@ def test_a_game_whose_chunks_wait_for_room_is_not_silent(open_door, full, monkey
     client = door.joined()
     full.set()
     client.send(*(door.chunk(sequence) for sequence in range(20)))
-    door.wait_for_note("disk space")
+    door.wait_for_note(os.strerror(28))
     time.sleep(SILENT_AFTER_S + 0.5)
     assert [connection.name for connection in door.gateway.connections.live] == ["attic/1"]
     # Most of it was not even read.
@@ -138,7 +138,7 @@ def test_a_gateway_ends_though_its_journal_cannot_be_written(open_door, full, mo
     client = door.joined()
     full.set()
     client.send(door.chunk(1))
-    door.wait_for_note("disk space")
+    door.wait_for_note(os.strerror(28))
     # It does not wait for that.
     monkeypatch.setattr(admission, "WRITE_WITHIN_S", PATIENCE_S)
     door.gateway.stop("the stage is over")
