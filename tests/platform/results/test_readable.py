@@ -58,7 +58,7 @@ def test_columns_that_are_chosen_are_shown_in_that_order(tmp_path):
 def test_an_attachment_is_a_title_and_a_parquet_file():
     assert Attachment.parse("Kept=a/b.parquet") == Attachment("Kept", Path("a/b.parquet"))
     for text in ("a/b.parquet", "=b.parquet", "Kept=b.csv", "Kept=.parquet", "Kept=b.parquetskill"):
-        with pytest.raises(SoulsGraphError, match="attachments"):
+        with pytest.raises(SoulsGraphError, match="attach"):
             Attachment.parse(text)
 
 
