@@ -15,7 +15,11 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def stock() -> Iterator[StockDQN]:
     numbers = DQNHyperparameters(
-        budget=10_000, capacity=1_000, train_batch_size_per_learner=32, num_steps_sampled_before_learning_starts=1
+        budget=10_000,
+        capacity=1_000,
+        train_batch_size_per_learner=32,
+        training_intensity=8.0,
+        num_steps_sampled_before_learning_starts=1,
     )
     with connect("local", num_cpus=1):
         stock = StockDQN("heal_attack", "iudex-phase1", numbers)

@@ -215,9 +215,11 @@ def _temporary(parent: Path, prefix: str) -> Iterator[Path]:
     while owner is None:
         folder = Path(tempfile.mkdtemp(dir=parent, prefix=prefix))
         # Another writer, that takes it for one that was left, has locked or removed it before.
-        with suppress(FileNotFoundError, HeldError):
+        with suppress(FileNotFoundError, FileExistsError, HeldError):
             try:
                 owner = FileLock(folder / _OWNER)
+                # It may have been removed between the file's opening and its lock.
+                owner = owner if (folder / _OWNER).exists() else owner.close()
             except LockError:
                 break  # Without locks nobody else removes it either.
     try:
@@ -243,9 +245,9 @@ def settle(folder: Path, prefix: str = _UNFINISHED) -> None:
             continue
         with suppress(OSError, HeldError, LockError), FileLock(left / _OWNER) as owner:
             _clear(left)
-            owner.close()
-            # Windows removes no file that is open.
-            shutil.rmtree(left, ignore_errors=True)
+            if os.name == "nt":  # There a file that is open cannot be removed.
+                owner.close()
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def settle_all(folder: Path) -> None:

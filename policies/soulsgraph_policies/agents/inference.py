@@ -539,7 +539,10 @@ class FusedNetworks:
 
     def weights(self, index: int) -> Weights:
         """Return a copy of one network's weights, by the names of `QNetworkModule.weights`."""
-        return {name: values.copy() for name, values in self._memory[index].items()}
+        found = {name: values.copy() for name, values in self._memory[index].items()}
+        # What is played by is the inverse, and dividing by it twice may change a last bit.
+        inverse, kept = self._map(index)[_INVERSE], found[DEVIATION]
+        return found | {DEVIATION: np.where(inverse == 1.0 / kept, kept, 1.0 / inverse)}
 
     def act(self, rows: StateRows, due: Flags, actions: Actions) -> None:
         """Write greedy actions, the first of equals, where `due` holds, (lanes, skills); `rows` are (lanes, 25)."""

@@ -6,11 +6,12 @@ import os
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from soulsgraph_envs.core.files import temporary_folder
+from soulsgraph_envs.core.files import temporary_folder, write_text
 
 _KILLED = """
 import os, signal, sys
@@ -52,3 +53,14 @@ def test_what_only_looks_like_a_folder_of_ours_stays(tmp_path: Path) -> None:
     with pytest.raises(KeyError), temporary_folder("some-", tmp_path):
         raise KeyError
     assert {path.name for path in tmp_path.iterdir()} == {"elsewhere", "some-file", "some-folder", "some-link"}
+
+
+def test_many_writers_of_one_folder_do_not_take_each_others_work_for_what_was_left(tmp_path: Path) -> None:
+    def written(number: int) -> str:
+        for value in range(200):
+            write_text(tmp_path / f"{number}.json", str(value))
+        return (tmp_path / f"{number}.json").read_text()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert [*pool.map(written, range(8))] == ["199"] * 8
+    assert len([*tmp_path.iterdir()]) == 8
