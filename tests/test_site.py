@@ -40,7 +40,7 @@ def test_every_page_is_in_the_site(site: Path) -> None:
     for notebook in (ROOT / "notebooks").glob("*.ipynb"):
         assert Path("notebooks", notebook.stem, "index.html") in built
     commands = (site / "commands.html").read_text(encoding="utf-8")
-    assert "usage: soulsgraph train" in commands
+    assert "Usage: soulsgraph train" in commands
     # No help text is cut off beside the menus.
     texts = [unescape(re.sub("<[^>]+>", "", text)) for text in re.findall("<pre>(.*?)</pre>", commands, re.DOTALL)]
     assert max(len(line) for text in texts for line in text.splitlines()) <= 80
