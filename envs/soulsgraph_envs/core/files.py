@@ -217,9 +217,12 @@ def _temporary(parent: Path, prefix: str) -> Iterator[Path]:
         # Another writer, that takes it for one that was left, has locked or removed it before.
         with suppress(FileNotFoundError, FileExistsError, HeldError):
             try:
-                owner = FileLock(folder / _OWNER)
+                held = FileLock(folder / _OWNER)
                 # It may have been removed between the file's opening and its lock.
-                owner = owner if (folder / _OWNER).exists() else owner.close()
+                if (folder / _OWNER).exists():
+                    owner = held
+                else:
+                    held.close()
             except LockError:
                 break  # Without locks nobody else removes it either.
     try:
