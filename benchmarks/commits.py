@@ -2,7 +2,7 @@
 
     python benchmarks/commits.py b124e21 --rounds 10 --json FILE
 
-Each round runs `bench.py` of this folder once with either tree, one after the other, in this environment's Python.
+Each round runs either tree's own `bench.py` once, one after the other, in this environment's Python.
 A rate beside ours (stable-baselines3's, stock RLlib's, the machine's own) shows what the machine does to a ratio.
 """
 
@@ -31,8 +31,8 @@ def bench(tree: Path, what: str) -> dict[str, float]:
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(str(tree / floor) for floor in _FLOORS))
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder, "rates.json")
-        # The same benchmark measures either tree.
-        script = Path(__file__).with_name("bench.py")
+        # Either tree's own: it measures by the names that its code has.
+        script = tree / "benchmarks" / "bench.py"
         command = [sys.executable, str(script), what, "--rounds", "1", "--json", str(kept)]
         subprocess.run(command, env=environment, cwd=folder, stdout=subprocess.DEVNULL, timeout=_PATIENCE_S, check=True)
         return dict(_rate(result) for result in json.loads(kept.read_text())["results"])

@@ -84,7 +84,8 @@ class SkillVecEnv(VecEnv):
 
 def make_dqn(env: SkillVectorEnv, hyperparameters: DQNHyperparameters, seed: int, gradient_steps: int) -> DQN:
     """Make stable-baselines3's DQN with the same hyperparameters and normalised observations."""
-    (_, first), (end, last) = hyperparameters.epsilon
+    # A constant share is one point.
+    (_, first), (end, last) = hyperparameters.epsilon[0], hyperparameters.epsilon[-1]
     normalised = VecNormalize(SkillVecEnv(env), norm_reward=False, clip_obs=hyperparameters.observation_clip)
     return DQN(
         "MlpPolicy",
