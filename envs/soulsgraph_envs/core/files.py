@@ -243,14 +243,17 @@ def is_unfinished(path: Path) -> bool:
 def settle(folder: Path, prefix: str = _UNFINISHED) -> None:
     """Remove what killed writers left in a folder, once what they had begun to move is moved; living ones are left."""
     for left in folder.glob(f"{prefix}*"):
-        # What is not hidden and has no lock in it only looks like one of ours.
-        if left.is_symlink() or not left.is_dir() or (prefix != _UNFINISHED and not (left / _OWNER).exists()):
-            continue
-        with suppress(OSError, HeldError, LockError), FileLock(left / _OWNER) as owner:
-            _clear(left)
-            if os.name == "nt":  # There a file that is open cannot be removed.
-                owner.close()
-                shutil.rmtree(left, ignore_errors=True)
+        # Another user's may not even be looked into.
+        with suppress(OSError, HeldError, LockError):
+            # What is not hidden and has no lock in it only looks like one of ours.
+            if left.is_symlink() or not left.is_dir() or (prefix != _UNFINISHED and not (left / _OWNER).exists()):
+                continue
+            with FileLock(left / _OWNER):
+                _clear(left)
+            # Windows removes no file that is open, NFS no folder with one. By now it may be a new writer's, with files.
+            if os.name == "nt":
+                (left / _OWNER).unlink()
+            left.rmdir()
 
 
 def settle_all(folder: Path) -> None:

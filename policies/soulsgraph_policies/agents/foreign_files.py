@@ -126,7 +126,7 @@ def read_saved_dqn(path: Path, sizes: Sequence[int]) -> SavedDQN:
             saved = json.loads(archive.read("data"))
             version = archive.read("_stable_baselines3_version").decode("ascii").strip()
             tensors = torch.load(BytesIO(archive.read("policy.pth")), "cpu", weights_only=True)
-        policy, steps = saved["policy_class"]["__module__"], saved["num_timesteps"]
+        policy, steps = saved["policy_class"]["__module__"], int(saved["num_timesteps"])
         activation = saved["policy_kwargs"].get("activation_fn", _RELU)
         layers = {name.removeprefix("q_net."): tensor for name, tensor in tensors.items() if name.startswith("q_net.")}
         weights: Weights = {name.replace("q_net", NETWORK): layer.numpy() for name, layer in layers.items()}

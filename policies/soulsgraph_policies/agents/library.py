@@ -216,7 +216,7 @@ def card_from(text: str, where: Where) -> SkillCard:
         raise newer.at("format_version").error(str(FORMAT_VERSION), written_as)
     written = {name: validate(str, table.pop(name, None), where.at(name)) for name in ("digest", "checksum")}
     # Results stay as written: a checksum tells 5 from 5.0.
-    card = replace(validate(SkillCard, table, where), results=table["results"])
+    card = replace(validate(SkillCard, table, where), results=table.get("results", {}))
     for name, value in written.items():
         if (found := getattr(card, name)) != value:
             raise where.at(name).error(f"that of its content, {found[:16]}", value[:16])

@@ -23,8 +23,6 @@ from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, NETWORK, TARGET, Weights
 from soulsgraph_policies.learning.hyperparameters import MARGIN_WEIGHT, DQNHyperparameters
 
-_HIDDEN_SIZES, _CLIP = (64, 64), 10.0
-
 
 def make_network(sizes: Sequence[int]) -> nn.Sequential:
     """Make a ReLU MLP of these layer sizes, the input's and output's included."""
@@ -49,11 +47,12 @@ class QNetworkModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI)
         assert isinstance(self.observation_space, gymnasium.spaces.Box)
         assert isinstance(self.action_space, gymnasium.spaces.Discrete)
         size = self.observation_space.shape[0]
-        sizes = (size, *self.model_config.get("fcnet_hiddens", _HIDDEN_SIZES), int(self.action_space.n))
+        hidden = self.model_config.get("fcnet_hiddens", DQNHyperparameters.fcnet_hiddens)
+        sizes = (size, *hidden, int(self.action_space.n))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.model_config.get("seed", 0))
             self.q_network = make_network(sizes)
-        self.clip = float(self.model_config.get("observation_clip", _CLIP))
+        self.clip = float(self.model_config.get("observation_clip", DQNHyperparameters.observation_clip))
         self.register_buffer(MEAN, torch.zeros(size, dtype=torch.float64))
         self.register_buffer(DEVIATION, torch.ones(size, dtype=torch.float64))
 

@@ -208,6 +208,13 @@ class SkillDQNConfig(DQNConfig):
         super().training(**settings)
         return self
 
+    def rl_module(self, **settings: Any) -> Self:
+        """Change the modules, as RLlib documents it; what a `model_config` leaves out stays."""
+        if isinstance(model := settings.get("model_config"), Mapping):
+            settings["model_config"] = {**self._model_config, **model}
+        super().rl_module(**settings)
+        return self
+
     def validate(self) -> None:
         """Check everything that was set, and fill in what the env runners need.
 
@@ -372,6 +379,11 @@ class SkillDQNConfig(DQNConfig):
         own = dict(self.algorithm_config_overrides_per_module.get(module, {}))
         values = {name: getattr(self, name) for name in LEARNING} | own
         replay, model = _plain(values.pop("replay_buffer_config")), _plain(self._model_config)
+        for field, part in (("replay_buffer_config", replay), ("model_config", model)):
+            if not isinstance(part, dict):
+                raise refused(field, "a dictionary", part)
+        if not {"type", "capacity"} <= replay.keys():
+            raise refused("replay_buffer_config", "a type and a capacity", replay)
         for what, found, known in (
             (f"field that module {module} may have of its own", own, LEARNING),
             ("key of replay_buffer_config", replay, ("type", *REPLAY)),

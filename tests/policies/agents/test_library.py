@@ -185,6 +185,14 @@ def test_a_card_at_odds_with_itself_names_the_key(library, change, name):
         library.load("camera")
 
 
+def test_a_card_whose_results_are_gone_is_at_odds_with_itself(library):
+    library.save(_artifact())
+    path = library.folder / "camera" / "v1" / "card.json"
+    path.write_text(json.dumps({key: value for key, value in json.loads(path.read_text()).items() if key != "results"}))
+    with pytest.raises(DataError, match="checksum"):
+        library.load("camera")
+
+
 @pytest.mark.parametrize("kind", ["file", "link to itself", "link to none"])
 def test_an_unreadable_folder_of_a_skill_is_an_error_and_no_omission(library, tmp_path, kind):
     library.save(_artifact())

@@ -123,6 +123,7 @@ def test_a_network_of_another_activation_is_refused(tmp_path):
         {"data": b"\xff"},
         {"data": (b"baselines3.dqn", b"baselines3.ppo")},
         {"data": (b'"num_timesteps"', b'"steps"')},
+        {"data": (b'"num_timesteps": 0', b'"num_timesteps": "many"')},
         {"_stable_baselines3_version": None},
     ],
 )

@@ -82,6 +82,12 @@ def test_what_a_stage_is_given_is_what_rllibs_fields_say(numbers: DQNHyperparame
     assert config.get_config_for_module("heal_attack").replay_buffer_config["alpha"] == numbers.alpha
 
 
+def test_what_a_model_config_leaves_out_stays() -> None:
+    config = configured(replace(NUMBERS, observation_clip=5.0)).rl_module(model_config={"fcnet_hiddens": [16, 16]})
+    config.validate()
+    assert config.hyperparameters_of("heal_attack") == replace(NUMBERS, observation_clip=5.0, fcnet_hiddens=(16, 16))
+
+
 def test_what_is_configured_is_what_learns_and_what_the_result_shows() -> None:
     stage = built(configured().training(lr=0.01, train_batch_size_per_learner=64, epsilon=0.2))
     assert stage.learner.learning["heal_attack"].optimizer.param_groups[0]["lr"] == 0.01
@@ -125,10 +131,12 @@ def test_a_parameter_holds_for_every_module_and_an_override_for_one() -> None:
         ("training", {"replay_buffer_config": {"type": "ReplayBuffer"}}),
         ("training", {"replay_buffer_config": {"type": "EpisodeReplayBuffer", "capacity": 9, "alpha": 0.5}}),
         ("training", {"replay_buffer_config": {"seed": 3}}),
+        ("training", {"replay_buffer_config": {"type": "PrioritizedEpisodeReplayBuffer"}}),
         ("training", {"training_intensity": None}),
         ("training", {"train_batch_size": 64}),
         ("training", {"num_epochs": 3}),
         ("rl_module", {"model_config": {"fcnet_activation": "tanh"}}),
+        ("rl_module", {"model_config": None}),
         ("rl_module", {"algorithm_config_overrides_per_module": {"nobody": {"lr": 1.0}}}),
         # What nothing goes by.
         ("env_runners", {"batch_mode": "complete_episodes"}),
@@ -154,6 +162,12 @@ def test_a_value_that_nothing_can_go_by_is_refused_by_its_field(method: str, fie
         (lambda: configured().update_from_dict({"learning_rate": 0.1}), "learning_rate"),
         (lambda: configured().update_from_dict({"budget": 2.5}), "budget"),
         (lambda: configured().rl_module(algorithm_config_overrides_per_module={"dodge": {"seed": 2}}), "seed"),
+        (
+            lambda: configured().multi_agent(
+                algorithm_config_overrides_per_module={"dodge": {"replay_buffer_config": {"capacity": 9}}}
+            ),
+            "a type and a capacity",
+        ),
         (SkillDQNConfig, "stage"),
         # What the simulator cannot play.
         (lambda: in_the_simulator(scenari="iudex-phase1"), "scenari"),
