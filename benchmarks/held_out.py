@@ -4,9 +4,9 @@
     python benchmarks/held_out.py end-to-end --first 1200 --seeds 40 --kept DIR --out docs/results/held-out/end-to-end
 
 `whole` is `soulsgraph curriculum --scenario S --preset whole` for three whole fights, beside a script that reads the
-simulator's future; `end-to-end` is `soulsgraph baseline`. Each agent is trained in a folder below `--kept`; its wins
-are the last row of the table that it prints, of 400 fights that all agents and the script have. The same command
-goes on. Writes JSON with commit, machine and every seed, and a table as Markdown.
+simulator's future; `end-to-end` is `soulsgraph train --graph end-to-end`. Each agent is trained in a folder below
+`--kept`; its wins are the last row of the table that it prints, of 400 fights that all agents and the script have. The
+same command goes on. Writes JSON with commit, machine and every seed, and a table as Markdown.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 The learner is the paper's: a DQN of its hyperparameters on normalised observations, 80,000 decisions. `scripts` are the
 upstream skills of `soulsgraph/Dodge-v0`, `own` those of the agent (`run.make("dodge")`). Each dodge is imported by
-`soulsgraph import-sb3`; wins and returns are over the same 400 fights, those of the agent's own dodge too. The same
+`soulsgraph data import`; wins and returns are over the same 400 fights, those of the agent's own dodge too. The same
 command goes on. Writes JSON with commit, machine and every seed.
 """
 

@@ -4,7 +4,7 @@
     python benchmarks/zoo_agents.py verify --out docs/results/zoo
     python benchmarks/zoo_agents.py compare [RUN|NAME ...] --out docs/results/zoo
 
-`verify` is `soulsgraph zoo verify` of every agent, as a page. `compare` plays agents greedily in the zoo's scenarios
+`verify` is `soulsgraph check` of every agent, as a page. `compare` plays agents greedily in the zoo's scenarios
 and in shifts of the first: a star marks what an agent was trained on, a plus what it adapted to, where the adapted
 versions play.
 """

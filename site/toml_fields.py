@@ -46,11 +46,7 @@ _LEFT_OUT = {(Scenario, "boss_hp_full")}
 
 def toml_fields() -> list[Listing]:
     """List every key of every kind of TOML file, a table for each table of it."""
-    return _flattened([_fields(kind, cls) for kind, cls in KINDS.items()])
-
-
-def _flattened(groups: Sequence[list[Listing]]) -> list[Listing]:
-    return [table for group in groups for table in group]
+    return [table for kind, cls in KINDS.items() for table in _fields(kind, cls)]
 
 
 def _fields(kind: str, cls: Any) -> list[Listing]:

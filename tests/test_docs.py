@@ -1,9 +1,25 @@
-"""Links between pages lead somewhere, and every page can be found."""
+"""Links between pages lead somewhere, every page can be found, and commands have the options that pages give them."""
 
 import re
+import shlex
 from pathlib import Path
 
+from soulsgraph.cli.commands import command_lines, make_app
+
 _DOCS = Path(__file__).parents[1] / "docs"
+_BLOCKS = re.compile(r"^```(?:sh)?\n(.*?)^```$", re.M | re.S)
+#: A command of ours in a block, its prompt left out; what follows it in a shell, and a comment, are not its own.
+_COMMAND = re.compile(r"^(?:\$ )?(?:\S*bin/)?soulsgraph (?!-)(.+?)(?: +#.*| *[|&>].*)?$", re.M)
+
+
+def test_every_command_of_the_pages_is_understood() -> None:
+    app, commands = make_app(command_lines()), 0
+    for page in (*_DOCS.parent.glob("*.md"), *_DOCS.glob("*.md")):
+        for block in _BLOCKS.findall(page.read_text(encoding="utf-8").replace("\\\n", "")):
+            for command in _COMMAND.findall(block):
+                app.parse_args(shlex.split(command), exit_on_error=False, print_error=False)
+                commands += 1
+    assert commands > 50
 
 
 def test_every_link_between_pages_leads_somewhere() -> None:

@@ -97,7 +97,7 @@ _MARK = "@line "
 
 
 #: What makes commands of a written project's README small enough, and needs no window.
-_SMALL = {"curriculum": "--scale 0.01", "watch": "--seconds 1 --png project.png"}
+_SMALL = {"curriculum": "--scale 0.01", "watch": "--seconds 1 --file project.png"}
 
 
 def _of_a_written_project(name: str) -> Iterator[Block]:

@@ -44,9 +44,7 @@ class Arena:
         self.disks = {"head": Disk(fleet.run, HEAD_MB), "attic": Disk(fleet.spool(), PC_MB)} if own else {}
         self.ca = fleet.folder / "ca.pem" if self.cable else None
         if self.cable:
-            code, logs = fleet.call(
-                "fleet", "certificates", "--hosts", self.cable.address, "127.0.0.1", "--fleet", fleet.file
-            )
+            code, logs = fleet.call("fleet", "certificates", self.cable.address, "127.0.0.1", "--fleet", fleet.file)
             assert code == 0, logs
         self.proxy = Proxy(fleet.port, self.cable.address if self.cable else "127.0.0.1")
         head = Head(f"127.0.0.1:{fleet.port}", folder / "cellar.token", channel_credentials(self.ca))

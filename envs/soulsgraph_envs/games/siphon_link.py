@@ -335,7 +335,7 @@ MESSAGE_LIMITS = [
     ("grpc.max_send_message_length", 100 * 1024 * 1024),
 ]
 #: What our server says of itself; Siphon's own says something else.
-SERVER_NAME = "soulsgraph serve-siphon"
+SERVER_NAME = "soulsgraph game siphon"
 
 __all__ = ["ANSWERS", "MESSAGE_LIMITS", "REQUESTS", "SERVER_NAME", "SiphonClient", "grpc", "messages", "service"]
 

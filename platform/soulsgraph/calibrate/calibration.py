@@ -59,7 +59,7 @@ def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibrati
     player = _as_seen(player, own)
     stances = {name: animation.id for name, animation in boss.animations.known().items()}
     ticks = ticks_of(fights)
-    first = move_data(fights, boss, player, set(stances.values()))
+    first = move_data(fights, player, set(stances.values()))
     keys = move_keys(boss, first, fought.unknown)
     between = {*stances.values(), *(number for number in first if number not in keys)}
     speeds = stance_fits(ticks, fights, boss, stances)
@@ -75,7 +75,7 @@ def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibrati
         number: _course_of(keys[number], found, _opens(first.get(number), shipped.get(number), boss))
         for number, found in moved.items()
     }
-    again = move_data(fights, boss, player, set(stances.values()), courses)
+    again = move_data(fights, player, set(stances.values()), courses)
     values = [*speeds, tracking, _landing(again, moved, keys, shipped, boss)]
     values += choice_fits(fights, boss, between, keys)
     struck = {number: _struck(again.get(number), shipped.get(number), boss) for number in keys}
@@ -84,7 +84,7 @@ def calibrate(fought: FightSet, boss: BossData, player: PlayerData) -> Calibrati
     for number, key in keys.items():
         values += moved[number]
         values += _windows(key, again.get(number), struck[number], shipped.get(number), boss)
-    values.append(contact_fit(list(again.values()), fights, boss.radius_m, player))
+    values.append(contact_fit(fights, boss.radius_m, player))
     names = {keys[number]: name for number, name in fought.unknown.items() if number in keys}
     return Calibration(len(fights), fought.seconds, values, own, names)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from soulsgraph.calibrate.rows import Doubles, FightRows, Flags, Integers
-from soulsgraph_envs.core.scenario import BossData, PlayerData
+from soulsgraph_envs.core.scenario import PlayerData
 from soulsgraph_envs.core.state import Control, Raw
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S
 
@@ -163,7 +163,6 @@ class MoveCourse:
 
 def move_data(
     fights: Sequence[FightRows],
-    boss: BossData,
     player: PlayerData,
     stances: Collection[int],
     courses: Mapping[int, MoveCourse] | None = None,

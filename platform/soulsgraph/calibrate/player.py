@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from soulsgraph.calibrate.moves import MoveData
 from soulsgraph.calibrate.rows import Doubles, FightRows, Integers
 from soulsgraph.calibrate.values import ValueFit, fit, middle
 from soulsgraph_envs.core.scenario import PlayerData
@@ -112,7 +111,7 @@ def _protection_fit(fights: Sequence[FightRows], player: PlayerData) -> ValueFit
     return fit(key, kind, shipped, moment, (moment - span, moment + span), len(found))
 
 
-def contact_fit(data: Sequence[MoveData], fights: Sequence[FightRows], shipped: float, player: PlayerData) -> ValueFit:
+def contact_fit(fights: Sequence[FightRows], shipped: float, player: PlayerData) -> ValueFit:
     """Return the boss's radius: bodies that touch stay so far apart, but for a charge."""
     distances = np.concatenate([
         np.hypot(f.raw[:, Raw.PLAYER_X] - f.raw[:, Raw.BOSS_X], f.raw[:, Raw.PLAYER_Y] - f.raw[:, Raw.BOSS_Y])

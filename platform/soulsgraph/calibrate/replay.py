@@ -315,7 +315,7 @@ def hidden_state(rows: ReplayRows, numbers: FightNumbers) -> dict[str, npt.NDArr
     return {
         **_stamina_delay(rows, numbers),
         **_after_blows(rows, numbers),
-        **_steps(rows, numbers),
+        **_steps(rows),
         **_buffer(rows, numbers),
         **_boss_hidden(rows, numbers),
         "fp": numbers.player.body_fp
@@ -363,7 +363,7 @@ def _after_blows(rows: ReplayRows, numbers: FightNumbers) -> dict[str, npt.NDArr
     }
 
 
-def _steps(rows: ReplayRows, numbers: FightNumbers) -> dict[str, Doubles]:
+def _steps(rows: ReplayRows) -> dict[str, Doubles]:
     """Guess where the animation under way carries the player: a unit step."""
     raw, at, controls = rows.fight.raw, rows.fight.frames, rows.fight.controls
     started = np.searchsorted(at, at - rows.pose_frame, side="right") - 1

@@ -182,7 +182,7 @@ def export(
 
 
 def _export_decisions(fights: Path, out: Path, rllib: str | None, minari: str | None, name: str | None) -> None:
-    check_extra("data export", "data")
+    check_extra("data export", "data" if minari is None else "minari")
     from soulsgraph.recordings import export as exporting
 
     if minari is None:

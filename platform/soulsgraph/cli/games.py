@@ -130,7 +130,7 @@ def check_user() -> list[Check]:
     checks, home, code = Checks("This user"), home_folder(), cache_folder()
     writable = home is not None and os.access(home, os.W_OK)
     lacks = "none" if home is None else f"{home}, which can't be written"
-    remedy = "set HOME to a folder that this user can write, or name folders by options, as `host --spool`"
+    remedy = "set HOME to a folder that this user can write, or name folders by options, as `fleet host --spool`"
     checks.expect("home", writable, str(home) if writable else lacks, remedy)
     found, _, remedy = cache_remark().rpartition("; ")
     checks.expect("compiled code", not found, f"in {code}" if not found else found.partition(": ")[2], remedy)

@@ -1,4 +1,4 @@
-"""`soulsgraph fleet host` and `pause`: on a game PC, play its games for a head that trains."""
+"""`soulsgraph fleet host` and `fleet pause`: on a game PC, play its games for a head that trains."""
 
 from __future__ import annotations
 

@@ -177,8 +177,7 @@ class TrainingOptions(SessionOptions):
     """Run a fleet's gateway in this process, without Ray, as on Windows. It then ends with this process; as a Ray actor
     it would be restarted if it is killed."""
     track: str = USUAL
-    """Trackers of the run, separated by commas: tensorboard, wandb, mlflow, one that an installed package offers, or
-    none."""
+    """Trackers of the run, separated by commas: tensorboard, wandb, mlflow, or none."""
     track_fights: bool = False
     """Track pictures of a greedy fight, its Q-values and actions, every 5,000 decisions of a skill."""
 

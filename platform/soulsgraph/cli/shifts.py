@@ -148,7 +148,7 @@ def transfer(
         run: Folder for copies of the agents, a run folder of its name each; results are written there.
         out: Folder for the results over all seeds.
     """
-    check_extra("transfer", "train")
+    check_extra("study transfer", "train")
     # Imported here: its statistics are scipy's, which a help text need not wait for.
     from soulsgraph.continual.selecting import overlooked
     from soulsgraph.transfer import report as reports

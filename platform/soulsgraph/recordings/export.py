@@ -22,7 +22,6 @@ from soulsgraph_envs import id_of
 from soulsgraph_envs.combat.rollout import Flags, Floats, Integers
 from soulsgraph_envs.core.config import shipped_names
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import whole_file, whole_folder
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.gym.skill_env import observation_space
@@ -142,10 +141,10 @@ def export_minari(folder: Path, skill: str, datasets: Path, name: str) -> int:
 
     Raises:
         RecordingError: as `read_episodes`.
-        SoulsGraphError: if Minari is not installed, or does not take the name.
+        SoulsGraphError: if Minari does not take the name.
         WriteError: if the place cannot be written; also if a dataset of that name is there.
     """
-    check_extra("export", "minari")
+    # Imported here: it takes a second, and is for this alone.
     import minari
     import minari.data_collector
     import minari.dataset.minari_storage

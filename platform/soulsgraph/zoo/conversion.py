@@ -21,7 +21,6 @@ from soulsgraph_envs.combat.loop import Actions, Combat
 from soulsgraph_envs.combat.rollout import Floats, Integers
 from soulsgraph_envs.core.config import Between, Where, load, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import whole_file, write_json, writing
 from soulsgraph_envs.core.game import LaneIndices
 from soulsgraph_envs.core.seeds import Seeds
@@ -78,12 +77,11 @@ def export_onnx(
     Each model is compared on `observations` of the agent's own fights.
 
     Raises:
-        SoulsGraphError: if onnx or onnxruntime is not installed, a skill is missing, or a model's action differs
-            from ours where it should not; nothing is written then.
+        SoulsGraphError: if a skill is missing, or a model's action differs from ours where it should not; nothing is
+            written then.
         WriteError: if the folder cannot be written.
     """
     check_range("check", observations, 1, MOST_OBSERVATIONS)
-    check_extra("export", "onnx")
     agent, artifacts = make_agent(run, setting), load_artifacts(run, setting.trained_on, run.plan.skill_graph.order)
     networks = {name: network for name, network in agent.networks.items() if isinstance(network, FrozenNetwork)}
     models = {

@@ -17,7 +17,6 @@ from zipfile import ZipFile
 import numpy as np
 
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
-from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_policies.agents.inference import (
     DEVIATION,
     MEAN,
@@ -41,11 +40,8 @@ def onnx_model(network: FrozenNetwork, facts: Mapping[str, str]) -> bytes:
 
     As in our own inference the observation is normalised in float64, and the layers are float32. The same network and
     facts make the same bytes.
-
-    Raises:
-        SoulsGraphError: if onnx or onnxruntime is not installed.
     """
-    check_extra("export", "onnx")
+    # Imported here: it is for this alone.
     import onnx
 
     weights, pairs = network.weights, layer_names(network.weights)

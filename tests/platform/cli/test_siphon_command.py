@@ -1,4 +1,4 @@
-"""`soulsgraph serve-siphon`: from the command to a fight through the games file that it writes."""
+"""`soulsgraph game siphon`: from the command to a fight through the games file that it writes."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_a_windows_python_trains_evaluates_watches_and_records(pc, keep_result):
     done("curriculum", "--run", run)
     evaluation = "evaluate", AGENT, "--episodes", EPISODES, "--json"
     won, won_here = (json.loads(text[text.index("{") :]) for text in (done(*evaluation), _here(*evaluation)))
-    done("watch", run, "--gif", picture)
+    done("watch", run, "--file", picture)
     with Image.open(pc.folder / "fight.gif") as gif:
         assert gif.n_frames > 10
     done("data", "record", run, "--episodes", "3", "--out", fights)

@@ -1,11 +1,11 @@
-"""`soulsgraph host` as a Windows PC installs and runs it: Windows' Python under Wine, for a real head by TLS."""
+"""`soulsgraph fleet host` as a Windows PC installs and runs it: Windows' Python under Wine, for a real head by TLS."""
 
 import pytest
 
 from fakes.fleet_in_folder import FleetInFolder, require_once, require_replay, settle
 from fakes.programs import missing_for_wine
 from fakes.waiting import until
-from fakes.windows import ROOT, windows_pc
+from fakes.windows import windows_pc
 from soulsgraph_clusters.fleet.actor import host as game_process
 
 MISSING = missing_for_wine()
@@ -17,7 +17,6 @@ SLOW = '[[games]]\ndriver = "simulator"\n'
 FAST = '[[games]]\ndriver = "simulator"\nspeed = 20.0\nlanes = 8\n'
 #: A word of the command line of a game's process.
 GAME = game_process.__name__
-SCRIPTS = ROOT / "clusters" / "soulsgraph_clusters" / "services" / "windows"
 
 
 def _host_words(pc, port):
@@ -50,7 +49,7 @@ def pc(tmp_path_factory):
 def fleet(pc, tmp_path):
     """A head that listens by TLS, and on the PC what a user copies there."""
     fleet = FleetInFolder(tmp_path, {"attic": SLOW}, TLS)
-    code, logs = fleet.call("fleet", "certificates", "--hosts", "127.0.0.1", "--fleet", fleet.file)
+    code, logs = fleet.call("fleet", "certificates", "127.0.0.1", "--fleet", fleet.file)
     assert code == 0, logs
     (pc.folder / "token").write_bytes((tmp_path / "attic.token").read_bytes())
     (pc.folder / "ca.pem").write_bytes((tmp_path / "ca.pem").read_bytes())
