@@ -27,7 +27,7 @@ from soulsgraph.runs.progress import Interruption, describe_pace, draws, interru
 from soulsgraph.runs.run_folder import take_lock
 from soulsgraph_clusters.sessions.nodes import Mark, answer_of, marked, nodes_without, other_folder, this_node
 from soulsgraph_clusters.sessions.session import describe_wait
-from soulsgraph_envs.core.errors import SoulsGraphError, reading
+from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError, reading
 from soulsgraph_envs.core.files import WriteError, temporary_folder, whole_file, whole_folder, writing
 
 #: Seconds between two reports of a job.
@@ -375,7 +375,8 @@ def named_here(error: SoulsGraphError, there: Path | None = None, here: Path | N
     text = str(error)
     if there is not None and not isinstance(error, WriteError):
         text = text.replace(str(there), str(here))
-    return SoulsGraphError(f"on {this_node()}: {text}")
+    kind = UnavailableError if isinstance(error, UnavailableError) else SoulsGraphError
+    return kind(f"on {this_node()}: {text}")
 
 
 def taken_in(folder: Path, job: RayJob, ending: Ending, within_s: float = SEEN_WITHIN_S) -> Ending:
@@ -484,14 +485,18 @@ def _ending(reference: Any) -> Ending:
 
 
 def check_endings(folder: Path, endings: Mapping[str, Ending]) -> None:
-    """Raise the error of unfinished jobs: defects first, then failures, then a stop."""
+    """Raise the error of unfinished jobs: defects first, then failures, then a stop.
+
+    Where each failed by what may be over by itself, as a process that died, so may this.
+    """
     failed = {name: ending for name, ending in endings.items() if ending.failure and not ending.stopped}
-    reasons = "; ".join(f"{name}: {ending.failure}" for name, ending in failed.items())
-    summary = f"{folder}: {len(failed)} of {len(endings)} units failed: {reasons}"
+    reasons = "; ".join(f"{name}: {ending.failure}".rstrip(".") for name, ending in failed.items())
+    summary = f"{folder}: {len(failed)} of {len(endings)} units failed: {reasons}."
     defects = [ending.defect for ending in failed.values() if ending.defect is not None]
     if defects:
         raise ExceptionGroup(summary, defects)
     if failed:
-        raise SoulsGraphError(summary)
+        passes = all(isinstance(ending.failure, str | UnavailableError) for ending in failed.values())
+        raise (UnavailableError if passes else SoulsGraphError)(summary)
     if any(ending.stopped for ending in endings.values()):
         raise Interruption("stopped; every unit saved where it is")

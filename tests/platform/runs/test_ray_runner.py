@@ -28,6 +28,7 @@ from soulsgraph.runs.ray_runner import (
     do_job,
     follow,
     jobs_display,
+    named_here,
     run_jobs,
     start_progress_actor,
     taken_in,
@@ -35,9 +36,8 @@ from soulsgraph.runs.ray_runner import (
 from soulsgraph.runs.run_folder import RunFolderError, take_lock
 from soulsgraph_clusters.sessions.nodes import Mark, marked
 from soulsgraph_clusters.sessions.session import connect
-from soulsgraph_envs.core.errors import ReadError, SoulsGraphError
-
-#: How a study goes on.
+from soulsgraph_envs.core.errors import ReadError, SoulsGraphError, UnavailableError
+from soulsgraph_envs.core.files import FullDiskError
 
 
 class Told:
@@ -139,6 +139,17 @@ def test_failures_are_told_before_a_stop_and_nothing_where_all_is_done():
     check_endings(Path("out"), {"a": Ending(), "b": Ending()})
     with pytest.raises(SoulsGraphError, match="a: disk full"):
         check_endings(Path("out"), {"a": Ending("disk full"), "b": Ending("not begun", stopped=True)})
+
+
+def test_failures_may_be_over_by_themselves_where_none_of_them_stays():
+    full, refused = FullDiskError("x", OSError(28, "full")), SoulsGraphError("b is refused.")
+    passing = {"a": Ending("its process died"), "b": Ending(named_here(full))}
+    with pytest.raises(UnavailableError, match=r"its process died; b: on .*full\.$"):
+        check_endings(Path("out"), passing)
+    with pytest.raises(SoulsGraphError) as stays:
+        check_endings(Path("out"), {"c": Ending(refused), **passing})
+    assert not isinstance(stays.value, UnavailableError)
+    assert ".;" not in str(stays.value)
 
 
 def this_node_id() -> str:
