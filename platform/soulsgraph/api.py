@@ -24,7 +24,7 @@ from soulsgraph.runs.run_folder import RunFolder, RunFolderError, check_same
 from soulsgraph.runs.workers import precompile_playing
 from soulsgraph.tracking.board import USUAL, make_trackers
 from soulsgraph.tracking.contract import Tracker
-from soulsgraph.zoo import agent_names, copy_agent, is_copy, open_agent, open_own_run, open_run
+from soulsgraph.zoo import agent_names, open_agent, open_own_run, open_run, own_copy
 from soulsgraph_envs.core.config import EACH_ONCE, AnyPath, Between, check_arguments
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.extras import check_extra
@@ -327,14 +327,9 @@ class Run:
         """Return the folder to write into: the run's own, or the one of a copy."""
         if run is None:
             return open_own_run(Path(self.name)) if self.in_zoo else self.folder
-        path = Path(run)
         if not self.in_zoo:
-            raise RunFolderError(path, "no `run`, but for an agent of the zoo", str(path), "leave it out")
-        if not (path / RunFolder.plan_file).exists():
-            return copy_agent(self.name, path)
-        if not is_copy(copy := RunFolder.open(path), self.name):
-            raise RunFolderError(path, f"a copy of {self.name}", "another run", "name another folder with `run`")
-        return copy
+            raise RunFolderError(Path(run), "no `run`, but for an agent of the zoo", str(run), "leave it out")
+        return own_copy(self.name, Path(run))
 
     @check_arguments
     def table(
@@ -357,14 +352,15 @@ class Run:
         from soulsgraph.runs.table import kept_table, play_table, table_of, write_table
 
         episodes = self.plan.episodes if episodes is None else episodes
-        if (kept := kept_table(self.folder, episodes, seed)) is not None:
-            return frame_of(kept)
-        precompile_playing(OutputConsole(quiet=quiet))
-        played = play_table(self.folder, episodes, seed, "silent" if quiet else "auto")
-        if not self.in_zoo:
-            with self.folder.locked():
-                write_table(self.folder, played, seed)
-        return frame_of([row.to_dict() for row in table_of(self.folder, played).rows])
+        table = kept_table(self.folder, episodes, seed)
+        if table is None:
+            precompile_playing(OutputConsole(quiet=quiet))
+            played = play_table(self.folder, episodes, seed, "silent" if quiet else "auto")
+            table = table_of(self.folder, played)
+            if not self.in_zoo:
+                with self.folder.locked():
+                    write_table(self.folder, played, seed)
+        return frame_of([row.to_dict() for row in table.rows])
 
     def curves(self) -> Any:
         """Return the learning curves as a data frame: a row a checkpoint, by stage, skill and step.
@@ -557,7 +553,7 @@ def _train_stages(
 ) -> None:
     """Train stages, shown in a terminal or notebook unless `quiet`; raises as `train`."""
     trackers = make_trackers(track)
-    check_learns(folder.plan, [one for one in stages if not folder.begun or not lineage.finished_versions(folder, one)])
+    check_learns(folder.plan, lineage.unfinished(folder, stages))
     with warnings.catch_warnings():
         silence_advice()
         # Imported here: it takes seconds. Torch is imported whole, or never again in this process.

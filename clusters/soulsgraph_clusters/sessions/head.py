@@ -83,9 +83,8 @@ def refused_token(address: str) -> ClusterError:
     )
 
 
-def describe_end(code: int, last_line: str = "") -> str:
-    """Return how a process ended in words: by its exit code, negative for a signal, and its last line if not empty."""
+def describe_end(code: int) -> str:
+    """Return how a process ended in words: by its exit code, negative for a signal."""
     # Real-time signals have no name.
     names = {one.value: one.name for one in Signals}
-    how = f"was ended by {names.get(-code, f'signal {-code}')}" if code < 0 else f"ended with code {code}"
-    return f"{how} (its last line: {last_line})" if last_line else how
+    return f"was ended by {names.get(-code, f'signal {-code}')}" if code < 0 else f"ended with code {code}"

@@ -13,7 +13,7 @@ from soulsgraph.runs.lineage import cards_of, named_skills
 from soulsgraph.runs.plan import lasting_name
 from soulsgraph.runs.progress import silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.zoo import AGENTS, agent_names, copy_agent, is_agent, open_agent, open_run
+from soulsgraph.zoo import AGENTS, agent_names, is_agent, open_agent, open_run, own_copy
 from soulsgraph.zoo.card import HEADINGS, PAGE, AgentCard, agent_row, agents_table, read_card
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
@@ -22,13 +22,16 @@ from soulsgraph_envs.core.files import check_writable, slug
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
 from soulsgraph_envs.skills import END_TO_END
 
+#: Observations that ONNX files are compared on.
+_CHECKED = 500_000
+
 
 def zoo(agent: str | None = None, /, *, run: Path | None = None, markdown: bool = False) -> None:
     """List the trained agents that come with the package, show the card of one, or copy it into a run folder.
 
     Args:
         agent: Name of an agent to show, or a run folder of your own; a list with the win rates of all if not given.
-        run: Run folder to copy the agent into, to adapt it or to train it further.
+        run: Run folder to copy the agent into, to adapt it or to train it further; a copy that is there stays.
         markdown: Print the list as Markdown.
     """
     if agent is None:
@@ -41,9 +44,9 @@ def zoo(agent: str | None = None, /, *, run: Path | None = None, markdown: bool 
         screen.show([_summary(card) for card in cards], text_table("", HEADINGS, map(agent_row, cards)))
         return
     if run is not None:
-        copied = copy_agent(agent, run)
+        own_copy(agent, run)
         go_on = command_line("adapt", run, "--scenario", "NAME")
-        screen.show({"agent": agent, "run": str(copied.path)}, f"{agent} copied to {run}; continue with: {go_on}")
+        screen.show({"agent": agent, "run": str(run)}, f"{run} is a copy of {agent}; continue with: {go_on}")
         return
     from rich.markdown import Markdown  # Imported here: it loads a highlighter of code.
 
@@ -125,7 +128,7 @@ def export(
     rllib: str | None = None,
     minari: str | None = None,
     scenario: str | None = None,
-    check: int = 500_000,
+    check: int = _CHECKED,
     name: str | None = None,
 ) -> None:
     """Export an agent's skills as ONNX files, or the decisions of a skill in recorded fights for other learners.
@@ -145,10 +148,12 @@ def export(
         check: Observations that every ONNX file is compared on.
         name: Name of the Minari dataset; the skill's with `-v0` behind it if not given.
     """
-    if [onnx, rllib is not None, minari is not None].count(True) != 1:
+    named = [what for what, value in (("onnx", onnx), ("rllib", rllib), ("minari", minari)) if value]
+    if len(named) != 1:
         raise SoulsGraphError("data export: expected one of `onnx`, `rllib` and `minari`; name one.")
-    if name is not None and minari is None:
-        raise SoulsGraphError("name: expected none but for a Minari dataset, found one; leave it out.")
+    asked = {"name": name, "scenario": scenario, "check": check != _CHECKED}
+    takes = {"onnx": ("scenario", "check"), "rllib": (), "minari": ("name",)}[named[0]]
+    options.check_taken(f"data export --{named[0]}", asked, takes)
     if not onnx:
         _export_decisions(source, out, rllib, minari, name)
         return

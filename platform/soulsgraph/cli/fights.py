@@ -10,7 +10,7 @@ from pathlib import Path
 from re import fullmatch
 from typing import TYPE_CHECKING, Any
 
-from soulsgraph.cli.options import names_of
+from soulsgraph.cli.options import check_taken, names_of
 from soulsgraph.cli.output import screen
 from soulsgraph.results.tables import text_table
 from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting, check_evaluation, evaluation_seeds, source_of
@@ -78,12 +78,19 @@ def watch(
     from soulsgraph.watch.watching import WRITERS, AgentSource, play_fights
 
     if agent.suffix == ".parquet":
+        asked: dict[str, object] = {
+            "side_by_side": side_by_side,
+            "scenario": scenario,
+            "start": start,
+            "random": random,
+        }
+        asked |= {"seed": seed != EVALUATION_SEED, "episodes": episodes, "seconds": seconds, "only_fight": only_fight}
+        check_taken("watch of a recorded fight", asked)
         _write_page(agent, file, run)
         return
+    check_taken("watch of an agent", {"run": run})
     if file is not None and (kind := file.suffix[1:].lower()) not in WRITERS:
         raise UnknownNameError(f"ending of {file}", kind, WRITERS)
-    if run is not None:
-        raise SoulsGraphError("run: expected none but for a recorded fight, found one; leave it out.")
     longest_s = _LONGEST_S if seconds is None else seconds
     check_evaluation(seed, 1 if episodes is None else episodes)
     check_range("seconds", longest_s, TICK_S, 3600.0)
@@ -269,8 +276,8 @@ def record(
     if journal:
         chosen: dict[str, object] = {"scenario": scenario, "start": start, "randomize": randomize, "random": random}
         chosen |= {"delay": delay, "episodes": episodes, "seed": seed != EVALUATION_SEED, "games": games}
-        chosen["after"] = after
-        _record_journals(who, out, [name for name, value in chosen.items() if value])
+        check_taken("data record --journal", chosen | {"after": after})
+        _record_journals(who, out)
         return
     from soulsgraph.recordings.recording import ORACLE
 
@@ -308,10 +315,7 @@ def _record(fighter: Fighter, seeds: Seeds, out: Path, games: Path | None) -> li
     return written
 
 
-def _record_journals(run: Path, out: Path, given: Sequence[str]) -> None:
-    if given:
-        found = ", ".join(given)
-        raise SoulsGraphError(f"journal: expected no option of new fights, found {found}; leave it out.")
+def _record_journals(run: Path, out: Path) -> None:
     from soulsgraph.recordings.journal import journal_stages, record_journal
 
     folder = open_run(run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
@@ -20,7 +20,7 @@ from soulsgraph.runs.plan import Plan, check_range, lasting_name, overrides_for
 from soulsgraph.runs.run_folder import PlannedFolder, RunFolder, check_given
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.tracking.board import USUAL, make_trackers
-from soulsgraph.zoo import copy_agent, is_agent, is_copy, open_own_run
+from soulsgraph.zoo import is_agent, open_own_run, own_copy
 from soulsgraph_envs.core.config import Where, parse
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError
 from soulsgraph_envs.games.link import load_games
@@ -157,7 +157,7 @@ class SessionOptions:
     @property
     def places_within_s(self) -> float:
         """The same in seconds; raises `SoulsGraphError` for what is no time."""
-        check_range("places-within", self.places_within, 0.0, 1_440.0)
+        check_range("places_within", self.places_within, 0.0, 1_440.0)
         return 60.0 * self.places_within
 
 
@@ -183,6 +183,16 @@ class TrainingOptions(SessionOptions):
 
 
 DEFAULT_SESSION, DEFAULT_TRAINING = SessionOptions(), TrainingOptions()
+
+
+def check_taken(what: str, asked: Mapping[str, object], takes: Collection[str] = ()) -> None:
+    """Refuse an option that has a value, and that `what` does not take, which would have no effect.
+
+    Raises:
+        SoulsGraphError: naming the first.
+    """
+    if wrong := next((name for name, value in asked.items() if value and name not in takes), None):
+        raise SoulsGraphError(f"{what}: expected no `{wrong}`, found it; leave it out.")
 
 
 def names_of(text: str) -> tuple[str, ...]:
@@ -236,14 +246,11 @@ def own_run(path: Path, copy: Path | None) -> Path:
         return path
     if copy is None:
         open_own_run(path)
-    elif is_begun(copy):
-        if not is_copy(RunFolder.open(copy), str(path)):
-            raise SoulsGraphError(f"--run {copy}: expected a copy of {path}, found another run; name another folder.")
-        screen.console.print(f"going on with {copy}, a copy of {path}")
-    else:
-        copy_agent(str(path), copy)
-        screen.console.print(f"{path} of the zoo copied to {copy}")
-    return copy or path
+        return path
+    begun = is_begun(copy)
+    own_copy(str(path), copy)
+    screen.console.print(f"going on with {copy}, a copy of {path}" if begun else f"{path} of the zoo copied to {copy}")
+    return copy
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from soulsgraph.cli.options import names_of
+from soulsgraph.cli.options import check_taken, names_of
 from soulsgraph.cli.output import screen
 from soulsgraph.results.tables import cells_table, finite, text_table
 from soulsgraph.runs import evaluate as evaluating
@@ -18,7 +18,7 @@ from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import Plan, check_range, lasting_name
 from soulsgraph.runs.progress import silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.zoo import agent_names, is_agent, open_run
+from soulsgraph.zoo import agent_names, is_agent, open_agent, open_run
 from soulsgraph_envs.core.config import Where, is_generated, read_file, shipped_names
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.extras import check_extra
@@ -89,7 +89,7 @@ def report(
     elif first.is_file() and _has_evaluations(first):
         kind, takes, make = "file of evaluations", {"out", "against"}, partial(_scores, first, out, against)
     elif first.suffix == ".parquet" or (first.is_dir() and any(first.rglob("*.parquet"))):
-        kind, takes = "folder of fights", {"out", "scenario"} if scenario else {"every"}
+        kind, takes = "folder of fights", {"out", "scenario", "episodes", "seed"} if scenario else {"every"}
         make = partial(_fidelity, first, scenario, out, episodes, seed) if scenario else partial(_summary, first, every)
     else:
         what = "a run, a reproduction, a continual study, evaluations or recorded fights"
@@ -101,9 +101,8 @@ def report(
         "variants": variants,
         "attach": attach,
     }
-    asked |= {"earlier": earlier, "every": every, "scenario": scenario}
-    if wrong := [name for name, value in asked.items() if value and name not in takes]:
-        raise SoulsGraphError(f"report of a {kind}: expected no `{wrong[0]}`, found it; leave it out.")
+    asked |= {"earlier": earlier, "every": every, "scenario": scenario, "episodes": episodes != Plan.episodes}
+    check_taken(f"report of a {kind}", asked | {"seed": seed != evaluating.EVALUATION_SEED}, takes)
     if len(folders) > 1 and kind != "reproduction":
         raise SoulsGraphError(
             f"report of a {kind}: expected one, found {len(folders)}; name one, another run by `beside`."
@@ -250,7 +249,7 @@ def check(
     first = next(iter(names), Path("zoo"))
     asked: dict[str, object] = {"learn": learn, "journal": journal, "episodes": episodes}
     make: Callable[[], None]
-    if all(map(is_agent, names)):
+    if not names or is_agent(first):
         kind, takes, make = "agent", {"episodes"}, partial(_agents, names, episodes)
     elif (first / RunFolder.plan_file).is_file():
         kind, takes, make = "run", {"journal"}, partial(_run, first, names_of(journal))
@@ -262,8 +261,7 @@ def check(
         kind, takes, make = "fight", set[str](), partial(_recordings, first)
     else:
         raise UnknownNameError("agent, project, sequence, scenario or folder", str(first), (*agent_names(), *_fights()))
-    if wrong := [name for name, value in asked.items() if value and name not in takes]:
-        raise SoulsGraphError(f"check of a {kind}: expected no `{wrong[0]}`, found it; leave it out.")
+    check_taken(f"check of a {kind}", asked, takes)
     if len(names) > 1 and kind not in ("agent", "boss"):
         raise SoulsGraphError(f"check of a {kind}: expected one, found {len(names)}; name one.")
     make()
@@ -281,6 +279,8 @@ def _agents(names: Sequence[Path], episodes: int | None) -> None:
     if episodes is not None:
         check_range("episodes", episodes, 1, EPISODES)
     chosen, found = tuple(map(str, names)) or agent_names(), []
+    for name in chosen:
+        open_agent(name)  # None is played where another is none.
     screen.precompile()
     with stage_progress("check", len(chosen), screen.display, unit="agents") as progress:
         for number, name in enumerate(chosen, 1):

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from soulsgraph.transfer.recovery import Arm
     from soulsgraph.transfer.report import Recommendation, TransferReport
 
+    #: Tables over all seeds by name, and what is shown of a single one: plain values, and parts for people.
+    Shown = tuple[Mapping[str, SeedsTable], tuple[Any, Sequence[RenderableType]]]
+
 #: In place of skills to adapt: those that `transfer` recommends. `auto` are those that its quick rule selects.
 _MEASURED = "measured"
 #: How `adapt` is asked for every skill.
@@ -89,7 +92,7 @@ def adapt(
     cards = []
     if chosen or named is not None:
         stages = lineage.adaptation_stages(folder, scenario, chosen, budget, source, jointly)
-        check_learns(folder.plan, [stage for stage in stages if not lineage.finished_versions(folder, stage)])
+        check_learns(folder.plan, lineage.unfinished(folder, stages))
         with options.workplace(folder, session) as place:
             cards = train_stages(place, stages, screen.console)
             show_fight(place, screen.console)
@@ -150,45 +153,55 @@ def transfer(
     """
     check_extra("study transfer", "train")
     # Imported here: its statistics are scipy's, which a help text need not wait for.
-    from soulsgraph.continual.selecting import overlooked
-    from soulsgraph.transfer import report as reports
 
+    training = {"jointly": jointly, "address": session.address, "places_within": session.places_within}
     if quick:
-        for name, value in (("controls", controls), ("recover", recover), ("out", out), ("run", run)):
-            if value:
-                raise SoulsGraphError(f"transfer --quick: expected no `{name}`, for nothing is written; leave it out.")
+        writing: dict[str, object] = {"controls": controls, "recover": recover, "out": out, "run": run}
+        options.check_taken("study transfer --quick", writing | training)
         _show_selections(open_seeds([*agents]), shift)
         return
+    if recover is None:
+        options.check_taken("study transfer without recover", training)
+    else:
+        options.check_taken("study transfer --recover", {"controls": controls})
     runs = _open(agents, run, out)
     if recover is not None:
         _recover(runs, shift, recover, jointly, out, session)
         return
-    if jointly is not None:
-        raise SoulsGraphError("jointly: expected `recover` with it, found none; name the steps of each arm.")
     home = shift.home or next(iter(runs.values())).plan.scenario
-    question = Question(**asdict(shift) | {"home": home})
-    alone: tuple[Any, list[RenderableType]]
-    if controls:
-        checked = {}
-        screen.precompile()
-        for seed, folder in runs.items():
-            with folder.locked():
-                checked[seed] = first = reports.run_controls(folder, question, display=screen.display)
-        tables = {"transfer-controls": reports.controls_over_seeds(checked)}
-        alone = first, [reports.controls_table(first)]
-    else:
-        measured = {seed: _measured(folder, question) for seed, folder in runs.items()}
-        first_run, report = next(iter(runs.values())), next(iter(measured.values()))
-        name = reports.transfer_name(first_run, question.home, question.scenario)
-        tables = {
-            name: reports.recommendations_over_seeds(measured),
-            f"{name}-win-rates": reports.win_rates_over_seeds(measured),
-        }
-        left_out = [] if report.recommended else [overlooked(_EVERY)]
-        alone = report.to_dict(), [*report.to_rich(), "\n".join([*report.lines(), *left_out])]
+    tables, alone = (_controls if controls else _recommend)(runs, Question(**asdict(shift) | {"home": home}))
     _show(out, tables, alone if len(runs) == 1 else None)
     for folder in runs.values():
         screen.console.print(f"results in {folder.path / 'results'}")
+
+
+def _controls(runs: Mapping[int, RunFolder], question: Question) -> Shown:
+    """Check the recommendation on shifts with a known cause."""
+    from soulsgraph.transfer import report as reports
+
+    checked = {}
+    screen.precompile()
+    for seed, run in runs.items():
+        with run.locked():
+            checked[seed] = reports.run_controls(run, question, display=screen.display)
+    first = next(iter(checked.values()))
+    return {"transfer-controls": reports.controls_over_seeds(checked)}, (first, [reports.controls_table(first)])
+
+
+def _recommend(runs: Mapping[int, RunFolder], question: Question) -> Shown:
+    """Measure what a shift does to each skill of each run, and recommend which to adapt."""
+    from soulsgraph.continual.selecting import overlooked
+    from soulsgraph.transfer import report as reports
+
+    measured = {seed: _measured(run, question) for seed, run in runs.items()}
+    run, report = next(iter(runs.values())), next(iter(measured.values()))
+    name = reports.transfer_name(run, question.home, question.scenario)
+    tables = {
+        name: reports.recommendations_over_seeds(measured),
+        f"{name}-win-rates": reports.win_rates_over_seeds(measured),
+    }
+    left_out = [] if report.recommended else [overlooked(_EVERY)]
+    return tables, (report.to_dict(), [*report.to_rich(), "\n".join([*report.lines(), *left_out])])
 
 
 def _recover(

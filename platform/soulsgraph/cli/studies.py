@@ -75,6 +75,20 @@ else:
     ComparedOptions = options.plan_options("graph", "seed", "env_runners", "synchronous", "overrides")
 
 
+def _seeds(given: options.Given, usual: Sequence[int]) -> dict[str, tuple[int, ...]]:
+    """Return the seeds that the options given ask for, where otherwise they would be the usual; none if none does.
+
+    Raises:
+        SoulsGraphError: for a number of seeds, or a first one, out of its range.
+    """
+    if not {"seeds", "first_seed"} & given.keys():
+        return {}
+    count, first = given.get("seeds", len(usual)), given.get("first_seed", usual[0])
+    check_range("seeds", count, 1, 1000)
+    check_range("first_seed", first, 0, 2**31 - 1000)
+    return {"seeds": tuple(range(first, first + count))}
+
+
 def study_values(given: options.Given, seeds: Sequence[int], example: str = "double_q=true") -> dict[str, Any]:
     """Return the fields of a study that the options given ask for, where otherwise it would have these seeds.
 
@@ -83,13 +97,7 @@ def study_values(given: options.Given, seeds: Sequence[int], example: str = "dou
     Raises:
         SoulsGraphError: for a number of seeds out of its range, or an option set twice or without a value.
     """
-    values = dict(given)
-    first = values.pop("first_seed", seeds[0])
-    if {"seeds", "first_seed"} & given.keys():
-        count = values.get("seeds", len(seeds))
-        check_range("seeds", count, 1, 1000)
-        check_range("first-seed", first, 0, 2**31 - 1000)
-        values["seeds"] = tuple(range(first, first + count))
+    values = {name: value for name, value in given.items() if name != "first_seed"} | _seeds(given, seeds)
     if "overrides" in values:
         values["overrides"] = options.read_overrides(values["overrides"], example)
     return values
@@ -300,16 +308,9 @@ def _sweep_values(
     Options of the learner are those of the graph, where none is given.
     """
     known = {one.name for one in fields(Sweep)}
-    values = options.plan_values(
-        {name: one for name, one in given.items() if name not in (*known, "first_seed")}, graph
-    )
-    searching = {name: one for name, one in given.items() if name in known}
-    if {"seeds", "first_seed"} & given.keys():
-        count, first = given.get("seeds", len(seeds)), given.get("first_seed", seeds[0])
-        check_range("seeds", count, 1, 1000)
-        check_range("first-seed", first, 0, 2**31 - 1000)
-        searching["seeds"] = tuple(range(first, first + count))
-    return searching, values
+    planned = {name: one for name, one in given.items() if name not in (*known, "first_seed")}
+    searching = {name: one for name, one in given.items() if name in known} | _seeds(given, seeds)
+    return searching, options.plan_values(planned, graph)
 
 
 def compare(

@@ -17,7 +17,7 @@ from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import Plan, check_learns, lasting_name
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.table import play_table, table_of, write_table
+from soulsgraph.runs.table import kept_table, play_table, table_of, write_table
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.tracking.board import names_in
 from soulsgraph.tracking.metrics import FINAL_WIN_RATE
@@ -66,7 +66,7 @@ def train(
     folder = options.open_or_plan(run, plan)
     stages = lineage.own_stages(folder) if skill is None else (lineage.own_stage(folder, skill),)
     # Before the run is begun, and anything starts.
-    check_learns(folder.plan, [one for one in stages if not folder.begun or not lineage.finished_versions(folder, one)])
+    check_learns(folder.plan, lineage.unfinished(folder, stages))
     if skill is None:
         told = [watched_in(name, folder) for name in names_in(session.track)]
         screen.console.print("; ".join([f"run folder {folder.path}", *told]))
@@ -157,8 +157,7 @@ def evaluate(
         "ablations": {"scenario", "start", "out"},
         "retention": {"out"},
     }[what]
-    if wrong := [name for name, value in asked.items() if value and name not in takes]:
-        raise SoulsGraphError(f"evaluate --what {what}: expected no `{wrong[0]}`, found it; leave it out.")
+    options.check_taken(f"evaluate --what {what}", asked, takes)
     if len(agents) != 1 and (what in ("fights", "table") or not agents):
         raise SoulsGraphError(f"evaluate: expected one run folder or agent, found {len(agents)}; name one.")
     if out is not None:
@@ -170,9 +169,9 @@ def evaluate(
         with folder.locked():
             _evaluate_and_show(folder, episodes, seed)
     elif what == "fights":
-        _evaluate_fights(
-            agents[0], scenario, start, random, trained_on, episodes, seed, _place(games, fleet, seed), out
-        )
+        place, evaluated = _place(games, fleet, seed), open_run(agents[0])
+        setting = _setting(evaluated, scenario, start, random, trained_on)
+        _evaluate_fights(evaluated, setting, episodes, seed, place, out)
     else:
         check_extra(f"evaluate --what {what}", "train")
         from soulsgraph.cli import shifts
@@ -183,26 +182,24 @@ def evaluate(
             shifts.retention(agents, episodes, seed, out)
 
 
-def _evaluate_fights(
-    agent: Path,
-    scenario: str | None,
-    start: str | None,
-    random: str,
-    trained_on: str | None,
-    episodes: int,
-    seed: int,
-    place: evaluating.Place,
-    out: Path | None,
-) -> None:
-    run = open_run(agent)
+def _setting(
+    run: RunFolder, scenario: str | None, start: str | None, random: str, trained_on: str | None
+) -> evaluating.Setting:
+    """Return what is evaluated; raises UnknownNameError for a scenario that no version was trained in."""
     evaluated = (scenario and lasting_name(scenario)) or run.plan.scenario
     trained_on = trained_on and lasting_name(trained_on)
     if trained_on and not evaluating.was_trained_on(run, trained_on):
         known = (run.plan.scenario, *lineage.predecessors(run))
-        raise UnknownNameError(f"scenario for trained_on of {agent}", trained_on, known)
+        raise UnknownNameError(f"scenario for trained_on of {run.path}", trained_on, known)
     source = trained_on or evaluating.source_of(run, evaluated)
-    setting = evaluating.Setting(evaluated, source, start, options.names_of(random))
-    if unseen := unseen_moves(source, evaluated):
+    return evaluating.Setting(evaluated, source, start, options.names_of(random))
+
+
+def _evaluate_fights(
+    run: RunFolder, setting: evaluating.Setting, episodes: int, seed: int, place: evaluating.Place, out: Path | None
+) -> None:
+    source = setting.trained_on
+    if unseen := unseen_moves(source, setting.scenario):
         warning = f"warning: its skills were trained in {source}, where no move has the id of: {', '.join(unseen)}"
         screen.console.print(warning, highlight=False, soft_wrap=True)
     screen.precompile()
@@ -252,14 +249,15 @@ def _place(games: Path | None, fleet: Path | None, seed: int) -> evaluating.Plac
 def _evaluate_and_show(run: RunFolder, episodes: int, seed: int, place: Workplace | None = None) -> None:
     """Evaluate every row of Table 1 the run allows; write it, with every episode, as Parquet and JSON; print it.
 
-    Where it was trained just now, the worker of the learning curves plays a part, and the trackers have the table.
+    One that was written of the same versions, fights and episodes is shown as it is. Where the run was trained just
+    now, the worker of the learning curves plays a part, and the trackers have the table.
     """
-    screen.precompile()
-    plan = run.plan
-    worker = None if place is None else place.worker
-    played = play_table(run, episodes, seed, screen.display, worker)
-    write_table(run, played, seed)
-    table = table_of(run, played)
+    plan, table = run.plan, kept_table(run, episodes, seed)
+    if table is None:
+        screen.precompile()
+        played = play_table(run, episodes, seed, screen.display, None if place is None else place.worker)
+        write_table(run, played, seed)
+        table = table_of(run, played)
     if place is not None:
         rows, markdown = [row.to_dict() for row in table.rows], table.to_markdown()
         place.board.call(lambda tracker: tracker.table("win rates", rows, markdown))

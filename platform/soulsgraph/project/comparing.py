@@ -17,7 +17,7 @@ from soulsgraph.results.tables import markdown_table, number, write_results
 from soulsgraph.runs.evaluate import Setting, evaluate
 from soulsgraph.runs.plan import Plan, check_learns, scenario_digest
 from soulsgraph.runs.progress import Display
-from soulsgraph.runs.run_folder import RunFolder, RunFolderError
+from soulsgraph.runs.run_folder import RunFolder, check_same
 from soulsgraph.runs.train import Workplace, train_stages
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.sessions.session import Session
@@ -101,8 +101,8 @@ class Comparison:
         """Begin or open the runs, graph by graph for each seed.
 
         Raises:
-            RunFolderError: if another run is in a folder.
-            SoulsGraphError: if a plan does not hold.
+            RunFolderError: if something else is in a folder.
+            SoulsGraphError: if a plan does not hold, or a run in a folder was begun with another.
         """
         for seed in self.seeds:
             for graph in self.graphs:
@@ -111,8 +111,7 @@ class Comparison:
                     yield RunFolder.planned(path, plan)
                     continue
                 run = RunFolder.open(path)
-                if run.plan != plan:
-                    raise RunFolderError(path, "the run that is compared", "one of another plan", "name another folder")
+                check_same(run, plan)
                 yield run
 
     def train(self, session: Session, worker: WorkerProcess, console: Console, display: Display) -> GraphComparison:

@@ -334,6 +334,11 @@ def finished_versions(run: RunFolder, stage: Stage) -> list[SkillCard]:
     return [made[skill] for skill in stage.skills] if len(made) == len(stage.skills) else []
 
 
+def unfinished(run: RunFolder, stages: Sequence[Stage]) -> list[Stage]:
+    """Return the stages that are still to be trained."""
+    return [stage for stage in stages if not finished_versions(run, stage)]
+
+
 def half_saved(run: RunFolder, stage: Stage) -> dict[str, SkillCard]:
     """Return what a joint stage saved before it was killed, by skill: no version of its last skill is built on it."""
     if not stage.jointly:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from soulsgraph.results.statistics import WinRate
 from soulsgraph.results.tables import WinRateTable, write_episodes, write_rows
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.plan import differing
@@ -12,7 +13,7 @@ from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_envs.combat.rollout import Episodes
-from soulsgraph_envs.core.config import Where, read_file
+from soulsgraph_envs.core.config import Where, read_file, validate
 from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.skills import make_skill
 
@@ -40,14 +41,21 @@ def table_of(run: RunFolder, played: Played) -> WinRateTable:
     return WinRateTable(f"Win rates, {run.plan.scenario}, {episodes} episodes a row", rows)
 
 
-def kept_table(run: RunFolder, episodes: int, seed: int) -> list[dict[str, Any]] | None:
-    """Return the rows that were written of these episodes, where they are of the present versions and fights."""
+def kept_table(run: RunFolder, episodes: int, seed: int) -> WinRateTable | None:
+    """Return the table that was written of these episodes, where it is of the present versions and fights.
+
+    Raises:
+        SoulsGraphError: if it is damaged, or a skill is missing.
+    """
     file = run.path / "results" / "table.json"
-    if not file.exists():
+    if not all(one.exists() for one in (file, run.results("table"), run.results("episodes"))):
         return None
-    saved = read_file(Where(file, remedy="remove the file"))
-    inputs = evaluating.table_inputs(run, episodes, seed)
-    return None if differing(inputs, saved.get("inputs")) else list(saved["rows"])
+    where = Where(file, remedy="remove the file")
+    saved = validate(dict[str, Any], read_file(where), where)
+    if differing(evaluating.table_inputs(run, episodes, seed), saved.get("inputs")):
+        return None
+    rows = (WinRate(row["wins"], row["episodes"], row["setting"], row["paper_percent"]) for row in saved["rows"])
+    return WinRateTable(saved["title"], tuple(rows))
 
 
 def write_table(run: RunFolder, played: Played, seed: int) -> None:

@@ -670,7 +670,7 @@ def train_stages(workplace: Workplace, stages: tuple[Stage, ...], console: Conso
     """
     cards: list[SkillCard] = []
     fights = {stage.scenario: scenario_digest(stage.scenario) for stage in stages}
-    check_learns(workplace.run.plan, [stage for stage in stages if not lineage.finished_versions(workplace.run, stage)])
+    check_learns(workplace.run.plan, lineage.unfinished(workplace.run, stages))
     for stage in stages:
         expect_fight(stage.scenario, fights[stage.scenario], f"the training in {workplace.run.path}")
         finished = lineage.finished_versions(workplace.run, stage)

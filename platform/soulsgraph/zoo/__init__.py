@@ -1,6 +1,7 @@
 """The zoo: trained agents that come with the package, each a run folder with a card of what it reaches.
 
-`open_run` opens a run folder or an agent by its name, for reading; `copy_agent` makes a run of your own of an agent.
+`open_run` opens a run folder or an agent by its name, for reading; `own_copy` makes a run of your own of an agent, or
+goes on with one.
 """
 
 from __future__ import annotations
@@ -86,6 +87,20 @@ def open_own_run(path: Path) -> RunFolder:
         remedy = "name a folder for a copy of it with `run`"
         raise RunFolderError(path, "a run folder to write into", "a read-only agent of the zoo", remedy)
     return RunFolder.open(path)
+
+
+def own_copy(name: str, path: Path) -> RunFolder:
+    """Open the copy of an agent that is in a folder, or make one there.
+
+    Raises:
+        RunFolderError: if another run is in the folder.
+        SoulsGraphError: as `copy_agent`, and as `RunFolder.open`.
+    """
+    if not (path / RunFolder.plan_file).exists():
+        return copy_agent(name, path)
+    if not is_copy(copy := RunFolder.open(path), name):
+        raise RunFolderError(path, f"a copy of {name}", "another run", "name another folder with `run`")
+    return copy
 
 
 def is_copy(run: RunFolder, name: str) -> bool:

@@ -233,7 +233,8 @@ def test_agents_of_the_zoo_are_listed_shown_and_copied(told, tmp_path):
         reached = read_card(zoo.AGENTS / row["name"]).reached
         assert (row["wins"], row["episodes"], row["rate"]) == (reached.wins, reached.episodes, reached.rate)
     assert told("zoo", _ONE) == to_table(read_card(zoo.AGENTS / _ONE))
-    told("zoo", _ONE, "--run", "own")
+    for _ in range(2):
+        told("zoo", _ONE, "--run", "own")
     assert RunFolder.open(tmp_path / "own").plan == zoo.plan_of(_ONE)
     shown = told("zoo", tmp_path / "own")
     assert (shown["run"], shown["graph"]) == (str(tmp_path / "own"), "paper")
@@ -293,9 +294,16 @@ def test_whoever_finds_nothing_to_adapt_is_told_how_to_adapt_all(printed, monkey
 
 
 def test_a_command_that_writes_copies_the_agent_first_and_goes_on_with_the_copy(printed, refuse, tmp_path):
-    for _ in range(2):
-        printed("evaluate", "--what", "table", _ONE, "--run", "mine", "--episodes", 4)
-    assert (tmp_path / "mine" / "results" / "table.json").is_file()
+    words = ("evaluate", "--what", "table", _ONE, "--run", "mine", "--episodes", 4)
+    printed(*words)
+    results = tmp_path / "mine" / "results"
+    written = {file: file.stat().st_mtime_ns for file in results.iterdir()}
+    assert {file.name for file in written} == {"table.json", "table.parquet", "episodes.parquet"}
+    shown = printed(*words)
+    assert {file: file.stat().st_mtime_ns for file in results.iterdir()} == written, "what is finished is shown"
+    (results / "table.parquet").unlink()
+    assert printed(*words).splitlines()[-4:] == shown.splitlines()[-4:]
+    assert (results / "table.parquet").is_file()
     assert not (zoo.AGENTS / _ONE / "results").exists()
     assert "iudex-phase1-best-1" in refuse("evaluate", "--what", "table", "iudex-phase1-best-1", "--run", "mine")
     names = [f"iudex-phase1-best-{seed}" for seed in (0, 1)]

@@ -53,6 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     RunFolder.create(place / "unusual", replace(unusual, synchronous=True))
     RunFolder.create(place / "set", Plan(scale=0.01, overrides={"dodge.gamma": 0.9, "n_step": 3}))
     RunFolder.create(place / "baseline", Plan(graph="end-to-end", scale=0.01))
+    RunFolder.create(place / "compared" / "paper" / "seed-0", Plan(scale=0.01))
     pretend_run(place / "trained", Plan(scale=0.01))
     study = Study("paper", (101, 102), 11, 0.01, False, True, True, overrides={"double_q": True})
     ReproductionFolder.create(place / "reproduction", study)
@@ -119,7 +120,7 @@ _TRAINING = [
     ("train camera --run run --synchronous", "synchronous"),
     ("train camera --run unusual --no-synchronous", "synchronous"),
     ("train camera --run new --track nowhere", "nowhere"),
-    ("train camera --run new --places-within -1", "places-within"),
+    ("train camera --run new --places-within -1", "places_within"),
     ("train camera --run new --gateways 2", "gateways"),
     ("train camera --run new --gateways 2 --fleet fleet.toml", "gateways"),
     ("train camera --run new --gateways 2 --fleet relayed.toml", "10.0.0.3"),
@@ -206,9 +207,19 @@ _EVALUATING = [
     ("study transfer trained --run copy", "run"),
     *(
         (f"study transfer iudex-phase1-best-0 --quick {option}", option.split()[0].strip("-"))
-        for option in ("--controls", "--out together", "--run mine")
+        for option in (
+            "--controls",
+            "--out together",
+            "--run mine",
+            "--recover 80000",
+            "--jointly all",
+            "--address auto",
+        )
     ),
+    ("study transfer trained --jointly dodge", "jointly"),
+    ("study transfer trained --recover 80000 --controls", "controls"),
     ("study compare nowhere", "nowhere"),
+    ("study compare paper end-to-end --run compared --seeds 1 --scale 0.02", "scale = 0.01"),
     ("check nowhere --learn", "nowhere"),
     ("study sweep nothing.toml --run new", "nothing.toml"),
     ("study sweep space.toml --run new", "gama"),
@@ -230,6 +241,8 @@ _STUDIES = [
     ("study reproduce --run new --set animations=[1]", "animations"),
     ("report nowhere", "nowhere"),
     ("report trained --against kept", "against"),
+    ("report trained --episodes 3", "episodes"),
+    ("report fights --seed 3", "seed"),
     ("report trained trained --out page.html", "beside"),
     ("report nowhere --out page.html", "nowhere"),
     ("study continual S9", "S9"),
@@ -247,7 +260,7 @@ _STUDIES = [
             ("--skills dodg", "dodg"),
             ("--skills auto,dodge", "skills"),
             ("--preset bset", "bset"),
-            ("--first-seed -1", "first-seed"),
+            ("--first-seed -1", "first_seed"),
             ("--scale nan", "scale"),
             ("--scale 0.001", "108"),
             ("--episodes 0", "episodes"),
@@ -285,6 +298,8 @@ _FIGHTS = [
     ("watch trained@dodge=v2", "dodge"),
     ("watch trained --side-by-side trained@doge=v1", "doge"),
     ("watch trained", "display"),
+    ("watch trained --run run", "run"),
+    ("watch broken/one.parquet --file page.html --random dodge", "random"),
     ("play", "display"),
     ("play --scenario vordt --boss vordt", "boss"),
     ("play --boss vord", "'vordt'"),
@@ -298,6 +313,7 @@ _FIGHTS = [
     ("data export nowhere --out o", "rllib"),
     ("data export nowhere --rllib dodge --out o", "nowhere"),
     ("data export fights --rllib dodge --name x --out o", "name"),
+    ("data export fights --rllib dodge --check 3 --out o", "check"),
     *(
         (f"data record {options} --out o", name)
         for options, name in (
@@ -334,9 +350,11 @@ _ZOO = [
     ("zoo iudex-phase1-bset-0 --run mine", "'iudex-phase1-best-0'"),
     ("zoo iudex-phase1-best-0 --run diary", "diary"),
     ("check nobody", "nobody"),
+    ("check iudex-phase1-best-0 trained", "trained"),
+    ("zoo iudex-phase1-best-0 --run trained", "trained"),
     ("check iudex-phase1-best-0 --episodes 0", "episodes"),
     ("check iudex-phase1-best-0 --episodes 1001", "episodes"),
-    ("evaluate iudex-phase1-best-1 --run trained --what table", "--run trained"),
+    ("evaluate iudex-phase1-best-1 --run trained --what table", "trained"),
     ("data export iudex-phase1-best-0 --out new", "onnx"),
     ("data export iudex-phase1-best-0 --onnx --scenario vordd --out new", "'vordt'"),
     ("data export iudex-phase1-best-0 --onnx --check 0 --out new", "check"),
