@@ -466,27 +466,6 @@ def updates_of_our_own(rows: Rows) -> Rows:
 # Findings: transfer and continual learning
 
 
-def _skills(name: str) -> str:
-    """Return skills of a recommendation as the page names them."""
-    words = {"none": "nothing", "dodge or heal_attack or dodge + heal_attack": "dodge, heal-attack or both"}
-    return words.get(name, name.replace(" + ", " and ").replace("_", "-"))
-
-
-def transfer_controls(_: Rows) -> Rows:
-    shifts = {
-        "no shift": "none",
-        "camera speed": "a slow camera",
-        "lock range": "a shorter lock range",
-        "boss damage and timing": "harder and slower blows",
-        "phase 1 to phase 2": "Phase 1 to Phase 2",
-    }
-    rows = []
-    for row in _read("transfer/transfer-controls.json")["rows"]:
-        (found,) = {one.partition(": ")[2] for one in row["each_seed"].split("; ")}
-        rows.append([shifts[row["control"]], _skills(row["expected"]), _skills(found), row["seeds_right"]])
-    return rows
-
-
 def _recovered(file: str, names: Mapping[str, str], gain: bool) -> Rows:
     """Return medians and means of the arms of an adaptation, and what they gained."""
     found, rows = _by(_read(file)["rows"], "setting"), []
@@ -505,7 +484,7 @@ _JOINTLY = "recovery/jointly-iudex-phase2-80000.json"
 def recovered_in_phase_2(_: Rows) -> Rows:
     names = {
         "nothing": "nothing",
-        "recommended": "dodge, then heal-attack (recommended)",
+        "recommended": "dodge, then heal-attack",
         "heal_attack": "heal-attack",
         "dodge": "dodge",
         "movement": "movement",
@@ -712,7 +691,7 @@ TABLES: dict[str, Callable[[Rows], Rows]] = {
         one_game_disturbed,
         *(drivers_share, times_away, thousand_games, running_games, resets, scripted_play, cloned_agents),
         *(outside_of_expected, one_file_agent, ablation, updates_for_a_decision, updates_on_fresh_seeds),
-        *(updates_of_our_own, transfer_controls, recovered_in_phase_2, adapted_jointly, chain_of_bosses),
+        *(updates_of_our_own, recovered_in_phase_2, adapted_jointly, chain_of_bosses),
         *(needed_skills, bosses_in_sequence, labelled_shifts, option_costs, continual_methods, continual_results),
         *(calibrated_values, altered_bosses, logged_metrics, recorded_columns),
     )

@@ -14,8 +14,6 @@ from soulsgraph.runs.evaluate import Setting, allowed_rows, evaluation_seeds
 from soulsgraph.runs.lineage import adaptation_stages
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
-from soulsgraph.transfer import Question
-from soulsgraph.transfer.report import Laboratory
 from soulsgraph.tune.folder import Sweep, SweepFolder, SweptAdaptation
 from soulsgraph.tune.space import SearchSpace
 from soulsgraph.tune.sweep import _planned_or_begun, adapted_plan
@@ -73,16 +71,6 @@ def test_a_table_is_of_its_seed_and_episodes(run):
         found = opened.table(**asked, quiet=True)
         assert set(found["episodes"]) == {asked.get("episodes", run.plan.episodes)}
         assert (run.path / "results" / "table.json").read_text() != before
-
-
-def test_values_are_discounted_as_the_skill_learned(run):
-    question = Question("vordt", home=HOME, episodes=4)
-
-    def bias(overrides):
-        by = RunFolder(run.path, replace(run.plan, overrides=overrides), run.fight)
-        return Laboratory(by, question, HOME).values("dodge")["value_bias"]
-
-    assert bias({"dodge.gamma": 0.5}) == bias({"gamma": 0.5}) != bias({})
 
 
 def test_fights_from_before_and_after_a_change_of_the_boss_are_not_fitted_together(tmp_path):

@@ -51,7 +51,7 @@ class DecisionColumns:
     """Every decision of the episodes' skill, in order of episode and time, one row each.
 
     `episodes` numbers the episode, `rows` (m, 25) is the State at the decision's start, `ticks` what it occupies
-    if no end cuts it, `explored` is whether the controller drew it at random.
+    if no end cuts it.
     """
 
     episodes: Integers
@@ -59,7 +59,6 @@ class DecisionColumns:
     actions: Integers
     rewards: Doubles
     ticks: Integers
-    explored: Flags
 
     @classmethod
     def join(cls, parts: Sequence[DecisionColumns]) -> DecisionColumns:
@@ -427,8 +426,7 @@ class Rollout(SkillLog):
         """Copy decisions that ended, in lanes that play the episodes `playing` (lanes,)."""
         rewards = finished.terms.sum(axis=1, dtype=np.float64)
         rows, actions = finished.decisions.before.copy(), finished.decisions.actions.copy()
-        ticks, drawn = self.skill.ticks(finished.decisions), np.zeros(len(actions), np.bool_)
-        return DecisionColumns(playing[finished.lanes], rows, actions, rewards, ticks, drawn)
+        return DecisionColumns(playing[finished.lanes], rows, actions, rewards, self.skill.ticks(finished.decisions))
 
 
 def _retry_seeds(seeds: Seeds, retries: Integers) -> Seeds:

@@ -56,7 +56,6 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "continual": "studies:continual",
             "sweep": "studies:sweep",
             "compare": "studies:compare",
-            "transfer": "shifts:transfer",
         },
     ),
     "fleet": (

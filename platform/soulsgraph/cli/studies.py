@@ -13,13 +13,12 @@ from soulsgraph.cli.reports import write_continual, write_reproductions
 from soulsgraph.continual.methods import METHODS
 from soulsgraph.continual.methods.method import MethodOptions
 from soulsgraph.continual.study import ContinualFolder, ContinualStudy
-from soulsgraph.paper.study import ADAPTED, ReproductionFolder, Study
+from soulsgraph.paper.study import ADAPTED, SHIFTED, ReproductionFolder, Study
 from soulsgraph.results.tables import text_table
 from soulsgraph.runs.plan import Plan, check_range, lasting_name
 from soulsgraph.runs.progress import silence_advice
 from soulsgraph.runs.run_folder import check_given
 from soulsgraph.runs.workers import WorkerProcess
-from soulsgraph.transfer import TransferOptions
 from soulsgraph.tune.folder import Sweep, SweepFolder, SweptAdaptation
 from soulsgraph.tune.space import load_space
 from soulsgraph_envs.continual.sequences import checked_tasks, held_out
@@ -272,7 +271,7 @@ def _planned_sweep(run: Path, space: Path | None, given: options.Given, adapting
     # Imported here: it loads what trains.
     from soulsgraph.tune.sweep import adapted_plan
 
-    usual = {"scenario": of_plan.pop("scenario", TransferOptions.scenario), "skills": ADAPTED}
+    usual = {"scenario": of_plan.pop("scenario", SHIFTED), "skills": ADAPTED}
     adaptation = SweptAdaptation(**usual | _adaptation(adapting))
     of_sweep["adaptation"], plan = adaptation, adapted_plan(adaptation, of_plan)
     return SweepFolder.planned(run, Sweep(plan, load_space(space, plan.skill_graph.order), **of_sweep))

@@ -117,7 +117,7 @@ def evaluate(
     agents: tuple[Path, ...],
     /,
     *,
-    what: Literal["fights", "table", "ablations", "retention"] = "fights",
+    what: Literal["fights", "table", "ablations"] = "fights",
     scenario: str | None = None,
     start: str | None = None,
     random: str = "",
@@ -132,11 +132,11 @@ def evaluate(
     """Evaluate the skills of an agent, greedily: in one fight, or by a table of many.
 
     Args:
-        agents: Run folder with trained skills, or the name of an agent of the zoo; of ablations and retention several,
-            one for each training seed.
+        agents: Run folder with trained skills, or the name of an agent of the zoo; of ablations several, one for each
+            training seed.
         what: fights: one setting; table: every row of the paper's Table 1 that the skills allow; ablations: what is
             lost when one skill acts at random, does nothing, or never learned, and what the scripted reference loses by
-            it; retention: every scenario of a run by the versions after each adaptation, transfer and forgetting.
+            it.
         scenario: Scenario to fight in; the run's own if not given.
         start: How episodes begin: mid, long or scattered; the scenario's own if not given.
         random: Skills to replace by uniform random actions, separated by commas.
@@ -151,12 +151,7 @@ def evaluate(
     """
     asked = {"scenario": scenario, "start": start, "random": random, "trained_on": trained_on, "games": games}
     asked |= {"fleet": fleet, "run": run, "out": out}
-    takes = {
-        "fights": {*asked} - {"run"},
-        "table": {"run"},
-        "ablations": {"scenario", "start", "out"},
-        "retention": {"out"},
-    }[what]
+    takes = {"fights": {*asked} - {"run"}, "table": {"run"}, "ablations": {"scenario", "start", "out"}}[what]
     options.check_taken(f"evaluate --what {what}", asked, takes)
     if len(agents) != 1 and (what in ("fights", "table") or not agents):
         raise SoulsGraphError(f"evaluate: expected one run folder or agent, found {len(agents)}; name one.")
@@ -173,13 +168,16 @@ def evaluate(
         setting = _setting(evaluated, scenario, start, random, trained_on)
         _evaluate_fights(evaluated, setting, episodes, seed, place, out)
     else:
-        check_extra(f"evaluate --what {what}", "train")
-        from soulsgraph.cli import shifts
+        check_extra("evaluate --what ablations", "train")
+        from soulsgraph.runs.ablations import measure_ablations, open_seeds
 
-        if what == "ablations":
-            shifts.ablations(agents, scenario, start, episodes, seed, out)
-        else:
-            shifts.retention(agents, episodes, seed, out)
+        runs = open_seeds(agents)
+        fight = next(iter(runs.values())).plan.scenario if scenario is None else lasting_name(scenario)
+        screen.precompile()
+        measured = measure_ablations(runs, fight, episodes, seed, start, screen.display)
+        if out is not None:
+            measured.save(out)
+        screen.show(measured.to_dict(), *measured.to_rich(), *([] if out is None else [f"results in {out}"]))
 
 
 def _setting(

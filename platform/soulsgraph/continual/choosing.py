@@ -13,9 +13,9 @@ from math import log2
 import numpy as np
 import numpy.typing as npt
 
+from soulsgraph.continual.cues import tempo
 from soulsgraph.continual.methods.learning import TaskWorld, Versions, versions_digest
 from soulsgraph.runs.evaluate import evaluation_seeds, play
-from soulsgraph.transfer.rule import tempo
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.state import Column
 

@@ -1,7 +1,7 @@
 """Select the skills that are worth adapting to a task, in few fights of it.
 
 A skill is selected whose own actions lead to something else than at home, that observes what it never observed there
-(both `transfer.consequences`), or that sees other announcements (the cues of `transfer.rule`). Fights in the new task
+(both `consequences`), or that sees other announcements (`cues`). Fights in the new task
 are charged, so each skill is looked at after a part of its decisions and left as soon as a change is certain; fights in
 the tasks that its skills learned in are not what is scarce.
 """
@@ -15,13 +15,14 @@ from typing import Any
 
 from rich.console import Console
 
+from soulsgraph.continual.consequences import BLOCK, LEAST_BLOCKS, HomeConsequences, unseen_inputs
+from soulsgraph.continual.cues import changed_cues, compare_cues
 from soulsgraph.continual.methods.learning import SkillVersion, TaskWorld, Versions, versions_digest
 from soulsgraph.runs.evaluate import evaluation_seeds, load_artifacts
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.transfer import rule
-from soulsgraph.transfer.consequences import BLOCK, LEAST_BLOCKS, HomeConsequences, unseen_inputs
-from soulsgraph.transfer.report import EXPLORATION, play_trial
+from soulsgraph_envs.combat.loop import Exploration, SeededDraw
 from soulsgraph_envs.combat.rollout import DecisionColumns, Episodes
+from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import Skill, training_scenario
 from soulsgraph_policies.agents.agent import Agent
 
@@ -37,6 +38,9 @@ _MOST_HOMES = 16
 #: Looks at a skill, at most; episodes of each skill at home; seed of all episodes.
 LOOKS, HOME_EPISODES, SELECTION_SEED = 2, 80, 4_000_000
 TICKS_PER_S = 10.0
+#: Share of a skill's decisions that is drawn at random to see what its actions do; the rest keeps it on its course.
+EXPLORATION = 0.5
+_EXPLORATION_STREAM = 21
 
 
 @dataclass(frozen=True)
@@ -218,9 +222,8 @@ class _Known:
         """Return why the skill is worth adapting to another world; empty if nothing says so."""
         unseen = unseen_inputs(self._skill, (self._world.scenario, self._taken), (world.scenario, shifted))
         changed = self._consequences.changed(shifted)
-        evidence = rule.Evidence(rule.NO_EFFECT, rule.compare_cues(self._skill, self._taken, shifted))
-        seen = rule.recommend({self._skill.name: evidence})[self._skill.name]
-        return "; ".join([*map(str, unseen[:1]), *map(str, changed[:1]), *([seen.reason] if seen.adapt else [])])
+        cues = changed_cues(compare_cues(self._skill, self._taken, shifted))
+        return "; ".join([*map(str, unseen[:1]), *map(str, changed[:1]), *([cues] if cues else [])])
 
 
 def _tried(world: TaskWorld, versions: Versions, chain: tuple[str, ...], first: int, count: int) -> Episodes:
@@ -228,7 +231,10 @@ def _tried(world: TaskWorld, versions: Versions, chain: tuple[str, ...], first: 
     skills = tuple(one for one in world.skills if one.name in chain)
     networks = {one.name: world.network(one, versions) for one in skills}
     agent = Agent(training_scenario(world.scenario, skills[-1]), skills, networks)
-    return play_trial(agent, evaluation_seeds(SELECTION_SEED, first + count)[first:], EXPLORATION)
+    last, draw = len(skills) - 1, SeededDraw(len(skills), count, _EXPLORATION_STREAM)
+    exploring = Exploration({last: skills[last]}, lambda: EXPLORATION, draw)
+    seeds = evaluation_seeds(SELECTION_SEED, first + count)[first:]
+    return agent.rollout(make_game(lanes=count), exploring).play(seeds, keep_decisions=True)
 
 
 def _joined(parts: list[Episodes]) -> DecisionColumns:

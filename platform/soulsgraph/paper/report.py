@@ -329,7 +329,7 @@ class Attachment:
         if not found:
             raise SoulsGraphError(
                 f"attach: expected TITLE=PATH.parquet, with :COLUMN,COLUMN behind it to choose columns, "
-                f"found {text!r}; write for example 'Retention=runs/a/results/retention.parquet'."
+                f"found {text!r}; write for example 'Skills=out/ablations.parquet'."
             )
         title, stem, columns = found.groups("")
         names = (name.strip() for name in columns.split(","))

@@ -104,12 +104,6 @@ def domain_chain(run: RunFolder, scenario: str | None = None) -> tuple[str, ...]
     return domains.names(domains.chain(None if scenario is None else domains.find(scenario)))
 
 
-def chain_fights(run: RunFolder, scenario: str) -> dict[str, str]:
-    """Return the digests of the fights from the run's own to a scenario, by name."""
-    domains = _Domains(run)
-    return {domains.name(fight): fight for fight in domains.chain(domains.find(scenario))}
-
-
 def cards_trained_on(run: RunFolder, scenario: str) -> list[SkillCard]:
     """Return the cards of the versions that were trained in the fight that a scenario is."""
     domains = _Domains(run)
@@ -220,14 +214,6 @@ def version_in_play(run: RunFolder, skill: str, trained_on: str, after: str | No
     chain = domains.chain(fight) if after is None else (*domains.chain(domains.find(after)), fight)
     fights = reversed((domains.own, *chain))
     return next((newest[fight] for fight in fights if fight in newest), cards[-1].version)
-
-
-def domain_cards(run: RunFolder, domain: str) -> tuple[SkillCard, ...]:
-    """Return the versions that play after a domain and were trained in it, in training order."""
-    domains = _Domains(run)
-    fight, order = domains.find(domain), run.plan.skill_graph.order
-    cards = (run.library.card(skill, version_in_play(run, skill, domain)) for skill in order)
-    return tuple(card for card in cards if card.training.fight == fight)
 
 
 def cards_by_stage(cards: Sequence[SkillCard]) -> list[list[SkillCard]]:

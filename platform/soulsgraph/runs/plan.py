@@ -398,15 +398,6 @@ def short(digest: str) -> str:
     return digest[:_DIGITS]
 
 
-def fight_label(scenario: str) -> str:
-    """Return a scenario as names of files have it: with a digest where it is a file of your own.
-
-    Raises:
-        SoulsGraphError: if its file is missing or damaged.
-    """
-    return f"{slug(scenario)}-{short(scenario_digest(scenario))}" if scenario.endswith(".toml") else slug(scenario)
-
-
 def expect_fight(scenario: str, fight: str, of: str) -> None:
     """Refuse a scenario that became another fight since a thing was begun in it.
 

@@ -27,7 +27,6 @@ from soulsgraph.runs.evaluate import Setting, evaluation_seeds
 from soulsgraph.runs.lineage import cards_of
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.transfer.report import Recommendation
 from soulsgraph.watch import watching
 from soulsgraph.zoo.card import read_card
 from soulsgraph_envs.continual.sequences import sequence_names
@@ -262,35 +261,26 @@ def test_verify_fails_where_an_agent_plays_otherwise(printed, capsys, tmp_path, 
 def test_commands_that_read_take_an_agent_and_write_what_they_are_asked_to(told, tmp_path):
     found = told("evaluate", _ONE, "--episodes", 4, "--out", "out")
     assert (found["preset"], found["training_seed"], found["episodes"]) == ("best", 0, 4)
-    selected = told("study", "transfer", _ONE, "--scenario", "vordt", "--quick")["0"]
-    assert {"dodge", "heal_attack"} <= set(selected["skills"]) == set(selected["reasons"])
-    assert 0 < selected["decisions"] <= 8_000
     checked = told("data", "export", _ONE, "--onnx", "--check", 100, "--out", "onnx")["checked"]
     assert [one["observations"] for one in checked] == [100] * 5
     assert sorted(path.name for path in tmp_path.iterdir()) == ["onnx", "out"]
     assert len([*(tmp_path / "out").iterdir()]) == 3
 
 
-def test_measured_adapts_what_transfer_recommends_and_auto_what_few_decisions_select(told, monkeypatch):
+def test_auto_adapts_what_few_decisions_select(told):
     words = ("adapt", _ONE, "--scenario", "vordt", "--budget", 400, "--run", "mine", "--skills")
-    recommended = Recommendation(("dodge",), 12_345)
-    monkeypatch.setattr("soulsgraph.transfer.report.saved_recommendation", lambda *_: recommended)
-    (card,) = told(*words, "measured")
+    (card,) = told(*words, "dodge")
     assert (card["skill"], card["version"], card["training"]["steps"]) == ("dodge", 2, 400)
-    assert card["selection_decisions"] == 12_345
     again, other = told(*words, "auto")
     assert (again["sha256"], other["skill"]) == (card["sha256"], "heal_attack")
     assert 0 < other["selection_decisions"] <= 8_000
 
 
 def test_whoever_finds_nothing_to_adapt_is_told_how_to_adapt_all(printed, monkeypatch):
-    monkeypatch.setattr("soulsgraph.continual.selecting.select_for_run", lambda *_: Selection(()))
-    monkeypatch.setattr("soulsgraph.transfer.report.saved_recommendation", lambda *_: Recommendation((), 12_345))
-    words = ("adapt", _ONE, "--scenario", "vordt-whole", "--run", "mine", "--skills")
-    for told in (printed(*words, "auto"), printed(*words, "measured"), printed("study", "transfer", _ONE, "--quick")):
-        assert "adapt --skills all" in told
-    monkeypatch.setattr("soulsgraph.continual.selecting.select_for_run", lambda *_: Selection(("dodge",)))
-    assert "--skills all" not in printed("study", "transfer", _ONE, "--quick")
+    words = ("adapt", _ONE, "--scenario", "vordt-whole", "--run", "mine", "--budget", 400, "--skills", "auto")
+    for selection in (Selection(()), Selection(("dodge",))):
+        monkeypatch.setattr("soulsgraph.continual.selecting.select_for_run", lambda *_, found=selection: found)
+        assert ("adapt --skills all" in printed(*words)) == (not selection.skills)
 
 
 def test_a_command_that_writes_copies_the_agent_first_and_goes_on_with_the_copy(printed, refuse, tmp_path):
@@ -306,10 +296,6 @@ def test_a_command_that_writes_copies_the_agent_first_and_goes_on_with_the_copy(
     assert (results / "table.parquet").is_file()
     assert not (zoo.AGENTS / _ONE / "results").exists()
     assert "iudex-phase1-best-1" in refuse("evaluate", "--what", "table", "iudex-phase1-best-1", "--run", "mine")
-    names = [f"iudex-phase1-best-{seed}" for seed in (0, 1)]
-    # The copies are made before the chain of scenarios is asked for.
-    refuse("study", "transfer", *names, "--run", "several", "--scenario", "no-such-scenario")
-    assert [RunFolder.open(tmp_path / "several" / name).plan.seed for name in names] == [0, 1]
 
 
 def test_evaluations_of_continual_learners_are_scored(told, tmp_path):

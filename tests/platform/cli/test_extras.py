@@ -92,7 +92,6 @@ def test_a_missing_module_is_refused_by_the_smallest_extra_that_brings_it(monkey
         ("data record oracle --out new", "data record", "data"),
         ("data export iudex-phase1-best-0 --onnx --out new", "data export", "onnx"),
         ("data export fights --minari dodge --out new", "data export", "minari"),
-        ("study transfer iudex-phase1-best-0 --run new", "study transfer", "train"),
     ],
 )
 def test_a_command_without_its_extra_is_refused_before_anything_is_begun(

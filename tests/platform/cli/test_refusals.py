@@ -179,10 +179,7 @@ _CONTRADICTED = [
 ]
 _EVALUATING = [
     *((f"{command} nowhere", "nowhere") for command in ("evaluate --what table", "evaluate", "check", "adapt")),
-    *(
-        (f"{command} iudex-phase1-best-0", "`run`")
-        for command in ("evaluate --what table", "adapt", "study transfer", "evaluate --what retention")
-    ),
+    *((f"{command} iudex-phase1-best-0", "`run`") for command in ("evaluate --what table", "adapt")),
     ("evaluate damaged --what table", "plan.json"),
     ("evaluate run --what table", "camera"),
     ("evaluate run --episodes -5 --what table", "episodes"),
@@ -204,20 +201,6 @@ _EVALUATING = [
     ("adapt run --budget 0", "budget"),
     (f"adapt run --budget {10**15}", "budget"),
     ("adapt iudex-phase1-best-0 --scenario vordt --run new --set dodge.gama=1", "'gamma'"),
-    ("study transfer trained --run copy", "run"),
-    *(
-        (f"study transfer iudex-phase1-best-0 --quick {option}", option.split()[0].strip("-"))
-        for option in (
-            "--controls",
-            "--out together",
-            "--run mine",
-            "--recover 80000",
-            "--jointly all",
-            "--address auto",
-        )
-    ),
-    ("study transfer trained --jointly dodge", "jointly"),
-    ("study transfer trained --recover 80000 --controls", "controls"),
     ("study compare nowhere", "nowhere"),
     ("study compare paper end-to-end --run compared --seeds 1 --scale 0.02", "scale = 0.01"),
     ("check nowhere --learn", "nowhere"),

@@ -7,9 +7,9 @@ import pytest
 
 from fakes.learners import versions_of
 from soulsgraph.continual import selecting
+from soulsgraph.continual.consequences import HomeConsequences, unseen_inputs
 from soulsgraph.continual.methods.learning import TaskWorld
 from soulsgraph.continual.selecting import HOME_EPISODES, MOST_DECISIONS, Home, KnownHomes, select, select_for_run
-from soulsgraph.transfer.consequences import HomeConsequences, unseen_inputs
 from soulsgraph.zoo import open_run
 from soulsgraph_envs.combat.rollout import DecisionColumns
 from soulsgraph_envs.core.scenario import load_scenario
@@ -92,7 +92,7 @@ def walked(seed, steps):
     # Where a decision ends the next one begins.
     rows[1:, Column.PLAYER_X] = np.cumsum(moved)[:-1]
     ticks = np.ones(len(episodes), np.int64)
-    return DecisionColumns(episodes, rows, actions, np.zeros(len(episodes)), ticks, np.ones(len(episodes), np.bool_))
+    return DecisionColumns(episodes, rows, actions, np.zeros(len(episodes)), ticks)
 
 
 def changed(steps, seed=1):

@@ -56,13 +56,10 @@ def test_commands_that_follow_a_graph_end_on_one_whose_last_skill_needs_not_all_
     run = pretend_run(tmp_path / "run", plan).path
     words = ("--graph", plan.graph, "--scale", plan.scale, "--episodes", 2)
     assert called("curriculum", "--run", tmp_path / "trained", *words)
-    shifted = ("--scenario", "vordt", "--episodes", 2)
     for line in (
         ("evaluate", run, "--what", "table", "--episodes", 2),
-        ("study", "transfer", run, *shifted),
-        ("study", "transfer", run, *shifted, "--recover", 2_000),
         ("adapt", run, "--scenario", "vordt", "--skills", "heal_attack", "--budget", 200),
-        ("evaluate", run, "--what", "retention", "--episodes", 2),
+        ("evaluate", run, "--what", "ablations", "--episodes", 2),
         ("data", "record", run, "--episodes", 2, "--out", tmp_path / "data"),
         ("data", "clone", tmp_path / "data", "--run", tmp_path / "clone", "--graph", plan.graph, "--skills", "camera"),
     ):
@@ -79,7 +76,7 @@ def test_commands_end_on_a_run_of_an_own_skill_in_its_own_scenario(called, duel,
         ("evaluate", run, "--episodes", 2),
         ("check", run),
         ("adapt", run, "--scenario", shifted, "--skills", "heal_attack", "--budget", 200),
-        ("evaluate", run, "--what", "retention", "--episodes", 2),
+        ("evaluate", run, "--what", "ablations", "--episodes", 2),
         ("report", run, "--out", tmp_path / "report.html"),
         ("watch", run, "--episodes", 1, "--seconds", 0.3, "--file", tmp_path / "fight.png"),
         ("data", "record", run, "--episodes", 2, "--out", tmp_path / "data"),

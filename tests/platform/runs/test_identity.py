@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +17,6 @@ from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting, evaluate, save_ch
 from soulsgraph.runs.lineage import (
     adaptation_stages,
     branch,
-    cards_of,
-    cards_trained_on,
     curve_folder,
     domain_chain,
     finished_versions,
@@ -34,11 +31,9 @@ from soulsgraph.runs.lineage import (
 from soulsgraph.runs.plan import Plan, check_learns, differing
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.runs.train import StageSetup, Workplace, _take_up, train_stages
-from soulsgraph.transfer import Question, recovery, report, retention
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import write_json
-from soulsgraph_envs.skills import SKILL_NAMES
 from soulsgraph_policies.agents.library import INPUTS
 from soulsgraph_policies.learning.hyperparameters import PRESETS
 
@@ -147,89 +142,6 @@ def test_a_checkpoint_of_the_same_stage_is_gone_on_from(run, fight, monkeypatch)
     assert _take_up(StageSetup(run, stage)) == checkpoint
 
 
-@pytest.mark.parametrize("change", [edited, other_parents, other_learner, other_budget])
-def test_no_arm_of_a_recovery_goes_on_with_another_one(run, fight, tmp_path, change):
-    *_, scratch = recovery.arms_of(run, ())
-    arms = recovery.Arm("dodge", DODGE), recovery.Arm("all", ("dodge", "heal_attack"), jointly=True), scratch
-
-    def begin(run, scenario, arm):
-        folder, stages = recovery._begin(run, recovery.RecoveryTarget(scenario, budget=2_000), HOME, arm)
-        return folder, stages, [bool(finished_versions(folder, stage)) for stage in stages]
-
-    for arm in arms:
-        folder, stages, _ = begin(run, fight, arm)
-        pretend_training(folder, stages)
-        assert all(begin(run, fight, arm)[2])
-    assert recovery.scratch_arm(run, fight, 2_000).path == folder.path
-    run, scenario = change(run, fight, tmp_path)
-    if change is other_parents:
-        # What changed in the fight itself is no parent of an arm's.
-        pretend_training(run, [replace(run.plan.stage("dodge"), seed=5)])
-    for arm in arms[:2]:
-        folder, _, finished = begin(run, scenario, arm)
-        assert finished == [False]
-        assert {card.digest for card in cards_of(folder)} == {card.digest for card in cards_trained_on(run, HOME)}
-    # An arm from scratch has no parents, and the recovery's budget.
-    if change not in (other_parents, other_budget):
-        assert recovery.scratch_arm(run, scenario, 2_000) is None
-        assert not cards_of(begin(run, scenario, scratch)[0])
-
-
-def test_an_arm_of_another_home_is_kept_aside_and_found_again(run):
-    pretend_training(run, adaptation_stages(run, SECOND, ("heal_attack",)))
-    target, arm, versions = recovery.RecoveryTarget(THIRD, budget=1_000), recovery.Arm("dodge", DODGE), {}
-    for after in (SECOND, HOME, SECOND, HOME):
-        folder, stages = recovery._begin(run, target, after, arm)
-        assert folder.path == recovery.arm_path(run, THIRD, 1_000, "dodge"), (
-            "the usual one is the last that was asked for"
-        )
-        for skill in SKILL_NAMES:
-            played = run.library.card(skill, version_in_play(run, skill, after)).digest
-            frozen = folder.library.card(skill, version_in_play(folder, skill, after)).digest
-            assert frozen == played, "before any step both are one agent"
-        done = [card for stage in stages for card in finished_versions(folder, stage)]
-        assert bool(done) == (after in versions)
-        cards = done or pretend_training(folder, stages)
-        assert versions.setdefault(after, cards) == cards
-    names = [recovery.results_name(target, HOME, after) for after in (HOME, SECOND)]
-    assert names == [f"recovery-{THIRD}-1000", f"recovery-{THIRD}-1000-from-{SECOND}"]
-
-
-def test_a_fight_that_changes_while_a_recovery_runs_ends_it(run, fight, tmp_path, monkeypatch):
-    def train(place, stages, console):
-        write_fight(tmp_path / "a" / "boss.toml", flasks=9)
-        return pretend_training(place, stages)
-
-    monkeypatch.setattr("soulsgraph.transfer.recovery.train_stages", train)
-    target = recovery.RecoveryTarget(fight, episodes=2, budget=1_000)
-    with pytest.raises(SoulsGraphError, match=r"boss\.toml"):
-        recovery.recover(run, target, [recovery.Arm("dodge", DODGE)], nullcontext, Console(quiet=True))
-    assert not (run.path / "results").exists()
-
-
-def test_a_recommendation_serves_one_question_of_one_fight_and_its_versions(run, fight, tmp_path):
-    report.save_transfer(run, report.transfer(run, Question(fight, home=HOME, episodes=2), "silent"))
-    for other in ({"episodes": 3}, {"episodes": 2, "seed": 8}):
-        assert report.saved_recommendation(run, Question(fight, home=HOME, **other)) is None
-    for change in (edited, same_stem):
-        _, scenario = change(run, fight, tmp_path)
-        assert report.saved_recommendation(run, Question(scenario, home=HOME, episodes=2)) is None
-        write_fight(tmp_path / "a" / "boss.toml")
-        assert report.saved_recommendation(run, Question(fight, home=HOME, episodes=2)) is not None, "restored"
-    pretend_training(run, [replace(run.plan.stage("camera"), seed=5)])
-    assert report.saved_recommendation(run, Question(fight, home=HOME, episodes=2)) is None
-
-
-def test_recommendations_of_two_homes_and_of_unknown_fights(run):
-    assert report.transfer_name(run, HOME, SECOND) == f"transfer-{SECOND}"
-    assert report.transfer_name(run, SECOND, THIRD) == f"transfer-{THIRD}-from-{SECOND}"
-    path = report.save_transfer(run, report.transfer(run, Question(SECOND, home=HOME, episodes=2), "silent"))
-    values = json.loads(path.read_text())
-    del values["fights"]
-    path.write_text(json.dumps(values))
-    assert report.saved_recommendation(run, Question(SECOND, home=HOME, episodes=2)) is None
-
-
 @pytest.mark.parametrize("edit", [edited, edited_boss])
 def test_a_scenario_that_was_edited_is_refused_by_its_name_until_it_is_restored(run, fight, tmp_path, edit):
     (card,) = pretend_training(run, adaptation_stages(run, fight, DODGE))
@@ -240,7 +152,6 @@ def test_a_scenario_that_was_edited_is_refused_by_its_name_until_it_is_restored(
     for call in (
         lambda: source_of(run, fight),
         lambda: evaluate(run, Setting(fight, fight), 2),
-        lambda: retention.measure_retention(run, 2, display="silent"),
         lambda: adaptation_stages(run, fight, DODGE),
     ):
         with pytest.raises(SoulsGraphError, match=r"boss\.toml"):
@@ -279,18 +190,6 @@ def test_a_stage_has_the_name_of_its_curves_whatever_came_later(run, fight, tmp_
     made = [stage_of(run, [run.library.card("dodge", number)]).name for number in (2, 3, 4)]
     assert made == [first.name, second.name, third.name]
     assert len({*made}) == 3
-
-
-def test_a_learning_curve_is_that_of_the_version_it_is_shown_for(run):
-    card = run.library.card("dodge", 1)
-    folder = curve_folder(run, stage_of(run, [card]))
-    save_checkpoint(folder, 100, run.library.load("dodge", 1).weights)
-    assert [*retention._points(run, [card])] == [800], "nothing says of which stage it is"
-    write_json(folder / INPUTS, stage_inputs(run, run.plan.stage("dodge")))
-    assert [*retention._points(run, [card])] == [100, 800]
-    other = replanned(run, overrides={"lr": 0.01})
-    write_json(folder / INPUTS, stage_inputs(other, other.plan.stage("dodge")))
-    assert [*retention._points(run, [card])] == [800]
 
 
 def test_a_run_is_not_resumed_in_another_version_of_its_own_fight(run):
@@ -353,14 +252,6 @@ def test_what_teaches_nothing_is_refused_for_every_preset_and_skill():
             check_learns(plan, [replace(stage, budget=least)])
             with pytest.raises(SoulsGraphError, match=f" {least} .* {least - 1}"):
                 check_learns(plan, [replace(stage, budget=least - 1)])
-
-
-def test_a_budget_that_teaches_an_arm_nothing_is_refused_before_any_is_trained(run):
-    arms = recovery.arms_of(run, ())
-    target = recovery.RecoveryTarget(SECOND, episodes=2, budget=1_000)
-    with pytest.raises(SoulsGraphError, match=r"budget.* 1,242 "):
-        recovery.recover(run, target, arms, None, Console(quiet=True))
-    assert not (run.path / "recovery").exists()
 
 
 def test_values_differ_by_content_and_order_and_where_they_are_missing():

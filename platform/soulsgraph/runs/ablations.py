@@ -23,8 +23,9 @@ from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.evaluate import EVALUATION_SEED, OnFinished, Setting
 from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.transfer import check_sources
+from soulsgraph.zoo import open_run
 from soulsgraph_envs.combat.scripted import REFERENCES, references
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_policies.agents.agent import Agent, StandIn
 from soulsgraph_policies.agents.inference import DEVIATION, MEAN, FrozenNetwork
@@ -87,7 +88,7 @@ def _untrained(network: FrozenNetwork | Sequence[FrozenNetwork], seed: int, skil
 
 
 @dataclass(frozen=True)
-class Necessity:
+class Ablations:
     """What agents lost, by seed, and the scripted reference: rows of skill, how it was played, wins, points lost."""
 
     by_seed: Mapping[int, Rows]
@@ -115,10 +116,10 @@ class Necessity:
         return [*tables, *([_table(scripted, self.scripted)] if self.scripted else [])]
 
     def save(self, folder: Path) -> None:
-        """Write `necessity` as `SeedsTable.save` does, and `necessity-scripted` beside it; raises WriteError."""
-        self.over_seeds().save(folder, "necessity")
+        """Write `ablations` as `SeedsTable.save` does, and `ablations-scripted` beside it; raises WriteError."""
+        self.over_seeds().save(folder, "ablations")
         if self.scripted:
-            write_results(folder, "necessity-scripted", self.scripted, describe_origin() | {"rows": [*self.scripted]})
+            write_results(folder, "ablations-scripted", self.scripted, describe_origin() | {"rows": [*self.scripted]})
 
 
 def _table(title: str, rows: Rows) -> Table:
@@ -130,14 +131,38 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     return {"skill": row["skill"], "played": row["played"], "wins": wins, "points lost": f"{row['lost_points']:+.1f}"}
 
 
-def measure_necessity(
+def open_seeds(folders: Sequence[Path]) -> dict[int, RunFolder]:
+    """Open runs, or agents of the zoo for reading, that differ in nothing but their seed, by seed in the order given.
+
+    Raises:
+        SoulsGraphError: if one is no run, two have the same seed, or their plans differ otherwise.
+    """
+    runs: dict[int, RunFolder] = {}
+    for folder in folders:
+        run = open_run(folder)
+        first = next(iter(runs.values()), run)
+        if run.plan.seed in runs:
+            raise SoulsGraphError(
+                f"{folder}: expected a run of another seed than {runs[run.plan.seed].path}, found seed "
+                f"{run.plan.seed} again; name each seed once."
+            )
+        if replace(run.plan, seed=first.plan.seed) != first.plan:
+            raise SoulsGraphError(
+                f"{folder}: expected the plan of {first.path} but for its seed, found another; "
+                "compare runs of one plan, others by a call of their own."
+            )
+        runs[run.plan.seed] = run
+    return runs
+
+
+def measure_ablations(
     runs: Mapping[int, RunFolder],
     scenario: str,
     episodes: int,
     seed: int = EVALUATION_SEED,
     start: str | None = None,
     display: Display = "auto",
-) -> Necessity:
+) -> Ablations:
     """Measure what the runs' agents, by seed, and the scripted reference lose in a scenario, in the same fights.
 
     Raises:
@@ -146,11 +171,16 @@ def measure_necessity(
     """
     evaluating.check_evaluation(seed, episodes)
     sources = {of: evaluating.source_of(run, scenario) for of, run in runs.items()}
-    check_sources(sources, "necessity", "adapt all of them to it, or leave it to a call of its own")
+    if len({*sources.values()}) > 1:
+        found = ", ".join(f"{source} for seed {of}" for of, source in sources.items())
+        raise SoulsGraphError(
+            f"ablations: expected every seed to play the versions of one scenario, found those of {found}; adapt all "
+            "of them to it, or leave one to a call of its own."
+        )
     agents = {of: evaluating.make_agent(run, Setting(scenario, sources[of], start)) for of, run in runs.items()}
     variants = {of: agent_variants(agent, of) for of, agent in agents.items()}
     scripted, seeds = scripted_variants(next(iter(agents.values()))), evaluating.evaluation_seeds(seed, episodes)
     total = episodes * sum(map(len, (*variants.values(), scripted)))
-    with stage_progress("necessity", total, display, unit="episodes") as progress:
+    with stage_progress("ablations", total, display, unit="episodes") as progress:
         by_seed = {of: played_rows(each, seeds, progress.advance) for of, each in variants.items()}
-        return Necessity(by_seed, played_rows(scripted, seeds, progress.advance))
+        return Ablations(by_seed, played_rows(scripted, seeds, progress.advance))

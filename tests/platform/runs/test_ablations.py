@@ -1,13 +1,17 @@
 """Which skills a fight needs: every skill replaced in every way, paired over seeds, and the shipped fight for it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from fakes.runs import pretend_run, pretend_training
 from soulsgraph.results.statistics import WinRate
+from soulsgraph.runs.ablations import NO_SKILL, Ablations, measure_ablations, open_seeds
+from soulsgraph.runs.lineage import adaptation_stages
 from soulsgraph.runs.plan import Plan
-from soulsgraph.transfer.necessity import NO_SKILL, Necessity, measure_necessity
+from soulsgraph.runs.run_folder import RunFolder
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SKILL_NAMES
 
 FIGHT = "five-skills"
@@ -29,25 +33,25 @@ def _row(skill, played, wins, lost):
 
 
 def test_every_skill_is_replaced_in_every_way_in_the_same_fights(runs, tmp_path):
-    necessity = measure_necessity(runs, FIGHT, 6, 5, display="silent")
+    ablations = measure_ablations(runs, FIGHT, 6, 5, display="silent")
     ways = {"agent": ("random", "idle", "untrained"), "reference": ("random", "idle")}
     asked = {
         who: [(NO_SKILL, ""), *((name, way) for name in SKILL_NAMES for way in each)] for who, each in ways.items()
     }
     for who, rows in (
-        ("agent", necessity.by_seed[0]),
-        ("agent", necessity.by_seed[1]),
-        ("reference", necessity.scripted),
+        ("agent", ablations.by_seed[0]),
+        ("agent", ablations.by_seed[1]),
+        ("reference", ablations.scripted),
     ):
         assert [(row["skill"], row["played"]) for row in rows] == asked[who]
         whole = rows[0]["wins"]
         assert [row["lost_points"] for row in rows] == pytest.approx([100 * (whole - row["wins"]) / 6 for row in rows])
     # Whoever never strikes wins nothing.
-    wins = {(row["skill"], row["played"]): row["wins"] for row in necessity.scripted}
+    wins = {(row["skill"], row["played"]): row["wins"] for row in ablations.scripted}
     assert wins["heal_attack", "idle"] == 0
     assert wins[NO_SKILL, ""] > 0
-    necessity.save(tmp_path)
-    assert json.loads((tmp_path / "necessity-scripted.json").read_text())["rows"] == necessity.scripted
+    ablations.save(tmp_path)
+    assert json.loads((tmp_path / "ablations-scripted.json").read_text())["rows"] == ablations.scripted
 
 
 def test_points_are_paired_by_seed():
@@ -55,8 +59,23 @@ def test_points_are_paired_by_seed():
         1: [_row(NO_SKILL, "", 80, 0.0), _row("camera", "random", 30, 50.0)],
         2: [_row(NO_SKILL, "", 60, 0.0), _row("camera", "random", 20, 40.0)],
     }
-    whole, camera = Necessity(by_seed, []).over_seeds().rows()
+    whole, camera = Ablations(by_seed, []).over_seeds().rows()
     assert (whole["win_percent"], whole["lost_points"]) == (pytest.approx(70.0), 0.0)
     assert (camera["win_percent"], camera["lost_points"]) == (pytest.approx(25.0), pytest.approx(45.0))
     # t of one degree of freedom: 45 +- 12.706 * 7.0711 / sqrt(2).
     assert (camera["lost_points_low"], camera["lost_points_high"]) == pytest.approx((-18.53, 108.53), abs=0.01)
+
+
+def test_runs_of_one_plan_are_told_apart_by_their_seeds(tmp_path):
+    folders = [pretend_run(tmp_path / str(seed), Plan(scale=0.01, seed=seed)).path for seed in (7, 3)]
+    assert [*open_seeds(folders)] == [7, 3]
+    other = RunFolder.create(tmp_path / "other", replace(RunFolder.open(folders[0]).plan, seed=9, preset="paper"))
+    for refused in ([folders[0], folders[0]], [*folders, other.path]):
+        with pytest.raises(SoulsGraphError):
+            open_seeds(refused)
+
+
+def test_seeds_that_play_versions_of_other_fights_are_refused(runs):
+    pretend_training(runs[0], adaptation_stages(runs[0], "vordt", ("dodge",), after=FIGHT))
+    with pytest.raises(SoulsGraphError):
+        measure_ablations(runs, "vordt", 1, display="silent")
