@@ -26,7 +26,7 @@ from soulsgraph_clusters.fleet.protocol.messages import encode_columns, encode_w
 from soulsgraph_clusters.fleet.protocol.security import token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import METHOD, PROTOCOL, SERVICE, digests
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_envs.core.access import channel_options
+from soulsgraph_envs.core.access import NO_PROXY
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
@@ -206,7 +206,7 @@ class _Clients:
 
     async def _stream(self, number: int) -> None:
         # Games are different programs: none shares another's connection.
-        options = [("grpc.use_local_subchannel_pool", 1), *channel_options(self._address)]
+        options = [("grpc.use_local_subchannel_pool", 1), *NO_PROXY]
         channel = grpc.aio.insecure_channel(self._address, options=options)
         metadata = self._metadata[number % len(self._metadata)]
         call = channel.stream_stream(f"/{SERVICE}/{METHOD}")(metadata=metadata)

@@ -27,7 +27,7 @@ from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.combat.scripted import ScriptedPlay, Uniform, engaging
 from soulsgraph_envs.core.errors import EpisodeLostError
 from soulsgraph_envs.core.scenario import load_scenario
-from soulsgraph_envs.core.seeds import episode_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.games.address_map import load_address_map
 from soulsgraph_envs.games.link import GameSettings, load_games
 from soulsgraph_envs.games.live_game import LiveGame
@@ -97,7 +97,7 @@ def _play_resets(game: LiveGame, fights: int) -> tuple[list[dict[str, float]], i
     rollout = Rollout(combat, ScriptedPlay(engaging() | random))
     spent, lost = list[dict[str, float]](), 0
     for number in range(fights):
-        seeds, before = episode_seeds(0, _LANE, number), game.timing().reset_s
+        seeds, before = derive_seeds(0, _LANE, number), game.timing().reset_s
         try:
             rollout.begin(_LANE, seeds)
             after = game.timing().reset_s

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from soulsgraph_envs.core.scenario import Scenario, load_scenario
-from soulsgraph_envs.core.seeds import episode_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import ALL_CONTROLS, Raw
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.simulator.layout import FRAMES_PER_S, LANE
@@ -52,7 +52,7 @@ class RandomFights:
         self.lane_ticks += ticks * self._game.lanes
 
     def _reset(self, lanes: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-        self._game.reset(lanes, self._scenario, episode_seeds(0, lanes, self.resets))
+        self._game.reset(lanes, self._scenario, derive_seeds(0, lanes, self.resets))
         self.resets += len(lanes)
 
 
@@ -110,7 +110,7 @@ class ComposedFights:
             self._begin(ended)
 
     def _begin(self, lanes: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-        self.rollout.begin(lanes, episode_seeds(0, lanes, self.episodes))
+        self.rollout.begin(lanes, derive_seeds(0, lanes, self.episodes))
         self.episodes += len(lanes)
 
 

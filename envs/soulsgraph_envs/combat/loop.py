@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from soulsgraph_envs.core.compiling import cached
-from soulsgraph_envs.core.errors import GameError, UnknownNameError
+from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.game import ActiveLanes, Game, LaneIndices, SavableGame
 from soulsgraph_envs.core.scenario import Scenario
 from soulsgraph_envs.core.seeds import Seeds, derive_seeds, uniforms
@@ -254,17 +254,14 @@ class Combat:
     """
 
     def __init__(self, game: Game, skills: Sequence[Skill], scenario: Scenario, horizon: Horizon) -> None:
-        names = [skill.name for skill in skills]
-        if horizon.skill not in names:
-            raise UnknownNameError("skill of the horizon", horizon.skill, names)
         _check_supplied(game, skills, scenario)
         self.game, self.skills, self.scenario, self.horizon = game, tuple(skills), scenario, horizon
         self.lanes = game.lanes
         self._tables = pack_actions(skills)
         mortal = (float(np.float32(scenario.death_hp_ratio)), float(np.float32(scenario.boss_hp_ratios[1])))
         thresholds = (-1.0, -1.0) if scenario.refill else mortal
-        self._limits = (names.index(horizon.skill), horizon.decisions, *thresholds)
-        lanes, count = self.lanes, len(names)
+        self._limits = (self.position(horizon.skill), horizon.decisions, *thresholds)
+        lanes, count = self.lanes, len(skills)
         self.rows: StateRows = np.zeros((lanes, STATE_SIZE), np.float32)
         self.due: Flags = np.zeros((lanes, count), np.bool_)
         self.completed: Flags = np.zeros((lanes, count), np.bool_)
@@ -280,15 +277,8 @@ class Combat:
         self._clocks = (self.latest, self._remaining)
 
     def position(self, skill: str) -> int:
-        """Return the skill's index among the combat's skills.
-
-        Raises:
-            UnknownNameError: if the skill takes no part.
-        """
-        names = [s.name for s in self.skills]
-        if skill not in names:
-            raise UnknownNameError("skill of this fight", skill, names)
-        return names.index(skill)
+        """Return the skill's index among the combat's skills."""
+        return [one.name for one in self.skills].index(skill)
 
     @property
     def ended(self) -> Flags:

@@ -314,16 +314,8 @@ class Rollout(SkillLog):
             self.after_tick()
 
     def advance(self, active: Flags | None = None) -> int:
-        """Run a tick of the `active` (lanes,) and log the skill's decisions that ended with it; return their number.
-
-        Raises:
-            GameError: if the log has no room for as many as there are lanes.
-        """
-        if self.log_is_full:
-            raise GameError(
-                f"rollout: expected room for {self.logged + self.combat.lanes} decisions, found {self._capacity}; "
-                "collect what is logged, or reserve more."
-            )
+        """Run a tick of the `active` (lanes,) and log the skill's decisions that ended with it; return their number."""
+        assert not self.log_is_full, "collect what is logged, or reserve more"
         self.tick(active)
         return self.log()
 

@@ -30,7 +30,7 @@ from soulsgraph_envs.continual.generator import generated_name, shift_of
 from soulsgraph_envs.core.config import Between, is_generated
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import Scenario, load_player, load_scenario
-from soulsgraph_envs.core.seeds import Seeds, episode_seeds
+from soulsgraph_envs.core.seeds import Seeds, derive_seeds
 from soulsgraph_envs.games.opening import make_game
 from soulsgraph_envs.skills import SKILL_NAMES, Skill, make_skill
 
@@ -80,7 +80,7 @@ def _played(name: str) -> FilterResult:
     skills = tuple(make_skill(skill) for skill in SKILL_NAMES)
     trained = skills[-1]
     combat = Combat(make_game(FIGHTS), skills, scenario, Horizon(trained.name, trained.horizon))
-    seeds = episode_seeds(crc32(name.encode()), 0, np.arange(FIGHTS))
+    seeds = derive_seeds(crc32(name.encode()), 0, np.arange(FIGHTS))
     oracle = _oracle(scenario)
     played = [oracle, _random(skills)]
     if shift_of(name) is None:

@@ -162,12 +162,10 @@ def held_out(family: str, count: int) -> tuple[ContinualTask, ...]:
 
     Raises:
         UnknownNameError: if no bosses of that family are recorded.
-        SoulsGraphError: as `load_sequence`, and for a count below 1.
+        SoulsGraphError: as `load_sequence`.
     """
     if family not in (known := shipped_names("held-out bosses")):
         raise UnknownNameError("family with held-out bosses", family, known)
-    if count < 1:
-        raise SoulsGraphError(f"held-out bosses: expected 1 or more, found {count}; ask for at least one.")
     path = find("held-out bosses", family)
     tasks = load_data("held-out bosses", ContinualSequence, path).tasks
     for index, task in enumerate(tasks[:count]):

@@ -7,10 +7,9 @@ import secrets
 import shlex
 import socket
 import stat
-from ipaddress import IPv6Address, ip_address
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -19,6 +18,8 @@ PRIVATE = 0o600
 #: Metadata key of a token in a gRPC call.
 TOKEN_KEY = "authorization"
 _SCHEME = "Bearer "
+#: Options of every gRPC channel: who names a game or a head means that one, and no proxy for the web in between.
+NO_PROXY = [("grpc.enable_http_proxy", 0)]
 
 
 def new_token() -> str:
@@ -69,18 +70,11 @@ def split_address(address: str, least_port: int = 0) -> tuple[str, int]:
     Raises:
         ValueError: if it is none.
     """
-    host, separator, port = address.strip().rpartition(":")
-    bare = host.removeprefix("[").removesuffix("]")
-    if not separator or not bare or not (port.isascii() and port.isdecimal()) or not least_port <= int(port) < 65536:
+    parts = urlsplit(f"//{address.strip()}")
+    # An IPv6 address without brackets may end in what looks like a port, and gRPC takes it all for the host.
+    if not parts.hostname or parts.port is None or parts.port < least_port:
         raise ValueError(f"no HOST:PORT, or a port that is not from {least_port} to 65535")
-    if host != bare and host != f"[{bare}]":
-        raise ValueError("half of the brackets around a host")
-    if host != bare:
-        IPv6Address(bare)
-    elif ":" in bare:
-        # It may end in what looks like a port, and gRPC takes it all for the host.
-        raise ValueError("an IPv6 address without brackets")
-    return bare, int(port)
+    return parts.hostname, parts.port
 
 
 def join_address(host: str, port: int) -> str:
@@ -109,32 +103,3 @@ def is_loopback(host: str) -> bool:
         return ip_address(plain_host(host)).is_loopback
     except ValueError:
         return host.lower() == "localhost"
-
-
-#: Set to 1, addresses beyond this machine are reached by the proxy that the environment names.
-USE_PROXY = "SOULSGRAPH_USE_PROXY"
-
-
-def uses_proxy(address: str) -> bool:
-    """Return whether the environment's proxies are asked for an address, HOST:PORT; never for this machine's.
-
-    Who names a game or a head means that one: a proxy for the web would only be in the way.
-    """
-    host = address.rpartition(":")[0] or address
-    return os.environ.get(USE_PROXY, "").lower() in ("1", "true") and not is_loopback(host)
-
-
-def channel_options(address: str) -> list[tuple[str, int]]:
-    """Return the options of a gRPC channel to an address by which it uses no proxy unless asked."""
-    return [("grpc.enable_http_proxy", int(uses_proxy(address)))]
-
-
-def by_proxy(address: str) -> str:
-    """Return a phrase that names the proxy by which gRPC reaches an address; empty where there is none."""
-    host, proxies = (address.rpartition(":")[0] or address).strip("[]"), getproxies()
-    if not uses_proxy(address) or proxy_bypass(host):
-        return ""
-    found = next((proxies[kind] for kind in ("grpc", "https", "http") if kind in proxies), "")
-    # A proxy's address may hold a password.
-    place = urlsplit(found if "//" in found else f"//{found}").netloc.rpartition("@")[2]
-    return f" by the proxy {place}" if place else ""

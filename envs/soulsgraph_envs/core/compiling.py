@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import pickle
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -16,23 +13,9 @@ from llvmlite import binding
 from numba import config, njit
 from numba.core.caching import IndexDataCacheFile
 
-from soulsgraph_envs.core.machine import is_writable, private_temporary_folder, user_folder
+from soulsgraph_envs.core.machine import is_writable, user_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-#: The private folder of a user who has no other.
-_TEMPORARY = "soulsgraph-compiled"
-#: What reading pickled code raises that names classes of another version, or was cut short.
-_UNREADABLE = (
-    AttributeError,
-    ImportError,
-    EOFError,
-    TypeError,
-    ValueError,
-    IndexError,
-    KeyError,
-    pickle.UnpicklingError,
-)
 
 
 def compiled(function: Function) -> Function:
@@ -62,11 +45,12 @@ def cached(**options: Any) -> Callable[[Function], Function]:
         # numba would look for a place beside each source and in the home folder, and fail where both are read-only.
         before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
         try:
-            with suppress(RuntimeError):  # Another order of places was chosen for numba, and none can be written.
-                return _reading_what_fits(cast(Function, njit(cache=True, **options)(function)))
-            return cast(Function, njit(**options)(function))
+            made = njit(cache=True, **options)(function)
         finally:
             config.CACHE_DIR = before
+        if hasattr(made, "_cache"):  # Not where compilation is turned off.
+            made._cache._cache_file.__class__ = _FittingCache
+        return cast(Function, made)
 
     return compile
 
@@ -80,51 +64,37 @@ class _FittingCache(IndexDataCacheFile):
     def _load_index(self) -> dict[Any, str]:
         try:
             return cast(dict[Any, str], super()._load_index())
-        except _UNREADABLE:
+        except Exception:  # What unpickling raises depends on what is wrong.
             return {}
 
     def _load_data(self, name: str) -> Any:
         try:
             return super()._load_data(name)
-        except _UNREADABLE as error:
+        except Exception as error:
             raise OSError(f"{name} is not this version's") from error
-
-
-def _reading_what_fits(function: Function) -> Function:
-    kept = getattr(getattr(function, "_cache", None), "_cache_file", None)
-    if isinstance(kept, IndexDataCacheFile):
-        kept.__class__ = _FittingCache
-    return function
 
 
 @cache
 def cache_folder() -> Path | None:
     """Return where compiled code is kept for this kind of processor; None where no folder can be written.
 
-    It is below `NUMBA_CACHE_DIR`, else below the installation, the user's cache folder, or a private temporary folder:
-    the first that can be written. Kinds of processors that share an installation each have their own.
+    It is below `NUMBA_CACHE_DIR`, the installation or the user's cache folder: the first that can be written. Kinds of
+    processors that share an installation each have their own.
     """
     kind = processor_kind()
     # numba's variable comes before everything else, as with numba itself.
     chosen = [Path(config.CACHE_DIR)] if config.CACHE_DIR else []
     own = user_folder("cache")
     users = [] if own is None else [own / "soulsgraph"]
-    for base in (*chosen, Path(__file__).parents[1] / "__pycache__", *users):
-        if is_writable(base / kind):
-            return base / kind
-    temporary = private_temporary_folder(_TEMPORARY)
-    return temporary / kind if temporary is not None and is_writable(temporary / kind) else None
+    places = (base / kind for base in (*chosen, Path(__file__).parents[1] / "__pycache__", *users))
+    return next(filter(is_writable, places), None)
 
 
 def cache_remark() -> str:
-    """Return what a user should know of where compiled code is kept; empty where it lasts."""
-    folder = cache_folder()
-    if folder is None:
-        found = "no folder for it can be written: every process compiles it anew, up to a minute each"
-    elif folder.parent.name.startswith(_TEMPORARY):
-        found = f"it is kept in {folder.parent} until that is cleaned"
-    else:
+    """Return what a user should know of where compiled code is kept; empty where it is kept."""
+    if cache_folder() is not None:
         return ""
+    found = "no folder for it can be written: every process compiles it anew, up to a minute each"
     return f"compiled code: {found}; set NUMBA_CACHE_DIR to a folder that only you can write"
 
 
@@ -133,7 +103,7 @@ def processor_kind() -> str:
     processor = str(config.CPU_NAME or binding.get_host_cpu_name())
     features = config.CPU_FEATURES or binding.get_host_cpu_features().flatten()
     digest = hashlib.sha256(f"{processor} {features}".encode()).hexdigest()
-    return f"compiled-{processor}-{digest[:8]}".replace(os.sep, "-")
+    return f"compiled-{processor}-{digest[:8]}"
 
 
 def checksum(files: Iterable[Path]) -> int:

@@ -118,7 +118,10 @@ class Where:
         """Return the place of a key or a list index below this one, or of one further below."""
         name = self.key
         for key in keys:
-            name += f"[{key}]" if isinstance(key, int) else f".{shown_key(key)}" if name else shown_key(key)
+            if isinstance(key, int):
+                name += f"[{key}]"
+            else:
+                name += ("." if name else "") + (key if key.isprintable() else shown(key))
         return replace(self, key=name)
 
     def error(self, expected: str, actual: object) -> DataError:
@@ -143,11 +146,6 @@ class Where:
         except kind as error:
             error.args = (f"{self.prefix}{error}",)
             raise
-
-
-def shown_key(key: str) -> str:
-    """Return a key as errors show it."""
-    return key if key.isprintable() and len(key) <= 60 else shown(key)
 
 
 #: The place of what comes from no file.
@@ -190,9 +188,7 @@ def parse(text: str, language: Language, where: Where) -> Any:
     """
     try:
         return _LANGUAGES[language](text)
-    except RecursionError as error:
-        raise where.error(f"a readable {language} file", "tables or lists nested too deeply") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise where.error(f"a readable {language} file", error) from error
 
 
@@ -327,8 +323,7 @@ def described(error: ValidationError, kind: Any, where: Where = _ARGUMENT) -> st
     """Return what pydantic found wrong with values of a kind, each error with its place."""
     found: dict[str, dict[str, str]] = {}
     # First what is misspelt: it may be what others miss.
-    listed = sorted(error.errors(include_url=False), key=lambda one: one["type"] not in _UNKNOWN)
-    for one in listed:
+    for one in sorted(error.errors(include_url=False), key=lambda one: one["type"] not in _UNKNOWN):
         place, names = _place(kind, one["loc"][1:])
         key, value = where.at(*place).key, ""
         if one["type"] in _UNKNOWN:
@@ -336,8 +331,6 @@ def described(error: ValidationError, kind: Any, where: Where = _ARGUMENT) -> st
             message = f"is unknown{f', did you mean {close[0]!r}?' if close else ''}"
         elif one["type"] == "missing":
             message = "is missing"
-        elif one["type"] == "too_short" and any(other["loc"][:-1] == one["loc"] for other in listed):
-            continue  # Its entries have errors, and none is left.
         elif isinstance(refused := one.get("ctx", {}).get("error"), FieldError):
             key, message = where.at(*place, refused.key).key, f"should {refused.said}"
             if isinstance(one["input"], dict) and refused.key in one["input"]:
@@ -458,22 +451,18 @@ def find(kind: str, name_or_path: str | Path) -> Path:
     if str(name_or_path).endswith(".toml"):
         return Path(name_or_path)
     if is_generated(name_or_path):
-        if kind not in (known := _generated_tables(str(name_or_path))):
-            raise SoulsGraphError(
-                f"{name_or_path}: expected the name or TOML file of a {kind}, found that of a generated "
-                f"{' or '.join(known)}; name one of {', '.join(shipped_names(kind))}, or a file."
-            )
-        return Path(name_or_path)
-    if name_or_path not in shipped_names(kind):
-        raise UnknownNameError(kind, str(name_or_path), shipped_names(kind))
-    return _DATA / _FOLDERS[kind] / f"{name_or_path}.toml"
+        if kind in _generated_tables(str(name_or_path)):
+            return Path(name_or_path)
+    elif name_or_path in shipped_names(kind):
+        return _DATA / _FOLDERS[kind] / f"{name_or_path}.toml"
+    raise UnknownNameError(kind, str(name_or_path), shipped_names(kind))
 
 
-#: Loaded data of the package, or of a seed, that a process keeps.
-_MOST_KEPT = 256
+#: Completes the tables of a file by what other files say; the place is the file's.
+Completed = Callable[[dict[str, Any], Where], dict[str, Any]]
 
 
-def load_data(kind: str, cls: type[T], name_or_path: str | Path) -> T:
+def load_data(kind: str, cls: type[T], name_or_path: str | Path, completed: Completed | None = None) -> T:
     """Load a file into the dataclass `cls`; before it the one it is based on, that errors name theirs.
 
     Raises:
@@ -484,26 +473,19 @@ def load_data(kind: str, cls: type[T], name_or_path: str | Path) -> T:
     # What comes with the package, or from a seed, is the same for as long as a process lives.
     lasting = is_generated(path) or path.is_relative_to(_DATA)
     load: Callable[..., T] = _load_lasting if lasting else _load
-    return load(kind, cls, path)
+    return load(kind, cls, path, completed)
 
 
-@lru_cache(maxsize=_MOST_KEPT)
-def _load_lasting(kind: str, cls: Any, path: Path) -> Any:
-    return _load(kind, cls, path)
-
-
-def _load(kind: str, cls: type[T], path: Path) -> T:
+def _load(kind: str, cls: Any, path: Path, completed: Completed | None) -> Any:
     where = Where(path)
-    if base := base_of(kind, path):
-        load_data(kind, cls, base)
-        where = Where(path, remedy=f"correct it, or {base}, which it is based on")
-    return validate(cls, read_data(kind, path), where)
+    if bases := files_of(kind, path)[1:]:
+        load_data(kind, cls, bases[0], completed)
+        where = Where(path, remedy=f"correct it, or {bases[0]}, which it is based on")
+    values = read_data(kind, path)
+    return validate(cls, completed(values, where) if completed else values, where)
 
 
-def base_of(kind: str, path: Path) -> Path | None:
-    """Return the file that a file is based on, if it is based on one; raises as `files_of`."""
-    chain = files_of(kind, path)
-    return chain[1] if len(chain) > 1 else None
+_load_lasting = lru_cache(maxsize=256)(_load)
 
 
 def files_of(kind: str, path: Path) -> list[Path]:
@@ -529,23 +511,29 @@ def read_data(kind: str, path: Path) -> dict[str, Any]:
     Tables are laid over key by key; single values and lists replace what was there, entries of `added` come behind it.
 
     Raises:
-        DataError: as `base_of`; also if a file based on another has no name of its own, or scales what
+        DataError: as `files_of`; also if a file based on another has no name of its own, or scales what
             is not a number there.
     """
-    where, base = Where(path), base_of(kind, path)
-    values = _own_values(kind, path)
-    for key in _REFERENCES.get(kind, ()):
-        *tables, last = key.split(".")
-        owner: Any = reduce(lambda table, name: table.get(name, {}), tables, values)
-        if isinstance(owner, dict) and last in owner:
-            owner[last] = reference(owner[last], path, where.at(key))
-    if base is None:
-        return values
-    where.at("name").demand("name" in values, "a name of its own, as the file is based on another", "no such key")
-    del values["based_on"]
-    scaled, added = values.pop("scaled", {}), values.pop("added", {})
-    laid_over = _laid_over(_scaled(read_data(kind, base), scaled, where.at("scaled")), values)
-    return _with_added(laid_over, added, where.at("added"))
+    values: dict[str, Any] = {}
+    for file in reversed(files_of(kind, path)):
+        where, own = Where(file), _own_values(kind, file)
+        for key in _REFERENCES.get(kind, ()):
+            *tables, last = key.split(".")
+            owner: Any = reduce(lambda table, name: table.get(name, {}), tables, own)
+            if isinstance(owner, dict) and last in owner:
+                owner[last] = reference(owner[last], file, where.at(key))
+        if "based_on" not in own:
+            values = own
+            continue
+        where.at("name").demand("name" in own, "a name of its own, as the file is based on another", "no such key")
+        del own["based_on"]
+        scaled, added = own.pop("scaled", {}), own.pop("added", {})
+        values = _laid_over(_scaled(values, scaled, where.at("scaled")), own)
+        for key, entries in validate(dict[str, Any], added, where.at("added")).items():
+            both = isinstance(values.get(key), list) and isinstance(entries, list)
+            where.at("added", key).demand(both, "entries for a list of the file this one is based on", shown(entries))
+            values[key] = [*values[key], *entries]
+    return values
 
 
 def _own_values(kind: str, path: Path) -> dict[str, Any]:
@@ -562,47 +550,26 @@ def reference(value: object, path: Path, where: Where) -> str:
     Raises:
         DataError: if it is neither, or there is no such file.
     """
-    if not isinstance(value, str):
-        raise where.error("a name or the path of a TOML file", shown(value))
-    if not value.endswith(".toml"):
-        return value
-    try:
-        file = (path.parent / value).resolve()
-        there = file.exists()
-    except (OSError, ValueError, RuntimeError) as error:  # A null character, or links in a circle.
-        raise where.error("a name or the path of a TOML file", shown(value)) from error
-    where.demand(there, "a name or the path of a TOML file", f"no file {file}")
+    name = validate(str, value, where)
+    if not name.endswith(".toml"):
+        return name
+    file = (path.parent / name).resolve()
+    where.demand(file.exists(), "a name or the path of a TOML file", f"no file {file}")
     return str(file)
 
 
 def _scaled(base: dict[str, Any], factors: object, where: Where) -> dict[str, Any]:
-    if not isinstance(factors, dict):
-        raise where.error("a table of factors", shown(factors))
     scaled = dict(base)
-    for key, factor in factors.items():
+    for key, factor in validate(dict[str, Any], factors, where).items():
         value, place = base.get(key), where.at(key)
         if isinstance(value, dict):
             scaled[key] = _scaled(value, factor, place)
         else:
+            both = {type(value), type(factor)} <= {int, float}
             expected = "a factor for a number of the file this one is based on"
-            both = _is_number(value) and _is_number(factor)
             place.demand(both, expected, f"{shown(factor)} for {shown(value)}")
             scaled[key] = value * factor
     return scaled
-
-
-def _with_added(base: dict[str, Any], added: object, where: Where) -> dict[str, Any]:
-    if not isinstance(added, dict):
-        raise where.error("a table of lists", shown(added))
-    for key, entries in added.items():
-        both = isinstance(base.get(key), list) and isinstance(entries, list)
-        where.at(key).demand(both, "entries for a list of the file this one is based on", shown(entries))
-        base = {**base, key: [*base[key], *entries]}
-    return base
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _laid_over(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from copyreg import __newobj__  # type: ignore[attr-defined]
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import Repr
@@ -17,14 +17,6 @@ import gymnasium
 _MOST_LISTED = 8
 #: Characters of a value that a message shows at most.
 _MOST_SHOWN = 80
-_LONGEST_PATH = 4096
-_READ_REMEDIES = {
-    errno.EACCES: "allow reading it, or name another place",
-    errno.EPERM: "allow reading it, or name another place",
-    errno.ELOOP: "correct the link that leads to itself",
-    errno.EISDIR: "name a file",
-    errno.ENOTDIR: "choose a path that leads through folders only",
-}
 #: So many ticks at most may be doubtful when an episode is lost: a sampler holds back what is younger.
 MOST_DOUBTFUL_TICKS = 30
 
@@ -40,18 +32,11 @@ class SoulsGraphError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Ray carries errors between processes; a subclass may be made from other arguments than its message.
-        return _remade, (type(self), self.args, self.__dict__)
+        return __newobj__, (type(self), *self.args), self.__dict__
 
 
 class UnavailableError(SoulsGraphError):
     """What is needed is not there now and may come by itself, as a cluster that starts."""
-
-
-def _remade(kind: type[SoulsGraphError], args: tuple[object, ...], state: dict[str, Any]) -> SoulsGraphError:
-    error = kind.__new__(kind)
-    error.args = args
-    error.__dict__.update(state)
-    return error
 
 
 class DataError(SoulsGraphError):
@@ -70,8 +55,7 @@ class ReadError(SoulsGraphError):
     """A file or folder is there, but could not be read."""
 
     def __init__(self, path: object, error: OSError) -> None:
-        remedy = _READ_REMEDIES.get(error.errno or 0, "check the path and the disk, and try again")
-        super().__init__(f"{path}: expected to read it, found: {error.strerror or error}", remedy)
+        super().__init__(f"{path}: it cannot be read: {error.strerror or error}.")
 
 
 @contextmanager
@@ -93,7 +77,7 @@ class UnknownNameError(SoulsGraphError):
 
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
         # A name is shown whole, for it may be a path; anything else may be of any length.
-        text = name[:_LONGEST_PATH] if isinstance(name, str) else shown(name)
+        text = name if isinstance(name, str) else shown(name)
         found = repr(text) if isinstance(name, str) else text
         choices = sorted(known)
         close = get_close_matches(text, choices, n=1)
@@ -103,20 +87,16 @@ class UnknownNameError(SoulsGraphError):
 
 def shown(value: object) -> str:
     """Return a value as a message shows it: in one line of bounded length, whatever it is."""
-    if isinstance(value, int) and abs(value) >= 10**30:
-        return f"a {'negative ' if value < 0 else ''}whole number of {value.bit_length()} bits"
     try:
         text = " ".join(_SHORT.repr(value).split())
-    except Exception:  # Any class may fail to print itself.
-        text = f"a value of type {type(value).__name__} that cannot be printed"
+    except ValueError:  # Python prints no number of more than 4,300 digits.
+        text = "a number of too many digits"
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def plain_number(number: float) -> str:
-    """Return a number as people write it: a whole one with all its digits, unless nobody would count them."""
-    if isinstance(number, int):
-        return str(number) if abs(number) < 10**20 else f"{number:.10g}"
-    return f"{number:.0f}" if abs(number) < 1e16 and number == int(number) else f"{number:.10g}"
+    """Return a number as people write it, without an exponent up to 15 digits."""
+    return f"{number:.15g}"
 
 
 def plain_range(low: float, high: float) -> str:

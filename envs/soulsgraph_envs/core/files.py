@@ -11,7 +11,6 @@ import errno
 import os
 import re
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 
 _UNFINISHED = ".unfinished-"
-#: In a temporary folder: its writer's lock; that all else in it is complete; what one of these replaces.
+#: In a temporary folder: its writer's lock; that what else is in it is complete; what that replaces.
 _OWNER, _COMPLETE, _BEFORE = ".owner", ".complete", ".before"
 #: The file that `locked` locks; it goes with the lock.
 _TURN = ".turn"
@@ -43,32 +42,6 @@ class WriteError(SoulsGraphError):
 
 class FullDiskError(WriteError, UnavailableError):
     """No space is left to write something now, which may be over by itself."""
-
-
-class EncodingError(SoulsGraphError):
-    """A path has bytes that are no text, which Arrow, TensorBoard and Ray take for none."""
-
-    def __init__(self, path: object) -> None:
-        encoding = sys.getfilesystemencoding().upper()
-        remedy = (
-            "rename it, or name another place" if encoding == "UTF-8" else "set PYTHONUTF8=1, or name another place"
-        )
-        super().__init__(f"{path}: expected a path whose names are text ({encoding}), found other bytes", remedy)
-
-
-def check_text(path: Path) -> None:
-    """Refuse a path that only Python itself can name; raises EncodingError."""
-    try:
-        str(path.absolute()).encode()
-    except UnicodeEncodeError as error:
-        raise EncodingError(path) from error
-
-
-class AccessError(SoulsGraphError):
-    """The operating system refused access, and it is not known whether for reading or writing."""
-
-    def __init__(self, path: object, error: OSError) -> None:
-        super().__init__(f"{path}: it cannot be read or written: {error.strerror or error}.")
 
 
 @contextmanager
@@ -127,48 +100,21 @@ def whole_folder(path: Path, replace: bool = False) -> Iterator[Path]:
         WriteError: if something is at `path` by then, or it cannot be written.
     """
     with _inside(path.parent, path) as folder:
-        (folder / path.name).mkdir()
-        yield folder / path.name
+        (new := folder / path.name).mkdir()
+        yield new
         if path.is_dir() and not any(path.iterdir()):
             path.rmdir()
-        _move(folder, replace)
-
-
-@contextmanager
-def whole_files(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder to fill; at the end all of its files are in `folder`, or none.
-
-    A writer that is killed between two of them leaves the others to `settle`.
-
-    Raises:
-        WriteError: if a file is there by then, or cannot be written.
-    """
-    with _inside(folder, folder) as temporary:
-        yield temporary
-        _move(temporary)
-
-
-def _move(temporary: Path, replace: bool = False) -> None:
-    """Move what is in a temporary folder, now complete, to beside it."""
-    names = [path.name for path in temporary.iterdir() if path.name != _OWNER]
-    if not replace and any((temporary.parent / name).exists() for name in names):
-        raise _never_overwritten()
-    for path in temporary.rglob("*"):
-        sync_folder(path) if path.is_dir() else sync_file(path)
-    (temporary / _COMPLETE).touch()
-    sync_folder(temporary)
-    sync_folder(temporary.parent)
-    for name in names:
-        target, before = temporary.parent / name, temporary / _BEFORE
-        if there := replace and target.exists():
-            _rename(target, before)
-        try:
-            _rename(temporary / name, target)
-        except OSError:
-            if there:
-                _rename(before, target)
-            raise
-    sync_folder(temporary.parent)
+        if path.exists() and not replace:
+            raise _never_overwritten()
+        for inner in folder.rglob("*"):
+            sync_folder(inner) if inner.is_dir() else sync_file(inner)
+        (folder / _COMPLETE).touch()
+        sync_folder(folder)
+        sync_folder(path.parent)
+        if path.exists():
+            _rename(path, folder / _BEFORE)
+        _rename(new, path)
+        sync_folder(path.parent)
 
 
 def _clear(temporary: Path) -> None:

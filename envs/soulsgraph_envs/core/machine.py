@@ -114,14 +114,6 @@ def _text(file: Path) -> str:
     return ""
 
 
-def recent_load() -> float | None:
-    """Return how many processes wanted a processor in the last minute, on average; None on Windows, which counts none.
-
-    One that waits for the disk counts on Linux as well.
-    """
-    return os.getloadavg()[0] if sys.platform != "win32" else None
-
-
 #: Arguments of `subprocess.Popen` for a process that Ctrl-C at the terminal does not reach: its parent ends it.
 APART: dict[str, Any] = {"start_new_session": True}
 if sys.platform == "win32":
@@ -193,14 +185,15 @@ def stand_in_for_home() -> None:
 def user_folder(purpose: Literal["cache", "state"]) -> Path | None:
     """Return where a user's programs keep what can be made again (cache) or must outlive them (state).
 
-    None where the user has no home; the folder need not exist, nor be writable.
+    None where the user has no home; a cache is in a temporary folder then. It need not exist, nor be writable.
     """
     name, below = _FOLDERS[purpose]
     chosen = os.environ.get("LOCALAPPDATA" if os.name == "nt" else name, "")
     # A relative path means nothing here, as the standard says.
     if os.path.isabs(chosen):
         return Path(chosen)
-    home = home_folder()
+    # What can be made again may be lost with a temporary folder.
+    home = home_folder() or (private_temporary_folder(_STAND_IN) if purpose == "cache" else None)
     return None if home is None else home / below
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from soulsgraph_envs.core.compiling import cached
-from soulsgraph_envs.core.errors import SeedError, SoulsGraphError, shown
+from soulsgraph_envs.core.errors import SeedError, UnknownNameError, shown
 
 Seeds = npt.NDArray[np.uint64]
 
@@ -66,19 +66,16 @@ def checked_seed(seed: object) -> int | None:
     return int(number)
 
 
-def checked_options(options: object, names: Sequence[str] | None = None) -> Mapping[str, Any]:
-    """Return the options of a reset, empty for None; any names are taken where `names` are not known.
+def checked_options(options: Mapping[str, Any] | None, names: Sequence[str]) -> Mapping[str, Any]:
+    """Return the options of a reset, empty for None.
 
     Raises:
-        SoulsGraphError: for anything but a mapping of text to values, and for a name that is not known.
+        UnknownNameError: for an option that is not one of `names`.
     """
-    known = f" of {' and '.join(names)}" if names else ""
-    if options is not None and not (isinstance(options, Mapping) and all(isinstance(name, str) for name in options)):
-        raise SoulsGraphError(f"reset: expected options as a dict{known} or None, found {shown(options)}.")
-    asked: Mapping[str, Any] = {} if options is None else options
-    if others := [name for name in asked if names is not None and name not in names]:
-        raise SoulsGraphError(f"reset: expected options{known}, found {shown(others[0])}; correct the name.")
-    return asked
+    for name in options or {}:
+        if name not in names:
+            raise UnknownNameError("option of reset", name, names)
+    return options or {}
 
 
 @cached()
@@ -112,11 +109,6 @@ def _word(seed: int) -> int:
     """Return 64 bits of a seed: the seed itself if it fits."""
     number = checked_seed(seed) or 0
     return number if number < 2**64 else int(np.random.SeedSequence(number).generate_state(1, np.uint64)[0])
-
-
-def episode_seeds(seed: int, lanes: npt.ArrayLike, episodes: npt.ArrayLike) -> Seeds:
-    """Return the seed of each (lane, episode) pair of a run, (n,); a single lane or episode is broadcast."""
-    return derive_seeds(seed, lanes, episodes)
 
 
 class EpisodeSeeds:

@@ -1,4 +1,4 @@
-"""Standard streams that are closed or lose their reader, and the signals by which a terminal ends what runs in it."""
+"""Standard streams that lose their reader, and the signals by which a terminal ends what runs in it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 #: The exit code of a command that prints for nobody, as a shell reports it of one that SIGPIPE ended.
 UNREAD = 141
-#: A pipe without a reader, a terminal that was closed; and a file that grows no more.
-_UNREAD, _FULL = (errno.EPIPE, errno.EIO), (errno.ENOSPC, errno.EDQUOT)
+#: A pipe without a reader, a terminal that was closed.
+_UNREAD = (errno.EPIPE, errno.EIO)
 _going_on = False
 
 
@@ -62,14 +62,11 @@ def open_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            nothing = os.open(os.devnull, os.O_RDWR)
-            os.dup2(nothing, number)
-            if nothing != number:
-                os.close(nothing)
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            os.open(os.devnull, os.O_RDWR)  # It gets the lowest number that is free.
+    for name in ("stdout", "stderr"):
         # `print(..., file=None)` prints to standard output.
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - open to the end
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open to the end
 
 
 def keep_streams() -> None:
@@ -84,7 +81,7 @@ def keep_streams() -> None:
         # Python keeps its own one, so that it is not closed when it is replaced here.
         if stream is getattr(sys, f"__{name}__") and isinstance(stream, io.TextIOWrapper):
             stream.flush()
-            kept = io.BufferedWriter(_Output(stream.fileno()))
+            kept = io.BufferedWriter(_Output(stream.fileno(), "w", closefd=False))
             lines = stream.line_buffering or stream.write_through
             settings = {"encoding": stream.encoding, "errors": "backslashreplace", "line_buffering": lines}
             setattr(sys, name, cast(Callable[..., TextIO], io.TextIOWrapper)(kept, **settings))
@@ -92,52 +89,23 @@ def keep_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-class _Output(io.RawIOBase):
-    """A standard stream by its number."""
+class _Output(io.FileIO):
+    """A standard stream that is written to nothing once nobody reads it, or its disk is full."""
 
-    def __init__(self, number: int) -> None:
-        self._number, self._said = number, False
-
-    def writable(self) -> bool:
-        """Return True."""
-        return True
-
-    def fileno(self) -> int:
-        """Return the stream's number."""
-        return self._number
-
-    def isatty(self) -> bool:
-        """Return whether it is a terminal."""
-        return os.isatty(self._number)
-
-    def write(self, data: object) -> int:
+    def write(self, data: Any) -> int:
         """Write bytes, and return how many were written or dropped."""
-        buffer = memoryview(data)  # type: ignore[arg-type]
         try:
-            return os.write(self._number, buffer)
+            return super().write(data)
         except OSError as error:
-            if error.errno in _UNREAD:
-                self._close()
-                if self._number == 1 and not _going_on:
+            # All that share the number write to nothing: Python itself would try again at the end.
+            with open(os.devnull, "wb") as nothing:
+                os.dup2(nothing.fileno(), self.fileno())
+            if self.fileno() == 1:
+                if not _going_on and error.errno in _UNREAD:
                     raise SystemExit(UNREAD) from None
-            elif error.errno not in _FULL:
-                raise
-            elif self._number == 1 and not _going_on:
-                # What is kept back would be written again at the end, by Python itself.
-                self._close()
-                raise OSError(error.errno, error.strerror, "standard output") from None
-            self._say(error)
-            return len(buffer)
-
-    def _close(self) -> None:
-        """Write to nothing from now on, as all do that share the number."""
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, self._number)
-        os.close(nothing)
-
-    def _say(self, error: OSError) -> None:
-        if self._number != 1 or self._said:
-            return
-        self._said = True
-        with suppress(OSError, ValueError):
-            print(f"standard output: {error.strerror}; the work goes on without it", file=sys.stderr, flush=True)
+                if not _going_on:
+                    raise OSError(error.errno, error.strerror, "standard output") from None
+                with suppress(OSError, ValueError):
+                    lost = f"standard output: {error.strerror}; the work goes on without it"
+                    print(lost, file=sys.stderr, flush=True)
+            return memoryview(data).nbytes

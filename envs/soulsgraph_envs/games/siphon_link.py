@@ -341,12 +341,12 @@ __all__ = ["ANSWERS", "MESSAGE_LIMITS", "REQUESTS", "SERVER_NAME", "SiphonClient
 
 
 class SiphonClient(pysiphon.SiphonClient):
-    """pysiphon's own client, which reaches its server by no proxy unless asked, as ours do."""
+    """pysiphon's own client, which reaches its server by no proxy, as ours do."""
 
     def __init__(self, host: str = "localhost:50051") -> None:
         super().__init__(host)
         super().close()
-        self.channel: Any = grpc.insecure_channel(host, MESSAGE_LIMITS + access.channel_options(host))
+        self.channel: Any = grpc.insecure_channel(host, MESSAGE_LIMITS + access.NO_PROXY)
         self.stub = service.SiphonServiceStub(self.channel)
 
 
@@ -472,7 +472,7 @@ class SiphonCalls:
         if code == grpc.StatusCode.UNAUTHENTICATED:
             return RefusedError(f"{place}: {name} failed: {error.details()}")
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-            return LinkError(f"{place}{access.by_proxy(self.host)}: {_unreached(error.details())}.")
+            return LinkError(f"{place}: {_unreached(error.details())}.")
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:
             return LinkError(f"{place}: expected an answer to {name} in time, found none; see if the game PC hangs.")
         return LinkError(f"{place}: {name} failed: {error.details()}")
@@ -490,7 +490,7 @@ def _unreached(details: str) -> str:
 
 def _open_channel(settings: GameSettings) -> Any:
     split_address(settings.host)
-    options = MESSAGE_LIMITS + _BACK_OFF + access.channel_options(settings.host)
+    options = MESSAGE_LIMITS + _BACK_OFF + access.NO_PROXY
     if not settings.certificate:
         return grpc.insecure_channel(settings.host, options)
     try:

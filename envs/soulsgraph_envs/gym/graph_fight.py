@@ -98,8 +98,6 @@ class GraphFight:
 
     def _checked(self, actions: Mapping[str, Any]) -> npt.NDArray[np.int64]:
         """Return every skill's next action, (skills,); a skill that is not due keeps its latest one."""
-        if not isinstance(actions, Mapping):
-            raise ActionError(f"expected a dictionary of actions by agent, found {shown(actions)}.")
         for name in actions:
             if name not in self.skills:
                 raise ActionError(f"expected actions of {', '.join(self.skills)}; found one of {shown(name)}.")

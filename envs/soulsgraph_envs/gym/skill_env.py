@@ -217,7 +217,7 @@ class SkillEnv(_Limited, gymnasium.Env[Observed, np.int64]):
             SeedError: for anything but a non-negative integer or None; the episode goes on.
             SoulsGraphError: for options that are no dict; none is known, and any name is taken.
         """
-        seed, _ = checked_seed(seed), checked_options(options)
+        seed = checked_seed(seed)
         super().reset(seed=seed)
         self._seeds.restart(seed, self.np_random)
         self._begin()

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 import numpy as np
 
 from soulsgraph_envs.core.config import Between, Where, check_fields, load, read_file, validate
-from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.state import Column, Control
 from soulsgraph_envs.skills.skill import (
     ObservationMap,
@@ -212,14 +211,8 @@ def make_skill(name: str, options: SkillOptions | None = None, boss_animations: 
 
     Raises:
         UnknownNameError: if no skill has that name.
-        SoulsGraphError: for options of another kind.
     """
     definition, chosen = definition_of(name), SkillOptions() if options is None else options
-    if not isinstance(chosen, SkillOptions):
-        raise SoulsGraphError(
-            f"options: expected a SkillOptions or None, found {shown(chosen)}; make them by SkillOptions(...) or "
-            "load_skill_options(file)."
-        )
     task = definition.task
     columns, one_hot = task.columns, {}
     if name != END_TO_END:

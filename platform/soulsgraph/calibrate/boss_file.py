@@ -11,7 +11,7 @@ from soulsgraph.calibrate.calibration import Calibration
 from soulsgraph.calibrate.values import ValueFit
 from soulsgraph_envs.core.config import find, read_data, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import settle, whole_files, write_text
+from soulsgraph_envs.core.files import temporary_folder, write_text
 from soulsgraph_envs.core.scenario import BossData, load_boss, load_player, load_scenario
 
 #: The shortest window that is written, a frame.
@@ -78,7 +78,8 @@ def write_fitted(
 ) -> tuple[Path, Path]:
     """Write the fitted boss, and beside it the scenario it is fought in; return both paths.
 
-    Beside them appears a player too where the recorded one is not as shipped. None appears unless all can be loaded.
+    Beside them appears a player too where the recorded one is not as shipped. None appears unless all can be loaded;
+    the scenario, which names the others, comes last.
 
     Raises:
         SoulsGraphError: if one of the files is there, or the fitted values make no boss.
@@ -91,7 +92,7 @@ def write_fitted(
     differing = {key: value for key, value in fitted.items() if value != tables.get(key) and key != "name"}
     own = {"based_on": _reference(base), "name": f"{shipped.name}, fitted", **differing}
     fought = {"based_on": _reference(scenario), "name": scenario_path.stem, "boss": out.name}
-    with whole_files(out.parent) as folder:
+    with temporary_folder("soulsgraph-fitted-") as folder:
         if player := player_tables(calibration):
             name = load_scenario(scenario).player
             based = {"based_on": _reference(name), "name": f"{load_player(name).name}, fitted"}
@@ -102,6 +103,8 @@ def write_fitted(
         loaded = load_scenario(folder / scenario_path.name)
         load_boss(loaded.boss)
         load_player(loaded.player)
+        for path in (player_path, out, scenario_path) if player else (out, scenario_path):
+            write_text(path, (folder / path.name).read_text(encoding="utf-8"))
     return out, scenario_path
 
 
@@ -131,7 +134,6 @@ def check_free(out: Path) -> None:
     Raises:
         SoulsGraphError: naming it.
     """
-    settle(out.parent)
     for path in (out, scenario_path_of(out), player_path_of(out)):
         if path.exists():
             raise SoulsGraphError(

@@ -17,7 +17,6 @@ from soulsgraph.cli.commands import command_lines, help_text, make_app, named, v
 from soulsgraph.runs.progress import Interruption, silence_advice, terminable
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError, shown
 from soulsgraph_envs.core.extras import PROJECTS, missing_module
-from soulsgraph_envs.core.files import AccessError, EncodingError, WriteError
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.core.terminal import keep_streams
 
@@ -66,14 +65,8 @@ def main() -> None:
         # A full, read-only or forbidden place can show anywhere; any other refusal of the system is a defect.
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
             raise
-        kind = AccessError if error.errno == errno.EACCES else WriteError
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        _leave(f"error: {kind(error.filename or 'a file', error)}", _UNAVAILABLE if full else _BAD_INPUT)
-    except UnicodeEncodeError as error:
-        if not any("\udc80" <= letter <= "\udcff" for letter in error.object):
-            raise
-        # A library that takes text alone has got a path of other bytes, in one of many places.
-        _leave(f"error: {EncodingError(error.object)}", _BAD_INPUT)
+        _leave(f"error: {error.filename or 'a file'}: {error.strerror}.", _UNAVAILABLE if full else _BAD_INPUT)
     except SystemExit as leaving:
         # From its start on Ray answers a termination by this, without a word.
         if leaving.code != signal.SIGTERM:

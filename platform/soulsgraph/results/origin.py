@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-
-from soulsgraph_envs.core.machine import recent_load
 
 _ROOT = Path(__file__).resolve().parents[3]
 
@@ -38,7 +37,8 @@ def describe_run() -> dict[str, Any]:
 
     features = binding.get_host_cpu_features()
     vector_bits = 512 if features.get("avx512f") else 256 if features.get("avx2") else 128
-    return {**describe_origin(), "vector_bits": vector_bits, "load": recent_load()}
+    load = os.getloadavg()[0] if sys.platform != "win32" else None
+    return {**describe_origin(), "vector_bits": vector_bits, "load": load}
 
 
 @cache

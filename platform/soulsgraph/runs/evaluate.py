@@ -30,7 +30,7 @@ from soulsgraph_envs.core.errors import SoulsGraphError, reading
 from soulsgraph_envs.core.files import whole_file, write_json
 from soulsgraph_envs.core.game import Game
 from soulsgraph_envs.core.scenario import Scenario, load_scenario, started_at
-from soulsgraph_envs.core.seeds import Seeds, derive_seeds, episode_seeds
+from soulsgraph_envs.core.seeds import Seeds, derive_seeds
 from soulsgraph_envs.games.cycle_timer import CycleReport, stoppable
 from soulsgraph_envs.games.link import GameSettings
 from soulsgraph_envs.games.opening import check_games, make_game, open_live_game
@@ -111,7 +111,7 @@ def check_evaluation(seed: int, episodes: int) -> None:
 def evaluation_seeds(seed: int, episodes: int) -> Seeds:
     """Return the seeds of that many episodes, disjoint from training's; raises as `check_evaluation` does."""
     check_evaluation(seed, episodes)
-    return episode_seeds(int(derive_seeds(seed, _EVALUATION_STREAM)[0]), 0, np.arange(episodes))
+    return derive_seeds(int(derive_seeds(seed, _EVALUATION_STREAM)[0]), 0, np.arange(episodes))
 
 
 def episode_means(episodes: Episodes, rows: slice = slice(None)) -> dict[str, float]:

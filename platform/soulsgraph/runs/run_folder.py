@@ -90,13 +90,11 @@ class PlannedFolder(ABC, Generic[P]):
             RunFolderError: if something is in the folder already.
             ReadError: if it cannot be read.
             WriteError: if it cannot be written.
-            EncodingError: if its path is no text.
             DataError: if the plan needs more memory than this machine may spare.
         """
         folder = cls(path, plan)
         folder.begun = False
         folder.require_empty()
-        files.check_text(path)
         files.check_writable(path)
         folder.check_memory()
         return folder

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from soulsgraph.tracking.contract import Logged, LogPoint, Plain, TrackedRun, Tracker
-from soulsgraph_envs.core.files import check_text
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard.writer import FileWriter, SummaryWriter
@@ -24,17 +23,11 @@ class TensorBoardTracker(Tracker):
     local: ClassVar[bool] = True
 
     def begin(self, run: TrackedRun) -> None:
-        """Open a new file of events in the run's folder.
-
-        Raises:
-            EncodingError: if the folder's path is no text.
-        """
+        """Open a new file of events in the run's folder."""
         # Takes a second to import, and most commands never write an event.
         from torch.utils.tensorboard.writer import SummaryWriter
 
-        folder = run.folder / EVENTS
-        check_text(folder)
-        self._writer: SummaryWriter = SummaryWriter(str(folder), max_queue=1000, flush_secs=20)
+        self._writer: SummaryWriter = SummaryWriter(str(run.folder / EVENTS), max_queue=1000, flush_secs=20)
 
     def log(self, at: LogPoint, values: Mapping[str, Logged]) -> None:
         """Log values at a step of their group."""

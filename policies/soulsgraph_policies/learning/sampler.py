@@ -14,7 +14,7 @@ from soulsgraph_envs.combat.loop import Actions, Combat, Doubles, Exploration
 from soulsgraph_envs.combat.rollout import MOST_STARTS, Episodes, Flags, Floats, Integers, Rollout, SkillLog, unplayable
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.game import LaneIndices
-from soulsgraph_envs.core.seeds import Seeds, episode_seeds
+from soulsgraph_envs.core.seeds import Seeds, derive_seeds
 from soulsgraph_envs.core.state import StateRows
 from soulsgraph_policies.agents.inference import FrozenNetwork, FusedNetworks, Weights
 
@@ -434,7 +434,7 @@ class Sampler:
         return sum(one.count for one in self._collecting)
 
     def _begin(self, lanes: LaneIndices) -> None:
-        seeds = episode_seeds(self._seed, lanes, self._episodes[lanes])
+        seeds = derive_seeds(self._seed, lanes, self._episodes[lanes])
         self._episodes[lanes] += 1
         for log in self._logs.values():
             log.sums[lanes] = 0.0

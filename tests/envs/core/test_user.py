@@ -33,10 +33,11 @@ def test_a_users_folders_are_where_the_standard_says(monkeypatch):
 
 
 @pytest.mark.parametrize("home", ["", "relative", "~"])
-def test_a_home_that_is_no_absolute_path_is_none(monkeypatch, home):
+def test_a_home_that_is_no_absolute_path_is_none(monkeypatch, temporary, home):
     monkeypatch.setenv("HOME", home)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert (home_folder(), user_folder("cache")) == (None, None)
+    assert (home_folder(), user_folder("state")) == (None, None)
+    assert user_folder("cache") == temporary / f"soulsgraph-home-{os.geteuid()}" / ".cache"
 
 
 def test_others_libraries_find_a_private_folder_in_place_of_a_home(monkeypatch, temporary):
@@ -68,13 +69,13 @@ def test_a_temporary_folder_that_others_can_write_or_made_is_not_taken(temporary
     assert private_temporary_folder("some") is None
 
 
-def test_compiled_code_lies_where_it_can_be_written_and_a_user_hears_where_it_does_not_last(monkeypatch, temporary):
+def test_compiled_code_lies_where_it_can_be_written_and_a_user_hears_where_it_is_not_kept(monkeypatch, temporary):
     allowed = [temporary / "chosen"]
     monkeypatch.setattr(compiling, "is_writable", lambda folder: any(folder.is_relative_to(one) for one in allowed))
     monkeypatch.setattr("numba.config.CACHE_DIR", str(temporary / "chosen"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(temporary / "users"))
     found = []
-    for place in ("chosen", "users", f"soulsgraph-compiled-{os.geteuid()}", "none"):
+    for place in ("chosen", "users", "none"):
         allowed[:] = [temporary / place] if place != "none" else []
         compiling.cache_folder.cache_clear()
         found.append((compiling.cache_folder(), compiling.cache_remark()))
@@ -82,10 +83,8 @@ def test_compiled_code_lies_where_it_can_be_written_and_a_user_hears_where_it_do
     kind = compiling.processor_kind()
     assert found[0] == (temporary / "chosen" / kind, "")
     assert found[1] == (temporary / "users" / "soulsgraph" / kind, "")
-    assert found[2][0] == temporary / f"soulsgraph-compiled-{os.geteuid()}" / kind
+    assert found[2][0] is None
     assert found[2][1]
-    assert found[3][0] is None
-    assert found[3][1]
 
 
 def test_a_function_without_a_place_for_its_code_is_compiled_all_the_same(monkeypatch):

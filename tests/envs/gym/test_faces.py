@@ -7,7 +7,7 @@ from ray.rllib.utils.pre_checks.env import check_multiagent_environments
 
 from soulsgraph_envs.combat.rollout import Rollout
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
-from soulsgraph_envs.core.seeds import derive_seeds, episode_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.gym.rllib import SkillGraphEnv
 from soulsgraph_envs.gym.skill_env import SkillEnv, SkillVectorEnv
 
@@ -35,7 +35,7 @@ def test_one_seed_starts_a_stream_of_its_own_in_every_lane():
     vector = SkillVectorEnv(3)
     first, _ = vector.reset(seed=8)
     for lane, observation in enumerate(first):
-        vector.rollout.begin_deciding(np.array([lane]), episode_seeds(8, lane, 0))
+        vector.rollout.begin_deciding(np.array([lane]), derive_seeds(8, lane, 0))
         assert np.array_equal(vector.rollout.observations[lane], observation)
     assert len(np.unique(first, axis=0)) == 3
 

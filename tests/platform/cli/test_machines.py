@@ -130,8 +130,8 @@ def test_a_user_without_home_name_or_right_to_write_the_installation_can_use_eve
     assert wrong == {}
     assert not [line for line, _, text in ended if "\x1b" in text], "what is no terminal gets no colours"
     # What was compiled lasts for the next command, and nobody else can write it.
-    (compiled,) = temporary.glob("soulsgraph-compiled-12345/compiled-*")
-    assert compiled.parent.stat().st_mode & 0o777 == 0o700
+    assert len([*temporary.glob("soulsgraph-home-12345/.cache/soulsgraph/compiled-*")]) == 1
+    assert (temporary / "soulsgraph-home-12345").stat().st_mode & 0o777 == 0o700
     # No folder of Ray's or anybody's lies where a home is missing.
     assert not [path.name for path in folder.iterdir() if path.name.startswith("~")]
     assert not list((temporary / "soulsgraph-home-12345").rglob("*ray*"))

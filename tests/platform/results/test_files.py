@@ -16,9 +16,6 @@ from fakes.waiting import PATIENCE_S
 from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.train import tracked_run
-from soulsgraph.tracking.board import Board
-from soulsgraph.tracking.tensorboard_tracker import TensorBoardTracker
 from soulsgraph_clusters.fleet.actor.spool import Spool, machine_id
 from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.protocol.security import Tokens
@@ -26,7 +23,6 @@ from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings, se
 from soulsgraph_envs.core.config import Where, read_file
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import (
-    EncodingError,
     LockError,
     WriteError,
     check_writable,
@@ -34,7 +30,6 @@ from soulsgraph_envs.core.files import (
     settle,
     temporary_folder,
     whole_file,
-    whole_files,
     whole_folder,
     write_json,
     write_text,
@@ -219,26 +214,6 @@ def test_a_writer_killed_at_any_step_leaves_the_old_or_the_new_one_alone(tmp_pat
             break
 
 
-def test_a_writer_of_several_files_killed_at_any_step_leaves_all_or_none(tmp_path):
-    def write(place):
-        with whole_files(place) as temporary:
-            for name in ("one", "two", "three"):
-                (temporary / name).write_text(name)
-
-    for step in count():
-        (place := tmp_path / f"{step}").mkdir()
-        ended = _killed(step, lambda place=place: write(place))
-        settle(place)
-        left = {path.name for path in place.iterdir()}
-        assert left in ({"one", "two", "three"}, set())
-        if ended:
-            assert left
-            break
-    with pytest.raises(WriteError, match="never overwritten"):
-        write(place)
-    assert {path.name for path in place.iterdir()} == left
-
-
 def test_a_command_killed_at_any_step_of_beginning_a_run_leaves_a_run_or_room_for_one(tmp_path):
     plan = Plan(scale=0.01)
     for step in count():
@@ -367,17 +342,3 @@ def test_a_file_system_without_locks_is_named_and_neither_a_process_nor_a_full_d
         assert folder.exists()
     assert not folder.exists()
     assert not [*tmp_path.glob(".unfinished-*")]
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a file system whose names are bytes")
-def test_a_path_that_is_no_text_is_written_or_refused_before_anything_starts(tmp_path):
-    place = tmp_path / os.fsdecode(b"b\xffd")
-    write_rows(place / "a.parquet", [{"x": 1}])
-    assert read_rows(place / "a.parquet") == [{"x": 1}]
-    with pytest.raises(EncodingError):
-        RunFolder.create(place / "run", Plan(scale=0.01))
-    assert [path.name for path in place.iterdir()] == ["a.parquet"]
-    run = RunFolder.create(tmp_path / "run", Plan(scale=0.01))
-    run.path.rename(place / "run")
-    with pytest.raises(EncodingError):
-        Board(tracked_run(RunFolder.open(place / "run"), locally=True), [TensorBoardTracker()])

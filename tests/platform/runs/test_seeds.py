@@ -21,7 +21,7 @@ from soulsgraph.tune.space import SearchSpace
 from soulsgraph.tune.trial import CHOICE_SEED, evaluated
 from soulsgraph.zoo import SEEDS
 from soulsgraph.zoo.card import ZOO_SEED
-from soulsgraph_envs.core.seeds import derive_seeds, episode_seeds
+from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.skills import SKILL_NAMES
 
 #: Seeds of the fights by which results are reported.
@@ -53,7 +53,7 @@ def test_fights_of_training_choosing_and_reporting_are_others(choice, report, tr
     stage = Plan(seed=trained).stage(skill, parent=parent)
     own = int(derive_seeds(np.uint64(stage.seed), runner)[0])
     fights = [
-        {*episode_seeds(own, np.repeat(np.arange(8), 100), np.tile(np.arange(100), 8)).tolist()},
+        {*derive_seeds(own, np.repeat(np.arange(8), 100), np.tile(np.arange(100), 8)).tolist()},
         {*evaluation_seeds(choice, 400).tolist()},
         {*evaluation_seeds(report, 400).tolist()},
     ]

@@ -28,7 +28,7 @@ from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import parse_message
 from soulsgraph_clusters.fleet.protocol.security import channel_credentials, read_token_file, token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import FleetError
-from soulsgraph_envs.core.access import by_proxy, is_loopback, split_address
+from soulsgraph_envs.core.access import is_loopback, split_address
 from soulsgraph_envs.core.config import Between, check_fields
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import installed_version
@@ -166,7 +166,7 @@ def _refusal(head: Head, error: Any) -> str:
     found, remedy = describe(error), "a head listens while a stage is trained; check its address and port, too"
     if error.code() == grpc.StatusCode.UNAUTHENTICATED:
         remedy = "put the token that the head issued into the token's file"
-    where, unreached = f"{head.address}{by_proxy(head.address)}", error.code() == grpc.StatusCode.UNAVAILABLE
+    where, unreached = head.address, error.code() == grpc.StatusCode.UNAVAILABLE
     # gRPC says the same of a wrong CA, a wrong name and an old certificate.
     why = step_that_fails(head.address, head.ca) if unreached else ""
     if why not in ("", NOBODY):

@@ -21,7 +21,7 @@ from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import parse_message
 from soulsgraph_clusters.fleet.protocol.security import read_token_file, token_metadata
 from soulsgraph_clusters.fleet.protocol.settings import METHOD, MOST_MESSAGE_BYTES, SERVICE, FleetError
-from soulsgraph_envs.core.access import USE_PROXY, by_proxy, channel_options, split_address
+from soulsgraph_envs.core.access import NO_PROXY, split_address
 
 PLAY = f"/{SERVICE}/{METHOD}"
 #: Called to learn whether a server answers: that it has no such method is an answer, too.
@@ -74,8 +74,8 @@ class Head:
         """Open a channel to an address, by default the first, with TLS where there are credentials."""
         address = address or self.addresses[0]
         if self.credentials is None:
-            return grpc.insecure_channel(address, _OPTIONS + channel_options(address))
-        return grpc.secure_channel(address, self.credentials, _OPTIONS + channel_options(address))
+            return grpc.insecure_channel(address, _OPTIONS + NO_PROXY)
+        return grpc.secure_channel(address, self.credentials, _OPTIONS + NO_PROXY)
 
 
 #: How long one step of the way to a head may take while somebody looks why it does not answer.
@@ -96,13 +96,11 @@ def why_silent(head: Head) -> str:
 
 
 def step_that_fails(address: str, ca: Path | None) -> str:
-    """Return what is wrong on the way to an address: a proxy, its name, the network or its certificate; empty if none.
+    """Return what is wrong on the way to an address: its name, the network or its certificate; empty if none.
 
     It is `NOBODY` where nothing listens.
     """
     host, port = split_address(address)
-    if proxy := by_proxy(address):
-        return f"it is asked{proxy}, which does not lead there; correct the proxy, or unset {USE_PROXY}{CHECK}"
     try:
         socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:

@@ -21,7 +21,6 @@ from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.fleet.protocol.security import key_pem, make_certificates, read_pair, write_token_file
 from soulsgraph_clusters.fleet.protocol.settings import FleetError
 from soulsgraph_clusters.sessions.local_ray import free_port
-from soulsgraph_envs.core.access import USE_PROXY
 from soulsgraph_envs.games.link import GameSettings
 
 FAST = GameSettings(driver="simulator", speed=20.0, lanes=2)
@@ -117,8 +116,6 @@ def _listening(files=None):
 
 
 def test_each_reason_for_which_no_head_answers_has_a_line_of_its_own(tmp_path, monkeypatch):
-    for name in ("grpc_proxy", "https_proxy", "http_proxy", "no_proxy", "no_grpc_proxy"):
-        monkeypatch.delenv(name, raising=False)
     # Each step ends by itself, on a busy machine after longer than a person waits.
     monkeypatch.setattr(stream, "_STEP_WITHIN_S", PATIENCE_S)
     own, other = tmp_path / "own", tmp_path / "other"
@@ -141,11 +138,7 @@ def test_each_reason_for_which_no_head_answers_has_a_line_of_its_own(tmp_path, m
             found[expected] = why(f"localhost:{port}")
             assert "takes no stream" in why(f"localhost:{port}", ca=None)
     found["its name"] = why("no-such-head.invalid:7443")
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
-    monkeypatch.setenv(USE_PROXY, "1")
-    found["proxy 127.0.0.1:1"] = why("head.lan:7443")
     assert [expected for expected, line in found.items() if expected not in line] == []
     assert len({line.partition(": ")[2] for line in found.values()}) == len(found)
-    monkeypatch.delenv(USE_PROXY)
     nobody = f"127.0.0.1:{free_port()}"
     assert nobody in why(nobody)
