@@ -28,6 +28,7 @@ import numpy as np
 import common
 from calibration_draws import ALTERATIONS, KindScore, ScoredValue, draw_alterations, score_kinds, score_values, truth_of
 from fakes.keys import virtual_screen
+from fakes.stand_in import StandInProcess
 from soulsgraph.calibrate.boss_file import scenario_path_of, write_fitted, write_tables
 from soulsgraph.calibrate.calibration import calibrate
 from soulsgraph.calibrate.rows import Doubles, FightRows, FightSet, read_fights
@@ -45,7 +46,7 @@ from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
 from soulsgraph_envs.core.seeds import Seeds
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.games.link import GameSettings, load_games
-from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
+from soulsgraph_envs.games.standin.launch import StandInOptions
 from soulsgraph_envs.simulator import Simulator
 from soulsgraph_policies.agents.agent import Agent
 

@@ -21,6 +21,7 @@ import numpy as np
 import common
 from bench import describe as describe_times
 from fakes.keys import virtual_screen
+from fakes.stand_in import StandInProcess
 from fakes.still_game import still_game
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.rollout import Rollout
@@ -33,12 +34,12 @@ from soulsgraph_envs.games.link import GameSettings, load_games
 from soulsgraph_envs.games.live_game import LiveGame
 from soulsgraph_envs.games.memory_link import attach_game
 from soulsgraph_envs.games.opening import open_live_game
-from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
+from soulsgraph_envs.games.standin.launch import StandInOptions
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 from speed import times_ms
 
 _SCENARIO = "iudex-phase1"
-_MAP = StandInOptions().map
+_MAP = "dark-souls-3-1.15.2"
 _TICKS, _LANE = 60, np.zeros(1, np.int64)
 #: Every reset finds a world that was loaded longer ago.
 _AT_ONCE_S = 1e-6
@@ -65,7 +66,7 @@ def bench_resets(speed: float, fights: int, reload: bool = False, address_map: s
     """
     with tempfile.TemporaryDirectory() as folder, virtual_screen() as display:
         file = Path(folder) / "games.toml"
-        with StandInProcess(StandInOptions(address_map, display=display, settings=file, speed=speed)):
+        with StandInProcess(StandInOptions(map=address_map, display=display, settings=file, speed=speed)):
             settings = load_games(file)[0]
             game = open_live_game(replace(settings, reload_after_s=_AT_ONCE_S) if reload else settings)
             try:

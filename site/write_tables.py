@@ -319,9 +319,6 @@ def running_games(rows: Rows) -> Rows:
             shares = [[row["cpu_ms"][name] for row in found["results"]] for name in ("median", "p99")]
             lowest, highest = ([f"{each(share):.3f}" for share in shares] for each in (min, max))
             cell = f"three rounds: median {lowest[0]} to {highest[0]} ms of CPU time, p99 {lowest[1]} to {highest[1]}"
-        elif "reading" in title:
-            (read,) = (game["timing"]["sections"]["read"] for game in found["games"])
-            cell = f"median {read['p50_ms']:.1f} ms, p99 {read['p99_ms']:.1f}"
         elif "control loop" in title:
             cell = _control_loops([game["timing"] for game in found["games"]])
         else:

@@ -19,12 +19,13 @@ import pytest
 
 from fakes.keys import virtual_screen
 from fakes.programs import missing_for_wine
+from fakes.stand_in import StandInProcess
 from fakes.waiting import PATIENCE_S
 from fakes.windows import WindowsPC, windows_pc
 from fakes.wine_game import running_wine_game, world_in
 from soulsgraph_envs.games.link import load_games
 from soulsgraph_envs.games.setup import EFFECTS, questions
-from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
+from soulsgraph_envs.games.standin.launch import StandInOptions
 
 PAGE = Path(__file__).parents[1] / "docs" / "one_pc.md"
 _STEP = re.compile(r"^## (\d)\. .+$", re.M)
@@ -81,7 +82,7 @@ def test_one_pc_plays_and_trains_by_what_the_page_says(tmp_path: Path) -> None:
     found, games = tmp_path / "found.toml", tmp_path / "games.toml"
     with virtual_screen() as display:
         with StandInProcess(StandInOptions(display=display, at="bonfire", settings=found)):
-            typed = "y\n" * len(questions("Dark Souls III")) + "\n"
+            typed = "y\n" * len(questions("DarkSoulsIII.exe")) + "\n"
             # Other tests' games may run beside this one: it is named by its process.
             setup = run(f"{steps[4][0]} --games {found}", tmp_path, display, typed)
             assert re.search(r"^ok +heal_attack|^ok +use_item +r: animation Estus", setup, re.M), setup
@@ -130,7 +131,7 @@ def test_windows_python_follows_the_page_in_a_windows_game(tmp_path: Path) -> No
         save.write_text("the agent's")
         with running_wine_game(folder, pc.environment) as game:
             with world_in(game, at_bonfire=True):
-                setup = done(steps[4][0], "y\n" * len(questions("Dark Souls III", "win32")) + "\n")
+                setup = done(steps[4][0], "y\n" * len(questions("DarkSoulsIII.exe", "win32")) + "\n")
             silent = [name for name in PRESSED if not re.search(rf"^ok +{name} +\S+: ", setup, re.M)]
             assert not silent, setup
             assert load_games(pc.folder / "games.toml")[0].dry_run

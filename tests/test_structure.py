@@ -145,7 +145,7 @@ def test_a_module_in_the_working_folder_is_not_executed_by_our_processes():
     """With `-P` Python puts neither the working folder nor a script's own in front of what it imports from."""
     files = [file for package, root in FLOORS.items() for file in (ROOT / root / package).rglob("*.py")]
     found = {file.relative_to(ROOT).as_posix(): [*_commands(file)] for file in files}
-    assert sum(map(len, found.values())) >= 9
+    assert any(found.values())
     unsafe = [(name, words) for name, commands in found.items() for words in commands if words[:1] != ["-P"]]
     assert not unsafe
 

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from soulsgraph_envs.games.address_map import load_address_map
 from soulsgraph_envs.games.link import FIELDS
-from soulsgraph_envs.games.standin.launch import surroundings_of
 from soulsgraph_envs.games.standin.memory import OwnMemory
 
 
@@ -35,15 +32,13 @@ def still_game(map_name: str) -> Iterator[subprocess.Popen[bytes]]:
 def lie_still(map_name: str) -> None:
     """Lay out the memory of a map in this process and wait for the end of its input."""
     address_map = load_address_map(map_name)
-    surroundings = surroundings_of(address_map.name)
-    with tempfile.TemporaryDirectory() as folder:
-        memory = OwnMemory(address_map, Path(folder), surroundings)
-        names = [*address_map.fields, *address_map.inventories]
-        texts = {name: "Idle" for name in names if FIELDS[name].kind == "text"}
-        memory.write({name: 1.0 for name in names} | texts | {"boss_name": surroundings.boss_name})
-        print("laid out", flush=True)
-        sys.stdin.read()
-        memory.close()
+    memory = OwnMemory(address_map, "c5110")
+    names = [*address_map.fields, *address_map.inventories]
+    texts = {name: "Idle" for name in names if FIELDS[name].kind == "text"}
+    memory.write({name: 1.0 for name in names} | texts | {"boss_name": "c5110"})
+    print("laid out", flush=True)
+    sys.stdin.read()
+    memory.close()
 
 
 if __name__ == "__main__":

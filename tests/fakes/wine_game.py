@@ -22,12 +22,12 @@ from fakes.waiting import until
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.games.address_map import Base, Entry, load_address_map
 from soulsgraph_envs.games.keys import KEYS, Keyboard, WindowEvent, load_bindings
-from soulsgraph_envs.games.link import FIELDS, GameSettings, Reading
+from soulsgraph_envs.games.link import GameSettings, Reading
 from soulsgraph_envs.games.memory_link import AttachedGame, attach_game
 from soulsgraph_envs.games.memory_reader import Reader, read_mappings
-from soulsgraph_envs.games.standin.launch import StandInOptions, surroundings_of
+from soulsgraph_envs.games.standin.launch import load_surroundings
 from soulsgraph_envs.games.standin.memory import Cell, OwnMemory
-from soulsgraph_envs.games.standin.program import HEIGHT, WIDTH, GameWindow, Schedule, StandIn
+from soulsgraph_envs.games.standin.program import HEIGHT, WIDTH, GameWindow, StandIn
 from soulsgraph_envs.games.standin.world import StandInWorld
 
 MAP = load_address_map("dark-souls-3-1.15.2")
@@ -87,10 +87,10 @@ def assemble(game: AttachedGame, folder: Path) -> str:
 
 def build(folder: Path) -> Reading:
     """Build the program in a folder, and return the content of its memory."""
-    surroundings = surroundings_of(MAP.name)
+    surroundings = load_surroundings("iudex")
     world = StandInWorld(surroundings, load_scenario(surroundings.scenario), seed=0, at_bonfire=False)
     values = world.readings() | {"window_width": WIDTH, "window_height": HEIGHT, "screen_mode": 0}
-    memory = OwnMemory(MAP, folder, surroundings)
+    memory = OwnMemory(MAP, surroundings.boss_name)
     try:
         memory.write(values)
         (folder / "layout.s").write_text(assemble(attach_game(GameSettings(pid=os.getpid()), MAP), folder))
@@ -126,12 +126,12 @@ def running_wine_game(folder: Path, environment: dict[str, str]) -> Iterator[Win
 @contextmanager
 def world_in(game: WineGame, at_bonfire: bool) -> Iterator[StandInWorld]:
     """Play the stand-in's world in a running program: its keys steer, its memory shows what becomes of it."""
-    surroundings = surroundings_of(MAP.name)
+    surroundings = load_surroundings("iudex")
     world = StandInWorld(surroundings, load_scenario(surroundings.scenario), seed=0, at_bonfire=at_bonfire)
     attached = attach_game(game.settings, MAP)
     keys = _HeardKeys(game.output)
-    played = _Waiting(StandInOptions(), world, _TheirMemory(attached), keys, Keyboard(load_bindings(MAP.bindings)))
-    playing = threading.Thread(target=played.play, args=(Schedule([]), game.output.parent, keys.closed))
+    played = _Waiting(world, _TheirMemory(attached), keys, Keyboard(load_bindings(MAP.bindings)))
+    playing = threading.Thread(target=played.play, args=(keys.closed,))
     with closing(attached.reader):
         playing.start()
         try:
@@ -144,18 +144,16 @@ def world_in(game: WineGame, at_bonfire: bool) -> Iterator[StandInWorld]:
 class _Waiting(StandIn):
     """A stand-in without a picture, whose boss waits for somebody who plays: programs start slowly under Wine."""
 
-    def __init__(
-        self, options: StandInOptions, world: StandInWorld, memory: OwnMemory, keys: _HeardKeys, keyboard: Keyboard
-    ) -> None:
-        super().__init__(options, world, memory, keys, keyboard)
+    def __init__(self, world: StandInWorld, memory: OwnMemory, keys: _HeardKeys, keyboard: Keyboard) -> None:
+        super().__init__(world, memory, keys, keyboard)
         self._keys = keys
 
     def _show(self) -> None:
         """Draw nothing: the program has its own window."""
 
-    def _advance(self, frozen: bool) -> None:
+    def _advance(self) -> None:
         self._world.switches["no_ai"] = float(time.monotonic() - self._keys.heard_s > _WAITS_AFTER_S)
-        super()._advance(frozen)
+        super()._advance()
 
 
 class _HeardKeys(GameWindow):
@@ -212,7 +210,6 @@ class _TheirMemory(OwnMemory):
             entry = MAP.fields.get(name, Entry("", (), type="u32"))
             span: Any = _Span(game.reader, memory.address(name), entry.size)
             self._cells.append((name, Cell(entry, span)))
-        self._writable = [(name, cell) for name, cell in self._cells if FIELDS[name].writable]
 
     def load(self) -> None:
         """Leave all where it is."""

@@ -192,8 +192,7 @@ class Base:
     """One global of the game: the instruction that names it, its fixed distance, or both.
 
     The target of a match is match + length + the displacement at match + displacement_at. It holds
-    the pointer that chains start from, or is itself their start if not `dereference`. With `hook` the
-    pointer is known only to code injected at the pattern, as Siphon's server does.
+    the pointer that chains start from, or is itself their start if not `dereference`.
     """
 
     pattern: str = ""
@@ -202,7 +201,6 @@ class Base:
     #: Distance from the start of the module; 0 if no source gives one.
     rva: _Offset = 0
     dereference: bool = True
-    hook: bool = False
     source: str = ""
 
     def __post_init__(self) -> None:
@@ -210,7 +208,7 @@ class Base:
         if self.pattern:
             require(is_pattern(self.pattern), "pattern", "be bytes such as '48 8B 05 ?? ??'")
             end = self.displacement_at + DISPLACEMENT_SIZE
-            inside = self.hook or end <= min(self.length, len(self.pattern.split()))
+            inside = end <= min(self.length, len(self.pattern.split()))
             require(inside, "displacement_at", "be of four bytes inside the instruction and the pattern")
 
 
@@ -340,13 +338,9 @@ class AddressMap:
         character = self.characters.get(base)
         return Chain(character.base, character.offsets + offsets) if character else Chain(base, offsets)
 
-    def hooked(self, name: str) -> bool:
-        """Return whether only injected code can reach a field."""
-        return self.bases[self.chain(name).base].hook
-
     def readable(self) -> frozenset[str]:
-        """Return the fields that can be read from outside the process."""
-        return frozenset(name for name in (*self.fields, *self.inventories) if not self.hooked(name))
+        """Return the fields that can be read."""
+        return frozenset((*self.fields, *self.inventories))
 
     def writable(self) -> frozenset[str]:
         """Return the readable fields that may be written."""

@@ -379,7 +379,6 @@ _GAME, _WINDOW = "game", "window"
 _START = "start the game, or name its process or pid in the games file"
 _ATTACH_S = 3.0
 _WAY, _SERVER = "way to the server", "Siphon server"
-_TUNNEL = "go through a tunnel (ssh -L 50051:localhost:50051 GAME-PC), or set token_file and certificate"
 
 
 def check_memory_game(settings: GameSettings, open_reader: Callable[[str, int], Reader] = open_process) -> list[Check]:
@@ -440,14 +439,11 @@ def check_siphon_game(settings: GameSettings) -> list[Check]:
 
 
 def _check_way(checks: Checks, settings: GameSettings) -> None:
-    from soulsgraph_envs.games.siphon_link import is_local, unprotected
+    from soulsgraph_envs.games.siphon_link import is_local
 
-    if is_local(settings):
-        checks.ok(_WAY, "within this machine, or through a tunnel")
-    elif missing := unprotected(settings):
-        checks.warn(_WAY, f"over the network without {' and without '.join(missing)}", _TUNNEL)
-    else:
-        checks.ok(_WAY, "encrypted, with a token")
+    local = is_local(settings.host)
+    found = "within this machine, or through a tunnel" if local else "over the network, without encryption"
+    checks.expect(_WAY, local, found, "go through a tunnel: ssh -L 50051:localhost:50051 GAME-PC")
 
 
 def _check_served(settings: GameSettings, topic: str, link: Link) -> list[Check]:

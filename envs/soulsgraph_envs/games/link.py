@@ -24,7 +24,6 @@ from soulsgraph_envs.core.config import (
     load,
     read_file,
     require,
-    shipped_names,
     to_json,
     to_table,
     validate,
@@ -80,7 +79,7 @@ class GameSettings:
     """
 
     driver: Driver = "memory"
-    #: Name or path of an address map; with Siphon, of an attribute file.
+    #: Name or path of an address map; with Siphon of an attribute file, which has no default.
     map: str = "dark-souls-3-1.15.2"
     process: str = ""
     #: Process id; 0 finds the process by its name.
@@ -102,10 +101,6 @@ class GameSettings:
     dry_run: bool = False
     #: Siphon server, as HOST:PORT.
     host: str = "localhost:50051"
-    #: File (mode 600) with the token of a Siphon server that asks for one.
-    token_file: str = ""
-    #: PEM file with the certificate of a Siphon server that encrypts.
-    certificate: str = ""
 
     def __post_init__(self) -> None:
         if self.driver == SIMULATOR:
@@ -133,7 +128,7 @@ def load_games(path: Path) -> tuple[GameSettings, ...]:
 
 def _check_names(game: GameSettings, where: Where) -> None:
     """Refuse names of an address map and bindings that are not shipped; raises UnknownNameError."""
-    if game.driver != SIMULATOR and game.map not in shipped_names("address map"):
+    if game.driver != SIMULATOR:
         with where.at("map").referring():
             find("attribute file" if game.driver == "siphon" else "address map", game.map)
     if game.driver != SIMULATOR and game.bindings:

@@ -83,17 +83,18 @@ def read_version(reader: Reader, module: Module) -> str:
 
 
 def resolve_bases(reader: Reader, module: Module, address_map: AddressMap) -> dict[str, ResolvedBase]:
-    """Find every base that needs no injected code.
+    """Find every base.
 
     Raises:
         RefusedError: naming the bases that were not found, and the game's version if it is another one.
     """
     version = read_version(reader, module)
     other = bool(version and address_map.version) and version != address_map.version
-    bases = {name: base for name, base in address_map.bases.items() if not base.hook}
-    patterns = {name: compile_pattern(base.pattern) for name, base in bases.items() if base.pattern}
+    patterns = {name: compile_pattern(base.pattern) for name, base in address_map.bases.items() if base.pattern}
     matches = reader.scan(module, patterns)
-    found = {name: _resolve(reader, module, base, matches.get(name, []), other) for name, base in bases.items()}
+    found = {
+        name: _resolve(reader, module, base, matches.get(name, []), other) for name, base in address_map.bases.items()
+    }
     if lost := [name for name, resolved in found.items() if resolved is None]:
         found_version = f" in version {version}" if version else ""
         raise RefusedError(

@@ -24,6 +24,7 @@ from soulsgraph_envs.games.keys import load_bindings
 from soulsgraph_envs.games.link import GameSettings, Link, Pad, Reading
 from soulsgraph_envs.games.memory_reader import ProcessNotFoundError, open_process
 from soulsgraph_envs.games.readings import player_table, position
+from soulsgraph_envs.games.siphon_attributes import load_attributes
 
 TOPIC = "Keys in the game"
 _QUESTIONS = "Only you know"
@@ -43,14 +44,14 @@ class SetupQuestion:
     name: str
     text: str
     remedy: str
-    #: Of address maps; everywhere if there are none, as with systems.
+    #: Names of their programs; everywhere if there are none, as with systems.
     games: tuple[str, ...] = ()
     #: As `sys.platform` has them.
     systems: tuple[str, ...] = ()
 
-    def concerns(self, game: str, system: str) -> bool:
+    def concerns(self, program: str, system: str) -> bool:
         """Return whether it is asked for a game on a system."""
-        return (not self.games or game in self.games) and (not self.systems or system in self.systems)
+        return (not self.games or program in self.games) and (not self.systems or system in self.systems)
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,16 @@ _SETUP = load(_Setup, _FILE)
 EFFECTS = {Control[name.upper()]: effect for name, effect in _SETUP.effects.items()}
 
 
-def questions(game: str, system: str = sys.platform) -> list[SetupQuestion]:
-    """Return what to ask the user of a game, by its address map's title, on a system."""
-    return [question for question in _SETUP.questions if question.concerns(game, system)]
+def questions(program: str, system: str = sys.platform) -> list[SetupQuestion]:
+    """Return what to ask the user of a game, by the name of its program, on a system."""
+    return [question for question in _SETUP.questions if question.concerns(program, system)]
+
+
+def program_of(settings: GameSettings) -> str:
+    """Return the name of a game's program; raises as its map is loaded."""
+    if settings.driver == "siphon":
+        return load_attributes(settings.map).process_info.name
+    return load_address_map(settings.map).process
 
 
 def answered(answers: Sequence[tuple[SetupQuestion, bool]]) -> list[Check]:

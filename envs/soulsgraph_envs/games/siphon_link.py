@@ -1,21 +1,17 @@
 """The Siphon link: a game on another machine, or on this one, read, written and played over gRPC.
 
-Calls to a server have a channel with a token and back-off, errors of one family, and bytes and pictures as values.
+Calls to a server have back-off, errors of one family, and bytes and pictures as values.
 """
 
 from __future__ import annotations
 
 import io
 import logging
-import os
-import ssl
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
-from math import nan
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,18 +20,9 @@ from soulsgraph_envs.core import access
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.game import Picture
-from soulsgraph_envs.games.address_map import pack, unpack
 from soulsgraph_envs.games.keys import KEYS, check_key, rgb_of
-from soulsgraph_envs.games.link import GameSettings, LinkError, Reading, RefusedError, attach_within
-from soulsgraph_envs.games.siphon_attributes import (
-    FORMATS,
-    MOST_BYTES,
-    Attribute,
-    ItemCount,
-    ItemListNames,
-    ProcessInfo,
-    attributes_for,
-)
+from soulsgraph_envs.games.link import GameSettings, LinkError, Reading, attach_within
+from soulsgraph_envs.games.siphon_attributes import FORMATS, Attribute, ProcessInfo, load_attributes
 
 #: A server answers a tap when it is over, which on a busy machine may be late: its keys are up again either way.
 _SLACK_S = 5.0
@@ -102,10 +89,9 @@ def from_siphon(name: str) -> str:
 class SiphonLink:
     """A `Link` through a Siphon server; all reads of a tick are under way at once.
 
-    `supplies` and `writes` follow from the attribute file or address map that `settings.map` names; an
-    item that `attach` does not find in the inventory reads as NaN. Siphon has no call for the focus:
-    with its own server `focused` returns whether input was initialized, with ours whether keys reach
-    the window now. Each call may take `patience_s` longer than its time.
+    `supplies` and `writes` follow from the attribute file that `settings.map` names. Siphon has no call for the focus:
+    `focused` returns whether the server says that input is initialized. Each call may take `patience_s` longer than
+    its time.
 
     Raises:
         GameError: for settings that cannot be used; nothing is called before `attach`.
@@ -114,20 +100,16 @@ class SiphonLink:
     def __init__(self, settings: GameSettings, patience_s: float = 0.0) -> None:
         if settings.pid:
             raise GameError(
-                f"Siphon: expected no pid, found {settings.pid}: the server finds the game by its name; "
-                "leave pid out, or give it to the server."
+                f"Siphon: expected no pid, found {settings.pid}: the server finds the game by its name; leave pid out."
             )
-        self._file = attributes_for(settings.map)
+        self._file = load_attributes(settings.map)
         info = self._file.process_info
         self._process = ProcessInfo(settings.process or info.name, settings.window or info.window_name)
-        self.calls = SiphonCalls(settings, patience_s)
+        self.calls = SiphonCalls(settings.host, patience_s)
         self.keys = SiphonKeys(self.calls)
-        self._attributes = dict(self._file.attributes)
-        self._finders = {name: ItemFinder(name, count) for name, count in self._file.counts.items()}
         self.bindings = settings.bindings or self._file.bindings
         self._capturing = False
-        self.supplies = self._file.supplies
-        self.writes = self._file.writable | self._finders.keys()
+        self.supplies, self.writes = self._file.supplies, self._file.writable
 
     def attach(self, timeout_s: float, process_id: int = 0) -> None:
         """Configure the server and have it find the game by its name; retry with exponential back-off.
@@ -135,18 +117,13 @@ class SiphonLink:
         `process_id` has no effect: the server decides which process it serves.
 
         Raises:
-            RefusedError: if the server refuses the token.
             LinkError: if the game is not found in time.
         """
         attach_within(timeout_s, self._attach)
 
     def read(self) -> Reading:
         """Return every field of `supplies`, by one call per block, all at the same time."""
-        try:
-            return self._read(CALL_TIMEOUT_S)
-        except ItemMovedError:
-            self._find_items()
-            return self._read(CALL_TIMEOUT_S)
+        return self._read(CALL_TIMEOUT_S)
 
     def write(self, values: Mapping[str, float]) -> None:
         """Write fields of `writes`; adjacent ones in one call.
@@ -155,15 +132,14 @@ class SiphonLink:
             GameError: for a field that cannot be written, or a value that it cannot hold.
             LinkError: if the server cannot be reached or refuses.
         """
-        stray = sorted(values.keys() - self.writes)
-        if stray:
+        if stray := sorted(values.keys() - self.writes):
             raise GameError(f"a write over Siphon: expected fields that it writes, found {', '.join(stray)}.")
         left = dict(values)
         for name, layout in self._file.writes.items():
             if layout.keys() <= left.keys():
-                self._set(name, b"".join(place.encode(left.pop(field)) for field, place in layout.items()))
-        for field, value in left.items():
-            self._set(*self._finders[field].write(value))
+                data = b"".join(place.encode(left.pop(field)) for field, place in layout.items())
+                value = request_value(self._file.attributes[name], data)
+                self.calls.call("SetAttribute", CALL_TIMEOUT_S, attributeName=name, **value)
 
     def focus(self) -> None:
         """Bring the game's window to the front, by initializing the input."""
@@ -185,16 +161,6 @@ class SiphonLink:
         taken = self.calls.call("CaptureFrame")
         return rgb_of(taken.frame, taken.height, taken.width)
 
-    def frames(self, quality: int = 85, raw: bool = False) -> Iterator[Picture]:
-        """Yield the window's pictures as they come, as JPEG of a quality or uncompressed; close the iterator to stop.
-
-        Raises:
-            LinkError: if the server cannot be reached, or stops.
-        """
-        self.calls.call("InitializeCapture", SEARCH_TIMEOUT_S)
-        for frame in self.calls.stream("StreamFrames", format="raw" if raw else "jpeg", quality=quality):
-            yield streamed_picture(frame)
-
     def close(self) -> None:
         """Release every key and disconnect from the server; a second call does nothing."""
         with suppress(LinkError):
@@ -203,112 +169,16 @@ class SiphonLink:
 
     def _attach(self) -> None:
         self._capturing = False
-        self._check_server()
-        self._attributes = dict(self._file.attributes)
-        self.calls.configure(self._process, self._attributes)
-        self._find_items()
+        self.calls.configure(self._process, self._file.attributes)
         self.focus()
         self._read(SEARCH_TIMEOUT_S)
 
-    def _check_server(self) -> None:
-        ours = [name for name, attribute in self._file.attributes.items() if attribute.method == "module"]
-        found = self.calls.call("GetServerStatus").message
-        if ours and found != SERVER_NAME:
-            raise GameError(
-                f"Siphon server {self.calls.host}: expected {SERVER_NAME}, which alone understands the method 'module' "
-                f"of {ours[0]} and {len(ours) - 1} more, found {found!r}; use an attribute file without it."
-            )
-
-    def _find_items(self) -> None:
-        """Find the counted items: the length of their lists, and their entries."""
-        for finder in self._finders.values():
-            found = finder.locate([self._read_list(each, finder.count.entry_size) for each in finder.count.lists])
-            self._attributes |= found
-            self.calls.configure(self._process, self._attributes)
-
-    def _read_list(self, names: ItemListNames, entry_size: int) -> tuple[Attribute, bytes]:
-        """Read a whole list; empty if there is none, as no source confirms where inventories are."""
-        attribute = self._attributes[names.entries]
-        try:
-            capacity = int(unpack("i32", answer_bytes(*self.calls.get([names.capacity]))))
-            if not 0 < capacity <= MOST_BYTES // entry_size:
-                return attribute, b""
-            self._attributes[names.entries] = replace(attribute, length=capacity * entry_size)
-            self.calls.configure(self._process, self._attributes)
-            return attribute, answer_bytes(*self.calls.get([names.entries]))
-        except LinkError:
-            return attribute, b""
-
     def _read(self, timeout_s: float) -> Reading:
-        names = [*self._file.reads, *(name for finder in self._finders.values() for name in finder.entries)]
-        data = dict(zip(names, map(answer_bytes, self.calls.get(names, timeout_s)), strict=True))
         reading: dict[str, float | str] = {}
-        for name, layout in self._file.reads.items():
-            reading |= {field: place.decode(data[name][place.at :][: place.size]) for field, place in layout.items()}
-        for field, finder in self._finders.items():
-            reading[field] = finder.total([data[name] for name in finder.entries])
+        answers = self.calls.get(list(self._file.reads), timeout_s)
+        for layout, data in zip(self._file.reads.values(), map(answer_bytes, answers), strict=True):
+            reading |= {field: place.decode(data[place.at :][: place.size]) for field, place in layout.items()}
         return reading
-
-    def _set(self, name: str, data: bytes) -> None:
-        value = request_value(self._attributes[name], data)
-        self.calls.call("SetAttribute", CALL_TIMEOUT_S, attributeName=name, **value)
-
-
-class ItemMovedError(LinkError):
-    """The item no longer lies where it was found."""
-
-
-class ItemFinder:
-    """Track one item: first its lists are read whole, then only the entries that hold it.
-
-    `entries` and `quantities` are the attributes of those entries, by name; empty until it is found.
-    """
-
-    def __init__(self, field: str, count: ItemCount) -> None:
-        self.count = count
-        self._field = field
-        self.entries: dict[str, Attribute] = {}
-        self.quantities: dict[str, Attribute] = {}
-
-    def locate(self, lists: Sequence[tuple[Attribute, bytes]]) -> dict[str, Attribute]:
-        """Search the item in whole lists, each with its attribute; return the attributes that track it."""
-        self.entries, self.quantities = {}, {}
-        size, quantity_at = self.count.entry_size, self.count.quantity_at
-        for start, data in lists:
-            for entry in self.count.quantities(data):
-                number = len(self.entries) + 1
-                whole, quantity = _at(start, entry * size), _at(start, entry * size + quantity_at)
-                self.entries[f"{self._field}_entry_{number}"] = replace(whole, type="array", length=size)
-                self.quantities[f"{self._field}_quantity_{number}"] = replace(quantity, type="int", length=0)
-        return self.entries | self.quantities
-
-    def total(self, contents: Sequence[bytes]) -> float:
-        """Return the quantity in all entries, from their bytes; NaN if the item was not found.
-
-        Raises:
-            ItemMovedError: if one of them holds something else now.
-        """
-        held = [quantity for data in contents if (quantity := self.count.quantity(data)) is not None]
-        if len(held) < len(contents):
-            raise ItemMovedError(f"{self._field}: expected them where they were found, found another item there.")
-        return float(sum(held)) if held else nan
-
-    def write(self, value: float) -> tuple[str, bytes]:
-        """Return the attribute that holds the quantity, and its bytes.
-
-        Raises:
-            GameError: if no entry holds the item, or more than one does.
-        """
-        if len(self.quantities) != 1:
-            raise GameError(
-                f"{self._field}: expected one entry of the inventory to write, found {len(self.quantities)}; "
-                "leave one of them in the inventory."
-            )
-        return next(iter(self.quantities)), pack("u32", value)
-
-
-def _at(start: Attribute, offset: int) -> Attribute:
-    return replace(start, offsets=(*start.offsets[:-1], start.offsets[-1] + offset))
 
 
 try:
@@ -334,10 +204,8 @@ MESSAGE_LIMITS = [
     ("grpc.max_receive_message_length", 100 * 1024 * 1024),
     ("grpc.max_send_message_length", 100 * 1024 * 1024),
 ]
-#: What our server says of itself; Siphon's own says something else.
-SERVER_NAME = "soulsgraph game siphon"
 
-__all__ = ["ANSWERS", "MESSAGE_LIMITS", "REQUESTS", "SERVER_NAME", "SiphonClient", "grpc", "messages", "service"]
+__all__ = ["ANSWERS", "MESSAGE_LIMITS", "REQUESTS", "SiphonClient", "grpc", "messages", "service"]
 
 
 class SiphonClient(pysiphon.SiphonClient):
@@ -394,22 +262,24 @@ class SiphonCalls:
     """Call a Siphon server; a call that fails raises `LinkError`. Each may take `patience_s` longer than its time.
 
     Raises:
-        GameError: for an invalid address, or a token or certificate that cannot be read.
+        GameError: for an address that is not HOST:PORT.
     """
 
-    def __init__(self, settings: GameSettings, patience_s: float = 0.0) -> None:
-        self.host, self._patience_s = settings.host, patience_s
-        token = access.bearer(access.read_token(Path(settings.token_file), GameError)) if settings.token_file else ""
-        self._metadata = ((access.TOKEN_KEY, token),) if token else ()
-        self._channel = _open_channel(settings)
+    def __init__(self, host: str, patience_s: float = 0.0) -> None:
+        self.host, self._patience_s = host, patience_s
+        if not is_local(host):
+            _LOG.warning(
+                "Siphon server %s is reached without encryption: whoever is on the way can read and change the game; "
+                "use a tunnel (ssh -L 50051:localhost:50051).",
+                host,
+            )
+        self._channel = grpc.insecure_channel(host, MESSAGE_LIMITS + _BACK_OFF + access.NO_PROXY)
         self._stub = service.SiphonServiceStub(self._channel)
-        _warn_if_bare(settings)
 
     def call(self, name: str, timeout_s: float = CALL_TIMEOUT_S, **values: object) -> Any:
         """Make a call by its name in the protocol, such as `call("GetServerStatus")`; return its answer.
 
         Raises:
-            RefusedError: if the server refuses the token.
             LinkError: if the server cannot be reached, or reports a failure.
         """
         return self._start(name, timeout_s, **values)()
@@ -430,7 +300,7 @@ class SiphonCalls:
         """Make a call that answers with a stream; raises as `call`. Closing the iterator ends it."""
         request, call = REQUESTS[name](**values), getattr(self._stub, name)
         try:
-            answers = call(request, metadata=self._metadata)
+            answers = call(request)
         except ValueError as error:
             raise self._closed(name) from error
         try:
@@ -448,7 +318,7 @@ class SiphonCalls:
         """Send a call; return the function that waits for its answer."""
         request, call = REQUESTS[name](**values), getattr(self._stub, name)
         try:
-            future = call.future(request, timeout=timeout_s + self._patience_s, metadata=self._metadata)
+            future = call.future(request, timeout=timeout_s + self._patience_s)
         except ValueError as error:
             raise self._closed(name) from error
         return partial(self._finish, name, future)
@@ -469,88 +339,22 @@ class SiphonCalls:
 
     def _explained(self, name: str, error: Any) -> LinkError:
         code, place = error.code(), f"Siphon server {self.host}"
-        if code == grpc.StatusCode.UNAUTHENTICATED:
-            return RefusedError(f"{place}: {name} failed: {error.details()}")
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-            return LinkError(f"{place}: {_unreached(error.details())}.")
+            return LinkError(f"{place}: expected it to answer, found nobody there; start it, or correct `host`.")
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:
             return LinkError(f"{place}: expected an answer to {name} in time, found none; see if the game PC hangs.")
         return LinkError(f"{place}: {name} failed: {error.details()}")
 
 
-def _unreached(details: str) -> str:
-    """Return why a server does not answer; only gRPC's text distinguishes a wrong encryption from a missing one."""
-    if "handshake" in details or "Verification" in details:
-        return (
-            "expected the certificate of the settings, made out to this host, found another or none; "
-            "copy the server's, or name the host as the certificate does"
-        )
-    return "expected it to answer, found nobody there; start it, or correct `host`, or `certificate` if it encrypts"
-
-
-def _open_channel(settings: GameSettings) -> Any:
-    split_address(settings.host)
-    options = MESSAGE_LIMITS + _BACK_OFF + access.NO_PROXY
-    if not settings.certificate:
-        return grpc.insecure_channel(settings.host, options)
-    try:
-        ssl.create_default_context(cafile=settings.certificate)
-        certificate = Path(settings.certificate).read_bytes()
-    except OSError as error:
-        raise GameError(
-            f"{settings.certificate}: expected the Siphon server's certificate, found {error}; copy it from there."
-        ) from error
-    return grpc.secure_channel(settings.host, grpc.ssl_channel_credentials(certificate), options)
-
-
-def _warn_if_bare(settings: GameSettings) -> None:
-    missing = unprotected(settings)
-    if missing and not is_local(settings):
-        _LOG.warning(
-            "Siphon server %s is reached without %s: whoever is on the way can read and change the game; "
-            "use a tunnel (ssh -L 50051:localhost:50051), or token_file and certificate.",
-            settings.host,
-            " and without ".join(missing),
-        )
-
-
-def is_local(settings: GameSettings) -> bool:
-    """Return whether the server is this machine's, or at this end of a tunnel."""
-    return access.is_loopback(split_address(settings.host)[0])
-
-
-def unprotected(settings: GameSettings) -> list[str]:
-    """Return what protects the way to the server, and is not in the settings."""
-    protection = {"a token": settings.token_file, "encryption": settings.certificate}
-    return [what for what, file in protection.items() if not file]
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Split HOST:PORT, an IPv6 host in brackets.
+def is_local(host: str) -> bool:
+    """Return whether a server's address is this machine's, or this end of a tunnel.
 
     Raises:
-        GameError: if it is not of that form.
+        GameError: if it is not HOST:PORT, an IPv6 host in brackets.
     """
     try:
-        return access.split_address(address)
+        return access.is_loopback(access.split_address(host)[0])
     except ValueError as error:
         raise GameError(
-            f"Siphon: expected an address as HOST:PORT, found {address!r}; Siphon's own is localhost:50051."
+            f"Siphon: expected an address as HOST:PORT, found {host!r}; Siphon's own is localhost:50051."
         ) from error
-
-
-def read_or_create_token(path: Path) -> str:
-    """Read a token, or make one in a new file of mode 600.
-
-    Raises:
-        GameError: as `read_token`; also if the file cannot be made.
-    """
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, access.PRIVATE)
-    except FileExistsError:
-        return access.read_token(path, GameError)
-    except OSError as error:
-        raise GameError(f"{path}: expected to make a token file there, found {error}; choose another place.") from error
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(access.new_token() + "\n")
-    return access.read_token(path, GameError)

@@ -68,10 +68,7 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "certificates": "fleet:certificates",
         },
     ),
-    "game": (
-        "Games that run on this machine",
-        {"saves": "games:saves", "standin": "games:standin", "siphon": "games:serve_siphon"},
-    ),
+    "game": ("Games that run on this machine", {"saves": "games:saves", "standin": "games:standin"}),
 }
 #: Other names of commands.
 ALIASES = {"curriculum": "train"}

@@ -1,14 +1,12 @@
-"""The commands of a machine with games: what it can do, setting a game up, saves, the stand-in, the Siphon server."""
+"""The commands of a machine with games: what it can do, setting a game up, saves, the stand-in."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from importlib import import_module
 from importlib.util import find_spec
-from json import dumps
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,25 +17,17 @@ from rich.text import Text
 from soulsgraph.cli.output import command_line, screen
 from soulsgraph.results.tables import TextTable, text_table
 from soulsgraph_envs.core.compiling import cache_folder, cache_remark
+from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import check_extra, pip_install
 from soulsgraph_envs.core.files import check_writable
 from soulsgraph_envs.core.machine import home_folder, usable_memory, usable_processors
-from soulsgraph_envs.games.doctor import Check, Checks, examine, map_of
+from soulsgraph_envs.games.doctor import Check, Checks, examine
 from soulsgraph_envs.games.link import SIMULATOR, GameSettings, load_games, save_game
-from soulsgraph_envs.games.memory_reader import find_process
 from soulsgraph_envs.games.opening import make_link
 from soulsgraph_envs.games.saves import GAMES, Save, copy_save, find_saves, restore_save, the_save
-from soulsgraph_envs.games.setup import TOPIC, answered, questions, running_game, try_keys
-from soulsgraph_envs.games.standin.launch import (
-    DEFAULT_SERVING,
-    DEFAULT_STAND_IN,
-    ServingOptions,
-    StandInOptions,
-    StandInProcess,
-    ended_by_signals,
-    server_settings,
-)
+from soulsgraph_envs.games.setup import TOPIC, answered, program_of, questions, running_game, try_keys
+from soulsgraph_envs.games.standin.launch import DEFAULT_STAND_IN, StandInOptions
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
 #: The releases that training is built on; others may have moved what it overrides.
@@ -46,7 +36,7 @@ _RELEASES = {"ray": "2.60.", "torch": "2."}
 
 def doctor(
     *,
-    driver: Literal["simulator", "memory", "siphon"] = "simulator",
+    driver: Literal["simulator", "memory"] = "simulator",
     games: Path | None = None,
     setup: Path | None = None,
     fleet: Path | None = None,
@@ -174,8 +164,7 @@ def set_up(file: Path, games: Path | None) -> list[Check]:
     settings = _settings(file, games)
     check_writable(file.parent)
     console = Console(stderr=True, soft_wrap=True)
-    address_map = map_of(settings)
-    asked = questions(address_map.game if address_map else "")
+    asked = questions(program_of(settings))
     console.print(f"{settings.map}: {len(asked)} questions that no reading answers; answer y or n.", highlight=False)
     answers = answered([(question, _ask(console, question.text)) for question in asked])
     checks = answers + examine((settings,))
@@ -286,61 +275,13 @@ def _list_saves() -> None:
 def standin(*, options: Annotated[StandInOptions, Parameter(name="*")] = DEFAULT_STAND_IN) -> None:
     """Run the stand-in game: the simulator as a program with a window, keys and a memory like the real game's.
 
-    Once a driver can attach to it, it prints a line that begins with "ready". On standard input it takes commands, one
-    a line: crash, move, hang [S], freeze [S], stall [S], drop [S], pause, speed N, die, state, quit.
+    Once a driver can attach to it, it prints a line that begins with "ready".
     """
     from soulsgraph_envs.games.standin.program import run
 
+    def report(ready: dict[str, object]) -> None:
+        line = ", ".join(f"{name} {value}" for name, value in ready.items())
+        print(to_json({"event": "ready", **ready}) if screen.json else f"ready: {line}", flush=True)
+
     screen.precompile()
-    run(replace(options, json_lines=options.json_lines or screen.json))
-
-
-def serve_siphon(
-    *,
-    serving: Annotated[ServingOptions, Parameter(name="*")] = DEFAULT_SERVING,
-    map: str = StandInOptions.map,
-    speed: float = StandInOptions.speed,
-    pid: int = 0,
-    process: str = "",
-    settings: Path | None = None,
-) -> None:
-    """Serve a game of this machine to Siphon clients: a stand-in, started for it, or a process that runs.
-
-    Once it serves it prints a line that begins with "ready". A stand-in that ended is started again
-    when a client initializes the memory.
-
-    Args:
-        map: Address map of the stand-in, and of the games file.
-        speed: Factor of the stand-in's clock, above 0 to 3.
-        pid: Process to serve in place of a stand-in.
-        process: Name of the process to serve in place of a stand-in, such as DarkSoulsIII.exe.
-        settings: Games file to write once it serves, for commands that take --games.
-    """
-    if pid and process:
-        raise SoulsGraphError("siphon: expected `pid` or `process`, found both; leave one out.")
-    serving.check()
-    from soulsgraph_envs.games.standin.siphon_server import SiphonServer
-
-    running = bool(pid or process)
-    game: AbstractContextManager[Callable[[], int]] = _stand_in(map, speed, serving.display)
-    if running:
-        game = nullcontext(lambda: pid or find_process(process))
-    with ended_by_signals(), game as find_pid:
-        server = SiphonServer(serving, find_pid, captured_slots=not running)
-        try:
-            if settings is not None:
-                save_game(settings, server_settings(serving, server.address, map, speed))
-            ready = {"address": server.address, "pid": find_pid()}
-            if screen.json:
-                print(dumps({"ready": ready}), flush=True)
-            line = f"ready at {ready['address']}, process {ready['pid']}; end it with Ctrl-C"
-            screen.console.print(line)
-            server.wait()
-        finally:
-            server.close()
-
-
-@contextmanager
-def _stand_in(map: str, speed: float, display: str) -> Iterator[Callable[[], int]]:
-    with StandInProcess(StandInOptions(map=map, speed=speed, display=display)) as process:
-        yield process.living_pid
+    run(options, report)

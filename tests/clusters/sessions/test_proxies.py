@@ -9,7 +9,6 @@ import pytest
 from fakes.waiting import PATIENCE_S
 from soulsgraph_clusters.fleet.actor.stream import Head
 from soulsgraph_clusters.sessions.local_ray import free_port
-from soulsgraph_envs.games.link import GameSettings
 
 #: Names that libraries read, in either case.
 _NAMES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
@@ -51,7 +50,7 @@ def test_a_game_pc_and_the_clients_of_a_siphon_server_reach_it(server):
 
     channels = [
         Head(server, Path("none")).channel(),
-        SiphonCalls(GameSettings(driver="siphon", host=server))._channel,
+        SiphonCalls(server)._channel,
         SiphonClient(server).channel,
         EldenClient(server).channel,
     ]

@@ -163,7 +163,7 @@ def test_what_is_wrong_with_a_game_fails_by_itself(
         ({}, {"address map": "ok", "game": "fail", "map entries": "skip"}),
         ({"map": "sekiro"}, {"address map": "fail", "window": "skip"}),
         (
-            {"driver": "siphon", "host": NOBODY, "map": "dark-souls-3-1.15.2"},
+            {"driver": "siphon", "host": NOBODY, "map": "elden-ring-1.16.1"},
             {"Siphon server": "fail", "way to the server": "ok", "fields": "skip"},
         ),
     ],

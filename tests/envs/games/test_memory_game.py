@@ -14,7 +14,6 @@ from soulsgraph_envs.games.address_map import load_address_map
 from soulsgraph_envs.games.link import FIELDS, LinkError
 from soulsgraph_envs.games.memory_link import GameMemory, resolve_bases
 from soulsgraph_envs.games.memory_reader import LinuxReader
-from soulsgraph_envs.games.standin.launch import surroundings_of
 from soulsgraph_envs.games.standin.memory import OwnMemory, view
 
 MAP = load_address_map("dark-souls-3-1.15.2")
@@ -53,10 +52,10 @@ def rename_boss(memory, name):
 
 
 @contextmanager
-def laid_out(folder, lost=(), version=MAP.version) -> Iterator[OwnMemory]:
+def laid_out(lost=(), version=MAP.version) -> Iterator[OwnMemory]:
     """Lay out a game of a version, some patterns of whose code are lost."""
     bases = {name: replace(base, pattern=ELSEWHERE) if name in lost else base for name, base in MAP.bases.items()}
-    own = OwnMemory(replace(MAP, bases=bases, version=version), folder, surroundings_of(MAP.name))
+    own = OwnMemory(replace(MAP, bases=bases, version=version), "c5110")
     texts = {name: "Idle" for name, field in FIELDS.items() if field.kind == "text"}
     own.write(dict.fromkeys(FIELDS, 1.0) | texts | {"boss_name": "c5110", "boss_hp": 900.0, "flasks": 3.0})
     try:
@@ -66,8 +65,8 @@ def laid_out(folder, lost=(), version=MAP.version) -> Iterator[OwnMemory]:
 
 
 @pytest.fixture
-def own(tmp_path):
-    with laid_out(tmp_path) as own:
+def own():
+    with laid_out() as own:
         yield own
 
 
@@ -81,7 +80,7 @@ def test_boss_is_found_again_where_another_has_taken_its_place(own):
     memory.read()
     assert memory.found_by_name == {"boss"}
     # The second entry of each of two loaded blocks.
-    places = [pointer(own.base + WORLD, 0xC8 + 8 * block, 0x88) + 0x38 for block in (0, 1)]
+    places = [pointer(own.image.base + WORLD, 0xC8 + 8 * block, 0x88) + 0x38 for block in (0, 1)]
     other, boss = map(pointer, places)
     poke(places[0], "Q", boss)
     poke(places[1], "Q", other)
@@ -101,7 +100,7 @@ def test_boss_that_is_gone_is_an_error_and_none_else_is_written_to(own):
 
 
 def test_chain_of_the_boss_serves_until_it_is_found_by_name(own):
-    poke(pointer(own.base + WORLD) + 0xC0, "i", 0)
+    poke(pointer(own.image.base + WORLD) + 0xC0, "i", 0)
     memory, _ = attach()
     assert memory.read()["boss_hp"] == 900.0
     assert not memory.found_by_name
@@ -113,7 +112,7 @@ def test_chain_of_the_boss_serves_until_it_is_found_by_name(own):
 def test_flasks_are_found_again_in_another_entry_and_a_list_that_is_gone_is_no_error(own):
     memory, _ = attach()
     assert memory.read()["flasks"] == 3.0
-    saved = pointer(own.base + GAME_DATA, 0x10)
+    saved = pointer(own.image.base + GAME_DATA, 0x10)
     stock = pointer(saved + 0x3E8)
     poke(stock + 4 * ENTRY + ITEM_AT, "I", 0x40000096 - 1)
     poke(stock + 6 * ENTRY + ITEM_AT, "I", 0x400000AB)
@@ -125,14 +124,14 @@ def test_flasks_are_found_again_in_another_entry_and_a_list_that_is_gone_is_no_e
     for one in MAP.inventories["flasks"].lists:
         poke(saved + one.entries_at, "Q", 0)
     assert math.isnan(memory.read()["flasks"])
-    poke(pointer(own.base + WORLD) + 0x40, "Q", 0)
+    poke(pointer(own.image.base + WORLD) + 0x40, "Q", 0)
     with pytest.raises(LinkError):
         memory.read()
 
 
 def test_neighbours_are_written_in_one_piece_and_a_bit_leaves_the_others(own):
     memory, reader = attach()
-    world = own.base + WORLD
+    world = own.image.base + WORLD
     flags, place = pointer(world, 0x80) + 0x1A08, pointer(world, 0x40, 0x28) + 0x80
     poke(flags, "B", 0b10100101)
     memory.write({"player_x": 1.5, "player_y": 3.5, "player_z": 2.5, "player_no_gravity": 1})
@@ -143,18 +142,18 @@ def test_neighbours_are_written_in_one_piece_and_a_bit_leaves_the_others(own):
     assert not reader.writes
 
 
-def test_lost_pattern_falls_back_on_the_fixed_address_and_where_there_is_none_is_refused(tmp_path):
-    with laid_out(tmp_path, {"world"}):
+def test_lost_pattern_falls_back_on_the_fixed_address_and_where_there_is_none_is_refused():
+    with laid_out({"world"}):
         memory, _ = attach()
         assert {name for name, base in memory.bases.items() if base.found_by == "rva"} == {"camera", "enemies", "world"}
         assert memory.bases["world"].note
-    with laid_out(tmp_path, {"lock_on"}), pytest.raises(LinkError, match="lock_on"):
+    with laid_out({"lock_on"}), pytest.raises(LinkError, match="lock_on"):
         attach()
 
 
-def test_another_version_is_refused_where_patterns_are_lost_and_noted_where_they_stand(tmp_path):
-    with laid_out(tmp_path, version="1.15.0.0"):
+def test_another_version_is_refused_where_patterns_are_lost_and_noted_where_they_stand():
+    with laid_out(version="1.15.0.0"):
         memory, _ = attach()
         assert {name for name, base in memory.bases.items() if base.note} == {"camera", "enemies"}
-    with laid_out(tmp_path, {"world"}, "1.15.0.0"), pytest.raises(LinkError, match=r"world.*1\.15\.0\.0"):
+    with laid_out({"world"}, "1.15.0.0"), pytest.raises(LinkError, match=r"world.*1\.15\.0\.0"):
         attach()

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from fakes.keys import FakeDevice
+from fakes.stand_in import StandInProcess
 from fakes.still_game import still_game
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.games.link import GameSettings, LinkError, PicturedLink
 from soulsgraph_envs.games.memory_link import MemoryLink
-from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
+from soulsgraph_envs.games.standin.launch import StandInOptions
 
 GAME = "dark-souls-3-1.15.2"
 

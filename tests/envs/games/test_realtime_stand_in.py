@@ -1,4 +1,4 @@
-"""A driver against a real program: its contract, and misbehaviours of the stand-in, through memory and keys."""
+"""A driver against a real program: its contract, and a stand-in that crashes or hangs, through memory and keys."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from fakes.keys import virtual_screen
+from fakes.stand_in import StandInProcess
 from fakes.waiting import undisturbed
 from soulsgraph_envs.core.errors import EpisodeLostError
 from soulsgraph_envs.core.scenario import load_scenario
@@ -21,7 +22,7 @@ from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.link import load_games
 from soulsgraph_envs.games.live_game import LiveGame
 from soulsgraph_envs.games.opening import open_live_game
-from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
+from soulsgraph_envs.games.standin.launch import StandInOptions
 from soulsgraph_envs.games.x11 import XTestDevice
 from soulsgraph_envs.testing import check_game
 
@@ -54,8 +55,8 @@ def test_memory_driver_keeps_the_contract_of_a_game(tmp_path: Path) -> None:
     undisturbed(check)
 
 
-@pytest.mark.parametrize("misbehaviour", ["crash", "move", "drop 3"])
-def test_misbehaviour_ends_in_a_lost_episode_and_a_recovery(misbehaviour: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", [signal.SIGSEGV, signal.SIGSTOP])
+def test_a_crash_and_a_hang_end_in_a_lost_episode_and_a_recovery(fault: signal.Signals, tmp_path: Path) -> None:
     with virtual_screen() as display, stand_in(tmp_path, display) as (process, game):
         scenario, seeds = load_scenario("iudex-phase1"), derive_seeds(np.zeros(1), 1)
 
@@ -67,7 +68,7 @@ def test_misbehaviour_ends_in_a_lost_episode_and_a_recovery(misbehaviour: str, t
             game.reset(np.zeros(1, np.int64), scenario, seeds)
 
         undisturbed(lambda: (begin(), play(1)))
-        process.tell(misbehaviour)
+        os.kill(process.pid, fault)
         with pytest.raises(EpisodeLostError):
             play(6)
         with closing(XTestDevice(display)) as keyboard:
@@ -80,5 +81,4 @@ def test_misbehaviour_ends_in_a_lost_episode_and_a_recovery(misbehaviour: str, t
                 return True
             return False
 
-        # A quick reset may come to its end before the misbehaviour does, and the next episode is lost too.
         assert any(undisturbed(plays_on) for _ in range(20))

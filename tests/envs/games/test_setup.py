@@ -5,10 +5,9 @@ import pytest
 from fakes.realtime import FakeLink, FakeTime
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.state import Control
-from soulsgraph_envs.games.address_map import load_address_map
 from soulsgraph_envs.games.doctor import Check
 from soulsgraph_envs.games.link import GameSettings, Reading
-from soulsgraph_envs.games.setup import EFFECTS, answered, questions, try_keys
+from soulsgraph_envs.games.setup import EFFECTS, answered, program_of, questions, try_keys
 from soulsgraph_envs.skills import SKILL_NAMES, make_skill
 
 NEEDED = {str(control.name).lower() for control, effect in EFFECTS.items() if effect.needed}
@@ -93,15 +92,15 @@ def test_a_window_that_loses_the_keyboard_ends_the_trial_with_every_key_up() -> 
 
 
 def test_what_is_asked_depends_on_the_game_and_the_system() -> None:
-    games = [load_address_map(name).game for name in ("dark-souls-3-1.15.2", "elden-ring-1.16.1")]
-    dark_souls, elden_ring = ({one.name for one in questions(game, "linux")} for game in games)
+    games = GameSettings(), GameSettings(driver="siphon", map="elden-ring-1.16.1")
+    dark_souls, elden_ring = ({one.name for one in questions(program_of(game), "linux")} for game in games)
     assert "anti-cheat" in elden_ring - dark_souls
     assert "offline" in dark_souls - elden_ring
-    assert {one.name for one in questions("Elden Ring", "win32")} - elden_ring == {"antivirus"}
+    assert {one.name for one in questions("eldenring.exe", "win32")} - elden_ring == {"antivirus"}
 
 
 def test_a_no_is_a_failure_with_its_remedy() -> None:
-    first, second = questions("Dark Souls III", "linux")[:2]
+    first, second = questions("DarkSoulsIII.exe", "linux")[:2]
     yes, no = answered([(first, True), (second, False)])
     assert (yes.status, yes.remedy) == ("ok", "")
     assert (no.status, no.remedy) == ("fail", second.remedy)

@@ -98,7 +98,6 @@ def test_what_needs_an_extra_names_it_in_one_line_and_begins_nothing(pc, tmp_pat
         "train": ("curriculum", f"adapt {agent} --run new", f"evaluate {agent} --fleet fleet.toml"),
         "data": (f"evaluate {agent} --out new", "play --record new", f"data record {agent} --out o"),
         "watch": ("play",),
-        "siphon": ("game siphon",),
         "onnx": (f"data export {agent} --onnx --out new",),
     }
     for extra, lines in refused.items():

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from fakes.keys import virtual_screen
+from fakes.stand_in import StandInProcess
 from soulsgraph.cli import main
 from soulsgraph.cli.games import check_machine, check_training, check_user
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.machine import Memory
 from soulsgraph_envs.games.link import load_games
 from soulsgraph_envs.games.setup import EFFECTS, questions
-from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
+from soulsgraph_envs.games.standin.launch import StandInOptions
 
 
 @pytest.fixture
@@ -76,10 +77,10 @@ def test_a_machine_that_can_simulate_passes_and_one_without_a_game_has_a_remedy_
     assert not code
     assert "iudex-phase1" in out
     games = tmp_path / "games.toml"
-    games.write_text('[[games]]\nmap = "dark-souls-3-1.15.2"\n[[games]]\nmap = "elden-ring-1.16.1"\n')
+    games.write_text('[[games]]\nmap = "dark-souls-3-1.15.2"\n[[games]]\nmap = "stand-in"\n')
     fleet = tmp_path / "fleet.toml"
     fleet.write_text(f'listen = "127.0.0.1:{free_port()}"\n[pcs.attic]\n')
-    for words in (("--fleet", fleet), ("--driver", "memory"), ("--driver", "siphon"), ("--games", games)):
+    for words in (("--fleet", fleet), ("--driver", "memory"), ("--games", games)):
         code, out, _ = doctor(*words, "--json")
         told = json.loads(out)
         assert (code, told["passed"]) == (1, False)
@@ -88,13 +89,13 @@ def test_a_machine_that_can_simulate_passes_and_one_without_a_game_has_a_remedy_
         assert all(check["remedy"] for check in failed)
         assert words[0] != "--fleet" or [check["name"] for check in failed] == ["attic"]
     topics = {check["topic"] for check in told["checks"]}
-    assert {"Game 1: The game, by dark-souls-3-1.15.2", "Game 2: The game, by elden-ring-1.16.1"} <= topics
+    assert {"Game 1: The game, by dark-souls-3-1.15.2", "Game 2: The game, by stand-in"} <= topics
 
 
 @pytest.mark.slow
 def test_a_setup_asks_presses_each_key_and_writes_a_games_file_that_writes_nothing(doctor, tmp_path: Path) -> None:
     found, written = tmp_path / "found.toml", tmp_path / "games.toml"
-    asked = questions("Dark Souls III")
+    asked = questions("DarkSoulsIII.exe")
     answers = "what?\nNO\n" + "y\n" * (len(asked) - 1) + "\n"
     with virtual_screen() as display, StandInProcess(StandInOptions(display=display, at="bonfire", settings=found)):
         code, out, errors = doctor("--setup", written, "--games", found, "--json", typed=answers)

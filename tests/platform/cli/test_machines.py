@@ -50,7 +50,6 @@ CALLS = {
     "doctor": 0,
     "game saves copy nowhere": 2,
     "game standin --speed 9": 2,
-    "game siphon --speed 9": 2,
     "fleet host --head 127.0.0.1:1 --token-file none --games none.toml": 2,
     "fleet pause": 2,
     "fleet pause --undo": 2,

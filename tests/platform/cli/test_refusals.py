@@ -74,7 +74,6 @@ def _nothing_begins(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SDL_VIDEODRIVER", "x11")
     for door in (session, workplace):
         monkeypatch.setattr(door, "connect", lambda *_, **__: pytest.fail("a session was begun"))
-    monkeypatch.setattr("soulsgraph.cli.games._stand_in", lambda *_: pytest.fail("a game was started"))
 
 
 def _files(folder: Path) -> dict[Path, int]:
@@ -85,7 +84,7 @@ def _files(folder: Path) -> dict[Path, int]:
 _COMMANDS = [
     ("--json zoo", "--json"),
     ("evaluat run", "'evaluate'"),
-    ("game sifon", "'siphon'"),
+    ("game standing", "'standin'"),
     ("fleet tokn pc-1", "'token'"),
     ("--completion", "bash"),
     ("--completion tcsh", "tcsh"),
@@ -349,13 +348,6 @@ _GAMES = [
     ("game standin --seed -1", "seed"),
     (f"game standin --seed {-(10**30)}", "seed"),
     ("game standin", "display"),
-    ("game siphon --address 0.0.0.0:0", "token_file"),
-    ("game siphon --address 0.0.0.0", "0.0.0.0"),
-    ("game siphon --key key.pem", "certificate"),
-    ("game siphon --certificate no.pem --key no.key", "no.pem"),
-    ("game siphon --pid 1 --process game.exe", "pid"),
-    ("game siphon --address 127.0.0.1:0 --token-file none/token", "none/token"),
-    ("game siphon --address 127.0.0.1:0 --token-file file", "file"),
     ("doctor --games none.toml", "none.toml"),
     ("doctor --setup new.toml --games simulated.toml", "simulator"),
     ("fleet host --head 127.0.0.1:1 --token-file none --games none.toml", "none"),
@@ -402,9 +394,12 @@ def test_a_line_is_refused_by_name_and_changes_nothing(refuse, place, line, name
         ("curriculum --run new --scenario", f"{_OWN}flask = 1", "mine.toml: flask"),
         ("train camera --run new --games", '[[games]]\ndriver = "memory"\nmap = "ds"', "mine.toml: games[0].map"),
         ("train camera --run new --games", '[[games]]\ndriver = "memory"\nbindings = "x"', "games[0].bindings"),
-        ("train camera --run new --games", '[[games]]\ndriver = "siphon"\nhost = "game-pc:port"', "game-pc:port"),
-        ("train camera --run new --games", '[[games]]\ndriver = "siphon"\ntoken_file = "none"', "none"),
-        ("train camera --run new --games", '[[games]]\ndriver = "siphon"\ncertificate = "no.pem"', "no.pem"),
+        ("train camera --run new --games", '[[games]]\ndriver = "siphon"', "games[0].map"),
+        (
+            "train camera --run new --games",
+            '[[games]]\ndriver = "siphon"\nmap = "elden-ring-1.16.1"\nhost = "game-pc:port"',
+            "game-pc:port",
+        ),
         ("doctor --setup new.toml --games", "[[games]]\n[[games]]\n", "2 games"),
         ("study sweep --run new", "gama = [0.9]", "mine.toml: gama"),
         ("study sweep --run new", "[dodge]\ngama = [0.9]", "mine.toml: dodge.gama"),

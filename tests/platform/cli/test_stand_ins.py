@@ -10,9 +10,10 @@ import pyarrow.parquet as parquet
 import pytest
 
 from fakes.keys import virtual_screen
+from fakes.stand_in import StandInProcess
 from fakes.waiting import PATIENCE_S, undisturbed
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
+from soulsgraph_envs.games.standin.launch import StandInOptions
 from soulsgraph_envs.games.x11 import XTestDevice
 
 pytestmark = [

@@ -28,7 +28,7 @@ from soulsgraph_envs.compat.eldengym.world import (
 from soulsgraph_envs.core.config import find
 from soulsgraph_envs.core.errors import NO_COPY, GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
-from soulsgraph_envs.games.link import ELDENGYM_OPERATIONS, GameSettings, LinkError, Operations
+from soulsgraph_envs.games.link import ELDENGYM_OPERATIONS, LinkError, Operations
 from soulsgraph_envs.games.siphon_attributes import PYTHON_TYPES, AttributeFile, load_attributes
 from soulsgraph_envs.games.siphon_link import (
     SEARCH_TIMEOUT_S,
@@ -249,10 +249,9 @@ class SiphonWorld(World):
 
     def __init__(self, options: WorldOptions) -> None:
         self._scenario, self._start = options.scenario, load_fight(options.scenario)
-        path = attribute_file(options.config)
-        file = load_attributes(path)
+        file = load_attributes(attribute_file(options.config))
         self.attributes: Mapping[str, str] = {name: attribute.type for name, attribute in file.attributes.items()}
-        self._calls = SiphonCalls(GameSettings(driver="siphon", map=str(path), host=options.host), _PATIENCE_S)
+        self._calls = SiphonCalls(options.host, _PATIENCE_S)
         self._keys = SiphonKeys(self._calls)
         self._down: set[str] = set()
         self._died = False

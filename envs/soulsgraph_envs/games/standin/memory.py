@@ -11,6 +11,7 @@ import os
 import random
 import struct
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -18,12 +19,8 @@ from typing import NamedTuple
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.games.address_map import AddressMap, Base, Entry, compile_pattern
 from soulsgraph_envs.games.link import FIELDS
-from soulsgraph_envs.games.standin.launch import Surroundings
 
 PAGE = mmap.PAGESIZE
-#: Rights to memory, as in sys/mman.h.
-READ, WRITE, EXECUTE = 1, 2, 4
-
 # Not named by the mmap module: values of linux/mman.h and linux/prctl.h.
 _MAP_FIXED, _MAP_NORESERVE, _MAP_FIXED_NOREPLACE = 0x10, 0x4000, 0x100000
 _MAP_FAILED = ctypes.c_void_p(-1).value
@@ -36,26 +33,12 @@ def reserve(address: int, size: int) -> None:
     Raises:
         GameError: if something lies there already, or the system has no such memory.
     """
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE | _MAP_FIXED_NOREPLACE
-    _map(address, size, READ | WRITE, flags, -1)
-
-
-def map_file(address: int, size: int, file: Path) -> None:
-    """Map the first `size` bytes of a file over memory reserved at `address`, read-only."""
-    with file.open("rb") as opened:
-        _map(address, size, READ, mmap.MAP_PRIVATE | _MAP_FIXED, opened.fileno())
-
-
-def protect(address: int, size: int, rights: int) -> None:
-    """Change the access rights of whole pages of memory."""
-    if _libc().mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), rights):
-        raise _refused("the rights of memory to be changed")
+    _map(address, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE | _MAP_FIXED_NOREPLACE, -1)
 
 
 def release(address: int, size: int) -> None:
     """Free memory; reading it fails from now on."""
-    if _libc().munmap(ctypes.c_void_p(address), ctypes.c_size_t(size)):
-        raise _refused("memory to be freed")
+    _libc().munmap(ctypes.c_void_p(address), ctypes.c_size_t(size))
 
 
 def view(address: int, size: int) -> memoryview:
@@ -70,12 +53,15 @@ def name_process(name: str) -> None:
     _libc().prctl(_SET_PTRACER, _ANYONE, 0, 0, 0)
 
 
-def _map(address: int, size: int, rights: int, flags: int, descriptor: int) -> None:
-    system_map = _libc().mmap
+def _map(address: int, size: int, flags: int, descriptor: int) -> None:
+    system_map, rights = _libc().mmap, mmap.PROT_READ | mmap.PROT_WRITE
     system_map.restype = ctypes.c_void_p
     found = system_map(ctypes.c_void_p(address), ctypes.c_size_t(size), rights, flags, descriptor, ctypes.c_long(0))
     if found == _MAP_FAILED:
-        raise _refused(f"{size} bytes of memory at {address:#x}")
+        raise GameError(
+            f"the stand-in game: expected {size} bytes of memory at {address:#x}, found "
+            f"{os.strerror(ctypes.get_errno())}: end other programs or try again."
+        )
 
 
 def _libc() -> ctypes.CDLL:
@@ -84,18 +70,9 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _refused(wanted: str) -> GameError:
-    return GameError(
-        f"the stand-in game: expected {wanted}, found {os.strerror(ctypes.get_errno())}: "
-        "end other programs or try again."
-    )
-
-
-_HEADER_AT = 0x80
-_MACHINE_64, _OPTIONAL_64 = 0x8664, 0x20B
-_OPTIONAL_SIZE, _RESOURCE_DIRECTORY = 240, 2
-_CODE, _DATA = 0x60000020, 0xC0000040
-_VERSION_TYPE, _ENGLISH = 16, 1033
+_HEADER_AT, _OPTIONAL_SIZE, _RESOURCE_DIRECTORY = 0x80, 240, 2
+_CODE, _DATA, _READ_ONLY = 0x60000020, 0xC0000040, 0x40000040
+_VERSION_TYPE, _ENGLISH, _SUBFOLDER = 16, 1033, 1 << 31
 
 
 class Sections(NamedTuple):
@@ -108,41 +85,29 @@ class Sections(NamedTuple):
 
 
 def write_header(sections: Sections) -> bytes:
-    """Return the header page of an image."""
-    optional = struct.pack("<HBB5I", _OPTIONAL_64, 14, 0, sections.data - sections.code, 0, 0, sections.code, PAGE)
-    optional += struct.pack("<Q2I6HI", 0x140000000, PAGE, 0x200, 6, 0, 0, 0, 6, 0, 0)
-    optional += struct.pack("<3I2H4Q2I", sections.end, PAGE, 0, 2, 0, 1 << 20, PAGE, 1 << 20, PAGE, 0, 16)
-    directories = [(0, 0)] * 16
-    directories[_RESOURCE_DIRECTORY] = (sections.resources, sections.end - sections.resources)
-    optional += b"".join(struct.pack("<2I", *directory) for directory in directories)
-    assert len(optional) == _OPTIONAL_SIZE
-    table = _section(b".text", sections.code, sections.data, _CODE, 0)
-    table += _section(b".data", sections.data, sections.resources, _DATA, 0)
-    table += _section(b".rsrc", sections.resources, sections.end, 0x40000040, PAGE)
-    coff = struct.pack("<2H3I2H", _MACHINE_64, 3, 0, 0, 0, _OPTIONAL_SIZE, 0x22)
-    start = b"MZ".ljust(0x3C, b"\0") + struct.pack("<I", _HEADER_AT)
-    return (start.ljust(_HEADER_AT, b"\0") + b"PE\0\0" + coff + optional + table).ljust(PAGE, b"\0")
+    """Return the header page of an image: of a PE file what readers of a loaded one look at."""
+    page, optional = bytearray(PAGE), _HEADER_AT + 24
+    struct.pack_into("<2s58xI", page, 0, b"MZ", _HEADER_AT)
+    struct.pack_into("<4s2H12x2H", page, _HEADER_AT, b"PE\0\0", 0x8664, 3, _OPTIONAL_SIZE, 0x22)
+    struct.pack_into("<H54xI", page, optional, 0x20B, sections.end)
+    size = sections.end - sections.resources
+    struct.pack_into("<2I", page, optional + 112 + 8 * _RESOURCE_DIRECTORY, sections.resources, size)
+    for number, (name, rights) in enumerate(((b".text", _CODE), (b".data", _DATA), (b".rsrc", _READ_ONLY))):
+        start, end = sections[number : number + 2]
+        at = optional + _OPTIONAL_SIZE + 40 * number
+        struct.pack_into("<8s2I20xI", page, at, name, end - start, start, rights)
+    return bytes(page)
 
 
 def write_resources(version: str, resources: int) -> bytes:
     """Return a resource section that begins at the offset `resources` and holds the file's version, as "1.15.2"."""
     numbers = ([int(part) for part in version.split(".")] + [0, 0, 0, 0])[:4]
-    high, low = numbers[0] << 16 | numbers[1], numbers[2] << 16 | numbers[3]
-    fixed = struct.pack("<13I", 0xFEEF04BD, 0x10000, high, low, high, low, 0x3F, 0, 0x40004, 1, 0, 0, 0)
-    key = "VS_VERSION_INFO\0".encode("utf-16-le")
-    value_at = -(-(6 + len(key)) // 4) * 4
-    info = struct.pack("<3H", value_at + len(fixed), len(fixed), 0) + key
-    info = info.ljust(value_at, b"\0") + fixed
+    info = struct.pack("<2I4H", 0xFEEF04BD, 0x10000, numbers[1], numbers[0], numbers[3], numbers[2])
     levels = b"".join(
-        struct.pack("<2I4H", 0, 0, 0, 0, 0, 1) + struct.pack("<2I", name, target)
-        for name, target in ((_VERSION_TYPE, 24 | 1 << 31), (1, 48 | 1 << 31), (_ENGLISH, 72))
+        struct.pack("<14xH2I", 1, name, target)
+        for name, target in ((_VERSION_TYPE, 24 | _SUBFOLDER), (1, 48 | _SUBFOLDER), (_ENGLISH, 72))
     )
     return levels + struct.pack("<4I", resources + len(levels) + 16, len(info), 0, 0) + info
-
-
-def _section(name: bytes, start: int, end: int, rights: int, raw_at: int) -> bytes:
-    raw_size = PAGE if raw_at else 0
-    return name.ljust(8, b"\0") + struct.pack("<6I2HI", end - start, start, raw_size, raw_at, 0, 0, 0, 0, rights)
 
 
 _CODE_SIZE = 2 << 20
@@ -150,75 +115,60 @@ _CODE_SIZE = 2 << 20
 _SPACING = 0x1000
 #: Globals whose place no source gives lie from here on, below every place that one gives.
 _UNPLACED_AT = 0x1000000
+_MODULE_AT = 0x140000000
 
 
 class Image:
-    """A module mapped at `base`, with the globals of an address map and a file that its header comes from."""
+    """A module mapped at `base`, with the globals of an address map, zero, and a header that comes from a file."""
 
-    def __init__(self, bases: Mapping[str, Base], version: str, file: Path) -> None:
-        #: Each global's offset in the module; of a hooked one, that of a slot before its code.
+    base = _MODULE_AT
+
+    def __init__(self, address_map: AddressMap) -> None:
+        #: Each global's offset in the module.
         self._places = {
-            name: base.rva or (_code_at(number) - 8 if base.hook else _UNPLACED_AT + number * _SPACING)
-            for number, (name, base) in enumerate(bases.items())
+            name: base.rva or _UNPLACED_AT + number * _SPACING
+            for number, (name, base) in enumerate(address_map.bases.items())
         }
-        code_end = PAGE + _CODE_SIZE
         data_end = -(-(max(self._places.values()) + PAGE) // PAGE) * PAGE
-        self.sections = Sections(PAGE, code_end, data_end, data_end + PAGE)
-        self.base = 0
-        self._file = file
-        self._resources = write_resources(version, data_end)
-        self._code = _code(bases, self._places)
-        file.write_bytes(write_header(self.sections) + self._resources.ljust(PAGE, b"\0"))
-
-    def load(self, base: int) -> None:
-        """Map the image at a base, its globals zero; an image that lies elsewhere is unmapped first."""
-        self.unload()
-        reserve(base, self.sections.end)
-        map_file(base, PAGE, self._file)
-        view(base + self.sections.code, len(self._code))[:] = self._code
-        protect(base + self.sections.code, _CODE_SIZE, READ | EXECUTE)
-        view(base + self.sections.resources, len(self._resources))[:] = self._resources
-        self.base = base
+        self.sections = Sections(PAGE, PAGE + _CODE_SIZE, data_end, data_end + PAGE)
+        code, resources = _code(address_map.bases, self._places), write_resources(address_map.version, data_end)
+        reserve(self.base, self.sections.end)
+        # A file that is gone keeps its name in the list of mappings, and however this process ends nothing is left.
+        with tempfile.TemporaryDirectory(prefix="soulsgraph-standin-") as folder:
+            file = Path(folder, address_map.process)
+            file.write_bytes(write_header(self.sections))
+            with file.open("rb") as opened:
+                _map(self.base, PAGE, mmap.MAP_PRIVATE | _MAP_FIXED, opened.fileno())
+        view(self.base + self.sections.code, len(code))[:] = code
+        view(self.base + self.sections.resources, len(resources))[:] = resources
 
     def address(self, name: str) -> int:
         """Return the address of a global."""
         return self.base + self._places[name]
 
     def point(self, name: str, target: int) -> None:
-        """Let a global point at `target`; a global in the code stands for what a hook there would capture."""
-        code, in_code = self.base + self.sections.code, self._places[name] < self.sections.data
-        if in_code:
-            protect(code, _CODE_SIZE, READ | WRITE)
+        """Let a global point at `target`."""
         view(self.address(name), 8)[:] = struct.pack("<Q", target)
-        if in_code:
-            protect(code, _CODE_SIZE, READ | EXECUTE)
 
-    def unload(self) -> None:
-        """Unmap the image, if it is mapped."""
-        if self.base:
-            release(self.base, self.sections.end)
-            self.base = 0
-
-
-def _code_at(number: int) -> int:
-    return PAGE + (number + 1) * _SPACING
+    def close(self) -> None:
+        """Unmap the image."""
+        release(self.base, self.sections.end)
 
 
 def _code(bases: Mapping[str, Base], places: Mapping[str, int]) -> bytes:
     """Return code bytes that hold every pattern exactly once, with a displacement that leads to its global."""
     code = bytearray(random.Random(_CODE_SIZE).randbytes(_CODE_SIZE))
-    for number, (name, base) in enumerate(bases.items()):
+    for number, (name, base) in enumerate(bases.items(), 1):
         if base.pattern:
-            at = _code_at(number) - PAGE
+            at = number * _SPACING
             for index, word in enumerate(base.pattern.split()):
                 if word != "??":
                     code[at + index] = int(word, 16)
-            if not base.hook:
-                struct.pack_into("<i", code, at + base.displacement_at, places[name] - (PAGE + at + base.length))
-            found = [match.start() + PAGE for match in compile_pattern(base.pattern).finditer(code)]
-            if found != [_code_at(number)]:
+            struct.pack_into("<i", code, at + base.displacement_at, places[name] - (PAGE + at + base.length))
+            found = [match.start() for match in compile_pattern(base.pattern).finditer(code)]
+            if found != [at]:
                 raise GameError(
-                    f"the pattern of {name!r}: expected it at {_code_at(number):#x} alone, found it at "
+                    f"the pattern of {name!r}: expected it at {at:#x} of the code alone, found it at "
                     f"{[hex(place) for place in found]}: its fixed bytes do not fit; correct the address map."
                 )
     return bytes(code)
@@ -320,22 +270,17 @@ _U32 = Entry("", (), type="u32")
 class _Layout:
     """The blocks of an address map behind its bases, the places of its fields, and values that are written once."""
 
-    def __init__(self, address_map: AddressMap, surroundings: Surroundings) -> None:
+    def __init__(self, address_map: AddressMap, boss_name: str) -> None:
         self._map = address_map
         self.roots = {name: Block() for name in address_map.bases}
-        self.fields = [(name, self._place(entry)) for name, entry in address_map.fields.items()]
         self.constants: list[tuple[Place, Value]] = []
-        for copy in surroundings.copies.get(address_map.name, ()):
-            if copy.field:
-                self.fields.append((copy.field, self._place(copy.entry)))
-            else:
-                self.constants.append((self._place(copy.entry), copy.value))
-        self._load_crowd(surroundings.boss_name)
+        self.fields: list[tuple[str, Place]] = []
+        for name, entry in address_map.fields.items():
+            chain = address_map.absolute(entry.base, entry.offsets)
+            block = self.roots[chain.base].walk(chain.offsets[:-1])
+            self.fields.append((name, block.value(chain.offsets[-1], entry)))
+        self._load_crowd(boss_name)
         self._fill_inventories()
-
-    def _place(self, entry: Entry) -> Place:
-        chain = self._map.absolute(entry.base, entry.offsets)
-        return self.roots[chain.base].walk(chain.offsets[:-1]).value(chain.offsets[-1], entry)
 
     def _fix(self, block: Block, offset: int, value: int) -> None:
         self.constants.append((block.value(offset, _U32), value))
@@ -373,7 +318,6 @@ class _Layout:
                     self.fields.append((name, entries.value(counted + inventory.quantity_at, _U32)))
 
 
-_MODULE_AT, _MODULE_STEP = 0x140000000, 0x10000000
 # Between the program's own heap (below 0x57…) and what the system maps at random (0x7e… and above).
 _HEAP_AT, _HEAP_STEP = 0x600000000000, 0x1000000
 #: What a loading screen clears: everything of the world, nothing of the save file.
@@ -384,46 +328,31 @@ class OwnMemory:
     """Everything that a reader of an address map finds in this process.
 
     `write` stores values by field name; `foreign_writes` returns what others wrote to the fields that
-    may be written. `load` starts again with other blocks, as a loading screen does; `move` moves the
-    module too.
+    may be written. `load` starts again with other blocks, as a loading screen does.
     """
 
-    def __init__(self, address_map: AddressMap, folder: Path, surroundings: Surroundings) -> None:
-        self._map, self._surroundings = address_map, surroundings
-        self._image = Image(address_map.bases, address_map.version, folder / address_map.process)
+    def __init__(self, address_map: AddressMap, boss_name: str) -> None:
+        self._map, self._boss_name = address_map, boss_name
+        self.image = Image(address_map)
         #: Address and size of each.
         self._heaps: list[tuple[int, int]] = []
-        self._loads = self._moves = 0
-        self._image.load(_MODULE_AT)
+        self._loads = 0
         self.load()
-
-    @property
-    def base(self) -> int:
-        """Return the module's base address."""
-        return self._image.base
 
     def load(self) -> None:
         """Lay out all blocks at addresses never used before; the previous blocks stay until the next `load`."""
         self._keep_heaps(1)
-        layout = _Layout(self._map, self._surroundings)
+        layout = _Layout(self._map, self._boss_name)
         self._map_blocks(layout.roots)
         self._cells = [(name, place()) for name, place in layout.fields]
-        self._writable = [(name, cell) for name, cell in self._cells if FIELDS[name].writable]
         for place, value in layout.constants:
             place().write(value)
-
-    def move(self) -> None:
-        """Move module and blocks to other addresses; nothing is left at the old ones."""
-        self._moves += 1
-        self._image.load(_MODULE_AT + self._moves * _MODULE_STEP)
-        self.load()
-        self._keep_heaps(1)
 
     def unlink(self) -> None:
         """Clear the pointers to the world, as in a loading screen."""
         for name in self._map.readable():
             if name.startswith(_OF_THE_WORLD):
-                self._image.point(self._map.chain(name).base, 0)
+                self.image.point(self._map.chain(name).base, 0)
 
     def write(self, values: Mapping[str, Value]) -> None:
         """Store the values of the map's fields."""
@@ -432,19 +361,19 @@ class OwnMemory:
 
     def foreign_writes(self) -> dict[str, Value]:
         """Return what other programs wrote since the last call, by field."""
-        found = ((name, cell.foreign()) for name, cell in self._writable)
+        found = ((name, cell.foreign()) for name, cell in self._cells if FIELDS[name].writable)
         return {name: value for name, value in found if value is not None}
 
     def close(self) -> None:
         """Free all of the memory."""
         self._keep_heaps(0)
-        self._image.unload()
+        self.image.close()
 
     def _map_blocks(self, roots: Mapping[str, Block]) -> None:
         """Assign addresses to the blocks, on a new heap or in the module, and write all pointers."""
         for name, block in roots.items():
             if not self._map.bases[name].dereference:
-                block.address = self._image.address(name)
+                block.address = self.image.address(name)
         start = end = _HEAP_AT + self._loads * _HEAP_STEP
         for block in _reachable(roots.values()):
             if not block.address:
@@ -458,7 +387,7 @@ class OwnMemory:
                 view(block.address + offset, 8)[:] = struct.pack("<Q", target.address)
         for name, block in roots.items():
             if self._map.bases[name].dereference:
-                self._image.point(name, block.address)
+                self.image.point(name, block.address)
 
     def _keep_heaps(self, most: int) -> None:
         while len(self._heaps) > most:

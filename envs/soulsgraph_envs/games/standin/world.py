@@ -1,4 +1,4 @@
-"""The stand-in's course of events, bonfire to title screen, and what its memory shows of them."""
+"""The stand-in's course of events, from the bonfire to a death, and what its memory shows of them."""
 
 from __future__ import annotations
 
@@ -61,11 +61,6 @@ class CourseStage(Enum):
     DYING = "dying"
     LOADING = "loading"
     RISING = "rising"
-    TITLE = "at the title screen"
-
-
-#: Where time does not pass for anybody.
-_WITHOUT_WORLD = (CourseStage.LOADING, CourseStage.TITLE)
 
 
 class StandInWorld:
@@ -92,7 +87,7 @@ class StandInWorld:
         self._seed, self._controls = seed, np.zeros(1, np.uint32)
         self.frames = self.loads = self.blended = 0
         self.boss_flags = surroundings.awake_flags if met else 0
-        self.stage, self.stage_frame, self._menu_step = CourseStage.PLAYING, 0, 0
+        self.stage, self.stage_frame = CourseStage.PLAYING, 0
         self.inside, self.died, self._boss_lives = False, False, True
         self._z, self._resting = 0.0, dict[str, float]()
         self._interludes = {
@@ -164,7 +159,7 @@ class StandInWorld:
         """Advance by one frame of 1/60 s, with what is held and pressed in it."""
         self.frames += 1
         self.stage_frame += 1
-        if self.stage not in _WITHOUT_WORLD:
+        if self.stage is not CourseStage.LOADING:
             self._advance(controls if self.stage is CourseStage.PLAYING else Control.NONE)
         if self.interlude and self.stage_frame >= self.interlude.length_s * FRAMES_PER_S:
             self._end_stage()
@@ -182,27 +177,10 @@ class StandInWorld:
 
     def kill_player(self) -> None:
         """Let the player die, whatever the flags say."""
-        if self.stage not in (CourseStage.DYING, *_WITHOUT_WORLD):
+        if self.stage not in (CourseStage.DYING, CourseStage.LOADING):
             self._put(player_hp=0.0)
             self.died = True
             self._begin(CourseStage.DYING)
-
-    def navigate(self, key: str) -> bool:
-        """Pass a key press to the menu; return whether the menu used it, so that the player does not get it.
-
-        The first key of a sequence opens the menu and closes it again; a wrong key does nothing.
-        """
-        menu = self.surroundings.menu
-        way = {CourseStage.PLAYING: menu.quit, CourseStage.TITLE: menu.begin}.get(self.stage, ())
-        if not way or (self._menu_step == 0 and key != way[0]):
-            return False
-        if key == way[self._menu_step]:
-            self._menu_step += 1
-        elif key == way[0]:
-            self._menu_step = 0
-        if self._menu_step == len(way):
-            self._begin(CourseStage.TITLE if self.stage is CourseStage.PLAYING else CourseStage.LOADING)
-        return True
 
     def readings(self) -> dict[str, float | str]:
         """Return the value of every field but those of the window."""
@@ -270,7 +248,7 @@ class StandInWorld:
             self.boss_flags |= SWORD_PULLED
 
     def _begin(self, stage: CourseStage) -> None:
-        self.stage, self.stage_frame, self._menu_step = stage, 0, 0
+        self.stage, self.stage_frame = stage, 0
 
     def _end_stage(self) -> None:
         ended = self.stage

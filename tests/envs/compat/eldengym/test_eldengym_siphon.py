@@ -1,4 +1,4 @@
-"""EldenGym's environments over a Siphon server: a stand-in game plays Elden Ring."""
+"""EldenGym's environments over a Siphon server, whose game is a simulated boss."""
 
 from __future__ import annotations
 
@@ -10,28 +10,23 @@ from math import dist
 import pytest
 
 pytest.importorskip("pysiphon")
-pytest.importorskip("Xlib")
 
 from pysiphon import SiphonClient
 
-from fakes.served_stand_in import served_stand_in
+from fakes.elden_ring import FakeEldenRing
+from fakes.siphon import serving
 from fakes.waiting import until
 from soulsgraph_envs.compat.eldengym import EldenClient, EldenGymEnv
 from soulsgraph_envs.compat.eldengym.world import axes, load_fight
 from soulsgraph_envs.core.errors import GameError
-from soulsgraph_envs.games.standin.launch import ServingOptions, StandInOptions
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def host(display: str) -> Iterator[str]:
-    serving, options = (
-        ServingOptions("127.0.0.1:0", display=display),
-        StandInOptions(map="elden-ring-1.16.1", at="bonfire", display=display),
-    )
-    with served_stand_in(serving, options) as served:
-        yield served.server.address
+def host() -> Iterator[str]:
+    with serving(FakeEldenRing()) as address:
+        yield address
 
 
 def is_at_title(client: SiphonClient) -> bool:

@@ -7,8 +7,9 @@ import pytest
 
 import soulsgraph_envs.compat.soulsgym  # noqa: F401 - registers the environments
 from fakes.keys import virtual_screen
+from fakes.stand_in import StandInProcess
 from fakes.waiting import undisturbed
-from soulsgraph_envs.games.standin.launch import StandInOptions, StandInProcess
+from soulsgraph_envs.games.standin.launch import StandInOptions
 
 pytestmark = [
     pytest.mark.slow,
@@ -22,7 +23,7 @@ AHEAD = 0
 
 def test_vordt_is_reached_through_his_fog_gate_and_fought_at_his_place(tmp_path):
     games = tmp_path / "games.toml"
-    vordt = {"map": "dark-souls-3-1.15.2-vordt", "encounter": "vordt-in-place", "at": "bonfire"}
+    vordt = {"encounter": "vordt-in-place", "at": "bonfire"}
 
     def fought(env):
         shown, _ = env.reset(seed=0)

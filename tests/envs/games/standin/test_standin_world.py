@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from soulsgraph_envs.core.config import shipped_names
 from soulsgraph_envs.core.scenario import load_scenario
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.link import FIELDS
@@ -34,7 +35,7 @@ def show(world: StandInWorld) -> dict[str, float | str]:
     return world.readings()
 
 
-@pytest.mark.parametrize("encounter", ["iudex", "vordt", "vordt-in-place", "margit"])
+@pytest.mark.parametrize("encounter", shipped_names("encounter"))
 def test_every_field_has_a_value_in_every_encounter(encounter: str) -> None:
     world = open_world(encounter=encounter)
     play(world, 1.0)
@@ -53,32 +54,6 @@ def test_boss_without_a_sword_wakes_as_its_arena_is_entered() -> None:
     world.write({"player_x": 142.0, "player_y": 590.0})
     play(world, 0.1)
     assert world.fighting
-
-
-def test_the_menus_keys_lead_to_the_title_screen_and_into_a_new_fight() -> None:
-    world = open_world(encounter="margit")
-    menu = world.surroundings.menu
-    world.write({"boss_hp": 1500.0})
-    assert not world.navigate("w")
-    for key in menu.quit[:2]:
-        assert world.navigate(key)
-    # What does not lead on is not the player's either, and the first key closes the menu again.
-    assert world.navigate("w")
-    assert world.navigate(menu.quit[0])
-    assert not world.navigate("w")
-    for key in menu.quit:
-        assert world.stage is CourseStage.PLAYING
-        assert world.navigate(key)
-    assert world.stage is CourseStage.TITLE
-    standing = show(world)
-    play(world, 5.0, Control.FORWARD)
-    assert (world.stage, show(world)["player_x"]) == (CourseStage.TITLE, standing["player_x"])
-    for key in menu.begin:
-        world.navigate(key)
-    assert world.stage is CourseStage.LOADING
-    play(world, 4.1)
-    assert (world.stage, world.loads) == (CourseStage.PLAYING, 1)
-    assert (show(world)["boss_hp"], show(world)["player_x"]) == (4174.0, 60.0)
 
 
 def test_without_death_neither_falls_below_one_point() -> None:
