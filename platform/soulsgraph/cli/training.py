@@ -169,9 +169,9 @@ def evaluate(
         _evaluate_fights(evaluated, setting, episodes, seed, place, out)
     else:
         check_extra("evaluate --what ablations", "train")
-        from soulsgraph.runs.ablations import measure_ablations, open_seeds
+        from soulsgraph.runs.ablations import measure_ablations, runs_by_seed
 
-        runs = open_seeds(agents)
+        runs = runs_by_seed(map(open_run, agents))
         fight = next(iter(runs.values())).plan.scenario if scenario is None else lasting_name(scenario)
         screen.precompile()
         measured = measure_ablations(runs, fight, episodes, seed, start, screen.display)
