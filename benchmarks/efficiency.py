@@ -30,10 +30,8 @@ from soulsgraph.runs.evaluate import (
     evaluation_seeds,
     load_checkpoint,
     play_variants,
-    weights_by_skill,
     with_variants,
 )
-from soulsgraph.runs.lineage import curve_folder
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import Display, Interruption, ShownProgress, interruptible, silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
@@ -165,10 +163,10 @@ def first_to_win(run: RunFolder) -> int | None:
     setup = StageSetup(run, stage)
     agent = replace(setup.agent, scenario=load_scenario(run.plan.scenario))
     seeds = evaluation_seeds(CURVE_SEED, FIGHTS)
-    checkpoints = [*checkpoint_files(curve_folder(run, stage)).items()]
+    checkpoints = [*checkpoint_files(run.curve(setup.key)).items()]
     for first in range(0, len(checkpoints), _BATCH):
         some = checkpoints[first : first + _BATCH]
-        learned = [weights_by_skill(stage.skill, load_checkpoint(path)) for _, path in some]
+        learned = [load_checkpoint(path) for _, path in some]
         played = play_variants(with_variants(agent, setup.hyperparameters.observation_clip, learned), seeds, len(some))
         for (step, _), won in zip(some, played.won.reshape(len(some), FIGHTS), strict=True):
             if won.mean() >= WINS:

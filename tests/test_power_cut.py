@@ -243,17 +243,17 @@ def test_the_newest_checkpoint_is_whole_and_none_that_was_saved_is_missing(root,
     stage = plan.stage("camera")
 
     def check(left):
-        found = train._checkpoints(RunFolder.open(left / "run"), stage) if begun else []
+        found = train.StageSetup(RunFolder.open(left / "run"), stage).checkpoints if begun else []
         reached = [read_training_state(one)["decisions"] for one in found[-1:]]
         assert (reached or [0])[0] in (saved, saved + 1)
         assert [int((one / "learner" / "state.json").read_text()) for one in found[-1:]] == reached
 
     with watched(monkeypatch, root, check):
         run = RunFolder.create(root / "run", plan)
-        begun = True
+        setup, begun = train.StageSetup(run, stage), True
         for number in range(1, 5):
             algorithm.decisions = number
-            train._save_checkpoint(run, stage, algorithm)
+            train._save_checkpoint(setup, algorithm)
             saved = number
 
 

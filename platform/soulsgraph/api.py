@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from functools import cache, cached_property
 from html import escape
@@ -349,17 +350,12 @@ class Run:
             SoulsGraphError: if a skill was not trained yet or is damaged.
         """
         check_extra("table", "train")
-        from soulsgraph.runs.table import kept_table, play_table, table_of, write_table
+        from soulsgraph.runs.table import win_rates
 
         episodes = self.plan.episodes if episodes is None else episodes
-        table = kept_table(self.folder, episodes, seed)
-        if table is None:
-            precompile_playing(OutputConsole(quiet=quiet))
-            played = play_table(self.folder, episodes, seed, "silent" if quiet else "auto")
-            table = table_of(self.folder, played)
-            if not self.in_zoo:
-                with self.folder.locked():
-                    write_table(self.folder, played, seed)
+        precompile_playing(OutputConsole(quiet=quiet))
+        with nullcontext() if self.in_zoo else self.folder.locked():
+            table = win_rates(self.folder, episodes, seed, "silent" if quiet else "auto", write=not self.in_zoo)
         return frame_of([row.to_dict() for row in table.rows])
 
     def curves(self) -> Any:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fakes.clusters import Program
+from fakes.runs import of_stage
 from fakes.waiting import PATIENCE_S, until
 from soulsgraph_clusters.fleet.gateway.admission import Admission
 from soulsgraph_clusters.fleet.gateway.gateway import Gateway
@@ -105,7 +106,7 @@ class FleetInFolder:
     @property
     def journal(self) -> Path:
         """The folder of the stage's journal."""
-        return self.run / "journal" / SKILL
+        return of_stage(self.run / "journal", SKILL)
 
     def records(self) -> list[Record]:
         """Return what the journal holds now."""

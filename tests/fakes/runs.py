@@ -98,6 +98,14 @@ def _learning(generator: np.random.Generator, skill: str, budget: int, every: in
     return points
 
 
+def of_stage(folder: Path, stage: str) -> Path:
+    """Return the folder of the stage of a name below another one, as `curves`; without one a folder that is not there.
+
+    Only one stage may have that name.
+    """
+    return next(folder.glob(f"{stage}-*"), folder / stage)
+
+
 def pretend_run(path: Path, plan: Plan) -> RunFolder:
     """Begin a run and pretend that every skill was trained."""
     run = RunFolder.create(path, plan)

@@ -87,10 +87,10 @@ except sg.SoulsGraphError as stop:
     reached = [0]
     for _ in range(2):
         script = _script(tmp_path, text)
-        until(lambda: max(_steps(tmp_path / "run" / "curves" / "camera")) > reached[-1], "decisions learned from")
+        until(lambda: max(_steps(tmp_path / "run" / "curves")) > reached[-1], "decisions learned from")
         os.kill(script.pid, signal.SIGINT)
         (stopped,) = re.findall(r"after (\d+) of 60000", _printed(script).splitlines()[-1])
-        assert int(stopped) in _steps(tmp_path / "run" / "checkpoints" / "camera")
+        assert int(stopped) in _steps(tmp_path / "run" / "checkpoints")
         reached.append(int(stopped))
     # Every decision was learned from once.
     steps = sg.open(tmp_path / "run").training()["step"]
@@ -124,7 +124,7 @@ if __name__ == "__main__":
 
 
 def _steps(folder: Path) -> list[int]:
-    return [0, *(int(path.stem.removeprefix("step-")) for path in folder.glob("step-*"))]
+    return [0, *(int(path.stem.removeprefix("step-")) for path in folder.glob("camera-*/step-*"))]
 
 
 def test_a_notebook_shows_bars_tables_and_fights(tmp_path: Path) -> None:

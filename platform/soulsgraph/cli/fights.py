@@ -316,15 +316,15 @@ def _record(fighter: Fighter, seeds: Seeds, out: Path, games: Path | None) -> li
 
 
 def _record_journals(run: Path, out: Path) -> None:
-    from soulsgraph.recordings.journal import journal_stages, record_journal
+    from soulsgraph.recordings.journal import journals, record_journal
 
     folder = open_run(run)
-    stages = journal_stages(folder)
+    stages = journals(folder)
     check_writable(out)
     written, left_out = list[Path](), Counter[str]()
     with stage_progress("record", len(stages), screen.display, unit="stages") as progress:
-        for number, stage in enumerate(stages, 1):
-            left_out += record_journal(folder, stage, out, written.append)
+        for number, (kept, stage) in enumerate(stages.items(), 1):
+            left_out += record_journal(folder, stage, kept, out, written.append)
             progress.update(number)
     lines = [f"left out: {count} {reason}" for reason, count in sorted(left_out.items())]
     plain = {"fights": len(written), "left_out": dict(left_out)}

@@ -17,13 +17,13 @@ from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import Plan, check_learns, lasting_name
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.runs.table import kept_table, play_table, table_of, write_table
+from soulsgraph.runs.table import win_rates
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph.tracking.board import names_in
 from soulsgraph.tracking.metrics import FINAL_WIN_RATE
 from soulsgraph.tracking.wandb_tracker import PROJECT
 from soulsgraph.zoo import open_run
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import check_writable, slug
 from soulsgraph_envs.core.scenario import load_boss, load_scenario
@@ -169,9 +169,9 @@ def evaluate(
         _evaluate_fights(evaluated, setting, episodes, seed, place, out)
     else:
         check_extra("evaluate --what ablations", "train")
-        from soulsgraph.runs.ablations import measure_ablations, open_seeds
+        from soulsgraph.runs.ablations import measure_ablations, runs_by_seed
 
-        runs = open_seeds(agents)
+        runs = runs_by_seed(map(open_run, agents))
         fight = next(iter(runs.values())).plan.scenario if scenario is None else lasting_name(scenario)
         screen.precompile()
         measured = measure_ablations(runs, fight, episodes, seed, start, screen.display)
@@ -186,9 +186,8 @@ def _setting(
     """Return what is evaluated; raises UnknownNameError for a scenario that no version was trained in."""
     evaluated = (scenario and lasting_name(scenario)) or run.plan.scenario
     trained_on = trained_on and lasting_name(trained_on)
-    if trained_on and not evaluating.was_trained_on(run, trained_on):
-        known = (run.plan.scenario, *lineage.predecessors(run))
-        raise UnknownNameError(f"scenario for trained_on of {run.path}", trained_on, known)
+    if trained_on:
+        lineage.expect_trained_in(run, trained_on)
     source = trained_on or evaluating.source_of(run, evaluated)
     return evaluating.Setting(evaluated, source, start, options.names_of(random))
 
@@ -250,12 +249,8 @@ def _evaluate_and_show(run: RunFolder, episodes: int, seed: int, place: Workplac
     One that was written of the same versions, fights and episodes is shown as it is. Where the run was trained just
     now, the worker of the learning curves plays a part, and the trackers have the table.
     """
-    plan, table = run.plan, kept_table(run, episodes, seed)
-    if table is None:
-        screen.precompile()
-        played = play_table(run, episodes, seed, screen.display, None if place is None else place.worker)
-        write_table(run, played, seed)
-        table = table_of(run, played)
+    screen.precompile()
+    plan, table = run.plan, win_rates(run, episodes, seed, screen.display, None if place is None else place.worker)
     if place is not None:
         rows, markdown = [row.to_dict() for row in table.rows], table.to_markdown()
         place.board.call(lambda tracker: tracker.table("win rates", rows, markdown))

@@ -28,7 +28,7 @@ from soulsgraph.paper.study import (
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.evaluate import TABLE_1, OnFinished, Setting, WinRateRow
-from soulsgraph.runs.lineage import adaptation_stages, check_target, finished_versions
+from soulsgraph.runs.lineage import adaptation_stages, check_target, finished_versions, stage_key
 from soulsgraph.runs.plan import Stage, check_learns
 from soulsgraph.runs.progress import Interruption, Supervisor
 from soulsgraph.runs.ray_runner import RayJob, run_jobs
@@ -89,9 +89,7 @@ def do_rest(folder: ReproductionFolder, job: SeedJob, supervisor: Supervisor) ->
     with run.locked():
         stages = train_by(folder.plan.learner, run, run.plan.stages(), supervisor)
         if job.part == "skills":
-            planned = adaptation_stages(run, SHIFTED, ADAPTED, after=check_target(run, SHIFTED))
-            # A job adapts once: what was adapted before an interruption is not another stage.
-            adapted = tuple(replace(stage, suffix="") for stage in planned)
+            adapted = adaptation_stages(run, SHIFTED, ADAPTED, after=check_target(run, SHIFTED))
             stages += train_by(folder.plan.learner, run, adapted, supervisor)
     # Three policies in four tasks, one in one.
     measure, tasks = (measure_skills, 12) if job.part == "skills" else (measure_baseline, 1)
@@ -171,9 +169,10 @@ def _stages(
     path = run.results(table)
     recorded = read_rows(path) if path.exists() else []
     for stage in stages:
+        key = stage_key(run, stage)
         for skill in stage.skills:
             place = {"seed": job.seed, "unit": job.part, "skill": skill, "scenario": stage.scenario}
-            yield place, stage, [row for row in recorded if (row["stage"], row["skill"]) == (stage.name, skill)]
+            yield place, stage, [row for row in recorded if (row["stage"], row["skill"]) == (key, skill)]
 
 
 def _binned(rows: Records, width: float) -> Iterator[dict[str, Any]]:

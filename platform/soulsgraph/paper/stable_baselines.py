@@ -16,18 +16,16 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from soulsgraph.paper.study import check_stable_baselines
 from soulsgraph.results.tables import GrowingTable
 from soulsgraph.runs.evaluate import CHECKPOINT_INTERVAL, CurveEvaluator, CurvePoint
-from soulsgraph.runs.lineage import curve_folder
 from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, trained_artifact
 from soulsgraph.runs.workers import WorkerProcess
-from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.core.machine import compute_on_one_thread
 from soulsgraph_envs.gym.skill_env import SkillVectorEnv
 from soulsgraph_policies.agents.agent import NetworkController
 from soulsgraph_policies.agents.inference import NETWORK, RunningNormalizer
-from soulsgraph_policies.agents.library import INPUTS, Artifact, SkillCard
+from soulsgraph_policies.agents.library import Artifact, SkillCard
 from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 
@@ -182,13 +180,12 @@ class _Watch(BaseCallback):
         super().__init__()
         self._setup, self._go_on = setup, go_on
         self._table, self._curve = (GrowingTable(setup.run.results(name)) for name in ("training", "curves"))
-        folder = curve_folder(setup.run, setup.stage)
+        folder = setup.run.curve(setup.key)
         self._evaluator = CurveEvaluator(folder, setup.agent, setup.hyperparameters.observation_clip, worker)
         # A stage that was stopped begins anew.
         for table in (self._table, self._curve):
-            table.forget(setup.stage.name, after_step=0)
+            table.forget(setup.key, after_step=0)
         self._evaluator.take_up(known=set(), reached=0)
-        write_json(folder / INPUTS, setup.inputs)
         self._return, self._length, self._reached = 0.0, 0, 0
         self._ended: list[tuple[float, int, float, bool]] = []
 
@@ -202,7 +199,7 @@ class _Watch(BaseCallback):
         if self.num_timesteps % CHECKPOINT_INTERVAL:
             return True
         self._write()
-        self._evaluator.add(self.num_timesteps, export(self._setup, self.model).weights)
+        self._evaluator.add(self.num_timesteps, {self._setup.stage.skill: export(self._setup, self.model).weights})
         self._draw(self._evaluator.collect())
         return self._go_on(self.num_timesteps)
 
@@ -225,4 +222,4 @@ class _Watch(BaseCallback):
             self._curve.add({**self._place(point.step), **point.metrics})
 
     def _place(self, step: int) -> dict[str, str | float]:
-        return {"stage": self._setup.stage.name, "skill": self._setup.stage.skill, "step": step}
+        return {"stage": self._setup.key, "skill": self._setup.stage.skill, "step": step}

@@ -17,7 +17,7 @@ import numpy as np
 from soulsgraph.recordings.files import Recording, RecordingError, read_header, read_recording, recording_files
 from soulsgraph.recordings.format import Header
 from soulsgraph.recordings.recording import Spans
-from soulsgraph.runs.lineage import clone_in_play
+from soulsgraph.runs.lineage import finished_versions
 from soulsgraph.runs.plan import scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, keep_demonstrations, kept_demonstrations, trained_artifact
@@ -273,9 +273,11 @@ def _cloned(run: RunFolder, shown: Demonstrations, on_update: Callable[[], None]
     stage, transitions = replace(run.plan.stage(shown.skill), cloned=True), shown.transitions
     setup = StageSetup(run, stage)
     skill = setup.skills[-1]
-    if (earlier := clone_in_play(run, stage)) and _is_of(run, earlier, transitions):
-        weights = run.library.load(earlier.skill, earlier.version).weights
-        return SkillClone(earlier, shown, share_alike(skill, weights, transitions, setup.hyperparameters), earlier=True)
+    # Of which fights a version was cloned its inputs do not say.
+    made = [card for card in finished_versions(run, stage) if card.training.cloned]
+    if made and _is_of(run, made[0], transitions):
+        weights = run.library.load(shown.skill, made[0].version).weights
+        return SkillClone(made[0], shown, share_alike(skill, weights, transitions, setup.hyperparameters), earlier=True)
     copied = clone(skill, transitions, setup.hyperparameters, stage.seed, on_update)
     artifact = trained_artifact(setup, copied.weights, copied.normalizer, 0)
     training = replace(artifact.card.training, budget=0, cloned=len(transitions))

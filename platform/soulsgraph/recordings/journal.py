@@ -32,7 +32,7 @@ from soulsgraph.recordings.recording import (
     seen_columns,
     unmeasured_columns,
 )
-from soulsgraph.runs.lineage import cards_by_stage, cards_of, own_stages, stage_of
+from soulsgraph.runs.lineage import cards_by_stage, cards_of, key_of_cards, own_stages, stage_key, stage_of, unfinished
 from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.fleet.gateway.journal import Journal
@@ -84,22 +84,18 @@ class _Open:
         return sum(map(len, self.parts))
 
 
-def journal_stages(run: RunFolder) -> tuple[Stage, ...]:
-    """Return the stages of a run that have a journal: those of its curriculum, and the adaptations that made versions.
+def journals(run: RunFolder) -> dict[Path, Stage]:
+    """Return the folders of a run's journals with their stages: those that made versions, and the one under way.
 
     Raises:
-        RecordingError: if none has.
+        RecordingError: if there is none.
     """
-    cards = [card for card in cards_of(run) if card.training.scenario != run.plan.scenario]
-    stages = (*own_stages(run), *(stage_of(run, made) for made in cards_by_stage(cards)))
-    kept = tuple(stage for stage in stages if any(_folder(run, stage).glob("*.journal")))
+    stages = {key_of_cards(run, made): stage_of(run, made) for made in cards_by_stage(cards_of(run))}
+    stages |= {stage_key(run, stage): stage for stage in unfinished(run, own_stages(run))[:1]}
+    kept = {run.journal(key): stage for key, stage in stages.items() if any(run.journal(key).glob("*.journal"))}
     if not kept:
         raise RecordingError(run.path, "a stage with a fleet's journal", "none", "train with a fleet first")
     return kept
-
-
-def _folder(run: RunFolder, stage: Stage) -> Path:
-    return run.journal(stage.checkpoint_name)
 
 
 def task_of(run: RunFolder, stage: Stage) -> StageTask:
@@ -117,9 +113,9 @@ def task_of(run: RunFolder, stage: Stage) -> StageTask:
 
 
 def record_journal(
-    run: RunFolder, stage: Stage, folder: Path, on_written: Callable[[Path], None] | None = None
+    run: RunFolder, stage: Stage, kept: Path, folder: Path, on_written: Callable[[Path], None] | None = None
 ) -> Counter[str]:
-    """Write every whole fight of a stage's journal into a folder; return how many were left out, by reason.
+    """Write every whole fight of a stage's journal, `kept`, into a folder; return how many were left out, by reason.
 
     Fights that are there already are left out too.
 
@@ -133,8 +129,8 @@ def record_journal(
     templates = {name: _template(run, task, skill) for name, skill in skills.items()}
     # One start of a game may play for a skill twice: in the curriculum, and adapting.
     adapted = stage.scenario != run.plan.scenario
-    stage_name = f"-{stage.checkpoint_name.partition('@')[2][-30:]}" if adapted else ""
-    with closing(Journal.reading(_folder(run, stage), stage.name)) as journal:
+    stage_name = f"-{kept.name.partition('@')[2][-40:]}" if adapted else ""
+    with closing(Journal.reading(kept, stage.name)) as journal:
         reader = _Reader(task)
         for record in _in_order(journal):
             if record.refused:

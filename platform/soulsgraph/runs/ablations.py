@@ -7,7 +7,7 @@ what it loses is due to the fight, not to training.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from soulsgraph.runs import evaluate as evaluating
 from soulsgraph.runs.evaluate import EVALUATION_SEED, OnFinished, Setting
 from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.zoo import open_run
 from soulsgraph_envs.combat.scripted import REFERENCES, references
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.seeds import Seeds
@@ -131,28 +130,27 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     return {"skill": row["skill"], "played": row["played"], "wins": wins, "points lost": f"{row['lost_points']:+.1f}"}
 
 
-def open_seeds(folders: Sequence[Path]) -> dict[int, RunFolder]:
-    """Open runs, or agents of the zoo for reading, that differ in nothing but their seed, by seed in the order given.
+def runs_by_seed(runs: Iterable[RunFolder]) -> dict[int, RunFolder]:
+    """Return runs that differ in nothing but their seed by seed, in the order given.
 
     Raises:
-        SoulsGraphError: if one is no run, two have the same seed, or their plans differ otherwise.
+        SoulsGraphError: if two have the same seed, or their plans differ otherwise.
     """
-    runs: dict[int, RunFolder] = {}
-    for folder in folders:
-        run = open_run(folder)
-        first = next(iter(runs.values()), run)
-        if run.plan.seed in runs:
+    found: dict[int, RunFolder] = {}
+    for run in runs:
+        first = next(iter(found.values()), run)
+        if run.plan.seed in found:
             raise SoulsGraphError(
-                f"{folder}: expected a run of another seed than {runs[run.plan.seed].path}, found seed "
+                f"{run.path}: expected a run of another seed than {found[run.plan.seed].path}, found seed "
                 f"{run.plan.seed} again; name each seed once."
             )
         if replace(run.plan, seed=first.plan.seed) != first.plan:
             raise SoulsGraphError(
-                f"{folder}: expected the plan of {first.path} but for its seed, found another; "
+                f"{run.path}: expected the plan of {first.path} but for its seed, found another; "
                 "compare runs of one plan, others by a call of their own."
             )
-        runs[run.plan.seed] = run
-    return runs
+        found[run.plan.seed] = run
+    return found
 
 
 def measure_ablations(

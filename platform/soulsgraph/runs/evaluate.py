@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +21,7 @@ from soulsgraph.results.origin import describe_origin
 from soulsgraph.results.statistics import WinRate, mean_interval
 from soulsgraph.results.tables import write_episodes, write_rows
 from soulsgraph.runs import lineage
-from soulsgraph.runs.plan import Plan, check_range, lasting_name, scenario_digest
+from soulsgraph.runs.plan import check_range, lasting_name, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerLostError, WorkerProcess
 from soulsgraph_envs.combat.rollout import Episodes, Rollout
@@ -120,16 +120,6 @@ def episode_means(episodes: Episodes, rows: slice = slice(None)) -> dict[str, fl
     return {name: float(getattr(episodes, column)[rows].mean()) for name, column in columns.items()}
 
 
-def was_trained_on(run: RunFolder, scenario: str, skills: Sequence[str] | None = None) -> bool:
-    """Return whether the run has a version of one of the skills, by default of any, trained in a scenario's fight."""
-    return any(skills is None or card.skill in skills for card in lineage.cards_trained_on(run, scenario))
-
-
-def adapted_skills(run: RunFolder, scenario: str) -> tuple[str, ...]:
-    """Return the skills of which a version was trained in a scenario's fight, in training order."""
-    return tuple(dict.fromkeys(card.skill for card in lineage.cards_trained_on(run, scenario)))
-
-
 def source_of(run: RunFolder, scenario: str) -> str:
     """Return the scenario whose versions play in `scenario`: itself if trained on it, else the run's own.
 
@@ -137,7 +127,7 @@ def source_of(run: RunFolder, scenario: str) -> str:
         SoulsGraphError: if versions were trained by its name in another fight than it is now.
     """
     lineage.expect_unchanged(run, scenario)
-    return scenario if was_trained_on(run, scenario) else run.plan.scenario
+    return scenario if lineage.cards_trained_on(run, scenario) else run.plan.scenario
 
 
 def load_artifacts(run: RunFolder, trained_on: str, skills: Sequence[str]) -> dict[str, Artifact]:
@@ -434,13 +424,15 @@ def allowed_rows(run: RunFolder) -> tuple[WinRateRow, ...]:
     rows = [row for row in TABLE_1 if row.skill == order[-1]]
     if plan.scenario != TABLE_1[0].scenario:
         own = [row for row in rows if row.part == "a"]
-        return tuple(replace(row, scenario=plan.scenario, trained_on=plan.scenario) for row in own)
+        home = plan.scenario
+        return tuple(replace(row, scenario=home, trained_on=home, paper_percent=None) for row in own)
     return tuple(filter(None, (_as_adapted(run, row) for row in rows)))
 
 
 def _as_adapted(run: RunFolder, row: WinRateRow) -> WinRateRow | None:
     """Return the row by the skills that were adapted: the paper's where they are its own, None where none was."""
-    found = adapted_skills(run, row.trained_on) if row.adapted else ()
+    adapted = lineage.cards_trained_on(run, row.trained_on) if row.adapted else []
+    found = tuple(dict.fromkeys(card.skill for card in adapted))
     if found == row.adapted:
         return row
     named = " and ".join(name.replace("_", "-") for name in found)
@@ -471,41 +463,24 @@ def evaluate_rows(
 ) -> Mapping[WinRateRow, Episodes]:
     """Evaluate every row that the run allows, each on the same evaluation seeds; a `worker` that runs plays half."""
     rows, on_finished = allowed_rows(run), on_finished or (lambda _: None)
-    played: dict[WinRateRow, Episodes] = {}
-    if worker is not None and worker.running:
+    theirs = rows[1::2] if worker is not None and worker.running else ()
+    if worker is not None and theirs:
         worker.forget()
-        theirs, projects = [*rows[1::2]], tuple(loaded_projects().values())
-        for row in theirs:
-            worker.submit(_play_row_elsewhere, projects, run, row, episodes, seed)
-        try:
-            for row in rows[::2]:
-                played[row] = _play_row(run, row, episodes, seed, on_finished)
-                # A pipe holds few answers.
-                while theirs and worker.answered:
-                    _take(played, theirs, worker, on_finished)
-            while theirs:
-                _take(played, theirs, worker, on_finished)
-        except WorkerLostError:
-            pass
-        finally:
-            worker.forget()
-    missing = [row for row in rows if row not in played]
-    played |= {row: _play_row(run, row, episodes, seed, on_finished) for row in missing}
-    return {row: played[row] for row in rows}
+        worker.submit(_play_rows_elsewhere, tuple(loaded_projects().values()), run, theirs, episodes, seed)
+    played = {row: _play_row(run, row, episodes, seed, on_finished) for row in rows if row not in theirs}
+    if worker is not None and theirs:
+        with suppress(WorkerLostError):
+            played |= zip(theirs, worker.result(), strict=True)
+            on_finished(episodes * len(theirs))
+    return {row: played[row] if row in played else _play_row(run, row, episodes, seed, on_finished) for row in rows}
 
 
-def _take(
-    played: dict[WinRateRow, Episodes], theirs: list[WinRateRow], worker: WorkerProcess, on_finished: OnFinished
-) -> None:
-    """Take the worker's next answer, that of the first of its rows."""
-    played[theirs[0]] = worker.result()
-    on_finished(len(played[theirs.pop(0)]))
-
-
-def _play_row_elsewhere(projects: Sequence[LoadedProject], run: RunFolder, *words: Any) -> Episodes:
-    """Play a row in a process that has not imported the code of projects."""
+def _play_rows_elsewhere(
+    projects: Sequence[LoadedProject], run: RunFolder, rows: Sequence[WinRateRow], episodes: int, seed: int
+) -> list[Episodes]:
+    """Play rows in a process that has not imported the code of projects."""
     take_over(projects)
-    return _play_row(run, *words)
+    return [_play_row(run, row, episodes, seed) for row in rows]
 
 
 def _play_row(
@@ -514,20 +489,12 @@ def _play_row(
     return evaluate(run, row, episodes, seed, on_finished=on_finished).episodes
 
 
-def win_rate(row: WinRateRow, episodes: Episodes, plan: Plan) -> WinRate:
-    """Return an evaluated row for the table; the paper's figure stands beside it on the paper's scenario only."""
-    papers = row.paper_percent if plan.scenario == TABLE_1[0].scenario else None
-    return WinRate.of(episodes.won, row.label, papers)
-
-
 #: Decisions between two checkpoints, and episodes each is played for (Figures 2 and 3).
 CHECKPOINT_INTERVAL = 1_000
 EPISODES = 5
 #: The same evaluation episodes for every checkpoint of every run.
 CURVE_SEED = 5_000_000
 _BATCH = 20
-#: Stands between a skill's name and that of a weight, for skills that learn beside the last one.
-_BESIDE = "/"
 _PREFIX = "step-"
 
 
@@ -547,18 +514,13 @@ def curve_metrics(episodes: Episodes, rows: slice = slice(None)) -> dict[str, fl
     return {"return": means["return"], **mean_interval(episodes.returns[rows]).columns(), **means}
 
 
-#: Weights of some steps.
-Checkpoints = Sequence[tuple[int, Weights]]
+#: Steps, each with the weights of the skills that learned by their names.
+Checkpoints = Sequence[tuple[int, Mapping[str, Weights]]]
 
 
 def evaluate_checkpoints(agent: Agent, clip: float, checkpoints: Checkpoints) -> list[CurvePoint]:
-    """Play every checkpoint (step, weights) greedily, all in one batch of lanes.
-
-    The weights are those of the agent's last skill and of any that learned beside it (`checkpoint_weights`); `clip`
-    bounds what their networks see.
-    """
-    learned = [weights_by_skill(agent.skills[-1].name, weights) for _, weights in checkpoints]
-    agent = with_variants(agent, clip, learned)
+    """Play every checkpoint greedily, all in one batch of lanes; `clip` bounds what their networks see."""
+    agent = with_variants(agent, clip, [weights for _, weights in checkpoints])
     played = play_variants(agent, evaluation_seeds(CURVE_SEED, EPISODES), len(checkpoints))
     points = []
     for index, (step, _) in enumerate(checkpoints):
@@ -577,22 +539,6 @@ def with_variants(agent: Agent, clip: float, learned: Sequence[Mapping[str, Weig
     return agent.playing(networks)
 
 
-def checkpoint_weights(weights: Mapping[str, Weights]) -> Weights:
-    """Return the weights of all skills that learn, the last one's under their own names."""
-    *beside, last = weights
-    named = {f"{skill}{_BESIDE}{name}": values for skill in beside for name, values in weights[skill].items()}
-    return {**weights[last], **named}
-
-
-def weights_by_skill(last: str, weights: Weights) -> dict[str, Weights]:
-    """Return a checkpoint's weights (`checkpoint_weights`) by the skill that they are of; `last` learned last."""
-    found: dict[str, Weights] = {}
-    for name, values in weights.items():
-        skill, _, plain = name.rpartition(_BESIDE)
-        found.setdefault(skill or last, {})[plain] = values
-    return found
-
-
 class CurveEvaluator:
     """Keep a stage's checkpoints on disk and evaluate them, by a `worker` while training goes on.
 
@@ -602,11 +548,11 @@ class CurveEvaluator:
 
     def __init__(self, folder: Path, agent: Agent, clip: float, worker: WorkerProcess | None = None) -> None:
         self._folder, self._agent, self._clip, self._worker = folder, agent, clip, worker
-        self._waiting: list[tuple[int, Weights]] = []
         if worker is not None:
             worker.forget()
-        #: Batches that the worker has not answered yet.
-        self._running: list[Checkpoints] = []
+        #: Checkpoints that nobody plays yet, and those that are played.
+        self._waiting: list[tuple[int, Mapping[str, Weights]]] = []
+        self._playing: Checkpoints = ()
         self._ready: list[CurvePoint] = []
 
     def take_up(self, known: set[int], reached: int) -> None:
@@ -621,51 +567,48 @@ class CurveEvaluator:
             elif step not in known:
                 self._waiting.append((step, load_checkpoint(path)))
 
-    def add(self, step: int, weights: Weights) -> None:
-        """Keep a checkpoint, and evaluate it once a batch is full and the one before is done.
+    def add(self, step: int, weights: Mapping[str, Weights]) -> None:
+        """Keep a checkpoint, weights by skill, and evaluate it once a batch is full and the one before is done.
 
         Raises:
             WriteError: if the folder cannot be written.
         """
-        kept = {name: np.array(values) for name, values in weights.items()}
+        kept = {skill: {name: np.array(values) for name, values in own.items()} for skill, own in weights.items()}
         save_checkpoint(self._folder, step, kept)
         self._waiting.append((step, kept))
         if self._worker is not None:
             self._worker.start()
-        if len(self._waiting) >= _BATCH and not self._running:
+        if len(self._waiting) >= _BATCH and not self._playing:
             self._submit()
 
     def collect(self) -> list[CurvePoint]:
         """Return the points that are ready, without waiting."""
-        if self._worker is not None and self._running and self._worker.answered:
-            self._receive(self._worker)
+        if self._playing and (self._worker is None or self._worker.answered):
+            self._receive()
         points, self._ready = self._ready, []
         return points
 
     def finish(self) -> list[CurvePoint]:
         """Wait for every outstanding point and return them."""
-        if self._waiting:
-            self._submit()
-        while self._worker is not None and self._running:
-            self._receive(self._worker)
+        while self._playing or self._waiting:
+            if not self._playing:
+                self._submit()
+            self._receive()
         return self.collect()
 
     def _submit(self) -> None:
-        checkpoints, self._waiting = self._waiting, []
-        if self._worker is None:
-            self._ready += evaluate_checkpoints(self._agent, self._clip, checkpoints)
-        else:
-            self._worker.submit(evaluate_checkpoints, self._agent, self._clip, checkpoints)
-            self._running.append(checkpoints)
+        self._playing, self._waiting = self._waiting, []
+        if self._worker is not None:
+            self._worker.submit(evaluate_checkpoints, self._agent, self._clip, self._playing)
 
-    def _receive(self, worker: WorkerProcess) -> None:
-        try:
-            self._ready += worker.result()
-            del self._running[0]
-        except WorkerLostError:
-            for checkpoints in self._running:
-                self._ready += evaluate_checkpoints(self._agent, self._clip, checkpoints)
-            self._running = []
+    def _receive(self) -> None:
+        """Take the points from the worker; without one, and where it is lost, play them here."""
+        points: list[CurvePoint] | None = None
+        if self._worker is not None:
+            with suppress(WorkerLostError):
+                points = self._worker.result()
+        self._ready += evaluate_checkpoints(self._agent, self._clip, self._playing) if points is None else points
+        self._playing = ()
 
 
 def checkpoint_files(folder: Path) -> dict[int, Path]:
@@ -673,22 +616,27 @@ def checkpoint_files(folder: Path) -> dict[int, Path]:
     return {int(path.stem.removeprefix(_PREFIX)): path for path in sorted(folder.glob(f"{_PREFIX}*.safetensors"))}
 
 
-def save_checkpoint(folder: Path, step: int, weights: Weights) -> None:
-    """Write the checkpoint of a step.
+def save_checkpoint(folder: Path, step: int, weights: Mapping[str, Weights]) -> None:
+    """Write the checkpoint of a step, weights by skill.
 
     Raises:
         WriteError: if the folder cannot be written.
     """
     with whole_file(folder / f"{_PREFIX}{step:09d}.safetensors") as temporary:
-        temporary.write_bytes(save(dict(weights)))
+        named = {f"{skill}/{name}": values for skill, own in weights.items() for name, values in own.items()}
+        temporary.write_bytes(save(named))
 
 
-def load_checkpoint(path: Path) -> Weights:
-    """Read one checkpoint.
+def load_checkpoint(path: Path) -> dict[str, Weights]:
+    """Read one checkpoint, weights by skill.
 
     Raises:
         SoulsGraphError: if it is damaged or cannot be read.
     """
     with reading(path):
         content = path.read_bytes()
-    return read_tensors(content, path, "remove it: its point leaves the curve")
+    weights: dict[str, Weights] = {}
+    for name, values in read_tensors(content, path, "remove it: its point leaves the curve").items():
+        skill, _, plain = name.partition("/")
+        weights.setdefault(skill, {})[plain] = values
+    return weights

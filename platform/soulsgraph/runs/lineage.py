@@ -1,7 +1,7 @@
 """The scenarios that a run went through: which versions play after each, and the stages that adapt to the next.
 
 A version keeps all that determined its stage: the fight, what it learned by, and the digests of its parents. What is
-found again (a finished stage, its checkpoints, its learning curve) is found by the digest of these inputs.
+found again (a finished stage, its checkpoints, its journal, its learning curve) is found by the digest of these inputs.
 A scenario counts from its first trained version on, and is the fight that its files said then: a file that says
 something else by now is refused under that name.
 """
@@ -15,13 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.runs.plan import Stage, check_range, expect_fight, how_it_learns, scenario_digest, short
+from soulsgraph.runs.plan import Stage, check_range, expect_fight, how_it_learns, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_envs.core.config import Where, read_file, to_json, validate
+from soulsgraph_envs.core.config import digest_of, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import whole_folder
 from soulsgraph_envs.core.scenario import fight_tables, load_scenario
-from soulsgraph_policies.agents.library import INPUTS, LibraryError, SkillCard
+from soulsgraph_policies.agents.library import LibraryError, SkillCard
 from soulsgraph_policies.agents.projects import ProjectDigest
 
 _AUTO, _ALL = "auto", "all"
@@ -69,6 +69,17 @@ class _Domains:
             card.training.fight: library.inputs(card.skill, card.version).get("after") or self.own for card in adapted
         }
 
+    def trained(self, name: str) -> str:
+        """Return the fight that a scenario is, the run's own or one that it was adapted to.
+
+        Raises:
+            UnknownNameError: if it is neither.
+        """
+        fight, before = self.find(name), self.before()
+        if fight != self.own and fight not in before:
+            raise UnknownNameError(f"scenario of {self.run.path}", name, self.names((self.own, *before)))
+        return fight
+
     def chain(self, fight: str | None = None) -> tuple[str, ...]:
         """Return the fights from the run's own to one, by default to the last one adapted to."""
         before = self.before()
@@ -80,16 +91,6 @@ class _Domains:
     def names(self, fights: Sequence[str]) -> tuple[str, ...]:
         """Return the names of some fights."""
         return tuple(map(self.name, fights))
-
-
-def predecessors(run: RunFolder) -> dict[str, str]:
-    """Return, for each scenario adapted to in order of time, the one whose versions were continued.
-
-    Raises:
-        DataError: if the record is damaged.
-    """
-    domains = _Domains(run)
-    return {domains.name(fight): domains.name(after) for fight, after in domains.before().items()}
 
 
 def cards_of(run: RunFolder, skills: Sequence[str] | None = None) -> list[SkillCard]:
@@ -131,6 +132,11 @@ def expect_unchanged(run: RunFolder, *scenarios: str) -> None:
             expect_fight(name, known[name], str(run.path))
 
 
+def expect_trained_in(run: RunFolder, scenario: str) -> None:
+    """Refuse a scenario in which the run was not trained; raises UnknownNameError."""
+    _Domains(run).trained(scenario)
+
+
 def continued_domain(run: RunFolder, scenario: str, after: str | None = None) -> str:
     """Return the scenario whose versions an adaptation to `scenario` continues.
 
@@ -142,10 +148,7 @@ def continued_domain(run: RunFolder, scenario: str, after: str | None = None) ->
     """
     domains = _Domains(run)
     before, own, fight = domains.before(), run.plan.scenario, domains.find(scenario)
-    asked = None if after is None else domains.find(after)
-    if asked is not None and asked != domains.own and asked not in before:
-        raise UnknownNameError("scenario of the run", str(after), (own, *domains.names([*before])))
-    chosen = asked or before.get(fight) or domains.chain()[-1]
+    chosen = (after and domains.trained(after)) or before.get(fight) or domains.chain()[-1]
     chain = domains.chain(chosen)
     if fight in chain:
         raise SoulsGraphError(
@@ -177,18 +180,12 @@ def branch(run: RunFolder, path: Path, after: str) -> RunFolder:
     return RunFolder.open(path)
 
 
-def upstream_versions(run: RunFolder, stage: Stage) -> dict[str, int]:
-    """Return the version of each skill upstream that a stage trains on.
+def frozen_versions(run: RunFolder, stage: Stage) -> dict[str, int]:
+    """Return the version of each skill that plays in a stage without learning.
 
     Raises:
         LibraryError: if one was never trained.
     """
-    names = run.plan.skill_graph.upstream(stage.skill)
-    return {name: version_in_play(run, name, stage.scenario, stage.after) for name in names}
-
-
-def frozen_versions(run: RunFolder, stage: Stage) -> dict[str, int]:
-    """Return the version of each skill that plays in a stage without learning; raises as `upstream_versions`."""
     names = {name for part in stage.parts for name in run.plan.skill_graph.upstream(part.skill)} - {*stage.skills}
     order = (name for name in run.plan.skill_graph.order if name in names)
     return {name: version_in_play(run, name, stage.scenario, stage.after) for name in order}
@@ -232,14 +229,20 @@ def cards_by_stage(cards: Sequence[SkillCard]) -> list[list[SkillCard]]:
 
 
 def stage_of(run: RunFolder, cards: Sequence[SkillCard]) -> Stage:
-    """Return the stage that made some cards, by the name that it had."""
+    """Return the stage that made some cards."""
     parts = []
     for card in cards:
-        part = replace(run.plan.stage(card.skill, card.training.scenario, card.parent), budget=card.training.budget)
-        clone = _clone_behind(run, card)
-        made = _suffixed(run, part, {card.skill: card}, card.training.fight) if clone is None else None
-        parts.append(made or _from_clone(part, clone or 0))
+        part = run.plan.stage(card.skill, card.training.scenario, card.parent)
+        own = part.parent is not None and part.scenario == run.plan.scenario
+        cloned = own and run.library.card(card.skill, part.parent or 0).training.cloned
+        parts.append(replace(part, budget=card.training.budget, cloned=bool(cloned)))
     return replace(parts[-1], jointly=tuple(parts[:-1]))
+
+
+def key_of_cards(run: RunFolder, cards: Sequence[SkillCard]) -> str:
+    """Return the key of the stage that made some cards, of which the last one keeps the inputs."""
+    last = cards[-1]
+    return stage_key(run, stage_of(run, cards), run.library.inputs(last.skill, last.version))
 
 
 def own_stage(run: RunFolder, skill: str) -> Stage:
@@ -258,18 +261,7 @@ def _own_part(run: RunFolder, skill: str) -> Stage:
     stage = run.plan.stage(skill)
     own = [card for card in cards_trained_on(run, stage.scenario) if card.skill == skill]
     clones = [card.version for card in own if card.training.cloned]
-    return _from_clone(stage, clones[-1]) if clones else stage
-
-
-def _clone_behind(run: RunFolder, card: SkillCard) -> int | None:
-    """Return the clone that a version of the run's own scenario continues, None if it continues none."""
-    if card.parent is None or card.training.scenario != run.plan.scenario:
-        return None
-    return card.parent if run.library.card(card.skill, card.parent).training.cloned else None
-
-
-def _from_clone(stage: Stage, version: int) -> Stage:
-    return replace(stage, parent=version, cloned=True, suffix=f"-clone-v{version}")
+    return replace(stage, parent=clones[-1], cloned=True) if clones else stage
 
 
 def own_stages(run: RunFolder) -> tuple[Stage, ...]:
@@ -302,14 +294,12 @@ def stage_inputs(run: RunFolder, stage: Stage) -> dict[str, Any]:
     return plain
 
 
-def kept_inputs(file: Path) -> Mapping[str, Any]:
-    """Return the inputs of a stage that a file holds; none where there is no file.
+def stage_key(run: RunFolder, stage: Stage, inputs: Mapping[str, Any] | None = None) -> str:
+    """Return a stage's name with a digest of its inputs, by default of those by which it would be trained now.
 
-    Raises:
-        DataError: if it is damaged.
+    By it the run keeps what a stage leaves before its versions; raises as `stage_inputs`.
     """
-    where = Where(file, remedy="remove the file, and what lies beside it, to begin anew")
-    return validate(dict[str, Any], read_file(where), where) if file.exists() else {}
+    return f"{stage.name}-{digest_of(inputs or stage_inputs(run, stage))[:16]}"
 
 
 def finished_versions(run: RunFolder, stage: Stage) -> list[SkillCard]:
@@ -326,69 +316,24 @@ def unfinished(run: RunFolder, stages: Sequence[Stage]) -> list[Stage]:
 
 
 def half_saved(run: RunFolder, stage: Stage) -> dict[str, SkillCard]:
-    """Return what a joint stage saved before it was killed, by skill: no version of its last skill is built on it."""
-    if not stage.jointly:
-        return {}
-    together = [card for card in cards_of(run, (stage.skill,)) if card.training.jointly == stage.skills]
-    followed = {(artifact.skill, artifact.version) for card in together for artifact in card.upstream}
-    made = (card for skill, card in _made(run, stage).items() if skill != stage.skill)
-    return {card.skill: card for card in made if (card.skill, card.version) not in followed}
-
-
-def jointly_with(stage: Stage) -> tuple[str, ...]:
-    """Return the skills that learn in the same fights, as their cards have them: none where one learns alone."""
-    return stage.skills if stage.jointly else ()
+    """Return what a joint stage saved before it was killed, by skill."""
+    return {skill: card for skill, card in _made(run, stage).items() if skill != stage.skill}
 
 
 def _made(run: RunFolder, stage: Stage) -> dict[str, SkillCard]:
     """Return the versions in play that a stage made, by skill: those of its inputs.
 
-    Of one that was made elsewhere how it learned is not known; it is the stage's by fight, budget, seed and parents.
+    Of one that was made elsewhere how it learned is not known; it is the stage's by fight and parents.
     """
-    library, cards = run.library, dict[str, SkillCard]()
-    inputs = stage_inputs(run, stage)
+    library, inputs, cards = run.library, stage_inputs(run, stage), dict[str, SkillCard]()
     for part in (part for part in stage.parts if library.versions(part.skill)):
         card = library.card(part.skill, version_in_play(run, part.skill, part.scenario, stage.after))
-        training = card.training
-        own = (scenario_digest(part.scenario), part.budget, part.seed, part.parent, jointly_with(stage))
-        found = (training.fight, training.budget, training.seed, card.parent, tuple(training.jointly))
+        own, found = (scenario_digest(part.scenario), part.parent), (card.training.fight, card.parent)
         frozen = {one.skill: one.digest for one in card.upstream if one.skill not in stage.skills}
-        if kept := library.inputs(card.skill, card.version):
-            same = kept == inputs
-        else:
-            same = own == found and frozen.items() <= inputs["frozen"].items()
-        if same:
+        kept = library.inputs(card.skill, card.version)
+        if kept == inputs or (not kept and own == found and frozen.items() <= inputs["frozen"].items()):
             cards[part.skill] = card
     return cards
-
-
-def clone_in_play(run: RunFolder, stage: Stage) -> SkillCard | None:
-    """Return the card of the version in play if it is a clone as one of the stage would be made now.
-
-    Of which fights it was cloned its inputs do not say: its decisions are kept beside the run's versions.
-    """
-    card = _made(run, stage).get(stage.skill)
-    return card if card and card.training.cloned else None
-
-
-def curve_folder(run: RunFolder, stage: Stage) -> Path:
-    """Return the folder of the weights of a stage's learning curve."""
-    return run.path / "curves" / stage.name
-
-
-def is_of_stage(run: RunFolder, stage: Stage, folder: Path) -> bool:
-    """Return whether what is in a folder is of a stage as it would be trained now.
-
-    Raises:
-        SoulsGraphError: as `stage_inputs`, or if what says it is damaged.
-    """
-    return kept_inputs(folder / INPUTS) == stage_inputs(run, stage)
-
-
-def expect_own_fight(run: RunFolder, scenario: str) -> None:
-    """Refuse to go on with a run in its own scenario where that is another fight by now; raises SoulsGraphError."""
-    if scenario == run.plan.scenario:
-        expect_fight(scenario, run.fight, str(run.path))
 
 
 def check_target(run: RunFolder, scenario: str, after: str | None = None) -> str:
@@ -470,24 +415,4 @@ def adaptation_stages(
     stages = tuple(replace(stage, after=source, budget=budget or stage.budget) for stage in planned)
     if jointly:
         stages = (replace(stages[-1], jointly=stages[:-1]),)
-    return tuple(_named_apart(run, stage) for stage in stages)
-
-
-def _named_apart(run: RunFolder, stage: Stage) -> Stage:
-    """Return the stage with its suffixes: no checkpoint of another fight, budget or version is taken for its own."""
-    saved, fight = half_saved(run, stage), scenario_digest(stage.scenario)
-    jointly = tuple(_suffixed(run, part, saved, fight) for part in stage.jointly)
-    return replace(_suffixed(run, stage, saved, fight), jointly=jointly)
-
-
-def _suffixed(run: RunFolder, part: Stage, saved: Mapping[str, SkillCard], fight: str) -> Stage:
-    """Return a stage with its suffix: of a scenario of your own the fight, and what makes it a further adaptation."""
-    suffix = f"-{short(fight)}" if part.parent is not None and part.scenario.endswith(".toml") else ""
-    card = saved.get(part.skill)
-    # Where the stage saved this skill already, it is named by what it began with.
-    before = [one for one in cards_of(run, (part.skill,)) if card is None or one.version < card.version]
-    further = any(one.training.fight == fight for one in before)
-    usual = run.plan.stage(part.skill, part.scenario, part.parent).budget
-    if further or part.budget != usual:
-        suffix += f"-v{before[-1].version + 1}-{part.budget}"
-    return replace(part, suffix=suffix)
+    return stages

@@ -55,8 +55,6 @@ class Stage:
     budget: int
     seed: int
     parent: int | None = None
-    #: Distinguishes a further adaptation to a scenario from the first, and what continues a clone.
-    suffix: str = ""
     after: str | None = None
     jointly: tuple[Stage, ...] = ()
     cloned: bool = False
@@ -78,16 +76,8 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """Identify the stage within its run."""
-        names, suffix = "+".join(self.skills), "".join(dict.fromkeys(part.suffix for part in self.parts))
-        return names if self.parent is None else f"{names}@{slug(self.scenario)}{suffix}"
-
-    @property
-    def checkpoint_name(self) -> str:
-        """Name the folder of its checkpoints: none that continues another version goes on from them."""
-        parents = [part.parent for part in self.parts]
-        first = all(parent in (None, 1) for parent in parents)
-        return self.name if first else f"{self.name}-from-v{'-'.join(map(str, parents))}"
+        """Name the stage for readers; what it leaves is found by `lineage.stage_key`."""
+        return "+".join(self.skills) + ("" if self.parent is None else f"@{slug(self.scenario)}")
 
 
 @dataclass(frozen=True)

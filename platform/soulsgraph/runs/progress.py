@@ -56,19 +56,19 @@ class Supervisor(Protocol):
         ...
 
 
-def describe_pace(
-    done: int, total: int, recent: int, elapsed_s: float, mean_return: float | None, unit: str = ""
-) -> str:
-    """Describe how far a stage is, its speed, and when it will finish; `recent` were done in the time that elapsed."""
-    rate = recent / elapsed_s if elapsed_s > 0.0 else 0.0
-    left = str(timedelta(seconds=round((total - done) / rate))) if rate > 0.0 else "-:--:--"
-    shown = "" if mean_return is None else f"  return {mean_return:.2f}"
-    return f"{done:,}/{total:,}{unit}  {rate:,.0f}{unit}/s{shown}  left {left}"
-
-
 def draws(console: Console) -> bool:
     """Return whether bars are drawn on a console: not in a file, nor in a terminal that cannot move its cursor."""
     return console.is_terminal and not console.is_dumb_terminal and not console.quiet
+
+
+@contextmanager
+def bars_on(console: Console) -> Iterator[Progress]:
+    """Yield the bars of a console, which are drawn meanwhile if it can."""
+    columns = "{task.description:<12}", BarColumn(24), TaskProgressColumn(), "{task.fields[text]}"
+    bars = Progress(*columns, console=console, disable=not draws(console))
+    # One that is disabled prints an empty line as it ends in some releases of rich.
+    with nullcontext() if bars.disable else bars:
+        yield bars
 
 
 #: Seconds between two drawings of a bar in a notebook.
@@ -93,21 +93,20 @@ class NotebookBar:
 
 
 class ShownProgress:
-    """Draw a live bar in a terminal or a notebook, and print a line from time to time anywhere else.
+    """Draw one of a console's bars, or one in a notebook, and print a line from time to time anywhere else.
 
     The rate counts steps a second; steps done before (a resumed stage) do not count.
     """
 
-    def __init__(self, console: Console, name: str, total: int, done: int, unit: str, clock: Clock) -> None:
-        self._console, self._name, self._total, self._first, self._unit = console, name, total, done, unit
+    def __init__(self, bars: Progress, name: str, total: int, done: int, unit: str, clock: Clock) -> None:
+        self._bars, self._name, self._total, self._first, self._unit = bars, name, total, done, unit
+        console = bars.console
         self._notebook = NotebookBar() if console.is_jupyter and not console.quiet else None
         self._every_s = LINE_EVERY_S if self._notebook is None else REDRAW_S
         self._clock, self._began_s, self._next_s = clock, clock(), clock() + self._every_s
         self._mean_return: float | None = None
         self._steps, self._line = 0, ""
-        columns = "{task.description:<12}", BarColumn(24), TaskProgressColumn(), "{task.fields[text]}"
-        self.bar = Progress(*columns, console=console, disable=not draws(console))
-        self._task = self.bar.add_task(name, total=total, text="")
+        self._task = bars.add_task(name, total=total, text="")
 
     def advance(self, steps: int) -> None:
         """Report that more steps are done."""
@@ -119,8 +118,11 @@ class ShownProgress:
         # An iteration in which no episode ended has no return of its own: the last one stands.
         self._mean_return = self._mean_return if mean_return is None else mean_return
         elapsed_s = self._clock() - self._began_s
-        text = describe_pace(steps, self._total, steps - self._first, elapsed_s, self._mean_return, f" {self._unit}")
-        self.bar.update(self._task, completed=steps, text=text)
+        rate = (steps - self._first) / elapsed_s if elapsed_s > 0.0 else 0.0
+        left = str(timedelta(seconds=round((self._total - steps) / rate))) if rate > 0.0 else "-:--:--"
+        mean, unit = "" if self._mean_return is None else f"  return {self._mean_return:.2f}", self._unit
+        text = f"{steps:,}/{self._total:,} {unit}  {rate:,.0f} {unit}/s{mean}  left {left}"
+        self._bars.update(self._task, completed=steps, text=text)
         self._line = f"{self._name}: {text}"
         if self._clock() >= self._next_s:
             self._next_s = self._clock() + self._every_s
@@ -130,9 +132,13 @@ class ShownProgress:
         """Print the last line if it was not, nor drawn as a bar; in a notebook draw the bar anew."""
         if self._line and self._notebook is not None:
             self._notebook.draw(self._name, self._steps, self._total, self._line.removeprefix(f"{self._name}: "))
-        elif self._line and self.bar.disable:
-            self._console.print(self._line, highlight=False, soft_wrap=True)
+        elif self._line and self._bars.disable:
+            self._bars.console.print(self._line, highlight=False, soft_wrap=True)
         self._line = ""
+
+    def remove(self) -> None:
+        """Draw the bar no longer."""
+        self._bars.remove_task(self._task)
 
 
 @contextmanager
@@ -151,9 +157,8 @@ def stage_progress(
     """
     go_on_unread()
     console = Console(quiet=True) if display == "silent" else console or OutputConsole()
-    shown = ShownProgress(console, name, total, done, unit, clock)
-    # A bar that is disabled prints an empty line as it ends in some releases of rich.
-    with nullcontext() if shown.bar.disable else shown.bar:
+    with bars_on(console) as bars:
+        shown = ShownProgress(bars, name, total, done, unit, clock)
         try:
             yield shown
         finally:

@@ -11,7 +11,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
@@ -21,9 +21,9 @@ from typing import Any, Protocol
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn
+from rich.progress import Progress
 
-from soulsgraph.runs.progress import Interruption, describe_pace, draws, interruptible, silence_advice
+from soulsgraph.runs.progress import Interruption, ShownProgress, bars_on, interruptible, silence_advice
 from soulsgraph.runs.run_folder import take_lock
 from soulsgraph_clusters.sessions.nodes import Mark, answer_of, marked, nodes_without, other_folder, this_node
 from soulsgraph_clusters.sessions.session import describe_wait
@@ -32,8 +32,6 @@ from soulsgraph_envs.core.files import WriteError, temporary_folder, whole_file,
 
 #: Seconds between two reports of a job.
 REPORT_EVERY_S = 0.5
-#: Seconds between two lines of a job where no bars can be drawn.
-LINES_EVERY_S = 10.0
 #: A file system of a network may show what another machine wrote some seconds later.
 SEEN_WITHIN_S = 10.0
 #: How the temporary folder of a job begins, on a node that does not see the study's folder.
@@ -222,54 +220,36 @@ class RemoteSupervisor:
 
 
 class JobsDisplay:
-    """Show the running jobs: by a bar each in a terminal, else by a line each now and then."""
+    """Show the running jobs, each as a stage of its own is shown."""
 
-    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
-        self._console, self._clock = console, clock
-        self._next_s = clock() + LINES_EVERY_S
-        self._began: dict[str, tuple[str, int, float]] = {}
-        self._tasks: dict[str, TaskID] = {}
-        columns = "{task.description:<16}", BarColumn(20), TaskProgressColumn(), "{task.fields[text]}"
-        self.bars = Progress(*columns, console=console, disable=not draws(console))
+    def __init__(self, bars: Progress, clock: Callable[[], float] = time.monotonic) -> None:
+        self._bars, self._clock = bars, clock
+        self._shown: dict[str, tuple[str, ShownProgress]] = {}
 
     def show(self, running: Mapping[str, JobProgress]) -> None:
         """Show the progress of the running jobs."""
-        texts = {job: self._describe(job, progress) for job, progress in sorted(running.items())}
-        for job, text in texts.items():
-            if job not in self._tasks:
-                self._tasks[job] = self.bars.add_task(job, text="")
-            done, total = running[job].done, running[job].total
-            self.bars.update(self._tasks[job], completed=done, total=total, text=text)
-        if self.bars.disable and texts and self._clock() >= self._next_s:
-            self._next_s = self._clock() + LINES_EVERY_S
-            self._print("\n".join(f"{job}: {text}" for job, text in texts.items()))
+        for job, progress in sorted(running.items()):
+            stage, shown = self._shown.get(job, ("", None))
+            if shown is None or stage != progress.stage:
+                if stage and progress.stage == _BEGINS:
+                    self._print(f"{job}: its process or node was lost; it resumes from its last checkpoint, if any")
+                self._remove(job)
+                title = f"{job}: {progress.stage}"
+                shown = ShownProgress(self._bars, title, progress.total, progress.done, "steps", self._clock)
+                self._shown[job] = progress.stage, shown
+            shown.update(progress.done, progress.mean_return)
 
     def ended(self, job: str, how: str | SoulsGraphError) -> None:
         """Show that a job has ended."""
-        if job in self._tasks:
-            self.bars.remove_task(self._tasks.pop(job))
+        self._remove(job)
         self._print(f"{job}: {how}")
 
+    def _remove(self, job: str) -> None:
+        if job in self._shown:
+            self._shown.pop(job)[1].remove()
+
     def _print(self, text: str) -> None:
-        self._console.print(text, highlight=False, soft_wrap=True)
-
-    def _describe(self, job: str, progress: JobProgress) -> str:
-        stage, first, since_s = self._began.get(job, ("", 0, 0.0))
-        if stage != progress.stage:
-            if stage and progress.stage == _BEGINS:
-                self._print(f"{job}: its process or node was lost; it resumes from its last checkpoint here, if any")
-            stage, first, since_s = self._began[job] = (progress.stage, progress.done, self._clock())
-        done, elapsed_s = progress.done, self._clock() - since_s
-        return f"{stage}  {describe_pace(done, progress.total, done - first, elapsed_s, progress.mean_return)}"
-
-
-@contextmanager
-def jobs_display(console: Console, clock: Callable[[], float] = time.monotonic) -> Iterator[JobsDisplay]:
-    """Return a console's display of jobs; a quiet console shows nothing."""
-    display = JobsDisplay(console, clock)
-    # A bar that is disabled prints an empty line as it ends in some releases of rich.
-    with nullcontext() if display.bars.disable else display.bars:
-        yield display
+        self._bars.console.print(text, highlight=False, soft_wrap=True)
 
 
 #: Seconds between two looks at the jobs.
@@ -433,8 +413,8 @@ def run_jobs(folder: StudyFolder, jobs: Sequence[RayJob], console: Console) -> N
             def confirm(name: str, ending: Ending) -> Ending:
                 return taken_in(folder.path, left[name], ending)
 
-            with interruptible() as interrupted, jobs_display(console) as display:
-                for name, ending in follow(tasks, actor, display, interrupted, confirm):
+            with interruptible() as interrupted, bars_on(console) as bars:
+                for name, ending in follow(tasks, actor, JobsDisplay(bars), interrupted, confirm):
                     endings[name] = ending
                     folder.assemble()
     check_endings(folder.path, endings)

@@ -165,8 +165,8 @@ class PlannedFolder(ABC, Generic[P]):
 class RunFolder(PlannedFolder[Plan]):
     """Paths of a run and its plan.
 
-    Layout: `plan.json`, `library/<skill>/v<N>/`, `checkpoints/<stage>/`, `stages/<stage>.json`, `curves/<stage>/`,
-    `tensorboard/`, `results/<name>.parquet`.
+    Layout: `plan.json`, `library/<skill>/v<N>/`, `checkpoints/<stage>/`, `curves/<stage>/`, `tensorboard/`,
+    `results/<name>.parquet`. A stage is named by its key, which has a digest of all that determines it.
     """
 
     kind, plan_file = "run", "plan.json"
@@ -234,12 +234,12 @@ class RunFolder(PlannedFolder[Plan]):
         return cls(path, plan, read.scenario_digest)
 
     def checkpoints(self, stage: str) -> Path:
-        """Return the folder of a stage's checkpoints."""
+        """Return the folder of a stage's checkpoints, and of all that determines it."""
         return self.path / "checkpoints" / stage
 
-    def stage_inputs(self, stage: str) -> Path:
-        """Return the file of all that determines a stage, of which the checkpoints and the journal are."""
-        return self.path / "stages" / f"{stage}.json"
+    def curve(self, stage: str) -> Path:
+        """Return the folder of the weights of a stage's learning curve."""
+        return self.path / "curves" / stage
 
     def journal(self, stage: str) -> Path:
         """Return the folder of what a fleet played in a stage."""

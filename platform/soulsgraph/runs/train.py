@@ -22,7 +22,7 @@ from rich.console import Console
 from soulsgraph.results.origin import package_versions, source_commit
 from soulsgraph.results.tables import GrowingTable, Row
 from soulsgraph.runs import evaluate, lineage
-from soulsgraph.runs.plan import Stage, check_learns, expect_fight, scenario_digest
+from soulsgraph.runs.plan import Stage, expect_fight, scenario_digest
 from soulsgraph.runs.progress import Display, Interruption, StageProgress, Supervisor, interruptible, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.workers import WorkerProcess
@@ -81,13 +81,14 @@ class StageSetup:
     def __init__(self, run: RunFolder, stage: Stage) -> None:
         self.run, self.stage = run, stage
         plan, library, graph = run.plan, run.library, run.plan.skill_graph
-        self.graph, self.project, self.jointly = graph, ProjectDigest.of(plan.graph), lineage.jointly_with(stage)
+        self.graph, self.project = graph, ProjectDigest.of(plan.graph)
         taking_part = {name for part in stage.parts for name in (*graph.upstream(part.skill), part.skill)}
         order = [name for name in graph.order if name in taking_part]
         self.skills = tuple(make_skill(name, plan.options) for name in order)
         self.scenario = training_scenario(load_scenario(stage.scenario), self.skills[-1])
         #: All that determines the stage, and a digest of its fight, whose file may be edited while it is trained.
         self.inputs, self.fight = lineage.stage_inputs(run, stage), scenario_digest(stage.scenario)
+        self.key = lineage.stage_key(run, stage, self.inputs)
         frozen = lineage.frozen_versions(run, stage)
         self.upstream = {name: library.load(name, version) for name, version in frozen.items()}
         for artifact in self.upstream.values():
@@ -117,6 +118,11 @@ class StageSetup:
     def hyperparameters(self) -> DQNHyperparameters:
         """Those of the last skill that learns."""
         return self.numbers[self.stage.skill]
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        """The checkpoints to resume from, the newest last."""
+        return sorted(self.run.checkpoints(self.key).glob("step-*"))
 
     @property
     def agent(self) -> Agent:
@@ -164,17 +170,17 @@ class StageSetup:
         Where the journal was pruned it goes on from the older of the checkpoints that are kept.
 
         Raises:
-            SoulsGraphError: if the journal or the checkpoint is damaged, or of another stage of the same name.
+            SoulsGraphError: if the journal or the checkpoint is damaged, or there is none of the stage as it would be
+                trained now.
         """
         from soulsgraph_clusters.fleet.gateway.runner import FLEET, JournalRunner
         from soulsgraph_clusters.fleet.learner.algorithm import FleetDQN
         from soulsgraph_clusters.fleet.protocol.settings import Fleet, FleetSettings
 
-        of = lineage.kept_inputs(self.run.stage_inputs(self.stage.checkpoint_name))
-        if differing := _differing(self.inputs, of):
+        if not (journal := self.run.journal(self.key)).is_dir():
             raise SoulsGraphError(
-                f"{self.run.journal(self.stage.checkpoint_name)}: expected the journal of {self.stage.name} as it is "
-                f"trained now, found one of another {differing}; replay it in a copy from before the change."
+                f"{journal}: expected the journal of {self.stage.name} as it is trained now, found none; where its "
+                "inputs changed since, replay it in a copy from before the change."
             )
         config, fleet = self._config(FleetDQN), Fleet(FleetSettings(journal_mb=_NO_BOUND_MB), self.run.path)
         fleet_stage = self._fleet_stage(fleet)
@@ -191,8 +197,7 @@ class StageSetup:
         journal = Journal.reading(stage.journal, stage.name)
         first = journal.first
         journal.close()
-        kept = sorted(self.run.checkpoints(self.stage.checkpoint_name).glob("step-*")) if first else []
-        states = ((path, read_training_state(path).get("journal", {})) for path in kept)
+        states = ((path, read_training_state(path).get("journal", {})) for path in (self.checkpoints if first else ()))
         return next((path for path, journal in states if int(journal.get("position", -1)) >= first), None)
 
     def _config(self, method: type[SkillDQN]) -> SkillDQNConfig:
@@ -245,7 +250,7 @@ class StageSetup:
     def _sampled_by_games(self, games: Sequence[GameSettings]) -> SkillDQNConfig:
         from soulsgraph_clusters.fleet.learner.games import GAMES, LocalGamesDQN, LocalGamesRunner, LocalStage
 
-        config, folder = self._config(LocalGamesDQN), self.run.games(self.stage.checkpoint_name).absolute()
+        config, folder = self._config(LocalGamesDQN), self.run.games(self.key).absolute()
         options, projects = self.run.plan.options, tuple(projects_of(skill.name for skill in self.skills).values())
         stage = LocalStage(games, folder, self.stage.name, self.stage.scenario, options, projects)
         stage.task(config)  # What no game can play is refused before anything starts.
@@ -256,19 +261,9 @@ class StageSetup:
     def _fleet_stage(self, fleet: Fleet) -> FleetStage:
         from soulsgraph_clusters.fleet.gateway.runner import FleetStage
 
-        plan, journal = self.run.plan, self.run.journal(self.stage.checkpoint_name).absolute()
+        plan, journal = self.run.plan, self.run.journal(self.key).absolute()
         projects = tuple(projects_of(skill.name for skill in self.skills).values())
         return FleetStage(fleet, journal, self.stage.name, self.stage.scenario, plan.options, projects)
-
-    def fits(self, state: Mapping[str, Any]) -> bool:
-        """Return whether a training state was reached on top of the upstream versions that play now."""
-        frozen = state.get("frozen", {})
-        return all(
-            np.array_equal(frozen[name][key], kept.astype(frozen[name][key].dtype))
-            for name, artifact in self.upstream.items()
-            if name in frozen
-            for key, kept in artifact.weights.items()
-        )
 
     def verify_frozen(self, algorithm: SkillDQN | OwnTraining) -> None:
         """Check that every copy of an upstream weight is bit for bit what the library holds.
@@ -338,7 +333,7 @@ def trained_artifact(
             seed=stage.seed,
             created=datetime.now(UTC).isoformat(timespec="microseconds"),
             packages=package_versions(),
-            jointly=setup.jointly,
+            jointly=setup.stage.skills if setup.stage.jointly else (),
             project=setup.project,
             fight=setup.fight,
             learning=digest_of(setup.inputs["learns"][stage.skill]),
@@ -388,9 +383,9 @@ class StageRecords:
         self._offset = sum(card.training.steps for card in continued)
         self._training, self._curve = (GrowingTable(setup.run.results(name)) for name in ("training", "curves"))
         for table in (self._training, self._curve):
-            table.forget(setup.stage.name, reached)
-        folder = lineage.curve_folder(setup.run, setup.stage)
-        self._evaluator = evaluate.CurveEvaluator(folder, setup.agent, setup.hyperparameters.observation_clip, worker)
+            table.forget(setup.key, reached)
+        folder, clip = setup.run.curve(setup.key), setup.hyperparameters.observation_clip
+        self._evaluator = evaluate.CurveEvaluator(folder, setup.agent, clip, worker)
         self._evaluator.take_up({int(row["step"] or 0) for row in self._points()}, reached)
         #: When the last iteration ended, and with how many decisions.
         self._last = time.monotonic(), reached
@@ -415,8 +410,7 @@ class StageRecords:
             count = 0 if episodes is None else len(episodes)
             self._write("training", skill, done, metrics, episodes=count)
         if done // evaluate.CHECKPOINT_INTERVAL > before // evaluate.CHECKPOINT_INTERVAL:
-            weights = {skill: algorithm.weights(skill) for skill in skills}
-            self._evaluator.add(done, evaluate.checkpoint_weights(weights))
+            self._evaluator.add(done, {skill: algorithm.weights(skill) for skill in skills})
         if self._fights and (done // FIGHT_INTERVAL > before // FIGHT_INTERVAL or algorithm.finished):
             self._show_fight(algorithm.weights(skills[-1]), done)
         for owner, measured in algorithm.runner_metrics().items():
@@ -449,7 +443,7 @@ class StageRecords:
         self.flush_board()
 
     def _points(self) -> list[Row]:
-        return [row for row in self._curve.rows if row["stage"] == self._setup.stage.name]
+        return [row for row in self._curve.rows if row["stage"] == self._setup.key]
 
     def _play(self, skill: str, episodes: Episodes) -> dict[str, float]:
         terms = zip(self._setup.skill(skill).reward.names, episodes.terms.mean(axis=0), strict=True)
@@ -461,7 +455,7 @@ class StageRecords:
 
     def _write(self, kept: Kept, skill: str, step: int, metrics: dict[str, float], **counts: int) -> None:
         table = self._training if kept == "training" else self._curve
-        table.add({"stage": self._setup.stage.name, "skill": skill, "step": step, **counts, **metrics})
+        table.add({"stage": self._setup.key, "skill": skill, "step": step, **counts, **metrics})
         self._board.log(skill, step + self._offset, logged(kept, metrics))
 
     def _show_fight(self, weights: Weights, done: int) -> None:
@@ -562,11 +556,9 @@ def train_stage(workplace: Workplace, stage: Stage) -> list[SkillCard]:
         Interruption: if a stop was asked for; a checkpoint to resume from is saved.
         WriteError: if the run folder cannot be written.
     """
-    check_learns(workplace.run.plan, [stage])
-    lineage.expect_own_fight(workplace.run, stage.scenario)
     setup = StageSetup(workplace.run, stage)
-    # A checkpoint that cannot be used is refused before anything starts.
-    latest = _take_up(setup)
+    write_json(workplace.run.checkpoints(setup.key) / INPUTS, setup.inputs)
+    latest = next(reversed(setup.checkpoints), None)
     algorithm = _learning(setup, workplace)
     try:
         if latest is not None:
@@ -580,7 +572,7 @@ def train_stage(workplace: Workplace, stage: Stage) -> list[SkillCard]:
                 if saving.due() or algorithm.checkpoint_due or algorithm.finished or interrupted():
                     with saving.measured():
                         records.flush()
-                        _save_checkpoint(workplace.run, stage, algorithm)
+                        _save_checkpoint(setup, algorithm)
                         records.flush_board()
                 if interrupted() and not algorithm.finished:
                     done = f"after {algorithm.decisions} of {stage.steps} steps"
@@ -588,7 +580,8 @@ def train_stage(workplace: Workplace, stage: Stage) -> list[SkillCard]:
             stopped = interrupted()
         records.finish()
         setup.verify_frozen(algorithm)
-        saved = lineage.half_saved(workplace.run, stage)
+        # Without a checkpoint what it saved before it was killed is of other fights.
+        saved = {} if latest is None else lineage.half_saved(workplace.run, stage)
         for part in (part for part in stage.parts if part.skill not in saved):
             weights = algorithm.weights(part.skill)
             learned, beside = algorithm.training[part.skill], tuple(saved.values())
@@ -615,50 +608,15 @@ def _learning(setup: StageSetup, workplace: Workplace) -> SkillDQN | OwnTraining
     return setup.build_own(workplace.learners.get(stage.skill) or find_learner(plan.learners[stage.skill]))
 
 
-def _take_up(setup: StageSetup) -> Path | None:
-    """Return the checkpoint to go on from; what another stage of the same name left is removed.
-
-    Raises:
-        SoulsGraphError: if the latest checkpoint, or what says which stage it is of, is damaged.
-        WriteError: if the run folder cannot be written.
-    """
-    run, stage = setup.run, setup.stage
-    file, curve = run.stage_inputs(stage.checkpoint_name), lineage.curve_folder(run, stage)
-    latest, kept = next(reversed(_checkpoints(run, stage)), None), lineage.kept_inputs(file)
-    differing = _differing(setup.inputs, kept) if kept else ""
-    if differing or not (latest is None or setup.fits(read_training_state(latest))):
-        of = differing or "frozen skills"
-        _logger.warning("%s: its checkpoints are of another stage of that name (%s); it begins anew", stage.name, of)
-        # What games played for the other stage is of no use either.
-        for folder in (run.journal, run.games, run.checkpoints):
-            remove_folder(folder(stage.checkpoint_name))
-        latest = None
-    write_json(file, setup.inputs)
-    if lineage.kept_inputs(curve / INPUTS) != setup.inputs:
-        remove_folder(curve)
-    write_json(curve / INPUTS, setup.inputs)
-    return latest
-
-
-def _differing(inputs: Mapping[str, Any], kept: Mapping[str, Any]) -> str:
-    """Return which inputs of a stage are others than those that were kept, as a sentence has them."""
-    return ", ".join(name.replace("_", " ") for name, value in inputs.items() if kept.get(name) != value)
-
-
-def _checkpoints(run: RunFolder, stage: Stage) -> list[Path]:
-    """Return a stage's checkpoints to resume from, the newest last."""
-    return sorted(run.checkpoints(stage.checkpoint_name).glob("step-*"))
-
-
-def _save_checkpoint(run: RunFolder, stage: Stage, algorithm: SkillDQN | OwnTraining) -> None:
+def _save_checkpoint(setup: StageSetup, algorithm: SkillDQN | OwnTraining) -> None:
     """Write a checkpoint at the algorithm's count of decisions, then remove all but the latest; raises WriteError."""
-    target = run.checkpoints(stage.checkpoint_name) / f"step-{algorithm.decisions:09d}"
+    target = setup.run.checkpoints(setup.key) / f"step-{algorithm.decisions:09d}"
     if target.exists():
         return
     with whole_folder(target) as temporary:
         # RLlib takes a relative path for the address of a remote store.
         algorithm.save_checkpoint(str(temporary.absolute()))
-    for path in _checkpoints(run, stage)[:-_KEPT]:
+    for path in setup.checkpoints[:-_KEPT]:
         remove_folder(path)
 
 
@@ -666,14 +624,14 @@ def train_stages(workplace: Workplace, stages: tuple[Stage, ...], console: Conso
     """Train the stages that are not finished yet, one after another.
 
     Raises:
-        SoulsGraphError: as `train_stage`; if one would learn nothing, or a fight changes meanwhile.
+        SoulsGraphError: as `train_stage`, or if a fight changes meanwhile.
     """
     cards: list[SkillCard] = []
-    fights = {stage.scenario: scenario_digest(stage.scenario) for stage in stages}
-    check_learns(workplace.run.plan, lineage.unfinished(workplace.run, stages))
+    run = workplace.run
+    fights = {stage.scenario: scenario_digest(stage.scenario) for stage in stages} | {run.plan.scenario: run.fight}
     for stage in stages:
-        expect_fight(stage.scenario, fights[stage.scenario], f"the training in {workplace.run.path}")
-        finished = lineage.finished_versions(workplace.run, stage)
+        expect_fight(stage.scenario, fights[stage.scenario], f"the training in {run.path}")
+        finished = lineage.finished_versions(run, stage)
         for card in finished:
             console.print(f"{card.skill}: already trained, v{card.version}", highlight=False, soft_wrap=True)
         if not finished:

@@ -322,9 +322,9 @@ class MemberTraining:
 
     def _write_curve(self) -> None:
         table = GrowingTable(self._run.results("curves"))
-        table.forget(self._stage.name, 0)
+        table.forget(self._setup.key, 0)
         for point in self._member.curve:
-            table.add({"stage": self._stage.name, "skill": self._stage.skill, **point})
+            table.add({"stage": self._setup.key, "skill": self._stage.skill, **point})
         table.flush()
 
 

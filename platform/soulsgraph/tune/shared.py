@@ -1,7 +1,7 @@
 """Stages that several trials of a sweep have in common: one trains each, the others take what it led to.
 
-Two stages are the same if their inputs are (`lineage.stage_inputs`): the fight, all that is learned by, budget, seed
-and the versions upstream. A trial whose options concern later skills alone thus begins where the first such one got to.
+Two stages are the same if their keys are (`lineage.stage_key`): the fight, all that is learned by, budget, seed and the
+versions upstream. A trial whose options concern later skills alone thus begins where the first such one got to.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace, train_stages
-from soulsgraph_envs.core.config import digest_of
 from soulsgraph_envs.core.files import FileLock, make_folder, whole_folder
 
 _CURVE = "curve"
@@ -27,9 +26,9 @@ _TABLES = ("training", "curves")
 
 
 class SharedStages:
-    """A folder of finished stages by their inputs, filled and read by the trials of a sweep.
+    """A folder of finished stages by their keys, filled and read by the trials of a sweep.
 
-    Layout: `<digest of the inputs>/`: `v<N>/` (as in a library), `curve/`, `training.parquet` and `curves.parquet`.
+    Layout: `<stage>/`: `v<N>/` (as in a library), `curve/`, `training.parquet` and `curves.parquet`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -47,7 +46,7 @@ class SharedStages:
         run = workplace.run
         if lineage.finished_versions(run, stage):
             return
-        kept = self._folder / digest_of(lineage.stage_inputs(run, stage))
+        kept = self._folder / lineage.stage_key(run, stage)
         make_folder(self._folder)
         with self.claimed(kept):
             if (kept / _next_version(run, stage).name).is_dir():
@@ -64,7 +63,7 @@ class SharedStages:
 
 def _keep(kept: Path, run: RunFolder, stage: Stage) -> None:
     (card,) = lineage.finished_versions(run, stage)
-    curve = lineage.curve_folder(run, stage)
+    curve = run.curve(kept.name)
     with whole_folder(kept) as temporary:
         version = _version_folder(run, stage, card.version)
         shutil.copytree(version, temporary / version.name)
@@ -72,7 +71,7 @@ def _keep(kept: Path, run: RunFolder, stage: Stage) -> None:
             shutil.copytree(curve, temporary / _CURVE)
         for name in _TABLES:
             if (file := run.results(name)).exists():
-                rows = [row for row in read_rows(file) if row["stage"] == stage.name]
+                rows = [row for row in read_rows(file) if row["stage"] == kept.name]
                 write_rows(temporary / file.name, rows)
 
 
@@ -81,12 +80,12 @@ def _take(kept: Path, run: RunFolder, stage: Stage) -> None:
     for name in _TABLES:
         if (file := kept / run.results(name).name).exists():
             table = GrowingTable(run.results(name))
-            table.forget(stage.name, 0)
+            table.forget(kept.name, 0)
             for row in read_rows(file):
                 table.add(row)
             table.flush()
     if (kept / _CURVE).is_dir():
-        _copy(kept / _CURVE, lineage.curve_folder(run, stage))
+        _copy(kept / _CURVE, run.curve(kept.name))
     version = _next_version(run, stage)
     _copy(kept / version.name, version)
 

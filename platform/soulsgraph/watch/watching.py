@@ -20,15 +20,7 @@ import numpy as np
 from PIL import Image
 
 from soulsgraph.runs import lineage
-from soulsgraph.runs.evaluate import (
-    Setting,
-    checkpoint_files,
-    evaluation_seeds,
-    load_checkpoint,
-    make_agent,
-    source_of,
-    weights_by_skill,
-)
+from soulsgraph.runs.evaluate import Setting, checkpoint_files, evaluation_seeds, load_checkpoint, make_agent, source_of
 from soulsgraph.runs.plan import Stage
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.combat.rollout import Flags, Floats, Integers, Outcome, outcome_of
@@ -142,7 +134,7 @@ class AgentSource:
             skill = next(skill for skill in skills if skill.name == name)
             networks[name], players[name] = run.library.load(name, version).network(skill, scenario), f"v{version}"
         newest = _newest(run, stage)
-        learned = {} if newest is None else weights_by_skill(stage.skill, load_checkpoint(newest[1]))
+        learned = {} if newest is None else load_checkpoint(newest[1])
         for part in stage.parts:
             skill = next(skill for skill in skills if skill.name == part.skill)
             parent = None if part.parent is None else run.library.load(part.skill, part.parent)
@@ -176,8 +168,7 @@ def _check_version(run: RunFolder, skill: str, version: int) -> None:
 
 def _newest(run: RunFolder, stage: Stage) -> tuple[int, Path] | None:
     """Return the step and file of a stage's newest checkpoint; a training process may be writing the next one."""
-    folder = lineage.curve_folder(run, stage)
-    return max(checkpoint_files(folder).items(), default=None) if lineage.is_of_stage(run, stage, folder) else None
+    return max(checkpoint_files(run.curve(lineage.stage_key(run, stage))).items(), default=None)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from fakes.clusters import Program
+from fakes.runs import of_stage
 from fakes.waiting import until
 
 SOULSGRAPH = str(Path(sys.executable).with_name("soulsgraph"))
@@ -52,11 +53,11 @@ class Supervised:
 
     def trains(self, beyond=0):
         """Wait until it has taken steps beyond a number."""
-        until(lambda: self.training and _newest(self.run / "curves" / "camera") > beyond, "further steps")
+        until(lambda: self.training and _newest(of_stage(self.run / "curves", "camera")) > beyond, "further steps")
 
     def checkpoint(self):
         """Return the steps of the newest checkpoint, 0 without any."""
-        return _newest(self.run / "checkpoints" / "camera")
+        return _newest(of_stage(self.run / "checkpoints", "camera"))
 
     def logged(self, words, times=1):
         """Wait until the supervisor has printed words this often."""

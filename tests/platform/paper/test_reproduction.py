@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from fakes.runs import pretend_training
 from soulsgraph.paper.records import load_reproductions
 from soulsgraph.paper.seed_job import BINS, REFERENCE_ROWS, curve_rows, do_units, evaluate_references, training_rows
 from soulsgraph.paper.study import (
@@ -22,8 +23,10 @@ from soulsgraph.paper.study import (
 from soulsgraph.results.origin import source_commit
 from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED
+from soulsgraph.runs.lineage import stage_key
 from soulsgraph.runs.plan import Stage
-from soulsgraph.runs.ray_runner import JobProgress, ProgressActor, jobs_display
+from soulsgraph.runs.progress import bars_on
+from soulsgraph.runs.ray_runner import JobProgress, JobsDisplay, ProgressActor
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import END_TO_END
@@ -185,7 +188,7 @@ def test_training_is_averaged_over_parts_of_the_budget_by_episodes(folder):
     stage = Stage(END_TO_END, "iudex-phase1", budget=10 * BINS, seed=0)
     values = [(1, 2, 0.0), (10, 1, 3.0), (11, 1, 7.0), (12, 0, None)]
     rows = [
-        {"stage": END_TO_END, "skill": END_TO_END, "step": step, "episodes": n}
+        {"stage": stage_key(run, stage), "skill": END_TO_END, "step": step, "episodes": n}
         | dict.fromkeys(("return", "length", "seconds", "win_rate"), value)
         for step, n, value in values
     ]
@@ -197,15 +200,15 @@ def test_training_is_averaged_over_parts_of_the_budget_by_episodes(folder):
 
 
 def test_skills_that_train_jointly_are_averaged_each_by_itself_over_parts_of_both_budgets(folder):
-    run, dodge = folder.run(BASELINE), Stage("dodge", "iudex-phase1", budget=10 * BINS, seed=0)
+    run, dodge = folder.run(SKILLS), Stage("dodge", "iudex-phase1", budget=10 * BINS, seed=0)
+    pretend_training(run, run.plan.stages())
     stage = replace(dodge, skill="heal_attack", jointly=(dodge,))
     means = dict.fromkeys(("length", "seconds", "win_rate"), 0.0)
     given = [("dodge", 20, 1.0), ("heal_attack", 20, 5.0), ("heal_attack", 21, 6.0)]
-    rows = [
-        {"stage": stage.name, "skill": name, "step": at, "episodes": 1, "return": r} | means for name, at, r in given
-    ]
+    key = stage_key(run, stage)
+    rows = [{"stage": key, "skill": name, "step": at, "episodes": 1, "return": r} | means for name, at, r in given]
     write_rows(run.results("training"), rows)
-    told = [(part["skill"], part["step"], part["episode_return"]) for part in training_rows(run, BASELINE, (stage,))]
+    told = [(part["skill"], part["step"], part["episode_return"]) for part in training_rows(run, SKILLS, (stage,))]
     assert told == given
 
 
@@ -231,13 +234,16 @@ def test_the_noticeboard_keeps_who_is_at_work_and_stops_them():
 
 def test_where_no_bars_can_be_drawn_each_unit_has_a_line_now_and_then(tmp_path):
     now = [0.0]
-    with (tmp_path / "log").open("w") as file, jobs_display(Console(file=file, width=200), lambda: now[0]) as display:
+    with (tmp_path / "log").open("w") as file, bars_on(Console(file=file, width=200)) as bars:
+        display = JobsDisplay(bars, lambda: now[0])
         display.show({"100 skills": JobProgress("dodge", 0, 80_000)})
         now[0] = 10.0
         display.show({"100 skills": JobProgress("dodge", 20_000, 80_000, -4.5)})
         display.ended("100 skills", "done")
     progress, ended = (tmp_path / "log").read_text().splitlines()
-    assert progress.split("  ") == ["100 skills: dodge", "20,000/80,000", "2,000/s", "return -4.50", "left 0:00:30"]
+    name, text = progress.split(": dodge: ")
+    assert name == "100 skills"
+    assert text.split("  ") == ["20,000/80,000 steps", "2,000 steps/s", "return -4.50", "left 0:00:30"]
     assert ended == "100 skills: done"
 
 

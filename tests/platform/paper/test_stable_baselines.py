@@ -10,6 +10,7 @@ from soulsgraph.paper.stable_baselines import build_model, export, train_with_st
 from soulsgraph.paper.study import Study
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.evaluate import checkpoint_files, evaluate_checkpoints, load_checkpoint
+from soulsgraph.runs.lineage import stage_key
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.runs.run_folder import RunFolder
@@ -113,11 +114,13 @@ def test_its_learning_curve_is_that_of_greedy_play_at_every_checkpoint(end_to_en
     training, curve = (read_rows(run.results(name)) for name in ("training", "curves"))
     steps = list(range(1_000, stage.budget + 1, 1_000))
     assert [row["step"] for row in curve] == [row["step"] for row in training] == steps
-    assert {(row["stage"], row["skill"]) for row in curve} == {(stage.name, "end_to_end")}
-    kept = load_checkpoint(checkpoint_files(run.path / "curves" / stage.name)[stage.budget])
+    assert {(row["stage"], row["skill"]) for row in curve} == {(stage_key(run, stage), "end_to_end")}
+    kept = load_checkpoint(checkpoint_files(run.curve(stage_key(run, stage)))[stage.budget])
     setup = StageSetup(run, stage)
     clip = setup.hyperparameters.observation_clip
     (last,) = evaluate_checkpoints(setup.agent, clip, [(stage.budget, kept)])
     assert {name: curve[-1][name] for name in last.metrics} == last.metrics
     for name, values in run.library.load("end_to_end").weights.items():
-        np.testing.assert_allclose(kept[name], values, atol=0.01, err_msg="only the last step's update lies between")
+        np.testing.assert_allclose(
+            kept["end_to_end"][name], values, atol=0.01, err_msg="only the last step's update lies between"
+        )

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from fakes.fleet_in_folder import FleetInFolder, read_records, require_once
-from fakes.runs import pretend_training
+from fakes.runs import of_stage, pretend_training
 from fakes.waiting import until
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
@@ -47,14 +47,17 @@ def test_a_fleet_trains_an_own_skill_and_pcs_without_the_code_are_refused_by_nam
     def train():
         return fleet.start("train", "train", "parry", *own, "--fleet", fleet.file)
 
-    first, journal = train(), run.path / "journal" / "parry"
-    until(lambda: len(read_records(journal, "parry")) > 3 or not first.running, "chunks")
+    def journal():
+        return of_stage(run.path / "journal", "parry")
+
+    first = train()
+    until(lambda: len(read_records(journal(), "parry")) > 3 or not first.running, "chunks")
     assert first.running, first.logs()
     os.kill(first.pid, signal.SIGINT)
     assert first.wait() == 130, first.logs()
     training = train()
     assert training.wait() == 0, training.logs()
-    records = read_records(journal, "parry")
+    records = read_records(journal(), "parry")
     require_once(records)
     assert {record.pc for record in records if not record.refused} == {"attic"}
     code, text = fleet.call("check", run.path, "--journal", "parry", "--project", begun)

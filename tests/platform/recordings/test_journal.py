@@ -16,8 +16,8 @@ from fakes.runs import pretend_run, pretend_training
 from soulsgraph.cli import main
 from soulsgraph.recordings.check import check_file
 from soulsgraph.recordings.files import RecordingError, read_header, read_recording, recording_files
-from soulsgraph.recordings.journal import journal_stages, record_journal, task_of
-from soulsgraph.runs.lineage import adaptation_stages
+from soulsgraph.recordings.journal import journals, record_journal, task_of
+from soulsgraph.runs.lineage import adaptation_stages, stage_key
 from soulsgraph.runs.plan import Plan, Stage
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.fleet.gateway.journal import Journal
@@ -57,7 +57,7 @@ def write_journal(run: RunFolder, stage: Stage, chunks: Sequence[sampler.Chunk],
         if number != left_out
     ]
     random.Random(5).shuffle(records)
-    journal = Journal(run.path / "journal" / stage.checkpoint_name, stage.name)
+    journal = Journal(run.journal(stage_key(run, stage)), stage.name)
     journal.append(records)
     journal.close()
 
@@ -72,13 +72,16 @@ def test_every_whole_fight_of_a_journal_is_recorded_decision_by_decision(
     run: RunFolder, skill: str, tmp_path: Path
 ) -> None:
     stage = run.plan.stage(skill)
+    if skill != "camera":  # else the stage is under way
+        pretend_training(run, run.plan.stages())
     chunks = sampled(run, stage)
     write_journal(run, stage, chunks)
     counts = [len(chunk.transitions[skill]) for chunk in chunks]
     numbers = np.repeat(np.arange(len(chunks)), counts) * 1000 + 1
     versions = numbers + np.concatenate([np.arange(count) for count in counts])
-    assert journal_stages(run) == (stage,)
-    left_out = record_journal(run, stage, tmp_path / "fights")
+    ((kept, own),) = journals(run).items()
+    assert own == stage
+    left_out = record_journal(run, stage, kept, tmp_path / "fights")
     whole = sampler.Transitions.join([chunk.transitions[skill] for chunk in chunks])
     ended = sum(len(chunk.episodes[skill]) for chunk in chunks)
     files = recording_files(tmp_path / "fights")
@@ -108,7 +111,7 @@ def test_fights_that_lack_decisions_are_left_out_and_counted(run: RunFolder, tmp
     stage = run.plan.stage("camera")
     chunks = sampled(run, stage)
     write_journal(run, stage, chunks, left_out=2)
-    left_out = record_journal(run, stage, tmp_path / "fights")
+    left_out = record_journal(run, stage, *journals(run), tmp_path / "fights")
     assert left_out["fights with decisions missing"] + left_out["fights without an end"] > 2
     whole = {len(read_recording(path)) for path in recording_files(tmp_path / "fights")}
     assert whole == {make_skill("camera").horizon}
@@ -125,10 +128,11 @@ def test_an_adaptation_is_recorded_beside_the_stage_that_the_same_start_of_a_gam
     played = (own, *stages)
     for stage in played:
         write_journal(run, stage, sampled(run, stage))
-    assert [one.name for one in journal_stages(run)] == [one.name for one in played]
+    found = journals(run)
+    assert {one.name for one in found.values()} == {one.name for one in played}
     counted = {}
-    for stage in journal_stages(run):
-        record_journal(run, stage, tmp_path / "fights")
+    for kept, stage in found.items():
+        record_journal(run, stage, kept, tmp_path / "fights")
         counted[stage.name] = len(recording_files(tmp_path / "fights")) - sum(counted.values())
     assert min(counted.values()) > 2
     headers = [read_header(path) for path in recording_files(tmp_path / "fights")]
@@ -158,4 +162,4 @@ def test_the_command_records_every_journal_of_a_run(
 
 def test_a_run_without_a_journal_is_one_line(run: RunFolder) -> None:
     with pytest.raises(RecordingError, match="journal"):
-        journal_stages(run)
+        journals(run)

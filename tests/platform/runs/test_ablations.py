@@ -7,7 +7,7 @@ import pytest
 
 from fakes.runs import pretend_run, pretend_training
 from soulsgraph.results.statistics import WinRate
-from soulsgraph.runs.ablations import NO_SKILL, Ablations, measure_ablations, open_seeds
+from soulsgraph.runs.ablations import NO_SKILL, Ablations, measure_ablations, runs_by_seed
 from soulsgraph.runs.lineage import adaptation_stages
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
@@ -68,11 +68,11 @@ def test_points_are_paired_by_seed():
 
 def test_runs_of_one_plan_are_told_apart_by_their_seeds(tmp_path):
     folders = [pretend_run(tmp_path / str(seed), Plan(scale=0.01, seed=seed)).path for seed in (7, 3)]
-    assert [*open_seeds(folders)] == [7, 3]
+    assert [*runs_by_seed(map(RunFolder.open, folders))] == [7, 3]
     other = RunFolder.create(tmp_path / "other", replace(RunFolder.open(folders[0]).plan, seed=9, preset="paper"))
     for refused in ([folders[0], folders[0]], [*folders, other.path]):
         with pytest.raises(SoulsGraphError):
-            open_seeds(refused)
+            runs_by_seed(map(RunFolder.open, refused))
 
 
 def test_seeds_that_play_versions_of_other_fights_are_refused(runs):

@@ -13,12 +13,13 @@ from soulsgraph.runs.lineage import (
     finished_versions,
     half_saved,
     named_skills,
-    predecessors,
+    stage_key,
     version_in_play,
 )
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.core.errors import DataError, SoulsGraphError, UnknownNameError
+from soulsgraph_envs.core.files import remove_folder
 from soulsgraph_envs.skills import SKILL_NAMES
 from soulsgraph_policies.agents.library import LibraryError
 
@@ -67,8 +68,12 @@ def test_another_budget_makes_a_further_version_of_the_same_parent(run):
     (further,) = adapt(run, SECOND, ("dodge",), budget=77)
     assert (further.version, further.parent, further.training.budget) == (3, 1, 77)
     assert adapt(run, SECOND, ("dodge",), budget=77) == [], "done already"
-    names = {stage.name for budget in (None, 77, 78) for stage in adaptation_stages(run, SECOND, ("dodge",), budget)}
-    assert len(names) == 3, "no stage goes on from the checkpoint of another budget"
+    keys = {
+        stage_key(run, stage)
+        for budget in (None, 77, 78)
+        for stage in adaptation_stages(run, SECOND, ("dodge",), budget)
+    }
+    assert len(keys) == 3, "no stage goes on from the checkpoint of another budget"
 
 
 def test_a_skill_is_adapted_again_once_another_version_plays_upstream(run):
@@ -86,13 +91,6 @@ def test_earlier_versions_play_exactly_as_before_an_adaptation(run):
         np.testing.assert_array_equal(values, getattr(after, name))
     adapted = evaluate(run, Setting(HOME, SECOND), 10, 3).episodes
     assert not np.array_equal(before.terms, adapted.terms), "the adapted versions are others"
-
-
-def test_the_first_adaptation_keeps_its_plain_name(run):
-    assert [stage.name for stage in adaptation_stages(run, SECOND, BOTH)] == [
-        "dodge@iudex-phase2",
-        "heal_attack@iudex-phase2",
-    ]
 
 
 def test_skills_are_named_one_by_one_or_all_or_left_to_the_recommendation(run):
@@ -136,12 +134,12 @@ def test_a_scenario_counts_from_its_first_trained_version_on(run):
 def test_the_lineage_is_in_the_versions_and_nowhere_else(run):
     adapt(run, SECOND)
     adaptation_stages(run, THIRD, BOTH)  # planned, and never trained
-    assert predecessors(run) == {SECOND: HOME}
+    assert domain_chain(run) == (HOME, SECOND)
     with pytest.raises(UnknownNameError, match=THIRD):
         continued_domain(run, "controls-blows", THIRD)
     assert adapt(run, THIRD, ("dodge",), after=HOME)[0].parent == 1
     assert domain_chain(run, THIRD) == (HOME, THIRD)
-    assert predecessors(RunFolder.open(run.path)) == {SECOND: HOME, THIRD: HOME}
+    assert domain_chain(RunFolder.open(run.path), SECOND) == (HOME, SECOND)
     assert run.library.inputs("dodge", 3)["after"] == run.fight
 
 
@@ -149,7 +147,7 @@ def test_what_continues_another_version_goes_on_from_no_foreign_checkpoint(run):
     adapt(run, SECOND)
     stages = [adaptation_stages(run, THIRD, ("dodge",), after=after)[0] for after in (HOME, SECOND)]
     assert [stage.parent for stage in stages] == [1, 2]
-    assert len({stage.checkpoint_name for stage in stages}) == 2
+    assert len({stage_key(run, stage) for stage in stages}) == 2
 
 
 @pytest.mark.parametrize("text", ['["vordt"]', "[" * 100_000, "{"])
@@ -157,7 +155,7 @@ def test_damaged_inputs_of_a_version_are_refused(run, text):
     adapt(run, SECOND)
     (run.library.folder / "dodge" / "v2" / "inputs.json").write_text(text)
     with pytest.raises(DataError, match=r"inputs\.json"):
-        predecessors(run)
+        domain_chain(run)
 
 
 def test_an_untrained_skill_is_refused_with_the_first_to_train_in_this_run(tmp_path):
@@ -177,23 +175,27 @@ def test_skills_that_adapt_jointly_are_one_stage_and_other_versions_than_one_aft
     assert {one.skill: one.version for one in heal.upstream}["dodge"] == dodge.version == 2
     assert run.library.card("heal_attack", 2) == heal
     assert not any(finished_versions(run, one) for one in adaptation_stages(run, SECOND, BOTH))
+    key = stage_key(run, stage)
     adapt(run, SECOND)
     (again,) = adaptation_stages(run, SECOND, BOTH, jointly=True)
     assert not finished_versions(run, again)
-    assert again.checkpoint_name != stage.checkpoint_name
+    assert stage_key(run, again) == key, "it goes on from what the same stage left"
 
 
 def test_a_stage_whose_upstream_adapts_first_has_checkpoints_of_its_own(run):
     (alone,) = adaptation_stages(run, SECOND, ("heal_attack",))
+    key = stage_key(run, alone)
     pretend_training(run, [alone])
-    _, again = adaptation_stages(run, SECOND, BOTH)  # named before dodge adapts, which it is to learn on top of
-    assert again.checkpoint_name != alone.checkpoint_name
+    dodge, again = adaptation_stages(run, SECOND, BOTH)  # planned before dodge adapts, which it is to learn on top of
+    pretend_training(run, [dodge])
+    assert stage_key(run, again) != key
 
 
-def test_a_joint_stage_is_named_apart_from_one_that_was_finished(run):
-    (first,) = adaptation_stages(run, SECOND, BOTH, jointly=True)
-    pretend_training(run, [first])
-    pretend_training(run, adaptation_stages(run, SECOND, ("heal_attack",)))
+def test_of_a_joint_stage_what_it_saved_before_it_was_killed_is_found_again(run):
+    (stage,) = adaptation_stages(run, SECOND, BOTH, jointly=True)
+    dodge, _ = pretend_training(run, [stage])
+    remove_folder(run.library.folder / "heal_attack" / "v2")
     (again,) = adaptation_stages(run, SECOND, BOTH, jointly=True)
-    assert not half_saved(run, again), "the first one's dodge belongs to the first one's heal-attack"
-    assert again.checkpoint_name != first.checkpoint_name
+    assert (half_saved(run, again), finished_versions(run, again)) == ({"dodge": dodge}, [])
+    pretend_training(run, [run.plan.stage("dodge", SECOND, 1)])
+    assert not half_saved(run, again), "another one plays by now"

@@ -11,6 +11,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from fakes.clusters import LocalCluster, Program, command_of
+from fakes.runs import of_stage
 from fakes.waiting import until
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.run_folder import RunFolder
@@ -98,15 +99,14 @@ def cluster():
 def story(cluster, tmp_path_factory):
     path = tmp_path_factory.mktemp("cluster") / "run"
     train = ["soulsgraph", "train", "camera", f"--run={path}"]
-    curves = path / "curves" / "camera"
     first = [*train, "--env-runners=2", f"--scale={CAMERA_BUDGET / 20_000}"]
     job = cluster.job_submit(first)
-    until(lambda: newest_step(curves) > 0 or not job.running, "a checkpoint")
+    until(lambda: newest_step(of_stage(path / "curves", "camera")) > 0 or not job.running, "a checkpoint")
     assert job.running, job.logs()
     at_first = [env_runners(node) for node in cluster.workers]
     with slowed(first):
         cluster.kill_worker(0)
-        steps_when_lost = newest_step(curves)
+        steps_when_lost = newest_step(of_stage(path / "curves", "camera"))
         wait_for_log(job, "was lost, ")
         lost = re.search(r"(env runner \d)[^\n]* was lost, ", job.logs())
     with paused(first):
@@ -120,7 +120,7 @@ def story(cluster, tmp_path_factory):
         cluster.stop_job(job)
     job.wait()
     run = RunFolder.open(path)
-    steps_when_stopped = newest_step(run.checkpoints("camera"))
+    steps_when_stopped = newest_step(of_stage(path / "checkpoints", "camera"))
     assert not run.library.versions("camera")
     resumed = cluster.job_submit(train)
     resumed.wait()

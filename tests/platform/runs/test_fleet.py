@@ -10,6 +10,7 @@ import pytest
 
 from fakes.clusters import command_of
 from fakes.fleet_in_folder import GAMES, FleetInFolder, read_records, require_once, require_replay
+from fakes.runs import of_stage
 from fakes.waiting import until
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.fleet.gateway.status import read_status
@@ -45,8 +46,8 @@ def test_whatever_is_killed_no_chunk_is_lost_or_doubled_and_the_journal_leads_to
         os.kill(pid, signal.SIGKILL)
     _further_chunks(fleet, first)
     _kill_gateway(first)
-    checkpoints = fleet.run / "checkpoints" / "camera"
-    until(lambda: list(checkpoints.glob("step-*")) or not first.running, "a checkpoint")
+    checkpoints = fleet.run / "checkpoints"
+    until(lambda: list(checkpoints.glob("camera-*/step-*")) or not first.running, "a checkpoint")
     _further_chunks(fleet, first)
     first.kill()
     before = len(fleet.records())
@@ -110,7 +111,7 @@ def test_one_game_plays_a_curriculum_then_an_adaptation_and_an_evaluation(tmp_pa
         training = fleet.start("train", "curriculum", *words)
 
         def dodged():
-            return any(not record.refused for record in read_records(fleet.run / "journal" / "dodge", "dodge"))
+            return any(not record.refused for record in read_records(of_stage(fleet.run / "journal", "dodge"), "dodge"))
 
         until(lambda: dodged() or not training.running, "chunks of the fourth stage")
         # One that is started again takes up the stage that it died in.
@@ -121,7 +122,7 @@ def test_one_game_plays_a_curriculum_then_an_adaptation_and_an_evaluation(tmp_pa
         assert len(order) == 5
         for skill in order:
             assert run.library.load(skill, 1).card.training.steps > 0
-            records = read_records(journals / skill, skill)
+            records = read_records(of_stage(journals, skill), skill)
             require_once(records)
             assert {(record.pc, record.game) for record in records} == {("attic", "1")}
         logs = training.logs()

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from soulsgraph.runs.plan import Plan, fight_label, lasting_name, scenario_digest
+from soulsgraph.runs.plan import Plan, lasting_name, scenario_digest
 from soulsgraph.runs.train import check_elsewhere
 from soulsgraph_envs.continual.sequences import fight_digest, load_sequence
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
@@ -28,9 +28,8 @@ def test_families_of_one_seed_are_different_fights():
     assert len({scenario_digest(name) for name in names}) == len(names)
 
 
-def test_a_plan_keeps_its_name_and_files_are_named_by_it():
+def test_a_plan_keeps_its_name_and_stages_are_named_by_it():
     assert Plan(scenario=NAME).scenario == lasting_name(NAME) == NAME
-    assert fight_label(NAME) == "generated-timing-10002"
     assert Plan(scenario=NAME).stage("dodge", "generated/own/7", parent=1).name == "dodge@generated-own-7"
 
 

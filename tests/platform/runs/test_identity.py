@@ -5,7 +5,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from rich.console import Console
 
@@ -13,28 +12,24 @@ from fakes.runs import pretend_run, pretend_training
 from soulsgraph import zoo
 from soulsgraph.pages.run_report import ReportedRun
 from soulsgraph.paper.study import ReproductionFolder, SeedJob, Study
-from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting, evaluate, save_checkpoint, source_of, table_inputs
+from soulsgraph.runs.evaluate import EVALUATION_SEED, Setting, evaluate, source_of, table_inputs
 from soulsgraph.runs.lineage import (
     adaptation_stages,
     branch,
-    curve_folder,
     domain_chain,
     finished_versions,
-    kept_inputs,
+    key_of_cards,
     own_stages,
-    predecessors,
     scenarios_of,
     stage_inputs,
-    stage_of,
+    stage_key,
     version_in_play,
 )
 from soulsgraph.runs.plan import Plan, check_learns, differing
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
-from soulsgraph.runs.train import StageSetup, Workplace, _take_up, train_stages
+from soulsgraph.runs.train import StageSetup, Workplace, train_stages
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.files import write_json
-from soulsgraph_policies.agents.library import INPUTS
 from soulsgraph_policies.learning.hyperparameters import PRESETS
 
 HOME, SECOND, THIRD = "iudex-phase1", "iudex-phase2", "vordt"
@@ -111,35 +106,21 @@ CHANGES = (
 @pytest.mark.parametrize("change", CHANGES)
 def test_no_stage_takes_what_another_one_left(run, fight, tmp_path, change):
     (first,) = adaptation_stages(run, fight, DODGE, after=HOME)
-    inputs = stage_inputs(run, first)
+    inputs, key = stage_inputs(run, first), stage_key(run, first)
     (card,) = pretend_training(run, [first])
     assert finished_versions(run, first) == [card]
     assert finished_versions(run, adaptation_stages(run, fight, DODGE, after=HOME)[0]) == [card], "the same again"
-    save_checkpoint(curve_folder(run, first), 100, {"weight": np.ones(2)})
-    write_json(curve_folder(run, first) / INPUTS, inputs)
-    checkpoint = run.checkpoints(first.checkpoint_name) / "step-000000100"
+    checkpoint = run.checkpoints(key) / "step-000000100"
     checkpoint.mkdir(parents=True)
-    write_json(run.stage_inputs(first.checkpoint_name), inputs)
+    assert StageSetup(run, first).checkpoints == [checkpoint]
 
     run, scenario = change(run, fight, tmp_path)
     (stage,) = adaptation_stages(run, scenario, DODGE, after=HOME)
     assert not finished_versions(run, stage)
     assert stage_inputs(run, stage) != inputs
     setup = StageSetup(run, stage)
-    assert _take_up(setup) is None, "a checkpoint of another stage"
-    assert checkpoint.exists() == (stage.checkpoint_name != first.checkpoint_name)
-    left = [*curve_folder(run, stage).glob("*.safetensors")]
-    assert not left, "nor its learning curve"
-    assert kept_inputs(run.stage_inputs(stage.checkpoint_name)) == stage_inputs(run, stage)
-
-
-def test_a_checkpoint_of_the_same_stage_is_gone_on_from(run, fight, monkeypatch):
-    (stage,) = adaptation_stages(run, fight, DODGE)
-    assert _take_up(StageSetup(run, stage)) is None
-    checkpoint = run.checkpoints(stage.checkpoint_name) / "step-000000100"
-    checkpoint.mkdir(parents=True)
-    monkeypatch.setattr("soulsgraph.runs.train.read_training_state", lambda path: {})
-    assert _take_up(StageSetup(run, stage)) == checkpoint
+    assert setup.key == stage_key(run, stage) != key
+    assert not setup.checkpoints, "they are of another stage"
 
 
 @pytest.mark.parametrize("edit", [edited, edited_boss])
@@ -159,7 +140,7 @@ def test_a_scenario_that_was_edited_is_refused_by_its_name_until_it_is_restored(
     renamed = shutil.copy(fight, Path(fight).with_name("second.toml"))
     (new,) = pretend_training(run, adaptation_stages(run, str(renamed), DODGE))
     assert (new.parent, domain_chain(run)) == (card.version, (HOME, fight, str(renamed)))
-    assert predecessors(run) == {fight: HOME, str(renamed): fight}
+    assert domain_chain(run, str(renamed)) == (HOME, fight, str(renamed))
     assert [scenarios_of(run)["dodge", number] for number in (1, 2, 3)] == [HOME, fight, str(renamed)]
     copied = branch(run, tmp_path / "copy", fight)
     assert (copied.library.versions("dodge"), domain_chain(copied)) == ([1, 2], (HOME, fight))
@@ -179,17 +160,15 @@ def test_a_fight_is_the_same_wherever_its_file_lies(run, fight, tmp_path):
         adaptation_stages(other, write_fight(tmp_path / "again" / "copy.toml", base=HOME), DODGE)
 
 
-def test_a_stage_has_the_name_of_its_curves_whatever_came_later(run, fight, tmp_path):
-    (first,) = adaptation_stages(run, fight, DODGE)
-    pretend_training(run, [first])
-    other = write_fight(tmp_path / "b" / "boss.toml", flasks=8)
-    (second,) = adaptation_stages(run, other, DODGE)
-    pretend_training(run, [second])
-    (third,) = adaptation_stages(run, other, DODGE, budget=150)
-    pretend_training(run, [third])
-    made = [stage_of(run, [run.library.card("dodge", number)]).name for number in (2, 3, 4)]
-    assert made == [first.name, second.name, third.name]
-    assert len({*made}) == 3
+def test_a_stage_has_the_key_of_its_curves_whatever_came_later(run, fight, tmp_path):
+    other, keys = write_fight(tmp_path / "b" / "boss.toml", flasks=8), []
+    for target, budget in ((fight, None), (other, None), (other, 150)):
+        (stage,) = adaptation_stages(run, target, DODGE, budget)
+        keys.append(stage_key(run, stage))
+        pretend_training(run, [stage])
+    pretend_training(run, [replace(run.plan.stage("movement"), seed=5)])
+    assert [key_of_cards(run, [run.library.card("dodge", number)]) for number in (2, 3, 4)] == keys
+    assert len({*keys}) == 3
 
 
 def test_a_run_is_not_resumed_in_another_version_of_its_own_fight(run):
@@ -263,7 +242,7 @@ def test_values_differ_by_content_and_order_and_where_they_are_missing():
 
 def test_a_journal_of_another_stage_is_not_replayed(run):
     stage = run.plan.stage("dodge")
-    write_json(run.stage_inputs(stage.checkpoint_name), stage_inputs(run, stage))
+    run.journal(stage_key(run, stage)).mkdir(parents=True)
     pretend_training(run, [replace(run.plan.stage("movement"), seed=5)])
-    with pytest.raises(SoulsGraphError, match=r"dodge.*frozen"):
+    with pytest.raises(SoulsGraphError, match="journal"):
         StageSetup(run, stage).replay()

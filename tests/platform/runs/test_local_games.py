@@ -40,7 +40,7 @@ def _games(training):
 
 def _saved(folder):
     """Return the steps of the checkpoints, the newest last."""
-    return sorted(int(path.name[5:]) for path in (folder.run / "checkpoints" / "camera").glob("step-*"))
+    return sorted(int(path.name[5:]) for path in (folder.run / "checkpoints").glob("camera-*/step-*"))
 
 
 def _decisions(folder):

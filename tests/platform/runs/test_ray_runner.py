@@ -17,17 +17,17 @@ import pytest
 import ray
 from rich.console import Console
 
-from soulsgraph.runs.progress import Interruption
+from soulsgraph.runs.progress import Interruption, bars_on
 from soulsgraph.runs.ray_runner import (
     Ending,
     JobProgress,
+    JobsDisplay,
     RayJob,
     RemoteSupervisor,
     check_endings,
     confirmed,
     do_job,
     follow,
-    jobs_display,
     named_here,
     run_jobs,
     start_progress_actor,
@@ -302,7 +302,8 @@ def test_a_disk_that_cannot_be_written_is_the_units_failure_in_one_line(tmp_path
 
 def test_a_unit_that_is_done_again_after_its_node_was_lost_is_named_once():
     console = Console(record=True, width=200, file=io.StringIO())
-    with jobs_display(console) as display:
+    with bars_on(console) as bars:
+        display = JobsDisplay(bars)
         for stage in ("begins", "dodge", "dodge", "begins"):
             display.show({"100 skills": JobProgress(stage, 0, 1)})
     (line,) = console.export_text().splitlines()

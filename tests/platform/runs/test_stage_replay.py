@@ -12,7 +12,6 @@ from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.protocol.fleet_pb2 import Chunk, Record
 from soulsgraph_clusters.fleet.protocol.messages import encode_columns
 from soulsgraph_clusters.fleet.protocol.task import StageTask
-from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.games.opening import make_game
 
 SKILL = "camera"
@@ -23,7 +22,6 @@ def setup(tmp_path):
     """A stage and its journal in small files, which has more decisions than the budget."""
     run = RunFolder.create(tmp_path / "run", Plan(preset="best", scale=0.05))
     setup = StageSetup(run, own_stage(run, SKILL))
-    write_json(run.stage_inputs(setup.stage.checkpoint_name), setup.inputs)
     numbers = setup.hyperparameters
     task = StageTask(setup.stage.scenario, {SKILL: SKILL}, {SKILL: numbers}, numbers.observation_clip)
     sampler = task.sampler(make_game(4), 1)
@@ -41,8 +39,7 @@ def setup(tmp_path):
 
 
 def _journal(setup):
-    folder = setup.run.path.absolute() / "journal" / setup.stage.checkpoint_name
-    return Journal(folder, setup.stage.name, segment_bytes=10_000)
+    return Journal(setup.run.journal(setup.key).absolute(), setup.stage.name, segment_bytes=10_000)
 
 
 def _finished(algorithm):
@@ -55,7 +52,7 @@ def _finished(algorithm):
 
 def test_a_pruned_journal_leads_to_the_same_bits_from_the_older_checkpoint(setup):
     algorithm, positions = setup.replay(), []
-    checkpoints = setup.run.checkpoints(setup.stage.checkpoint_name)
+    checkpoints = setup.run.checkpoints(setup.key)
     budget = setup.hyperparameters.budget
     for part in (0.2, 0.5, 0.8):
         algorithm.checkpoint_due = False

@@ -87,7 +87,7 @@ def test_a_curve_is_the_same_with_a_worker_without_one_and_with_one_that_dies(tm
         for beside, killed in ((None, False), (worker, False), (worker, True)):
             evaluator = CurveEvaluator(tmp_path, agent, clip=10.0, worker=beside)
             for step, weights in checkpoints.items():
-                evaluator.add(step, weights)
+                evaluator.add(step, {"camera": weights})
             if killed:
                 worker._process.kill()
             points.append(evaluator.finish())

@@ -13,8 +13,8 @@ from PIL import Image
 
 from fakes.programs import read_video
 from fakes.runs import pretend_run, pretend_training
-from soulsgraph.runs.evaluate import Setting, checkpoint_weights, evaluation_seeds, make_agent, play, save_checkpoint
-from soulsgraph.runs.lineage import curve_folder, stage_inputs
+from soulsgraph.runs.evaluate import Setting, evaluation_seeds, make_agent, play, save_checkpoint
+from soulsgraph.runs.lineage import stage_key
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.watch import watching
@@ -33,12 +33,11 @@ from soulsgraph.watch.watching import (
     write_mp4,
 )
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
-from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.state import Raw
 from soulsgraph_envs.render.pictures import import_pygame
 from soulsgraph_envs.simulator.render import panel_width
-from soulsgraph_policies.agents.library import INPUTS, LibraryError
+from soulsgraph_policies.agents.library import LibraryError
 
 SEEDS = evaluation_seeds(7, 1)
 #: Pictures of a tick, of the end, and of the whole fight below.
@@ -102,10 +101,9 @@ def test_a_run_in_training_fights_by_its_newest_checkpoint(tmp_path: Path) -> No
     other = pretend_run(tmp_path / "other", Plan(scale=0.01))
     weights = [other.library.load("lock_on", 1).weights, other.library.load("lock_on", 1).weights]
     weights[1] = {name: values * 2.0 for name, values in weights[1].items()}
-    folder = curve_folder(run, lock_on)
-    write_json(folder / INPUTS, stage_inputs(run, lock_on))
+    folder = run.curve(stage_key(run, lock_on))
     for step, one in zip((1000, 2000), weights, strict=True):
-        save_checkpoint(folder, step, checkpoint_weights({"lock_on": one}))
+        save_checkpoint(folder, step, {"lock_on": one})
         watched = AgentSource(run).agent()
         assert watched.players == {"camera": "v1", "lock_on": f"in training, step {step:,}"}
         network = watched.agent.networks["lock_on"]

@@ -79,7 +79,7 @@ def test_games_train_a_stage_without_a_byte_on_disk_and_the_last_line_is_the_acc
     until(lambda: begun <= {*lines()}, "play of both")
     until(lambda: algorithm.training_step() or algorithm.finished, "the budget")
     algorithm.stop()
-    status = FleetStatus.last(setup.run.games(SKILL))
+    status = FleetStatus.last(setup.run.games(setup.key))
     played = status.decisions[PLAYED]
     assert status.decisions == {"here/played": played, "here/learned": 1_000}
     assert any(f"{played - 1_000:,}" in line for line in lines())
@@ -89,8 +89,8 @@ def test_games_train_a_stage_without_a_byte_on_disk_and_the_last_line_is_the_acc
     }
     assert played == sum(row.finished - sum(row.lost.values()) for row in status.games)
     files = {path.relative_to(setup.run.path).as_posix() for path in (setup.run.path / "games").rglob("*.*")}
-    assert files == {"games/camera/status.json"}
-    assert not setup.run.journal(SKILL).exists()
+    assert files == {f"games/{setup.key}/status.json"}
+    assert not setup.run.journal(setup.key).exists()
     assert not (setup.run.path / "spool").exists()
 
 
@@ -176,7 +176,7 @@ def test_a_person_pauses_the_games_and_lets_them_play_again(setup, build):
     algorithm = build(GAMES[:1])
     algorithm._iteration_end = 10**9
     play(algorithm, 50)
-    folder = setup.run.games(SKILL).parent
+    folder = setup.run.games(setup.key).parent
     pause(folder, AFTER_FIGHT)
     until(lambda: algorithm.training_step() or _rows(algorithm)["here/1"].state == State.PAUSED, "a pause")
     assert _rows(algorithm)["here/1"].is_put_aside
@@ -214,7 +214,7 @@ def end_as_killed(algorithm, setup):
     """Stop games as a killed process leaves them, whose last file says what was played; return how much that was."""
     algorithm._written_s = 0.0
     algorithm._write()
-    file = setup.run.games(SKILL) / "status.json"
+    file = setup.run.games(setup.key) / "status.json"
     status = file.read_bytes()
     algorithm.stop()
     file.write_bytes(status)
@@ -246,7 +246,7 @@ def test_what_a_kill_costs_is_counted_when_the_stage_goes_on(setup, build, lines
     third._iteration_end = 10**9
     until(lambda: third.training_step() or third.finished, "the budget")
     third.stop()
-    assert third.lost == FleetStatus.last(setup.run.games(SKILL)).decisions[LOST_STEPS] == lost
+    assert third.lost == FleetStatus.last(setup.run.games(setup.key)).decisions[LOST_STEPS] == lost
 
 
 def test_checkpoints_of_games_and_of_the_simulator_are_told_apart(setup, build, tmp_path):
