@@ -15,7 +15,7 @@ from soulsgraph_clusters.fleet.gateway.journal import Journal
 from soulsgraph_clusters.fleet.gateway.runner import read_chunk
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
 from soulsgraph_clusters.fleet.protocol.messages import (
-    bounded_chunk,
+    check_chunk,
     check_hello,
     decode_weights,
     encode_columns,
@@ -120,7 +120,8 @@ class _Run:
             if kind == "hello":
                 check_hello(message.hello, "attic", FleetSettings())
             elif kind == "chunk":
-                self._group.append((self._connection, bounded_chunk(message.chunk)))
+                check_chunk(message.chunk)
+                self._group.append((self._connection, message.chunk))
         except FleetError as refusal:
             line = str(refusal)
         assert "\n" not in line, f"expected one line, found {line!r}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import socket
 import ssl
 import sys
 import threading
@@ -29,7 +28,6 @@ from ray.util.placement_group import PlacementGroup, placement_group, placement_
 from soulsgraph_clusters.sessions.head import ClusterAwayError, ClusterError, check_cluster
 from soulsgraph_clusters.sessions.local_ray import failed_session, local_ray
 from soulsgraph_clusters.sessions.nodes import check_nodes
-from soulsgraph_envs.core.access import is_loopback, split_address
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.terminal import open_streams
 from soulsgraph_policies.agents.projects import carried_by_value
@@ -262,49 +260,6 @@ def place_gateway() -> dict[str, Any]:
     return {"num_cpus": 0, "resources": {f"node:{ray.util.get_node_ip_address()}": 0.001}}
 
 
-def place_relays(addresses: Sequence[str], session: Session) -> dict[str, dict[str, float]]:
-    """Return what of Ray's resources each further gateway takes, by the address where it listens.
-
-    It is the node of that address, and a game PC if the cluster has any. Where that is taken, or was lost, the gateway
-    waits for it, and the stage goes on without. In a private session all addresses are this machine's.
-
-    Raises:
-        ClusterError: if the cluster never had a node of an address that offers this, or as `check_nodes`.
-    """
-    if session.local or not addresses:
-        return {address: {} for address in addresses}
-    session.check_nodes()
-    game_pc = {GAME_PC: 1.0} if session.resources.get(GAME_PC, 0.0) else {}
-    nodes = {
-        str(node["NodeManagerAddress"])
-        for node in ray.nodes()
-        if node["Alive"] and all(node["Resources"].get(name, 0.0) >= amount for name, amount in game_pc.items())
-    }
-    lost = {str(node["NodeManagerAddress"]) for node in ray.nodes() if not node["Alive"]} - nodes
-    places = {}
-    for address in addresses:
-        known = _addresses_of(split_address(address)[0])
-        if not (found := sorted(known & nodes) or sorted(known & lost)):
-            offering = f" that offers {GAME_PC}" if game_pc else ""
-            raise ClusterAwayError(
-                f"gateway: expected a node of the cluster{offering} at {address}, found those at "
-                f"{', '.join(sorted(nodes)) or 'none'}; join that machine and resume the run, or correct `relays`."
-            )
-        places[address] = {f"node:{found[0]}": 0.001, **game_pc}
-    if not _answer([*places.values()]):
-        _logger.warning("gateways: not all of %s have a place now; the stage goes on with the others", [*places])
-    return places
-
-
-def _addresses_of(host: str) -> set[str]:
-    """Return a host's addresses, as Ray may know its node; the loopback's is this machine's."""
-    if is_loopback(host):
-        return {host, ray.util.get_node_ip_address()}
-    with suppress(OSError):
-        return {str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
-    return set()
-
-
 def _free_places(one: Mapping[str, float], wanted: int, offered: int, session: Session) -> int:
     """Return how many of the `wanted` places are free within the session's time, and report at once who holds them.
 
@@ -333,21 +288,6 @@ def _free_places(one: Mapping[str, float], wanted: int, offered: int, session: S
 
 def _is_reserved(reservation: PlacementGroup) -> bool:
     return bool(placement_group_table(reservation)["state"] == "CREATED")
-
-
-def _answer(bundles: Sequence[Mapping[str, float]]) -> bool:
-    """Return whether these places are free now, and report at once who holds them where they are not.
-
-    RLlib would wait for a missing one forever.
-    """
-    reservation = placement_group([dict(one) for one in bundles], name=_RESERVATION)
-    try:
-        if reservation.wait(_AT_ONCE_S):
-            return True
-        _report_wait(bundles)
-        return bool(reservation.wait(RESERVATION_TIMEOUT_S))
-    finally:
-        remove_placement_group(reservation)
 
 
 def _report_wait(bundles: Sequence[Mapping[str, float]]) -> None:

@@ -15,7 +15,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
@@ -118,17 +117,6 @@ def _text(file: Path) -> str:
 APART: dict[str, Any] = {"start_new_session": True}
 if sys.platform == "win32":
     APART = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-
-
-def boot_id() -> str:
-    """Return what distinguishes this machine's present run from all others; empty where the system does not say it."""
-    return _text(Path("/proc/sys/kernel/random/boot_id")).strip()
-
-
-def uptime_s() -> float:
-    """Return the seconds since the machine was started, by a monotonic clock; comparable within a `boot_id`."""
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 def raise_open_files() -> int:

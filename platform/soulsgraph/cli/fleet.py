@@ -6,7 +6,6 @@ import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,9 +22,9 @@ from soulsgraph.runs.lineage import finished_versions, own_stage
 from soulsgraph.runs.progress import draws, interruptible, silence_advice, stage_progress
 from soulsgraph.zoo import open_run
 from soulsgraph_clusters.fleet.actor.spool import UNFINISHED
-from soulsgraph_clusters.fleet.gateway.status import WRITTEN_WITHIN_S, FleetStatus, GameStatus, read_status
+from soulsgraph_clusters.fleet.gateway.status import FleetStatus, GameStatus, read_status
 from soulsgraph_clusters.fleet.protocol import security, settings
-from soulsgraph_clusters.fleet.protocol.settings import METRICS_READER, Fleet, load_fleet
+from soulsgraph_clusters.fleet.protocol.settings import Fleet, load_fleet
 from soulsgraph_clusters.fleet.protocol.task import project_digests
 from soulsgraph_envs.core.access import family_of, join_address, new_token, read_private
 from soulsgraph_envs.core.config import to_table
@@ -39,9 +38,7 @@ if TYPE_CHECKING:
 _FLEET = Path("fleet.toml")
 _SHOW_EVERY_S = 1.0
 #: A status that is older is that of a head that trains no more.
-_OLD_S = WRITTEN_WITHIN_S + 1.0
-#: Two machines' clocks differ by no more.
-_MOST_SKEW_S = 7200.0
+_OLD_S = 5.0
 #: Phases of resets that the page names.
 _PHASES = 2
 
@@ -177,18 +174,12 @@ def replay(folder: RunFolder, skill: str) -> None:
 
 def _status(run: Path) -> FleetStatus:
     path = open_run(run).path
-    folders = path / "journal", path / "games"
-    found = read_status(*folders)
+    found = read_status(path / "journal", path / "games")
     if found is None:
         raise SoulsGraphError(
             f"{run}: expected a run that games play for, found none yet; train it with `fleet` or `games`."
         )
-    if found.is_this_machines or not _OLD_S <= found.age_s < _MOST_SKEW_S:
-        return found
-    # Another machine's clock may be another: one that writes on trains now, whatever both say.
-    time.sleep(_OLD_S)
-    again = read_status(*folders)
-    return found if again is None or again.written == found.written else replace(again, written=time.time(), boot="")
+    return found
 
 
 def _page(found: FleetStatus) -> Group:
@@ -266,9 +257,8 @@ def check_pcs(file: Path, wait_s: float) -> list[Check]:
 def drain(pc: str, fleet: Path, undo: bool) -> None:
     """Stop a PC's games for this head after the fight that each is in, or let them play again."""
     tokens = security.Tokens(fleet.parent / load_fleet(fleet).settings.tokens)
-    known = [name for name in tokens.names if name != METRICS_READER]
-    if pc not in known:
-        raise SoulsGraphError(f"pause: expected a PC with a token ({', '.join(known) or 'none'}), found {pc}.")
+    if pc not in tokens.names:
+        raise SoulsGraphError(f"pause: expected a PC with a token ({', '.join(tokens.names) or 'none'}), found {pc}.")
     settings.set_drained(fleet.parent, pc, not undo)
     line = f"{pc} plays again" if undo else f"the games of {pc} end after their fights, and play here no longer"
     screen.show({"pc": pc, "drained": not undo}, line)
@@ -308,7 +298,7 @@ def check_fleet(file: Path) -> list[Check]:
     _check_certificate(checks, fleet, file)
     _check_tokens(checks, fleet, file)
     _check_private_files(checks, fleet)
-    _check_metrics(checks, fleet, file)
+    _check_metrics(checks, fleet)
     plan = command_line("doctor", "--fleet", file, "--wait-s", 60)
     checks.skip(f"not asked here; {plan} waits for them and compares versions", "the PCs themselves")
     return checks.made
@@ -336,7 +326,7 @@ def _check_certificate(checks: Checks, fleet: Fleet, file: Path) -> None:
     remedy = f"make a new one: {command_line('fleet', 'certificates', 'HOST', '--fleet', file)}"
     with checks.failing(name, remedy):
         chain, _ = security.read_pair(fleet.folder / own.certificate, fleet.folder / own.key, remedy)
-        security.read_identity(own, fleet.folder, own.relays)
+        security.read_identity(own, fleet.folder)
         ends, hosts = chain[0].not_valid_after_utc, ", ".join(security.certified_hosts(chain[0])) or "no host"
         lasts = ends - datetime.now(UTC) >= security.ENDS_SOON
         checks.expect(name, lasts, f"of {hosts}, until {ends:%Y-%m-%d}", remedy)
@@ -347,12 +337,11 @@ def _check_tokens(checks: Checks, fleet: Fleet, file: Path) -> None:
     with checks.failing("drained PCs", "delete the file, and drain PCs again"):
         drained = settings.read_drained(fleet.folder)
     with checks.failing("tokens", _CORRECT):
-        known = _tokens(fleet).names
-        of_pcs = [name for name in known if name != METRICS_READER]
+        known = security.Tokens(fleet.folder / fleet.settings.tokens).names
         if not fleet.settings.pcs:
-            found = f"of {', '.join(of_pcs)}; every PC with one may play" if of_pcs else "none"
-            checks.expect("tokens", bool(of_pcs), found, f"make one: {_token('NAME', file)}", "fail")
-        for pc in fleet.settings.pcs or of_pcs:
+            found = f"of {', '.join(known)}; every PC with one may play" if known else "none"
+            checks.expect("tokens", bool(known), found, f"make one: {_token('NAME', file)}", "fail")
+        for pc in fleet.settings.pcs or known:
             if pc not in known:
                 checks.fail(pc, "no token", f"make it: {_token(pc, file)}")
             elif pc in drained:
@@ -360,12 +349,8 @@ def _check_tokens(checks: Checks, fleet: Fleet, file: Path) -> None:
                 checks.warn(pc, "has a token, and is drained: it plays no longer", f"let it play: {again}")
             else:
                 checks.ok(pc, "has a token")
-        for pc in (name for name in of_pcs if fleet.settings.pcs and name not in fleet.settings.pcs):
+        for pc in (name for name in known if fleet.settings.pcs and name not in fleet.settings.pcs):
             checks.warn(pc, "has a token, and no table in the file: refused", f"add [pcs.{pc}], or revoke its token")
-
-
-def _tokens(fleet: Fleet) -> security.Tokens:
-    return security.Tokens(fleet.folder / fleet.settings.tokens)
 
 
 def _token(pc: str, file: Path) -> str:
@@ -385,7 +370,7 @@ def _check_private_files(checks: Checks, fleet: Fleet) -> None:
             checks.ok(key.name, "only its owner may read it")
 
 
-def _check_metrics(checks: Checks, fleet: Fleet, file: Path) -> None:
+def _check_metrics(checks: Checks, fleet: Fleet) -> None:
     address, name = fleet.settings.metrics, "metrics"
     if not address:
         checks.skip("off; `metrics` in the fleet's file turns them on", name)
@@ -393,9 +378,6 @@ def _check_metrics(checks: Checks, fleet: Fleet, file: Path) -> None:
     host, port = settings.split_address(address)
     with checks.failing(name, "end the other program, which may be a run of this fleet, or correct `metrics`"):
         _check_port(host, port)
-        if fleet.settings.certificate and METRICS_READER not in _tokens(fleet).names:
-            checks.fail(name, f"{address} is free, and no token reads them", f"make it: {_token(METRICS_READER, file)}")
-            return
         checks.ok(name, f"{address} is free")
 
 

@@ -113,20 +113,19 @@ def _check(options: HostOptions) -> None:
 
 
 def _check_head(options: HostOptions, games: Sequence[GameSettings]) -> list[Check]:
-    """Check the token, and ask the head for every game, at each of its addresses."""
+    """Check the token, and ask the head for every game."""
     head = Checks("Head")
     with head.failing("token", "ask for one at the head"):
         options.connection()
         # Windows has no modes, and its lists of access are not read.
         found = "is private" if os.name == "posix" else "can be read; let nobody but this user read it"
         head.ok("token", f"{options.token_file} {found}")
-        asked = [(address, number) for address in options.addresses for number in range(1, len(games) + 1)]
         # Together: a head that is not there would keep each of them waiting.
-        with ThreadPoolExecutor(len(asked)) as pool:
-            answers = [pool.submit(actor.ask, options, address, str(n), games[n - 1]) for address, n in asked]
-        for (address, number), answer in zip(asked, answers, strict=True):
+        with ThreadPoolExecutor(len(games)) as pool:
+            answers = [pool.submit(actor.ask, options, str(number), game) for number, game in enumerate(games, 1)]
+        for number, answer in enumerate(answers, 1):
             with head.failing(f"way of game {number}", "start training there"):
-                head.ok(f"way of game {number}", f"{address} would let this PC play: {answer.result()}")
+                head.ok(f"way of game {number}", f"{options.head} would let this PC play: {answer.result()}")
     return head.made
 
 

@@ -170,9 +170,6 @@ class TrainingOptions(SessionOptions):
     """TOML file of real-time games to train in, a process each; the simulator if not given."""
     fleet: Path | None = None
     """TOML file of a fleet: its game PCs play, each with `soulsgraph fleet host`, in the place of env runners."""
-    gateways: int = 1
-    """Gateways that the fleet's games can connect to: one beside the driver, each further one at the next address of
-    the fleet file's `relays`, on a node of the Ray cluster that offers game_pc."""
     no_ray: bool = False
     """Run a fleet's gateway in this process, without Ray, as on Windows. It then ends with this process; as a Ray actor
     it would be restarted if it is killed."""
@@ -269,14 +266,8 @@ def workplace(run: RunFolder, session: TrainingOptions, worker: WorkerProcess | 
 
     trackers = make_trackers(session.track)
     games = () if session.games is None else load_games(session.games)
-    if session.gateways != 1 and session.fleet is None:
-        raise SoulsGraphError("gateways: expected a fleet that it is for, found none; name its file by `fleet`.")
-    if (without_ray := session.no_ray or sys.platform == "win32") and session.gateways != 1:
-        raise SoulsGraphError(
-            f"gateways: expected 1 where no Ray is used, as with `no_ray` and on Windows, found {session.gateways}; "
-            "leave it out."
-        )
-    fleet = None if session.fleet is None else load_fleet(session.fleet, session.gateways)
+    without_ray = session.no_ray or sys.platform == "win32"
+    fleet = None if session.fleet is None else load_fleet(session.fleet)
     if games and fleet:
         raise SoulsGraphError("expected `games` or `fleet`, found both; leave one out.")
     if games or fleet:
@@ -285,7 +276,7 @@ def workplace(run: RunFolder, session: TrainingOptions, worker: WorkerProcess | 
         # Imported here: gRPC takes a moment that a run in the simulator need not wait.
         from soulsgraph_clusters.fleet.protocol.security import read_identity
 
-        read_identity(fleet.settings, fleet.folder, fleet.relays)
+        read_identity(fleet.settings, fleet.folder)
     here = chosen_address(session.address) == LOCAL
     if here:
         check_games(games)

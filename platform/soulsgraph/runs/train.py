@@ -413,8 +413,6 @@ class StageRecords:
             self._evaluator.add(done, {skill: algorithm.weights(skill) for skill in skills})
         if self._fights and (done // FIGHT_INTERVAL > before // FIGHT_INTERVAL or algorithm.finished):
             self._show_fight(algorithm.weights(skills[-1]), done)
-        for owner, measured in algorithm.runner_metrics().items():
-            self._board.log(owner, done + self._offset, measured)
         self._draw(self._evaluator.collect())
         return metrics.get("return")
 

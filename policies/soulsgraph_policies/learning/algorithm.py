@@ -463,10 +463,6 @@ class SkillDQN(DQN):
         drained, self._episodes = self._episodes, {}
         return {skill: Episodes.join(parts) for skill, parts in drained.items()}
 
-    def runner_metrics(self) -> dict[str, dict[str, float]]:
-        """Return how whatever plays does, by its name and the figure's; nothing here."""
-        return {}
-
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         """Return the remote runners that are back, for RLlib's callbacks; their calls brought them everything."""
         if self._remote is None:

@@ -288,10 +288,6 @@ class OwnTraining:
         episodes = self._rollout.episodes()
         return {self.skill.name: episodes} if len(episodes) else {}
 
-    def runner_metrics(self) -> dict[str, dict[str, float]]:
-        """Return figures of what plays: there are none."""
-        return {}
-
     def save_checkpoint(self, folder: str) -> None:
         """Write what to go on from; raises WriteError."""
         state = self.learner.get_state() if hasattr(self.learner, "get_state") else None

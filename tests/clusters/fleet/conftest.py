@@ -179,8 +179,7 @@ def silent_after_s():
 @pytest.fixture
 def open_door(tmp_path, lock_on_task, columns, monkeypatch, silent_after_s):
     """Open gateways as `Door` takes them; all are closed at the end."""
-    for module in (gateway, connections):
-        monkeypatch.setattr(module, "SILENT_AFTER_S", silent_after_s)
+    monkeypatch.setattr(gateway, "SILENT_AFTER_S", silent_after_s)
     # Nearly at once: no weights are published here that acknowledgements might ride on; test_connections.py has some.
     monkeypatch.setattr(connections, "RIDE_WITHIN_S", 0.02)
     for module, name in ((admission, "RETRY_AFTER_S"), (gateway, "_WATCH_EVERY_S"), (gateway, "PUBLISH_EVERY_S")):

@@ -4,7 +4,7 @@ import pytest
 import ray
 
 from soulsgraph_clusters.sessions import session as placement
-from soulsgraph_clusters.sessions.session import ClusterError, Session, connect, place_env_runners, place_relays
+from soulsgraph_clusters.sessions.session import ClusterError, Session, connect, place_env_runners
 
 pytestmark = pytest.mark.slow
 
@@ -56,16 +56,3 @@ def test_an_autoscaler_sees_every_place_that_a_cluster_is_asked_for_and_a_privat
     )
     assert place_env_runners(5, Session(local=local))["num_env_runners"] == 2
     assert bundles == [[{"CPU": 1.0, "game_pc": 1.0}]] * asked
-
-
-def test_further_gateways_are_on_the_game_pc_of_their_address(game_pcs):
-    in_cluster = Session(local=False)
-    assert place_relays([], in_cluster) == {}
-    assert place_relays(["127.0.0.1:7444", "localhost:7445"], in_cluster) == {
-        address: {"node:127.0.0.1": 0.001, "game_pc": 1.0} for address in ("127.0.0.1:7444", "localhost:7445")
-    }
-
-
-def test_a_gateway_at_an_address_of_no_game_pc_is_refused(game_pcs):
-    with pytest.raises(ClusterError, match=r"10\.9\.8\.7:7443"):
-        place_relays(["10.9.8.7:7443"], Session(local=False))

@@ -6,7 +6,7 @@ import pytest
 
 from soulsgraph.cli.fleet import check_fleet
 from soulsgraph_clusters.fleet.protocol.security import Tokens, make_certificates, write_token_file
-from soulsgraph_clusters.fleet.protocol.settings import METRICS_READER, set_drained
+from soulsgraph_clusters.fleet.protocol.settings import set_drained
 from soulsgraph_clusters.sessions.local_ray import free_port
 
 _TLS = 'certificate = "head.pem"\nkey = "head.key"\n'
@@ -36,7 +36,6 @@ def test_a_head_that_is_ready_fails_nothing(examine, tmp_path):
     make_certificates(tmp_path, ["head.lan", "10.1.2.3"])
     token = Tokens(tmp_path / "tokens.json").issue("attic")
     write_token_file(tmp_path / "attic.token", token)
-    Tokens(tmp_path / "tokens.json").issue(METRICS_READER)
     found = examine(f'{_TLS}metrics = "127.0.0.1:{free_port()}"\n[pcs.attic]\n')
     assert {one.status for name, one in found.items() if name != "the PCs themselves"} == {"ok"}
     assert {"file", "listen", "certificate", "attic", "attic.token", "ca.key", "metrics"} <= found.keys()
@@ -108,12 +107,3 @@ def test_secrets_that_others_may_read_fail(examine, tmp_path):
         (tmp_path / name).chmod(0o644)
     found = examine()
     assert _failing(found) == ["attic.token", "ca.key", "tokens"]
-
-
-def test_metrics_by_tls_need_a_reader(examine, tmp_path):
-    make_certificates(tmp_path, ["head.lan"])
-    Tokens(tmp_path / "tokens.json").issue("attic")
-    text = f'{_TLS}metrics = "127.0.0.1:{free_port()}"\n'
-    assert _failing(examine(text)) == ["metrics"]
-    Tokens(tmp_path / "tokens.json").issue(METRICS_READER)
-    assert _failing(examine(text)) == []

@@ -35,7 +35,6 @@ _FILES = {
     "simulated.toml": '[[games]]\ndriver = "simulator"\n',
     "fleet.toml": 'tokens = "hashes.json"\nlisten = "127.0.0.1:0"\n',
     "open.toml": 'listen = "0.0.0.0:7443"\n',
-    "relayed.toml": 'relays = ["10.0.0.3:7443"]\ncertificate = "head.pem"\nkey = "head.key"\n',
     "space.toml": "gama = [0.9]",
 }
 
@@ -120,9 +119,6 @@ _TRAINING = [
     ("train camera --run unusual --no-synchronous", "synchronous"),
     ("train camera --run new --track nowhere", "nowhere"),
     ("train camera --run new --places-within -1", "places_within"),
-    ("train camera --run new --gateways 2", "gateways"),
-    ("train camera --run new --gateways 2 --fleet fleet.toml", "gateways"),
-    ("train camera --run new --gateways 2 --fleet relayed.toml", "10.0.0.3"),
     ("train camera --run new --fleet fleet.toml --env-runners 2", "simulator"),
     ("train camera --run new --fleet fleet.toml --synchronous", "`fleet`"),
     ("curriculum --run new --games simulated.toml --synchronous", "`games`"),
@@ -210,7 +206,6 @@ _STUDIES = [
     *((f"{command} --run new --preset quick", "preset") for command in ("study reproduce", "study continual")),
     *((f"{command} --run new --seeds 0", "seeds") for command in ("study reproduce", "study continual")),
     ("study reproduce --run new --first-seed 499", "seeds"),
-    ("study reproduce --run new --gateways 2", "--gateways"),
     ("study reproduce --run run", "`run`"),
     ("study reproduce --run new --set doubel=true", "doubel"),
     ("study reproduce --run new --set double", "--set"),

@@ -136,8 +136,7 @@ def test_what_a_fleet_cannot_evaluate_is_refused_before_it_listens(run, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("words", "name"),
-    [(("--env-runners", 1), "env runners"), (("--gateways", 2), "gateways"), (("--address", "127.0.0.1:1"), "no_ray")],
+    ("words", "name"), [(("--env-runners", 1), "env runners"), (("--address", "127.0.0.1:1"), "no_ray")]
 )
 def test_what_a_fleet_needs_ray_for_is_refused_without_it(tmp_path, refuse, words, name):
     new, file = tmp_path / "new", _fleet_file(tmp_path)

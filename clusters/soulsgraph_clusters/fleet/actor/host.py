@@ -77,7 +77,7 @@ class HostOptions:
     """
 
     head: str
-    """Address of the head, as HOST:PORT; of several gateways, separated by commas, the first that answers is used."""
+    """Address of the head, as HOST:PORT."""
     token_file: Path
     """File (mode 600) with this PC's token."""
     games: Path
@@ -92,24 +92,18 @@ class HostOptions:
     def __post_init__(self) -> None:
         check_spool(self.spool)
         check_fields(self)
-        for address in self.addresses:
-            try:
-                host, _ = split_address(address, least_port=1)
-            except ValueError as error:
-                raise FleetError(
-                    f"head: expected HOST:PORT, found {address!r}; correct it, with brackets around an IPv6 "
-                    "address, as [fd00::5]:7443."
-                ) from error
-            if self.ca is None and not is_loopback(host):
-                raise FleetError(
-                    f"head: expected the fleet's CA for {host}, found none: a token is sent encrypted or to this "
-                    "machine alone; copy the head's ca.pem here and name it."
-                )
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """Where each of the head's gateways listens."""
-        return tuple(self.head.split(","))
+        try:
+            host, _ = split_address(self.head, least_port=1)
+        except ValueError as error:
+            raise FleetError(
+                f"head: expected HOST:PORT, found {self.head!r}; correct it, with brackets around an IPv6 "
+                "address, as [fd00::5]:7443."
+            ) from error
+        if self.ca is None and not is_loopback(host):
+            raise FleetError(
+                f"head: expected the fleet's CA for {host}, found none: a token is sent encrypted or to this "
+                "machine alone; copy the head's ca.pem here and name it."
+            )
 
     def connection(self) -> Head:
         """Return the head with this PC's token and the CA; raises FleetError where a file cannot be used."""
@@ -130,8 +124,8 @@ class _Order:
     projects: Sequence[Path] = ()
 
 
-def ask(options: HostOptions, address: str = "", game: str = "1", settings: GameSettings | None = None) -> str:
-    """Ask the head, by default at its first address, whether a game of this PC may play; return its stage.
+def ask(options: HostOptions, game: str = "1", settings: GameSettings | None = None) -> str:
+    """Ask the head whether a game of this PC may play; return its stage.
 
     Raises:
         FleetError: if it may not, or nothing answers.
@@ -140,8 +134,7 @@ def ask(options: HostOptions, address: str = "", game: str = "1", settings: Game
     from soulsgraph_clusters.fleet.protocol.task import make_hello
 
     head = options.connection()
-    address = address or options.addresses[0]
-    channel = head.channel(address)
+    channel = head.channel()
     driver, lanes = ("", 1) if settings is None else (settings.driver, settings.lanes)
     hello = make_hello(game, driver, lanes, version=installed_version(), only_asks=True)
     try:
@@ -149,11 +142,11 @@ def ask(options: HostOptions, address: str = "", game: str = "1", settings: Game
         asked = play(iter([wire.FromGame(hello=hello)]), timeout=ASK_WITHIN_S, metadata=token_metadata(head.token))
         first = next(asked, None)
     except grpc.RpcError as error:
-        raise FleetError(_refusal(replace(head, address=address), error)) from error
+        raise FleetError(_refusal(head, error)) from error
     finally:
         channel.close()
     if first is None:
-        raise FleetError(f"{address}: expected a head's answer, found a stream that ended without one; try again.")
+        raise FleetError(f"{head.address}: expected a head's answer, found a stream that ended without one; try again.")
     answer = parse_message(wire.ToGame, first, "head").stop
     if answer.refused:
         raise FleetError(answer.reason)
@@ -162,7 +155,7 @@ def ask(options: HostOptions, address: str = "", game: str = "1", settings: Game
 
 
 def _refusal(head: Head, error: Any) -> str:
-    """Return why the head at its one address did not answer, expected, found and remedy."""
+    """Return why the head did not answer, expected, found and remedy."""
     found, remedy = describe(error), "a head listens while a stage is trained; check its address and port, too"
     if error.code() == grpc.StatusCode.UNAUTHENTICATED:
         remedy = "put the token that the head issued into the token's file"

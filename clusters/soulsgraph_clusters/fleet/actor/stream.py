@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +32,6 @@ HEALTH_EVERY_S = 1.0
 BACK_OFF_S = 0.1, 2.0
 #: A head that does not answer by then is not there.
 CONNECT_WITHIN_S = 10.0
-#: A gateway that answers is dialled if none that is named before it has answered for this long: it may still start.
-PREFER_S = 10.0
 _LOOK_EVERY_S = 0.1
 _OPTIONS = [
     ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
@@ -52,7 +50,7 @@ _OPTIONS = [
 
 @dataclass(frozen=True)
 class Head:
-    """Where a fleet's head is, and how a PC proves itself there; `address` has those of all its gateways, by commas."""
+    """Where a fleet's head is, and how a PC proves itself there."""
 
     address: str
     token_file: Path
@@ -65,17 +63,12 @@ class Head:
         """The PC's token as its file has it now; raises FleetError if it cannot be used."""
         return read_token_file(self.token_file)
 
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """Each gateway's address."""
-        return tuple(self.address.split(","))
-
-    def channel(self, address: str = "") -> Any:
-        """Open a channel to an address, by default the first, with TLS where there are credentials."""
-        address = address or self.addresses[0]
+    def channel(self) -> Any:
+        """Open a channel, with TLS where there are credentials."""
+        options = _OPTIONS + NO_PROXY
         if self.credentials is None:
-            return grpc.insecure_channel(address, _OPTIONS + NO_PROXY)
-        return grpc.secure_channel(address, self.credentials, _OPTIONS + NO_PROXY)
+            return grpc.insecure_channel(self.address, options)
+        return grpc.secure_channel(self.address, self.credentials, options)
 
 
 #: How long one step of the way to a head may take while somebody looks why it does not answer.
@@ -86,13 +79,11 @@ CHECK = "; `check` examines the way"
 
 
 def why_silent(head: Head) -> str:
-    """Return in one line why none of a head's addresses answers, as far as this machine can see."""
-    found = {address: step_that_fails(address, head.ca) for address in head.addresses}
-    silent = [address for address, why in found.items() if why == NOBODY]
-    lines = [f"no head answers at {' or '.join(silent)}; it listens while a stage is trained"] if silent else []
-    others = {address: why or f"it answers, and takes no stream{CHECK}" for address, why in found.items()}
-    lines += [f"no head answers at {address}: {why}" for address, why in others.items() if why != NOBODY]
-    return "; ".join(lines)
+    """Return in one line why a head does not answer, as far as this machine can see."""
+    why = step_that_fails(head.address, head.ca)
+    if why == NOBODY:
+        return f"no head answers at {head.address}; it listens while a stage is trained"
+    return f"no head answers at {head.address}: {why or f'it answers, and takes no stream{CHECK}'}"
 
 
 def step_that_fails(address: str, ca: Path | None) -> str:
@@ -153,8 +144,8 @@ def describe(error: Any) -> str:
 class Stream:
     """Keep one game connected in a thread of its own; `take` gets every message, `report` what people should know.
 
-    Of the head's addresses the first that answers is taken, in their order. `health` is asked once a second. Chunks
-    wait in the spool until the head has acknowledged them: after each connection all of them are sent again.
+    `health` is asked once a second. Chunks wait in the spool until the head has acknowledged them: after each
+    connection all of them are sent again.
     """
 
     def __init__(
@@ -221,13 +212,10 @@ class Stream:
     def _connect(self) -> str:
         """Connect and serve the stream to its end; return why it ended."""
         self._left = self._answered = False
-        channels = [self._head.channel(address) for address in self._head.addresses]
+        channel = self._head.channel()
         try:
-            channel = self._first_to_answer(channels)
+            self._await_answer(channel)
             self._answered = True
-            for other in channels:
-                if other is not channel:
-                    other.close()
             play = channel.stream_stream(PLAY, wire.FromGame.SerializeToString)
             over = threading.Event()
             call = self._call = play(self._messages(over), metadata=token_metadata(self._head.token))
@@ -243,44 +231,31 @@ class Stream:
         except grpc.RpcError as error:
             return "" if self._left else describe(error)
         finally:
-            for each in channels:
-                each.close()
+            channel.close()
 
     def _why_silent(self) -> str:
         # A name server may take long, and nobody waits for it who wants to end.
         found: list[str] = []
         looking = threading.Thread(target=lambda: found.append(why_silent(self._head)), daemon=True)
         looking.start()
-        until_s = time.monotonic() + 2 * _STEP_WITHIN_S * len(self._head.addresses)
+        until_s = time.monotonic() + 2 * _STEP_WITHIN_S
         while looking.is_alive() and not self._stopping.is_set() and time.monotonic() < until_s:
             looking.join(_LOOK_EVERY_S)
-        return found[0] if found else f"no head answers at {' or '.join(self._head.addresses)}"
+        return found[0] if found else f"no head answers at {self._head.address}"
 
-    def _first_to_answer(self, channels: Sequence[Any]) -> Any:
-        """Wait for the first channel on which a server answers and return it; a later one waits for those before it.
-
-        Raises:
-            grpc.FutureTimeoutError: if none of them does.
-        """
+    def _await_answer(self, channel: Any) -> None:
+        """Wait until a server answers; raises grpc.FutureTimeoutError if none does."""
         # Not `channel_ready_future`: its thread raises where the channel is closed while it looks at it.
-        asked = [channel.unary_unary(_HEALTH).future(b"", wait_for_ready=True) for channel in channels]
+        asked = channel.unary_unary(_HEALTH).future(b"", wait_for_ready=True)
         until_s = time.monotonic() + CONNECT_WITHIN_S
-        waits_s = 0.0
         try:
-            while True:
-                with suppress(grpc.FutureTimeoutError):
-                    asked[0].exception(_LOOK_EVERY_S)
-                    return channels[0]
-                now_s = time.monotonic()
-                found = [channel for channel, one in zip(channels, asked, strict=True) if one.done()]
-                waits_s = (waits_s or now_s) if found else 0.0
-                if found and now_s - waits_s > PREFER_S:
-                    return found[0]
-                if self._stopping.is_set() or (not found and now_s >= until_s):
+            while not asked.done():
+                if self._stopping.is_set() or time.monotonic() >= until_s:
                     raise grpc.FutureTimeoutError
+                with suppress(grpc.FutureTimeoutError):
+                    asked.exception(_LOOK_EVERY_S)
         finally:
-            for one in asked:
-                one.cancel()
+            asked.cancel()
 
     def _receive(self, call: Any) -> str:
         stopped = False

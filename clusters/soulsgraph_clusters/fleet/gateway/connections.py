@@ -1,20 +1,19 @@
-"""The games that are connected, here or through other gateways: one live connection for each, and what waits for it."""
+"""The games that are connected: one live connection for each, and what waits for it."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.messages import to_bytes
-from soulsgraph_clusters.fleet.protocol.settings import SILENT_AFTER_S, FleetError, State
+from soulsgraph_clusters.fleet.protocol.messages import plain, to_bytes
+from soulsgraph_clusters.fleet.protocol.settings import FleetError, State
 
 #: PCs that were refused, and notes that wait to be logged, at most.
 _MOST_REFUSALS, _MOST_NOTES = 200, 200
+_LONGEST_NOTE = 2_000
 #: Acknowledgements and messages that a game may leave unread; with more its stream ends, and its chunks come again.
 MOST_UNREAD = 4_096
 #: Acknowledgements wait so long for weights to ride on, which go out about once a second.
@@ -41,10 +40,6 @@ class Connection:
     held: bool = False
     #: Whether the game was asked to play no longer.
     drained: bool = False
-    #: Boot and sequence of the latest chunk that came.
-    latest: tuple[str, int] = ("", 0)
-    #: Why no more of its chunks are taken; set by whoever wrote a group of them.
-    refused: str = ""
     #: Whoever let it play, the latest time.
     admitted: object | None = None
     #: What it proved its name by.
@@ -141,7 +136,7 @@ class Connection:
 _REMEDY = "end one of them, or issue a token of its own for the other PC"
 
 
-def check_alone(live: wire.Hello | Player, new: wire.Hello | Player) -> None:
+def check_alone(live: wire.Hello, new: wire.Hello) -> None:
     """Refuse a game while another process plays as it, or another machine as its PC, as a live game says.
 
     Raises:
@@ -167,7 +162,8 @@ class Notes(deque[str]):
         self._out_of_play: set[str] = set()
 
     def add(self, note: str) -> None:
-        """Add a note, unless the latest one was the same."""
+        """Add a note, in one line, unless the latest one was the same."""
+        note = plain(note, _LONGEST_NOTE)
         if note != self._latest:
             self._latest = note
             self.append(note)
@@ -239,98 +235,3 @@ class Connections:
             return False
         del self._live[connection.name]
         return True
-
-
-#: A game that was let in counts as live for this long, whatever its gateway reports: its stream may not stand yet.
-_CLAIM_S = 2.0
-
-
-@dataclass(frozen=True)
-class Player:
-    """Which process plays as a PC's game, on which machine."""
-
-    pc: str
-    game: str
-    boot: str
-    machine: str
-
-    @classmethod
-    def of(cls, hello: wire.Hello) -> Player:
-        """Return who said hello."""
-        return cls(hello.pc, hello.game, hello.boot, hello.machine)
-
-    @property
-    def name(self) -> str:
-        """The PC and its game."""
-        return f"{self.pc}/{self.game}"
-
-
-@dataclass
-class _Relay:
-    """What is known of another gateway: when it was heard, and who plays each live game by name."""
-
-    heard_s: float = 0.0
-    live: dict[str, Player] = field(default_factory=dict)
-    #: When games were let in.
-    claimed_s: dict[str, float] = field(default_factory=dict)
-
-
-class OtherGateways:
-    """The live games of other gateways by name; one that was silent for `SILENT_AFTER_S` has none.
-
-    Gateways are numbered; 0 is the one beside the journal, whose own connections are not kept here. Any thread may ask.
-    """
-
-    def __init__(self) -> None:
-        self._relays: dict[int, _Relay] = {}
-        self._access = threading.Lock()
-
-    def claim(self, hello: wire.Hello, gateway: int) -> None:
-        """Let a game play through a gateway; its connection at another one is over then.
-
-        Raises:
-            FleetError: as `check_alone`, of the games of other gateways.
-        """
-        player = Player.of(hello)
-        with self._access:
-            others = [one for number, one in self._heard().items() if number != gateway]
-            for one in others:
-                for other in one.live.values():
-                    check_alone(other, player)
-            for one in others:
-                one.live.pop(player.name, None)
-            if gateway:
-                own = self._relays.setdefault(gateway, _Relay(heard_s=time.monotonic()))
-                own.live[player.name], own.claimed_s[player.name] = player, time.monotonic()
-
-    def report(self, gateway: int, live: Iterable[Player], here: Collection[str]) -> set[str]:
-        """Note the live games of a gateway, and return those that it is to end: they play through another one.
-
-        `here` are the names of those of the gateway beside the journal.
-        """
-        with self._access:
-            own = self._relays.setdefault(gateway, _Relay())
-            others = [one.live for number, one in self._heard().items() if number != gateway]
-            playing = {player.name: player for player in live}
-            ended = {name for name in playing if name in here or any(name in other for other in others)}
-            own.heard_s = now = time.monotonic()
-            own.claimed_s = {name: at_s for name, at_s in own.claimed_s.items() if now - at_s < _CLAIM_S}
-            kept = {name: player for name, player in own.live.items() if name in own.claimed_s}
-            own.live = kept | {name: player for name, player in playing.items() if name not in ended}
-            return ended
-
-    @property
-    def heard(self) -> set[int]:
-        """The gateways that were heard recently."""
-        with self._access:
-            return {*self._heard()}
-
-    @property
-    def playing(self) -> int:
-        """The number of live games."""
-        with self._access:
-            return sum(len(one.live) for one in self._heard().values())
-
-    def _heard(self) -> dict[int, _Relay]:
-        now = time.monotonic()
-        return {number: one for number, one in self._relays.items() if now - one.heard_s < SILENT_AFTER_S}

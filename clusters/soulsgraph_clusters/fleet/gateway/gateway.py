@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,18 +18,11 @@ from urllib.parse import unquote
 
 import grpc
 
-from soulsgraph_clusters.fleet.gateway.admission import MOST_GAMES, WRITE_WITHIN_S, ChunkQueue, ChunkSink, Snapshot
+from soulsgraph_clusters.fleet.gateway.admission import WRITE_WITHIN_S, Admission, ChunkQueue, Snapshot
 from soulsgraph_clusters.fleet.gateway.connections import Connection, Connections, Notes
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.messages import (
-    MOST_LANES,
-    bounded_chunk,
-    check_hello,
-    parse_message,
-    plain,
-    to_bytes,
-)
-from soulsgraph_clusters.fleet.protocol.security import Identity, Tokens, credentials_of, read_identity, sent_token
+from soulsgraph_clusters.fleet.protocol.messages import check_chunk, check_hello, parse_message, plain, to_bytes
+from soulsgraph_clusters.fleet.protocol.security import Tokens, credentials_of, read_identity, sent_token
 from soulsgraph_clusters.fleet.protocol.settings import (
     DRAINED_REASON,
     METHOD,
@@ -59,10 +52,9 @@ _START_TIMEOUT_S = 30.0
 UNKNOWN_TOKEN = "token: expected one that the head issued to this PC, found none or another; ask for one at the head."
 #: A stream that has not said who it is after so long is closed.
 HELLO_WITHIN_S = 10.0
-#: What a preflight answers, its streams at once, and the projects of one game that it shows.
+#: What a preflight answers, and its streams at once.
 _WAIT = "the head looks who is there, and trains nothing yet"
-_MOST_STREAMS, _MOST_PROJECTS = 64, 20
-_REMEDY = "use the head's version of soulsgraph on the PC"
+_MOST_STREAMS = 64
 SERVER_OPTIONS = [
     ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
     ("grpc.so_reuseport", 0),
@@ -77,20 +69,18 @@ SERVER_OPTIONS = [
 
 
 class Gateway:
-    """Serve the games of a fleet in a stage, and in others after it; without an `identity` the settings say which.
-
-    Games stay connected between two stages.
+    """Serve the games of a fleet in a stage, and in others after it; games stay connected between two stages.
 
     Raises:
         FleetError: if it cannot listen where the settings say, or tokens or certificate cannot be used.
     """
 
-    def __init__(self, fleet: Fleet, admission: ChunkSink, identity: Identity | None = None) -> None:
+    def __init__(self, fleet: Fleet, admission: Admission) -> None:
         self._settings, self._admission = fleet.settings, admission
         digests()  # Which takes a moment, in which no game is to wait.
         self._folder, self._drained = fleet.folder, frozenset[str]()
         self._tokens = Tokens(fleet.folder / fleet.settings.tokens)
-        self._credentials = credentials_of(identity or read_identity(fleet.settings, fleet.folder))
+        self._credentials = credentials_of(read_identity(fleet.settings, fleet.folder))
         self.connections = Connections()
         self.notes = Notes()
         self._stamp = self._tokens.stamp
@@ -122,32 +112,11 @@ class Gateway:
         self._snapshot = version, {**(self._snapshot[1] if self._snapshot else {}), **weights}, decisions
         self._renewed.set()
 
-    def newest_weights(self, known: int) -> bytes:
-        """Return the newest weights for one who has those of the version `known`, or none and -1; empty if it has them.
-
-        Any thread may ask.
-        """
-        snapshot = self._snapshot
-        return (
-            b""
-            if snapshot is None or snapshot[0] == known
-            else self._admission.weights_message(snapshot, first=known < 0)
-        )
-
-    def end(self, names: Collection[str], reason: str) -> None:
-        """End the streams of these games."""
-        self._loop.call_soon_threadsafe(self._end_named, names, reason)
-
-    def _end_named(self, names: Collection[str], reason: str) -> None:
-        for connection in self.connections.live:
-            if connection.name in names:
-                connection.close(reason)
-
     def end_stage(self, reason: str) -> None:
         """Write what has come, and let every game wait for the next stage."""
         self._in_loop(self._end_stage(reason), STOP_WITHIN_S)
 
-    def begin_stage(self, admission: ChunkSink) -> None:
+    def begin_stage(self, admission: Admission) -> None:
         """Let every game play what `admission` says from now on."""
         self._in_loop(self._begin_stage(admission), STOP_WITHIN_S)
 
@@ -211,7 +180,7 @@ class Gateway:
                 connection.weights = b""
                 connection.send(wire.ToGame(stop=wire.Stop(reason=reason)))
 
-    async def _begin_stage(self, admission: ChunkSink) -> None:
+    async def _begin_stage(self, admission: Admission) -> None:
         self._admission = admission
         self.connections.forget_closed()
         self.chunks.begin_stage(admission)
@@ -294,9 +263,9 @@ class Gateway:
                 raise FleetError(self._over)
             admission = self._admission
             self._require_projects(connection)
-            # It may have to ask another machine.
+            # It writes down who plays.
             await self._loop.run_in_executor(None, admission.admit, connection)
-            connection.admitted, connection.latest = admission, ("", 0)
+            connection.admitted = admission
 
     def _require_projects(self, connection: Connection) -> None:
         require_projects(self._admission.task.projects, projects_of_hello(connection.hello), connection.hello.pc)
@@ -348,9 +317,8 @@ class Gateway:
                 connection.heard_s = self._loop.time()
                 message = parse_message(wire.FromGame, data, "PC")
                 if message.HasField("chunk"):
-                    chunk = bounded_chunk(message.chunk)
-                    self._admission.require_room(connection, chunk)
-                    await self.chunks.put(connection, chunk)
+                    check_chunk(message.chunk)
+                    await self.chunks.put(connection, message.chunk)
                 elif message.HasField("health"):
                     self.notes.add_change(connection.name, connection.health, message.health)
                     connection.health, connection.health_s = message.health, connection.heard_s
@@ -519,7 +487,7 @@ class Preflight:
 
     @property
     def answers(self) -> tuple[GameReport, ...]:
-        """The newest answer of every game, in the order of their names; of a PC's games the first `MOST_GAMES`."""
+        """The newest answer of every game, in the order of their names."""
         with self._changed:
             return tuple(self._answers[key] for key in sorted(self._answers))
 
@@ -555,9 +523,8 @@ class Preflight:
         with self._changed:
             there = projects_of_hello(hello)
             lacks = project_problem(self._projects, there)
-            named = tuple(there)[:_MOST_PROJECTS]
-            answer = GameReport(name, game, version, driver, min(hello.lanes, MOST_LANES), problem, named, lacks)
-            if (name, game) in self._answers or sum(pc == name for pc, _ in self._answers) < MOST_GAMES:
-                self._answers[name, game] = answer
+            self._answers[name, game] = GameReport(
+                name, game, version, driver, hello.lanes, problem, tuple(there), lacks
+            )
             self._changed.notify_all()
         yield wire.ToGame(stop=wire.Stop(reason=problem or _WAIT, refused=bool(problem))).SerializeToString()

@@ -21,7 +21,6 @@ import ray
 from ray.exceptions import RayError
 
 from soulsgraph_clusters.fleet.gateway.admission import Admission
-from soulsgraph_clusters.fleet.gateway.coordinator import Coordinator, Relays
 from soulsgraph_clusters.fleet.gateway.gateway import STOP_WITHIN_S, Gateway
 from soulsgraph_clusters.fleet.gateway.journal import Journal, JournalError
 from soulsgraph_clusters.fleet.gateway.metrics import Exporter
@@ -33,7 +32,7 @@ from soulsgraph_clusters.fleet.protocol.settings import HELD_FOR_S, Fleet, Fleet
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.sessions.head import ClusterAwayError
 from soulsgraph_clusters.sessions.nodes import Mark, answer_of, check_own_node, marked, other_folder, this_node
-from soulsgraph_clusters.sessions.session import Session, place_gateway, place_relays
+from soulsgraph_clusters.sessions.session import Session, place_gateway
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SkillOptions
 from soulsgraph_policies.agents.inference import Weights
@@ -107,28 +106,16 @@ class GatewayProcess:
         if self._gateway is not None:
             self._gateway.stop("the run is over")
 
-    def has_stage(self) -> bool:
-        """Return whether a stage is under way."""
-        return self._runner is not None
-
     def ping(self) -> str:
         """Return what RLlib expects of an actor that is well."""
         return "pong"
 
     def apply(self, func: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Call a function with the stage's runner, as RLlib's env runners do; raises FleetError between two stages."""
-        result: T = self._playing.apply(func, *args, **kwargs)
-        return result
-
-    def answer(self, question: str, *words: Any) -> Any:
-        """Answer another gateway by the `Coordinator` method of this name; raises FleetError between two stages."""
-        return getattr(self._playing.coordinator, question)(*words)
-
-    @property
-    def _playing(self) -> GatewayRunner:
         if self._runner is None:
             raise FleetError("gateway: expected a stage under way, found none; begin it.")
-        return self._runner
+        result: T = self._runner.apply(func, *args, **kwargs)
+        return result
 
 
 class GatewayGroup(LocalRunnerGroup):
@@ -206,44 +193,35 @@ def _wait_for(method: Any) -> None:
 
 
 class Gateways:
-    """The gateways of a fleet, kept from stage to stage until they are closed.
+    """The gateway of a fleet, kept from stage to stage until it is closed.
 
-    With `without_ray` there is one, in the driver's own process, for each stage anew.
+    With `without_ray` it is in the driver's own process, for each stage anew.
     """
 
     def __init__(self, fleet: Fleet, session: Session, without_ray: bool = False) -> None:
         self.fleet, self._session, self._without_ray = fleet, session, without_ray
         self._process: ray.actor.ActorHandle | None = None
-        self._relays: Relays | None = None
 
     def process(self) -> ray.actor.ActorHandle | None:
-        """Return the process that writes the journal, None where the driver itself does.
-
-        The first call starts it, and the further gateways.
+        """Return the process that writes the journal, None where the driver itself does; the first call starts it.
 
         Raises:
-            ClusterError: as `Session.check_nodes` and `place_relays`.
+            ClusterError: as `Session.check_nodes`.
         """
         if self._without_ray:
             return None
         self._session.check_nodes()
         if self._process is None:
-            self._relays = Relays(place_relays(self.fleet.relays, self._session))
             # Ray starts one that died; the driver then lets it begin the stage again.
             kept = ray.remote(max_restarts=-1, **place_gateway())(GatewayProcess)
             self._process = kept.remote()
-            self._relays.serve(self._process)
         return self._process
 
     def close(self) -> None:
-        """End them, the further ones first: each passes on what it received."""
-        try:
-            if self._relays is not None:
-                self._relays.end()
-        finally:
-            if self._process is not None:
-                _wait_for(self._process.stop)
-                ray.kill(self._process)
+        """End it, once what came is written."""
+        if self._process is not None:
+            _wait_for(self._process.stop)
+            ray.kill(self._process)
 
 
 @dataclass(frozen=True)
@@ -357,8 +335,7 @@ class GatewayRunner(FetchedRunner):
             else:
                 self._gateway = self._before
                 self._gateway.begin_stage(admission)
-            self.coordinator = Coordinator(stage.fleet, admission, self._gateway, stage.projects)
-            self._status = StatusWriter(admission, self._gateway.connections, self.coordinator.games)
+            self._status = StatusWriter(admission, self._gateway.connections)
             self._exporter = _patiently(lambda: self._export(stage.fleet)) if settings.metrics else None
         except BaseException:
             self.stop()
@@ -406,18 +383,9 @@ class GatewayRunner(FetchedRunner):
         if self._journal.end <= position:
             self._gateway.chunks.appended.wait(FETCH_WITHIN_S)
         notes = tuple(self._gateway.notes.take())
-        playing = len(list(self._gateway.connections.live)) + self.coordinator.playing
+        playing = len(list(self._gateway.connections.live))
         status = self._status.update(self._version)
         return JournalSlice.of(self._journal, position, notes=notes, playing=playing, status=status)
-
-    def end_relays(self) -> None:
-        """Let the other gateways end the stage, and show the games as they are now from here on."""
-        self._status.keep()
-        self.coordinator.end_stage()
-
-    def relays_over(self) -> bool:
-        """Return whether the other gateways that were heard recently have passed on what they received."""
-        return self.coordinator.stage_over
 
     def prune(self, before: int) -> None:
         """Forget the journal's records before a position, as far as whole files hold nothing else."""

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
-from soulsgraph_clusters.fleet.gateway.gateway import PUBLISH_EVERY_S, STOP_WITHIN_S
+from soulsgraph_clusters.fleet.gateway.gateway import PUBLISH_EVERY_S
 from soulsgraph_clusters.fleet.gateway.journal import JOURNALED
 from soulsgraph_clusters.fleet.gateway.runner import FleetStage, GatewayGroup, JournalRunner, JournalSlice, read_chunk
 from soulsgraph_clusters.fleet.gateway.status import FleetStatus
@@ -38,8 +38,6 @@ _RETRY_AFTER_S = 0.5
 #: A journal that was read to its end is read on after so long: a call costs driver and gateway some milliseconds, and
 #: games get new weights once a second.
 _FETCH_EVERY_S = 0.2
-#: At a stage's end the gateway is asked at intervals whether the others are done, and has so long to answer.
-_RELAYS_EVERY_S, _ANSWER_WITHIN_S = 0.1, 2.0
 #: A gateway that died is asked whether it is back at most this often: asking a dead one takes time.
 _PROBE_PERIOD_S = 1.0
 
@@ -141,18 +139,6 @@ class RealTimeDQN(SkillDQN):
             _logger.warning(
                 "%s: no game is connected; one is waited for, for %g s at most", self._title, self.alone_for_s
             )
-
-    def runner_metrics(self) -> dict[str, dict[str, float]]:
-        """Return how every game does, and for each PC what became of the decisions that came."""
-        if self.status is None:
-            return {}
-        # Who sent no known token is named by an address, which no PC's name can be: it is on the page alone.
-        named = [game for game in self.status.games if not {".", ":"} & {*game.name.partition("/")[0]}]
-        metrics = {f"fleet/{game.name}": game.metrics for game in named}
-        for key, count in self.status.decisions.items():
-            pc, _, verdict = key.partition("/")
-            metrics.setdefault(f"fleet/{pc}", {})[f"decisions/{verdict}"] = float(count)
-        return metrics
 
 
 class FleetDQN(RealTimeDQN):
@@ -259,9 +245,7 @@ class FleetDQN(RealTimeDQN):
         """Return None: a gateway is asked for what comes after a position."""
 
     def cleanup(self) -> None:
-        """End the stage for the further gateways before the one that writes the journal."""
-        if self._stage.fleet.relays:
-            self._end_relays()
+        """End the stage, and say what became of all that came."""
         super().cleanup()
         if self.finished and self._journaled and not self._is_replay:
             # What came while the stage ended is in the last status.
@@ -272,14 +256,6 @@ class FleetDQN(RealTimeDQN):
     @property
     def _is_replay(self) -> bool:
         return self.config.env_runner_cls is JournalRunner
-
-    def _end_relays(self) -> None:
-        """Wait, not for long, until every further gateway has passed on what it received."""
-        group, until_s = self.env_runner_group, time.monotonic() + STOP_WITHIN_S
-        asked = {"local_env_runner": False, "timeout_seconds": _ANSWER_WITHIN_S}
-        group.foreach_env_runner("end_relays", **asked)
-        while time.monotonic() < until_s and group.foreach_env_runner("relays_over", **asked) == [False]:
-            time.sleep(_RELAYS_EVERY_S)
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         """Ask a lost gateway at intervals whether it is back."""

@@ -36,7 +36,6 @@ from soulsgraph_clusters.sessions.session import RestartingActor, Session, find_
 from soulsgraph_envs.core.access import PRIVATE, is_loopback, join_address
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import WriteError, make_folder, temporary_folder, writing
-from soulsgraph_envs.core.machine import boot_id, uptime_s
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.games.link import GameSettings, load_games, save_game
 from soulsgraph_envs.skills import SkillOptions
@@ -427,7 +426,7 @@ class LocalGamesDQN(RealTimeDQN):
         }
         at = time.time(), 1 + self.decisions, 0
         counts = {name: count for name, count in counts.items() if count}
-        self.status = FleetStatus(self._stage.name, "", *at, counts, games, boot_id(), uptime_s())
+        self.status = FleetStatus(self._stage.name, "", *at, counts, games)
         # A full disk stops no game.
         with suppress(WriteError):
             self.status.write(self._stage.folder)

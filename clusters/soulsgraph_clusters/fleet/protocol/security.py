@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from soulsgraph_clusters.fleet.protocol.settings import FleetError, FleetSettings, check_name, split_address
-from soulsgraph_envs.core.access import PRIVATE, TOKEN_KEY, bearer, new_token, plain_host, read_private, read_token
+from soulsgraph_clusters.fleet.protocol.settings import FleetError, FleetSettings, check_name
+from soulsgraph_envs.core.access import PRIVATE, TOKEN_KEY, bearer, new_token, read_private, read_token
 from soulsgraph_envs.core.config import Between, Where, parse, to_json, to_table, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.files import locked, whole_file
@@ -115,11 +115,6 @@ class Tokens:
         digests = set(self.hashes.values())
         return {token for token in tokens if _hash(token) in digests}
 
-    def replace(self, hashes: Mapping[str, str]) -> None:
-        """Let these tokens hold, and no others; raises WriteError if the file cannot be written."""
-        with locked(self.path.parent):
-            self._write(hashes)
-
     def name_of(self, token: str) -> str | None:
         """Return the PC whose token this is, if any; no hash can be guessed from how long it takes."""
         given, found = _hash(token), None
@@ -204,24 +199,17 @@ def credentials_of(identity: Identity | None) -> Any | None:
     return None if identity is None else grpc.ssl_server_credentials([identity])
 
 
-def read_identity(settings: FleetSettings, folder: Path, addresses: Iterable[str] = ()) -> Identity | None:
+def read_identity(settings: FleetSettings, folder: Path) -> Identity | None:
     """Read the head's key and certificates, from paths relative to a folder; None without a certificate.
 
     Raises:
         FleetError: if the certificate or its key cannot be read, they do not belong together, others may read the
-            key, the certificate is not valid today, or does not hold for the host of one of the `addresses`.
+            key, or the certificate is not valid today.
     """
     if not settings.certificate:
         return None
     remedy = "make the head's certificate and key anew"
     chain, key = read_pair(folder / settings.certificate, folder / settings.key, remedy)
-    known = certified_hosts(chain[0])
-    for host in (split_address(address)[0] for address in addresses):
-        if plain_host(host) not in known:
-            raise FleetError(
-                f"{folder / settings.certificate}: expected a certificate that holds for {host}, where a gateway "
-                f"listens, found one of {', '.join(known) or 'no host'}; {remedy}, for every address of the file."
-            )
     return key_pem(key), _certificates_pem(chain)
 
 

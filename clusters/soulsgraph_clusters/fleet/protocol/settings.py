@@ -37,8 +37,6 @@ MOST_MESSAGE_BYTES = 4 * 2**20
 SILENT_AFTER_S = 5.0
 #: How the names of a game's metrics begin that have a phase of its resets, or a reason, behind.
 RESET_S, LOST_EPISODES = "reset_s/", "lost_episodes/"
-#: The name whose token reads the metrics, and plays nothing.
-METRICS_READER = "metrics"
 
 
 class State:
@@ -125,8 +123,6 @@ class FleetSettings:
 
     #: Host and port that PCs dial; a port of 0 is any free one.
     listen: str = "127.0.0.1:7443"
-    #: Hosts and ports of further gateways, each an address of a machine of the Ray cluster; PCs may dial any of them.
-    relays: tuple[str, ...] = ()
     #: Hashes of the PCs' tokens.
     tokens: str = "tokens.json"
     #: PEM files of the head's certificate and its key; without them the head listens on the loopback only.
@@ -145,23 +141,15 @@ class FleetSettings:
     def __post_init__(self) -> None:
         for name in self.pcs:
             check_name(name)
-        if METRICS_READER in self.pcs:
-            raise FleetError(
-                f"fleet: expected other names of PCs than {METRICS_READER}, whose token reads the metrics."
-            )
         if bool(self.certificate) != bool(self.key):
             raise FleetError("fleet: expected `certificate` and `key` together, found one of them; name both or none.")
-        relays = [("relays", relay) for relay in self.relays]
-        for name, address in (("listen", self.listen), *relays, ("metrics", self.metrics or "127.0.0.1:0")):
+        for name, address in (("listen", self.listen), ("metrics", self.metrics or "127.0.0.1:0")):
             host, _ = split_address(address, name)
             if not self.certificate and not is_loopback(host):
                 raise FleetError(
                     f"fleet: expected a certificate and its key to listen on {host}, found none; make them, or listen "
                     "on 127.0.0.1."
                 )
-        if len({self.listen, *self.relays}) <= len(self.relays):
-            raise FleetError("fleet: expected each address of `listen` and `relays` once, found one twice; correct it.")
-
         self._check_batch_shares()
 
     def _check_batch_shares(self) -> None:
@@ -190,38 +178,20 @@ class FleetSettings:
 
 @dataclass(frozen=True)
 class Fleet:
-    """A fleet's settings, the folder of its file, where its tokens and certificates are, and its number of gateways.
-
-    Raises:
-        FleetError: for more gateways than the settings have addresses.
-    """
+    """A fleet's settings, and the folder of its file, where its tokens and certificates are."""
 
     settings: FleetSettings
     folder: Path
-    gateways: int = 1
-
-    def __post_init__(self) -> None:
-        most = 1 + len(self.settings.relays)
-        if not 1 <= self.gateways <= most:
-            raise FleetError(
-                f"gateways: expected 1 to {most}, as the fleet's file has addresses, found {self.gateways}; add the "
-                "address of each further one to `relays`."
-            )
-
-    @property
-    def relays(self) -> tuple[str, ...]:
-        """Where the gateways beside the first one listen."""
-        return tuple(self.settings.relays[: self.gateways - 1])
 
 
-def load_fleet(path: Path, gateways: int = 1) -> Fleet:
+def load_fleet(path: Path) -> Fleet:
     """Read a fleet's file.
 
     Raises:
         DataError: for a missing, misspelt or mistyped value.
-        FleetError: as `FleetSettings` and `Fleet`.
+        FleetError: as `FleetSettings`.
     """
-    return Fleet(load(FleetSettings, Where(path)), path.absolute().parent, gateways)
+    return Fleet(load(FleetSettings, Where(path)), path.absolute().parent)
 
 
 #: The Python files that decide a transition, below the folder of each package. Of the world all but what only shows or

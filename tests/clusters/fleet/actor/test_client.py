@@ -227,24 +227,6 @@ def test_a_preflight_goes_on_beside_streams_that_say_nothing(tmp_path, monkeypat
         over.set()
 
 
-def test_a_preflight_keeps_no_more_games_of_a_pc_than_a_stage_has(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "MOST_GAMES", 2)
-    settings = FleetSettings(listen="127.0.0.1:0", pcs={"attic": PC(), "den": PC()})
-    tokens = Tokens(tmp_path / settings.tokens)
-    attic, den = tokens.issue("attic"), tokens.issue("den")
-    preflight = Preflight(Fleet(settings, tmp_path))
-    with closing(preflight), grpc.insecure_channel(f"127.0.0.1:{preflight.port}") as channel:
-        ask = channel.stream_stream(PLAY, FromGame.SerializeToString)
-        for token, game, lanes in ((attic, "1", 1), (attic, "2", 1), (attic, "3", 1), (attic, "1", 4), (den, "1", 1)):
-            hello = FromGame(hello=Hello(protocol=1, game=game, lanes=lanes, version="9"))
-            next(ask(iter([hello]), metadata=token_metadata(token)))
-        assert [(one.pc, one.game, one.lanes) for one in preflight.answers] == [
-            ("attic", "1", 4),
-            ("attic", "2", 1),
-            ("den", "1", 1),
-        ]
-
-
 def test_a_preflight_names_who_is_there_and_who_is_missing(tmp_path):
     settings = FleetSettings(listen="127.0.0.1:0", pcs={"attic": PC(), "cellar": PC(), "den": PC()})
     tokens = Tokens(tmp_path / settings.tokens)

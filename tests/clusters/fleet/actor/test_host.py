@@ -154,7 +154,7 @@ def test_a_pc_that_has_ipv6_alone_plays_by_tls_and_is_shown_with_its_address(tmp
         here.publish()
         files = here.token_file(), tmp_path / "games.toml", tmp_path / "ca.pem"
         options = HostOptions(here.address, *files, spool=tmp_path / "spool")
-        assert options.addresses == (f"[::1]:{here.gateway.port}",)
+        assert options.head == f"[::1]:{here.gateway.port}"
         assert ask(options) == "stage"
         with host.playing(options, lambda number, line: None):
             until(lambda: len(here.records()) > 1, "chunks by IPv6")

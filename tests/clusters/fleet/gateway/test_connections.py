@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from fakes.waiting import until
-from soulsgraph_clusters.fleet.gateway.connections import Connection, OtherGateways, Player
+from soulsgraph_clusters.fleet.gateway.connections import Connection
 from soulsgraph_clusters.fleet.protocol import fleet_pb2 as wire
-from soulsgraph_clusters.fleet.protocol.settings import FleetError
 
 OTHER_BOOT = "00000000000000b1"
 
@@ -75,46 +74,3 @@ def test_a_game_that_reads_nothing_keeps_a_bounded_part_of_the_head(monkeypatch)
         assert connection.reason
 
     asyncio.run(fill())
-
-
-# Other gateways.
-
-
-def hello(game="1", boot="b0", machine="", pc="attic"):
-    return wire.Hello(pc=pc, game=game, boot=boot, machine=machine)
-
-
-def test_another_process_or_machine_of_a_live_game_is_refused_whichever_gateway_it_dials():
-    others = OtherGateways()
-    others.claim(hello(machine="a"), 2)
-    others.claim(hello(game="2", machine="a"), 3)
-    for gateway in (0, 3):
-        for other in (hello(boot="b1"), hello(game="3", machine="b"), hello(machine="b")):
-            with pytest.raises(FleetError, match="attic"):
-                others.claim(other, gateway)
-        others.claim(hello(pc="cellar", boot="b1", machine="b"), gateway)
-    # A machine that is not named may be any.
-    others.claim(hello(game="4"), 0)
-    assert others.playing == 3
-
-
-def test_a_game_that_dials_another_gateway_has_no_session_at_the_earlier_one(monkeypatch):
-    others, game, further = OtherGateways(), Player.of(hello()), Player.of(hello(game="2"))
-    others.claim(hello(), 2)
-    assert others.report(2, [game, further], ()) == set()
-    others.claim(hello(), 3)
-    assert others.report(2, [game, further], ()) == {"attic/1"}
-    assert others.report(2, [further], {"attic/2"}) == {"attic/2"}
-    assert others.playing == 1
-    # What was let in a moment ago may not be reported yet, and later is gone.
-    assert others.report(3, [], ()) == set()
-    assert others.playing == 1
-    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.connections._CLAIM_S", 0.0)
-    others.report(3, [], ())
-    assert (others.playing, others.heard) == (0, {2, 3})
-    others.report(3, [game], ())
-    assert others.playing == 1
-    # A gateway that is silent keeps no name from others.
-    monkeypatch.setattr("soulsgraph_clusters.fleet.gateway.connections.SILENT_AFTER_S", 0.0)
-    assert (others.playing, others.heard) == (0, set())
-    others.claim(hello(boot="b1"), 0)

@@ -17,7 +17,7 @@ BOOT, OTHER_BOOT = "00000000000000b0", "00000000000000b1"
 def test_a_pcs_words_move_no_cursor(door):
     client = door.joined()
     client.send(door.health(state="broken", note="\x1b[2J\nred"))
-    assert door.wait_for_note("is broken") == "attic/1 is broken: ?[2J red"
+    assert door.wait_for_note("is broken") == "attic/1 is broken: ?[2J?red"
 
 
 def test_duplicates_disorder_and_reconnects_leave_every_chunk_once(door):

@@ -9,33 +9,16 @@ import pytest
 
 from soulsgraph_clusters.fleet.protocol import settings as settings_module
 from soulsgraph_clusters.fleet.protocol.security import make_certificates, read_identity
-from soulsgraph_clusters.fleet.protocol.settings import PC, Fleet, FleetError, FleetSettings, deciding_files, load_fleet
+from soulsgraph_clusters.fleet.protocol.settings import PC, FleetError, FleetSettings, deciding_files, load_fleet
 from soulsgraph_envs.core.errors import SoulsGraphError
-
-RELAYS = ("127.0.0.1:7444", "127.0.0.1:7445")
-
-
-def test_further_gateways_take_the_addresses_in_their_order(tmp_path):
-    settings = FleetSettings(relays=RELAYS)
-    assert [Fleet(settings, tmp_path, count).relays for count in (1, 2, 3)] == [(), RELAYS[:1], RELAYS]
-    assert Fleet(settings, tmp_path).gateways == 1
 
 
 def test_an_address_by_ipv6_is_a_setting_like_others(tmp_path):
     made = make_certificates(tmp_path, ["fd00::5"])
     files = {"certificate": made.certificate.name, "key": made.key.name}
-    settings = FleetSettings("[fd00:0::5]:7443", relays=("[::1]:7444",), metrics="[::1]:0", **files)
-    assert read_identity(settings, tmp_path, [settings.listen, *settings.relays]) is not None
+    settings = FleetSettings("[fd00:0::5]:7443", metrics="[::1]:0", **files)
+    assert read_identity(settings, tmp_path) is not None
     assert FleetSettings("[::1]:7443").listen == "[::1]:7443"
-
-
-@pytest.mark.parametrize("count", [0, 4])
-def test_gateways_without_an_address_are_refused(tmp_path, count):
-    file = tmp_path / "fleet.toml"
-    file.write_text(f"relays = {[*RELAYS]}\n")
-    assert load_fleet(file, 3).relays == RELAYS
-    with pytest.raises(FleetError, match="gateways"):
-        load_fleet(file, count)
 
 
 def _shares(*shares):
@@ -51,16 +34,11 @@ def _shares(*shares):
         ),
         ({"listen": "0.0.0.0:7443"}, "certificate"),
         ({"listen": "[fd00::5]:7443"}, "certificate"),
-        ({"relays": ("10.0.0.3:7443",)}, "certificate"),
         ({"metrics": "0.0.0.0:9443"}, "certificate"),
         ({"certificate": "head.pem"}, "key"),
         ({"key": "head.key"}, "certificate"),
-        ({"relays": ("127.0.0.1",)}, "relays"),
-        ({"relays": ("127.0.0.1:7443",)}, "relays"),
-        ({"relays": (*RELAYS, RELAYS[0])}, "relays"),
         ({"metrics": "9443"}, "metrics"),
         ({"metrics": "127.0.0.1:http"}, "metrics"),
-        ({"pcs": {"metrics": PC()}}, "metrics"),
         *(({"pcs": {name: PC()}}, "PC") for name in ("a b", "a/b", "..", "\n", "x" * 41, "")),
         ({"pcs": _shares(0.5, 0.6)}, "batch_share"),
         ({"pcs": _shares(0.5, 0.4)}, "batch_share"),
@@ -115,15 +93,6 @@ def test_what_a_fleets_file_may_just_say_is_read(tmp_path):
     settings = load_fleet(file).settings
     assert settings.pcs == {"attic": PC(share=0.01, most_speed=0.1), "cellar": PC(most_speed=100.0)}
     assert (settings.journal_bytes, settings.most_stale_ticks, settings.alone_for_s) == (256_000_000, 1, 1.0)
-
-
-def test_a_certificate_that_does_not_hold_for_a_gateway_is_refused_before_it_starts(tmp_path):
-    make_certificates(tmp_path, ["10.0.0.1", "head.lan"])
-    settings = FleetSettings("10.0.0.1:7443", ("10.0.0.3:7443",), certificate="head.pem", key="head.key")
-    assert read_identity(settings, tmp_path) is not None
-    assert read_identity(settings, tmp_path, ["head.lan:7443", "127.0.0.1:7443", "[::1]:7443"]) is not None
-    with pytest.raises(FleetError, match=r"10\.0\.0\.3"):
-        read_identity(settings, tmp_path, settings.relays)
 
 
 #: What a game's process loads that decides no transition: the wire, its secrets, and packages without code.
