@@ -30,9 +30,10 @@ def win_rates(
     every episode.
 
     Raises:
-        SoulsGraphError: if a skill is missing or damaged, or what was written is.
+        SoulsGraphError: if a number is out of its range, a skill is missing or damaged, or what was written is.
         WriteError: if the run folder cannot be written.
     """
+    evaluating.check_evaluation(seed, episodes)
     inputs, file = evaluating.table_inputs(run, episodes, seed), run.path / "results" / "table.json"
     parquet = {name: run.results(name) for name in ("table", "episodes")}
     if all(one.exists() for one in (file, *parquet.values())):

@@ -184,7 +184,7 @@ _EVALUATING = [
     (f"evaluate run --seed {2**64}", "seed"),
     ("evaluate iudex-phase1-best-0 --scenario vrdt", "'vordt'"),
     ("evaluate iudex-phase1-best-0 --random dogde", "'dodge'"),
-    ("evaluate iudex-phase1-best-0 --trained-on vordt", "trained_on"),
+    ("evaluate iudex-phase1-best-0 --trained-on vordt", "'vordt'"),
     ("evaluate iudex-phase1-best-0 --games simulated.toml --fleet fleet.toml", "games"),
     ("evaluate iudex-phase1-best-0 --fleet fleet.toml --seed 3", "seed"),
     ("evaluate iudex-phase1-best-0 --out file/results", "file"),
