@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from soulsgraph_envs.compat.soulsgym.fight import BossFight, GameState, Pose
+from soulsgraph_envs.compat.soulsgym.worlds import SoulsGymWorld
 from soulsgraph_envs.core.errors import GameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import Scenario
@@ -37,7 +38,7 @@ def standing(**values: Any) -> GameState:
     return replace(state, **values)
 
 
-class FakeWorld:
+class FakeWorld(SoulsGymWorld):
     """Play the states of `script`, one per step, then hold the last; an error in it is raised.
 
     `sent` keeps the controls of every step, `begun` how often a fight began.
@@ -46,17 +47,13 @@ class FakeWorld:
         GameError: for a step before the first fight, or controls that do not exist.
     """
 
-    repeatable, draws = False, True
+    repeatable = False
 
-    def __init__(self, script: Sequence[GameState | GameError], able: Control = ALL_CONTROLS) -> None:
-        self._script, self._able, self._place = list(script), able, -1
+    def __init__(self, script: Sequence[GameState | GameError]) -> None:
+        self._script, self._place = list(script), -1
         self.sent: list[Control] = []
         self.begun = 0
         self.closed = False
-
-    def controls(self, scenario: Scenario) -> Control:
-        """Name the controls given at construction."""
-        return self._able
 
     def begin(self, fight: BossFight, scenario: Scenario, start: Pose, seed: int) -> GameState:
         """Go back to the script's first state."""

@@ -13,9 +13,6 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
-
-from soulsgraph_envs.core.errors import SoulsGraphError
 
 _PACKAGE = __name__.rpartition(".")[0]
 #: Every module that the projects have, and the one here with its names; "" is a package without names of its own.
@@ -97,26 +94,10 @@ def submodule(package: str, name: str) -> ModuleType:
 def install(project: str) -> None:
     """Make `import soulsgym`, or another project, and its submodules find this package, in this process.
 
-    Both names mean the same modules, so a class is one class under either. A second call changes nothing.
-
-    Raises:
-        SoulsGraphError: if the project's own package has been imported already; nothing is changed then.
+    Both names mean the same modules, so a class is one class under either. A second call changes nothing, nor does one
+    after the project's own package was imported.
     """
-    for name, module in sys.modules.items():
-        if name.partition(".")[0] == project and sys.modules.get(f"{_PACKAGE}.{name}") is not module:
-            raise SoulsGraphError(
-                f"install: expected no other {project} imported, found {name} of "
-                f"{getattr(module, '__file__', 'no file')}: call install before the first import of {project}."
-            )
     _installed.add(project)
-
-
-def is_action(space: Any, action: object) -> bool:
-    """Return whether a Gymnasium space has an action; to Gymnasium a bool is an integer, to an agent it is not."""
-    try:
-        return not isinstance(action, bool) and bool(space.contains(action))
-    except Exception:  # A number beyond 64 bits, a ragged list, or whatever an object's own conversion raises.
-        return False
 
 
 def allow_names() -> None:

@@ -22,12 +22,6 @@ _IN_ARRAYS = 'take render_mode="rgb_array"'
 _INVISIBLE, _ASKED_BY = ("offscreen", "dummy"), ("SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER")
 
 
-def is_size(size: object) -> bool:
-    """Return whether a value is the size of a picture: (height, width), whole numbers above 0."""
-    sides = np.asarray(size)
-    return sides.shape == (2,) and sides.dtype.kind in "iu" and bool((sides > 0).all())
-
-
 def scaled(picture: Picture, size: tuple[int, int]) -> Picture:
     """Scale a picture, of any number of channels, to `size` (height, width), averaging where it shrinks."""
     height, width = size

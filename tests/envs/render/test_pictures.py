@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from soulsgraph_envs.render.pictures import is_size, scaled
-
-
-@pytest.mark.parametrize(
-    ("size", "right"), [((90, 160), True), ((90, 0), False), ((90.0, 160.0), False), ((90,), False), ("90x160", False)]
-)
-def test_a_size_is_two_whole_numbers_above_zero(size: object, right: bool) -> None:
-    assert is_size(size) is right
+from soulsgraph_envs.render.pictures import scaled
 
 
 @pytest.mark.parametrize("size", [(4, 6), (30, 45), (1, 1)])

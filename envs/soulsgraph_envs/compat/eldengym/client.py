@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import atexit
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from math import dist
 from numbers import Integral
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, Never
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from soulsgraph_envs.compat.eldengym.world import (
     load_keys,
 )
 from soulsgraph_envs.core.config import find
-from soulsgraph_envs.core.errors import NO_COPY, GameError, UnknownNameError
+from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.games.link import ELDENGYM_OPERATIONS, LinkError, Operations
 from soulsgraph_envs.games.siphon_attributes import PYTHON_TYPES, AttributeFile, load_attributes
@@ -51,10 +51,6 @@ class EldenClient(SiphonClient, GameNames):
             "success" as False there.
     """
 
-    def __getstate__(self) -> Never:
-        """Refuse to be copied or pickled; raises GameError."""
-        raise GameError(NO_COPY)
-
     @cached_property
     def scenarios(self) -> dict[str, dict[str, Any]]:
         """The fights that can be started, with their fog walls in global coordinates."""
@@ -74,14 +70,6 @@ class EldenClient(SiphonClient, GameNames):
             results[part] = getattr(self, f"initialize_{part}")()
             _demand(part, results[part])
         return results
-
-    def launch_game(self) -> None:
-        """Refuse: it would run a program on the game PC."""
-        raise GameError("launch_game: not offered, it runs programs on the game PC; start the game there by hand.")
-
-    def copy_save_file(self, save_file_name: str, save_file_dir: str | None = None, timeout_seconds: int = 10) -> None:
-        """Refuse: it would run a program on the game PC."""
-        raise GameError(f"copy_save_file: not offered, it runs programs on the game PC; copy {save_file_name} by hand.")
 
     def quit_to_title(self) -> None:
         """Press the keys that lead to the title screen; Siphon's own server is not known to have all of them."""
@@ -157,20 +145,12 @@ class SiphonAttributes:
         for part in ("InitializeInput", "InitializeCapture"):
             calls.call(part, SEARCH_TIMEOUT_S)
 
-    def check(self, names: Iterable[str]) -> None:
-        """Raise `UnknownNameError` for a name that is not in the file."""
-        for name in names:
-            if name not in self.writes:
-                raise UnknownNameError("attribute of the Siphon file", name, sorted(self.writes))
-
     def read(self, names: Sequence[str]) -> dict[str, float]:
         """Read attributes, all calls under way at once."""
-        self.check(names)
         return dict(zip(names, map(_number, self._calls.get(names)), strict=True))
 
     def write(self, values: Mapping[str, float]) -> None:
         """Write attributes, one call each."""
-        self.check(values)
         for name, value in values.items():
             kind = self._file.attributes[name].type
             sent: dict[str, Any] = {f"{kind}_value": PYTHON_TYPES[kind](value)}
@@ -375,5 +355,7 @@ class SiphonWorld(World):
         self._down.clear()
 
     def _write(self, operation: str, values: Mapping[str, float]) -> None:
-        self._game.check(values)
+        for name in values:
+            if name not in self.attributes:
+                raise UnknownNameError("attribute of the Siphon file", name, self.attributes)
         self._operations.run(operation, **values)

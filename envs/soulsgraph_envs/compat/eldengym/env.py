@@ -5,101 +5,40 @@ Also its reward functions, and its own registry beside Gymnasium's, by which ver
 
 from __future__ import annotations
 
-import math
 import socket
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil, dist, hypot
-from numbers import Real
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import gymnasium
 import numpy as np
-from gymnasium import Space
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
-from soulsgraph_envs.compat import is_action
-from soulsgraph_envs.compat.eldengym.world import (
-    SimulatedFight,
-    World,
-    WorldOptions,
-    axes,
-    load_keys,
-    read_bindings,
-    without_effect,
-)
+from soulsgraph_envs.compat.eldengym.world import SimulatedFight, World, WorldOptions, axes, load_keys, read_bindings
 from soulsgraph_envs.core.access import split_address
-from soulsgraph_envs.core.errors import ResetNeededError, SoulsGraphError, UnknownNameError, plain_range, shown
+from soulsgraph_envs.core.config import Between, Pair, check_arguments
+from soulsgraph_envs.core.errors import ActionError, ResetNeededError, UnknownNameError, shown
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.seeds import checked_seed
-from soulsgraph_envs.render.pictures import PictureWindow, is_size, possible_here, scaled
-
-
-class OptionError(SoulsGraphError, ValueError):
-    """An option that is not offered; EldenGym raises a `ValueError` for its own."""
-
-
-class UnknownOptionError(UnknownNameError, OptionError):
-    """A name that is not offered; EldenGym raises a `ValueError` for its own."""
-
-
-class RewardTypeError(SoulsGraphError, TypeError):
-    """A reward without the methods of a `RewardFunction`; EldenGym raises a `TypeError`."""
+from soulsgraph_envs.render.pictures import PictureWindow, possible_here, scaled
 
 
 class SimulatedGameWarning(UserWarning):
     """A simulated fight stands in for Elden Ring."""
 
 
-_REWARD_METHODS = ("calculate", "is_done")
-
-
-def check_reward(reward: object) -> None:
-    """Raise `RewardTypeError` for anything but an object with the methods of `RewardFunction`, of whatever class."""
-    missing = [name for name in _REWARD_METHODS if not callable(getattr(reward, name, None))]
-    if missing or isinstance(reward, type):
-        lacks = f" without {' and '.join(missing)}" if missing else ", a class: make an object of it"
-        raise RewardTypeError(
-            f"reward_function: expected an object with the methods {' and '.join(_REWARD_METHODS)}, such as one of a "
-            f"class derived from RewardFunction; found {shown(reward)}{lacks}."
-        )
-
-
-def check_action(space: Space[Any], action: object) -> None:
-    """Raise `OptionError` for an action outside its space."""
-    if not is_action(space, action):
-        raise OptionError(f"action: expected one of {space}, found {shown(action)}.")
-
-
-def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
-    """Raise `OptionError` for a value that is not among the choices."""
-    if not any(type(value) is type(choice) and value == choice for choice in choices):
-        listed = ", ".join(map(str, choices))
-        raise OptionError(f"{name}: expected one of {listed}; found {shown(value)}, which is not offered.")
-
-
-def check_between(name: str, value: float, low: float, high: float) -> None:
-    """Raise `OptionError` for a number outside [low, high]."""
-    if not (isinstance(value, Real) and low <= value <= high):
-        raise OptionError(f"{name}: expected a number from {plain_range(low, high)}, found {shown(value)}.")
-
-
-def check_at_least(name: str, value: float | None, low: float) -> None:
-    """Raise `OptionError` for anything but a number of at least `low`; None passes."""
-    if value is not None and not (isinstance(value, Real) and low <= value < math.inf):
-        raise OptionError(f"{name}: expected at least {low}, found {shown(value)}.")
-
-
 FightInfo = Mapping[str, Any]
 
 
-class RewardFunction(ABC):
+@runtime_checkable
+class RewardFunction(Protocol):
     """Reward one step by its observation and info; `prev_info` is that of the step before, None at first."""
 
     @abstractmethod
@@ -116,7 +55,7 @@ class _FightReward(RewardFunction):
 
     def is_done(self, obs: Any, info: FightInfo) -> bool:
         """Return whether the player or the boss is dead."""
-        return bool(_of(info, "player_hp_normalized") <= 0 or _of(info, "boss_hp_normalized") <= 0)
+        return bool(info["player_hp_normalized"] <= 0 or info["boss_hp_normalized"] <= 0)
 
 
 @dataclass(eq=False)
@@ -128,14 +67,10 @@ class ScoreDeltaReward(_FightReward):
     loss_penalty: float = -100.0
 
     def calculate(self, obs: Any, info: FightInfo, prev_info: FightInfo | None = None) -> float:
-        """Return the change of the score.
-
-        Raises:
-            OptionError: if the info has no such number; EldenGym 0.6.0 takes it for 0 in silence.
-        """
+        """Return the change of the score; an info without it is an error, which EldenGym 0.6.0 takes for 0."""
         if prev_info is None:
             return 0.0
-        change = _of(info, self.score_key) - _of(prev_info, self.score_key)
+        change = float(info[self.score_key] - prev_info[self.score_key])
         return change + _end(info, self.win_bonus, self.loss_penalty)
 
 
@@ -166,26 +101,17 @@ class CustomReward(_FightReward):
         """Return the weighted sum; HP as shares of the full bars."""
         if prev_info is None:
             return 0.0
-        healed = _of(info, "player_hp_normalized") - _of(prev_info, "player_hp_normalized")
-        dealt = _of(prev_info, "boss_hp_normalized") - _of(info, "boss_hp_normalized")
-        alive = self.survival_bonus if _of(info, "player_hp_normalized") > 0 else 0.0
+        healed = info["player_hp_normalized"] - prev_info["player_hp_normalized"]
+        dealt = prev_info["boss_hp_normalized"] - info["boss_hp_normalized"]
+        alive = self.survival_bonus if info["player_hp_normalized"] > 0 else 0.0
         end = _end(info, self.win_bonus, self.loss_penalty)
-        return self.hp_delta_weight * healed + self.boss_damage_weight * dealt + alive + end
+        return float(self.hp_delta_weight * healed + self.boss_damage_weight * dealt + alive + end)
 
 
 def _end(info: FightInfo, victory: float, defeat: float) -> float:
-    if _of(info, "boss_hp_normalized") <= 0:
+    if info["boss_hp_normalized"] <= 0:
         return victory
-    return defeat if _of(info, "player_hp_normalized") <= 0 else 0.0
-
-
-def _of(info: FightInfo, key: str) -> float:
-    if key not in info:
-        raise OptionError(
-            f"reward: expected {key!r} in the info, found {', '.join(sorted(info))}: use one of these, or "
-            "read the attributes it is made of."
-        )
-    return float(info[key])
+    return defeat if info["player_hp_normalized"] <= 0 else 0.0
 
 
 Info = dict[str, Any]
@@ -202,40 +128,36 @@ FROZEN_SPEED = 1e-5
 
 
 #: "auto" asks whether a server answers; the other two insist.
-DRIVERS = ("auto", "simulator", "siphon")
+Driver = Literal["auto", "simulator", "siphon"]
+RenderMode = Literal["rgb_array", "human"]
+Steps = Annotated[int, Between(1, 10**9)]
+Size = Pair[Annotated[int, Between(1, 10_000)]]
 _ANSWER_S = 1.0
 
 
-def open_world(options: WorldOptions, keys: Iterable[str]) -> World:
-    """Open the world for an environment that uses these keys.
+def open_world(options: WorldOptions) -> World:
+    """Open the world for an environment.
 
     Raises:
-        UnknownNameError: for a driver or a scenario that is not there.
+        UnknownNameError: for a scenario that is not there.
         GameError: with "siphon", if no server answers.
     """
-    if options.driver not in DRIVERS:
-        raise UnknownNameError("driver", options.driver, DRIVERS)
     if options.driver == "siphon" or (options.driver == "auto" and _answers(options.host)):
         # Imported here: whoever simulates needs no Siphon client.
         from soulsgraph_envs.compat.eldengym.client import SiphonWorld
 
         return SiphonWorld(options)
-    world = SimulatedFight(options.scenario, options.frame_size)
     if options.driver == "auto":
         _warn(
             f"no Siphon server answers at {options.host}: a simulated boss of our own invention "
             f"({options.scenario}) stands in for Elden Ring's; driver='simulator' chooses it, driver='siphon' insists"
         )
-    idle = without_effect(keys, world.supported)
-    if idle:
-        told = ", ".join(f"{key} ({meaning})" for key, meaning in idle.items())
-        _warn(f"the simulated fight has nothing for some keys, which do nothing: {told}")
-    return world
+    return SimulatedFight(options.scenario, options.frame_size)
 
 
 def _warn(told: str) -> None:
-    # The caller's caller: whoever made the environment.
-    warnings.warn(told, SimulatedGameWarning, stacklevel=4)
+    # Whoever made the environment: beyond its constructor and what checks the arguments.
+    warnings.warn(told, SimulatedGameWarning, stacklevel=5)
 
 
 def _answers(host: str) -> bool:
@@ -254,8 +176,6 @@ class FightEnv(gymnasium.Env[Any, Any]):
 
     Raises:
         GameError: for "human" without pygame or a display.
-        OptionError: if a limit is below 1, the two differ, or `render_mode` is not offered.
-        RewardTypeError: if `reward_function` lacks a method of `RewardFunction`.
     """
 
     metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 60}  # noqa: RUF012 - Gymnasium's own attribute
@@ -266,11 +186,7 @@ class FightEnv(gymnasium.Env[Any, Any]):
     def __init__(
         self, reward_function: RewardFunction, limits: tuple[int | None, int | None], render_mode: str | None
     ) -> None:
-        check_reward(reward_function)
         max_steps = limits[1] if limits[0] is None else limits[0]
-        check_at_least("max_steps", max_steps, 1)
-        check_choice("max_steps", limits[1], (None, max_steps))
-        check_choice("render_mode", render_mode, (*self.metadata["render_modes"], None))
         self.metadata = possible_here(self.metadata, render_mode)
         self.reward_function, self.render_mode = reward_function, render_mode
         self.max_step = self.max_steps = max_steps
@@ -307,14 +223,15 @@ class FightEnv(gymnasium.Env[Any, Any]):
         """Play the action, read the game and compute the reward; truncated after exactly `max_steps` steps.
 
         Raises:
-            OptionError: for an action outside the action space.
+            ActionError: for an action outside the action space.
             ResetNeededError: before the first reset; after its end a fight goes on, as in EldenGym.
         """
         if self._frame is None:
             # Else the keys would go to whatever the game is doing.
             raise ResetNeededError
         assert self.action_space is not None
-        check_action(self.action_space, action)
+        if not self.action_space.contains(action):
+            raise ActionError(f"action: expected one of {self.action_space}, found {shown(action)}.")
         self._play(action)
         self.step_count += 1
         observation, info = self._observe()
@@ -353,13 +270,7 @@ class FightEnv(gymnasium.Env[Any, Any]):
             self.world.set_game_speed(FROZEN_SPEED)
 
     def _define_observation(self, frame_size: tuple[int, int], boxes: Mapping[str, Box]) -> None:
-        """Define what is observed: a picture of (height, width) and the numbers in `boxes`; without any, it alone.
-
-        Raises:
-            OptionError: for an invalid size.
-        """
-        if not is_size(frame_size):
-            raise OptionError(f"frame_size: expected (height, width) in pixels, found {frame_size!r}.")
+        """Define what is observed: a picture of (height, width) and the numbers in `boxes`; without any, it alone."""
         picture = Box(0, 255, (*frame_size, 3), np.uint8)
         self._boxes = boxes
         self.observation_space = Dict({"frame": picture, **boxes}) if boxes else picture
@@ -408,39 +319,35 @@ class EldenGymEnv(FightEnv):
     the original.
 
     Raises:
-        OptionError, RewardTypeError: for a value that is not offered.
-        UnknownNameError: for a driver or scenario that is not there.
+        DataError: for a value that is not offered.
+        UnknownNameError: for a scenario that is not there.
         GameError: if a Siphon server answers and its game does not.
     """
 
+    @check_arguments
     def __init__(
         self,
         scenario_name: str = "margit",
         host: str = "localhost:50051",
-        action_mode: str = "discrete",
+        action_mode: Literal["discrete", "multi_binary"] = "discrete",
         reward_function: RewardFunction | None = None,
-        frame_skip: int = 4,
-        game_speed: float = 1.0,
+        frame_skip: Steps = 4,
+        # The documentation asks for 0.1 to 1; the game takes more.
+        game_speed: Annotated[float, Between(0.1, 3.0)] = 1.0,
         freeze_game: bool = False,
-        game_fps: int = 60,
-        max_step: int | None = None,
+        game_fps: Steps = 60,
+        max_step: Steps | None = None,
         config_filepath: str | None = None,
         *,
-        observation_mode: str = "dict",
-        max_steps: int | None = None,
-        driver: str = "auto",
-        frame_size: tuple[int, int] = FRAME_SIZE,
-        render_mode: str | None = "rgb_array",
+        observation_mode: Literal["dict", "rgb"] = "dict",
+        max_steps: Steps | None = None,
+        driver: Driver = "auto",
+        frame_size: Size = FRAME_SIZE,
+        render_mode: RenderMode | None = "rgb_array",
         dry_run: bool = False,
     ) -> None:
         reward = ScoreDeltaReward("player_hp") if reward_function is None else reward_function
         super().__init__(reward, (max_step, max_steps), render_mode)
-        check_choice("action_mode", action_mode, ("discrete", "multi_binary"))
-        check_choice("observation_mode", observation_mode, ("dict", "rgb"))
-        check_at_least("frame_skip", frame_skip, 1)
-        check_at_least("game_fps", game_fps, 1)
-        # The documentation asks for 0.1 to 1; the game takes more.
-        check_between("game_speed", game_speed, 0.1, 3.0)
         self.scenario_name, self.action_mode = scenario_name, action_mode
         self.frame_skip, self.game_fps = frame_skip, game_fps
         self.game_speed, self.freeze_game = game_speed, freeze_game
@@ -449,8 +356,7 @@ class EldenGymEnv(FightEnv):
         self._every = every if action_mode == "multi_binary" else None
         self.action_space = MultiBinary(len(every.keys)) if self._every else Discrete(len(self._taps))
         self._define_observation(frame_size, _boxes() if observation_mode == "dict" else {})
-        keys = [key for tap in ([every] if self._every else self._taps) for key in tap.keys]
-        self.world = open_world(WorldOptions(driver, scenario_name, host, config_filepath, frame_size, dry_run), keys)
+        self.world = open_world(WorldOptions(driver, scenario_name, host, config_filepath, frame_size, dry_run))
         self._player_animation_id = 0
 
     def _play(self, action: Any) -> None:
@@ -491,15 +397,11 @@ _COORDINATES = tuple(f"{who}_{axis}" for who in ("player", "boss") for axis in "
 _DIFFERENCES = ("dist_to_boss", "boss_z_relative")
 #: Where the player is in the frame of the whole map, and where both are in that of its part.
 _PLACES = (axes("HeroGlobal"), axes("HeroLocal"), axes("NpcGlobal"))
-_BY_HAND = "nothing is started or copied on the game PC, do that by hand"
-#: Options of version 0.6.0 that have one value here, and why.
-_FIXED: Mapping[str, tuple[object, str]] = {
-    "launch_game": (False, _BY_HAND),
-    "save_file_name": (None, _BY_HAND),
-    "save_file_dir": (None, _BY_HAND),
-    "frame_format": ("jpeg", "pictures come as JPEG"),
-    "frame_quality": (85, "pictures come at this quality"),
-    "use_device": ("key", "actions are bound to keys; keybinds_filepath binds them to others"),
+#: Options of version 0.6.0 that have one value here: nothing is started or copied on the game PC, pictures come as
+#: JPEG at this quality, and actions are bound to keys.
+_FIXED: Mapping[str, object] = {
+    **{"launch_game": False, "save_file_name": None, "save_file_dir": None},
+    **{"frame_format": "jpeg", "frame_quality": 85, "use_device": "key"},
 }
 #: One frame of the game between the keys and the look.
 _STEP_S = 1 / 60
@@ -512,15 +414,14 @@ class AttributeEnv(FightEnv):
     `frame`, each of `memory_attributes` under its Siphon name, the places of player and boss, their
     distance in the plane (`dist_to_boss`) and how much higher the boss stands; numbers are float32 of
     `number_shape`, EldenGym's () or (1,) for stable-baselines3. EldenGym's other options (`fixed`) are
-    known, but have one value: another is refused, or in a simulated fight ignored with a
-    warning.
+    known, but have one value: a warning says that another has no effect.
 
     Raises:
-        OptionError, RewardTypeError: for a value that is not offered.
-        UnknownNameError: for an action, attribute, driver or scenario that is not there.
-        DataError: for a file of key bindings that cannot be understood.
+        DataError: for a value that is not offered, or a file of key bindings that cannot be understood.
+        UnknownNameError: for a scenario or an option that is not there.
     """
 
+    @check_arguments
     def __init__(
         self,
         scenario_name: str = "margit",
@@ -531,12 +432,12 @@ class AttributeEnv(FightEnv):
         host: str = "localhost:50051",
         reward_function: RewardFunction | None = None,
         *,
-        max_steps: int | None = None,
-        max_step: int | None = None,
-        driver: str = "auto",
-        frame_size: tuple[int, int] = FRAME_SIZE,
+        max_steps: Steps | None = None,
+        max_step: Steps | None = None,
+        driver: Driver = "auto",
+        frame_size: Size = FRAME_SIZE,
         number_shape: tuple[int, ...] = (),
-        render_mode: str | None = "rgb_array",
+        render_mode: RenderMode | None = "rgb_array",
         dry_run: bool = False,
         **fixed: object,
     ) -> None:
@@ -546,40 +447,19 @@ class AttributeEnv(FightEnv):
         self.scenario_name = scenario_name
         self.action_keys = list(bindings if actions is None else actions)
         self.memory_attributes = list(LEVELS if memory_attributes is None else memory_attributes)
-        for action in self.action_keys:
-            if action not in bindings:
-                raise UnknownOptionError("action", action, bindings)
-        check_at_least("actions, how many of them", len(self.action_keys), 1)
-        check_choice("number_shape", number_shape, ((), (1,)))
         self._keys = [bindings[action] for action in self.action_keys]
         self.action_space = MultiBinary(len(self._keys))
         number = Box(-np.inf, np.inf, number_shape, np.float32)
         numbers = {name: number for name in (*self.memory_attributes, *_COORDINATES, *_DIFFERENCES)}
         self._define_observation(frame_size, numbers)
         options = WorldOptions(driver, scenario_name, host, siphon_config_filepath, frame_size, dry_run)
-        self.world = open_world(options, self._keys)
-        try:
-            self._check_offered(fixed)
-        except SoulsGraphError:
-            self.world.close()
-            raise
-        self._read = tuple(dict.fromkeys((*self.memory_attributes, *LEVELS, *chain(*_PLACES))))
-
-    def _check_offered(self, fixed: Mapping[str, object]) -> None:
-        for name in self.memory_attributes:
-            if name not in self.world.attributes:
-                raise UnknownOptionError("memory attribute", name, sorted(self.world.attributes))
         for name, value in fixed.items():
             if name not in _FIXED:
-                raise UnknownOptionError("option", name, _FIXED)
-            only, why = _FIXED[name]
-            told = f"{name}: expected {only!r}, found {value!r}: {why}."
-            if value != only and not self.world.simulated:
-                raise OptionError(told)
-            if value != only:
-                # Two calls up: whoever made the environment.
-                told += " It has no effect in a simulated fight."
-                warnings.warn(told, SimulatedGameWarning, stacklevel=3)
+                raise UnknownNameError("option", name, _FIXED)
+            if value != _FIXED[name]:
+                _warn(f"{name}: it has no effect here, other than {_FIXED[name]!r}")
+        self.world = open_world(options)
+        self._read = tuple(dict.fromkeys((*self.memory_attributes, *LEVELS, *chain(*_PLACES))))
 
     def _play(self, action: Any) -> None:
         for key, bit in zip(self._keys, action, strict=True):
@@ -617,20 +497,16 @@ class EnvSpec:
     max_episode_steps: int | None = None
     setup_hook: SetupHook | None = None
 
-    def __post_init__(self) -> None:
-        self.kwargs = dict(self.kwargs or {})
-
     def make(self, **kwargs: Any) -> Any:
         """Make the environment, then call the hook with it.
 
         `kwargs` come before those of the specification; `max_episode_steps` is passed on as `max_step`, unless
         another limit is.
         """
-        options = {**deepcopy(self.kwargs or {}), **kwargs}
+        options = {**deepcopy(dict(self.kwargs or {})), **kwargs}
         if self.max_episode_steps is not None and not {"max_step", "max_steps"} & options.keys():
             options["max_step"] = self.max_episode_steps
-        made = resolve_name(self.entry_point) if isinstance(self.entry_point, str) else self.entry_point
-        env = made(**options)
+        env = (resolve_name(self.entry_point) if isinstance(self.entry_point, str) else self.entry_point)(**options)
         if self.setup_hook is not None:
             self.setup_hook(env)
         return env
@@ -642,32 +518,24 @@ class EnvRegistry:
     def __init__(self) -> None:
         self.env_specs: dict[str, EnvSpec] = {}
 
-    def register(
-        self,
-        id: str,
-        entry_point: EntryPoint,
-        kwargs: Mapping[str, Any] | None = None,
-        max_episode_steps: int | None = None,
-        setup_hook: SetupHook | None = None,
-        force: bool = False,
-    ) -> None:
-        """Register an environment under `id`; see `EnvSpec`.
+    def register(self, id: str, entry_point: EntryPoint, *spec: Any, force: bool = False, **options: Any) -> None:
+        """Register an environment under `id`, by what else `EnvSpec` takes.
 
         Raises:
-            OptionError: if the id is taken and `force` is not given.
+            ValueError: if the id is taken and `force` is not given.
         """
         if id in self.env_specs and not force:
-            raise OptionError(f"register: expected a free id, found {id!r} taken: choose another or give force=True.")
-        self.env_specs[id] = EnvSpec(id, entry_point, kwargs, max_episode_steps, setup_hook)
+            raise ValueError(f"register: {id!r} is taken: choose another id or give force=True")
+        self.env_specs[id] = EnvSpec(id, entry_point, *spec, **options)
 
     def make(self, id: str, **kwargs: Any) -> Any:
         """Make an environment as `EnvSpec.make` does.
 
         Raises:
-            UnknownOptionError: if nothing is registered under `id`.
+            UnknownNameError: if nothing is registered under `id`.
         """
         if id not in self.env_specs:
-            raise UnknownOptionError("environment", id, self.env_specs)
+            raise UnknownNameError("environment", id, self.env_specs)
         return self.env_specs[id].make(**kwargs)
 
     def list(self) -> Names:

@@ -7,7 +7,7 @@ Siphon server if there is one (`client`), else the simulator in Elden Ring's pla
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, dist
@@ -17,13 +17,13 @@ from typing import Annotated, Any
 import numpy as np
 from PIL import Image
 
-from soulsgraph_envs.core.config import Between, Triple, Where, load, read_file, require, validate
+from soulsgraph_envs.core.config import Between, Triple, Where, load, read_file, validate
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
-from soulsgraph_envs.core.scenario import load_player, load_scenario, supported_controls
+from soulsgraph_envs.core.scenario import load_player, load_scenario
 from soulsgraph_envs.core.seeds import derive_seeds
 from soulsgraph_envs.core.state import Control, Raw, RawValues
-from soulsgraph_envs.simulator.driver import TARGETS, Simulator
+from soulsgraph_envs.simulator.driver import Simulator
 
 #: What a call of Siphon's client returns: "success", "message" and its values.
 Answer = dict[str, Any]
@@ -152,8 +152,7 @@ class GameNames(ABC):
 class World(GameNames):
     """The game behind an environment, its clock and its keys; failures of a call are raised as errors.
 
-    Time is the game's: nothing moves on in a simulated world but by `input_key_tap` and `wait`. Reading and writing
-    raise `UnknownNameError` for a name outside `attributes`, or one that cannot be written.
+    Time is the game's: nothing moves on in a simulated world but by `input_key_tap` and `wait`.
     """
 
     simulated: bool
@@ -242,16 +241,6 @@ class KeyData:
     toggled: dict[str, str]
     menu: dict[str, MenuWay]
 
-    def __post_init__(self) -> None:
-        used = {"multi_binary": self.multi_binary.keys} | {name: tap.keys for name, tap in self.discrete.items()}
-        for name, keys in (used | {name: (key,) for name, key in self.toggled.items()}).items():
-            require({*keys} <= self.names, name, f"have some of {', '.join(sorted(self.names))}, found {keys}")
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Every key in the file."""
-        return frozenset((*self.keys, *self.modified, *self.without_effect))
-
 
 @cache
 def load_keys() -> KeyData:
@@ -261,12 +250,6 @@ def load_keys() -> KeyData:
         DataError: for a value of another type, or a control or key that does not exist.
     """
     return load(KeyData, Where(DATA / "keys.toml"))
-
-
-@dataclass(frozen=True)
-class _BoundKey:
-    index: int
-    key: str
 
 
 def read_bindings(path: Path) -> dict[str, str]:
@@ -280,9 +263,7 @@ def read_bindings(path: Path) -> dict[str, str]:
     where = Where(path)
     values = validate(dict[str, Any], read_file(where, "JSON"), where)
     actions = validate(dict[str, dict[str, Any]], values.get("actions"), where.at("actions"))
-    keys = {name: {key: action.get(key) for key in ("index", "key")} for name, action in actions.items()}
-    bound = validate(dict[str, _BoundKey], keys, where.at("actions"))
-    return {name: bound[name].key for name in sorted(bound, key=lambda name: bound[name].index)}
+    return {name: actions[name]["key"] for name in sorted(actions, key=lambda name: int(actions[name]["index"]))}
 
 
 @dataclass(frozen=True)
@@ -320,20 +301,6 @@ def load_fight(scenario: str) -> FightStart:
     return validate(FightStart, values[name], where.at(name))
 
 
-def without_effect(keys: Iterable[str], supported: Control) -> dict[str, str]:
-    """Return those of the keys that do nothing in a fight with these controls, with what they are for."""
-    data = load_keys()
-    found = {}
-    for key in keys:
-        meanings = [table[key] for table in (data.keys, *data.modified.values()) if key in table]
-        meanings += data.modified.get(key, {}).values()
-        if key in data.without_effect:
-            found[key] = data.without_effect[key]
-        elif not any(meaning & supported for meaning in meanings):
-            found[key] = ", ".join(f"{meaning.name}" for meaning in dict.fromkeys(meanings)).lower().replace("_", " ")
-    return found
-
-
 _DIRECTIONS = Control.FORWARD | Control.BACK | Control.LEFT | Control.RIGHT
 
 
@@ -344,15 +311,8 @@ class KeyTranslator:
         self._down: list[str] = []
         self._fresh = Control.NONE
 
-    def check(self, keys: Sequence[str]) -> None:
-        """Raise `UnknownNameError` for a key that means nothing here."""
-        for key in keys:
-            if key not in load_keys().names:
-                raise UnknownNameError("key", key, sorted(load_keys().names))
-
     def set(self, key: str, down: bool) -> None:
         """Send a key down or up; nothing happens if it is in that state already."""
-        self.check([key])
         if down and key not in self._down:
             self._fresh |= self._meaning(key) & ~_DIRECTIONS
             self._down.append(key)
@@ -381,11 +341,6 @@ class Attributes:
 
     shown: dict[str, Raw]
     writable: dict[str, str]
-
-    def __post_init__(self) -> None:
-        for name, target in self.writable.items():
-            known = f"be one of {', '.join(TARGETS)}, or nothing, found {target!r}"
-            require(target in ("", *TARGETS), f"writable.{name}", known)
 
 
 def load_attributes(path: Path = DATA / "attributes.toml") -> Attributes:
@@ -416,10 +371,7 @@ class SimulatedFight(World):
 
     def __init__(self, scenario: str, frame_size: tuple[int, int]) -> None:
         self._scenario = load_scenario(fight_name(scenario))
-        player = load_player(self._scenario.player)
-        #: Controls that mean something in this fight.
-        self.supported = supported_controls(player)
-        self._fp_max = player.body.fp
+        self._fp_max = load_player(self._scenario.player).body.fp
         self._simulator = Simulator(1, tick_s=1 / _FRAMES_PER_S)
         self._keyboard = KeyTranslator()
         self._size = frame_size
@@ -435,7 +387,6 @@ class SimulatedFight(World):
 
     def input_key_tap(self, keys: Sequence[str], hold_ms: int = 50, delay_ms: int = 0) -> Answer:
         """Press, hold and release keys while the fight goes on."""
-        self._keyboard.check(keys)
         for number, key in enumerate(keys):
             self.wait(delay_ms / 1000 if number else 0.0)
             self._keyboard.set(key, True)
@@ -471,17 +422,11 @@ class SimulatedFight(World):
         raw, fp = self._begun()[0], self._simulator.values(0)["fp"]
         values = {name: raw[column] for name, column in _SHOWN.items()}
         values |= dict(zip(_OTHERS, (fp, self._fp_max, self._speed), strict=True))
-        for name in names:
-            if name not in values:
-                raise UnknownNameError("attribute of the simulated game", name, sorted(values))
         return {name: float(values[name]) for name in names}
 
     def write(self, values: Mapping[str, float]) -> None:
         """Write HP, stamina or places; the floor is flat, so heights stay what they are."""
         self._begun()
-        for name in values:
-            if name not in _WRITABLE:
-                raise UnknownNameError("writable attribute of the simulated game", name, sorted(_WRITABLE))
         written = {_WRITABLE[name]: value for name, value in values.items()}
         written.pop("", None)
         self._simulator.override(0, **written)

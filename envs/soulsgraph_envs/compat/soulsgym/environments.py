@@ -6,17 +6,14 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import inf
-from numbers import Real
 from pathlib import Path
-from typing import Any, ClassVar, TypedDict, Unpack
+from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Space
 from gymnasium.wrappers import TransformObservation
 
-from soulsgraph_envs.compat import is_action
 from soulsgraph_envs.compat.soulsgym.fight import (
     ACTIONS,
     DATA,
@@ -24,7 +21,6 @@ from soulsgraph_envs.compat.soulsgym.fight import (
     Floats,
     GameState,
     GameStateError,
-    InvalidGameSettings,
     LockOn,
     LockOnFailure,
     Observer,
@@ -35,13 +31,14 @@ from soulsgraph_envs.compat.soulsgym.fight import (
     valid_actions,
 )
 from soulsgraph_envs.compat.soulsgym.worlds import SoulsGymWorld, make_world
-from soulsgraph_envs.core.errors import GameError, UnknownNameError
+from soulsgraph_envs.core.config import Between, Pair, check_arguments
+from soulsgraph_envs.core.errors import ActionError, GameError, shown
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.scenario import load_player, load_scenario
 from soulsgraph_envs.core.seeds import checked_seed
 from soulsgraph_envs.core.state import Control
-from soulsgraph_envs.games.link import SIMULATOR
-from soulsgraph_envs.render.pictures import PictureWindow, is_size, possible_here
+from soulsgraph_envs.games.link import Driver
+from soulsgraph_envs.render.pictures import PictureWindow, possible_here
 
 #: The game has no lock during a throw.
 _THROWN = ("ThrowAtk", "ThrowDef")
@@ -49,18 +46,23 @@ _THROWN = ("ThrowAtk", "ThrowDef")
 _RENDERED = (360, 640)
 
 
+RenderMode = Literal["rgb_array", "human"]
+#: Of the game; a running one takes 3 at most.
+Speed = Annotated[float, Between(0.01, 1000.0)]
+
+
 class Options(TypedDict, total=False):
     """What every environment takes beyond SoulsGym's own parameters.
 
-    `driver` is "simulator" or the name of a real-time driver, whose `games` file holds the game's
-    settings; `world` is an open world to use instead. `render_mode` is None, "rgb_array", or "human" for a window that
+    `driver` is "simulator" or the name of a real-time driver; a file `games` holds a game's settings, its driver among
+    them; `world` is an open world to use instead. `render_mode` is None, "rgb_array", or "human" for a window that
     shows every tick.
     """
 
-    driver: str
+    driver: Driver
     games: str | Path
     world: SoulsGymWorld
-    render_mode: str | None
+    render_mode: RenderMode | None
 
 
 class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
@@ -71,7 +73,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
     reward is that of the whole span.
 
     Raises:
-        InvalidGameSettings: for a speed or render mode that cannot be, or a driver that lacks one of the actions.
+        DataError: for a speed, driver or render mode that there is not.
     """
 
     #: What the boss is called in the static tables.
@@ -81,26 +83,19 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
     metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 10}  # noqa: RUF012 - Gymnasium's own attribute
     #: A running game's levels are restored after every step, and HP are counted here: nobody dies, no phase changes.
     refills: ClassVar[bool] = True
-    #: The phases that an episode can begin in.
-    phases: ClassVar[tuple[int, ...]] = (1, 2)
     _lock: LockOn
 
+    @check_arguments
     def __init__(
         self,
-        game_speed: float = 1.0,
+        game_speed: Speed = 1.0,
         skip_steps: bool = False,
         *,
-        driver: str = SIMULATOR,
+        driver: Driver = "simulator",
         games: str | Path | None = None,
         world: SoulsGymWorld | None = None,
-        render_mode: str | None = None,
+        render_mode: RenderMode | None = None,
     ) -> None:
-        if not _is_factor(game_speed):
-            raise InvalidGameSettings(f"game_speed: expected a factor above 0, found {game_speed!r}: try 1.")
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise InvalidGameSettings(
-                f"render_mode: expected None, 'rgb_array' or 'human', found {render_mode!r}: choose one."
-            )
         self.metadata = possible_here(self.metadata, render_mode)
         self.game_speed, self.skip_steps, self.render_mode = game_speed, skip_steps, render_mode
         # Before the world: a game is not taken that cannot be shown.
@@ -108,8 +103,6 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         if render_mode == "human":
             self._window = PictureWindow(f"soulsgraph: {type(self).__name__}", _RENDERED, self.metadata["render_fps"])
         self.world = world or make_world(driver, games, game_speed, self.refills)
-        if render_mode is not None:
-            self._demand_frames()
         self.action_space = gymnasium.spaces.Discrete(len(ACTIONS))
         self.terminated = False
         self._state: GameState | None = None
@@ -164,14 +157,14 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
 
         Raises:
             ResetNeeded: before the first reset, and after an episode's end.
-            UnknownNameError: for any other action.
+            ActionError: for any other action.
             GameStateError: if the game broke the episode off; this step must not be learned from.
         """
         before = self._present
         if self.terminated:
             raise ResetNeeded("expected an episode under way, found it over: call reset first.")
-        if not is_action(self.action_space, action):
-            raise UnknownNameError("action", action, [f"0 to {NOTHING}"])
+        if not self.action_space.contains(action):
+            raise ActionError(f"action: expected one of 0 to {NOTHING}, found {shown(action)}.")
         self._advance(int(action))
         while self.skip_steps and not self.terminated and self.current_valid_actions() == [NOTHING]:
             self._advance(NOTHING)
@@ -210,12 +203,6 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         if self._window is not None:
             self._window.show(self._frame(_RENDERED))
 
-    def _demand_frames(self) -> None:
-        if not self.world.draws:
-            raise InvalidGameSettings(
-                "frames: expected a driver that takes pictures of its game, found one that does not: take another."
-            )
-
     def _frame(self, size: tuple[int, int]) -> Picture:
         with self._losing():
             return self.world.frame(*size)
@@ -252,15 +239,10 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
             self._queued |= self._lock.keys(state.camera_pose, target)
 
 
-def _is_factor(value: object) -> bool:
-    return isinstance(value, Real) and 0.0 < float(value) < inf
-
-
 class SoulsEnvDemo(SoulsEnv):
     """A whole fight as the game has it: every phase, HP as it is, death and victory."""
 
     refills = False
-    phases = (1,)
 
     def __init__(self, game_speed: float = 1.0, **options: Unpack[Options]) -> None:
         super().__init__(game_speed, **options)
@@ -275,34 +257,25 @@ class BossEnv(SoulsEnv):
     """A boss of Dark Souls III, fought by the Knight: one phase of it, the whole fight in a demonstration.
 
     Raises:
-        InvalidGameSettings: for a phase outside `phases`, and as `SoulsEnv`.
+        DataError: for a phase other than 1 and 2, and as `SoulsEnv`.
     """
 
     game_id = "DarkSoulsIII"
     #: Begin at any of the fight's poses, not at the first.
     random_player_pose = False
 
+    @check_arguments
     def __init__(
-        self, game_speed: float = 1.0, phase: int = 1, skip_steps: bool = False, **options: Unpack[Options]
+        self, game_speed: Speed = 1.0, phase: Literal[1, 2] = 1, skip_steps: bool = False, **options: Unpack[Options]
     ) -> None:
-        if phase not in self.phases:
-            expected = " or ".join(map(str, self.phases))
-            raise InvalidGameSettings(f"phase: expected {expected}, found {phase!r}: choose one.")
         super().__init__(game_speed, skip_steps, **options)
         self._fight = load_fight(self.ENV_ID)
-        scenario = f"{self.ENV_ID}-phase{int(phase)}" if self.refills else f"{self.ENV_ID}-full"
+        scenario = f"{self.ENV_ID}-phase{phase}" if self.refills else f"{self.ENV_ID}-full"
         self._scenario = load_scenario(DATA / "scenarios" / f"{scenario}.toml")
         self._lock = LockOn(load_player(self._scenario.player).camera)
-        self._first_phase = int(phase)
+        self._first_phase = phase
         self._observer = Observer(self._fight, self._scenario)
         self.observation_space = self._observer.space
-        able = self.world.controls(self._scenario)
-        lacking = [number for number, keys in enumerate(ACTIONS) if keys & ~able]
-        if lacking:
-            raise InvalidGameSettings(
-                f"{type(self).__name__}: expected a driver for {len(ACTIONS)} actions, found none of {lacking}: "
-                "take another driver, bind their keys, or give the scenario another player."
-            )
 
     @property
     def phase(self) -> int:
@@ -385,13 +358,13 @@ class IudexEnv(_Iudex):
     SoulsGym 1.1.0 calls it.
 
     Raises:
-        InvalidGameSettings: for a phase other than 1 and 2, and as `SoulsEnv`.
+        DataError: for a phase other than 1 and 2, and as `SoulsEnv`.
     """
 
     def __init__(
         self,
-        game_speed: float = 1.0,
-        phase: int = 1,
+        game_speed: Speed = 1.0,
+        phase: Literal[1, 2] = 1,
         random_player_pose: bool = False,
         skip_steps: bool = False,
         init_pose_randomization: bool = False,
@@ -405,25 +378,20 @@ class IudexImgEnv(IudexEnv):
     """One phase of Iudex, seen as a picture (height, width, 3) of red, green and blue, uint8.
 
     Raises:
-        InvalidGameSettings: for a `resolution` other than two whole numbers above 0, a running game whose
-            link takes no pictures, and as `IudexEnv`.
+        DataError: for a `resolution` other than two whole numbers above 0, and as `IudexEnv`.
     """
 
+    @check_arguments
     def __init__(
         self,
-        game_speed: float = 1.0,
-        phase: int = 1,
+        game_speed: Speed = 1.0,
+        phase: Literal[1, 2] = 1,
         random_player_pose: bool = False,
         skip_steps: bool = False,
-        resolution: tuple[int, int] = (90, 160),
+        resolution: Pair[Annotated[int, Between(1, 10_000)]] = (90, 160),
         **options: Unpack[Options],
     ) -> None:
-        if not is_size(resolution):
-            raise InvalidGameSettings(
-                f"resolution: expected (height, width) in pixels, found {resolution!r}: try (90, 160)."
-            )
         super().__init__(game_speed, phase, random_player_pose, skip_steps, **options)
-        self._demand_frames()
         self.resolution = resolution
         self.observation_space = Box(0, 255, (*resolution, 3), np.uint8)
 
@@ -455,7 +423,7 @@ class VordtEnv(BossEnv):
     """One phase of Vordt of the Boreal Valley, who builds up frost: calm in phase 1, raging in phase 2.
 
     Raises:
-        InvalidGameSettings: for a phase other than 1 and 2, and as `SoulsEnv`.
+        DataError: for a phase other than 1 and 2, and as `SoulsEnv`.
     """
 
     ENV_ID = "vordt"

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from soulsgraph_envs.compat.soulsgym.fight import STATIC, BossFight, load_fight, player_table
-from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.games.address_map import AddressMap, load_address_map
 from soulsgraph_envs.games.keys import load_bindings
 
@@ -79,15 +78,9 @@ address_offsets = {
 
 
 class StaticGameData:
-    """The tables of one game, each under its name here and the caller's own to change.
-
-    Raises:
-        UnknownNameError: for a game other than "DarkSoulsIII".
-    """
+    """The tables of one game, "DarkSoulsIII", each under its name here and the caller's own to change."""
 
     def __init__(self, game_id: str) -> None:
-        if game_id != GAME_ID:
-            raise UnknownNameError("game", game_id, [GAME_ID])
         for name, by_game in globals().items():
-            if isinstance(by_game, dict) and game_id in by_game:
+            if isinstance(by_game, dict) and GAME_ID in by_game:
                 setattr(self, name, deepcopy(by_game[game_id]))

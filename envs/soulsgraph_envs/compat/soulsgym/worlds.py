@@ -20,14 +20,13 @@ from soulsgraph_envs.compat.soulsgym.fight import (
     frost_of,
     player_table,
 )
-from soulsgraph_envs.core.errors import UnknownNameError
 from soulsgraph_envs.core.game import Picture
-from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player, supported_controls
+from soulsgraph_envs.core.scenario import Scenario, load_boss, load_player
 from soulsgraph_envs.core.seeds import Seeds, derive_seeds
 from soulsgraph_envs.core.state import RAW_SIZE, Control, Raw
 from soulsgraph_envs.games.cycle_timer import Clock
 from soulsgraph_envs.games.episode_start import draw_start
-from soulsgraph_envs.games.link import DRIVERS, SIMULATOR, GameSettings, Link, LinkError, Reading, load_games
+from soulsgraph_envs.games.link import SIMULATOR, Driver, GameSettings, Link, LinkError, Reading, load_games
 from soulsgraph_envs.games.live_game import LiveGame
 from soulsgraph_envs.games.opening import make_link
 from soulsgraph_envs.games.readings import Row, arena_of, boss_table
@@ -43,17 +42,12 @@ _POSES = {who: tuple(f"{who}_{what}" for what in ("x", "y", "z", "angle")) for w
 class SoulsGymWorld(ABC):
     """One fight at a time, standing still between steps of one tick of `game`, 0.1 s of its time.
 
-    `repeatable`: the same seeds and controls give the same fight. `draws`: there are frames.
+    `repeatable`: the same seeds and controls give the same fight.
     Everything but `close` raises `GameError` where the game does not answer.
     """
 
     game: Simulator | LiveGame
     repeatable: bool
-    draws: bool
-
-    @abstractmethod
-    def controls(self, scenario: Scenario) -> Control:
-        """Return the controls that have an effect in a scenario; refuse one that cannot be fought here."""
 
     @abstractmethod
     def begin(self, fight: BossFight, scenario: Scenario, start: Pose, seed: int) -> GameState:
@@ -64,7 +58,7 @@ class SoulsGymWorld(ABC):
         """Hold and press `controls` for one step; return the state at its end."""
 
     def frame(self, height: int, width: int) -> Picture:
-        """Draw the fight, or capture the game's window, which shows what it last drew; if the world `draws`."""
+        """Draw the fight, or capture the game's window, which shows what it last drew."""
         return self.game.render(0, (height, width))
 
     def close(self) -> None:
@@ -126,15 +120,11 @@ _FIELDS = [f"player_{raw.name}".lower() if raw.name.startswith("STAMINA") else r
 class SimulatedWorld(SoulsGymWorld):
     """Fight in the simulator; HP really moves, and a fight repeats exactly."""
 
-    repeatable = draws = True
+    repeatable = True
 
     def __init__(self) -> None:
         self.game: Simulator = Simulator(1)
         self._raw = np.zeros((1, RAW_SIZE))
-
-    def controls(self, scenario: Scenario) -> Control:
-        """Return the controls that have an effect in a scenario."""
-        return supported_controls(load_player(scenario.player))
 
     def begin(self, fight: BossFight, scenario: Scenario, start: Pose, seed: int) -> GameState:
         """Begin a fight with the player at `start`, the boss at its own, the lock taken."""
@@ -182,8 +172,6 @@ class SimulatedWorld(SoulsGymWorld):
 
 #: A driver that keeps everyone alive leaves them this much.
 _LAST_POINT = 1.0
-_NEEDED = {f"{who}_{what}" for who in _POSES for what in ("hp", "hp_max", "animation", "animation_time_s")}
-_NEEDED |= {*_POSES["player"], *_POSES["boss"], *_CAMERA, "player_stamina", "player_stamina_max", "locked"}
 
 
 class LiveWorld(SoulsGymWorld):
@@ -192,25 +180,16 @@ class LiveWorld(SoulsGymWorld):
     With `refills` its levels are restored after every step, and HP are counted here, so that no phase
     changes by itself. Without, HP are the game's own. In both cases nobody dies in the game, as that
     would unload the fight: a fighter left with the last point counts as dead.
-
-    Raises:
-        InvalidGameSettings: if the link lacks something that SoulsGym's agents are shown.
     """
 
     repeatable = False
 
     def __init__(self, link: Link, settings: GameSettings, refills: bool, clock: Clock | None = None) -> None:
-        if missing := sorted(_NEEDED - link.supplies):
-            raise InvalidGameSettings(
-                f"driver {settings.driver}: expected a map that supplies {', '.join(missing)}, found one that does "
-                "not: take another map."
-            )
         self.game: LiveGame = LiveGame(link, settings, clock, draw=self._draw)
-        self.draws = self.game.capabilities.can_render
         self._refills = refills
 
-    def controls(self, scenario: Scenario) -> Control:
-        """Return the controls that have a key.
+    def begin(self, fight: BossFight, scenario: Scenario, start: Pose, seed: int) -> GameState:
+        """Begin a fight with the player at `start`, the boss at its own, the camera on it.
 
         Raises:
             InvalidGameSettings: for a later phase of a boss that passes into none by itself.
@@ -220,13 +199,9 @@ class LiveWorld(SoulsGymWorld):
             raise InvalidGameSettings(
                 f"phase {boss.phase} of {boss.name}: a running game cannot be kept in it: take 1."
             )
-        return self.game.capabilities.controls
-
-    def begin(self, fight: BossFight, scenario: Scenario, start: Pose, seed: int) -> GameState:
-        """Begin a fight with the player at `start`, the boss at its own, the camera on it."""
         self._follow(fight, scenario)
         self._starts = start, fight.coordinates.boss_init_pose
-        self._animations = animations_of(load_player(scenario.player)), boss_table(load_boss(scenario.boss))
+        self._animations = animations_of(load_player(scenario.player)), boss_table(boss)
         self._stand_still(False)
         self.game.reset(_LANE, replace(scenario, refill=self._refills), derive_seeds(seed))
         self._hp = {name: float(self.game.reading[name]) for name in ("player_hp", "boss_hp")}
@@ -269,34 +244,14 @@ class LiveWorld(SoulsGymWorld):
         return self._state({**self.game.reading, **self._hp}, player, self._fight.in_game(boss))
 
 
-#: No game keeps up with more.
-_FASTEST = 3.0
-
-
-def make_world(driver: str, games: str | Path | None, game_speed: float, refills: bool) -> SoulsGymWorld:
-    """Open the world of a driver; a running game is the first of the file `games`.
+def make_world(driver: Driver, games: str | Path | None, game_speed: float, refills: bool) -> SoulsGymWorld:
+    """Open the world of a driver, or of the first game of the file `games`.
 
     `game_speed` replaces the speed in that file unless it is 1; the simulator ignores it.
-
-    Raises:
-        UnknownNameError: if no driver has that name.
-        InvalidGameSettings: for a `games` file of another driver, or a speed that no running game reaches.
     """
-    if driver == SIMULATOR and games is not None:
-        raise InvalidGameSettings(f"games: expected a driver for {games}, found {driver}: name its driver too.")
-    if driver == SIMULATOR:
-        return SimulatedWorld()
-    if driver not in DRIVERS:
-        raise UnknownNameError("game driver", driver, DRIVERS)
     settings = GameSettings(driver=driver) if games is None else load_games(Path(games))[0]
-    if settings.driver != driver:
-        raise InvalidGameSettings(
-            f"{games}: expected a game of driver {driver}, found {settings.driver}: name another."
-        )
-    if game_speed > _FASTEST:
-        raise InvalidGameSettings(
-            f"game_speed: expected at most {_FASTEST:g} for a running game, found {game_speed:g}."
-        )
+    if settings.driver == SIMULATOR:
+        return SimulatedWorld()
     if game_speed != 1.0:
         settings = replace(settings, speed=game_speed)
     return LiveWorld(make_link(settings), settings, refills)

@@ -1,11 +1,9 @@
-from functools import partial
-
 import numpy as np
 import pytest
 
 from fakes.realtime import FakeLink, FakePicturedLink, FakeTime
 from soulsgraph_envs.compat.soulsgym import IudexEnv, IudexEnvDemo, IudexImgEnv, VordtEnv
-from soulsgraph_envs.compat.soulsgym.fight import DATA, NOTHING, GameStateError, InvalidGameSettings, ResetError
+from soulsgraph_envs.compat.soulsgym.fight import DATA, NOTHING, GameStateError, ResetError
 from soulsgraph_envs.compat.soulsgym.worlds import LiveWorld
 from soulsgraph_envs.games.link import GameSettings
 
@@ -118,16 +116,9 @@ def test_a_window_that_cannot_be_photographed_ends_the_step_as_an_error():
     env.step(0)
 
 
-@pytest.mark.parametrize(
-    ("made", "without", "named"),
-    [
-        (IudexEnv, {"camera_position_x", "locked"}, "camera_position_x, locked"),
-        (IudexImgEnv, (), "frames"),
-        (partial(IudexEnv, render_mode="rgb_array"), (), "frames"),
-        # A rage that cannot be kept up.
-        (partial(VordtEnv, phase=2), (), "phase 2"),
-    ],
-)
-def test_a_game_without_what_agents_are_shown_is_refused_by_name(made, without, named):
-    with pytest.raises(InvalidGameSettings, match=named):
-        made(world=running(refills=True, without=frozenset(without))[1])
+def test_a_game_without_what_agents_are_shown_is_refused_by_its_reason():
+    with pytest.raises(ResetError, match="picture"):
+        IudexImgEnv(world=running(refills=True)[1]).reset()
+    # A rage that cannot be kept up.
+    with pytest.raises(ResetError, match="phase 2"):
+        VordtEnv(phase=2, world=running(refills=True)[1]).reset()

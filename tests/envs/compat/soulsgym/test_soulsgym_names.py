@@ -3,14 +3,12 @@
 import logging
 import sys
 from importlib import import_module
-from types import ModuleType
 
 import pytest
 
 import soulsgraph_envs.compat.soulsgym
 from soulsgraph_envs import compat
 from soulsgraph_envs.compat import eldengym
-from soulsgraph_envs.core.errors import SoulsGraphError
 
 TABLES = (
     *("keybindings", "keymap", "actions", "coordinates", "player_animations", "critical_player_animations"),
@@ -81,16 +79,6 @@ def test_eldengym_is_found_under_its_own_name_too():
             assert import_module(name) is import_module(f"soulsgraph_envs.{name}")
     finally:
         forget("eldengym")
-
-
-@pytest.mark.parametrize("name", ["soulsgym", "soulsgym.core.static", "eldengym", "eldengym.env"])
-def test_another_package_that_is_imported_is_left_alone(monkeypatch, name):
-    foreign, project = ModuleType(name), name.partition(".")[0]
-    monkeypatch.setitem(sys.modules, name, foreign)
-    with pytest.raises(SoulsGraphError, match=name):
-        getattr(compat, project).install()
-    assert imported(project) == [name]
-    assert sys.modules[name] is foreign
 
 
 def test_the_log_level_is_that_of_everything_that_logs(theirs, monkeypatch):

@@ -3,7 +3,6 @@
 import pytest
 
 from soulsgraph_envs.compat.soulsgym.static import StaticGameData
-from soulsgraph_envs.core.errors import UnknownNameError
 
 TABLES = (
     *("keybindings", "keymap", "actions", "coordinates", "player_animations", "critical_player_animations"),
@@ -41,5 +40,5 @@ def test_the_addresses_are_those_of_the_address_maps():
 def test_a_callers_tables_are_its_own_and_other_games_have_none():
     StaticGameData("DarkSoulsIII").actions[0].append("jump")
     assert StaticGameData("DarkSoulsIII").actions[0] == ["forward"]
-    with pytest.raises(UnknownNameError, match="EldenRing"):
+    with pytest.raises(KeyError, match="EldenRing"):
         StaticGameData("EldenRing")
