@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 import soulsgraph_envs.compat.soulsgym
-from soulsgraph_envs.compat import eldengym
+from soulsgraph_envs import eldengym
 
 TABLES = (
     *("keybindings", "keymap", "actions", "coordinates", "player_animations", "critical_player_animations"),
