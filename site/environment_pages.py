@@ -76,7 +76,7 @@ OTHER_ARGUMENTS: Mapping[str, str] = {
     "driver": _DRIVER,
     "games": "a file with the running game; its first table is played",
     "world": "an open world to play in, in place of `driver` and `games`",
-    "render_mode": '`"rgb_array"`, `"human"`, or none',
+    "render_mode": '`"rgb_array"` or none; `"human"` is Gymnasium\'s own window around it',
     "scenario_name": "a fight by its name",
     "host": "where a Siphon server answers for a running game; without one the fight is simulated",
     "action_mode": '`"discrete"`, or `"multi_binary"`: a bit for each key',

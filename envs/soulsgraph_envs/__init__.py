@@ -8,7 +8,6 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from soulsgraph_envs.compat import allow_names
 from soulsgraph_envs.core.machine import stand_in_for_home
 
 #: Every shipped skill has an id of its own, by which a command line names it. The skills themselves are not imported.
@@ -107,5 +106,4 @@ def _register_under_both(id: str, entry_point: str, max_episode_steps: int | Non
 
 
 stand_in_for_home()
-allow_names()
 register_environments()

@@ -74,24 +74,6 @@ def test_a_window_shows_every_control_tick_at_the_speed_of_the_game(screen: None
     assert pygame.display.get_surface() is None
 
 
-@pytest.mark.filterwarnings("ignore::soulsgraph_envs.compat.eldengym.env.SimulatedGameWarning")
-@pytest.mark.parametrize("id", ["SoulsGymIudex-v0", "soulsgraph/EldenGym-v0"])
-def test_environments_of_others_names_have_a_window_of_their_own(id: str, screen: None) -> None:
-    import pygame
-
-    env = gymnasium.make(id, render_mode="human", **({"driver": "simulator"} if "Elden" in id else {}))
-    assert not env.has_wrapper_attr("screen_size")  # Gymnasium's own wrapper would draw unseen without a display.
-    env.reset(seed=1)
-    first = pygame.surfarray.array3d(pygame.display.get_surface())
-    assert first.shape == (640, 360, 3)
-    for _ in range(3):
-        env.step(0)
-    assert not np.array_equal(first, pygame.surfarray.array3d(pygame.display.get_surface()))
-    assert env.render() is None
-    env.close()
-    assert pygame.display.get_surface() is None
-
-
 def test_no_window_without_a_display_or_pygame(monkeypatch: pytest.MonkeyPatch, screen: None) -> None:
     monkeypatch.setenv("SDL_VIDEODRIVER", "none-such")
     with pytest.raises(GameError, match="display"):

@@ -3,10 +3,10 @@
 `EldenClient` and `SiphonClient` are here too, with the extra `siphon` installed.
 """
 
+import sys
 from importlib import import_module
 from typing import Any
 
-from soulsgraph_envs import compat
 from soulsgraph_envs.compat.eldengym.env import AttributeEnv as AttributeEnv
 from soulsgraph_envs.compat.eldengym.env import BossDefeatReward as BossDefeatReward
 from soulsgraph_envs.compat.eldengym.env import CustomReward as CustomReward
@@ -35,11 +35,11 @@ from soulsgraph_envs.compat.eldengym.wrappers import SDFObsWrapper as SDFObsWrap
 
 
 def install() -> None:
-    """Make `import eldengym` and its submodules find this package: see `compat.install`; raises as it does."""
-    compat.install("eldengym")
+    """Make `import eldengym` and its submodules find this package, in this process; one imported before stays."""
+    sys.modules.setdefault("eldengym", import_module("soulsgraph_envs.eldengym"))
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("EldenClient", "SiphonClient"):
-        return getattr(import_module(f"{__name__}.client"), name)
-    return compat.submodule("eldengym", name)
+    if name not in ("EldenClient", "SiphonClient"):
+        raise AttributeError(name)
+    return getattr(import_module(f"{__name__}.client"), name)

@@ -27,7 +27,6 @@ from soulsgraph_envs.core.config import Between, Pair, check_arguments
 from soulsgraph_envs.core.errors import ActionError, ResetNeededError, UnknownNameError, shown
 from soulsgraph_envs.core.game import Picture
 from soulsgraph_envs.core.seeds import checked_seed
-from soulsgraph_envs.render.pictures import PictureWindow, possible_here, scaled
 
 
 class SimulatedGameWarning(UserWarning):
@@ -119,8 +118,6 @@ Numbers = dict[str, float]
 
 #: 16:9 like the game's window, and large enough for the usual convolutional networks.
 FRAME_SIZE = (90, 160)
-#: Height and width of the window.
-_WINDOW_SIZE = (360, 640)
 #: What both environments read at every step, beside places.
 LEVELS = ("HeroHp", "HeroMaxHp", "NpcHp", "NpcMaxHp", "HeroAnimId", "NpcAnimId")
 #: The speed at which a frozen game stands.
@@ -129,7 +126,6 @@ FROZEN_SPEED = 1e-5
 
 #: "auto" asks whether a server answers; the other two insist.
 Driver = Literal["auto", "simulator", "siphon"]
-RenderMode = Literal["rgb_array", "human"]
 Steps = Annotated[int, Between(1, 10**9)]
 Size = Pair[Annotated[int, Between(1, 10_000)]]
 _ANSWER_S = 1.0
@@ -172,13 +168,9 @@ class FightEnv(gymnasium.Env[Any, Any]):
     """Reset, step, reward, render and close; a subclass says how an action is played and what is observed.
 
     The most steps of an episode have two names, `max_step` and `max_steps`: both are taken, None is no limit.
-    `render_mode` "human" shows the picture of every observation in a window.
-
-    Raises:
-        GameError: for "human" without pygame or a display.
     """
 
-    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 60}  # noqa: RUF012 - Gymnasium's own attribute
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 60}  # noqa: RUF012 - Gymnasium's own attribute
     world: World
     #: In a fight; a frozen game stands still between steps.
     game_speed, freeze_game = 1.0, False
@@ -187,16 +179,11 @@ class FightEnv(gymnasium.Env[Any, Any]):
         self, reward_function: RewardFunction, limits: tuple[int | None, int | None], render_mode: str | None
     ) -> None:
         max_steps = limits[1] if limits[0] is None else limits[0]
-        self.metadata = possible_here(self.metadata, render_mode)
         self.reward_function, self.render_mode = reward_function, render_mode
         self.max_step = self.max_steps = max_steps
         self.step_count = 0
         self._frame: Picture | None = None
         self._info: Info = {}
-        self._window: PictureWindow | None = None
-        if render_mode == "human":
-            fps = self.metadata["render_fps"]
-            self._window = PictureWindow(f"soulsgraph: {type(self).__name__}", _WINDOW_SIZE, float(str(fps)))
 
     @property
     def client(self) -> World:
@@ -241,21 +228,19 @@ class FightEnv(gymnasium.Env[Any, Any]):
         self._info = info.copy()
         return observation, reward, terminated, truncated, info
 
-    def render(self) -> Picture | None:  # type: ignore[override]
-        """Return the picture of the last observation, (height, width, 3) uint8; None where a window shows it.
+    def render(self) -> Picture:  # type: ignore[override]
+        """Return the picture of the last observation, (height, width, 3) uint8.
 
         Raises:
             ResetNeededError: before the first reset.
         """
         if self._frame is None:
             raise ResetNeededError
-        return self._frame if self._window is None else None
+        return self._frame
 
     def close(self) -> None:
-        """Release every key, disconnect from the game and close the window."""
+        """Release every key and disconnect from the game."""
         self.world.close()
-        if self._window is not None:
-            self._window.close()
 
     def _shared_info(self, values: Mapping[str, float]) -> Info:
         """Return what both environments' info has, by the `LEVELS` among the values."""
@@ -286,8 +271,6 @@ class FightEnv(gymnasium.Env[Any, Any]):
     def _observe(self) -> tuple[Any, Info]:
         """Take a picture and read the game; return the observation, which may be the picture alone, and the info."""
         self._frame = self.world.get_frame()
-        if self._window is not None:
-            self._window.show(scaled(self._frame, _WINDOW_SIZE))
         numbers, info = self._look()
         shown = {name: np.full(box.shape, numbers[name], box.dtype) for name, box in self._boxes.items()}
         return {"frame": self._frame, **shown} if shown else self._frame, info
@@ -343,7 +326,7 @@ class EldenGymEnv(FightEnv):
         max_steps: Steps | None = None,
         driver: Driver = "auto",
         frame_size: Size = FRAME_SIZE,
-        render_mode: RenderMode | None = "rgb_array",
+        render_mode: Literal["rgb_array"] | None = "rgb_array",
         dry_run: bool = False,
     ) -> None:
         reward = ScoreDeltaReward("player_hp") if reward_function is None else reward_function
@@ -437,7 +420,7 @@ class AttributeEnv(FightEnv):
         driver: Driver = "auto",
         frame_size: Size = FRAME_SIZE,
         number_shape: tuple[int, ...] = (),
-        render_mode: RenderMode | None = "rgb_array",
+        render_mode: Literal["rgb_array"] | None = "rgb_array",
         dry_run: bool = False,
         **fixed: object,
     ) -> None:

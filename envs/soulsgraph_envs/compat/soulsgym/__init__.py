@@ -5,9 +5,9 @@ makes even that unnecessary.
 """
 
 import logging
-from types import ModuleType
+import sys
+from importlib import import_module
 
-from soulsgraph_envs import compat
 from soulsgraph_envs.compat.soulsgym.environments import IudexEnv as IudexEnv
 from soulsgraph_envs.compat.soulsgym.environments import IudexEnvDemo as IudexEnvDemo
 from soulsgraph_envs.compat.soulsgym.environments import IudexImgEnv as IudexImgEnv
@@ -27,9 +27,5 @@ def set_log_level(level: int) -> None:
 
 
 def install() -> None:
-    """Make `import soulsgym` and its submodules find this package: see `compat.install`; raises as it does."""
-    compat.install("soulsgym")
-
-
-def __getattr__(name: str) -> ModuleType:
-    return compat.submodule("soulsgym", name)
+    """Make `import soulsgym` and its submodules find this package, in this process; one imported before stays."""
+    sys.modules.setdefault("soulsgym", import_module("soulsgraph_envs.soulsgym"))

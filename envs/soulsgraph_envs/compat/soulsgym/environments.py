@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack
+from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack, cast
 
 import gymnasium
 import numpy as np
@@ -38,7 +38,6 @@ from soulsgraph_envs.core.scenario import load_player, load_scenario
 from soulsgraph_envs.core.seeds import checked_seed
 from soulsgraph_envs.core.state import Control
 from soulsgraph_envs.games.link import Driver
-from soulsgraph_envs.render.pictures import PictureWindow, possible_here
 
 #: The game has no lock during a throw.
 _THROWN = ("ThrowAtk", "ThrowDef")
@@ -46,7 +45,6 @@ _THROWN = ("ThrowAtk", "ThrowDef")
 _RENDERED = (360, 640)
 
 
-RenderMode = Literal["rgb_array", "human"]
 #: Of the game; a running one takes 3 at most.
 Speed = Annotated[float, Between(0.01, 1000.0)]
 
@@ -55,14 +53,13 @@ class Options(TypedDict, total=False):
     """What every environment takes beyond SoulsGym's own parameters.
 
     `driver` is "simulator" or the name of a real-time driver; a file `games` holds a game's settings, its driver among
-    them; `world` is an open world to use instead. `render_mode` is None, "rgb_array", or "human" for a window that
-    shows every tick.
+    them; `world` is an open world to use instead.
     """
 
     driver: Driver
     games: str | Path
     world: SoulsGymWorld
-    render_mode: RenderMode | None
+    render_mode: Literal["rgb_array"] | None
 
 
 class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
@@ -80,7 +77,7 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
     ENV_ID = ""
     #: Seconds of the game in a step.
     step_size = 0.1
-    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 10}  # noqa: RUF012 - Gymnasium's own attribute
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 - Gymnasium's own attribute
     #: A running game's levels are restored after every step, and HP are counted here: nobody dies, no phase changes.
     refills: ClassVar[bool] = True
     _lock: LockOn
@@ -94,14 +91,9 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         driver: Driver = "simulator",
         games: str | Path | None = None,
         world: SoulsGymWorld | None = None,
-        render_mode: RenderMode | None = None,
+        render_mode: Literal["rgb_array"] | None = None,
     ) -> None:
-        self.metadata = possible_here(self.metadata, render_mode)
         self.game_speed, self.skip_steps, self.render_mode = game_speed, skip_steps, render_mode
-        # Before the world: a game is not taken that cannot be shown.
-        self._window: PictureWindow | None = None
-        if render_mode == "human":
-            self._window = PictureWindow(f"soulsgraph: {type(self).__name__}", _RENDERED, self.metadata["render_fps"])
         self.world = world or make_world(driver, games, game_speed, self.refills)
         self.action_space = gymnasium.spaces.Discrete(len(ACTIONS))
         self.terminated = False
@@ -190,18 +182,11 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
 
     def render(self) -> Picture | None:  # type: ignore[override]
         """Draw the present state, (360, 640, 3), if the render mode is "rgb_array"; raises as `step` does."""
-        drawn = self.render_mode is not None and self._present is not None and self._window is None
-        return self._frame(_RENDERED) if drawn else None
+        return self._frame(_RENDERED) if self.render_mode and self._present else None
 
     def close(self) -> None:
-        """Close the world and its window, and leave the game playable; a second call does nothing."""
-        if self._window is not None:
-            self._window.close()
+        """Close the world, and leave the game playable; a second call does nothing."""
         self.world.close()
-
-    def _show(self) -> None:
-        if self._window is not None:
-            self._window.show(self._frame(_RENDERED))
 
     def _frame(self, size: tuple[int, int]) -> Picture:
         with self._losing():
@@ -225,7 +210,6 @@ class SoulsEnv(gymnasium.Env[Any, np.int64], ABC):
         self.terminated = self._state.player_hp <= 0 or self._state.boss_hp <= 0
         if not self._state.lock_on:
             self._lock_on()
-        self._show()
 
     def _apply_action(self, action: int) -> Control:
         """Return the keys of an action; none while the player cannot begin it, as the game would queue it."""
@@ -326,7 +310,6 @@ class BossEnv(SoulsEnv):
         self._observer.check(self._state)
         self.terminated, self._queued = False, Control.NONE
         self._lock.begin()
-        self._show()
         for _ in range(_STEPS_TO_LOCK_ON):
             if self._state.lock_on:
                 return
@@ -437,12 +420,11 @@ def zero_based(env: gymnasium.Env[Any, Any]) -> TransformObservation[Any, Any, A
 
     Libraries such as stable-baselines3 want that of every Discrete space.
     """
-    spaces = env.observation_space
-    assert isinstance(spaces, Dict), f"expected a dictionary observation, found {spaces}"
-    numbers = {name: space for name, space in spaces.items() if isinstance(space, Discrete)}
-    shifted: dict[str, Space[Any]] = {name: Discrete(int(space.n)) for name, space in numbers.items()}
+    spaces = cast(Dict, env.observation_space)
+    starts = {name: space.start for name, space in spaces.items() if isinstance(space, Discrete)}
+    shifted: dict[str, Space[Any]] = {name: Discrete(int(cast(Any, spaces[name]).n)) for name in starts}
 
     def shift(shown: dict[str, Any]) -> dict[str, Any]:
-        return {**shown, **{name: shown[name] - space.start for name, space in numbers.items()}}
+        return {**shown, **{name: shown[name] - start for name, start in starts.items()}}
 
     return TransformObservation(env, shift, Dict({**spaces, **shifted}))

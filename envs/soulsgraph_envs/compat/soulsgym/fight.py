@@ -253,9 +253,6 @@ class Static:
     actions: tuple[str, ...]
     critical_player_animations: dict[str, tuple[float, ...]]
     player_stats: dict[str, tuple[int, ...]]
-    bases: dict[str, str]
-    offsets: dict[str, str]
-    boss_offsets: dict[str, str]
     bonfires: dict[str, int]
 
 

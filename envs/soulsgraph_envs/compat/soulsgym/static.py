@@ -1,7 +1,7 @@
 """SoulsGym's static tables, each by game and then as SoulsGym has it, made of this package's own data.
 
 Names are SoulsGym's: a key's name to the key, a key to its Windows code, an action's number to key names, an
-animation to its number and times, a pointer chain to its offsets.
+animation to its number and times. Addresses are in the address maps of the drivers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from soulsgraph_envs.compat.soulsgym.fight import STATIC, BossFight, load_fight, player_table
-from soulsgraph_envs.games.address_map import AddressMap, load_address_map
 from soulsgraph_envs.games.keys import load_bindings
 
 #: The game whose tables there are; every table is a dictionary with this one key.
@@ -39,18 +38,7 @@ def _coordinates(fight: BossFight) -> Table:
     return {name: np.array(place) for name, place in asdict(fight.coordinates).items() if place}
 
 
-def _chains(found: AddressMap, fields: dict[str, str], prefix: str = "") -> Table:
-    return {f"{prefix}{name}": list(found.chain(field).offsets) for name, field in fields.items()}
-
-
-def _regex(pattern: str) -> str:
-    """Write a byte pattern such as "48 8B ??" as SoulsGym does: a regular expression."""
-    return "".join("." if byte == "??" else rf"\x{byte}" for byte in pattern.split())
-
-
-_IUDEX, _VORDT = (load_address_map(f"dark-souls-3-1.15.2{boss}") for boss in ("", "-vordt"))
 _FIGHTS = {name: load_fight(name) for name in ("iudex", "vordt")}
-_BASES = {name: _IUDEX.bases[base] for name, base in STATIC.bases.items()}
 
 keybindings = {GAME_ID: _keybindings()}
 keymap = {GAME_ID: {key: ord(key.upper()) for key in (*ascii_lowercase, " ")}}
@@ -66,15 +54,6 @@ critical_player_animations = {GAME_ID: {k: list(v) for k, v in STATIC.critical_p
 boss_animations = {GAME_ID: {name: _boss_animations(fight) for name, fight in _FIGHTS.items()}}
 player_stats = {GAME_ID: {name: list(stats) for name, stats in STATIC.player_stats.items()}}
 bonfires = {GAME_ID: STATIC.bonfires}
-address_bases = {GAME_ID: {name: base.rva for name, base in _BASES.items() if not base.pattern}}
-address_base_patterns = {GAME_ID: {name: {"pattern": _regex(b.pattern)} for name, b in _BASES.items() if b.pattern}}
-address_offsets = {
-    GAME_ID: {
-        **_chains(_IUDEX, STATIC.offsets),
-        **_chains(_IUDEX, STATIC.boss_offsets, "Iudex"),
-        **_chains(_VORDT, STATIC.boss_offsets, "Vordt"),
-    }
-}
 
 
 class StaticGameData:

@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium
 import pytest
 
-from soulsgraph_envs.compat import eldengym
+from soulsgraph_envs import eldengym
 from soulsgraph_envs.testing import PredictingAgent, check_agent_learns
 
 pytestmark = [

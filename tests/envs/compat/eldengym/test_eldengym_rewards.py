@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import pytest
 
-from soulsgraph_envs.compat import eldengym
+from soulsgraph_envs import eldengym
 from soulsgraph_envs.compat.eldengym import AttributeEnv, BossDefeatReward, CustomReward, EldenGymEnv, ScoreDeltaReward
 from soulsgraph_envs.core.errors import UnknownNameError
 

@@ -6,7 +6,7 @@ from soulsgraph_envs.compat.soulsgym.static import StaticGameData
 
 TABLES = (
     *("keybindings", "keymap", "actions", "coordinates", "player_animations", "critical_player_animations"),
-    *("boss_animations", "player_stats", "bonfires", "address_bases", "address_offsets", "address_base_patterns"),
+    *("boss_animations", "player_stats", "bonfires"),
 )
 
 
@@ -26,15 +26,6 @@ def test_the_tables_are_numbered_named_and_measured_as_soulsgyms():
     assert data.coordinates["vordt"]["boss_init_pose"].tolist() == [27.0, 2.0, -25.0, 3.1]
     assert data.player_stats["iudex"] == [9, 12, 10, 11, 15, 13, 12, 9, 9, 7]
     assert data.bonfires["Dancer of the Boreal Valley"] == 3002954
-
-
-def test_the_addresses_are_those_of_the_address_maps():
-    data = StaticGameData("DarkSoulsIII")
-    assert data.address_offsets["PlayerHP"] == [0x80, 0x1F90, 0x18, 0xD8]
-    assert data.address_offsets["IudexMaxHP"] == [0x0, 0x320, 0x0, 0x1F90, 0x18, 0xE0]
-    assert data.address_offsets["VordtMaxHP"] == [0x0, 0x4C8, 0x0, 0x1F90, 0x18, 0xDC]
-    assert data.address_bases == {"Cam": 0x4796298, "Iudex": 0x475A7A8, "Vordt": 0x475A7A8}
-    assert data.address_base_patterns["GameMan"]["pattern"] == r"\x48\x8B\x05....\x48\x8B\x80\x60\x0C\x00\x00"
 
 
 def test_a_callers_tables_are_its_own_and_other_games_have_none():

@@ -1,0 +1,3 @@
+"""EldenGym's `eldengym.envs`."""
+
+from soulsgraph_envs.compat.eldengym.env import *  # noqa: F403

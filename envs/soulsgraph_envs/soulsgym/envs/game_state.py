@@ -1,0 +1,3 @@
+"""SoulsGym's `soulsgym.envs.game_state`."""
+
+from soulsgraph_envs.compat.soulsgym.fight import *  # noqa: F403

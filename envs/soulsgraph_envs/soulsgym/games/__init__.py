@@ -1,0 +1,3 @@
+"""SoulsGym's `soulsgym.games`."""
+
+from soulsgraph_envs.soulsgym.games import game as game
