@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
@@ -123,27 +124,16 @@ class FieldEncoding:
         require(even, "room", "be even, for the type 'utf16' and for no other")
         require(self.scale != 0.0, "scale", "not be 0")
 
-    @property
-    def format(self) -> str:
-        """Return the format of the stored value, as `struct` names it."""
-        return FORMATS.get(self.type, f"{self.room}s")
-
-    @property
+    @cached_property
     def size(self) -> int:
         """Return the bytes that the field takes."""
-        return struct.calcsize("<" + self.format)
-
-    def converter(self) -> Callable[[Any], float | str]:
-        """Return the function that makes the value of what `format` unpacks."""
-        if self.type == "utf16":
-            return decode_text
-        if self.type == "bit":
-            return lambda byte: float(byte >> self.bit & 1)
-        return float if self.scale == 1.0 else self.scale.__mul__
+        return self.room or struct.calcsize(FORMATS[self.type])
 
     def decode(self, data: bytes) -> float | str:
         """Return the value of the field's bytes."""
-        return self.converter()(struct.unpack("<" + self.format, data)[0])
+        if self.type == "utf16":
+            return decode_text(data)
+        return float(data[0] >> self.bit & 1) if self.type == "bit" else unpack(self.type, data) * self.scale
 
     def encode(self, value: float | str, before: bytes | memoryview = b"\0") -> bytes:
         """Return a value's bytes, of a bit the byte `before` with it set or cleared; raises as `pack`."""
@@ -151,33 +141,6 @@ class FieldEncoding:
             return str(value).encode("utf-16-le")[: self.room].ljust(self.room, b"\0")
         data = pack(self.type, float(value) / self.scale)
         return data if self.type != "bit" else bytes([before[0] & ~(1 << self.bit) | data[0] << self.bit])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Item:
-    """An item in the entries of an inventory's lists: where an entry has its id and its quantity."""
-
-    entry_size: Annotated[int, Between(1, 4096)]
-    item_at: Annotated[int, Between(0, 4096)]
-    quantity_at: Annotated[int, Between(0, 4096)]
-    #: First and last item id.
-    items: Pair[Annotated[int, Between(0, 2**32 - 1)]]
-
-    def quantity(self, entry: bytes) -> int | None:
-        """Return the quantity in the bytes of one entry; None if it holds another item."""
-        first, last = self.items
-        held = first <= int.from_bytes(entry[self.item_at : self.item_at + 4], "little") <= last
-        return int.from_bytes(entry[self.quantity_at : self.quantity_at + 4], "little") if held else None
-
-    def quantities(self, data: bytes) -> dict[int, int]:
-        """Return the quantity in each entry that holds the item, by the entry's number in a list's bytes."""
-        offsets = [self.item_at, self.quantity_at]
-        entry = np.dtype(
-            {"names": ["item", "quantity"], "formats": ["<u4"] * 2, "offsets": offsets, "itemsize": self.entry_size}
-        )
-        entries, (first, last) = np.frombuffer(data, entry, len(data) // self.entry_size), self.items
-        held = np.flatnonzero((entries["item"] >= first) & (entries["item"] <= last))
-        return dict(zip(held.tolist(), entries["quantity"][held].tolist(), strict=True))
 
 
 class Chain(NamedTuple):
@@ -278,13 +241,29 @@ class ItemList:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inventory(TracedField, Item):
+class Inventory(TracedField):
     """A field that is the quantity of an item in some lists, which have gaps: their whole capacity is searched.
 
     The chain leads to the pointer of the object that holds the lists.
     """
 
     lists: NonEmpty[ItemList]
+    entry_size: Annotated[int, Between(1, 4096)]
+    #: Where an entry has its item's id and its quantity.
+    item_at: Annotated[int, Between(0, 4096)]
+    quantity_at: Annotated[int, Between(0, 4096)]
+    #: First and last item id.
+    items: Pair[Annotated[int, Between(0, 2**32 - 1)]]
+
+    def quantities(self, data: bytes) -> dict[int, int]:
+        """Return the quantity in each entry that holds the item, by the entry's number in a list's bytes."""
+        offsets = [self.item_at, self.quantity_at]
+        entry = np.dtype(
+            {"names": ["item", "quantity"], "formats": ["<u4"] * 2, "offsets": offsets, "itemsize": self.entry_size}
+        )
+        entries, (first, last) = np.frombuffer(data, entry, len(data) // self.entry_size), self.items
+        held = np.flatnonzero((entries["item"] >= first) & (entries["item"] <= last))
+        return dict(zip(held.tolist(), entries["quantity"][held].tolist(), strict=True))
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ import logging
 import re
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, nan
 from time import monotonic
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from soulsgraph_envs.core.errors import GameError, UnknownNameError
 from soulsgraph_envs.core.game import Picture
@@ -24,6 +24,7 @@ from soulsgraph_envs.games.address_map import (
     Base,
     Chain,
     Entry,
+    FieldEncoding,
     Inventory,
     Walk,
     compile_pattern,
@@ -38,36 +39,17 @@ from soulsgraph_envs.games.memory_reader import BadAddressError, Module, NoPermi
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
-#: Of an executable's resources: the type of a version, and the mark of a folder.
-_VERSION_TYPE = 16
-_SUBFOLDER = 1 << 31
-#: Signature and structure version of VS_FIXEDFILEINFO.
+#: Signature and structure version of VS_FIXEDFILEINFO, by which an executable's resources hold its version.
 _FIXED_INFO = struct.pack("<2I", 0xFEEF04BD, 0x10000)
 
 
-def file_version(resources: bytes, rva: int) -> str:
-    """Return the file version, such as "1.15.2.0", of a resource section that lies at `rva`; empty if it has none."""
-    try:
-        at = 0
-        # Folders of types, names and languages lie within each other.
-        for wanted in (_VERSION_TYPE, None, None):
-            at = _entry(resources, at & ~_SUBFOLDER, wanted)
-        place, size = struct.unpack_from("<2I", resources, at)
-        info = resources[place - rva : place - rva + size]
-        high, low = struct.unpack_from("<2I", info, info.index(_FIXED_INFO) + len(_FIXED_INFO))
-    except (struct.error, ValueError, LookupError):
+def file_version(resources: bytes) -> str:
+    """Return the file version, such as "1.15.2.0", of a resource section; empty if it has none."""
+    at = resources.find(_FIXED_INFO)
+    if not 0 <= at <= len(resources) - 16:
         return ""
-    return ".".join(str(part) for part in (high >> 16, high & 0xFFFF, low >> 16, low & 0xFFFF))
-
-
-def _entry(resources: bytes, at: int, wanted: int | None) -> int:
-    """Return the target of an entry of a resource folder: the one with an id, or the first."""
-    named, numbered = struct.unpack_from("<12x2H", resources, at)
-    for number in range(named + numbered):
-        key, target = struct.unpack_from("<2I", resources, at + 16 + 8 * number)
-        if wanted is None or key == wanted:
-            return int(target)
-    raise LookupError(wanted)
+    minor, major, revision, build = struct.unpack_from("<4H", resources, at + len(_FIXED_INFO))
+    return ".".join(map(str, (major, minor, build, revision)))
 
 
 def read_version(reader: Reader, module: Module) -> str:
@@ -77,7 +59,7 @@ def read_version(reader: Reader, module: Module) -> str:
         return ""
     rva, size = header.resources
     try:
-        return file_version(reader.read(module.base + rva, size), rva)
+        return file_version(reader.read(module.base + rva, size))
     except BadAddressError:
         return ""
 
@@ -263,9 +245,7 @@ class MemoryLink:
             self._game = None
 
 
-#: Most bytes between two neighbours that are read in one piece.
-_GAP = 256
-_POINTER, _POINTER_SIZE = "Q", 8
+_POINTER_SIZE = 8
 #: A character that was never found is looked for again after this time.
 _SEARCH_EVERY_S = 1.0
 _A_NAME = re.compile(r"c\d{4}")
@@ -273,9 +253,7 @@ _A_NAME = re.compile(r"c\d{4}")
 _MOST_ENTRIES, _MOST_ITEMS = 4096, 1 << 16
 
 
-Values = dict[str, Any]
-#: The address that a chain of pointers starts from, and its offsets.
-Way = tuple[int, tuple[int, ...]]
+Values = dict[str, float | str]
 
 
 class ResolvedBase(NamedTuple):
@@ -285,155 +263,6 @@ class ResolvedBase(NamedTuple):
     dereference: bool
     found_by: str
     note: str = ""
-
-
-class Leaf(NamedTuple):
-    """A value at the end of a chain of pointers: where the chain starts, its offsets, the value's name and format.
-
-    `missing` is its value if the chain breaks; None if that ends the reading.
-    """
-
-    start: int
-    offsets: tuple[int, ...]
-    name: str
-    format: str
-    convert: Callable[[Any], float | str]
-    missing: float | str | None = None
-
-
-class Layout:
-    """Leaves read by walking their chains, and then in one call while no pointer changes."""
-
-    def __init__(self, reader: Reader, leaves: Iterable[Leaf]) -> None:
-        self._reader, self._leaves = reader, list(leaves)
-        self._again: Callable[[], Values | None] = lambda: None
-
-    def read(self) -> Values:
-        """Return all values by name.
-
-        Raises:
-            LinkError: as the reader does; `BadAddressError` for a null pointer.
-        """
-        values = self._again()
-        return self._walk() if values is None else values
-
-    def _walk(self, at_once: bool = True) -> Values:
-        """Follow every chain, then read all ends in one call; one by one if that fails."""
-        values, pointers, places = Values(), dict[int, int](), list[tuple[int, Leaf]]()
-        for leaf in self._leaves:
-            try:
-                address = self._reader.follow(leaf.start, leaf.offsets, pointers)
-                if not at_once:
-                    data = self._reader.read(address, struct.calcsize("<" + leaf.format))
-                    values[leaf.name] = leaf.convert(*struct.unpack("<" + leaf.format, data))
-                places.append((address, leaf))
-            except BadAddressError:
-                if leaf.missing is None:
-                    raise
-                values[leaf.name] = leaf.missing
-        again = self._repeat(pointers, places)
-        self._again = again if len(places) == len(self._leaves) else lambda: None
-        found = again() if at_once else values
-        return self._walk(at_once=False) if found is None else values | found
-
-    def _repeat(self, pointers: Mapping[int, int], places: list[tuple[int, Leaf]]) -> Callable[[], Values | None]:
-        """Return a function that reads all again, neighbours together; it returns None if a pointer has changed."""
-        parts: list[tuple[int, str, Leaf | None]] = [(address, _POINTER, None) for address in pointers]
-        parts += [(address, leaf.format, leaf) for address, leaf in places]
-        parts.sort(key=lambda part: part[:2])
-        spans, text, end = list[tuple[int, int]](), "<", 0
-        for address, code, _ in parts:
-            start = address
-            # What overlaps its neighbour begins a piece of its own.
-            if spans and end <= address <= end + _GAP:
-                start, _ = spans.pop()
-                text += f"{address - end}x"
-            text, end = text + code, address + struct.calcsize("<" + code)
-            spans.append((start, end - start))
-        layout, gather = struct.Struct(text), self._reader.gatherer(spans)
-        leaves = [(at, leaf.name, leaf.convert) for at, (_, _, leaf) in enumerate(parts) if leaf]
-        expected = [(at, pointers[address]) for at, (address, _, leaf) in enumerate(parts) if not leaf]
-
-        def again() -> Values | None:
-            try:
-                found = layout.unpack(gather())
-            except BadAddressError:
-                return None
-            if any(found[at] != pointer for at, pointer in expected):
-                return None
-            return {name: convert(found[at]) for at, name, convert in leaves}
-
-        return again
-
-
-class Characters:
-    """The addresses of a map's characters: by name once that has worked, until then by the map's own chain.
-
-    `leaves` are the names to read along with the fields and to pass to `check`, so that another character
-    in the same place is never mistaken for this one.
-    """
-
-    def __init__(
-        self, reader: Reader, address_map: AddressMap, bases: Mapping[str, ResolvedBase], clock_s: Callable[[], float]
-    ) -> None:
-        self._reader, self._map, self._bases, self._clock_s = reader, address_map, bases, clock_s
-        self._walks = {name: one.walk for name, one in address_map.characters.items() if one.walk.name}
-        self._searched_at_s = -inf
-        self.found: dict[str, Chain] = {}
-
-    def way(self, base: str, offsets: tuple[int, ...]) -> Way:
-        """Return the address that a chain of the map starts from, and its offsets from there."""
-        found = self.found.get(base)
-        chain = Chain(found.base, found.offsets + offsets) if found else self._map.absolute(base, offsets)
-        start = self._bases[chain.base]
-        # The base's own address may hold the pointer to its object.
-        return start.address, (0, *chain.offsets) if start.dereference else chain.offsets
-
-    def due(self) -> bool:
-        """Return whether to search for a character that was never found."""
-        return len(self.found) < len(self._walks) and self._clock_s() - self._searched_at_s >= _SEARCH_EVERY_S
-
-    def search(self) -> bool:
-        """Search for all characters; return whether one has moved.
-
-        Raises:
-            LinkError: if one that was found before is gone.
-        """
-        self._searched_at_s = self._clock_s()
-        before = dict(self.found)
-        for name, walk in self._walks.items():
-            start = self._reader.follow(*self.way(walk.base, (0,)))
-            chain = find_character(self._reader, start, walk)
-            if chain is not None:
-                self.found[name] = chain
-            elif name in before:
-                raise BadAddressError(start, f"the character {walk.name} among those loaded")
-        return self.found != before
-
-    def leaves(self) -> Iterator[Leaf]:
-        """Return the leaves that read the characters' names."""
-        for name, walk in self._walks.items():
-            way, missing = self.way(name, walk.name_offsets), None if name in self.found else ""
-            yield Leaf(*way, f"{name}.name", f"{walk.name_bytes}s", decode_text, missing)
-
-    def check(self, values: Values) -> bool:
-        """Remove the names from the values read; return whether the characters found are still there.
-
-        Raises:
-            LinkError: if the chain of one not found by name leads to another character.
-        """
-        return all([self._is_at(name, values.pop(f"{name}.name")) for name in self._walks])
-
-    def confirm(self, name: str) -> bool:
-        """Return False if a base is a character found by name that is no longer there; raises as `check`."""
-        walk = self._walks.get(name)
-        return walk is None or self._is_at(name, _name(self._reader, *self.way(name, walk.name_offsets), walk))
-
-    def _is_at(self, name: str, text: str) -> bool:
-        wanted = self._walks[name].name
-        if name not in self.found and text != wanted and _A_NAME.fullmatch(text):
-            raise LinkError(f"{name}: expected the character {wanted} at its chain, found {text}; is it another fight?")
-        return name not in self.found or text == wanted
 
 
 def find_character(reader: Reader, start: int, walk: Walk) -> Chain | None:
@@ -478,61 +307,12 @@ def _pointers(reader: Reader, address: int, count: int, stride: int) -> list[int
     return [int.from_bytes(data[at : at + _POINTER_SIZE], "little") for at in range(0, len(data), stride)]
 
 
-class ItemCounter:
-    """Count one item: in the entries known to hold it, and in whole lists once it has left one."""
-
-    def __init__(self, name: str, inventory: Inventory) -> None:
-        self._keys = [(f"{name}[{at}].capacity", f"{name}[{at}].entries") for at in range(len(inventory.lists))]
-        self._inventory = inventory
-        self._lists: list[tuple[int, int]] = []
-        self._known: list[int] = []
-
-    def leaves(self, way: Callable[[str, tuple[int, ...]], Way]) -> Iterator[Leaf]:
-        """Return the leaves that read capacity and entries of each list."""
-        base, offsets, missing = self._inventory.base, self._inventory.offsets, None if self._inventory.verified else 0
-        for (capacity, entries), one in zip(self._keys, self._inventory.lists, strict=True):
-            yield Leaf(*way(base, (*offsets, one.capacity_at)), capacity, "I", int, missing)
-            yield Leaf(*way(base, (*offsets, one.entries_at)), entries, _POINTER, int, missing)
-
-    def lists(self, values: Values) -> list[tuple[int, int]]:
-        """Return capacity and address of each list, taken from the values read."""
-        return [(values.pop(capacity), values.pop(entries)) for capacity, entries in self._keys]
-
-    def count(self, reader: Reader, values: Values) -> float:
-        """Return the sum of the item's quantities, taking its lists from `values`; NaN if there are none.
-
-        Raises:
-            BadAddressError: if a list is not there and the inventory is verified.
-        """
-        lists = self.lists(values)
-        try:
-            return float(sum(self.find(reader, lists).values())) if any(entries for _, entries in lists) else nan
-        except BadAddressError:
-            if self._inventory.verified:
-                raise
-            return nan
-
-    def find(self, reader: Reader, lists: list[tuple[int, int]]) -> dict[int, int]:
-        """Return the item's quantities by the addresses of their entries; a list is its capacity and its address."""
-        size, found = self._inventory.entry_size, dict[int, int]()
-        if self._known and lists == self._lists:
-            held = ((address, self._inventory.quantity(reader.read(address, size))) for address in self._known)
-            known = {address: quantity for address, quantity in held if quantity is not None}
-            if len(known) == len(self._known):
-                return known
-        for capacity, start in lists:
-            if start and 0 < capacity <= _MOST_ITEMS:
-                quantities = self._inventory.quantities(reader.read(start, capacity * size))
-                found |= {start + entry * size: quantity for entry, quantity in quantities.items()}
-        self._lists, self._known = lists, list(found)
-        return found
-
-
 class GameMemory:
     """The fields of a running game.
 
-    No pointer is trusted: each reading and each write walks the chains again, or re-reads and compares
-    every pointer of the last walk.
+    No pointer is trusted: each reading and each write walks the chains, or reads the pointers of the last walk again in
+    the same call as the values, and compares them. `found` has the chains of the characters that were found by name;
+    the others are where the map's chain leads.
     """
 
     def __init__(
@@ -542,12 +322,14 @@ class GameMemory:
         bases: Mapping[str, ResolvedBase],
         clock_s: Callable[[], float] = monotonic,
     ) -> None:
-        self._reader, self.address_map, self.bases = reader, address_map, bases
-        self._characters = Characters(reader, address_map, bases, clock_s)
-        #: The characters that were found by name; the others are where their chain leads.
-        self.found_by_name = self._characters.found.keys()
-        self._counters = {name: ItemCounter(name, one) for name, one in address_map.inventories.items()}
-        self._layout = Layout(reader, self._leaves())
+        self._reader, self.address_map, self.bases, self._clock_s = reader, address_map, bases, clock_s
+        self._walks = {name: one.walk for name, one in address_map.characters.items() if one.walk.name}
+        self._searched_at_s = -inf
+        self.found: dict[str, Chain] = {}
+        #: The pointers that the last reading went by.
+        self._pointers: dict[int, int] = {}
+        #: Reads everything again where it was, and returns None where a pointer or a character is another.
+        self._again: Callable[[], Values | None] = lambda: None
 
     def read(self) -> Reading:
         """Return every readable field in one go.
@@ -557,19 +339,65 @@ class GameMemory:
         Raises:
             LinkError: if another cannot be read.
         """
-        values = None if self._characters.due() else self._read()
+        values = self._again() if self.found.keys() == self._walks.keys() else None
         if values is None:
-            self._search()
-            values = self._read()
-        if values is None:
-            raise LinkError("the boss: expected it to stay where it was found, found it moving; is the game loading?")
-        for name, counter in self._counters.items():
-            values[name] = counter.count(self._reader, values)
+            self._find(self._walks)
+            values = self._walk()
+        for name, inventory in self.address_map.inventories.items():
+            try:
+                values[name] = float(sum(self._items(name, inventory, self._pointers).values()))
+            except BadAddressError:
+                if inventory.verified:
+                    raise
+                values[name] = nan
         return values
+
+    def _walk(self) -> Values:
+        """Follow the chain of every field."""
+        values, places = Values(), list[tuple[int, str, FieldEncoding]]()
+        pointers = self._pointers = {}
+        for name, entry in self.address_map.fields.items():
+            try:
+                address = self._reader.follow(*self._way(entry.base, entry.offsets), pointers)
+                values[name] = entry.decode(self._reader.read(address, entry.size))
+                places.append((address, name, entry))
+            except BadAddressError:
+                if entry.verified:
+                    raise
+                values[name] = "" if entry.type == "utf16" else nan
+        for name, walk in self._walks.items():
+            address = self._reader.follow(*self._way(name, walk.name_offsets), pointers)
+            places.append((address, name, FieldEncoding(type="utf16", room=walk.name_bytes)))
+        for name, inventory in self.address_map.inventories.items():
+            with suppress(BadAddressError):
+                self._items(name, inventory, pointers)
+        if len(places) == len(values) + len(self._walks):
+            self._again = self._repeat(pointers, places)
+        return values
+
+    def _repeat(
+        self, pointers: Mapping[int, int], places: list[tuple[int, str, FieldEncoding]]
+    ) -> Callable[[], Values | None]:
+        """Return a function that reads all places in one call, None if a pointer or a character differs."""
+        gather = self._reader.gatherer([*((at, 8) for at in pointers), *((at, one.size) for at, _, one in places)])
+        layout = struct.Struct(f"<{len(pointers)}Q" + "".join(f"{one.size}s" for _, _, one in places))
+        expected = tuple(pointers.values())
+
+        def again() -> Values | None:
+            try:
+                data = layout.unpack(gather())
+            except BadAddressError:
+                return None
+            parts = zip(places, data[len(expected) :], strict=True)
+            values = {name: one.decode(part) for (_, name, one), part in parts}
+            there = [values.pop(name) == walk.name for name, walk in self._walks.items()]
+            return values if all(there) and data[: len(expected)] == expected else None
+
+        return again
 
     def address(self, name: str) -> int:
         """Return where a field lies now, of an item its first quantity; raises `LinkError` if its chain is broken."""
-        self._confirm({self.address_map.entry(name).base})
+        self._find([self.address_map.entry(name).base])
         return self._address(name)
 
     def look_up(self, name: str) -> tuple[int, float | str]:
@@ -578,10 +406,9 @@ class GameMemory:
         Raises:
             LinkError: if its chain is broken.
         """
-        address = self.address(name)
-        if name in self._counters:
+        address, entry = self.address(name), self.address_map.entry(name)
+        if isinstance(entry, Inventory):
             return address, self._reader.read_value(address, "u32")
-        entry = self.address_map.fields[name]
         return address, entry.decode(self._reader.read(address, entry.size))
 
     def write(self, values: Mapping[str, float]) -> None:
@@ -591,58 +418,74 @@ class GameMemory:
             GameError: if a value does not fit its field; nothing is written then.
             LinkError: if a field cannot be reached.
         """
-        self._confirm({self.address_map.entry(name).base for name in values})
+        self._find([self.address_map.entry(name).base for name in values])
         parts: dict[int, bytes] = {}
         for name, value in values.items():
-            address = self._address(name)
-            parts[address] = self._packed(name, value, parts.get(address, b""), address)
+            entry, address = self.address_map.entry(name), self._address(name)
+            if isinstance(entry, Inventory):
+                parts[address] = pack("u32", value)
+            else:
+                # A bit leaves the others as they are now, or as they are about to be written.
+                before = parts.get(address) or (self._reader.read(address, 1) if entry.type == "bit" else b"")
+                parts[address] = entry.encode(value, before)
         self._reader.write_parts(parts)
-
-    def _packed(self, name: str, value: float, before: bytes, address: int) -> bytes:
-        """Return a value's bytes; for a bit, the byte with its other bits as read now or in `before`."""
-        if name in self._counters:
-            return pack("u32", value)
-        entry = self.address_map.fields[name]
-        if entry.type == "bit" and not before:
-            before = self._reader.read(address, 1)
-        return entry.encode(value, before)
 
     def _address(self, name: str) -> int:
         entry = self.address_map.entry(name)
         if isinstance(entry, Entry):
-            return self._reader.follow(*self._characters.way(entry.base, entry.offsets))
-        counter = self._counters[name]
-        lists = counter.lists(Layout(self._reader, counter.leaves(self._characters.way)).read())
-        for address in counter.find(self._reader, lists):
+            return self._reader.follow(*self._way(entry.base, entry.offsets))
+        for address in self._items(name, entry, {}):
             return address + entry.quantity_at
-        raise BadAddressError(lists[0][1], f"{name} in the inventory here")
+        raise BadAddressError(0, f"{name} in the inventory")
 
-    def _read(self) -> Values | None:
-        """Read all fields; None if a character is no longer where it was found."""
-        try:
-            values = self._layout.read()
-        except BadAddressError:
-            if not self._characters.found:
-                raise
-            return None
-        return values if self._characters.check(values) else None
+    def _items(self, name: str, inventory: Inventory, pointers: dict[int, int]) -> dict[int, int]:
+        """Return an item's quantities by the addresses of the entries that hold it.
 
-    def _confirm(self, bases: Iterable[str]) -> None:
-        """Check that characters are where they were found, before their memory is touched."""
-        if self._characters.due() or not all(self._characters.confirm(base) for base in bases):
-            self._search()
+        Raises:
+            BadAddressError: if no list of the inventory is there.
+        """
+        found, lists, size = dict[int, int](), 0, inventory.entry_size
+        for one in inventory.lists:
+            way = self._way(inventory.base, (*inventory.offsets, one.entries_at, 0))
+            capacity_at = self._way(inventory.base, (*inventory.offsets, one.capacity_at))
+            capacity = int(self._reader.read_value(self._reader.follow(*capacity_at, pointers), "u32"))
+            with suppress(BadAddressError):
+                start = self._reader.follow(*way, pointers)
+                if 0 < capacity <= _MOST_ITEMS:
+                    quantities = inventory.quantities(self._reader.read(start, capacity * size))
+                    found |= {start + entry * size: quantity for entry, quantity in quantities.items()}
+                    lists += 1
+        if not lists:
+            raise BadAddressError(0, f"the lists of {name}")
+        return found
 
-    def _search(self) -> None:
-        """Search for the characters found by name, and lay the chains out again if one has moved."""
-        if self._characters.search():
-            self._layout = Layout(self._reader, self._leaves())
+    def _find(self, bases: Iterable[str]) -> None:
+        """Find those of some bases that are characters with a name, again where they no longer are.
 
-    def _leaves(self) -> Iterator[Leaf]:
-        for name in self.address_map.readable() - self._counters.keys():
-            entry = self.address_map.fields[name]
-            missing = None if entry.verified else "" if entry.type == "utf16" else nan
-            way = self._characters.way(entry.base, entry.offsets)
-            yield Leaf(*way, name, entry.format, entry.converter(), missing)
-        yield from self._characters.leaves()
-        for counter in self._counters.values():
-            yield from counter.leaves(self._characters.way)
+        Raises:
+            LinkError: if one found before is gone, or the chain of one never found leads to another.
+        """
+        for name in self._walks.keys() & bases:
+            walk = self._walks[name]
+            text = _name(self._reader, *self._way(name, walk.name_offsets), walk)
+            due = name in self.found or self._clock_s() - self._searched_at_s >= _SEARCH_EVERY_S
+            if due and not (name in self.found and text == walk.name):
+                self._searched_at_s = self._clock_s()
+                start = self._reader.follow(*self._way(walk.base, (0,)))
+                chain = find_character(self._reader, start, walk)
+                if chain is not None:
+                    self.found[name] = chain
+                elif name in self.found:
+                    raise BadAddressError(start, f"the character {walk.name} among those loaded")
+            if name not in self.found and text != walk.name and _A_NAME.fullmatch(text):
+                raise LinkError(
+                    f"{name}: expected the character {walk.name} at its chain, found {text}; is it another fight?"
+                )
+
+    def _way(self, base: str, offsets: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+        """Return the address that a chain of the map starts from, and its offsets from there."""
+        found = self.found.get(base)
+        chain = Chain(found.base, found.offsets + offsets) if found else self.address_map.absolute(base, offsets)
+        start = self.bases[chain.base]
+        # The base's own address may hold the pointer to its object.
+        return start.address, (0, *chain.offsets) if start.dereference else chain.offsets

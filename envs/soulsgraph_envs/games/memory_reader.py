@@ -196,15 +196,15 @@ def only_process(name: str, pids: Sequence[int]) -> int:
         )
     if len(pids) > 1:
         listed = ", ".join(map(str, pids))
-        raise RefusedError(f"process {name!r}: expected one, found {listed}; give the pid of the game.")
+        raise RefusedError(
+            f"process {name!r}: expected one, found {listed}; name one by `pid` in a games file, and that by `games`."
+        )
     return pids[0]
 
 
 #: Characters of a process's name that the kernel keeps.
 _COMM = 15
 _PTRACE = "run as the game's user with ptrace_scope 0 (sysctl kernel.yama.ptrace_scope=0), or grant CAP_SYS_PTRACE"
-#: Most pieces that the kernel takes at once.
-_MOST_SPANS = 1024
 _READ_SPANS: Any = getattr(ctypes.CDLL(None), "process_vm_readv", None) if sys.platform == "linux" else None
 
 
@@ -241,7 +241,7 @@ class LinuxReader(Reader):
     def gatherer(self, spans: Sequence[tuple[int, int]]) -> Callable[[], bytes]:
         """Return a function that reads some spans in one system call."""
         one_by_one, size = super().gatherer(spans), sum(size for _, size in spans)
-        if len(spans) > _MOST_SPANS or _READ_SPANS is None:
+        if _READ_SPANS is None:
             return one_by_one
         buffer = ctypes.create_string_buffer(size)
         local, remote = _Span(ctypes.addressof(buffer), size), (_Span * len(spans))(*(_Span(*span) for span in spans))

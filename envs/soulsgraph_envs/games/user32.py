@@ -118,11 +118,6 @@ def user32_layout() -> keys.KeyboardLayout:
     )
 
 
-def is_administrator() -> bool:
-    """Return whether this process runs with an administrator's rights."""
-    return bool(_library("shell32").IsUserAnAdmin())
-
-
 def is_key_down(virtual_key: int) -> bool:
     """Return whether Windows counts a key as down, by its virtual-key code of winuser.h."""
     return bool(_library("user32").GetAsyncKeyState(virtual_key) & 0x8000)

@@ -78,7 +78,7 @@ def attach():
 def test_boss_is_found_again_where_another_has_taken_its_place(own):
     memory, _ = attach()
     memory.read()
-    assert memory.found_by_name == {"boss"}
+    assert memory.found.keys() == {"boss"}
     # The second entry of each of two loaded blocks.
     places = [pointer(own.image.base + WORLD, 0xC8 + 8 * block, 0x88) + 0x38 for block in (0, 1)]
     other, boss = map(pointer, places)
@@ -103,7 +103,7 @@ def test_chain_of_the_boss_serves_until_it_is_found_by_name(own):
     poke(pointer(own.image.base + WORLD) + 0xC0, "i", 0)
     memory, _ = attach()
     assert memory.read()["boss_hp"] == 900.0
-    assert not memory.found_by_name
+    assert not memory.found
     rename_boss(memory, "c1000")
     with pytest.raises(LinkError, match="c1000"):
         memory.read()

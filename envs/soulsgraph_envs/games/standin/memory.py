@@ -72,7 +72,6 @@ def _libc() -> ctypes.CDLL:
 
 _HEADER_AT, _OPTIONAL_SIZE, _RESOURCE_DIRECTORY = 0x80, 240, 2
 _CODE, _DATA, _READ_ONLY = 0x60000020, 0xC0000040, 0x40000040
-_VERSION_TYPE, _ENGLISH, _SUBFOLDER = 16, 1033, 1 << 31
 
 
 class Sections(NamedTuple):
@@ -99,15 +98,10 @@ def write_header(sections: Sections) -> bytes:
     return bytes(page)
 
 
-def write_resources(version: str, resources: int) -> bytes:
-    """Return a resource section that begins at the offset `resources` and holds the file's version, as "1.15.2"."""
-    numbers = ([int(part) for part in version.split(".")] + [0, 0, 0, 0])[:4]
-    info = struct.pack("<2I4H", 0xFEEF04BD, 0x10000, numbers[1], numbers[0], numbers[3], numbers[2])
-    levels = b"".join(
-        struct.pack("<14xH2I", 1, name, target)
-        for name, target in ((_VERSION_TYPE, 24 | _SUBFOLDER), (1, 48 | _SUBFOLDER), (_ENGLISH, 72))
-    )
-    return levels + struct.pack("<4I", resources + len(levels) + 16, len(info), 0, 0) + info
+def write_resources(version: str) -> bytes:
+    """Return what of a resource section holds the file's version, as "1.15.2"."""
+    major, minor, build, revision = ([int(part) for part in version.split(".")] + [0, 0, 0, 0])[:4]
+    return struct.pack("<2I4H", 0xFEEF04BD, 0x10000, minor, major, revision, build)
 
 
 _CODE_SIZE = 2 << 20
@@ -131,7 +125,7 @@ class Image:
         }
         data_end = -(-(max(self._places.values()) + PAGE) // PAGE) * PAGE
         self.sections = Sections(PAGE, PAGE + _CODE_SIZE, data_end, data_end + PAGE)
-        code, resources = _code(address_map.bases, self._places), write_resources(address_map.version, data_end)
+        code, resources = _code(address_map.bases, self._places), write_resources(address_map.version)
         reserve(self.base, self.sections.end)
         # A file that is gone keeps its name in the list of mappings, and however this process ends nothing is left.
         with tempfile.TemporaryDirectory(prefix="soulsgraph-standin-") as folder:
