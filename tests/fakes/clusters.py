@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 
 from fakes.waiting import PATIENCE_S, until
-from soulsgraph_clusters.sessions.local_ray import AGENT_PORTS, free_port
+from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
 
@@ -41,6 +41,8 @@ _PATIENT = {
     "RAY_worker_register_timeout_seconds": "300",
     "RAY_JOB_STOP_WAIT_TIME_S": "120",
 }
+#: Files in which a node's agents report their ports.
+AGENT_PORTS = ("dashboard_agent_listen_port", "metrics_agent_port", "metrics_export_port")
 #: Ray ends a node that was not up after 30 s; a busy machine may be quick enough the next time.
 _TRIES = 3
 

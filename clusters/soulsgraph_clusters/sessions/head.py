@@ -14,8 +14,6 @@ from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 PROBE_TIMEOUT_S = 5.0
 #: Ray's own wait for a cluster that refuses the token is longer than anyone wants to look at it.
 HEALTH_CHECK_TIMEOUT_S = 30.0
-#: Of Ray's own limits those that can be set: a busy machine exceeds the defaults, ours hold.
-PATIENT = {"RAY_agent_register_timeout_ms": "300000", "RAY_gcs_server_port_wait_time_s": "60"}
 
 
 class ClusterError(SoulsGraphError):
@@ -67,19 +65,14 @@ def _probe(address: str, source: str = "`address`") -> None:
 
 def _refusal(address: str, output: str, source: str) -> ClusterError:
     if "AuthenticationError" in output:
-        return refused_token(address)
+        return ClusterError(
+            f"{address}: expected the cluster to take our token, found that it is missing or another; set "
+            "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to the file the cluster was started with."
+        )
     lines = [line for line in output.splitlines() if line.strip()]
     return ClusterAwayError(
         f"{address}: expected a healthy cluster of Ray {version('ray')}, found: "
         f"{lines[-1].strip() if lines else 'no answer'}; start one with `ray start --head` or correct {source}."
-    )
-
-
-def refused_token(address: str) -> ClusterError:
-    """Return the error for a cluster that does not take our token."""
-    return ClusterError(
-        f"{address}: expected the cluster to take our token, found that it is missing or another; "
-        "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to the file the cluster was started with."
     )
 
 

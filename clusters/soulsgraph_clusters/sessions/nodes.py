@@ -1,231 +1,136 @@
-"""Whether every node of a cluster runs the files of ours that run here, and sees the folder that they write to.
-
-First which files of our packages Python would run: here, on a node, or in what a job brought along. A node may lack our
-packages, so these functions are sent to it whole, and use nothing of ours.
-"""
+"""One probe that every node of a cluster answers before work is placed there: it runs our code, and sees the folder."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import os
-import platform
-import re
 import secrets
-import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import Any
 
 import ray
 from ray import cloudpickle
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, OutOfMemoryError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from soulsgraph_clusters.sessions.head import ClusterAwayError, ClusterError
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import write_text
 
-T = TypeVar("T")
+PACKAGES = ("soulsgraph", "soulsgraph_clusters", "soulsgraph_policies", "soulsgraph_envs")
+_SUFFIXES = (".py", ".toml")
+#: Seconds in which each node answers; a busy machine starts a worker within half a minute.
+ANSWERED_WITHIN_S = 60.0
+#: A file system of a network may show what another machine wrote some seconds later.
+SEEN_WITHIN_S = 10.0
+_WORD_FILE = ".probe"
 
 _logger = logging.getLogger("soulsgraph")
-PACKAGES = ("soulsgraph", "soulsgraph_clusters", "soulsgraph_policies", "soulsgraph_envs")
-_DISTRIBUTION = "soulsgraph"
-#: The extras that training needs.
-_TRAINING = ("train", "data")
-_SUFFIXES = (".py", ".toml")
-#: Distributions of others whose version may change a result, in its last bits at least.
-_DECIDING = ("numpy", "numba", "llvmlite", "torch", "ray", "gymnasium")
-#: Folders below an uploaded one that are searched for a copy: deeper ones are environments and their like.
-_MOST_LEVELS = 4
 
 
-class Installation(TypedDict):
-    """What one Python would run: its version, each package's folder, digests by file, what is not installed.
-
-    `versions` are those on which results depend: of Python, and of distributions by name.
-    """
-
-    python: str
-    version: str
-    folders: dict[str, str]
-    files: dict[str, str]
-    missing: list[str]
-    versions: dict[str, str]
-
-
-def find_source(needed: Sequence[str] = ()) -> Installation:
-    """Return what this Python would run, and which of the distributions that are needed it lacks."""
-    folders = package_folders()
-    files = {name: digest for folder in folders.values() for name, digest in file_digests(Path(folder)).items()}
-    return Installation(
-        python=sys.executable,
-        version=_version_of(_DISTRIBUTION) or "unknown",
-        folders=folders,
-        files=files,
-        missing=[name for name in needed if not _version_of(name)],
-        versions={"Python": platform.python_version()} | {name: _version_of(name) for name in _DECIDING},
-    )
-
-
-def package_folders() -> dict[str, str]:
-    """Return the folder of each of our packages that Python finds; none is imported."""
-    specs = {name: find_spec(name) for name in PACKAGES}
-    return {name: os.path.dirname(spec.origin) for name, spec in specs.items() if spec and spec.origin}
-
-
-def file_digests(folder: Path) -> dict[str, str]:
-    """Return the digest of each file of a package by its path, package included; ends of lines do not count."""
-    files = sorted(path for path in folder.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
-    return {f"{folder.name}/{path.relative_to(folder).as_posix()}": _digest(path) for path in files}
-
-
-def _digest(path: Path) -> str:
-    return hashlib.blake2b(path.read_bytes().replace(b"\r\n", b"\n"), digest_size=8).hexdigest()
-
-
-def _version_of(distribution: str) -> str:
-    """Return a distribution's version, empty where it is not installed."""
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return ""
-
-
-def needed_distributions() -> tuple[str, ...]:
-    """Return the names of the distributions that training with ours needs; none where it is not installed."""
-    try:
-        lines = requires(_DISTRIBUTION) or []
-    except PackageNotFoundError:
-        return ()
-    names = []
-    for line in lines:
-        requirement, _, marker = line.partition(";")
-        extra, name = re.search(r"extra == ['\"](.+?)['\"]", marker), re.match(r"[\w.-]+", requirement)
-        if name and name[0] != _DISTRIBUTION and (extra is None or extra[1] in _TRAINING):
-            names.append(name[0])
-    return tuple(names)
-
-
-def differing(here: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
-    """Return the names of the files that are not the same in both, or in one only."""
-    return sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
-
-
-def copies_below(folder: Path) -> Iterator[Path]:
-    """Yield the folders named as one of our packages, and packages, at most some levels below a folder."""
-    for place, folders, _ in os.walk(folder):
-        at = Path(place)
-        yield from (at / name for name in sorted(folders) if name in PACKAGES and (at / name / "__init__.py").is_file())
-        deep = len(at.relative_to(folder).parts) >= _MOST_LEVELS - 1
-        folders[:] = [] if deep else [name for name in folders if name not in PACKAGES and not name.startswith(".")]
-
-
-#: Seconds in which each node describes its packages; a busy machine starts a worker within half a minute.
-EXAMINED_WITHIN_S = 60.0
-
-
-def check_nodes(examined: set[str]) -> None:
-    """Check that every node of a cluster has our packages, the same files as here.
-
-    Nodes that are in `examined` are not asked, those that were found good join them. One that does not answer in time
-    is reported and left alone.
-
-    Raises:
-        ClusterError: naming each node, what it has and the remedy.
-    """
-    nodes = {node["NodeID"]: _name_of(node) for node in ray.nodes() if node["Alive"]}
-    new = {node: name for node, name in nodes.items() if node not in examined}
-    here = find_source()
-    answers = _ask(new, "which soulsgraph is there", find_source, needed_distributions())
-    problems = {node: _problem(here, there) for node, there in answers.items()}
-    examined.update(node for node, problem in problems.items() if not problem)
-    for node, there in answers.items():
-        if others := _other_versions(here, there):
-            _logger.warning(
-                "%s: %s; results may differ: install the versions of this machine there", nodes[node], others
-            )
-    if found := [f"{problem} on {nodes[node]}" for node, problem in problems.items() if problem]:
-        raise ClusterError(
-            f"soulsgraph: expected the files that run here ({here['version']} of {here['folders']['soulsgraph']}) on "
-            f"every node of the cluster, found {'; '.join(found)}: install the same there and start its Ray again, or "
-            "take it out of the cluster."
-        )
-
-
-#: A file system of a network may show what another machine wrote some seconds later.
-_SEEN_WITHIN_S = 10.0
-_MARK_FILE = ".mark"
+def code_digest() -> str:
+    """Return one digest of our packages as this Python would run them; empty where one is not installed."""
+    digest = hashlib.blake2b(digest_size=8)
+    for package in PACKAGES:
+        spec = find_spec(package)
+        if spec is None or spec.origin is None:
+            return ""
+        folder = Path(spec.origin).parent
+        for file in sorted(path for path in folder.rglob("*") if path.suffix in _SUFFIXES):
+            # Windows may have ends of lines of its own.
+            content = file.read_bytes().replace(b"\r\n", b"\n")
+            digest.update(f"{package}/{file.relative_to(folder).as_posix()} {len(content)} ".encode() + content)
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A random word that the driver wrote into a folder: a node that reads it there has the same folder."""
+class Probe:
+    """What a node is asked: whether it runs our code, and reads a random word in the folder that it is to write."""
 
-    folder: Path
-    word: str
+    code: str
+    folder: Path | None = None
+    word: str = ""
 
-    @property
-    def file(self) -> Path:
-        """Where it is written."""
-        return self.folder / _MARK_FILE
-
-    def problem(self, within_s: float = _SEEN_WITHIN_S) -> str:
-        """Return what this machine finds in the folder's place, empty if it is the same one."""
+    def problem(self, within_s: float = SEEN_WITHIN_S) -> str:
+        """Return what is wrong with the node of this process, empty if nothing."""
+        if (found := code_digest()) != self.code:
+            return "other code" if found else "no soulsgraph"
         until_s = time.monotonic() + within_s
-        while found := self._found():
+        while self.folder is not None:
+            with suppress(OSError):
+                if (self.folder / _WORD_FILE).read_text(encoding="ascii", errors="replace") == self.word:
+                    break
             if time.monotonic() > until_s:
-                return found
+                return "not that folder"
             time.sleep(0.2)
         return ""
 
-    def _found(self) -> str:
-        try:
-            same = self.file.read_text(encoding="ascii", errors="replace") == self.word
-        except OSError as error:
-            return f"another folder at {self.folder}" if self.folder.is_dir() else f"no such folder ({error.strerror})"
-        return "" if same else f"another folder at {self.folder}"
+
+def check_nodes(examined: set[str], probe: Probe | None = None) -> None:
+    """Check that every node that offers a processor answers a probe, by default of our code alone, as this machine.
+
+    Nodes in `examined` are not asked, those that were found good join them. One that does not answer in time is
+    reported and left alone.
+
+    Raises:
+        ClusterError: naming each node and what is wrong with it.
+    """
+    probe = probe or Probe(code_digest())
+    names = {
+        node["NodeID"]: f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+        for node in ray.nodes()
+        if node["Alive"] and node["Resources"].get("CPU", 0.0) >= 1.0 and node["NodeID"] not in examined
+    }
+    # By value: a node that lacks our packages could not even read the question.
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    try:
+        task = ray.remote(num_cpus=0, max_retries=0)(Probe.problem)
+        asked = {
+            task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(probe): node
+            for node in names
+        }
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+    ready, late = ray.wait([*asked], num_returns=len(asked), timeout=ANSWERED_WITHIN_S) if asked else ([], [])
+    for call in late:
+        ray.cancel(call, force=True)
+    problems = dict[str, str]()
+    for call in ready:
+        with suppress(RayError):
+            problems[asked[call]] = ray.get(call)
+    examined.update(node for node, problem in problems.items() if not problem)
+    if silent := ", ".join(name for node, name in names.items() if node not in problems):
+        _logger.warning("%s: no answer within %g s whether soulsgraph runs there", silent, ANSWERED_WITHIN_S)
+    if wrong := ", ".join(f"{problem} on {names[node]}" for node, problem in problems.items() if problem):
+        sees, mount = ("", "") if probe.folder is None else (f" and see {probe.folder}", ", let it mount the folder")
+        raise ClusterError(
+            f"cluster: expected nodes that run the code of this machine{sees}, found {wrong}; install the same there "
+            f"and start its Ray again{mount}, or take the node out of the cluster."
+        )
 
 
 @contextmanager
-def marked(folder: Path) -> Iterator[Mark]:
-    """Mark a folder in which other nodes are to write; raises WriteError where that cannot be done."""
-    mark = Mark(folder.resolve(), secrets.token_hex(16))
-    write_text(mark.file, mark.word)
+def probed(folder: Path) -> Iterator[Probe]:
+    """Check that every node of the cluster runs our code and sees a folder; yield what a later node is asked by.
+
+    Raises:
+        ClusterError: as `check_nodes`.
+        WriteError: if the folder cannot be written.
+    """
+    probe = Probe(code_digest(), folder.resolve(), secrets.token_hex(16))
+    write_text(file := folder / _WORD_FILE, probe.word)
     try:
-        yield mark
+        check_nodes(set(), probe)
+        yield probe
     finally:
         with suppress(OSError):
-            mark.file.unlink(missing_ok=True)
-
-
-def nodes_without(mark: Mark) -> list[str]:
-    """Return what each other node that offers a processor finds, and its name, where that is not the driver's folder.
-
-    A node that does not answer in time is reported; it looks itself before it works.
-    """
-    own = ray.get_runtime_context().get_node_id()
-    nodes = {
-        node["NodeID"]: _name_of(node)
-        for node in ray.nodes()
-        if node["Alive"] and node["NodeID"] != own and node["Resources"].get("CPU", 0.0) >= 1.0
-    }
-    answers = _ask(nodes, f"whether {mark.folder} is there", Mark.problem, mark)
-    return [f"{problem} on {nodes[node]}" for node, problem in answers.items() if problem]
-
-
-def other_folder(folder: Path, found: str) -> ClusterError:
-    """Return the error for a node that does not read in the driver's folder what the driver wrote; `found` names it."""
-    return ClusterError(
-        f"{folder}: expected a node that reads in this folder what the driver wrote, found {found}; let the node mount "
-        "it under this path as the driver has it, or take it out of the cluster."
-    )
+            file.unlink(missing_ok=True)
 
 
 def answer_of(call: ray.ObjectRef) -> Any:
@@ -238,9 +143,12 @@ def answer_of(call: ray.ObjectRef) -> Any:
         raise
 
 
-def this_node() -> str:
-    """Return the name and address of the node of this process, as errors name it."""
-    return f"node {socket.gethostname()} ({ray.util.get_node_ip_address()})"
+def describe_loss(error: RayError) -> str:
+    """Return in plain words why a process did not answer; Ray's own text is of ids and sockets."""
+    if isinstance(error, OutOfMemoryError):
+        return "its machine ran out of memory"
+    silent = isinstance(error, (ActorUnavailableError, GetTimeoutError))
+    return "it does not answer" if silent else "its process or machine was lost"
 
 
 def check_own_node() -> None:
@@ -255,55 +163,3 @@ def check_own_node() -> None:
             "Ray: expected this machine's node alive, found that it ended; where it is a cluster's, start its Ray "
             "again, and resume the run."
         )
-
-
-def _name_of(node: Mapping[str, Any]) -> str:
-    return f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']}:{node['NodeManagerPort']})"
-
-
-def _ask(nodes: Mapping[str, str], what: str, function: Callable[..., T], *words: Any) -> dict[str, T]:
-    """Return each node's answer, all asked at once; one that is lost or too slow has none, which is reported.
-
-    `nodes` are their names by id, `what` is what they are asked for.
-    """
-    # By value: a node that lacks our packages could not even read the question.
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    try:
-        task = ray.remote(num_cpus=0, max_retries=0)(function)
-        asked = {
-            node: task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(*words)
-            for node in nodes
-        }
-    finally:
-        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
-    ready, late = ray.wait([*asked.values()], num_returns=len(asked), timeout=EXAMINED_WITHIN_S) if asked else ([], [])
-    for reference in late:
-        ray.cancel(reference, force=True)
-    answers = {}
-    for node in (node for node, reference in asked.items() if reference in ready):
-        with suppress(RayError):
-            answers[node] = ray.get(asked[node])
-    if silent := ", ".join(name for node, name in nodes.items() if node not in answers):
-        _logger.warning("%s: no answer within %g s %s", silent, EXAMINED_WITHIN_S, what)
-    return answers
-
-
-def _other_versions(here: Installation, there: Installation) -> str:
-    """Return the versions in which a node differs from this machine, empty if in none; a missing one is an error."""
-    own = here["versions"]
-    found = {name: version for name, version in there["versions"].items() if version and version != own.get(name)}
-    return ", ".join(
-        f"{name} {version} where this machine has {own[name] or 'none'}" for name, version in found.items()
-    )
-
-
-def _problem(here: Installation, there: Installation) -> str:
-    """Return what a node lacks or has in another state, empty if nothing."""
-    if not there["folders"]:
-        return f"none in {there['python']}"
-    others = differing(here["files"], there["files"])
-    if others and there["version"] != here["version"]:
-        return f"{there['version']} of {there['folders'].get('soulsgraph')}"
-    if others:
-        return f"{len(others)} other files, among them {others[0]},"
-    return f"no {', '.join(there['missing'])} in {there['python']}" if there["missing"] else ""

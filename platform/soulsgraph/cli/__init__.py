@@ -51,7 +51,6 @@ def main() -> None:
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     try:
         with terminable():
-            _announce_job()
             _run(sys.argv[1:])
     except Interruption as stop:
         _leave(f"{stop}; {_AGAIN}", _INTERRUPTED)
@@ -74,19 +73,6 @@ def main() -> None:
         _leave(f"terminated; {_AGAIN}", _INTERRUPTED)
     except KeyboardInterrupt:
         _leave(f"interrupted; {_AGAIN}", _INTERRUPTED)
-
-
-def _announce_job() -> None:
-    """Print which code a submitted job runs, and refuse one that brought other code along, which would not run."""
-    if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
-        return
-    from soulsgraph.results.origin import source_commit
-    from soulsgraph_clusters.sessions.jobs import Job, describe_source
-
-    if job := Job.present():
-        commit = source_commit() or "unknown: no git checkout"
-        print(f"job {job.id}: {describe_source()} runs, commit {commit}", file=sys.stderr, flush=True)
-        job.check()
 
 
 def _load_installed_projects() -> None:

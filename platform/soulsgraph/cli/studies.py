@@ -124,9 +124,7 @@ def reproduce(
     # Imported when the options are known to hold: it takes seconds.
     from soulsgraph.paper.seed_job import do_units
 
-    with options.ray_session(folder, session, needed=bool(folder.left)) as joined:
-        if folder.left:
-            joined.check_nodes()
+    with options.ray_session(folder, session, needed=bool(folder.left)):
         screen.console.print(f"folder {folder.path}")
         do_units(folder, screen.console)
     write_reproductions(folder.path / "report", (folder.path,))
@@ -216,9 +214,7 @@ def continual(
     # Imported when the options are known to hold: it takes seconds.
     from soulsgraph.continual.unit import run_units
 
-    with options.ray_session(folder, session, needed=bool(folder.left)) as joined:
-        if folder.left:
-            joined.check_nodes()
+    with options.ray_session(folder, session, needed=bool(folder.left)):
         screen.console.print(f"folder {folder.path}")
         run_units(folder, screen.console)
     write_continual(folder.path)

@@ -29,7 +29,7 @@ from soulsgraph.continual.methods.learning import (
 )
 from soulsgraph.continual.methods.method import versions_from, versions_state
 from soulsgraph.continual.selecting import MOST_DECISIONS, SELECTED_PART, Home, KnownHomes, Selection, select
-from soulsgraph.continual.study import FIRST, LEFT, STATES, ContinualFolder, ContinualUnit, shares
+from soulsgraph.continual.study import FIRST, LEFT, ContinualFolder, ContinualUnit, shares
 from soulsgraph.results.tables import write_rows
 from soulsgraph.runs.evaluate import EVALUATION_SEED, evaluation_seeds, play, play_variants
 from soulsgraph.runs.progress import Interruption, Supervisor
@@ -66,10 +66,7 @@ def run_units(folder: ContinualFolder, console: Console) -> None:
 def ray_job(folder: ContinualFolder, unit: ContinualUnit) -> RayJob:
     """Return a unit as the runner does it."""
     results = tuple(file.relative_to(folder.path).as_posix() for file in folder.results(unit))
-    shared = folder.results(ContinualUnit(FIRST, unit.seed))
-    reads = [folder.path / folder.plan_file, *(shared if unit.method != FIRST else ())]
-    needed = tuple(file.relative_to(folder.path).as_posix() for file in reads)
-    return RayJob(unit.name, _do_unit, (unit,), results, needed, unit.folder, STATES)
+    return RayJob(unit.name, _do_unit, (unit,), results)
 
 
 def _do_unit(path: Path, unit: ContinualUnit, supervisor: Supervisor) -> None:

@@ -32,7 +32,7 @@ from soulsgraph.runs.lineage import adaptation_stages, check_target, finished_ve
 from soulsgraph.runs.plan import Stage, check_learns
 from soulsgraph.runs.progress import Interruption, Supervisor
 from soulsgraph.runs.ray_runner import RayJob, run_jobs
-from soulsgraph.runs.run_folder import CHECKPOINTS, RunFolder
+from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import Workplace, train_stages
 from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_clusters.sessions.session import Session
@@ -60,10 +60,9 @@ def do_units(folder: ReproductionFolder, console: Console) -> None:
 
 
 def ray_job(folder: ReproductionFolder, job: SeedJob) -> RayJob:
-    """Return a seed's job as the runner does it: its pieces of the records are its results, its run is its own."""
+    """Return a seed's job as the runner does it: its pieces of the records are its results."""
     pieces = tuple(folder.piece(job, piece).relative_to(folder.path).as_posix() for piece in job.pieces)
-    own = "" if job == REFERENCES else folder.run_path(job).relative_to(folder.path).as_posix()
-    return RayJob(job.name, _do_job, (job,), pieces, (folder.plan_file,), own, CHECKPOINTS)
+    return RayJob(job.name, _do_job, (job,), pieces)
 
 
 def _do_job(path: Path, job: SeedJob, supervisor: Supervisor) -> None:

@@ -1,20 +1,17 @@
 """Run the jobs of a study as Ray tasks, as many at a time as there are processors, on one display.
 
-A job is a function with its arguments, and the files that it leaves: it is done when they are there. A node that does
-not see the study's folder works in a temporary one: what a job needs of the folder is brought there, and what it left
-comes back with its ending, through Ray's object store.
+A job is a function with its arguments, and the files that it leaves in the study's folder, which every node sees: it is
+done when they are there.
 """
 
 from __future__ import annotations
 
-import tempfile
+import socket
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,18 +21,13 @@ from rich.console import Console
 from rich.progress import Progress
 
 from soulsgraph.runs.progress import Interruption, ShownProgress, bars_on, interruptible, silence_advice
-from soulsgraph.runs.run_folder import take_lock
-from soulsgraph_clusters.sessions.nodes import Mark, answer_of, marked, nodes_without, other_folder, this_node
+from soulsgraph_clusters.sessions.head import ClusterError
+from soulsgraph_clusters.sessions.nodes import SEEN_WITHIN_S, Probe, describe_loss, probed
 from soulsgraph_clusters.sessions.session import describe_wait
-from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError, reading
-from soulsgraph_envs.core.files import WriteError, temporary_folder, whole_file, whole_folder, writing
+from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError
 
 #: Seconds between two reports of a job.
 REPORT_EVERY_S = 0.5
-#: A file system of a network may show what another machine wrote some seconds later.
-SEEN_WITHIN_S = 10.0
-#: How the temporary folder of a job begins, on a node that does not see the study's folder.
-APART = "soulsgraph-unit-"
 #: Why a job failed that met an error which no user can cause.
 MET_A_DEFECT = "met a defect, shown when the others are done"
 #: What a job is at before its first stage.
@@ -47,93 +39,17 @@ class RayJob:
     """A job of a study: `work(folder, *arguments, supervisor)`, called on any node, leaves the `results`.
 
     `work` is importable everywhere. It goes on with what an earlier call left, and raises `Interruption` once the
-    supervisor asks for a stop. `results` are files below the folder. So are the files that it `reads`, and the folder
-    that is its `own`, in which nothing else writes; `checkpoints` is the pattern of folders in there from which it goes
-    on.
+    supervisor asks for a stop. `results` are files below the folder.
     """
 
     name: str
     work: Callable[..., None]
     arguments: tuple[Any, ...]
     results: tuple[str, ...]
-    reads: tuple[str, ...] = ()
-    own: str = ""
-    checkpoints: str = ""
 
     def done(self, folder: Path) -> bool:
         """Return whether every result is there."""
         return all((folder / name).is_file() for name in self.results)
-
-    def written(self, folder: Path) -> dict[str, str]:
-        """Return the digest of each result that is there, by the file's name below the folder."""
-        files = {name: folder / name for name in self.results}
-        return {name: sha256(file.read_bytes()).hexdigest() for name, file in files.items() if file.is_file()}
-
-    def carried(self, folder: Path, done: bool = False) -> dict[str, bytes]:
-        """Return what another machine needs of the job, file by file, by its name below the folder.
-
-        Of the checkpoints it is the newest alone, and of a job that is `done` none: nothing goes on from them. Raises
-        ReadError.
-        """
-        own = contents(folder / self.own, self._needless(folder / self.own, done)) if self.own else {}
-        with reading(folder):
-            files = {name: folder / name for name in (*self.reads, *self.results)}
-            others = {name: file.read_bytes() for name, file in files.items() if file.is_file()}
-        return others | {f"{self.own}/{name}": content for name, content in own.items()}
-
-    def _needless(self, own: Path, done: bool) -> list[Path]:
-        saved = sorted(own.glob(self.checkpoints), key=lambda path: path.stat().st_mtime_ns) if self.checkpoints else []
-        return saved if done else saved[:-1]
-
-    def take_in(self, folder: Path, files: Mapping[str, bytes]) -> None:
-        """Write what `carried` returned elsewhere, but not what the job read, and results last.
-
-        Raises:
-            RunFolderError: if another process writes in the job's own folder; nothing is replaced then.
-            WriteError: if it cannot be written.
-        """
-        inside, own_folder = f"{self.own}/", folder / self.own
-        if own := {name.removeprefix(inside): files[name] for name in files if name.startswith(inside)}:
-            replace_contents(own_folder, own)
-        for name in (name for name in self.results if name in files):
-            with whole_file(folder / name) as temporary:
-                temporary.write_bytes(files[name])
-
-
-def contents(folder: Path, without: Sequence[Path] = ()) -> dict[str, bytes]:
-    """Return what is in a folder, by the names of its files below it, but for locks and what killed writers left.
-
-    These are hidden. Folders `without` are left out. Raises ReadError.
-    """
-    with reading(folder):
-        files = {file.relative_to(folder): file for file in sorted(folder.rglob("*")) if file.is_file()}
-        return {
-            name.as_posix(): file.read_bytes()
-            for name, file in files.items()
-            if not any(part.startswith(".") for part in name.parts)
-            and not any(file.is_relative_to(other) for other in without)
-        }
-
-
-def replace_contents(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Exchange a folder for one of these files.
-
-    Raises:
-        RunFolderError: if another process writes in it; nothing is replaced then.
-        WriteError: if it cannot be written.
-    """
-    with writing(folder):
-        # Whoever adapts the run meanwhile would lose what it writes.
-        locked = take_lock(folder) if folder.is_dir() else nullcontext()
-    with locked, whole_folder(folder, replace=True) as new:
-        write_contents(new, files)
-
-
-def write_contents(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files below a folder by their names."""
-    for name, content in files.items():
-        (file := folder / name).parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
 
 
 class StudyFolder(Protocol):
@@ -258,24 +174,17 @@ _LOOK_EVERY_S = 0.3
 
 @dataclass(frozen=True)
 class Ending:
-    """How a job ended: empty if it finished, else the reason; a `defect` keeps its traceback.
-
-    Of one that finished `written` has the digests of its results, as the `node` that did it reads them. `files` are
-    what a node that does not see the study's folder left, as `RayJob.carried` returns it.
-    """
+    """How a job ended: empty if it finished, else the reason; a `defect` keeps its traceback."""
 
     failure: str | SoulsGraphError = ""
     stopped: bool = False
     defect: Exception | None = None
-    written: Mapping[str, str] = field(default_factory=dict)
-    node: str = ""
-    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
-def do_job(folder: Path, job: RayJob, actor: Any, mark: Mark | None = None, driver: str = "") -> Ending:
+def do_job(folder: Path, job: RayJob, actor: Any, probe: Probe | None = None) -> Ending:
     """Do one job of a folder in a Ray task; errors that a user can cause come as a message.
 
-    A node that does not read the mark in the folder works in a temporary one; the node `driver` has what it needs.
+    A node that joined after all were asked answers the `probe` now.
     """
     silence_advice()
     supervisor = RemoteSupervisor(actor, job.name)
@@ -283,101 +192,24 @@ def do_job(folder: Path, job: RayJob, actor: Any, mark: Mark | None = None, driv
     try:
         if supervisor.stop_requested():
             return Ending("not begun", stopped=True)
-        # Nobody is waited for: all nodes were asked, and one that joined since may as well work for itself.
-        if mark is None or not mark.problem(0.0):
-            return _work(folder, job, supervisor)
-        return _work_apart(mark, job, supervisor, driver)
-    finally:
-        supervisor.report(None)
-
-
-def _work(folder: Path, job: RayJob, supervisor: RemoteSupervisor) -> Ending:
-    try:
+        if probe and (problem := probe.problem()):
+            return Ending(ClusterError(f"found {problem} on {socket.gethostname()}"))
         job.work(folder, *job.arguments, supervisor)
-        return Ending(written=job.written(folder), node=this_node())
+        return Ending()
     except Interruption as stop:
         return Ending(stop, stopped=True)
     except SoulsGraphError as error:
         return Ending(error)
-
-
-def _work_apart(mark: Mark, job: RayJob, supervisor: RemoteSupervisor, driver: str) -> Ending:
-    """Do a job in a temporary folder of this node, of which its ending has the files, however it ended.
-
-    The folder goes with the task; one of a process that was killed is removed by the next job on that node.
-    """
-    with ExitStack() as stack:
-        try:
-            there = NodeAffinitySchedulingStrategy(driver, soft=False)
-            asked = ray.remote(num_cpus=0)(_read_marked).options(scheduling_strategy=there).remote(mark, job)
-            with writing(tempfile.gettempdir()):
-                folder = stack.enter_context(temporary_folder(APART))
-                write_contents(folder, answer_of(asked))
-        except SoulsGraphError as error:
-            return _named(Ending(error))
-        try:
-            ending = _work(folder, job, supervisor)
-        except Exception as defect:
-            # What was done before it comes back as well; the traceback would stay in this process.
-            defect.add_note(traceback.format_exc())
-            ending = Ending(MET_A_DEFECT, defect=defect)
-        return _named(_with_files(folder, job, ending), folder, mark.folder)
-
-
-def _with_files(folder: Path, job: RayJob, ending: Ending) -> Ending:
-    try:
-        return replace(ending, files=job.carried(folder, done=not ending.failure))
-    except SoulsGraphError as error:
-        # Why it failed before says more than that nothing of it can be read.
-        return ending if ending.failure else Ending(error)
-
-
-def _read_marked(mark: Mark, job: RayJob) -> dict[str, bytes]:
-    """Return what is carried of a job from the marked folder; raises ClusterError if it is not that folder here."""
-    if problem := mark.problem(0.0):
-        raise other_folder(mark.folder, f"{problem} on {this_node()}")
-    return job.carried(mark.folder)
-
-
-def _named(ending: Ending, there: Path | None = None, here: Path | None = None) -> Ending:
-    """Name this node in why a job failed; what was read in its temporary folder `there` lies in the driver's `here`."""
-    failure = ending.failure
-    if ending.stopped or not isinstance(failure, SoulsGraphError):
-        return ending
-    return replace(ending, failure=named_here(failure, there, here))
-
-
-def named_here(error: SoulsGraphError, there: Path | None = None, here: Path | None = None) -> SoulsGraphError:
-    """Return an error with this node's name, and the driver's folder `here` in the place of the temporary one.
-
-    What could not be written could not be written there.
-    """
-    text = str(error)
-    if there is not None and not isinstance(error, WriteError):
-        text = text.replace(str(there), str(here))
-    kind = UnavailableError if isinstance(error, UnavailableError) else SoulsGraphError
-    return kind(f"on {this_node()}: {text}")
-
-
-def taken_in(folder: Path, job: RayJob, ending: Ending, within_s: float = SEEN_WITHIN_S) -> Ending:
-    """Write what a job left on a node that does not see the folder; return how it ended, as `confirmed` does."""
-    try:
-        job.take_in(folder, ending.files)
-    except SoulsGraphError as error:
-        return Ending(error)
-    return confirmed(folder, job, replace(ending, files={}), within_s)
+    finally:
+        supervisor.report(None)
 
 
 def confirmed(folder: Path, job: RayJob, ending: Ending, within_s: float = SEEN_WITHIN_S) -> Ending:
-    """Return how a job ended, as a failure where it finished and this process does not see what its node wrote."""
-    if ending.failure:
-        return ending
+    """Return how a job ended, as a failure where it finished and this process does not see what it left."""
     until_s = time.monotonic() + within_s
-    while (here := job.written(folder)) != ending.written or not here:
+    while not (ending.failure or job.done(folder)):
         if time.monotonic() > until_s:
-            others = [Path(name).name for name, digest in ending.written.items() if here.get(name) != digest]
-            found = f"{', '.join(others) or 'nothing'} of {job.name} in another state than {ending.node} wrote it"
-            return Ending(other_folder(folder, found))
+            return Ending(ClusterError(f"{folder}: expected its results, found that its node left none there."))
         time.sleep(0.2)
     return ending
 
@@ -385,11 +217,10 @@ def confirmed(folder: Path, job: RayJob, ending: Ending, within_s: float = SEEN_
 def run_jobs(folder: StudyFolder, jobs: Sequence[RayJob], console: Console) -> None:
     """Run the jobs whose results are not all there, assemble what they left after each, and show the progress.
 
-    Needs a Ray session, unless nothing is left. A node that reads the mark in the folder works there, any other one in
-    a temporary folder, whose files are written here when the job ends. A job is done when its results are here as its
-    node wrote them.
+    Needs a Ray session, unless nothing is left, and a folder that every node sees.
 
     Raises:
+        ClusterError: if a node does not see the folder, or runs other code.
         Interruption: if a stop was asked for; every running job has saved a checkpoint.
         SoulsGraphError: naming the jobs that failed; the others are done.
         ExceptionGroup: of the defects that jobs met; the others are done.
@@ -398,25 +229,20 @@ def run_jobs(folder: StudyFolder, jobs: Sequence[RayJob], console: Console) -> N
     if not left:
         folder.assemble()
         return
-    with marked(folder.path) as mark:
-        if apart := nodes_without(mark):
-            how = "what is done there is done in a temporary folder, and brought here when it ends"
-            console.print(f"units: found {'; '.join(apart)}: {how}", highlight=False, soft_wrap=True)
-        with folder.session():
-            if waited := describe_wait({"CPU": 1.0}):
-                console.print(f"units: {waited}", soft_wrap=True)
-            actor, task = start_progress_actor(), ray.remote(num_cpus=1)(do_job)
-            more = actor, mark, ray.get_runtime_context().get_node_id()
-            tasks = {name: partial(task.remote, mark.folder, job, *more) for name, job in left.items()}
-            endings: dict[str, Ending] = {}
+    with probed(folder.path) as probe, folder.session():
+        if waited := describe_wait({"CPU": 1.0}):
+            console.print(f"units: {waited}", soft_wrap=True)
+        actor, task = start_progress_actor(), ray.remote(num_cpus=1)(do_job)
+        tasks = {name: partial(task.remote, folder.path.resolve(), job, actor, probe) for name, job in left.items()}
+        endings: dict[str, Ending] = {}
 
-            def confirm(name: str, ending: Ending) -> Ending:
-                return taken_in(folder.path, left[name], ending)
+        def confirm(name: str, ending: Ending) -> Ending:
+            return confirmed(folder.path, left[name], ending)
 
-            with interruptible() as interrupted, bars_on(console) as bars:
-                for name, ending in follow(tasks, actor, JobsDisplay(bars), interrupted, confirm):
-                    endings[name] = ending
-                    folder.assemble()
+        with interruptible() as interrupted, bars_on(console) as bars:
+            for name, ending in follow(tasks, actor, JobsDisplay(bars), interrupted, confirm):
+                endings[name] = ending
+                folder.assemble()
     check_endings(folder.path, endings)
 
 
@@ -459,8 +285,7 @@ def _ending(reference: Any) -> Ending:
     except ray.exceptions.RayTaskError as defect:
         return Ending(MET_A_DEFECT, defect=defect)
     except ray.exceptions.RayError as error:
-        found = str(error).partition("\n")[0]
-        return Ending(f"its process died ({found}); the unit resumes from its last checkpoint here, if any")
+        return Ending(f"{describe_loss(error)}; the unit resumes from its last checkpoint, if any")
     return ending
 
 

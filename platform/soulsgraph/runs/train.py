@@ -30,7 +30,7 @@ from soulsgraph.tracking.board import USUAL, Board, identity_of, make_trackers
 from soulsgraph.tracking.contract import Logged, TrackedRun, Tracker
 from soulsgraph.tracking.metrics import ACTIONS, FIGHT, Q_VALUES, Kept, logged
 from soulsgraph_clusters.sessions.head import ClusterAwayError
-from soulsgraph_clusters.sessions.session import Session, place_env_runners
+from soulsgraph_clusters.sessions.session import Session, find_places
 from soulsgraph_envs.combat.rollout import Episodes
 from soulsgraph_envs.core.config import digest_of, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
@@ -224,13 +224,14 @@ class StageSetup:
         plan, config = self.run.plan, self._config(SkillDQN)
         if plan.env_runners and not session.local:
             check_elsewhere(self.scenario)
-        placed = place_env_runners(plan.env_runners, session)
-        if plan.synchronous and placed["num_env_runners"] < plan.env_runners:
+        places = find_places(plan.env_runners, session) if plan.env_runners else []
+        if plan.synchronous and len(places) < plan.env_runners:
             raise ClusterAwayError(
                 f"env runners: expected a place for each of {plan.env_runners}, by which a synchronous run can be "
-                f"repeated, found {placed['num_env_runners']}; join the missing machines and continue with the run."
+                f"repeated, found {len(places)}; join the missing machines and continue with the run."
             )
-        config.env_runners(env_runner_cls=SkillGraphEnvRunner, **placed)
+        config.places = tuple(places)
+        config.env_runners(env_runner_cls=SkillGraphEnvRunner, num_env_runners=len(places), num_cpus_per_env_runner=1)
         config.env_runners(num_envs_per_env_runner=plan.lanes or plan.method.lanes)
         config.environment(env_config={"scenario": self.scenario})
         return config

@@ -24,6 +24,7 @@ from soulsgraph.tune.folder import RETURN, TRAINING_RETURN, SweepFolder
 from soulsgraph.tune.shared import SharedStages
 from soulsgraph.tune.space import SearchSpace
 from soulsgraph.tune.trial import EPISODES, FAILED, NODE, STEP, TrialLines, evaluated, this_node
+from soulsgraph_clusters.sessions.nodes import describe_loss
 from soulsgraph_clusters.sessions.session import Session
 from soulsgraph_envs.core.config import NonEmpty, Where, load, to_table
 from soulsgraph_envs.core.files import make_folder, remove_folder, whole_folder, write_json
@@ -241,7 +242,8 @@ def _ended(reference: Any, member: Member) -> Member:
     try:
         ended: Member = ray.get(reference)
     except RayError as error:
-        return replace(member, error=str(getattr(error, "cause", error)).strip().rpartition("\n")[2])
+        cause = getattr(error, "cause", None)
+        return replace(member, error=str(cause or describe_loss(error)).strip().rpartition("\n")[2])
     return ended
 
 

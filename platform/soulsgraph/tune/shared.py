@@ -7,9 +7,7 @@ versions upstream. A trial whose options concern later skills alone thus begins 
 from __future__ import annotations
 
 import shutil
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -48,17 +46,13 @@ class SharedStages:
             return
         kept = self._folder / lineage.stage_key(run, stage)
         make_folder(self._folder)
-        with self.claimed(kept):
+        with FileLock(kept.with_suffix(".lock"), wait=True):
             if (kept / _next_version(run, stage).name).is_dir():
                 _take(kept, run, stage)
                 return
             train_stages(workplace, (stage,), Console(quiet=True))
             if not kept.exists():
                 _keep(kept, run, stage)
-
-    def claimed(self, kept: Path) -> AbstractContextManager[Any]:
-        """Hold a stage for whoever trains or takes it; others wait."""
-        return FileLock(kept.with_suffix(".lock"), wait=True)
 
 
 def _keep(kept: Path, run: RunFolder, stage: Stage) -> None:

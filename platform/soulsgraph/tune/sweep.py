@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from rich.console import Console
 
@@ -26,10 +26,6 @@ from soulsgraph_envs.core.config import EACH_ONCE, AnyPath, Between, Where, chec
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.terminal import uninterrupted
-
-if TYPE_CHECKING:
-    from soulsgraph.tune.elsewhere import SweepPlace
-    from soulsgraph_clusters.sessions.session import Session
 
 _EPISODES, _OVERRIDES = "episodes", "overrides"
 _FIELDS = {field.name for field in fields(Plan)}
@@ -151,7 +147,7 @@ def run_sweep(folder: SweepFolder, console: Console, address: str | None = None)
     """Train the trials that are left, write `results/`, and return the results.
 
     Raises:
-        SoulsGraphError: if Ray cannot be used, a node does not see the folder of populations, or a trial failed.
+        SoulsGraphError: if Ray cannot be used, a node does not see the folder, or a trial failed.
         Interruption: if a stop was asked for.
     """
     folder.plan.check_learns()
@@ -159,42 +155,17 @@ def run_sweep(folder: SweepFolder, console: Console, address: str | None = None)
     with uninterrupted():
         from soulsgraph.runs.workplace import joined_session
         from soulsgraph.tune.tuners import train_trials
+        from soulsgraph_clusters.sessions.nodes import probed
 
-    with joined_session(folder, console, address) as session:
+    with joined_session(folder, console, address):
         console.print(f"sweep {folder.path}: {folder.plan.trials} trials", highlight=False, soft_wrap=True)
-        with _placed(folder, session, console) as place, _quiet_tune():
+        with probed(folder.path), _quiet_tune():
             folder.copy_source()
-            train_trials(folder, console.quiet, place)
+            train_trials(folder, console.quiet)
             results = SweepResults(folder, rows_of(folder))
         results.save()
     results.check()
     return results
-
-
-@contextmanager
-def _placed(folder: SweepFolder, session: Session, console: Console) -> Iterator[SweepPlace | None]:
-    """Yield where a cluster's nodes find the folder; those that do not see it are named.
-
-    Raises:
-        ClusterError: for a population, whose members hand on their states in the folder.
-    """
-    # Imported here: it takes seconds.
-    import ray
-
-    from soulsgraph.tune.elsewhere import SweepPlace
-    from soulsgraph_clusters.sessions.nodes import marked, nodes_without, other_folder
-
-    if session.local:
-        yield None
-        return
-    session.check_nodes()
-    with marked(folder.path) as mark:
-        if apart := "; ".join(nodes_without(mark)):
-            if folder.plan.scheduler == "pbt":
-                raise other_folder(folder.path, apart)
-            how = "what is trained there is trained in a temporary folder, and brought here when the trial ends"
-            console.print(f"sweep: found {apart}: {how}", highlight=False, soft_wrap=True)
-        yield SweepPlace(mark, ray.get_runtime_context().get_node_id())
 
 
 @contextmanager

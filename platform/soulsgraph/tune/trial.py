@@ -21,10 +21,10 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import StageSetup, Workplace, train_stages
 from soulsgraph.tracking.board import USUAL
 from soulsgraph.tracking.contract import Logged, LogPoint, TrackedRun, Tracker
-from soulsgraph.tune.elsewhere import SweepPlace, seen_folder
 from soulsgraph.tune.folder import RETURN, WIN_RATE, Setting, Sweep, SweepFolder
 from soulsgraph.tune.shared import SharedStages
 from soulsgraph_clusters.sessions.session import Session
+from soulsgraph_envs.core.files import FileLock, make_folder
 from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.projects import LoadedProject, take_over
 
@@ -92,19 +92,17 @@ class TrialLines(tune.Callback):
         OutputConsole(quiet=self._quiet).print(line, highlight=False, soft_wrap=True)
 
 
-def trainable(
-    folder: SweepFolder, projects: tuple[LoadedProject, ...], place: SweepPlace | None = None
-) -> Callable[[Config], None]:
-    """Return what Ray Tune calls with the configuration of each trial, on any node; `place` is needed on others."""
+def trainable(folder: SweepFolder, projects: tuple[LoadedProject, ...]) -> Callable[[Config], None]:
+    """Return what Ray Tune calls with the configuration of each trial, on any node, which sees the folder."""
     folder = SweepFolder(folder.path.absolute(), folder.plan)
 
     def trial(config: Config) -> None:
         take_over(projects)
         setting, seed = config[OPTIONS], seed_of(config, folder.plan.seeds)
-        run = folder.run_path(setting, seed).relative_to(folder.path).as_posix()
-        at = seen_folder(folder, run) if place is None else place.folder(folder, run)
-        with at as (here, shared):
-            result = train_trial(here, shared, setting, seed)
+        make_folder(folder.shared)
+        # One trial of a run at a time: a setting may be drawn twice.
+        with FileLock(folder.shared / f"{folder.run_path(setting, seed).name}.lock", wait=True):
+            result = train_trial(folder, SharedStages(folder.shared), setting, seed)
         tune.report({**result, NODE: this_node()})
 
     return trial

@@ -14,7 +14,6 @@ from ray.tune.search import SearchAlgorithm, Searcher
 from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.tune.search.repeater import Repeater
 
-from soulsgraph.tune.elsewhere import SweepPlace
 from soulsgraph.tune.folder import Sweep, SweepFolder
 from soulsgraph.tune.population import train_population
 from soulsgraph.tune.trial import OPTIONS, SEED, STEP, TrialLines, trainable
@@ -24,7 +23,7 @@ from soulsgraph_policies.agents.projects import loaded_projects
 _REDUCTION, _GRACE = 3, 9
 
 
-def train_trials(folder: SweepFolder, quiet: bool, place: SweepPlace | None = None) -> None:
+def train_trials(folder: SweepFolder, quiet: bool) -> None:
     """Train the trials, or those that are left: by one tuner, or a population a seed."""
     asked = folder.plan
     lines = TrialLines(asked.trials, asked.seeds, quiet)
@@ -33,7 +32,7 @@ def train_trials(folder: SweepFolder, quiet: bool, place: SweepPlace | None = No
             if not train_population(folder, seed, lines):
                 return
         return
-    function = tune.with_resources(trainable(folder, tuple(loaded_projects().values()), place), {"cpu": 1})
+    function = tune.with_resources(trainable(folder, tuple(loaded_projects().values())), {"cpu": 1})
     _tuner(folder.tune, function, _space(asked), _tune_config(asked), lines).fit()
 
 

@@ -121,7 +121,7 @@ class SkillDQN(DQN):
     config: SkillDQNConfig
     #: Whether a checkpoint should be saved now, whenever the latest was.
     checkpoint_due = False
-    #: Whether `make_runners` makes remote runners, too.
+    #: Whether others than RLlib's env runners play.
     makes_runners = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -164,19 +164,15 @@ class SkillDQN(DQN):
         self._remote: env_runners.RemoteSampling | None = None
         #: Remote runners that came back, which RLlib does not know yet.
         self._back: list[int] = []
-        self._own_runners = self.makes_runners or not config.num_env_runners
-        if self._own_runners:
-            # RLlib makes no runners where nothing is to be sampled.
-            self.config = self._online(False)
-        with env_runners.runner_failures():
-            super().setup(self.config)
+        # RLlib makes no runners where nothing is to be sampled: its own wait for each other without a limit.
+        self.config = self._online(False)
+        super().setup(self.config)
 
     def _set_up_metrics(self) -> None:
         # RLlib calls this last of all before its first callback, which finds the algorithm whole.
         super()._set_up_metrics()
-        if self._own_runners:
-            self.config = self._online(True)
-            self.env_runner_group = self.make_runners(self.config)
+        self.config = self._online(True)
+        self.env_runner_group = self.make_runners(self.config)
         self._set_up_training()
 
     def _set_up_training(self) -> None:
@@ -206,8 +202,8 @@ class SkillDQN(DQN):
         )
 
     def make_runners(self, config: SkillDQNConfig) -> EnvRunnerGroup:
-        """Return the env runners where RLlib does not make them."""
-        return env_runners.LocalRunnerGroup(config)
+        """Return the env runners."""
+        return (env_runners.RemoteRunnerGroup if config.num_env_runners else env_runners.LocalRunnerGroup)(config)
 
     def _online(self, online: bool) -> SkillDQNConfig:
         config: SkillDQNConfig = self.config.copy(copy_frozen=False)

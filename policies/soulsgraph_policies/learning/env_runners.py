@@ -10,8 +10,7 @@ import re
 import socket
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -23,7 +22,6 @@ from ray.exceptions import RayError
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
-from ray.rllib.env import env_runner_group
 from ray.rllib.env.env_context import EnvContext
 from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
@@ -31,6 +29,7 @@ from ray.rllib.utils import force_list
 from ray.rllib.utils.actor_manager import FaultTolerantActorManager
 from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_MODULE_STEPS_SAMPLED_LIFETIME
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from soulsgraph_envs.combat.loop import Combat, Horizon
 from soulsgraph_envs.combat.rollout import Episodes
@@ -47,6 +46,8 @@ from soulsgraph_policies.learning.stage_config import SkillDQNConfig, Spaces, ov
 
 #: Chunks of one call: Ray takes as much of the driver's time for a call of one as for a call of these.
 CHUNKS_PER_CALL = 4
+#: A stage begins without runners that have not started by then; they play once they have.
+START_WITHIN_S = 60.0
 #: A runner that has not answered for this time is not counted among those that play, until it does.
 SILENT_AFTER_S = 5.0
 #: A runner whose call failed is asked again after this time: until Ray has restarted it every call fails.
@@ -357,6 +358,30 @@ class LocalRunnerGroup(EnvRunnerGroup):
         self._local_env_runner = config.env_runner_cls(config=config, worker_index=0)
 
 
+class RemoteRunnerGroup(EnvRunnerGroup):
+    """Remote runners, in the configuration's places if it has any, and one in the driver's process for the weights."""
+
+    def __init__(self, config: SkillDQNConfig) -> None:
+        super().__init__(config=config)
+
+    def add_workers(self, num_workers: int, validate: bool = False) -> None:
+        """Start runners, and go on without those that have not started in time: RLlib waits for a lost one for ever."""
+        super().add_workers(num_workers)
+        starting = {actor.ping.remote(): index for index, actor in self._worker_manager.actors().items()}
+        for call in ray.wait([*starting], num_returns=len(starting), timeout=START_WITHIN_S)[1]:
+            self._worker_manager.set_actor_state(starting[call], healthy=False)
+
+    def get_spaces(self) -> dict[str, Spaces]:
+        """Return the observation and action space of every module; RLlib asks a remote runner."""
+        config: SkillDQNConfig = self._remote_config
+        return config.module_spaces()
+
+    def _make_worker(self, *, worker_index: int, **more: Any) -> Any:
+        if worker_index and (places := self._remote_config.places):
+            self._remote_args["scheduling_strategy"] = PlacementGroupSchedulingStrategy(places[worker_index - 1])
+        return super()._make_worker(worker_index=worker_index, **more)
+
+
 @dataclass(frozen=True)
 class Failure:
     """What a runner failed by in one line, and whether it may be over once the runner is started again."""
@@ -440,45 +465,6 @@ def _last_words(report: str) -> str:
     return "".join(f"{file}:{line}: " for file, line in (own or places)[-1:]) + lines[-1]
 
 
-class _LogKeeper(logging.Handler):
-    """Keep what is logged."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep one record's text."""
-        self.lines.append(record.getMessage())
-
-
-@contextmanager
-def runner_failures() -> Iterator[None]:
-    """Raise why the first remote runner could not be made: RLlib only logs it, and fails by an index after that.
-
-    Raises:
-        UnavailableError: with the cause.
-    """
-    log, kept = logging.getLogger(env_runner_group.__name__), _LogKeeper()
-    level, propagates = log.level, log.propagate
-    log.addHandler(kept)
-    log.setLevel(logging.ERROR)
-    log.propagate = False
-    try:
-        yield
-    except IndexError as error:
-        if not kept.lines:
-            raise
-        found = _last_words(kept.lines[0])
-        raise UnavailableError(
-            f"env runners: expected env runners that start, found: {found}; correct that, and resume the run."
-        ) from error
-    finally:
-        log.removeHandler(kept)
-        log.setLevel(level)
-        log.propagate = propagates
-
-
 class RemoteSampling:
     """Keep one call to sample under way in every remote runner of a group.
 
@@ -500,6 +486,9 @@ class RemoteSampling:
         self._synchronous, self._title = synchronous, title
         self._manager = group._worker_manager
         self._runners = [_Remote(index, set(modules)) for index in self._manager.actor_ids()]
+        for runner in self._runners:
+            if not self._manager.is_actor_healthy(runner.index):
+                self._note(runner, f"has not started within {START_WITHIN_S:g} s", silent=True)
         self._last_chunk_s, self._sampled = time.monotonic(), False
         #: What the runners' callbacks logged, and who came back after it was lost, since the last `news`.
         self._metrics: list[Mapping[str, Any]] = []

@@ -21,6 +21,7 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.policy.policy import PolicySpec
 from ray.rllib.utils import force_list
+from ray.util.placement_group import PlacementGroup
 
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
 from soulsgraph_envs.skills import Skill
@@ -48,7 +49,7 @@ USED = frozenset(
         *("skills", "steps_per_round", "update_path", "clips", "synchronous", "own_seed"),
         *("policies", "policy_mapping_fn", "policies_to_train", "algorithm_config_overrides_per_module"),
         *("env_config", "env_runner_cls", "num_env_runners", "num_envs_per_env_runner", "num_cpus_per_env_runner"),
-        *("num_gpus_per_env_runner", "custom_resources_per_env_runner", "validate_env_runners_after_construction"),
+        *("num_gpus_per_env_runner", "custom_resources_per_env_runner", "places"),
         *("sample_timeout_s", "restart_failed_env_runners", "max_num_env_runner_restarts"),
         *("delay_between_env_runner_restarts_s", "_learner_class", "num_gpus_per_learner", "num_cpus_per_learner"),
         *("local_gpu_idx", "num_cpus_for_main_process", "custom_resources_for_main_process", "placement_strategy"),
@@ -132,6 +133,8 @@ class SkillDQNConfig(DQNConfig):
         self.clips: dict[str, float] = {}
         self.synchronous = False
         self.own_seed: int | None = None
+        #: Ray placement groups in which the remote runners are, one each; none where Ray finds places by itself.
+        self.places: tuple[PlacementGroup, ...] = ()
         numbers = DQNHyperparameters(budget=1, capacity=1)
         self.training(dueling=False, **numbers.training()).rl_module(model_config=numbers.model_config())
         # Runners have no connectors whose state RLlib would merge; `SkillDQN` itself sends the weights.

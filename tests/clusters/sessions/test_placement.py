@@ -1,58 +1,90 @@
+"""Places of runners: one each, kept over the stages of a command, and never promised where there is none."""
+
 import logging
 
 import pytest
 import ray
+from ray.exceptions import ActorDiedError, ActorUnavailableError, NodeDiedError, OutOfMemoryError, WorkerCrashedError
 
 from soulsgraph_clusters.sessions import session as placement
-from soulsgraph_clusters.sessions.session import ClusterError, Session, connect, place_env_runners
+from soulsgraph_clusters.sessions.head import ClusterError
+from soulsgraph_clusters.sessions.nodes import describe_loss
+from soulsgraph_clusters.sessions.session import Session, connect, find_places
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def game_pcs():
+def started():
     """Two places for runners, and a processor that is no place."""
-    with connect("local", num_cpus=3, resources={"game_pc": 2}) as session:
-        yield session
+    with connect("local", num_cpus=3, resources={"game_pc": 2}):
+        yield
 
 
-def test_runners_are_pinned_to_game_pcs_where_there_are_any(game_pcs):
-    assert place_env_runners(2, game_pcs) == {
-        "num_env_runners": 2,
-        "num_cpus_per_env_runner": 1,
-        "custom_resources_per_env_runner": {"game_pc": 1},
-    }
+@pytest.fixture
+def game_pcs(started):
+    """A command of its own, which leaves its places at the end."""
+    session = Session(local=True)
+    yield session
+    for place in session.places:
+        ray.util.remove_placement_group(place)
+
+
+def test_a_place_is_a_processor_of_a_game_pc_where_there_are_any(game_pcs):
+    assert [place.bundle_specs for place in find_places(2, game_pcs)] == [[{"CPU": 1.0, "game_pc": 1.0}]] * 2
 
 
 def test_a_stage_goes_on_with_the_places_there_are(game_pcs, caplog):
     with caplog.at_level(logging.WARNING, logger="soulsgraph"):
-        assert place_env_runners(5, game_pcs)["num_env_runners"] == 2
-    assert "2 of 5 have a place" in caplog.text
+        assert len(find_places(5, game_pcs)) == 2
+    assert "2 of 5" in caplog.text
+
+
+def test_places_are_kept_from_stage_to_stage_and_another_command_waits(game_pcs, monkeypatch, caplog):
+    first = find_places(1, game_pcs)
+    assert find_places(1, game_pcs) == first
+    assert len(find_places(2, game_pcs)) == 2
+    monkeypatch.setattr(placement, "PLACED_WITHIN_S", 0.5)
+    monkeypatch.setattr(placement, "_AT_ONCE_S", 0.0)
+    with pytest.raises(ClusterError, match="2 of 2 game_pc"):
+        find_places(1, Session(local=True))
+    assert "ray status" in caplog.text
 
 
 def test_a_place_that_is_taken_is_none(game_pcs, monkeypatch):
-    # What is there has as long as a busy machine needs.
-    monkeypatch.setattr(placement, "RESERVATION_TIMEOUT_S", 20)
     holder = ray.remote(resources={"game_pc": 1}, num_cpus=0)(type("Holder", (), {"there": lambda self: True}))
-    first = holder.remote()
+    first, second = holder.remote(), holder.remote()
     ray.get(first.there.remote())
-    assert place_env_runners(2, game_pcs)["num_env_runners"] == 1
-    second = holder.remote()
     ray.get(second.there.remote())
-    monkeypatch.setattr(placement, "RESERVATION_TIMEOUT_S", 1)
+    monkeypatch.setattr(placement, "PLACED_WITHIN_S", 1.0)
     with pytest.raises(ClusterError, match="game_pc"):
-        place_env_runners(2, game_pcs)
+        find_places(2, game_pcs)
     ray.kill(first)
+    monkeypatch.setattr(placement, "PLACED_WITHIN_S", 20.0)
+    assert len(find_places(1, game_pcs)) == 1
     ray.kill(second)
 
 
-@pytest.mark.parametrize(("local", "asked"), [(True, 2), (False, 5)])
-def test_an_autoscaler_sees_every_place_that_a_cluster_is_asked_for_and_a_private_session_only_its_own(
-    game_pcs, monkeypatch, local, asked
-):
+def test_an_autoscaler_sees_every_place(game_pcs, monkeypatch):
     bundles, real = [], placement.placement_group
-    monkeypatch.setattr(
-        placement, "placement_group", lambda bundle, name: bundles.append(bundle) or real(bundle, name=name)
-    )
-    assert place_env_runners(5, Session(local=local))["num_env_runners"] == 2
-    assert bundles == [[{"CPU": 1.0, "game_pc": 1.0}]] * asked
+    monkeypatch.setattr(placement, "placement_group", lambda bundle: bundles.append(bundle) or real(bundle))
+    assert len(find_places(5, game_pcs)) == 2
+    assert bundles == [[{"CPU": 1.0, "game_pc": 1.0}]] * 5
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ActorDiedError(),
+        ActorUnavailableError("The actor is unavailable: RpcError", b"\x1a" * 16),
+        NodeDiedError("Node 1a51fe20 died."),
+        OutOfMemoryError("Worker 1a51fe20 was killed."),
+        WorkerCrashedError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_loss_is_told_in_words_without_rays_ids(error):
+    words = describe_loss(error)
+    assert words.islower()
+    assert not any(character.isdigit() for character in words)
+    assert "rpc" not in words

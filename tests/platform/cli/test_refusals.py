@@ -435,15 +435,11 @@ def test_what_says_the_same_goes_on_as_far_as_a_cluster_that_does_not_answer(ref
 @pytest.mark.parametrize(
     "command", ["curriculum --run", "train camera --run", "train --graph end-to-end --run", "study reproduce --run"]
 )
-@pytest.mark.parametrize(("variable", "value"), [("RAY_ADDRESS", "head:port"), ("RAY_AUTH_TOKEN_PATH", "no-token")])
-def test_nothing_is_begun_by_an_environment_that_ray_cannot_use(refuse, place, monkeypatch, command, variable, value):
+def test_nothing_is_begun_by_an_environment_that_ray_cannot_use(refuse, place, monkeypatch, command):
     monkeypatch.undo()
     monkeypatch.chdir(place)
-    monkeypatch.setenv("RAY_ADDRESS", "local")
-    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_MODE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv(variable, value)
-    assert value in refuse(*command.split(), "new")
+    monkeypatch.setenv("RAY_ADDRESS", "head:port")
+    assert "head:port" in refuse(*command.split(), "new")
     assert not (place / "new").exists()
 
 

@@ -18,7 +18,8 @@ from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.train import CheckpointClock, StageSetup, Workplace, tracked_run, train_stage
 from soulsgraph.tracking.board import Board
 from soulsgraph.tracking.tensorboard_tracker import TensorBoardTracker
-from soulsgraph_clusters.sessions.session import ClusterError, Session, connect
+from soulsgraph_clusters.sessions.head import ClusterError
+from soulsgraph_clusters.sessions.session import Session, connect
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.agents.inference import _INVERSE, NETWORK
 from soulsgraph_policies.agents.library import SkillCard
@@ -108,7 +109,7 @@ def test_a_remote_runner_that_plays_a_frozen_skill_by_other_weights_is_found_out
 
 def test_a_synchronous_plan_needs_a_place_for_each_of_its_runners(tmp_path, monkeypatch):
     run = RunFolder.create(tmp_path / "run", Plan(scale=0.06, env_runners=2, synchronous=True))
-    monkeypatch.setattr("soulsgraph.runs.train.place_env_runners", lambda wanted, session: {"num_env_runners": 1})
+    monkeypatch.setattr("soulsgraph.runs.train.find_places", lambda wanted, session: [None])
     with pytest.raises(ClusterError, match="env runners"):
         StageSetup(run, PLAN.stage("camera")).build(HERE)
 

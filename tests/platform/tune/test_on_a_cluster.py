@@ -1,4 +1,4 @@
-"""A sweep on two nodes: its trials spread over them, and everything is in the folder, whether they see it or not."""
+"""A sweep on two nodes: its trials spread over them, and everything is in the folder that they see."""
 
 import subprocess
 import sys
@@ -10,7 +10,6 @@ from fakes.clusters import LocalCluster
 from fakes.waiting import PATIENCE_S
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.tune.elsewhere import APART
 
 pytestmark = pytest.mark.slow
 
@@ -49,17 +48,3 @@ def test_trials_spread_over_the_nodes_and_their_results_are_in_the_folder(tmp_pa
         done = swept(cluster, folder)
     assert done.returncode == 0, done.stderr[-3000:]
     assert len(set(left(folder).values())) == 4
-
-
-@pytest.mark.release
-def test_trials_on_a_node_that_does_not_see_the_folder_are_brought_there(tmp_path: Path) -> None:
-    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("a file system of a node's own takes root and unshare")
-    (private := tmp_path / "private").mkdir()
-    with LocalCluster(workers=0, head_cpus=1) as cluster:
-        node = cluster.add_worker(hidden=private)
-        assert "population" in swept(cluster, private / "population", "--scheduler", "pbt").stderr
-        done = swept(cluster, private / "sweep")
-        assert done.returncode == 0, done.stderr[-3000:]
-        assert not [*Path(f"/proc/{node.pid}/root{private}").glob(f"{APART}*")]
-    left(private / "sweep")

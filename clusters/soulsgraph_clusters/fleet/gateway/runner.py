@@ -31,7 +31,7 @@ from soulsgraph_clusters.fleet.protocol.security import ends_soon
 from soulsgraph_clusters.fleet.protocol.settings import HELD_FOR_S, Fleet, FleetError
 from soulsgraph_clusters.fleet.protocol.task import StageTask
 from soulsgraph_clusters.sessions.head import ClusterAwayError
-from soulsgraph_clusters.sessions.nodes import Mark, answer_of, check_own_node, marked, other_folder, this_node
+from soulsgraph_clusters.sessions.nodes import answer_of, check_own_node, describe_loss
 from soulsgraph_clusters.sessions.session import Session, place_gateway
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.skills import SkillOptions
@@ -69,17 +69,10 @@ class GatewayProcess:
         self._gateway: Gateway | None = None
         self._begun = ""
 
-    def begin(self, key: str, config: SkillDQNConfig, mark: Mark | None = None) -> None:
-        """Begin a stage, unless it is the one of this `key` that is under way.
-
-        Raises:
-            ClusterError: if the folder of the journals' `mark` is not the driver's here.
-            SoulsGraphError: as `GatewayRunner`.
-        """
+    def begin(self, key: str, config: SkillDQNConfig) -> None:
+        """Begin a stage, unless it is the one of this `key` that is under way; raises as `GatewayRunner`."""
         if self._runner is not None and self._begun == key:
             return
-        if mark is not None and (found := mark.problem()):
-            raise other_folder(mark.folder, f"{found} on {this_node()}")
         self.end()
         before, self._gateway = self._gateway, None
         try:
@@ -140,21 +133,19 @@ class GatewayGroup(LocalRunnerGroup):
 
     def _begin(self) -> None:
         """Let the process begin the stage, and one that dies meanwhile once it is started again."""
-        stage = FleetStage.of(self._config)
         until_s = time.monotonic() + _BACK_WITHIN_S
-        with marked(stage.journal.parent) as mark:
-            while True:
-                try:
-                    answer_of(self._process.begin.remote(self._key, self._config, mark))
-                    return
-                except RayError as error:
-                    check_own_node()
-                    if time.monotonic() > until_s:
-                        reason = str(error).partition("\n")[0].strip(" .")
-                        raise ClusterAwayError(
-                            f"gateway: expected a process that serves games, found: {reason}; resume the run."
-                        ) from error
-                time.sleep(_BEGIN_AGAIN_S)
+        while True:
+            try:
+                answer_of(self._process.begin.remote(self._key, self._config))
+                return
+            except RayError as error:
+                check_own_node()
+                if time.monotonic() > until_s:
+                    raise ClusterAwayError(
+                        "gateway: expected a process that serves games, found that "
+                        f"{describe_loss(error)}; resume the run."
+                    ) from error
+            time.sleep(_BEGIN_AGAIN_S)
 
     def probe_unhealthy_env_runners(self) -> list[int]:
         """Let a process that was started again begin the stage, before it counts as well.

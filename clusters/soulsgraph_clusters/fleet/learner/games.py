@@ -17,11 +17,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import ray
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from soulsgraph_clusters.fleet.actor import local_game
 from soulsgraph_clusters.fleet.actor.host import END_WITHIN_S, HostOptions, KeptProcess, playing
@@ -489,7 +491,8 @@ def games_of_cluster(file: Path, session: Session, game_pcs: int) -> Iterator[Fl
     games = load_games(file)
     if len(games) == 1:
         games *= max(game_pcs, 1)
-    _, resources = find_places(len(games), session)
+    places = find_places(len(games), session)
+    resources = {name: amount for name, amount in places[0].bundle_specs[0].items() if name != "CPU"}
     host = ray.util.get_node_ip_address()
     with temporary_folder("soulsgraph-fleet-") as temporary, ExitStack() as stack:
         # A folder of tokens is locked while they are written; the temporary one is locked by its process already.
@@ -504,8 +507,9 @@ def games_of_cluster(file: Path, session: Session, game_pcs: int) -> Iterator[Fl
         tokens = Tokens(folder / settings.tokens)
         # A game PC that comes back, or another, takes the place of one that was lost.
         actor = ray.remote(max_restarts=-1, max_concurrency=2, num_cpus=1, resources=resources)(GameHost)
-        for name, game in zip(names, games, strict=True):
-            own = actor.remote(settings.listen, tokens.issue(name), ca, game)
+        for name, game, place in zip_longest(names, games, places):
+            strategy = None if place is None else PlacementGroupSchedulingStrategy(place)
+            own = actor.options(scheduling_strategy=strategy).remote(settings.listen, tokens.issue(name), ca, game)
             stack.callback(RestartingActor(name, own, _TRY_EVERY_S, _ACTOR_ENDS_WITHIN_S).end)
         yield Fleet(settings, folder)
 
