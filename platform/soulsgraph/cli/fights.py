@@ -27,7 +27,7 @@ from soulsgraph_envs.games.keys import load_bindings
 from soulsgraph_envs.games.link import load_games
 
 if TYPE_CHECKING:
-    from soulsgraph.recordings.recording import Fighter
+    pass
 
 
 def _page(fight: Path, /, *, file: Path | None = None, run: Path | None = None) -> FightPage:
@@ -113,6 +113,17 @@ def play(
     screen.show({"fights": shown})
 
 
+def _seeds(*, episodes: int = 20, seed: int = EVALUATION_SEED) -> Any:
+    """Return the seeds of new fights.
+
+    Args:
+        episodes: New fights to record.
+        seed: Seed of the new fights: those that `evaluate` plays with it.
+    """
+    check_evaluation(seed, episodes)
+    return evaluation_seeds(seed, episodes)
+
+
 def _of_run(
     who: Path,
     /,
@@ -122,7 +133,7 @@ def _of_run(
     random: float = 0.0,
     randomize: str = "",
     games: Path | None = None,
-) -> Fighter:
+) -> Any:
     """Return the agent of a run.
 
     Args:
@@ -141,7 +152,7 @@ def _of_run(
 
 def _oracle(
     who: Path, /, *, scenario: str = Plan.scenario, start: str | None = None, random: float = 0.0, delay: int = 0
-) -> Fighter:
+) -> Any:
     """Return the script that knows the boss's hit windows.
 
     Args:
@@ -162,7 +173,7 @@ def _probe(
     random: float = 0.0,
     games: Path | None = None,
     after: Path | None = None,
-) -> Fighter:
+) -> Any:
     """Return the script that covers what agents don't.
 
     Args:
@@ -198,9 +209,7 @@ def record(
     *,
     out: Path,
     journal: bool = False,
-    episodes: int = 20,
-    seed: int = EVALUATION_SEED,
-    **given: Annotated[Any, Keywords((_of_run, _oracle, _probe))],
+    **given: Annotated[Any, Keywords((_seeds, _of_run, _oracle, _probe))],
 ) -> None:
     """Record fights, each as a Parquet file with a row for each control tick.
 
@@ -212,8 +221,6 @@ def record(
             `oracle` knows the boss's hit windows; `probe` covers the distances, sides and moments that agents don't.
         out: Folder for the fights; existing files stay, and their fights are not played again.
         journal: Take the fights of a fleet's journals instead of new ones.
-        episodes: New fights to record.
-        seed: Seed of the new fights: those that `evaluate` plays with it.
     """
     check_extra("data record", "data")
     if journal:
@@ -221,14 +228,14 @@ def record(
         return
     from soulsgraph.recordings import recording
 
-    check_evaluation(seed, episodes)
+    seeds = _seeds(**{name: given.pop(name) for name in ("episodes", "seed") if name in given})
     check_range("random", given.get("random", 0.0), 0.0, 1.0)
     check_writable(out)
-    scripts: dict[str, Callable[..., Fighter]] = {recording.ORACLE: _oracle, recording.PROBE: _probe}
+    scripts: dict[str, Callable[..., Any]] = {recording.ORACLE: _oracle, recording.PROBE: _probe}
     script = None if who.exists() else scripts.get(str(who))
     fighter = taken(f"data record {who}", script or _of_run, given)(who)
     places = load_games(given["games"]) if "games" in given else None
-    seeds, written = evaluation_seeds(seed, episodes), list[Path]()
+    written = list[Path]()
     screen.precompile()
     with stage_progress("record", len(seeds), screen.display, unit="fights") as progress:
 
