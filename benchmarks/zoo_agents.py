@@ -46,9 +46,8 @@ def build(
     origin = load(cards.TrainingOrigin, Where(file, remedy="remove the run's folder"))
     if origin.commit != source_commit() and not _finished(path):
         raise SystemExit(f"{path}: begun by commit {origin.commit}; go on with that one, or remove the folder.")
-    run = soulsgraph.train(
-        plan.preset, scenario=plan.scenario, graph=plan.graph, seed=plan.seed, run=path, scale=scale
-    ).folder
+    asked = {name: getattr(plan, name) for name in ("preset", "scenario", "graph", "seed")}
+    run = soulsgraph.train(run=path, scale=scale, **asked).folder
     card = cards.make_card(name, run, origin, episodes)
     with whole_folder(agents / name, replace=True) as temporary:
         temporary.rmdir()

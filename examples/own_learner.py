@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--episodes", type=int, default=400)
     options: Any = parser.parse_args()
-    run = sg.train("best", run=options.run, scale=options.scale, learners={"dodge": DoubleDQN})
+    run = sg.train(run=options.run, scale=options.scale, learners={"dodge": DoubleDQN})
     print(run)
     print(run.evaluate(episodes=options.episodes))
 

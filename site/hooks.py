@@ -67,16 +67,16 @@ def commands_page() -> str:
 
 def _print_help_texts() -> None:
     from soulsgraph.cli import main
-    from soulsgraph.cli.commands import command_lines
+    from soulsgraph.cli.commands import COMMANDS
 
     page = ["# Every command", "", "What `soulsgraph COMMAND --help` prints."]
-    for words in sorted(command_lines()):
-        sys.argv = ["soulsgraph", *words, "--help"]
+    for name in sorted(COMMANDS):
+        sys.argv = ["soulsgraph", *name.split(), "--help"]
         with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.suppress(SystemExit):
             main()
         # What a command does is one line, however long.
         lines = [textwrap.fill(line, int(_WIDTH)) for line in printed.getvalue().strip("\n").splitlines()]
-        page += ["", f"## {' '.join(words)}", "", "```text", *lines, "```"]
+        page += ["", f"## {name}", "", "```text", *lines, "```"]
     print("\n".join(page))
 
 

@@ -114,7 +114,7 @@ class Tree:
                 print(f"{self._root}: preset {preset}, seed {seed}", file=sys.stderr, flush=True)
                 run = self._scratch / f"{preset}-{seed}"
                 printed = self._finish(self._train_all(run, preset, seed))
-                yield f"table of {preset}, seed {seed}", _plain_numbers(json.loads(printed))
+                yield f"table of {preset}, seed {seed}", _plain_numbers(json.loads(printed)["rows"])
                 yield f"weights of {preset}, seed {seed}", _weights(run)
 
     def _resume(self) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
-from soulsgraph.cli.commands import command_lines, make_app
+from soulsgraph.cli.commands import COMMANDS, make_app
 
 _DOCS = Path(__file__).parents[1] / "docs"
 _BLOCKS = re.compile(r"^```(?:sh)?\n(.*?)^```$", re.M | re.S)
@@ -13,7 +13,7 @@ _COMMAND = re.compile(r"^(?:\$ )?(?:\S*bin/)?soulsgraph (?!-)(.+?)(?: +#.*| *[|&
 
 
 def test_every_command_of_the_pages_is_understood() -> None:
-    app, commands = make_app(command_lines()), 0
+    app, commands = make_app(COMMANDS), 0
     for page in (*_DOCS.parent.glob("*.md"), *_DOCS.glob("*.md")):
         for block in _BLOCKS.findall(page.read_text(encoding="utf-8").replace("\\\n", "")):
             for command in _COMMAND.findall(block):

@@ -39,12 +39,12 @@ def _printed(script: subprocess.Popen[str]) -> str:
 def test_a_script_without_a_main_guard_trains_evaluates_and_adapts(tmp_path: Path) -> None:
     text = """
 import soulsgraph as sg
-run = sg.train("best", seed=1, run="runs/curriculum", scale=0.02)
+run = sg.train(seed=1, run="runs/curriculum", scale=0.02)
 print(run.evaluate(episodes=4).win_rate, len(run.training()) > 5, len(run.curves()) > 0)
 adapted = run.adapt("vordt", "dodge", budget=400)
 print(adapted.skills["dodge"].version, adapted.agent("vordt").skills["dodge"].version)
 before = run.folder.library.versions("camera")
-again = sg.train("best", seed=1, run="runs/curriculum", scale=0.02)
+again = sg.train(seed=1, run="runs/curriculum", scale=0.02)
 print(again.folder.library.versions("camera") == before, again.skills["camera"].version)
 """
     out = _printed(_script(tmp_path, text))
@@ -58,7 +58,7 @@ import asyncio, multiprocessing, threading
 import soulsgraph as sg
 
 def trained(name):
-    return sg.train("best", run=name, scale={_SCALE}, quiet=True).folder.library.card("heal_attack", 1).sha256
+    return sg.train(run=name, scale={_SCALE}, quiet=True).folder.library.card("heal_attack", 1).sha256
 
 async def loop():
     return trained("loop")
@@ -80,7 +80,7 @@ def test_an_interrupted_training_goes_on_with_the_same_call(tmp_path: Path) -> N
     text = """
 import soulsgraph as sg
 try:
-    sg.train("best", run="run", scale=3.0)
+    sg.train(run="run", scale=3.0)
 except sg.SoulsGraphError as stop:
     print(stop)
 """
@@ -100,7 +100,7 @@ except sg.SoulsGraphError as stop:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signal for one process alone")
-@pytest.mark.parametrize("call", ["train('best'", "sweep({'gamma': [0.98]}, seeds=1"])
+@pytest.mark.parametrize("call", ["train(preset='best'", "sweep({'gamma': [0.98]}, seeds=1"])
 @pytest.mark.parametrize("module", ["numba.core", "torch.nn"])
 def test_a_stop_during_imports_leaves_a_process_that_can_train(tmp_path: Path, call: str, module: str) -> None:
     text = f"""
@@ -130,7 +130,7 @@ def _steps(folder: Path) -> list[int]:
 def test_a_notebook_shows_bars_tables_and_fights(tmp_path: Path) -> None:
     cells = [
         "import soulsgraph as sg",
-        f"run = sg.train('best', run='run', scale={_SCALE})\nrun",
+        f"run = sg.train(run='run', scale={_SCALE})\nrun",
         "run.evaluate(episodes=4)",
         "run.watch(seconds=0.3)",
         "run.replay()",
@@ -142,16 +142,17 @@ def test_a_notebook_shows_bars_tables_and_fights(tmp_path: Path) -> None:
     bars = [html for html in shown[1] if "<progress" in html]
     assert '<progress value="540" max="540"' in bars[-1]
     assert len(bars) == 5
-    for cell, part in zip(
-        shown[1:], ("dodge: v1", "/4</td>", "data:image/gif;base64,", "<iframe srcdoc="), strict=True
-    ):
+    for cell, part in zip(shown[3:], ("data:image/gif;base64,", "<iframe srcdoc="), strict=True):
         assert part in cell[-1]
+    texts = [[one.get("data", {}).get("text/plain", "") for one in cell.outputs] for cell in notebook.cells]
+    assert "dodge" in texts[1][-1]
+    assert "/4 " in texts[2][-1]
     assert not [one for cell in notebook.cells for one in cell.outputs if one.get("name") == "stderr"]
 
 
 def test_a_training_is_tracked_by_names_and_by_an_object(tmp_path: Path) -> None:
     kept, folder = KeptCalls(local=False), tmp_path / "run"
-    run = sg.train("best", track=["tensorboard", kept], run=folder, scale=_SCALE, quiet=True)
+    run = sg.train(track=["tensorboard", kept], run=folder, scale=_SCALE, quiet=True)
     assert ([one.folder for one in kept.runs], kept.ended) == ([folder], [True])
     assert {group for group, *_ in kept.logged} == set(run.plan.skill_graph.order)
     assert kept.files == ["fight.gif", "report.html"]
@@ -159,7 +160,7 @@ def test_a_training_is_tracked_by_names_and_by_an_object(tmp_path: Path) -> None
     run.adapt("vordt", "dodge", budget=400, quiet=True, track=kept)
     assert kept.ended == [True, True]
     assert kept.files == ["fight.gif", "report.html"] * 2
-    sg.train("best", track="none", run=tmp_path / "silent", scale=_SCALE, quiet=True)
+    sg.train(track="none", run=tmp_path / "silent", scale=_SCALE, quiet=True)
     assert not list((tmp_path / "silent").rglob("events.out.tfevents.*"))
 
 
@@ -175,4 +176,4 @@ def test_whoever_finds_nothing_to_adapt_is_told_how_to_adapt_all(
 ) -> None:
     monkeypatch.setattr("soulsgraph.continual.selecting.select_for_run", lambda *_: Selection(()))
     sg.load("iudex-phase1-best-0").adapt("vordt-whole", "auto", run=tmp_path / "copy")
-    assert 'skills="all"' in capsys.readouterr().out
+    assert "`skills` all" in capsys.readouterr().out

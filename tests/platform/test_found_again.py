@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder, RunFolderError
 from soulsgraph.tune.folder import Sweep, SweepFolder, SweptAdaptation
 from soulsgraph.tune.space import SearchSpace
-from soulsgraph.tune.sweep import _planned_or_begun, adapted_plan
+from soulsgraph.tune.sweep import adapted_plan, opened_sweep
 from soulsgraph_envs.core.config import find
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.scenario import load_boss
@@ -50,11 +51,11 @@ def test_an_adapting_sweep_goes_on_by_its_copy_where_its_source_moved_and_not_fo
     folder = SweepFolder.create(tmp_path / "sweep", asked)
     folder.copy_source()
     run.path.rename(tmp_path / "moved")
-    again = replace(asked, plan=adapted_plan(asked.adaptation, {}, folder.path))
-    assert _planned_or_begun(folder.path, again).plan == folder.plan
+    again: tuple[Any, ...] = (folder.path, None, {}, {}, {"run": str(run.path)})
+    assert opened_sweep(*again).plan == folder.plan
     pretend_run(run.path, replace(run.plan, seed=77))
     with pytest.raises(RunFolderError):
-        _planned_or_begun(folder.path, again)
+        opened_sweep(*again)
     shutil.rmtree(folder.source)
     with pytest.raises(RunFolderError):
         SweepFolder.open(folder.path).copy_source()
@@ -62,13 +63,13 @@ def test_an_adapting_sweep_goes_on_by_its_copy_where_its_source_moved_and_not_fo
 
 def test_a_table_is_of_its_seed_and_episodes(run):
     opened = sg.open(run.path)
-    first = opened.table(8, quiet=True)
+    first = opened.table(8, quiet=True).frame
     written = (run.path / "results" / "table.json").read_text()
-    assert opened.table(8, quiet=True).equals(first)
+    assert opened.table(8, quiet=True).frame.equals(first)
     assert (run.path / "results" / "table.json").read_text() == written
     for asked in ({"episodes": 8, "seed": 5}, {"episodes": 9, "seed": 5}, {}):
         before = (run.path / "results" / "table.json").read_text()
-        found = opened.table(**asked, quiet=True)
+        found = opened.table(**asked, quiet=True).frame
         assert set(found["episodes"]) == {asked.get("episodes", run.plan.episodes)}
         assert (run.path / "results" / "table.json").read_text() != before
 

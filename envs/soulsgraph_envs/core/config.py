@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -98,6 +98,23 @@ EACH_ONCE = Holds(lambda values: all(one not in values[:place] for place, one in
 Rising = Annotated[tuple[T, T], Holds(lambda pair: pair[0] <= pair[1], "be in rising order")]
 
 AnyPath = Annotated[str | Path, Holds(lambda path: "\0" not in str(path), "be a path")]
+
+
+@dataclass(frozen=True)
+class Keywords:
+    """The annotation of a function's further keywords: fields of dataclasses, and of other functions the parameters.
+
+    `but` are those of them that it does not take; `others` says what any other keyword is, where it takes them.
+    """
+
+    of: tuple[Any, ...]
+    but: tuple[str, ...] = ()
+    others: str = ""
+
+
+def listed(text: str | Sequence[str]) -> tuple[str, ...]:
+    """Return names that were separated by commas, or are a list already."""
+    return tuple(filter(None, map(str.strip, text.split(",")))) if isinstance(text, str) else tuple(text)
 
 
 def require(holds: bool, key: str, said: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
-from soulsgraph.cli.commands import command_lines, help_text, make_app, named, version
+from soulsgraph.cli.commands import COMMANDS, GROUPS, help_text, make_app, named, version
 from soulsgraph.runs.progress import Interruption, silence_advice, terminable
 from soulsgraph_envs.core.errors import SoulsGraphError, UnavailableError, shown
 from soulsgraph_envs.core.extras import PROJECTS, missing_module
@@ -87,32 +87,32 @@ def _load_installed_projects() -> None:
 
 def _run(words: Sequence[str]) -> None:
     """Run the command and write out what it printed; an error in a project's code is cut to the author's frames."""
-    line = named(words)
+    name = named(words)
     if words[:1] == ["--completion"]:
         _print_completion(words[1:])
-    elif not line and words[:1] in ([], ["-h"], ["--help"]):
+    elif not name and words[:1] in ([], ["-h"], ["--help"]):
         print(help_text())
-    elif not line and words[0] == "--version":
+    elif not name and words[0] == "--version":
         print(version())
-    elif not line:
+    elif not name:
         raise SoulsGraphError(f"expected a command first, found {shown(words[0])}; see soulsgraph --help.")
-    elif line not in command_lines():
-        print(help_text(line[0]))
+    elif name in GROUPS:
+        print(help_text(name))
     else:
-        if _WITHOUT_PROJECTS.isdisjoint(line):
+        if _WITHOUT_PROJECTS.isdisjoint(name.split()):
             _load_installed_projects()
-        _call(line, words)
+        _call(name, words)
     sys.stdout.flush()
     if not words:
         sys.exit(_BAD_INPUT)
 
 
-def _call(line: tuple[str, ...], words: Sequence[str]) -> None:
+def _call(name: str, words: Sequence[str]) -> None:
     # Imported here: the list of commands is printed without it.
     from cyclopts import CycloptsError
 
     # Takes up to a second, in which a user may think better of it.
-    app = make_app([line])
+    app = make_app([name])
     try:
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
@@ -132,7 +132,7 @@ def _print_completion(words: Sequence[str]) -> None:
     if len(words) != 1 or words[0] not in _SHELLS:
         raise SoulsGraphError(f"--completion: expected one of {', '.join(_SHELLS)}, found {' '.join(words) or 'none'}.")
     shell: Any = words[0]
-    print(make_app(command_lines()).generate_completion(shell=shell))
+    print(make_app(COMMANDS).generate_completion(shell=shell))
 
 
 def _forget_refused_write(failure: threading.ExceptHookArgs) -> None:

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from soulsgraph.cli import options
+from soulsgraph.api import OPTIONS, Run, open_or_plan
+from soulsgraph.cli.options import taken
 from soulsgraph.cli.output import command_line, screen
 from soulsgraph.results.tables import text_table
 from soulsgraph.runs.evaluate import Setting, source_of
-from soulsgraph.runs.lineage import cards_of, named_skills
-from soulsgraph.runs.plan import lasting_name
+from soulsgraph.runs.lineage import named_skills
+from soulsgraph.runs.plan import Plan, lasting_name
 from soulsgraph.runs.progress import silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph.zoo import AGENTS, agent_names, is_agent, open_agent, open_run, own_copy
+from soulsgraph.zoo import AGENTS, agent_names, open_agent, open_run, own_copy
 from soulsgraph.zoo.card import HEADINGS, PAGE, AgentCard, agent_row, agents_table, read_card
-from soulsgraph_envs.core.config import to_table
+from soulsgraph_envs.core.config import Keywords, to_table
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.extras import check_extra
-from soulsgraph_envs.core.files import check_writable, slug
+from soulsgraph_envs.core.files import check_writable
 from soulsgraph_envs.core.scenario import load_boss, load_player, load_scenario
 from soulsgraph_envs.skills import END_TO_END
 
 #: Observations that ONNX files are compared on.
 _CHECKED = 500_000
+#: What a new run trains and how.
+_Plan = Annotated[Any, Keywords((Plan,), ("learners", "overrides"), OPTIONS)]
 
 
-def zoo(agent: str | None = None, /, *, run: Path | None = None, markdown: bool = False) -> None:
+def zoo(agent: str | None = None, /, *, run: Path | None = None, markdown: bool = False) -> Run | None:
     """List the trained agents that come with the package, show the card of one, or copy it into a run folder.
 
     Args:
@@ -40,38 +43,22 @@ def zoo(agent: str | None = None, /, *, run: Path | None = None, markdown: bool 
         cards = [read_card(AGENTS / name) for name in agent_names()]
         if markdown and not screen.json:
             print(agents_table(cards))
-            return
+            return None
         screen.show([_summary(card) for card in cards], text_table("", HEADINGS, map(agent_row, cards)))
-        return
+        return None
     if run is not None:
         own_copy(agent, run)
         go_on = command_line("adapt", run, "--scenario", "NAME")
         screen.show({"agent": agent, "run": str(run)}, f"{run} is a copy of {agent}; continue with: {go_on}")
-        return
+        return None
     from rich.markdown import Markdown  # Imported here: it loads a highlighter of code.
 
     folder = open_run(Path(agent)) if Path(agent).is_dir() else open_agent(agent)
     if not (folder.path / PAGE).exists():
-        _show_own(folder)
-        return
+        return Run(folder)
     text = (folder.path / PAGE).read_text(encoding="utf-8")
     screen.show(to_table(read_card(folder.path)), Markdown(text.split("---\n", 2)[2]))
-
-
-def _show_own(run: RunFolder) -> None:
-    """Show every version of a run's skills: where it was trained, for how long, on top of what."""
-    plan, rows, cells = run.plan, [], []
-    for card in cards_of(run):
-        training, upstream = card.training, {one.skill: one.version for one in card.upstream}
-        version = {"skill": card.skill, "version": card.version, "trained_on": training.scenario}
-        learned = {"decisions": training.budget, "cloned": training.cloned}
-        rows.append(version | learned | {"upstream": upstream, "digest": card.digest})
-        above = ", ".join(f"{skill} v{number}" for skill, number in upstream.items())
-        cells.append((card.skill, f"v{card.version}", slug(training.scenario), f"{training.budget:,}", above))
-    title = f"{run.path}: {plan.graph}, {slug(plan.scenario)}, preset {plan.preset}, seed {plan.seed}"
-    headings = ("skill", "version", "trained on", "decisions", "upstream")
-    plain = {"run": str(run.path), "graph": plan.graph, "scenario": plan.scenario, "preset": plan.preset}
-    screen.show(plain | {"seed": plan.seed, "skills": rows}, text_table(title, headings, cells))
+    return None
 
 
 def _summary(card: AgentCard) -> dict[str, Any]:
@@ -80,7 +67,7 @@ def _summary(card: AgentCard) -> dict[str, Any]:
     return said | {name: getattr(card.reached, name) for name in ("wins", "episodes", "rate", "low", "high")}
 
 
-def clone(fights: Path, /, *, run: Path, skills: str = "all", **plan: options.PlanOptions) -> None:
+def clone(fights: Path, /, *, run: Path, skills: str = "all", **plan: _Plan) -> None:
     """Clone skills from recorded fights of people, scripts or agents; training continues from the clones.
 
     The decisions of every skill are reconstructed from the fights' controls. Each clone becomes the next version of its
@@ -97,9 +84,9 @@ def clone(fights: Path, /, *, run: Path, skills: str = "all", **plan: options.Pl
     from soulsgraph.recordings.cloning import clone_fights, graph_of
     from soulsgraph_policies.learning.cloning import UPDATES
 
-    if not options.is_begun(run):
+    if not (run / RunFolder.plan_file).exists():
         plan = {"graph": graph_of(fights), **plan}
-    folder = options.open_or_plan(run, plan)
+    folder = open_or_plan(run, plan)
     if (chosen := named_skills(folder, skills)) is None:
         raise UnknownNameError("skill", skills, (*folder.plan.skill_graph.order, "all"))
     silence_advice()
@@ -119,44 +106,12 @@ def clone(fights: Path, /, *, run: Path, skills: str = "all", **plan: options.Pl
     )
 
 
-def export(
-    source: Path,
-    /,
-    *,
-    out: Path,
-    onnx: bool = False,
-    rllib: str | None = None,
-    minari: str | None = None,
-    scenario: str | None = None,
-    check: int = _CHECKED,
-    name: str | None = None,
-) -> None:
-    """Export an agent's skills as ONNX files, or the decisions of a skill in recorded fights for other learners.
-
-    Every ONNX file has the normalisation inside. Before anything is written, its actions are compared with ours on
-    observations of the agent's own fights.
+def _onnx(source: Path, /, *, out: Path, scenario: str | None = None) -> None:
+    """Export an agent's skills as ONNX files.
 
     Args:
-        source: Run folder or name of an agent of the zoo; with `rllib` and `minari` a folder of recorded fights, or one
-            file.
-        out: Folder for ONNX files, of which earlier ones of the same names are replaced; with `rllib` the Parquet file
-            to write, with `minari` the folder of datasets (MINARI_DATASETS_PATH).
-        onnx: Write ONNX files.
-        rllib: Skill whose decisions are written with RLlib's columns, for its offline algorithms.
-        minari: Skill whose decisions are written as a Minari dataset.
         scenario: Scenario whose HP window and skill versions ONNX files have; the run's own if not given.
-        check: Observations that every ONNX file is compared on.
-        name: Name of the Minari dataset; the skill's with `-v0` behind it if not given.
     """
-    named = [what for what, value in (("onnx", onnx), ("rllib", rllib), ("minari", minari)) if value]
-    if len(named) != 1:
-        raise SoulsGraphError("data export: expected one of `onnx`, `rllib` and `minari`; name one.")
-    asked = {"name": name, "scenario": scenario, "check": check != _CHECKED}
-    takes = {"onnx": ("scenario", "check"), "rllib": (), "minari": ("name",)}[named[0]]
-    options.check_taken(f"data export --{named[0]}", asked, takes)
-    if not onnx:
-        _export_decisions(source, out, rllib, minari, name)
-        return
     # Imported here: a help text need not wait for it.
     from soulsgraph.zoo.conversion import CHECK, Agreement, export_onnx
 
@@ -173,7 +128,7 @@ def export(
             checked.append(found)
             progress.update(len(checked))
 
-        export_onnx(run, out, setting, check, on_checked)
+        export_onnx(run, out, setting, _CHECKED, on_checked)
     rows = [
         (one.skill, f"{one.observations:,}", one.clear_differing, f"{one.near:,}", one.near_differing)
         for one in checked
@@ -186,23 +141,63 @@ def export(
     )
 
 
-def _export_decisions(fights: Path, out: Path, rllib: str | None, minari: str | None, name: str | None) -> None:
-    check_extra("data export", "data" if minari is None else "minari")
-    from soulsgraph.recordings import export as exporting
+def _rllib(fights: Path, /, *, out: Path, rllib: str) -> None:
+    """Export the decisions of a skill with RLlib's columns.
 
-    if minari is None:
-        rows = exporting.export_rllib(fights, str(rllib), out)
-        screen.show({"file": str(out), "skill": rllib, "decisions": rows}, f"{rows:,} decisions of {rllib} in {out}")
-        return
+    Args:
+        rllib: Skill whose decisions are written with RLlib's columns, for its offline algorithms.
+    """
+    check_extra("data export", "data")
+    from soulsgraph.recordings.export import export_rllib
+
+    rows = export_rllib(fights, rllib, out)
+    screen.show({"file": str(out), "skill": rllib, "decisions": rows}, f"{rows:,} decisions of {rllib} in {out}")
+
+
+def _minari(fights: Path, /, *, out: Path, minari: str, name: str | None = None) -> None:
+    """Export the decisions of a skill as a Minari dataset.
+
+    Args:
+        minari: Skill whose decisions are written as a Minari dataset.
+        name: Name of the Minari dataset; the skill's with `-v0` behind it if not given.
+    """
+    check_extra("data export", "minari")
+    from soulsgraph.recordings.export import export_minari
+
     dataset = name or f"{minari.replace('_', '-')}-v0"
-    episodes = exporting.export_minari(fights, minari, out, dataset)
+    episodes = export_minari(fights, minari, out, dataset)
     plain = {"dataset": dataset, "folder": str(out), "skill": minari, "episodes": episodes}
     screen.show(plain, f"{episodes:,} episodes of {minari} as {dataset} in {out}")
 
 
-def import_sb3(
-    file: Path, /, *, skill: str, run: Path, statistics: Path | None = None, **plan: options.PlanOptions
+def export(
+    source: Path,
+    /,
+    *,
+    out: Path,
+    onnx: bool = False,
+    **given: Annotated[Any, Keywords((_onnx, _rllib, _minari), ("out",))],
 ) -> None:
+    """Export an agent's skills as ONNX files, or the decisions of a skill in recorded fights for other learners.
+
+    Every ONNX file has the normalisation inside. Before anything is written, its actions are compared with ours on
+    observations of the agent's own fights.
+
+    Args:
+        source: Run folder or name of an agent of the zoo; with `rllib` and `minari` a folder of recorded fights, or one
+            file.
+        out: Folder for ONNX files, of which earlier ones of the same names are replaced; with `rllib` the Parquet file
+            to write, with `minari` the folder of datasets (MINARI_DATASETS_PATH).
+        onnx: Write ONNX files.
+    """
+    named = ["onnx"] * onnx + [name for name in ("rllib", "minari") if name in given]
+    if len(named) != 1:
+        raise SoulsGraphError("data export: expected one of `onnx`, `rllib` and `minari`; name one.")
+    function: Any = {"onnx": _onnx, "rllib": _rllib, "minari": _minari}[named[0]]
+    taken(f"data export --{named[0]}", function, given)(source, out=out)
+
+
+def import_sb3(file: Path, /, *, skill: str, run: Path, statistics: Path | None = None, **plan: _Plan) -> None:
     """Import a DQN saved by stable-baselines3 as a version of a skill: only its weights, nothing is unpickled.
 
     Args:
@@ -214,9 +209,9 @@ def import_sb3(
     # Imported here: a help text need not wait for it.
     from soulsgraph.zoo.conversion import import_stable_baselines
 
-    if skill == END_TO_END and not options.is_begun(run):
+    if skill == END_TO_END and not (run / RunFolder.plan_file).exists():
         plan = {"graph": "end-to-end", **plan}
-    folder = options.open_run(run, plan) if is_agent(run) else options.open_or_plan(run, plan)
+    folder = open_or_plan(run, plan)
     card = import_stable_baselines(folder, skill, file, statistics)
     trained = (
         f"trained for {card.training.steps:,} steps by stable-baselines3 {card.training.packages['stable-baselines3']}"

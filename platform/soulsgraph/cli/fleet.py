@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import grpc
 import numpy as np
 from rich.console import Group
 from rich.live import Live
@@ -26,7 +23,6 @@ from soulsgraph_clusters.fleet.gateway.status import FleetStatus, GameStatus, re
 from soulsgraph_clusters.fleet.protocol import security, settings
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, load_fleet
 from soulsgraph_clusters.fleet.protocol.task import project_digests
-from soulsgraph_envs.core.access import family_of, join_address
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.agents.projects import load_project
@@ -84,15 +80,14 @@ def _issue(tokens: security.Tokens, pc: str, file: Path) -> Path:
     return file
 
 
-def certificates(hosts: tuple[str, ...], /, *, fleet: Path = _FLEET, days: int = security.HEAD_DAYS) -> None:
+def certificates(hosts: tuple[str, ...], /, *, fleet: Path = _FLEET) -> None:
     """Make the head's certificate and key beside the fleet's file, and a small CA for them if there is none.
 
     Args:
         hosts: Names and addresses by which PCs reach the head, such as head.lan 192.168.1.5.
         fleet: The fleet's file, which need not exist yet.
-        days: How long the head's certificate is valid.
     """
-    made = security.make_certificates(fleet.parent, hosts, days)
+    made = security.make_certificates(fleet.parent, hosts)
     screen.show(
         {
             "certificate": str(made.certificate),
@@ -109,14 +104,13 @@ def certificates(hosts: tuple[str, ...], /, *, fleet: Path = _FLEET, days: int =
     )
 
 
-def status(run: Path, /, *, once: bool = False) -> None:
-    """Show the state of each game of a run's fleet, every second until Ctrl-C.
+def status(run: Path, /) -> None:
+    """Show the state of each game of a run's fleet, every second until Ctrl-C; once outside a terminal and as JSON.
 
     Args:
         run: Run folder.
-        once: Print once and exit, the default outside a terminal and with `--json`.
     """
-    if once or screen.json or not draws(screen.console):
+    if screen.json or not draws(screen.console):
         found = _status(run)
         screen.show(to_table(found), _page(found))
         return
@@ -282,40 +276,22 @@ _CORRECT = "correct the fleet's file"
 
 
 def check_fleet(file: Path) -> list[Check]:
-    """Check what a head needs before its game PCs dial it."""
+    """Check what a head needs before its game PCs dial it: its file, its certificate, and a token for every PC.
+
+    Whether its ports are free, and whether others may read its secrets, a run that begins says itself.
+    """
     # Imported here: no action needs the drivers of real-time games.
     from soulsgraph_envs.games.doctor import Checks
 
     checks = Checks(f"Fleet of {file}")
-    fleet = None
     with checks.failing("file", _CORRECT):
         fleet = load_fleet(file)
         checks.ok("file", f"{len(fleet.settings.pcs)} PCs named")
-    if fleet is None:
-        checks.skip("needs the fleet's file", "listen", "certificate", "tokens", "metrics")
-        return checks.made
-    _check_listening(checks, fleet)
-    _check_certificate(checks, fleet, file)
-    _check_tokens(checks, fleet, file)
-    _check_private_files(checks, fleet)
-    _check_metrics(checks, fleet)
-    plan = command_line("doctor", "--fleet", file, "--wait-s", 60)
-    checks.skip(f"not asked here; {plan} waits for them and compares versions", "the PCs themselves")
+        _check_certificate(checks, fleet, file)
+        _check_tokens(checks, fleet, file)
+        plan = command_line("doctor", "--fleet", file, "--wait-s", 60)
+        checks.skip(f"not asked here; {plan} waits for them and compares versions", "the PCs themselves")
     return checks.made
-
-
-def _check_listening(checks: Checks, fleet: Fleet) -> None:
-    # Imported here: no other action needs it.
-    from soulsgraph_clusters.fleet.gateway.gateway import SERVER_OPTIONS, bind
-
-    remedy = "end the other program, which may be a run of this fleet, or correct `listen`"
-    with checks.failing("listen", remedy), ThreadPoolExecutor(1) as pool:
-        server = grpc.server(pool, options=SERVER_OPTIONS)
-        try:
-            bind(server, fleet.settings.listen, None)
-        finally:
-            server.stop(None).wait()
-        checks.ok("listen", f"{fleet.settings.listen} is free")
 
 
 def _check_certificate(checks: Checks, fleet: Fleet, file: Path) -> None:
@@ -355,43 +331,3 @@ def _check_tokens(checks: Checks, fleet: Fleet, file: Path) -> None:
 
 def _token(pc: str, file: Path) -> str:
     return command_line("fleet", "token", pc, "--fleet", file)
-
-
-def _check_private_files(checks: Checks, fleet: Fleet) -> None:
-    """Check that nobody else may read keys and tokens beside the file; the head's own key came with its certificate."""
-    for path in sorted(fleet.folder.glob("*.token")):
-        with checks.failing(path.name, "delete it, and issue another token"):
-            security.read_token_file(path)
-            checks.ok(path.name, "only its owner may read it")
-    key = fleet.folder / "ca.key"
-    if key.exists():
-        with checks.failing(key.name, f"chmod 600 {key}"):
-            security.read_private(key, "private key", "restore it")
-            checks.ok(key.name, "only its owner may read it")
-
-
-def _check_metrics(checks: Checks, fleet: Fleet) -> None:
-    address, name = fleet.settings.metrics, "metrics"
-    if not address:
-        checks.skip("off; `metrics` in the fleet's file turns them on", name)
-        return
-    host, port = settings.split_address(address)
-    with checks.failing(name, "end the other program, which may be a run of this fleet, or correct `metrics`"):
-        _check_port(host, port)
-        checks.ok(name, f"{address} is free")
-
-
-def _check_port(host: str, port: int) -> None:
-    """Listen for a moment as the metrics' server does.
-
-    Raises:
-        SoulsGraphError: if that fails.
-    """
-    try:
-        with socket.create_server((host, port), family=family_of(host)):
-            pass
-    except OSError as error:
-        raise SoulsGraphError(
-            f"metrics: expected to listen at {join_address(host, port)}, found: {error.strerror or error}; end the "
-            "other program, which may be a run of this fleet, or correct `metrics`."
-        ) from error

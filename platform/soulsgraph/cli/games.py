@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
-from importlib import import_module
-from importlib.util import find_spec
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.prompt import Confirm
 from rich.text import Text
 
 from soulsgraph.cli.output import command_line, screen
 from soulsgraph.results.tables import TextTable, text_table
-from soulsgraph_envs.core.compiling import cache_folder, cache_remark
 from soulsgraph_envs.core.config import to_json
 from soulsgraph_envs.core.errors import SoulsGraphError
-from soulsgraph_envs.core.extras import check_extra, pip_install
+from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import check_writable
-from soulsgraph_envs.core.machine import home_folder, usable_memory, usable_processors
+from soulsgraph_envs.core.machine import usable_memory, usable_processors
 from soulsgraph_envs.games.doctor import Check, Checks, examine
 from soulsgraph_envs.games.link import SIMULATOR, GameSettings, load_games, save_game
 from soulsgraph_envs.games.opening import make_link
@@ -30,23 +29,15 @@ from soulsgraph_envs.games.setup import TOPIC, answered, program_of, questions, 
 from soulsgraph_envs.games.standin.launch import DEFAULT_STAND_IN, StandInOptions
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
-#: The releases that training is built on; others may have moved what it overrides.
-_RELEASES = {"ray": "2.60.", "torch": "2."}
 
 
 def doctor(
-    *,
-    driver: Literal["simulator", "memory"] = "simulator",
-    games: Path | None = None,
-    setup: Path | None = None,
-    fleet: Path | None = None,
-    wait_s: float = 0.0,
+    *, games: Path | None = None, setup: Path | None = None, fleet: Path | None = None, wait_s: float = 0.0
 ) -> None:
     """Report what this machine can do, with the remedy beside each failure; exit 1 if something fails.
 
     Args:
-        driver: Driver to examine, if no games are given.
-        games: TOML file of real-time games to examine, one after the other.
+        games: TOML file of real-time games to examine, one after the other; the simulator if not given.
         setup: Games file to write for the game that runs here, or for that of --games: ask what cannot be read, press
             each bound key once and check what the game does.
         fleet: TOML file of a fleet whose head this machine is.
@@ -55,10 +46,10 @@ def doctor(
             that `project` names each PC must have the same.
     """
     if setup is None:
-        examined = examine(load_games(games) if games else (GameSettings(driver=driver),))
+        examined = examine(load_games(games) if games else (GameSettings(driver=SIMULATOR),))
     else:
         examined = set_up(setup, games)
-    checks = check_machine() + examined + check_user() + check_training()
+    checks = check_machine() + examined
     if fleet is not None:
         check_extra("doctor --fleet", "train")
         # Imported here: nothing else of this needs a fleet's libraries.
@@ -69,84 +60,41 @@ def doctor(
 
 
 def report_checks(checks: Sequence[Check], written: Path | None = None) -> None:
-    """Print checks, and how to go on with a games file that was `written`; exit 1 if one fails."""
-    passed = all(check.passed for check in checks)
-    show(checks, screen.console)
-    plain: dict[str, object] = {"passed": passed, "checks": [asdict(check) for check in checks]}
-    if written is None:
-        screen.show(plain, passed=passed)
-        return
-    go_on = command_line("evaluate", "RUN", "--games", written, "--episodes", "1")
-    line = f"{written}: written, with dry_run, which presses keys and writes nothing into the game; try: {go_on}"
-    screen.show(plain | {"games": str(written)}, line, passed=passed)
+    """Print checks, a table for each topic with remedies below what failed; exit 1 if one fails.
 
-
-def show(checks: Sequence[Check], console: Console) -> None:
-    """Print one table for each topic, remedies below what failed, and the verdict."""
-    for topic in dict.fromkeys(check.topic for check in checks):
+    Of a games file that was `written` it says how to go on.
+    """
+    passed, parts = all(check.passed for check in checks), list[RenderableType]()
+    for topic, group in groupby(checks, lambda check: check.topic):
         table = TextTable("", "", "", title=topic, box=None, show_header=False, pad_edge=False)
-        for check in checks:
-            if check.topic == topic:
-                # As text, in which brackets are not markup.
-                found = Text("\n-> ".join(filter(None, (check.found, check.remedy))))
-                table.add_row(Text(check.status, _COLOURS[check.status]), Text(check.name), found)
-        console.print(table)
-        console.print()
-    verdict = "everything needed is there" if all(check.passed for check in checks) else "something needed is missing"
+        for check in group:
+            # As text, in which brackets are not markup.
+            found = Text("\n-> ".join(filter(None, (check.found, check.remedy))))
+            table.add_row(Text(check.status, _COLOURS[check.status]), Text(check.name), found)
+        parts += [table, ""]
     counts = ", ".join(f"{sum(check.status == status for check in checks)} {status}" for status in _COLOURS)
-    console.print(f"{verdict}: {counts}")
+    parts.append(f"{'everything needed is there' if passed else 'something needed is missing'}: {counts}")
+    plain: dict[str, object] = {"passed": passed, "checks": [asdict(check) for check in checks]}
+    if written is not None:
+        plain["games"] = str(written)
+        go_on = command_line("evaluate", "RUN", "--games", written, "--episodes", "1")
+        parts.append(
+            f"{written}: written, with dry_run: keys are pressed, nothing is written into the game; try: {go_on}"
+        )
+    screen.show(plain, *parts, passed=passed)
 
 
 def check_machine() -> list[Check]:
-    """Show the memory and the processors that this process may use, and what of the machine's a limit keeps from it."""
-    # Imported here: a game PC starts without it.
-    import psutil
-
-    checks, memory, machine = Checks("This machine"), usable_memory(), psutil.virtual_memory()
-    limit = f", of {_gib(machine.total)} in the machine" if memory.limit < machine.total else ""
-    checks.ok("memory", f"{_gib(memory.available)} free of {_gib(memory.limit)} that this process may use{limit}")
-    processors, all_processors = usable_processors(), os.cpu_count() or 1
-    further = f", of {all_processors} in the machine" if processors < all_processors else ""
-    checks.ok("processors", f"{processors} that this process may use{further}")
-    return checks.made
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.1f} GiB"
-
-
-def check_user() -> list[Check]:
-    """Check that this user has places for what lasts: a home, and compiled code."""
-    checks, home, code = Checks("This user"), home_folder(), cache_folder()
-    writable = home is not None and os.access(home, os.W_OK)
-    lacks = "none" if home is None else f"{home}, which can't be written"
-    remedy = "set HOME to a folder that this user can write, or name folders by options, as `fleet host --spool`"
-    checks.expect("home", writable, str(home) if writable else lacks, remedy)
-    found, _, remedy = cache_remark().rpartition("; ")
-    checks.expect("compiled code", not found, f"in {code}" if not found else found.partition(": ")[2], remedy)
-    return checks.made
-
-
-def check_training() -> list[Check]:
-    """Check the libraries that training needs, where they are installed: a game PC, as one, does not train."""
-    checks, install = Checks("Training"), pip_install("train")
-    if not any(map(find_spec, _RELEASES)):
-        checks.skip(f"not installed; to train here: {install}", "training")
-        return checks.made
-    for name, release in _RELEASES.items():
-        try:
-            version = str(import_module(name).__version__)
-        except Exception as error:
-            # A broken library may raise anything while it is imported.
-            checks.fail(name, f"its import fails: {error}", install)
-            continue
-        checks.expect(name, version.startswith(release), version, f"install {name}=={release}*: others are not tried")
+    """Show the memory and the processors that this process may use."""
+    checks, memory = Checks("This machine"), usable_memory()
+    free, limit = (f"{size / 2**30:.1f} GiB" for size in (memory.available, memory.limit))
+    checks.ok("memory", f"{free} free of {limit} that this process may use")
+    checks.ok("processors", f"{usable_processors()} that this process may use")
     return checks.made
 
 
 #: For a game that was just found, seconds.
 _ATTACH_S = 5.0
-_ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 _PLACE = (
     "Every bound key is pressed once now, some longer. Put the character where nothing attacks it and where it has "
     "some metres of room on all sides, such as at a bonfire; then leave mouse and keyboard alone until it is done."
@@ -163,21 +111,23 @@ def set_up(file: Path, games: Path | None) -> list[Check]:
     """
     settings = _settings(file, games)
     check_writable(file.parent)
-    console = Console(stderr=True, soft_wrap=True)
+    console, keys = Console(stderr=True, soft_wrap=True, highlight=False, markup=False), Checks(TOPIC)
     asked = questions(program_of(settings))
-    console.print(f"{settings.map}: {len(asked)} questions that no reading answers; answer y or n.", highlight=False)
-    answers = answered([(question, _ask(console, question.text)) for question in asked])
-    checks = answers + examine((settings,))
-    if all(check.passed for check in checks if check not in answers):
-        console.print(_PLACE, highlight=False)
-        _read(console, "Enter begins: ")
-        checks += _keys(settings, console)
-    else:
-        skipped = Checks(TOPIC)
-        skipped.skip("needs what failed above", "keys")
-        checks += skipped.made
+    console.print(f"{settings.map}: {len(asked)} questions that no reading answers.")
+    try:
+        answers = answered([(one, Confirm.ask(Text(one.text), console=console)) for one in asked])
+        examined = examine((settings,))
+        if all(check.passed for check in examined):
+            console.input(f"{_PLACE}\nEnter begins: ")
+            _press_keys(keys, settings, console)
+        else:
+            keys.skip("needs what failed above", "keys")
+    except EOFError:
+        console.print()
+        found = "doctor --setup: expected an answer, found the end of what is typed"
+        raise SoulsGraphError(found, "answer in a terminal") from None
     save_game(file, replace(settings, dry_run=True))
-    return checks
+    return answers + keys.made + examined
 
 
 def _settings(file: Path, games: Path | None) -> GameSettings:
@@ -192,36 +142,14 @@ def _settings(file: Path, games: Path | None) -> GameSettings:
     return settings[0]
 
 
-def _keys(settings: GameSettings, console: Console) -> list[Check]:
-    made, failed = list[Check](), Checks(TOPIC)
-    with failed.failing("keys", "show the game's window, load a character, and try again"):
-        link = make_link(settings)
-        try:
-            link.attach(_ATTACH_S)
-            link.focus()
-            for check in try_keys(link, settings):
-                console.print(f"{check.status:4}  {check.name}: {check.found}", highlight=False)
-                made.append(check)
-        finally:
-            link.close()
-    return made + failed.made
-
-
-def _ask(console: Console, question: str) -> bool:
-    while True:
-        answer = _read(console, f"{question} [y/n] ").strip().lower()
-        if answer in _ANSWERS:
-            return _ANSWERS[answer]
-
-
-def _read(console: Console, prompt: str) -> str:
-    try:
-        return console.input(prompt, markup=False)
-    except EOFError:
-        console.print()
-        raise SoulsGraphError(
-            "doctor --setup: expected an answer, found the end of what is typed", "answer in a terminal"
-        ) from None
+def _press_keys(checks: Checks, settings: GameSettings, console: Console) -> None:
+    remedy = "show the game's window, load a character, and try again"
+    with checks.failing("keys", remedy), closing(make_link(settings)) as link:
+        link.attach(_ATTACH_S)
+        link.focus()
+        for check in try_keys(link, settings):
+            console.print(f"{check.status:4}  {check.name}: {check.found}")
+            checks.made.append(check)
 
 
 def saves(

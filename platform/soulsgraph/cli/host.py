@@ -109,7 +109,7 @@ def _check(options: HostOptions) -> None:
     for name, loaded in loaded_projects().items():
         own.ok(name, f"code {loaded.digest[:16]} in {loaded.folder}")
     games = load_games(options.games)
-    report_checks(own.made + _check_head(options, games) + _check_spool(options, len(games)) + examine(games))
+    report_checks(own.made + _check_head(options, games) + examine(games))
 
 
 def _check_head(options: HostOptions, games: Sequence[GameSettings]) -> list[Check]:
@@ -127,17 +127,3 @@ def _check_head(options: HostOptions, games: Sequence[GameSettings]) -> list[Che
             with head.failing(f"way of game {number}", "start training there"):
                 head.ok(f"way of game {number}", f"{options.head} would let this PC play: {answer.result()}")
     return head.made
-
-
-def _check_spool(options: HostOptions, games: int) -> list[Check]:
-    """Check that what was played can be kept: a folder to write to, room on its disk, no other host that uses it."""
-    spool, wanted_mb = Checks("Spool"), games * options.spool_mb
-    with spool.failing("folder", "name another folder for the spool"):
-        found_mb = spools.free_mb(options.spool)
-        spool.ok("folder", f"{options.spool} can be written")
-        remedy = "free some, or let games keep less: with a full disk play continues, and what has no room is lost"
-        spool.expect("room", found_mb >= wanted_mb, f"{found_mb:,} MB free, {wanted_mb:,} at most needed", remedy)
-        used = [str(game) for game in range(1, games + 1) if spools.in_use(options.spool / f"game-{game}")]
-        found = f"game {', '.join(used)} is played by a host now" if used else "used by no other host"
-        spool.expect("use", not used, found, "end that host before another begins, or name a spool of its own for it")
-    return spool.made

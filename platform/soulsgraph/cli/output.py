@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console, RenderableType
 
 from soulsgraph.results.tables import OutputConsole
-from soulsgraph.runs.progress import Display
+from soulsgraph.runs.progress import Display, stage_progress
 from soulsgraph_envs.core.config import to_json
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Screen:
@@ -46,6 +50,15 @@ class Screen:
 
         (precompile if training else precompile_playing)(self.console)
 
+    def each(self, name: str, items: Collection[T], function: Callable[[T], R], unit: str) -> list[R]:
+        """Call a function with each item, with a line of progress, and return what it returns."""
+        found: list[R] = []
+        with stage_progress(name, len(items), self.display, unit=unit) as progress:
+            for item in items:
+                found.append(function(item))
+                progress.advance(1)
+        return found
+
     def show(self, plain: Any, *parts: RenderableType, passed: bool = True) -> None:
         """Print results: plain values as one JSON document with `--json`, tables and lines for people otherwise.
 
@@ -61,6 +74,15 @@ class Screen:
 
 #: That of the command that runs.
 screen = Screen()
+
+
+def show(result: Any) -> None:
+    """Print what a command returned, as plain values with `--json`, or as it shows itself; nothing of None."""
+    if result is not None:
+        parts = result.to_rich() if hasattr(result, "to_rich") else ()
+        screen.show(result.to_dict(), *parts, passed=getattr(result, "passed", True))
+
+
 #: A word that needs no quotes in Windows' shells, of which each has other letters of its own.
 _PLAIN = re.compile(r"[\w.:\\/=-]+")
 

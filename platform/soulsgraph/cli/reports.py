@@ -4,46 +4,195 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import Annotated, Any
 
-from soulsgraph.cli.options import check_taken, names_of
+from soulsgraph.api import Run
+from soulsgraph.cli.options import taken
 from soulsgraph.cli.output import screen
-from soulsgraph.results.tables import cells_table, finite, text_table
+from soulsgraph.results.tables import finite, rows_table, text_table
 from soulsgraph.runs import evaluate as evaluating
-from soulsgraph.runs import lineage
 from soulsgraph.runs.plan import Plan, check_range, lasting_name
 from soulsgraph.runs.progress import silence_advice, stage_progress
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.zoo import agent_names, is_agent, open_agent, open_run
-from soulsgraph_envs.core.config import Where, is_generated, read_file, shipped_names
+from soulsgraph_envs.core.config import Keywords, Where, is_generated, listed, read_file, shipped_names
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import check_writable
-from soulsgraph_policies.agents.library import SkillCard
 from soulsgraph_policies.agents.projects import load_project, loaded_projects
 
 #: What a folder is by a file in it.
 _REPRODUCTION, _CONTINUAL = "reproduction.json", "results/evaluations.parquet"
 
 
-def report(
-    folders: tuple[Path, ...],
+def _run_page(agents: Sequence[Path], /, *, out: Path | None = None, beside: Path | None = None) -> None:
+    """Write the page of a run.
+
+    Args:
+        beside: Another run or agent, shown beside the first in the page.
+    """
+    check_extra("report", "train")
+    from soulsgraph.pages.run_report import fight_video, write_run_report
+
+    agent = agents[0]
+    runs = [open_run(folder) for folder in (agent, *([] if beside is None else [beside]))]
+    if out is None and is_agent(agent):
+        raise SoulsGraphError(f"report: expected `out`, an HTML file for the page of {agent}, found none; name it.")
+    path = out or agent / "run.html"
+    check_writable(path.parent)
+    screen.precompile()
+    write_run_report(path, runs, fight_video(runs))
+    plain = {"page": str(path), "runs": [str(run.path) for run in runs], "bytes": path.stat().st_size}
+    screen.show(plain, f"written: {path}, {path.stat().st_size / 1e6:.1f} MB")
+
+
+def write_reproductions(
+    folders: Sequence[Path],
     /,
     *,
     out: Path | None = None,
-    beside: Path | None = None,
-    against: str | None = None,
     variants: tuple[Path, ...] = (),
-    attach: tuple[str, ...] = (),
     earlier: tuple[Path, ...] = (),
-    every: bool = False,
+) -> None:
+    """Write the report of reproductions, and print their tables.
+
+    Args:
+        variants: Folders of an ablation of reproductions, the reference first.
+        earlier: Folders of reports on other seeds; every row is compared with its row there, their seeds pooled.
+    """
+    check_extra("report", "train")
+    from soulsgraph.paper.records import load_reproductions
+    from soulsgraph.paper.report import write_report
+
+    written = write_report(folders, out or folders[0] / "report", variants, earlier)
+    tables = load_reproductions(folders)
+    plain = {"report": str(written), "tables": [table.to_dict() for table in tables]}
+    screen.show(plain, *(table.to_rich() for table in tables), f"report in {written}")
+
+
+def write_continual(folders: Sequence[Path], /, *, out: Path | None = None, against: str | None = None) -> None:
+    """Write the report of a continual study, and print its scores.
+
+    Args:
+        against: Continual method that the others are compared with; kept, or else the best, if not given.
+    """
+    check_extra("report", "train")
+    from soulsgraph.continual.files import EVALUATIONS, read_folder
+    from soulsgraph.continual.report import PAGE, write_continual_report
+    from soulsgraph.continual.scoring import score
+
+    (folder,) = folders
+    written = write_continual_report(folder, out, against)
+    scores, page = score(read_folder(folder)[EVALUATIONS], against), written.with_name(PAGE)
+    plain = {"folder": str(folder), "report": str(written), "page": str(page), "scores": scores.to_dict()}
+    screen.show(plain, *scores.to_rich(), f"report in {written}, as a page in {page}")
+
+
+def _scores(files: Sequence[Path], /, *, out: Path | None = None, against: str | None = None) -> None:
+    check_extra("report", "train")
+    from soulsgraph.continual.scoring import score_file
+
+    if out is not None:
+        check_writable(out)
+    scores = score_file(files[0], against)
+    screen.show(scores.to_dict(), *scores.to_rich())
+    if out is not None:
+        scores.save(out)
+        screen.console.print(f"results in {out}")
+
+
+def _summary(folders: Sequence[Path], /, *, every: bool = False) -> None:
+    """Summarize recorded fights by scenario, source, player and versions, and whether they suffice to calibrate.
+
+    Args:
+        every: List every recorded fight, too.
+    """
+    from soulsgraph.recordings import check as checking
+    from soulsgraph.recordings.coverage import CoverageCount
+
+    count, (folder,) = CoverageCount(), folders
+    found = checking.find_recordings(folder, count.add)
+    if folder.is_file() and not found.headers:
+        raise SoulsGraphError(found.problems[0])
+    coverage, groups = count.coverage, checking.groups_of(found.headers)
+    tables = [
+        text_table(title, checking.SUMMARY_HEADINGS, [group.cells for group in alike])
+        for title, alike in groupby(groups, lambda group: f"{group.scenario}, {group.source}")
+    ]
+    if every:
+        tables[:0] = [
+            text_table(group.title, checking.LIST_HEADINGS, map(checking.fight_cells, group.headers))
+            for group in groups
+        ]
+    plain = {"groups": [group.to_dict() for group in groups], "problems": list(found.problems)}
+    plain |= {"fights": [checking.fight_row(header) for header in found.headers]} if every else {}
+    screen.show(plain | {"calibrate": coverage.to_dict()}, *tables, *found.problems, *coverage.lines())
+
+
+def _fidelity(
+    fights: Sequence[Path],
+    /,
+    *,
     scenario: tuple[str, ...] = (),
+    out: Path | None = None,
     episodes: int = Plan.episodes,
     seed: int = evaluating.EVALUATION_SEED,
+) -> None:
+    """Measure how wrong the simulator is about recorded fights: errors of replayed rows, moves, win rates.
+
+    Args:
+        scenario: Scenarios whose data are measured by recorded fights of one scenario, by name or file; several times.
+        episodes: Fights of each player for its predicted win rate.
+        seed: Seed of what is drawn, and of those fights: those that `evaluate` plays with it.
+    """
+    check_extra("report", "data" if out is None else "train")
+    # Imported here: a help text need not wait for it.
+    from soulsgraph.calibrate.fidelity import STEPS, fidelity_tables, measure_fidelity, read_fights
+
+    evaluating.check_evaluation(seed, episodes)
+    if out is not None:
+        check_writable(out)
+    read = read_fights(fights[0])
+    names = [*dict.fromkeys(map(lasting_name, scenario))]
+    screen.precompile()
+    with stage_progress("fidelity", STEPS * len(names), screen.display, unit="steps") as progress:
+        found = measure_fidelity(read, names, episodes, seed, lambda: progress.advance(1))
+    lines = [f"{found.recorded}; the floor in brackets"]
+    if out is not None:
+        # Imported here: a table alone needs no figures.
+        from soulsgraph.calibrate.fidelity_page import PAGE, write_fidelity
+
+        report = write_fidelity(out, found)
+        lines.append(f"report in {report}, as a page in {report.with_name(PAGE)}")
+    tables = [text_table(title, *table) for title, table in fidelity_tables(found)]
+    screen.show(finite(found.to_dict()), *tables, *lines)
+
+
+def _known() -> tuple[str, ...]:
+    from soulsgraph_envs.continual.sequences import sequence_names
+
+    return (*agent_names(), *sequence_names(), *shipped_names("scenario"))
+
+
+def _has_evaluations(file: Path) -> bool:
+    from pyarrow import ArrowException
+    from pyarrow.parquet import read_schema
+
+    try:
+        return "after" in read_schema(file).names
+    except (ArrowException, OSError):
+        return False
+
+
+_REPORTS: tuple[Any, ...] = (_run_page, write_reproductions, write_continual, _scores, _summary, _fidelity)
+
+
+def report(
+    folders: tuple[Path, ...], /, *, out: Path | None = None, **given: Annotated[Any, Keywords(_REPORTS, ("out",))]
 ) -> None:
     """Report what is in a folder: a run, reproductions, a continual study, evaluations of learners, recorded fights.
 
@@ -63,264 +212,92 @@ def report(
         folders: Folders or Parquet files of one kind, several of reproductions; or the name of an agent of the zoo.
         out: HTML file of a run, run.html in its folder if not given; folder of a report, `report` in the first folder
             if not given; folder for scores, and for errors of the simulator.
-        beside: Another run or agent, shown beside the first in the page.
-        against: Continual method that the others are compared with; kept, or else the best, if not given.
-        variants: Folders of an ablation of reproductions, the reference first.
-        attach: Tables of other commands to show in the report of reproductions, TITLE=PATH.parquet, with :COLUMN,COLUMN
-            behind it to choose columns.
-        earlier: Folders of reports on other seeds; every row is compared with its row there, their seeds pooled.
-        every: List every recorded fight, too.
-        scenario: Scenarios whose data are measured by recorded fights of one scenario, by name or file; several times.
-        episodes: Fights of each player for its predicted win rate.
-        seed: Seed of what is drawn, and of those fights: those that `evaluate` plays with it.
     """
     check_extra("report", "data")
     if not folders:
         raise SoulsGraphError("report: expected a folder, a file or an agent, found none; name one.")
     first = folders[0]
-    make: Callable[[], None]
-    if (first / RunFolder.plan_file).is_file() or is_agent(first):
-        kind, takes, make = "run", {"out", "beside"}, partial(_run_page, first, out, beside)
-    elif (first / _REPRODUCTION).is_file():
-        kind, takes = "reproduction", {"out", "variants", "attach", "earlier"}
-        make = partial(write_reproductions, out or first / "report", folders, variants, attach, earlier)
-    elif (first / _CONTINUAL).is_file():
-        kind, takes, make = "continual study", {"out", "against"}, partial(write_continual, first, out, against)
-    elif first.is_file() and _has_evaluations(first):
-        kind, takes, make = "file of evaluations", {"out", "against"}, partial(_scores, first, out, against)
-    elif first.suffix == ".parquet" or (first.is_dir() and any(first.rglob("*.parquet"))):
-        kind, takes = "folder of fights", {"out", "scenario", "episodes", "seed"} if scenario else {"every"}
-        make = partial(_fidelity, first, scenario, out, episodes, seed) if scenario else partial(_summary, first, every)
-    else:
-        what = "a run, a reproduction, a continual study, evaluations or recorded fights"
-        raise SoulsGraphError(f"{first}: expected {what}, found none of them; name a folder, a file or an agent.")
-    asked: dict[str, object] = {
-        "out": out,
-        "beside": beside,
-        "against": against,
-        "variants": variants,
-        "attach": attach,
+    kinds: dict[str, tuple[bool, Callable[..., Any]]] = {
+        "run": ((first / RunFolder.plan_file).is_file() or is_agent(first), _run_page),
+        "reproduction": ((first / _REPRODUCTION).is_file(), write_reproductions),
+        "continual study": ((first / _CONTINUAL).is_file(), write_continual),
+        "file of evaluations": (first.is_file() and _has_evaluations(first), _scores),
+        "folder of fights": (
+            first.suffix == ".parquet" or (first.is_dir() and any(first.rglob("*.parquet"))),
+            _fidelity if given.get("scenario") else _summary,
+        ),
     }
-    asked |= {"earlier": earlier, "every": every, "scenario": scenario, "episodes": episodes != Plan.episodes}
-    check_taken(f"report of a {kind}", asked | {"seed": seed != evaluating.EVALUATION_SEED}, takes)
-    if len(folders) > 1 and kind != "reproduction":
-        raise SoulsGraphError(
-            f"report of a {kind}: expected one, found {len(folders)}; name one, another run by `beside`."
-        )
-    make()
+    _call(first, "report", kinds, folders, given | ({} if out is None else {"out": out}), ("reproduction",))
 
 
-def _has_evaluations(file: Path) -> bool:
-    from pyarrow import ArrowException
-    from pyarrow.parquet import read_schema
-
-    try:
-        return "after" in read_schema(file).names
-    except (ArrowException, OSError):
-        return False
-
-
-def _run_page(agent: Path, out: Path | None, beside: Path | None) -> None:
-    check_extra("report", "train")
-    from soulsgraph.pages.run_report import fight_video, write_run_report
-
-    runs = [open_run(folder) for folder in (agent, *([] if beside is None else [beside]))]
-    if out is None and is_agent(agent):
-        raise SoulsGraphError(f"report: expected `out`, an HTML file for the page of {agent}, found none; name it.")
-    path = out or agent / "run.html"
-    check_writable(path.parent)
-    screen.precompile()
-    write_run_report(path, runs, fight_video(runs))
-    plain = {"page": str(path), "runs": [str(run.path) for run in runs], "bytes": path.stat().st_size}
-    screen.show(plain, f"written: {path}, {path.stat().st_size / 1e6:.1f} MB")
+def _call(
+    first: Path,
+    command: str,
+    kinds: Mapping[str, tuple[bool, Callable[..., Any]]],
+    named: Sequence[Path],
+    given: Mapping[str, Any],
+    many: Collection[str],
+) -> Any:
+    """Call the function of the first kind that something named is, with what was given; raises SoulsGraphError."""
+    if (kind := next((kind for kind, (holds, _) in kinds.items() if holds), None)) is None:
+        raise UnknownNameError("agent, run, study, project, sequence, scenario or folder", str(first), _known())
+    call = taken(f"{command} of a {kind}", kinds[kind][1], given)
+    if len(named) > 1 and kind not in many:
+        raise SoulsGraphError(f"{command} of a {kind}: expected one, found {len(named)}; name one.")
+    return call(named)
 
 
-def write_reproductions(
-    out: Path,
-    folders: Sequence[Path],
-    variants: Sequence[Path] = (),
-    attach: Sequence[str] = (),
-    earlier: Sequence[Path] = (),
-) -> None:
-    """Write the report of reproductions, and print their tables."""
-    check_extra("report", "train")
-    from soulsgraph.paper.records import load_reproductions
-    from soulsgraph.paper.report import Attachment, write_report
-
-    written = write_report(folders, out, variants, tuple(map(Attachment.parse, attach)), earlier)
-    tables = load_reproductions(folders)
-    plain = {"report": str(written), "tables": [table.to_dict() for table in tables]}
-    screen.show(plain, *(table.to_rich() for table in tables), f"report in {written}")
-
-
-def write_continual(folder: Path, out: Path | None = None, against: str | None = None) -> None:
-    """Write the report of a continual study, and print its scores."""
-    check_extra("report", "train")
-    from soulsgraph.continual.files import EVALUATIONS, read_folder
-    from soulsgraph.continual.report import PAGE, write_continual_report
-    from soulsgraph.continual.scoring import score
-
-    written = write_continual_report(folder, out, against)
-    scores, page = score(read_folder(folder)[EVALUATIONS], against), written.with_name(PAGE)
-    plain = {"folder": str(folder), "report": str(written), "page": str(page), "scores": scores.to_dict()}
-    screen.show(plain, *scores.to_rich(), f"report in {written}, as a page in {page}")
-
-
-def _scores(file: Path, out: Path | None, against: str | None) -> None:
-    check_extra("report", "train")
-    from soulsgraph.continual.scoring import score_file
-
-    if out is not None:
-        check_writable(out)
-    scores = score_file(file, against)
-    screen.show(scores.to_dict(), *scores.to_rich())
-    if out is not None:
-        scores.save(out)
-        screen.console.print(f"results in {out}")
-
-
-def _summary(folder: Path, every: bool) -> None:
-    """Summarize recorded fights by scenario, source, player and versions, and whether they suffice to calibrate."""
-    from soulsgraph.recordings import check as checking
-    from soulsgraph.recordings.coverage import CoverageCount
-
-    count = CoverageCount()
-    found = checking.find_recordings(folder, count.add)
-    if folder.is_file() and not found.headers:
-        raise SoulsGraphError(found.problems[0])
-    coverage, groups = count.coverage, checking.groups_of(found.headers)
-    tables = [
-        text_table(title, checking.SUMMARY_HEADINGS, [group.cells for group in alike])
-        for title, alike in groupby(groups, lambda group: f"{group.scenario}, {group.source}")
-    ]
-    if every:
-        tables[:0] = [
-            text_table(group.title, checking.LIST_HEADINGS, map(checking.fight_cells, group.headers))
-            for group in groups
-        ]
-    plain = {"groups": [group.to_dict() for group in groups], "problems": list(found.problems)}
-    plain |= {"fights": [checking.fight_row(header) for header in found.headers]} if every else {}
-    screen.show(plain | {"calibrate": coverage.to_dict()}, *tables, *found.problems, *coverage.lines())
-
-
-def _fidelity(fights: Path, scenario: Sequence[str], out: Path | None, episodes: int, seed: int) -> None:
-    """Measure how wrong the simulator is about recorded fights: errors of replayed rows, moves, win rates."""
-    check_extra("report", "data" if out is None else "train")
-    # Imported here: a help text need not wait for it.
-    from soulsgraph.calibrate.fidelity import STEPS, fidelity_tables, measure_fidelity, read_fights
-
-    evaluating.check_evaluation(seed, episodes)
-    if out is not None:
-        check_writable(out)
-    read = read_fights(fights)
-    names = [*dict.fromkeys(map(lasting_name, scenario))]
-    screen.precompile()
-    with stage_progress("fidelity", STEPS * len(names), screen.display, unit="steps") as progress:
-        found = measure_fidelity(read, names, episodes, seed, lambda: progress.advance(1))
-    lines = [f"{found.recorded}; the floor in brackets"]
-    if out is not None:
-        # Imported here: a table alone needs no figures.
-        from soulsgraph.calibrate.fidelity_page import PAGE, write_fidelity
-
-        report = write_fidelity(out, found)
-        lines.append(f"report in {report}, as a page in {report.with_name(PAGE)}")
-    tables = [text_table(title, *table) for title, table in fidelity_tables(found)]
-    screen.show(finite(found.to_dict()), *tables, *lines)
-
-
-def check(
-    names: tuple[Path, ...] = (), /, *, learn: bool = False, journal: str = "", episodes: int | None = None
-) -> None:
-    """Check what is named: agents of the zoo, runs, projects, recorded fights, bosses; exit 1 on failure.
-
-    Agents play the episodes of their cards again: a win rate must be within 1 point of the card's on the kind of
-    processor that the card comes from, elsewhere inside the card's interval. A run's skills are read, weights included,
-    and every version is shown with its lineage. A project's skills, graphs, fights, rewards, references and one update
-    are tried. Recorded fights of the simulator are played again, and every bit is compared. Bosses, by sequence or
-    scenario, pass the filter: a script that sees ahead wins, random play and the script without dodging lose.
+def _agents(names: Sequence[Path], /, *, episodes: int | None = None) -> None:
+    """Play the episodes of agents' cards again.
 
     Args:
-        names: What to check, all of one kind; all agents of the zoo if nothing is named.
-        learn: Play and learn 1,000 decisions of each skill of a project instead, on top of untrained networks.
-        journal: Skills of a run, separated by commas, to learn again from the journals that their fleet left, and to
-            compare with those saved: on one kind of processor both have the same bits.
         episodes: Play only this many first episodes of each agent's card.
     """
-    first = next(iter(names), Path("zoo"))
-    asked: dict[str, object] = {"learn": learn, "journal": journal, "episodes": episodes}
-    make: Callable[[], None]
-    if not names or is_agent(first):
-        kind, takes, make = "agent", {"episodes"}, partial(_agents, names, episodes)
-    elif (first / RunFolder.plan_file).is_file():
-        kind, takes, make = "run", {"journal"}, partial(_run, first, names_of(journal))
-    elif str(first) in loaded_projects() or (first / "pyproject.toml").is_file():
-        kind, takes, make = "project", {"learn"}, partial(_project, first, learn)
-    elif str(first) in _fights() or first.suffix == ".toml" or is_generated(str(first)):
-        kind, takes, make = "boss", set[str](), partial(_bosses, [str(name) for name in names])
-    elif first.exists():
-        kind, takes, make = "fight", set[str](), partial(_recordings, first)
-    else:
-        raise UnknownNameError("agent, project, sequence, scenario or folder", str(first), (*agent_names(), *_fights()))
-    check_taken(f"check of a {kind}", asked, takes)
-    if len(names) > 1 and kind not in ("agent", "boss"):
-        raise SoulsGraphError(f"check of a {kind}: expected one, found {len(names)}; name one.")
-    make()
-
-
-def _fights() -> tuple[str, ...]:
-    from soulsgraph_envs.continual.sequences import sequence_names
-
-    return (*sequence_names(), *shipped_names("scenario"))
-
-
-def _agents(names: Sequence[Path], episodes: int | None) -> None:
     from soulsgraph.zoo.card import EPISODES, VERIFIED_HEADINGS, verify_agent
 
     if episodes is not None:
         check_range("episodes", episodes, 1, EPISODES)
-    chosen, found = tuple(map(str, names)) or agent_names(), []
+    chosen = tuple(map(str, names)) or agent_names()
     for name in chosen:
         open_agent(name)  # None is played where another is none.
     screen.precompile()
-    with stage_progress("check", len(chosen), screen.display, unit="agents") as progress:
-        for number, name in enumerate(chosen, 1):
-            found.append(verify_agent(name, episodes))
-            progress.update(number)
+    found = screen.each("check", chosen, lambda name: verify_agent(name, episodes), "agents")
     passed = all(one.holds and not one.changed for one in found)
     table = text_table("", VERIFIED_HEADINGS, [one.cells for one in found])
     screen.show([one.to_dict() for one in found], table, passed=passed)
 
 
-def _run(folder: Path, journals: Sequence[str]) -> None:
-    run = open_run(folder)
+def _run(folders: Sequence[Path], /, *, journal: str = "") -> Run | None:
+    """Read every version of a run's skills, or learn some again.
+
+    Args:
+        journal: Skills of a run, separated by commas, to learn again from the journals that their fleet left, and to
+            compare with those saved: on one kind of processor both have the same bits.
+    """
+    run, journals = open_run(folders[0]), listed(journal)
     if not journals:
-        cards, scenarios = evaluating.check_library(run), lineage.scenarios_of(run)
-        lines = [_describe(card, scenarios[card.skill, card.version]) for card in cards]
-        screen.show([card.to_dict() for card in cards], *lines)
-        return
+        evaluating.check_library(run)
+        return Run(run)
     check_extra("check --journal", "train")
     # Imported here: it takes seconds, and no other check needs it.
     from soulsgraph.cli.fleet import replay
 
     for skill in journals:
         replay(run, skill)
+    return None
 
 
-def _describe(card: SkillCard, scenario: str) -> str:
-    parent = "" if card.parent is None else f", continues v{card.parent}"
-    upstream = ", ".join(f"{artifact.skill} v{artifact.version}" for artifact in card.upstream) or "nothing"
-    training = card.training
-    learned = f"cloned from {training.cloned:,} decisions" if training.cloned else f"{training.steps:,} steps"
-    return (
-        f"{card.skill} v{card.version}: {scenario}, {learned}, trained on {upstream}{parent}; sha256 {card.sha256[:12]}"
-    )
+def _project(projects: Sequence[Path], /, *, learn: bool = False) -> None:
+    """Try what a project holds.
 
-
-def _project(project: Path, learn: bool) -> None:
+    Args:
+        learn: Play and learn 1,000 decisions of each skill of a project instead, on top of untrained networks.
+    """
     check_extra("check", "train")
     from soulsgraph.project import checking
 
     silence_advice()
+    (project,) = projects
     known = str(project) in loaded_projects() and not project.exists()
     name, began, found = str(project) if known else load_project(project).project.name, time.monotonic(), []
     screen.precompile(training=True)
@@ -343,7 +320,7 @@ def _project(project: Path, learn: bool) -> None:
     screen.show([asdict(one) for one in checks], line, passed=not failed)
 
 
-def _recordings(folder: Path) -> None:
+def _recordings(folders: Sequence[Path], /) -> None:
     """Play simulated fights again and compare every bit.
 
     A fight whose data have changed since is refused. On another kind of processor than it was recorded on, it is
@@ -354,12 +331,9 @@ def _recordings(folder: Path) -> None:
     from soulsgraph.recordings.coverage import CoverageCount
     from soulsgraph.recordings.files import recording_files
 
-    paths, found, count = recording_files(folder), [], CoverageCount()
+    paths, count = recording_files(folders[0]), CoverageCount()
     screen.precompile()
-    with stage_progress("check", len(paths), screen.display, unit="fights") as progress:
-        for number, path in enumerate(paths, 1):
-            found.append(checking.check_file(path, count.add))
-            progress.update(number)
+    found = screen.each("check", paths, lambda path: checking.check_file(path, count.add), "fights")
     counts = Counter(one.verdict for one in found)
     lines = [str(one) for one in found if one.verdict not in ("same", "whole")]
     counted = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
@@ -369,27 +343,15 @@ def _recordings(folder: Path) -> None:
     screen.show([one.to_dict() for one in found], *lines, f"{len(found)} files: {counted}", *suffices, passed=passed)
 
 
-def _bosses(names: Sequence[str]) -> None:
+def _bosses(names: Sequence[Path], /) -> None:
     from soulsgraph_envs.continual.boss_filter import check_boss
 
-    scenarios = dict.fromkeys(scenario for name in names for scenario in _scenarios(name))
+    scenarios = dict.fromkeys(scenario for name in names for scenario in _scenarios(str(name)))
     screen.precompile()
     results = {scenario: check_boss(scenario) for scenario in scenarios}
-    cells = [
-        {
-            "scenario": scenario,
-            **{way: _percent(getattr(result, way)) for way in ("oracle", "random", "undodged")},
-            "passed": "yes" if result.passed else f"no: {result.reason}",
-        }
-        for scenario, result in results.items()
-    ]
     rows = [{"scenario": scenario, **vars(result)} for scenario, result in results.items()]
     passed = all(result.passed for result in results.values())
-    screen.show(rows, cells_table("Bosses by the filter", cells), passed=passed)
-
-
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100.0 * share:.0f} %"
+    screen.show(rows, rows_table("Bosses by the filter", rows), passed=passed)
 
 
 def _scenarios(name: str) -> tuple[str, ...]:
@@ -399,7 +361,34 @@ def _scenarios(name: str) -> tuple[str, ...]:
 
     if name in sequence_names() or (name.endswith(".toml") and "tasks" in read_file(Where(Path(name)))):
         return load_sequence(name).scenarios
-    if not name.endswith(".toml") and not is_generated(name) and name not in _fights():
-        raise UnknownNameError("sequence or scenario", name, _fights())
+    if not name.endswith(".toml") and not is_generated(name) and name not in _known():
+        raise UnknownNameError("sequence or scenario", name, _known())
     load_scenario(name)
     return (name,)
+
+
+def check(
+    names: tuple[Path, ...] = (), /, **given: Annotated[Any, Keywords((_agents, _run, _project, _recordings, _bosses))]
+) -> Any:
+    """Check what is named: agents of the zoo, runs, projects, recorded fights, bosses; exit 1 on failure.
+
+    Agents play the episodes of their cards again: a win rate must be within 1 point of the card's on the kind of
+    processor that the card comes from, elsewhere inside the card's interval. A run's skills are read, weights included,
+    and every version is shown with its lineage. A project's skills, graphs, fights, rewards, references and one update
+    are tried. Recorded fights of the simulator are played again, and every bit is compared. Bosses, by sequence or
+    scenario, pass the filter: a script that sees ahead wins, random play and the script without dodging lose.
+
+    Args:
+        names: What to check, all of one kind; all agents of the zoo if nothing is named.
+    """
+    first = next(iter(names), Path("zoo"))
+    is_project = str(first) in loaded_projects() or (first / "pyproject.toml").is_file()
+    is_fight = first.suffix == ".toml" or is_generated(str(first)) or str(first) in _known()
+    kinds: dict[str, tuple[bool, Callable[..., Any]]] = {
+        "agent": (not names or is_agent(first), _agents),
+        "run": ((first / RunFolder.plan_file).is_file(), _run),
+        "project": (is_project, _project),
+        "boss": (is_fight, _bosses),
+        "fight": (first.exists(), _recordings),
+    }
+    return _call(first, "check", kinds, names, given, ("agent", "boss"))

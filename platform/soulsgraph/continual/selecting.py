@@ -69,20 +69,16 @@ class Selection:
         costs = {"decisions": self.decisions, "ticks": self.ticks}
         return {"skills": list(self.skills), "reasons": dict(self.reasons), **costs}
 
-    def lines(self, every: str) -> list[str]:
+    def lines(self) -> list[str]:
         """Return what was selected, why and at what cost; where nothing was, what was not looked at."""
         reasons = [f"  {skill}: {reason}" for skill, reason in self.reasons.items()]
         played = f"{self.decisions:,} decisions in the new fight"
-        left_out = [] if self.skills else [overlooked(every)]
+        overlooked = (
+            "looked at: what changed for each skill; not at endings, flasks, HP windows or a player's actions: where "
+            "those differ, adapt with `skills` all"
+        )
+        left_out = [] if self.skills else [overlooked]
         return [f"adapt: {', '.join(self.skills) or 'no skill'}", *reasons, f"played: {played}", *left_out]
-
-
-def overlooked(every: str) -> str:
-    """Return what no rule looks at, for whoever was told to adapt no skill; `every` is how they ask for all."""
-    return (
-        "looked at: what changed for each skill; not at endings, flasks, HP windows or a player's actions: "
-        f"where those differ, adapt all skills with {every}"
-    )
 
 
 def select(
@@ -134,10 +130,10 @@ def select_for_run(run: RunFolder, home: str, scenario: str, most: int = MOST_DE
     return select(homes, TaskWorld(run.plan, 1, scenario), versions, most)
 
 
-def select_and_show(run: RunFolder, home: str, scenario: str, console: Console, every: str) -> Selection:
-    """Select skills of a run by `select_for_run`, and print which, why and at what cost; `every` asks for all."""
+def select_and_show(run: RunFolder, home: str, scenario: str, console: Console) -> Selection:
+    """Select skills of a run by `select_for_run`, and print which, why and at what cost."""
     selection = select_for_run(run, home, scenario)
-    console.print("\n".join(selection.lines(every)), soft_wrap=True)
+    console.print("\n".join(selection.lines()), soft_wrap=True)
     return selection
 
 

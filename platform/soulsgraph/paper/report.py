@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from soulsgraph.results import statistics
 from soulsgraph.results.figures import png_of
 from soulsgraph.results.seeds import SEED_FILTERS, SeedValues, difference_columns, paired_difference
 from soulsgraph.results.statistics import Interval
-from soulsgraph.results.tables import finite, markdown_table, number, read_rows, readable_table, render, yes_no
+from soulsgraph.results.tables import finite, markdown_table, number, read_rows, render, yes_no
 from soulsgraph.runs.evaluate import TABLE_1
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import temporary_folder, write_text
@@ -310,56 +310,17 @@ _FILTERS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class Attachment:
-    """A Parquet table, its title, and the columns to show; none for all with a value."""
-
-    title: str
-    path: Path
-    columns: tuple[str, ...] = ()
-
-    @classmethod
-    def parse(cls, text: str) -> Attachment:
-        """Read `TITLE=PATH.parquet`, or `TITLE=PATH.parquet:COLUMN,COLUMN`.
-
-        Raises:
-            SoulsGraphError: if it is neither.
-        """
-        found = re.fullmatch(r"([^=]*[^=\s][^=]*)=(.+)\.parquet(?::(.*))?", text)
-        if not found:
-            raise SoulsGraphError(
-                f"attach: expected TITLE=PATH.parquet, with :COLUMN,COLUMN behind it to choose columns, "
-                f"found {text!r}; write for example 'Skills=out/ablations.parquet'."
-            )
-        title, stem, columns = found.groups("")
-        names = (name.strip() for name in columns.split(","))
-        return cls(title.strip(), Path(f"{stem.strip()}.parquet"), tuple(filter(None, names)))
-
-    def to_markdown(self) -> str:
-        """Return the section of a report.
-
-        Raises:
-            SoulsGraphError: if the file is missing or no Parquet file.
-            UnknownNameError: if a column is not there.
-        """
-        return f"## {self.title}\n\n{readable_table(read_rows(self.path), self.columns).to_markdown()}"
-
-
 REPORT = "report.md"
 
 
 def write_report(
-    folders: Sequence[Path],
-    out: Path,
-    variants: Sequence[Path] = (),
-    attachments: Sequence[Attachment] = (),
-    earlier: Sequence[Path] = (),
+    folders: Sequence[Path], out: Path, variants: Sequence[Path] = (), earlier: Sequence[Path] = ()
 ) -> Path:
     """Write the report of one or several reproductions and return its Markdown file.
 
     Beside `report.md` lie `report.json`, `tables/*.parquet`, `figures/*.png` and `tensorboard/`; each is written
     whole, the Markdown last. `variants` become the rows of the ablation table, the first being the reference;
-    `attachments` are tables of other tools; `earlier` are folders of reports on other seeds to compare with, pooled.
+    `earlier` are folders of reports on other seeds to compare with, pooled.
     Whatever was not recorded is left out.
 
     Raises:
@@ -369,7 +330,6 @@ def write_report(
     reproductions, ablated = load_reproductions(folders), load_reproductions(variants)
     tables = report_tables(reproductions, ablated, load_earlier(earlier))
     kept = {name: rows for name, rows in tables.items() if rows}
-    attached = [attachment.to_markdown() for attachment in attachments]
     report = ReportFolder(out)
     pictures = _write_figures(reproductions, report)
     for name, rows in kept.items():
@@ -392,7 +352,6 @@ def write_report(
         beyond_paper=records.BEYOND_PAPER,
         significance=SIGNIFICANCE,
         pictures=pictures,
-        attachments=attached,
         made=made,
     )
     write_text(out / REPORT, text)

@@ -5,6 +5,7 @@ In a terminal, or a file that it is written to, no name is broken, so that each 
 
 from __future__ import annotations
 
+import io
 import math
 import re
 import sys
@@ -16,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from soulsgraph.results.statistics import Interval, WinRate
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading
+from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.files import whole_file, write_json, write_text
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 #: More characters than any line has.
 _UNLIMITED = 100_000
+#: Characters of a line where there is no terminal to ask.
+_TEXT_WIDTH = 120
 
 
 class OutputConsole(Console):
@@ -85,19 +89,51 @@ class TextTable(Table):
         return sum(widths) + beside
 
 
+class Printed:
+    """What prints itself as the command line shows it."""
+
+    def to_rich(self) -> Sequence[RenderableType]:
+        """Return tables and lines for a reader."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return as_text(*self.to_rich())
+
+
+def as_text(*parts: RenderableType) -> str:
+    """Return tables and lines as a terminal shows them."""
+    console = Console(file=io.StringIO(), width=_TEXT_WIDTH, markup=False, emoji=False, highlight=False)
+    with console.capture() as capture:
+        for part in parts:
+            console.print(part, soft_wrap=isinstance(part, str))
+    return "\n".join(line.rstrip() for line in capture.get().strip("\n").splitlines())
+
+
+def frame_of(rows: Any) -> Any:
+    """Return rows, or a table of Arrow's, as a data frame of pandas.
+
+    Raises:
+        SoulsGraphError: if pandas is not installed.
+    """
+    check_extra("a data frame", "train")
+    import pandas as pd
+
+    return pd.DataFrame(rows) if isinstance(rows, list) else rows.to_pandas(use_threads=False)
+
+
 _HEADINGS = ("setting", "wins", "win rate", "95 % interval", "paper")
 
 
-@dataclass(frozen=True)
-class WinRateTable:
+@dataclass(frozen=True, repr=False)
+class WinRateTable(Printed):
     """Rows under one title."""
 
     title: str
     rows: tuple[WinRate, ...]
 
-    def to_rich(self) -> Table:
+    def to_rich(self) -> list[RenderableType]:
         """Return the table for the terminal."""
-        return text_table(self.title, _HEADINGS, [row.cells for row in self.rows])
+        return [text_table(self.title, _HEADINGS, [row.cells for row in self.rows])]
 
     def to_markdown(self) -> str:
         """Return the table as Markdown, for TensorBoard's text and for notes."""
@@ -106,6 +142,11 @@ class WinRateTable:
     def to_dict(self) -> dict[str, Any]:
         """Return the table as plain values, for machines."""
         return {"title": self.title, "rows": [row.to_dict() for row in self.rows]}
+
+    @property
+    def frame(self) -> Any:
+        """A data frame with a row for each row: wins, episodes, the rate with its 95 % interval, the paper's."""
+        return frame_of([row.to_dict() for row in self.rows])
 
 
 def text_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -121,6 +162,12 @@ def text_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]
 def cells_table(title: str, rows: Sequence[Mapping[str, str]]) -> Table:
     """Return a plain table for the terminal of rows that hold their cells by heading."""
     return text_table(title, [*rows[0]], [[*row.values()] for row in rows])
+
+
+def rows_table(title: str, rows: Sequence[Row]) -> Table:
+    """Return a plain table for the terminal of rows of plain values, as `readable_table` has them."""
+    table = readable_table(rows)
+    return text_table(title, table.headings, table.cells)
 
 
 def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> str:

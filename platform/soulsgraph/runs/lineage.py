@@ -15,16 +15,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from soulsgraph.runs.plan import Stage, check_range, expect_fight, how_it_learns, scenario_digest
+from soulsgraph.runs.plan import Stage, expect_fight, how_it_learns, scenario_digest
 from soulsgraph.runs.run_folder import RunFolder
-from soulsgraph_envs.core.config import digest_of, to_json
+from soulsgraph_envs.core.config import digest_of, listed, to_json
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.core.files import whole_folder
 from soulsgraph_envs.core.scenario import fight_tables, load_scenario
 from soulsgraph_policies.agents.library import LibraryError, SkillCard
 from soulsgraph_policies.agents.projects import ProjectDigest
 
-_AUTO, _ALL = "auto", "all"
+_ALL, _AUTO = "all", "auto"
 
 
 class _Domains:
@@ -353,32 +353,21 @@ def check_target(run: RunFolder, scenario: str, after: str | None = None) -> str
     return continued_domain(run, scenario, after)
 
 
-def check_budget(budget: int | None) -> None:
-    """Check the number of decisions that each skill adapts for; None means the plan's own.
+def named_skills(run: RunFolder, asked: str | Sequence[str]) -> tuple[str, ...] | None:
+    """Return the skills that are named, every one for `all`; None for `auto`, where a rule is to find them.
 
     Raises:
-        SoulsGraphError: naming the range and the value.
+        SoulsGraphError: if one of these words stands among others.
     """
-    if budget is not None:
-        check_range("budget", budget, 1, 100_000_000)
-
-
-def named_skills(run: RunFolder, text: str) -> tuple[str, ...] | None:
-    """Read `all` or names separated by commas; None for `auto`.
-
-    Raises:
-        SoulsGraphError: if `auto` or `all` stands among others.
-    """
-    order = run.plan.skill_graph.order
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if names == [_AUTO]:
-        return None
-    if names == [_ALL]:
-        return order
-    for word in (_AUTO, _ALL):
+    names, words = listed(asked), (_ALL, _AUTO)
+    if len(names) == 1 and names[0] in words:
+        return run.plan.skill_graph.order if names[0] == _ALL else None
+    for word in words:
         if word in names:
-            raise SoulsGraphError(f"`skills`: expected {word} by itself, found {text!r}; name skills or {word}.")
-    return tuple(names)
+            raise SoulsGraphError(
+                f"`skills`: expected {word} by itself, found {', '.join(names)}; name one or the other."
+            )
+    return names
 
 
 def adaptation_stages(
@@ -404,12 +393,11 @@ def adaptation_stages(
     """
     order = run.plan.skill_graph.order
     source = check_target(run, scenario, after)
-    check_budget(budget)
     if not skills:
         raise SoulsGraphError(f"`skills`: expected one or more of {', '.join(order)}, found none; name one.")
     for skill in skills:
         if skill not in order:
-            raise UnknownNameError("skill", skill, (*order, _AUTO, _ALL))
+            raise UnknownNameError("skill", skill, (*order, _ALL, _AUTO))
     chosen = [skill for skill in order if skill in skills]
     planned = (run.plan.stage(skill, scenario, version_in_play(run, skill, source)) for skill in chosen)
     stages = tuple(replace(stage, after=source, budget=budget or stage.budget) for stage in planned)

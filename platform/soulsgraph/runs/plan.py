@@ -118,7 +118,7 @@ class Plan:
     learners: Mapping[str, str] = field(default_factory=dict)
     """Learners of your own by the skill that each trains, as MODULE:CLASS; all other skills learn by the preset."""
     skill_options: SkillOptions = field(default_factory=SkillOptions)
-    """Reward weights and options as given; `options` are those that the preset observes with."""
+    """Reward weights and options of skills, or a TOML file of them, a table a skill."""
 
     def __post_init__(self) -> None:
         config.check_fields(self)

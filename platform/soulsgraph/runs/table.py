@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from soulsgraph.results.statistics import WinRate
@@ -14,6 +16,21 @@ from soulsgraph.runs.workers import WorkerProcess
 from soulsgraph_envs.core.config import Where, read_file, validate
 from soulsgraph_envs.core.files import write_json
 from soulsgraph_envs.skills import make_skill
+
+_FILE = Path("results", "table.json")
+
+
+def kept_rates(run: RunFolder, inputs: Mapping[str, Any]) -> WinRateTable | None:
+    """Return the table that was written of these inputs, if there is one; raises SoulsGraphError if damaged."""
+    file = run.path / _FILE
+    if not all(one.exists() for one in (file, run.results("table"), run.results("episodes"))):
+        return None
+    where = Where(file, remedy="remove the file")
+    saved = validate(dict[str, Any], read_file(where), where)
+    if differing(inputs, saved.get("inputs")):
+        return None
+    rows = (WinRate(row["wins"], row["episodes"], row["setting"], row["paper_percent"]) for row in saved["rows"])
+    return WinRateTable(saved["title"], tuple(rows))
 
 
 def win_rates(
@@ -34,16 +51,9 @@ def win_rates(
         WriteError: if the run folder cannot be written.
     """
     evaluating.check_evaluation(seed, episodes)
-    inputs, file = evaluating.table_inputs(run, episodes, seed), run.path / "results" / "table.json"
-    parquet = {name: run.results(name) for name in ("table", "episodes")}
-    if all(one.exists() for one in (file, *parquet.values())):
-        where = Where(file, remedy="remove the file")
-        saved = validate(dict[str, Any], read_file(where), where)
-        if not differing(inputs, saved.get("inputs")):
-            rows = (
-                WinRate(row["wins"], row["episodes"], row["setting"], row["paper_percent"]) for row in saved["rows"]
-            )
-            return WinRateTable(saved["title"], tuple(rows))
+    inputs = evaluating.table_inputs(run, episodes, seed)
+    if (kept := kept_rates(run, inputs)) is not None:
+        return kept
     total = episodes * len(inputs["rows"])
     with stage_progress("table", total, display, unit="episodes") as progress:
         played = evaluating.evaluate_rows(run, episodes, seed, progress.advance, worker)
@@ -52,7 +62,7 @@ def win_rates(
     if write:
         terms = make_skill(run.plan.skill_graph.order[-1], run.plan.options).reward.names
         settings = {row.label: fights for row, fights in played.items()}
-        write_episodes(parquet["episodes"], settings, terms, {"seed": evaluating.evaluation_seeds(seed, episodes)})
-        write_rows(parquet["table"], [row.to_dict() for row in table.rows])
-        write_json(file, {**table.to_dict(), "inputs": inputs})
+        write_episodes(run.results("episodes"), settings, terms, {"seed": evaluating.evaluation_seeds(seed, episodes)})
+        write_rows(run.results("table"), [row.to_dict() for row in table.rows])
+        write_json(run.path / _FILE, {**table.to_dict(), "inputs": inputs})
     return table

@@ -14,6 +14,7 @@ from queue import Full, Queue
 from uuid import uuid4
 
 from soulsgraph.tracking.contract import Logged, LogPoint, TrackedRun, Tracker
+from soulsgraph_envs.core.config import listed
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, reading
 from soulsgraph_envs.core.extras import pip_install
 from soulsgraph_envs.core.files import write_text, writing
@@ -65,7 +66,7 @@ def make_trackers(named: str | Tracker | Sequence[str | Tracker]) -> tuple[Track
 
 def names_in(text: str) -> tuple[str, ...]:
     """Return the names of trackers that are separated by commas; `none` is none of them."""
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    names = listed(text)
     return () if names == ("none",) else names
 
 

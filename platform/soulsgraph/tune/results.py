@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 
 from soulsgraph.pages import Html, page, section, tag
-from soulsgraph.pages import table as html_table
 from soulsgraph.pages.curves import MOST_CURVES, Curve, draw_curve, legend
 from soulsgraph.pages.report_section import ReportFolder, ReportSection
-from soulsgraph.playing import as_text, frame_of
-from soulsgraph.results.tables import read_rows, readable_table, write_rows
+from soulsgraph.results.tables import Printed, frame_of, read_rows, readable_table, write_rows
 from soulsgraph.runs.progress import Interruption
 from soulsgraph.tune.folder import RETURN, TRAINING_RETURN, WIN_RATE, Setting, SweepFolder
 from soulsgraph_envs.core.config import to_json
-from soulsgraph_envs.core.errors import SoulsGraphError, shown
+from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.files import write_text
 
 if TYPE_CHECKING:
@@ -96,8 +94,8 @@ def _cells(setting: Setting) -> dict[str, Any]:
     return {name: to_json(value) if isinstance(value, list | tuple) else value for name, value in setting.items()}
 
 
-@dataclass(frozen=True)
-class SweepResults:
+@dataclass(frozen=True, repr=False)
+class SweepResults(Printed):
     """The trials of a sweep, a row each; printed as a table of the settings over seeds, the best first.
 
     Example:
@@ -325,13 +323,6 @@ class SweepResults:
         """Return the table and the notes for the terminal."""
         table = self.table
         return [*(table.to_rich() if table else ["no trial finished"]), *self.notes]
-
-    def __repr__(self) -> str:
-        return as_text(*self.to_rich())
-
-    def _repr_html_(self) -> str:
-        names = (*self.folder.plan.space.names, "seed", "state", self._metric)
-        return html_table(names, [tuple(shown(row[name]) for name in names) for row in self.rows])
 
 
 def _last_curve(rows: Sequence[Mapping[str, Any]], metric: str, scale: float) -> Curve:

@@ -7,29 +7,33 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from rich.console import Console
 
-from soulsgraph.api import know_projects, plan_of
-from soulsgraph.paper.study import ADAPTED
+from soulsgraph.api import OPTIONS, know_projects, plan_values
+from soulsgraph.paper.study import ADAPTED, SHIFTED
 from soulsgraph.results.tables import OutputConsole
-from soulsgraph.runs.plan import Plan, overrides_for
-from soulsgraph.runs.progress import resumable
-from soulsgraph.runs.run_folder import RunFolder, check_same
-from soulsgraph.tune.folder import Scheduler, Sweep, SweepFolder, SweptAdaptation
+from soulsgraph.runs.places import Place
+from soulsgraph.runs.plan import Plan
+from soulsgraph.runs.progress import resumable, silence_advice
+from soulsgraph.runs.run_folder import check_given
+from soulsgraph.tune.folder import Sweep, SweepFolder, SweptAdaptation
 from soulsgraph.tune.results import SweepResults, rows_of
-from soulsgraph.tune.space import Search, load_space, read_space
-from soulsgraph_envs.core.config import EACH_ONCE, AnyPath, Between, Where, check_arguments, validate
+from soulsgraph.tune.space import SearchSpace, load_space, read_space
+from soulsgraph_envs.core.config import EACH_ONCE, AnyPath, Between, Keywords, Where, check_arguments, listed
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.extras import check_extra
 from soulsgraph_envs.core.terminal import uninterrupted
 
 _EPISODES, _OVERRIDES = "episodes", "overrides"
-_FIELDS = {field.name for field in fields(Plan)}
 _SPACE = Where(None, "space", "correct the value")
+#: Fields of a sweep that are keywords by their own names.
+_SEARCHING = ("search", "samples", "scheduler", "stage")
+#: What of a plan and of a sweep is no keyword by its own name.
+_LEFT_OUT = ("seed", "env_runners", "synchronous", "learners", "overrides", "plan", "space", "seeds", "adaptation")
 #: By which Ray Tune logs to no files, and prints nothing.
 _QUIET = {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1", "RAY_AIR_NEW_OUTPUT": "0"}
 
@@ -37,77 +41,109 @@ _QUIET = {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1", "RAY_AIR_NEW_OUTPUT": "0"}
 @check_arguments
 @resumable()
 def sweep(
-    space: AnyPath | Mapping[str, Any],
+    space: AnyPath | Mapping[str, Any] | None = None,
     *,
-    seeds: Annotated[int, Between(1, 1000)] | Annotated[Sequence[int], EACH_ONCE] = 3,
+    seeds: Annotated[int, Between(1, 1000)] | Annotated[Sequence[int], EACH_ONCE] | None = None,
     run: AnyPath = "runs/sweep",
-    search: Search = "grid",
-    samples: int = Sweep.samples,
-    scheduler: Scheduler = "none",
-    preset: str = Plan.preset,
-    scenario: AnyPath = Plan.scenario,
-    graph: str = Plan.graph,
+    adapt: AnyPath | None = None,
+    skills: str | Annotated[Sequence[str], EACH_ONCE] | None = None,
+    budget: Annotated[int, Between(1, 100_000_000)] | None = None,
     project: AnyPath | None = None,
-    stage: str | None = None,
-    adapt: Mapping[str, Any] | None = None,
     address: str | None = None,
     quiet: bool = False,
-    **overrides: Any,
+    **options: Annotated[Any, Keywords((Plan, Sweep), _LEFT_OUT, OPTIONS)],
 ) -> SweepResults:
-    """Train every setting of a space on the same seeds by Ray Tune, and return the win rates.
+    """Train every setting of a space of options on the same seeds by Ray Tune, and compare the win rates.
 
     The same call resumes a sweep that was interrupted, and returns one that is finished as it is.
 
     Args:
-        space: Values of options by name, {"gamma": [0.98, 0.99], "dodge": {"lr": {"low": 1e-4, "high":
-            1e-3, "log": True}}}, or a TOML file of them.
-        seeds: Training seeds, or how many, counted from 200.
-        run: Folder of the sweep, begun if it does not exist.
-        search: grid: every combination; random: `samples` settings; optuna: as many, each by the results so far.
-        samples: Settings of a random search, or of optuna's.
-        scheduler: none; asha, which stops trials early that are behind; pbt, for a stage: a population of settings a
-            seed, of which those behind go on from the weights, replay and optimizer of those ahead.
-        preset: As of `train`, as are scenario, graph and project.
-        scenario: Fight to train in and to evaluate.
-        graph: Skill graph.
-        project: Folder of a project with skills of one's own.
-        stage: Skill to train alone, compared by its mean return.
-        adapt: What trials adapt to `scenario`: run (folder or agent of the zoo), skills, and budget of each skill.
-        address: Ray cluster whose nodes train trials; of a population each has to see the folder.
+        space: TOML file of options by name, each a list of values or {low, high, log}; those of one skill in a table of
+            its name. From Python also such a mapping: {"gamma": [0.98, 0.99], "dodge": {"lr": {"low": 1e-4, "high":
+            1e-3, "log": True}}}.
+        seeds: Training seeds of each setting, counted from 200, 3 if not given; from Python also a list of them.
+        run: Folder of the sweep, begun if it does not exist: a run folder for each trial, and results.
+        adapt: Run folder with trained skills, or agent of the zoo, that trials adapt to the scenario, by its plan.
+        skills: Skills to adapt; dodge and heal_attack if not given.
+        budget: Decisions for each skill to adapt; 40,000 times the run's scale if not given.
+        project: Folder of a project with skills of your own; not needed for installed projects.
+        address: Ray cluster whose nodes train trials, as HOST:PORT or auto; with pbt each has to see the folder.
         quiet: Print nothing.
-        overrides: Fields of `Plan`, and options of the learner that all trials have.
+        options: Fields of `Sweep` (search, samples, scheduler, stage), and of `Plan` and options of the learner that
+            all trials have, as of `train`.
 
     Raises:
         SoulsGraphError: for what cannot be searched, before anything is begun; if a trial failed.
         Interruption: if a stop was asked for; the same call resumes.
 
     Example:
-        soulsgraph.sweep({"gamma": [0.9, 0.99]}, scenario="vordt", adapt={"run": "iudex-phase1-best-0"}).frame
+        soulsgraph.sweep({"gamma": [0.9, 0.99]}, scenario="vordt", adapt="iudex-phase1-best-0").frame
     """
-    check_extra("soulsgraph.sweep", "train")
-    if "seed" in overrides:
-        raise SoulsGraphError("soulsgraph.sweep: expected no seed; name the trials' seeds with `seeds`.")
+    check_extra("study sweep", "train")
+    if "seed" in options:
+        raise SoulsGraphError("study sweep: expected no seed; name the trials' seeds with `seeds`.")
     know_projects(project)
-    asked_plan = {"preset": preset, "scenario": str(scenario), "graph": graph, **overrides}
-    plan, adaptation = (plan_of(asked_plan), None) if adapt is None else _adapting(adapt, asked_plan, overrides, run)
-    skills = plan.skill_graph.order
-    table = load_space(Path(space), skills) if isinstance(space, str | Path) else read_space(space, _SPACE, skills)
-    listed = range(Sweep.seeds[0], Sweep.seeds[0] + seeds) if isinstance(seeds, int) else seeds
-    asked = Sweep(plan, table, tuple(listed), search, samples, scheduler, stage, adaptation)
-    folder = _planned_or_begun(Path(run), asked)
+    named: dict[str, Any] = {"run": None if adapt is None else Path(adapt).as_posix(), "budget": budget}
+    named["skills"] = None if skills is None else listed(skills)
+    adapting = {name: value for name, value in named.items() if value is not None}
+    if adapting and adapt is None:
+        raise SoulsGraphError(f"sweep: expected `adapt` with {', '.join(adapting)}, found none; name the run to adapt.")
+    searching = {name: options.pop(name) for name in _SEARCHING if name in options}
+    if seeds is not None:
+        first = Sweep.seeds[0]
+        searching["seeds"] = tuple(range(first, first + seeds) if isinstance(seeds, int) else seeds)
+    begun = (Path(run) / SweepFolder.plan_file).exists()
+    folder = (opened_sweep if begun else _planned_sweep)(Path(run), space, searching, options, adapting)
+    silence_advice()
     return run_sweep(folder, OutputConsole(quiet=quiet), address)
 
 
-def adapted_plan(adaptation: SweptAdaptation, changes: Mapping[str, Any], begun: Path | None = None) -> Plan:
-    """Return the plan of the run that is adapted, with another number of episodes, or `overrides` beside its own.
+_Given = Mapping[str, Any]
 
-    Of a sweep that is `begun` in a folder it is the plan of the copy there.
+
+def _planned_sweep(
+    path: Path, space: AnyPath | _Given | None, searching: _Given, planned: _Given, adapting: _Given
+) -> SweepFolder:
+    if space is None:
+        raise SoulsGraphError("sweep: expected the TOML file of a space to search, found none; name it.")
+    values, adaptation = plan_values(planned), None
+    if adapting:
+        usual = {"scenario": values.pop("scenario", SHIFTED), "skills": ADAPTED}
+        adaptation = SweptAdaptation(**usual | dict(adapting))
+        plan = adapted_plan(adaptation, values)
+    else:
+        plan = Plan(**values)
+    asked = Sweep(plan, _space(space, plan), **searching, adaptation=adaptation)
+    return SweepFolder.planned(path, asked)
+
+
+def opened_sweep(
+    path: Path, space: AnyPath | _Given | None, searching: _Given, planned: _Given, adapting: _Given
+) -> SweepFolder:
+    """Open a sweep to go on with it; raises SoulsGraphError where what is given contradicts, or its source changed."""
+    folder = SweepFolder.open(path)
+    begun, values = folder.plan, plan_values(planned, folder.plan.plan.graph)
+    if adapting and "scenario" in values:
+        adapting = {**adapting, "scenario": values.pop("scenario")}
+    check_given(path, begun, {**searching, **({} if space is None else {"space": _space(space, begun.plan)})})
+    check_given(path, begun.plan, values)
+    check_given(path, begun.adaptation, adapting)
+    folder.check_source()
+    return folder
+
+
+def _space(space: AnyPath | _Given, plan: Plan) -> SearchSpace:
+    skills = plan.skill_graph.order
+    return load_space(Path(space), skills) if isinstance(space, str | Path) else read_space(space, _SPACE, skills)
+
+
+def adapted_plan(adaptation: SweptAdaptation, changes: Mapping[str, Any]) -> Plan:
+    """Return the plan of the run that is adapted, with another number of episodes, or `overrides` beside its own.
 
     Raises:
         SoulsGraphError: for any other field, an unknown option, or what the run cannot adapt.
     """
-    copied = begun and begun / "source"
-    source = RunFolder.open(copied) if copied and copied.exists() else adaptation.source
+    source = adaptation.source
     adaptation.stages(source)
     plan = source.plan
     for name in changes:
@@ -116,31 +152,8 @@ def adapted_plan(adaptation: SweptAdaptation, changes: Mapping[str, Any], begun:
                 f"{name}: expected none with an adaptation, which goes by the plan of {adaptation.run}, found "
                 f"{shown(changes[name])}; leave it out."
             )
-    own = overrides_for(plan.graph, changes.get(_OVERRIDES, {}))
-    return replace(plan, episodes=changes.get(_EPISODES, Plan.episodes), overrides={**plan.overrides, **own})
-
-
-def _adapting(
-    adapt: Mapping[str, Any], asked: Mapping[str, Any], named: Mapping[str, Any], run: str | Path
-) -> tuple[Plan, SweptAdaptation]:
-    """Return the plan and the adaptation of a call; raises SoulsGraphError."""
-    known = {"scenario": asked["scenario"], "skills": ADAPTED, "budget": None, **adapt}
-    if isinstance(known.get("run"), Path):
-        known["run"] = str(known["run"])
-    adaptation = validate(SweptAdaptation, known, Where(None, "adapt", "correct the value"))
-    plan = plan_of(asked)
-    chosen = {name for name in ("preset", "graph") if asked[name] != getattr(Plan, name)}
-    given = {name: getattr(plan, name) for name in (*chosen, *named) if name in _FIELDS}
-    return adapted_plan(adaptation, {**given, _OVERRIDES: plan.overrides}, Path(run)), adaptation
-
-
-def _planned_or_begun(path: Path, asked: Sweep) -> SweepFolder:
-    if not (path / SweepFolder.plan_file).exists():
-        return SweepFolder.planned(path, asked)
-    folder = SweepFolder.open(path)
-    check_same(folder, asked)
-    folder.check_source()
-    return folder
+    overrides = {**plan.overrides, **changes.get(_OVERRIDES, {})}
+    return replace(plan, episodes=changes.get(_EPISODES, Plan.episodes), overrides=overrides)
 
 
 def run_sweep(folder: SweepFolder, console: Console, address: str | None = None) -> SweepResults:
@@ -157,7 +170,7 @@ def run_sweep(folder: SweepFolder, console: Console, address: str | None = None)
         from soulsgraph.tune.tuners import train_trials
         from soulsgraph_clusters.sessions.nodes import probed
 
-    with joined_session(folder, console, address):
+    with joined_session(folder, console, Place(address)):
         console.print(f"sweep {folder.path}: {folder.plan.trials} trials", highlight=False, soft_wrap=True)
         with probed(folder.path), _quiet_tune():
             folder.copy_source()

@@ -15,7 +15,7 @@ import ray
 from ray._private import ray_constants
 
 from fakes.waiting import PATIENCE_S, until
-from soulsgraph.cli.training import train
+from soulsgraph.api import train
 from soulsgraph.results.tables import read_rows
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_clusters.sessions import local_ray as module

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from fakes.runs import pretend_run
-from soulsgraph.cli import main, training
+from soulsgraph.cli import main
 from soulsgraph.results.tables import GrowingTable, write_rows
 from soulsgraph.runs.evaluate import CurveEvaluator
 from soulsgraph.runs.plan import Plan
@@ -114,7 +114,7 @@ def test_a_place_that_forbids_or_lacks_room_is_named_wherever_it_shows(refuse, r
     def fail(run: RunFolder) -> None:
         raise OSError(number, os.strerror(number), str(run.path))
 
-    monkeypatch.setattr(training.evaluating, "check_library", fail)
+    monkeypatch.setattr("soulsgraph.runs.evaluate.check_library", fail)
     if code:
         assert str(run) in refuse("check", run, code=code)
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from fakes.keys import virtual_screen
 from fakes.stand_in import StandInProcess
 from soulsgraph.cli import main
-from soulsgraph.cli.games import check_machine, check_training, check_user
+from soulsgraph.cli.games import check_machine
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.machine import Memory
 from soulsgraph_envs.games.link import load_games
@@ -40,33 +39,12 @@ def doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     return run
 
 
-def test_training_needs_the_release_of_ray_it_was_built_on() -> None:
-    assert [(check.name, check.status) for check in check_training()] == [("ray", "ok"), ("torch", "ok")]
-
-
 def test_what_a_container_keeps_from_this_process_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr("soulsgraph.cli.games.usable_processors", lambda: 2)
     monkeypatch.setattr("soulsgraph.cli.games.usable_memory", lambda: Memory(600 << 20, 300 << 20))
     memory, processors = check_machine()
     assert memory.found.startswith("0.3 GiB free of 0.6 GiB")
-    assert "in the machine" in memory.found
     assert processors.found.startswith("2 ")
-    assert "64 in the machine" in processors.found
-    monkeypatch.setattr("soulsgraph.cli.games.usable_processors", lambda: 64)
-    monkeypatch.setattr("soulsgraph.cli.games.usable_memory", lambda: Memory(1 << 60, 1 << 40))
-    assert not any("in the machine" in check.found for check in check_machine())
-
-
-def test_a_user_without_a_place_for_what_lasts_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert [check.status for check in check_user()] == ["ok", "ok"]
-    monkeypatch.setenv("HOME", "")
-    monkeypatch.setattr("soulsgraph_envs.core.compiling.cache_folder", lambda: None)
-    home, code = check_user()
-    assert (home.status, home.found, code.status) == ("warn", "none", "warn")
-    assert "HOME" in home.remedy
-    assert "NUMBA_CACHE_DIR" in code.remedy
 
 
 @pytest.mark.slow
@@ -80,7 +58,7 @@ def test_a_machine_that_can_simulate_passes_and_one_without_a_game_has_a_remedy_
     games.write_text('[[games]]\nmap = "dark-souls-3-1.15.2"\n[[games]]\nmap = "stand-in"\n')
     fleet = tmp_path / "fleet.toml"
     fleet.write_text(f'listen = "127.0.0.1:{free_port()}"\n[pcs.attic]\n')
-    for words in (("--fleet", fleet), ("--driver", "memory"), ("--games", games)):
+    for words in (("--fleet", fleet), ("--games", games)):
         code, out, _ = doctor(*words, "--json")
         told = json.loads(out)
         assert (code, told["passed"]) == (1, False)
@@ -96,7 +74,7 @@ def test_a_machine_that_can_simulate_passes_and_one_without_a_game_has_a_remedy_
 def test_a_setup_asks_presses_each_key_and_writes_a_games_file_that_writes_nothing(doctor, tmp_path: Path) -> None:
     found, written = tmp_path / "found.toml", tmp_path / "games.toml"
     asked = questions("DarkSoulsIII.exe")
-    answers = "what?\nNO\n" + "y\n" * (len(asked) - 1) + "\n"
+    answers = "what?\nN\n" + "y\n" * (len(asked) - 1) + "\n"
     with virtual_screen() as display, StandInProcess(StandInOptions(display=display, at="bonfire", settings=found)):
         code, out, errors = doctor("--setup", written, "--games", found, "--json", typed=answers)
     told = {check["name"]: check for check in json.loads(out)["checks"]}

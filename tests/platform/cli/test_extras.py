@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from soulsgraph.cli.commands import GROUPS
+from soulsgraph.cli.commands import COMMANDS
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_envs.core.extras import EXTRAS, check_extra, missing_module, pip_install
 
@@ -27,7 +27,7 @@ PLAYING = (
 )
 #: The modules of every command, and what those of the core import when they are called.
 CORE = (
-    *(f"soulsgraph.cli.{call.partition(':')[0]}" for _, commands in GROUPS.values() for call in commands.values()),
+    *(f"soulsgraph.{call.partition(':')[0]}" for call in COMMANDS.values()),
     *("soulsgraph", "soulsgraph_envs", "soulsgraph.runs.evaluate", "soulsgraph.zoo", "soulsgraph.watch.playing"),
     *("soulsgraph.watch.watching", "soulsgraph.runs.lineage"),
 )

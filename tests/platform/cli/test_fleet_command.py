@@ -94,7 +94,7 @@ def test_status_shows_where_a_games_time_goes_and_what_it_lost(tmp_path, monkeyp
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps(found))
     monkeypatch.setenv("COLUMNS", "300")
-    shown = printed("fleet", "status", run.path, "--once")
+    shown = printed("fleet", "status", run.path)
     for part in ("40% (reload 25%, aim 10%)", "70 as a stage", "30 doubtful", "2 episodes", "0.2.0 at fe80::7"):
         assert part in shown, part
     # What it plays a second is a mean, and would seem to be now.

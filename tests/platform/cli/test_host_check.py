@@ -2,10 +2,8 @@
 
 import json
 import os
-import shutil
 import signal
 from datetime import UTC, datetime
-from types import SimpleNamespace
 
 import pytest
 
@@ -31,7 +29,7 @@ def here(tmp_path):
 
 @pytest.fixture
 def check(here, tmp_path, monkeypatch, capsys):
-    """Return a function that examines a PC with games of these lanes; it returns the checks of head and spool."""
+    """Return a function that examines a PC with games of these lanes; it returns the checks of the head."""
     games = tmp_path / "games.toml"
 
     def check(*lanes, head=here.address):
@@ -45,7 +43,7 @@ def check(here, tmp_path, monkeypatch, capsys):
         except SystemExit as end:
             code = end.code
         made = json.loads(capsys.readouterr().out)["checks"]
-        return code, {one["name"]: one for one in made if one["topic"] in ("Head", "Spool")}
+        return code, {one["name"]: one for one in made if one["topic"] == "Head"}
 
     return check
 
@@ -54,35 +52,22 @@ def _status(found):
     return {name: one["status"] for name, one in found.items()}
 
 
-def test_every_game_asks_the_head_and_the_spool_is_looked_at(check, here, tmp_path, monkeypatch):
+def test_every_game_asks_the_head(check, here, tmp_path, monkeypatch):
     monkeypatch.setattr(messages, "MOST_LANES", 4)
     code, found = check(1, 4, 5)
     assert code == 1
     ways = {"way of game 1": "ok", "way of game 2": "ok", "way of game 3": "fail"}
-    assert _status(found) == {"token": "ok", **ways, "folder": "ok", "room": "ok", "use": "ok"}
+    assert _status(found) == {"token": "ok", **ways}
     assert "lanes" in found["way of game 3"]["found"]
     assert here.journal.end == 0
     assert not (tmp_path / "spool").exists()
     assert check(1)[0] == 0
 
 
-def test_a_head_that_is_away_and_a_spool_that_cannot_be_written_are_failures(check, tmp_path):
-    (tmp_path / "spool").write_text("no folder")
+def test_a_head_that_is_away_is_a_failure_of_each_game(check):
     code, found = check(1, 1, head="127.0.0.1:9")
     assert code == 1
-    assert [_status(found)[name] for name in ("way of game 1", "way of game 2", "folder")] == ["fail"] * 3
-    assert str(tmp_path / "spool") in found["folder"]["found"]
-
-
-def test_a_spool_in_use_or_without_room_is_a_warning(check, tmp_path, monkeypatch):
-    spool = Spool(tmp_path / "spool" / "game-2")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=300 * 2**20))
-    code, found = check(1, 1)
-    spool.close()
-    assert code == 0
-    assert (found["use"]["status"], found["room"]["status"]) == ("warn", "warn")
-    assert "game 2" in found["use"]["found"]
-    assert "300 MB" in found["room"]["found"]
+    assert [_status(found)[name] for name in ("way of game 1", "way of game 2")] == ["fail"] * 2
 
 
 def test_a_pause_says_whether_a_host_plays(tmp_path, monkeypatch, capsys):

@@ -14,23 +14,25 @@ from typing import Any, get_args
 import pytest
 
 import soulsgraph as sg
-from soulsgraph.cli import main, shifts, studies, training
-from soulsgraph.cli.commands import GROUPS, command_lines, load, make_app, named, summary
-from soulsgraph.cli.options import PlanOptions, plan_values
-from soulsgraph.cli.studies import ContinualOptions, StudyOptions, study_values
+from soulsgraph import api
+from soulsgraph.api import plan_values
+from soulsgraph.cli import main
+from soulsgraph.cli.commands import COMMANDS, load, make_app, named, summary
+from soulsgraph.cli.options import as_command
+from soulsgraph.cli.studies import study_values
 from soulsgraph.continual.study import ContinualStudy
 from soulsgraph.paper.study import Study
+from soulsgraph.runs.places import TrainingPlace
 from soulsgraph.runs.plan import Plan
+from soulsgraph.tune.folder import Sweep
 from soulsgraph_envs.core.extras import installed_version
 from soulsgraph_envs.core.machine import usable_processors
 
-#: Options that stand for a field under another name.
-FIELDS = {"first_seed": "seeds"}
 
-
-def _given(hint: Any) -> dict[str, Any]:
-    """Return the options, by field, that come as keywords of those given."""
-    return dict(get_args(hint)[0].__annotations__)
+def _given(name: str) -> dict[str, Any]:
+    """Return a command's options that come as keywords of those given."""
+    (hint,) = get_args(signature(as_command(load(name))).parameters["given"].annotation)
+    return dict(hint.__annotations__)
 
 
 def _printed(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[Any, str]:
@@ -45,49 +47,47 @@ def _printed(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[Any, str]:
     return code, printed.getvalue()
 
 
-@pytest.mark.parametrize("words", command_lines(), ids=" ".join)
-def test_every_command_has_help_that_names_each_of_its_parameters(monkeypatch, words):
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_that_names_each_of_its_parameters(monkeypatch, name):
     monkeypatch.setenv("COLUMNS", "200")
-    code, shown = _printed(monkeypatch, *words, "--help")
+    code, shown = _printed(monkeypatch, *name.split(), "--help")
     assert code == 0
-    own = {name for name, one in signature(load(words)).parameters.items() if one.kind is one.KEYWORD_ONLY}
-    own -= {"session", "shift", "options", "serving"}  # Their fields are options.
-    names = {"overrides": "set"}
-    assert not [name for name in own if f"--{names.get(name, name).replace('_', '-')}" not in shown]
-    assert "--json" in shown
+    own = {name for name, one in signature(load(name)).parameters.items() if one.kind is one.KEYWORD_ONLY}
+    own -= {"options", "serving", "quiet", "learners"}  # Fields of the first two are options.
+    assert not [name for name in {*own, *_given(name)} if f"--{name.replace('_', '-')}" not in shown]
 
 
 def test_the_line_of_each_command_is_that_of_its_docstring():
-    for group, (_, commands) in GROUPS.items():
-        for name, call in commands.items():
-            first = (getdoc(load((group, name) if group else (name,))) or "").partition("\n\n")[0]
-            assert summary(call) == " ".join(first.split())
+    for name, call in COMMANDS.items():
+        first = (getdoc(load(name)) or "").partition("\n\n")[0]
+        assert summary(call) == " ".join(first.split())
 
 
 def test_without_a_command_the_front_page_is_shown_and_is_bad_input(monkeypatch):
     code, shown = _printed(monkeypatch, "--help")
     assert code == 0
-    assert all(" ".join(words) in shown for words in command_lines())
+    assert all(name in shown for name in COMMANDS)
     assert _printed(monkeypatch) == (2, shown)
     assert _printed(monkeypatch, "--version") == (0, f"soulsgraph {installed_version()}\n")
     assert _printed(monkeypatch, "fleet")[1] == _printed(monkeypatch, "fleet", "--help")[1] != shown
 
 
 def test_both_names_of_the_main_job_are_one_command():
-    assert named(["curriculum"]) == named(["train"]) == ("train",)
+    assert named(["curriculum"]) == named(["train"]) == "train"
 
 
 @pytest.mark.parametrize(
-    ("options", "cls", "hidden", "other"),
+    ("command", "cls", "hidden"),
     [
-        (PlanOptions, Plan, {"learners"}, {}),
-        (StudyOptions, Study, set(), {}),
-        (ContinualOptions, ContinualStudy, {"sequence"}, {"overrides": "options"}),
+        ("train", Plan, {"learners", "overrides"}),
+        ("train", TrainingPlace, set()),
+        ("study reproduce", Study, {"overrides"}),
+        ("study continual", ContinualStudy, {"sequence", "options"}),
+        ("study sweep", Sweep, {"plan", "space", "seeds", "adaptation"}),
     ],
 )
-def test_every_field_of_a_plan_and_a_study_is_an_option_and_every_option_a_field(options, cls, hidden, other):
-    names = FIELDS | other
-    assert {names.get(name, name) for name in _given(options)} == {spec.name for spec in fields(cls)} - hidden
+def test_every_field_of_a_plan_and_a_study_is_an_option(command, cls, hidden):
+    assert {spec.name for spec in fields(cls)} - hidden <= _given(command).keys()
 
 
 def _arguments(cls: Any) -> list[str]:
@@ -102,35 +102,28 @@ def _arguments(cls: Any) -> list[str]:
     return words
 
 
-def _parsed(line: tuple[str, ...], *words: str) -> dict[str, Any]:
+def _parsed(name: str, *words: str) -> dict[str, Any]:
     """Return the keywords that a command is called with."""
-    _, bound, *_ = make_app([line]).parse_args([*line, *words], exit_on_error=False, print_error=False)
+    _, bound, *_ = make_app([name]).parse_args([*name.split(), *words], exit_on_error=False, print_error=False)
     return dict(bound.kwargs)
 
 
 def test_options_left_out_and_given_with_their_defaults_make_the_same_plan_and_study(tmp_path):
-    assert _parsed(("train",)) == _parsed(("study", "reproduce")) == {}
+    assert _parsed("train") == _parsed("study reproduce") == {}
     assert Plan(**plan_values({})) == Plan()
-    assert Study(**study_values({}, Study.seeds)) == Study()
+    assert Study(**study_values(Study, {}, Study.seeds)) == Study()
     (tmp_path / "none.toml").touch()
-    plan = _parsed(("train",), *_arguments(Plan), "--skill-options", str(tmp_path / "none.toml"), "--set")
-    assert plan.keys() == _given(PlanOptions).keys() - {"lanes"}
+    plan = _parsed("train", *_arguments(Plan), "--skill-options", str(tmp_path / "none.toml"))
     assert Plan(**plan_values(plan)) == Plan()
-    study = _parsed(("study", "reproduce"), *_arguments(Study), "--seeds", "10", "--first-seed", "400", "--set")
-    assert study.keys() == _given(StudyOptions).keys()
-    assert Study(**study_values(study, Study.seeds)) == Study()
+    study = _parsed("study reproduce", *_arguments(Study), "--seeds", "10", "--first-seed", "400")
+    assert study.keys() == _given("study reproduce").keys() - {"set", "json", "project"}
+    assert Study(**study_values(Study, study, Study.seeds)) == Study()
 
 
-def test_what_trains_all_skills_makes_one_folder():
-    assert {str(signature(function).parameters["run"].default) for function in (sg.train, training.train)} == {
-        "runs/curriculum"
-    }
-
-
-@pytest.mark.parametrize("function", [training.train, shifts.adapt, studies.sweep, studies.reproduce])
-def test_the_folder_of_runs_and_studies_has_one_name(function):
-    assert "run" in signature(function).parameters
-    assert "out" not in signature(function).parameters
+def test_commands_that_do_what_a_python_function_does_are_that_function():
+    assert load("train") is api.train
+    assert load("adapt") is api.Run.adapt
+    assert load("study sweep") is sg.sweep
 
 
 def test_the_list_of_commands_loads_nothing_that_takes_long():
@@ -172,8 +165,8 @@ def report(words, **options):
 
 cli.make_app = lambda lines: report
 print(json.dumps(["before", threads(2)]))
-for words in cli.command_lines():
-    sys.argv[1:] = words
+for name in cli.COMMANDS:
+    sys.argv[1:] = name.split()
     threads(2)
     cli.main()
 """
@@ -188,5 +181,5 @@ def test_every_command_computes_on_one_thread(tmp_path):
     assert before.pop("later") is None
     assert set(before) >= {"blas 0", "torch"}
     assert set(before.values()) == {2} or usable_processors() == 1
-    assert [command for command, _ in found] == [*map(" ".join, command_lines())]
+    assert [command for command, _ in found] == [*COMMANDS]
     assert {command: counts for command, counts in found if {int(count) for count in counts.values()} != {1}} == {}

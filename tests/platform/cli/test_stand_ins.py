@@ -58,7 +58,7 @@ def test_a_stage_trains_in_two_games_at_once_and_leaves_no_key_down(tmp_path, tw
     run = tmp_path / "run"
     trained = soulsgraph("train", "camera", "--run", run, "--games", games, "--scale", "0.01", "--json")
     assert trained.returncode == 0, trained.stderr
-    card = json.loads(trained.stdout)
+    (card,) = json.loads(trained.stdout)["skills"]
     assert card["training"]["steps"] == card["training"]["budget"]
     rows = parquet.read_table(run / "results" / "training.parquet").to_pylist()
     assert rows[-1]["step"] == card["training"]["steps"]

@@ -7,14 +7,16 @@ import sys
 
 import psutil
 import pytest
+from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from fakes.clusters import LocalCluster, over
 from fakes.waiting import until
-from soulsgraph.cli.options import TrainingOptions, workplace
+from soulsgraph.runs.places import TrainingPlace
 from soulsgraph.runs.plan import Plan
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph.runs.supervision import SUPERVISOR, end_orphan, owner_file
+from soulsgraph.runs.workplace import training_workplace
 from soulsgraph_clusters.fleet.protocol.settings import load_fleet, sole_head
 from soulsgraph_clusters.sessions.local_ray import free_port
 from soulsgraph_envs.core.errors import SoulsGraphError
@@ -179,7 +181,8 @@ def test_a_training_ends_with_its_head_and_goes_on_with_the_next(supervise):
 def test_a_run_is_locked_before_its_fleet_is_asked_for(tmp_path):
     run, file = RunFolder.create(tmp_path / "run", Plan()), tmp_path / "fleet.toml"
     file.write_text(f'listen = "127.0.0.1:{free_port()}"\n')
+    asked = run, TrainingPlace(fleet=file), Console(quiet=True)
     # What outlived its supervisor holds both, and only the run's lock says whose it is.
     held = pytest.raises(SoulsGraphError, match=str(os.getpid()))
-    with run.locked(), sole_head(load_fleet(file)), held, workplace(run, TrainingOptions(fleet=file)):
+    with run.locked(), sole_head(load_fleet(file)), held, training_workplace(*asked):
         pass

@@ -15,7 +15,7 @@ _TABLE = WinRateTable("Table 1 (a)", (WinRate(11, 25, "both trained", 44.0), Win
 
 def _printed(table):
     console = Console(file=io.StringIO(), width=120)
-    console.print(table.to_rich())
+    console.print(*table.to_rich())
     return console.file.getvalue()
 
 

@@ -6,7 +6,7 @@ import pytest
 from fakes.runs import write_synthetic_records
 from soulsgraph.paper import report as module
 from soulsgraph.paper.records import FINE_TUNED, MID, load_reproductions
-from soulsgraph.paper.report import Attachment, write_report
+from soulsgraph.paper.report import write_report
 from soulsgraph.paper.study import COLUMNS
 from soulsgraph.results.tables import read_rows, write_rows
 from soulsgraph.runs.evaluate import TABLE_1
@@ -136,14 +136,6 @@ def test_one_seed_without_baseline_has_no_intervals_over_seeds(tmp_path):
     write_report([tmp_path], tmp_path)
     settings = json.loads((tmp_path / "report.json").read_text())["tables"]["settings"]
     assert {row["label"]: row["mean_high"] for row in settings}[FINE_TUNED] is None
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_tables_of_other_tools_are_attached(paper, tmp_path):
-    write_rows(tmp_path / "transfer.parquet", [{"skill": "dodge", "drop": 0.25, "adapt": True}])
-    attachment = Attachment("Transfer", tmp_path / "transfer.parquet")
-    text = write_report([paper], tmp_path, attachments=[attachment]).read_text()
-    assert "## Transfer\n\n| skill | drop | adapt |\n| --- | ---: | ---: |\n| dodge | 0.25 | yes |" in text
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,10 @@
 """Tables of other tools in a report: many columns, few that differ between rows."""
 
-from pathlib import Path
-
 import pytest
 
-from soulsgraph.paper.report import Attachment
 from soulsgraph.results.statistics import Interval
-from soulsgraph.results.tables import number, readable_table, with_interval, write_rows
-from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
+from soulsgraph.results.tables import number, readable_table, with_interval
+from soulsgraph_envs.core.errors import UnknownNameError
 
 SKILLS = ("camera", "lock_on", "movement")
 
@@ -44,22 +41,10 @@ def test_more_columns_than_fit_become_rows():
     assert table.cells[3] == ("figure 3", "3", "4", "5")
 
 
-def test_columns_that_are_chosen_are_shown_in_that_order(tmp_path):
-    write_rows(tmp_path / "transfer.parquet", wide_rows())
-    text = f"Transfer = effects={tmp_path}/transfer.parquet:figure_2, skill"
-    with pytest.raises(SoulsGraphError, match=r"effects=.*transfer\.parquet"):
-        Attachment.parse(text).to_markdown()
-    chosen = Attachment.parse(f"Transfer={tmp_path}/transfer.parquet:figure_2, skill")
-    assert chosen.to_markdown().splitlines()[:3] == ["## Transfer", "", "| figure 2 | skill |"]
+def test_columns_that_are_chosen_are_shown_in_that_order():
+    assert readable_table(wide_rows(), ("figure_2", "skill")).headings == ("figure 2", "skill")
     with pytest.raises(UnknownNameError, match="figure_2"):
         readable_table(wide_rows(), ["figure_22"])
-
-
-def test_an_attachment_is_a_title_and_a_parquet_file():
-    assert Attachment.parse("Kept=a/b.parquet") == Attachment("Kept", Path("a/b.parquet"))
-    for text in ("a/b.parquet", "=b.parquet", "Kept=b.csv", "Kept=.parquet", "Kept=b.parquetskill"):
-        with pytest.raises(SoulsGraphError, match="attach"):
-            Attachment.parse(text)
 
 
 def test_what_rounds_to_zero_has_no_sign():

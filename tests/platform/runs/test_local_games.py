@@ -52,7 +52,7 @@ def test_a_driver_that_is_killed_or_interrupted_leaves_no_game_and_goes_on(folde
     until(lambda: _saved(folder) or not first.running, "a checkpoint")
 
     def both_play():
-        code, text = folder.call("fleet", "status", folder.run, "--once")
+        code, text = folder.call("fleet", "status", folder.run)
         assert code == 0, text
         return re.search(r"here/1 +playing", text) and re.search(r"here/2 +playing", text)
 

@@ -3,13 +3,13 @@
 import pytest
 
 from fakes.runs import pretend_run
-from soulsgraph.cli.options import changed_run, plan_values
+from soulsgraph.api import changed_run, plan_values
 from soulsgraph.runs.lineage import adaptation_stages, finished_versions, own_stage, stage_inputs
 from soulsgraph.runs.plan import Plan, check_learns
 from soulsgraph.runs.run_folder import RunFolder
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError
 from soulsgraph_envs.skills import SKILL_NAMES
-from soulsgraph_policies.learning.hyperparameters import PRESETS, DQNHyperparameters
+from soulsgraph_policies.learning.hyperparameters import DQNHyperparameters
 
 
 def _gammas(plan):
@@ -64,20 +64,18 @@ def test_it_is_kept_and_another_one_is_another_stage(tmp_path):
 
 def test_an_adaptation_learns_by_its_own_and_the_runs_plan_stays(tmp_path):
     run = pretend_run(tmp_path / "run", Plan(scale=0.02, overrides={"gamma": 0.9}))
-    changed = changed_run(run, ("dodge.lr=1e-4",))
+    changed = changed_run(run, {"dodge": {"lr": 1e-4}})
     (stage,) = adaptation_stages(changed, "vordt", ("dodge",))
     numbers = changed.plan.hyperparameters(stage)
     assert (numbers.lr, numbers.gamma) == (1e-4, 0.9)
     assert RunFolder.open(run.path).plan.overrides == {"gamma": 0.9}
     with pytest.raises(UnknownNameError, match="learning_rat"):
-        changed_run(run, ("dodge.learning_rat=1e-4",))
+        changed_run(run, {"dodge.learning_rat": 1e-4})
 
 
 def test_the_baselines_option_is_its_one_skills():
-    values = plan_values({"overrides": ("gamma=0.9", "lanes=4")}, "end-to-end")
-    assert values["overrides"] == {"end_to_end.gamma": 0.9, "lanes": 4}
+    values = plan_values({"gamma": 0.9}, "end-to-end")
+    assert values["overrides"] == {"end_to_end.gamma": 0.9}
     plan = Plan(graph="end-to-end", **values)
     assert plan.hyperparameters(plan.stages()[0]).gamma == 0.9
-    assert plan.method.lanes == 4
-    assert PRESETS[plan.preset].lanes != 4
     assert DQNHyperparameters.gamma != 0.9

@@ -81,7 +81,7 @@ def test_a_stage_is_the_learners_and_its_adaptation_continues_with_the_same_one(
             begun.append(task.layers)
 
     own = {"camera": NotebookLearner}
-    run = sg.train("fast", graph="paper", run=tmp_path / "run", scale=0.02, learners=own, quiet=True)
+    run = sg.train(preset="fast", run=tmp_path / "run", scale=0.02, learners=own, quiet=True)
     folder = run.folder
     assert folder.plan.learners == {"camera": learner_name(NotebookLearner)}
     np.testing.assert_array_equal(run.skills["camera"].network.weights["q_network.0.weight"], 0.0)
@@ -90,7 +90,7 @@ def test_a_stage_is_the_learners_and_its_adaptation_continues_with_the_same_one(
     usual = RunFolder(folder.path, Plan(scale=0.02, preset="fast"), folder.fight)
     assert not finished_versions(usual, own_stage(usual, "camera"))
     with pytest.raises(SoulsGraphError, match="learners"):
-        sg.train("fast", run=tmp_path / "run", scale=0.02)
+        sg.train(run=tmp_path / "run", learners={"camera": CountingLearner})
 
     wrong = ({"camera": CountingLearner}, "camera"), ({"dodge": CountingLearner}, "dodge"), ({}, "NotebookLearner")
     for learners, name in wrong:

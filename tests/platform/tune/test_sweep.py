@@ -236,7 +236,8 @@ def test_a_sweep_adapts_a_copy_of_an_agent(tmp_path: Path) -> None:
         {"dodge": {"lr": [1e-4, 1e-3]}},
         seeds=1,
         run=tmp_path / "sweep",
-        adapt={"run": "iudex-phase1-best-0", "skills": ["dodge", "heal_attack"], "budget": 1_000},
+        adapt="iudex-phase1-best-0",
+        budget=1_000,
         scenario="iudex-phase2",
         episodes=4,
         quiet=True,
@@ -278,16 +279,16 @@ def test_optuna_that_is_missing_is_named_with_what_installs_it(monkeypatch: pyte
         Sweep(Plan(), SearchSpace({"gamma": (0.9,)}), search="optuna")
 
 
-_AGENT = {"run": "iudex-phase1-best-0"}
+_AGENT = "iudex-phase1-best-0"
 
 
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
-        ({"adapt": {}}, "run"),
-        ({"adapt": {"run": 3}}, "run"),
-        ({"adapt": _AGENT}, "scenario"),
-        ({"adapt": _AGENT | {"skills": "dodge"}}, r"adapt\.skills"),
+        ({"adapt": {}}, "adapt"),
+        ({"skills": "dodge"}, "adapt"),
+        ({"adapt": _AGENT, "scenario": "iudex-phase1"}, "scenario"),
+        ({"adapt": _AGENT, "skills": "dogde"}, "dogde"),
         ({"adapt": _AGENT, "scenario": "vordt", "preset": "fast"}, "preset"),
     ],
 )

@@ -5,8 +5,8 @@ Each prints what a person reads, in a terminal as text and in a notebook as HTML
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from soulsgraph.pages import data_uri
-from soulsgraph.pages import table as html_table
 from soulsgraph.results.statistics import Interval
-from soulsgraph.results.tables import WinRateTable, episode_rows
+from soulsgraph.results.tables import Printed, WinRateTable, episode_rows, frame_of
 from soulsgraph.runs.evaluate import Evaluation
 from soulsgraph_envs.core.config import AnyPath, check_arguments
 from soulsgraph_envs.core.errors import SoulsGraphError, UnknownNameError, shown
@@ -33,32 +32,13 @@ from soulsgraph_policies.agents.agent import Agent
 from soulsgraph_policies.agents.inference import FrozenNetwork
 
 if TYPE_CHECKING:
+    from soulsgraph.pages.fight_page import Search
+    from soulsgraph.recordings.files import Recording
     from soulsgraph.watch.watching import Fight
 
 #: A skill's choice: one action, or one a row.
 Chosen = int | npt.NDArray[np.int64]
-_TEXT_WIDTH, _PAGE_HEIGHT = 120, 760
-
-
-def frame_of(rows: Any) -> Any:
-    """Return rows, or a table of Arrow's, as a data frame of pandas.
-
-    Raises:
-        SoulsGraphError: if pandas is not installed.
-    """
-    check_extra("a data frame", "train")
-    import pandas as pd
-
-    return pd.DataFrame(rows) if isinstance(rows, list) else rows.to_pandas(use_threads=False)
-
-
-def as_text(*parts: RenderableType) -> str:
-    """Return tables and lines as a terminal shows them."""
-    console = Console(file=io.StringIO(), width=_TEXT_WIDTH, markup=False, emoji=False, highlight=False)
-    with console.capture() as capture:
-        for part in parts:
-            console.print(part, soft_wrap=isinstance(part, str))
-    return "\n".join(line.rstrip() for line in capture.get().strip("\n").splitlines())
+_PAGE_HEIGHT = 760
 
 
 def _rows(values: npt.ArrayLike, size: int, expected: str, remedy: str) -> npt.NDArray[np.float32]:
@@ -185,7 +165,7 @@ class TrainedAgent:
         return "\n  ".join([*lines, *map(repr, self.skills.values())])
 
 
-class FightResults:
+class FightResults(Printed):
     """The fights of an evaluation: how many were won, and every one as a row.
 
     Example:
@@ -220,43 +200,52 @@ class FightResults:
         self.evaluation.save(path)
         return path
 
-    @property
-    def _means(self) -> str:
-        means = self.evaluation.means
-        return (
-            f"mean return {means['mean_return']:.2f}, mean length {means['mean_length']:.0f} decisions, "
-            f"{means['mean_seconds']:.1f} s"
-        )
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was evaluated and its results as plain values; rates are ratios."""
+        return self.evaluation.to_dict()
 
-    def __repr__(self) -> str:
-        table = WinRateTable("", (self.evaluation.win_rate,)).to_rich()
-        return as_text(*self.evaluation.lines(), table, self._means)
+    def to_rich(self) -> list[RenderableType]:
+        """Return what was evaluated, the share of fights won, and means."""
+        one, means = self.evaluation, self.evaluation.means
+        length = f"mean length {means['mean_length']:.0f} decisions, {means['mean_seconds']:.1f} s"
+        games = [f"game {number}: {report}" for number, report in enumerate(one.games, 1)]
+        table = WinRateTable("", (one.win_rate,)).to_rich()
+        return [*one.lines(), *table, f"mean return {means['mean_return']:.2f}, {length}", *games]
 
-    def _repr_html_(self) -> str:
-        setting, wins, rate, interval, _ = self.evaluation.win_rate.cells
-        shown_table = html_table(("setting", "wins", "win rate", "95 % interval"), [(setting, wins, rate, interval)])
-        return "".join(
-            [shown_table, *(f"<div>{escape(line)}</div>" for line in (*self.evaluation.lines(), self._means))]
-        )
+
+def check_film(path: Path) -> None:
+    """Check that a film can be written to a path; raises as `FightFilm.save`."""
+    from soulsgraph.watch.watching import WRITERS, import_ffmpeg
+
+    if (kind := path.suffix[1:].lower()) not in WRITERS:
+        raise UnknownNameError(f"ending of {path}", kind, WRITERS)
+    check_writable(path.parent)
+    if kind == "mp4":
+        import_ffmpeg()
 
 
 class FightFilm:
-    """A fight of an agent, tick by tick, with what each skill observed, valued and chose.
+    """Fights of an agent, or of several beside each other, tick by tick, with what each skill observed and chose.
 
     A notebook shows it as a moving picture; `save` writes it, `show` opens a window.
     """
 
-    def __init__(self, fight: Fight, only_fight: bool = False) -> None:
-        self.fight, self._only_fight = fight, only_fight
+    def __init__(self, fights: list[tuple[Fight, ...]], only_fight: bool = False) -> None:
+        self.fights, self._only_fight = fights, only_fight
+
+    @property
+    def fight(self) -> Fight:
+        """The first fight."""
+        return self.fights[0][0]
 
     @property
     def outcome(self) -> str:
-        """How it ended: won, died, time over, or cut."""
+        """How the first fight ended: won, died, time over, or cut."""
         return self.fight.outcome
 
     @property
     def seconds(self) -> float:
-        """How long it took, in seconds of the game."""
+        """How long the first fight took, in seconds of the game."""
         return self.fight.seconds
 
     @check_arguments
@@ -270,11 +259,9 @@ class FightFilm:
         """
         from soulsgraph.watch.watching import WRITERS, frames
 
-        path = Path(file)
-        if (kind := path.suffix[1:].lower()) not in WRITERS:
-            raise UnknownNameError(f"ending of {path}", kind, WRITERS)
-        check_writable(path.parent)
-        WRITERS[kind](path, frames((self.fight,), self._only_fight))
+        check_film(path := Path(file))
+        pictures = (picture for fights in self.fights for picture in frames(fights, self._only_fight))
+        WRITERS[path.suffix[1:].lower()](path, pictures)
         return path
 
     def show(self) -> None:
@@ -285,11 +272,14 @@ class FightFilm:
         """
         from soulsgraph.watch.watching import FIGHT_SIZE, SIZE, FightWindow
 
-        window = FightWindow(FIGHT_SIZE if self._only_fight else SIZE)
-        try:
-            window.play((self.fight,), self._only_fight)
-        finally:
-            window.close()
+        height, width = FIGHT_SIZE if self._only_fight else SIZE
+        with closing(FightWindow((height, width * len(self.fights[0])))) as window:
+            for fights in self.fights:
+                window.play(fights, self._only_fight)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return each fight's seed, players, end and length as plain values."""
+        return {"fights": [fight.summary() for fights in self.fights for fight in fights]}
 
     @cached_property
     def _gif(self) -> bytes:
@@ -297,20 +287,28 @@ class FightFilm:
             return self.save(folder / "fight.gif").read_bytes()
 
     def __repr__(self) -> str:
-        return str(self.fight)
+        return "\n".join(str(fight) for fights in self.fights for fight in fights)
 
     def _repr_html_(self) -> str:
-        return f'<div>{escape(str(self))}</div><img src="{data_uri("image/gif", self._gif)}" alt="a fight">'
+        return f'<div>{escape(repr(self))}</div><img src="{data_uri("image/gif", self._gif)}" alt="a fight">'
 
 
-class FightPage:
+class FightPage(Printed):
     """The page of a fight, tick by tick: one HTML file that needs no network; a notebook shows it inside."""
 
-    def __init__(self, file: Path, title: str) -> None:
-        self.file, self.title = file, title
+    def __init__(self, file: Path, recording: Recording, search: Search) -> None:
+        self.file, self._recording, self._search = file, recording, search
 
-    def __repr__(self) -> str:
-        return f"{self.title}: {self.file}"
+    def to_dict(self) -> dict[str, Any]:
+        """Return the file, its size, the fight's length, and the last decision that mattered, as plain values."""
+        found, plain = self._search.found, {"page": str(self.file), "bytes": self.file.stat().st_size}
+        plain |= {"ticks": len(self._recording), "last_decision": None if found is None else found._asdict()}
+        return plain | {"note": self._search.note}
+
+    def to_rich(self) -> list[RenderableType]:
+        """Return how the fight ended, and where its page is."""
+        result, size = self._recording.header.result, self.file.stat().st_size
+        return [f"{result.outcome} after {result.seconds:.1f} s; written: {self.file}, {size / 1e6:.2f} MB"]
 
     def _repr_html_(self) -> str:
         text = escape(self.file.read_text(encoding="utf-8"), quote=True)
