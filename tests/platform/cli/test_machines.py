@@ -53,6 +53,7 @@ CALLS = {
     "fleet host --head 127.0.0.1:1 --token-file none --games none.toml": 2,
     "fleet pause": 2,
     "fleet pause --undo": 2,
+    "fleet certificates head.lan": 0,
     "fleet status agent": 2,
     "fleet token attic": 2,
     "study continual S9": 2,
