@@ -26,7 +26,7 @@ from soulsgraph_clusters.fleet.gateway.status import FleetStatus, GameStatus, re
 from soulsgraph_clusters.fleet.protocol import security, settings
 from soulsgraph_clusters.fleet.protocol.settings import Fleet, load_fleet
 from soulsgraph_clusters.fleet.protocol.task import project_digests
-from soulsgraph_envs.core.access import family_of, join_address, new_token, read_private
+from soulsgraph_envs.core.access import family_of, join_address
 from soulsgraph_envs.core.config import to_table
 from soulsgraph_envs.core.errors import SoulsGraphError
 from soulsgraph_policies.agents.projects import load_project
@@ -73,7 +73,7 @@ def _issue(tokens: security.Tokens, pc: str, file: Path) -> Path:
     settings.check_name(pc)
     if file.exists():
         raise SoulsGraphError(f"{file}: expected no such file yet, found one; delete it, or name another by `out`.")
-    token = new_token()
+    token = security.new_token()
     # Of two commands at once the second finds the file of the first, whose token holds.
     security.write_token_file(file, token, replace=False)
     try:
@@ -366,7 +366,7 @@ def _check_private_files(checks: Checks, fleet: Fleet) -> None:
     key = fleet.folder / "ca.key"
     if key.exists():
         with checks.failing(key.name, f"chmod 600 {key}"):
-            read_private(key, "private key", "restore it")
+            security.read_private(key, "private key", "restore it")
             checks.ok(key.name, "only its owner may read it")
 
 

@@ -1,62 +1,12 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soulsgraph_envs.core.access import (
-    family_of,
-    is_loopback,
-    join_address,
-    new_token,
-    plain_host,
-    read_private,
-    read_token,
-    split_address,
-)
-from soulsgraph_envs.core.errors import GameError, SoulsGraphError
-
-
-def private(path: Path, content: bytes) -> Path:
-    path.touch(0o600)
-    path.write_bytes(content)
-    return path
-
-
-def test_a_token_has_256_bits_and_never_comes_twice() -> None:
-    tokens = {new_token() for _ in range(100)}
-    assert len(tokens) == 100
-    # Base64 has six bits a character.
-    assert min(map(len, tokens)) * 6 >= 256
-    assert all(token.isascii() and token.isprintable() and " " not in token for token in tokens)
-
-
-def test_a_token_is_read_without_the_white_space_around_it(tmp_path: Path) -> None:
-    assert read_token(private(tmp_path / "token", b" secret\r\n")) == "secret"
-
-
-@pytest.mark.parametrize("content", [b"\n", b"two words", "schlüssel".encode()])
-def test_what_is_no_token_is_refused(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(GameError, match="token"):
-        read_token(private(tmp_path / "token", content), GameError)
-
-
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o601])
-def test_a_file_that_others_have_access_to_is_refused(tmp_path: Path, mode: int) -> None:
-    path = private(tmp_path / "a token", b"secret")
-    path.chmod(mode)
-    with pytest.raises(SoulsGraphError, match=f"{mode:o}"):
-        read_private(path, "token file", "copy it")
-    path.chmod(0o400)
-    assert read_private(path, "token file", "copy it") == "secret"
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SoulsGraphError, match="none"):
-        read_private(tmp_path / "none", "key", "copy it")
+from soulsgraph_envs.core.access import family_of, is_loopback, join_address, plain_host, split_address
 
 
 def test_the_loopback() -> None:

@@ -7,7 +7,11 @@ are made.
 from __future__ import annotations
 
 import hmac
+import os
 import re
+import secrets
+import shlex
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -25,11 +29,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from soulsgraph_clusters.fleet.protocol.settings import FleetError, FleetSettings, check_name
-from soulsgraph_envs.core.access import PRIVATE, TOKEN_KEY, bearer, new_token, read_private, read_token
 from soulsgraph_envs.core.config import Between, Where, parse, to_json, to_table, validate
 from soulsgraph_envs.core.errors import SoulsGraphError, shown
 from soulsgraph_envs.core.files import locked, whole_file
 
+#: Mode of a file with a secret.
+PRIVATE = 0o600
+#: Metadata of a call's token: its key, and what is before the token.
+_TOKEN_KEY, BEARER = "authorization", "Bearer "
 _VERSION = 1
 _HASH = re.compile(r"[0-9a-f]{64}")
 #: What a gateway proves by that it is the head's: a private key and its certificates, as PEM.
@@ -52,6 +59,11 @@ class _Hashes:
             if not _HASH.fullmatch(digest):
                 raise FleetError(f"expected the hash of {shown(name)}'s token, found another text; issue it anew.")
             check_name(name)
+
+
+def new_token() -> str:
+    """Return an unguessable token: 256 random bits, in characters that a file name or a header may have."""
+    return secrets.token_urlsafe(32)
 
 
 class Tokens:
@@ -128,7 +140,7 @@ class Tokens:
         """The hash of each PC's token."""
         where = Where(self.path, remedy="restore the file, or delete it and issue every PC's token anew")
         try:
-            text = read_private(self.path, "file of tokens' hashes", where.remedy, FleetError)
+            text = read_private(self.path, "file of tokens' hashes", where.remedy)
         except FleetError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return {}
@@ -154,7 +166,30 @@ def read_token_file(path: Path) -> str:
     Raises:
         FleetError: if it cannot be read, is not one word, or others may read it.
     """
-    return read_token(path, FleetError)
+    words = read_private(path, "token file", "copy it from where it was made").split()
+    if len(words) != 1:
+        found = f"{len(words)} words" if words else "an empty file"
+        raise FleetError(f"{path}: expected one token, found {found}; delete the file, and make or copy another.")
+    return words[0]
+
+
+def read_private(path: Path, what: str, remedy: str) -> str:
+    """Read the ASCII text of a file that only its owner may have access to.
+
+    Raises:
+        FleetError: if it cannot be read, or others may read it.
+    """
+    try:
+        with path.open(encoding="ascii") as file:
+            mode, text = stat.S_IMODE(os.fstat(file.fileno()).st_mode), file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        found = error.strerror if isinstance(error, OSError) else "other characters than ASCII"
+        raise FleetError(f"{path}: expected a readable {what}, found: {found}; {remedy}.") from error
+    # Windows has no such modes.
+    if os.name == "posix" and mode & 0o077:
+        change = f"chmod 600 {shlex.quote(str(path))}"
+        raise FleetError(f"{path}: expected mode 600, found {mode:o}: others may read it; do: {change}")
+    return text
 
 
 def write_token_file(path: Path, token: str, replace: bool = True) -> None:
@@ -168,13 +203,13 @@ def write_token_file(path: Path, token: str, replace: bool = True) -> None:
 
 def token_metadata(token: str) -> tuple[tuple[str, str], ...]:
     """Return the metadata by which a call carries a token."""
-    return ((TOKEN_KEY, bearer(token)),)
+    return ((_TOKEN_KEY, BEARER + token),)
 
 
 def sent_token(metadata: Iterable[tuple[str, str | bytes]]) -> str:
     """Return the token that a call's metadata carry, empty if none."""
-    sent = next((value for key, value in metadata if key == TOKEN_KEY), "")
-    return sent.removeprefix(bearer("")) if isinstance(sent, str) and sent.startswith(bearer("")) else ""
+    sent = next((value for key, value in metadata if key == _TOKEN_KEY), "")
+    return sent.removeprefix(BEARER) if isinstance(sent, str) and sent.startswith(BEARER) else ""
 
 
 def write_file(path: Path, content: bytes, mode: int, replace: bool = True) -> None:
@@ -276,7 +311,7 @@ def read_pair(certificate: Path, key: Path, remedy: str) -> tuple[list[x509.Cert
         FleetError: if one cannot be read, they do not belong together, others may read the key, or the certificate is
             not valid today.
     """
-    chain, pem = _read_certificates(certificate, remedy), read_private(key, "private key", remedy, FleetError)
+    chain, pem = _read_certificates(certificate, remedy), read_private(key, "private key", remedy)
     try:
         private = load_pem_private_key(pem.encode(), password=None)
         fits = private.public_key() == chain[0].public_key()

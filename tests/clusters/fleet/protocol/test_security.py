@@ -15,7 +15,9 @@ from soulsgraph_clusters.fleet.protocol.security import (
     channel_credentials,
     credentials_of,
     make_certificates,
+    new_token,
     read_identity,
+    read_private,
     read_token_file,
     sent_token,
     token_metadata,
@@ -139,6 +141,45 @@ def test_the_head_keeps_no_token_and_every_secret_has_mode_600(tmp_path):
     assert token not in tokens.path.read_text()
     assert {mode(path) for path in (tokens.path, tmp_path / "pc-1.token", made.key, tmp_path / "ca.key")} == {0o600}
     assert {mode(made.ca), mode(made.certificate)} == {0o644}
+
+
+def private(path, content):
+    path.touch(0o600)
+    path.write_bytes(content)
+    return path
+
+
+def test_a_token_has_256_bits_and_never_comes_twice():
+    tokens = {new_token() for _ in range(100)}
+    assert len(tokens) == 100
+    # Base64 has six bits a character.
+    assert min(map(len, tokens)) * 6 >= 256
+    assert all(token.isascii() and token.isprintable() and " " not in token for token in tokens)
+
+
+def test_a_token_is_read_without_the_white_space_around_it(tmp_path):
+    assert read_token_file(private(tmp_path / "token", b" secret\r\n")) == "secret"
+
+
+@pytest.mark.parametrize("content", [b"\n", b"two words", "schlüssel".encode()])
+def test_what_is_no_token_is_refused(tmp_path, content):
+    with pytest.raises(FleetError, match="token"):
+        read_token_file(private(tmp_path / "token", content))
+
+
+@pytest.mark.parametrize("wide", [0o640, 0o604, 0o660, 0o601])
+def test_a_file_that_others_have_access_to_is_refused(tmp_path, wide):
+    path = private(tmp_path / "a token", b"secret")
+    path.chmod(wide)
+    with pytest.raises(FleetError, match=f"{wide:o}"):
+        read_private(path, "token file", "copy it")
+    path.chmod(0o400)
+    assert read_private(path, "token file", "copy it") == "secret"
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FleetError, match="none"):
+        read_private(tmp_path / "none", "key", "copy it")
 
 
 @pytest.mark.parametrize("token", ["", " ", "ü", "\udcff", "x" * 10_000])
