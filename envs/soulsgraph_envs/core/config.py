@@ -550,11 +550,12 @@ def reference(value: object, path: Path, where: Where) -> str:
     Raises:
         DataError: if it is neither, or there is no such file.
     """
-    name = validate(str, value, where)
+    name, expected = validate(str, value, where), "a name or the path of a TOML file"
+    where.demand("\0" not in name, expected, shown(name))
     if not name.endswith(".toml"):
         return name
     file = (path.parent / name).resolve()
-    where.demand(file.exists(), "a name or the path of a TOML file", f"no file {file}")
+    where.demand(file.exists(), expected, f"no file {file}")
     return str(file)
 
 

@@ -134,13 +134,6 @@ class GameError(SoulsGraphError):
     """A game could not be reset, stepped or read."""
 
 
-#: Why an environment of a running game is neither copied nor pickled.
-NO_COPY = (
-    "environment to copy: expected a simulated fight, found a running game, of which there is one; make each "
-    "environment with a game of its own, in the process that plays it."
-)
-
-
 class EpisodeLostError(GameError):
     """A real-time game broke off an episode: its last ticks must not be learned from.
 

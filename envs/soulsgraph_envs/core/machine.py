@@ -145,13 +145,9 @@ _STAND_IN = "soulsgraph-home"
 
 def home_folder() -> Path | None:
     """Return the user's home folder; None where neither the environment nor the system knows one."""
-    # An empty HOME would be the working folder.
-    if "HOME" in os.environ and not os.path.isabs(os.environ["HOME"]):
-        return None
-    with suppress(RuntimeError):
-        home = Path.home()
-        return None if home.name.startswith(_STAND_IN) else home
-    return None
+    # An empty or relative one would be the working folder; "~" is what is not known.
+    home = Path(os.environ["HOME"] if "HOME" in os.environ else os.path.expanduser("~"))
+    return home if home.is_absolute() and not home.name.startswith(_STAND_IN) else None
 
 
 def stand_in_for_home() -> None:

@@ -19,7 +19,7 @@ from typing import NamedTuple, Never
 import numpy as np
 import numpy.typing as npt
 
-from soulsgraph_envs.core.errors import NO_COPY, EpisodeLostError, GameError
+from soulsgraph_envs.core.errors import EpisodeLostError, GameError
 from soulsgraph_envs.core.game import ActiveLanes, Capabilities, LaneIndices, Picture
 from soulsgraph_envs.core.machine import APART
 from soulsgraph_envs.core.scenario import Camera, Scenario, load_boss, load_player
@@ -180,7 +180,7 @@ class LiveGame:
         Raises:
             GameError: always.
         """
-        raise GameError(NO_COPY)
+        raise GameError("environment to copy: expected a simulated fight, found a running game, of which there is one.")
 
     def reset(self, lanes: LaneIndices, scenario: Scenario, seeds: Seeds) -> RawValues:
         """Begin a new episode from a seed (1,), recovering the game first if needed; return raw (1, 25).
