@@ -364,8 +364,9 @@ class Run(Printed):
         check_extra("adapt", "train")
         own, trackers, console = dict(learners or {}), make_trackers(track), OutputConsole(quiet=quiet)
         place, changes = parted(TrainingPlace, options)
-        if own:
-            check_given(self.path, self.plan, {"learners": {**self.plan.learners, **_names_of(own)}})
+        for skill, learner in _names_of(own).items() if own else ():
+            if learner != (planned := self.plan.learners.get(skill, "no learner")):
+                raise RunFolderError(self.path, f"{planned} of {skill}", learner, "pass the one that trained it")
         changed_run(self.folder, changes)  # Refused before anything is copied.
         target, continued = lasting_name(str(scenario)), None if after is None else lasting_name(str(after))
         kept = self._own_folder(run)

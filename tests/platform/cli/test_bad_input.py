@@ -124,7 +124,7 @@ def test_a_place_that_forbids_or_lacks_room_is_named_wherever_it_shows(refuse, r
 
 @pytest.mark.parametrize("answered_by", ["us", "ray"])
 def test_a_termination_ends_with_130_and_a_line(monkeypatch, capsys, run, answered_by):
-    def terminated(*_: object) -> None:
+    def terminated(*_: object, **__: object) -> None:
         if answered_by == "ray":
             signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))
         os.kill(os.getpid(), signal.SIGTERM)
